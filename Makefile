@@ -1,5 +1,5 @@
-# Every target works from a bare machine with Python 3.11 or later and make; a C compiler is used
-# when there is one. `make` alone lists the targets.
+# Every target works on a bare machine with Python 3.11 or later and make; a C compiler is used if
+# there is one. `make` without a target lists the targets.
 
 PYTHON ?= python3
 VENV := .venv
@@ -10,7 +10,7 @@ ARGS ?=
 
 SOURCES := $(shell find src -name '*.py' -o -name '*.pxd' 2>/dev/null)
 
-# Tests run two at a time; those that share a server or a Spark session say so by xdist_group.
+# Tests run in two processes; tests that share a server or a Spark session have an xdist_group.
 PYTEST := $(PY) -m pytest
 TWO := -n 2 --dist loadgroup
 
@@ -19,58 +19,59 @@ TWO := -n 2 --dist loadgroup
 .PHONY: help install build check format quick test plain slice clusters chaos-clusters conform crash asan connections chaos-spark chaos-worker demo bench bench-worker bench-gate bench-compare bench-docs bench-scale bench-spark peers docs clean
 
 help:
-	@echo "make demo     the whole path on real data, under 3 minutes (ARGS='--flights 10000')"
-	@echo "make test     every test but the slice, 11 minutes, 12 at most"
-	@echo "make quick    the tests that are not slow, 2 minutes at most"
-	@echo "make slice    a sample of every long campaign: kills, crashes, histories"
-	@echo "make clusters  workers on real clusters and with Sentinels, failovers and resharding, 5 minutes at most"
-	@echo "make chaos-clusters  320 random failovers and moved slots under load, 20 minutes"
-	@echo "make conform  1,500,000 random commands against real servers, 200,000 against the model, odd requests"
-	@echo "make crash    crashes before every file operation, failing disks, 1,000 kills, half an hour"
-	@echo "make asan     what judges the hot modules under AddressSanitizer, 10 minutes at most"
-	@echo "make connections  10,000 idle and 10,000 blocked connections, beside Redis 8.2"
-	@echo "make check    format, rules, types, rooms, tidiness"
-	@echo "make chaos-spark  300 kills of drivers and executors, an hour and more"
-	@echo "make chaos-worker  2,000 kills of workers, 200 of servers, 30,000 simulated crashes, over an hour"
-	@echo "make bench    beside real Redis and Valkey in the same run, an hour; ARGS='--only memory' for a part"
-	@echo "make bench-gate  processor time of the hot commands beside Redis 8.2, half a minute; fails when dearer"
-	@echo "make bench-compare REF=HEAD~3  this commit beside another: instructions (valgrind) and time, 10 minutes"
+	@echo "make demo     run server, workers and Spark on real data, under 3 minutes (ARGS='--flights 10000')"
+	@echo "make test     run all tests except the slice, 11 minutes, 12 at most"
+	@echo "make quick    run the tests that are not slow, 2 minutes at most"
+	@echo "make slice    run a sample of every long campaign: kills, crashes, histories"
+	@echo "make clusters  test workers on real clusters and with Sentinels, failovers and resharding, 5 minutes at most"
+	@echo "make chaos-clusters  run 320 random failovers and moved slots under load, 20 minutes"
+	@echo "make conform  compare 1,500,000 random commands with real servers, 200,000 with the model, and odd requests"
+	@echo "make crash    crash before every file operation, failing disks, 1,000 kills, half an hour"
+	@echo "make asan     test the hot modules with AddressSanitizer, 10 minutes at most"
+	@echo "make connections  compare 10,000 idle and 10,000 blocked connections with Redis 8.2"
+	@echo "make check    check format, lint rules, types, import layers, tidiness"
+	@echo "make chaos-spark  kill drivers and executors 300 times, an hour and more"
+	@echo "make chaos-worker  kill workers 2,000 times, servers 200 times, simulate 30,000 crashes, over an hour"
+	@echo "make bench    compare with Redis and Valkey in the same run, an hour; ARGS='--only memory' for a part"
+	@echo "make bench-gate  compare the hot commands' processor time with Redis 8.2, half a minute; fails if too slow"
+	@echo "make bench-compare REF=HEAD~3  compare with another commit: instructions (valgrind) and time, 10 minutes"
 	@echo "make bench-docs  write docs/reference/performance.md from the newest results"
-	@echo "make bench-scale  how long one command holds the loop over a million entries, and beside Redis"
-	@echo "make bench-spark  rows and latency of the Spark source, against its peers in the same run"
-	@echo "make bench-worker  messages a second of the worker, beside its peers and a raw loop, an hour"
-	@echo "make peers    bring Redis 7.0, Redis 8.2 and Valkey 9.1 into .peers/"
+	@echo "make bench-scale  measure how long one command on a million entries blocks other clients"
+	@echo "make bench-spark  compare rows and latency of the Spark source with its peers in the same run"
+	@echo "make bench-worker  compare messages per second of the worker with its peers and a raw loop, an hour"
+	@echo "make peers    install Redis 7.0, Redis 8.2 and Valkey 9.1 into .peers/"
 	@echo "make install  create .venv (downloads about 650 MB with Spark)"
-	@echo "make build    compile the hot modules, where there is a compiler; fails when one does not compile"
-	@echo "make format   let ruff format and fix what it can"
+	@echo "make build    compile the hot modules if there is a compiler; fails if one does not compile"
+	@echo "make format   format with ruff, and apply its fixes"
 	@echo "make docs     write the generated reference pages"
-	@echo "make clean    remove what was built"
+	@echo "make clean    remove all build products"
 
 install: $(VENV)/.installed
 
 $(VENV)/.installed: pyproject.toml constraints.txt setup.py
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	    { echo "Headwater needs Python 3.11 or later; $(PYTHON) is `$(PYTHON) -V 2>&1`." \
-	           "Name another one: make install PYTHON=python3.12"; exit 1; }
+	           "Choose another one: make install PYTHON=python3.12"; exit 1; }
 	@echo "Installing into $(VENV): about 650 MB are downloaded, most of it Spark and a Java runtime."
+	@# Plain Python here: make build compiles, and shows how far it is.
 	@if command -v uv >/dev/null 2>&1; then \
 	    test -x $(PY) || uv venv --quiet --seed --python $(PYTHON) $(VENV); \
-	    uv pip install --quiet --python $(PY) -c constraints.txt -e '.[$(EXTRAS)]'; \
+	    HEADWATER_PURE=1 uv pip install --quiet --python $(PY) -c constraints.txt -e '.[$(EXTRAS)]'; \
 	else \
 	    test -x $(PY) || $(PYTHON) -m venv $(VENV) || \
 	        { echo "$(PYTHON) cannot create a virtual environment." \
 	               "On Debian and Ubuntu: apt-get install python3-venv"; rm -rf $(VENV); exit 1; }; \
-	    $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS)]'; \
+	    HEADWATER_PURE=1 $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS)]'; \
 	fi
 	@touch $@
 
-# Verified each time: what was allowed without CI_PEERS_REQUIRED may not be with it.
+# Verified each time: CI_PEERS_REQUIRED permits less than a build without it.
 build: build/stamp
 	@$(PY) tools/built.py || { rm -f build/stamp; exit 1; }
 
 build/stamp: $(VENV)/.installed $(SOURCES) setup.py
 	@mkdir -p build
-	@$(PY) setup.py --quiet build_ext --inplace >build/log 2>&1 || { cat build/log; exit 1; }
+	@$(PY) setup.py --quiet build_ext --inplace 2>build/log || { cat build/log; exit 1; }
 	@$(BIN)/headwater info --short
 	@touch $@
 
@@ -98,7 +99,7 @@ test: build peers build/bench-installed
 	$(PYTEST) $(TWO) -q -m "not slice and not clusters" $(ARGS)
 	$(MAKE) --no-print-directory plain
 
-# The same sources without their compiled twins.
+# The same sources as plain Python, without the compiled extensions.
 plain: build peers
 	HEADWATER_PURE=1 $(PYTEST) $(TWO) -q -m "not slow and not slice and not spark" \
 	    tests/unit tests/conformance tests/property
@@ -107,47 +108,47 @@ slice: build peers
 	$(PYTEST) -q -m slice $(ARGS)
 	HEADWATER_PURE=1 $(PYTEST) $(TWO) -q -m slice tests/conformance tests/property
 
-# Clusters of three shards with replicas, and Sentinels, of Redis and Valkey: about as many processes as
-# one machine of two cores bears, so one test at a time.
+# Clusters of three shards with replicas, and Sentinels, of Redis and Valkey. One test at a time: these are
+# about as many processes as a machine with two cores can run.
 clusters: build peers
 	$(PYTEST) -q -m clusters tests/clusters $(ARGS)
 
-# ARGS='--rounds 5 --only valkey-9.1' for a short one.
+# Short form: ARGS='--rounds 5 --only valkey-9.1'.
 chaos-clusters: build peers
 	$(PY) -m tests.clusters.campaign $(ARGS)
 
-# Long campaigns take new seeds and append to campaigns/NAME.jsonl, which is committed; `make docs` then
-# writes docs/reference/reliability.md. ARGS='--only streams,model' for some parts, with --streams 10000 a
-# short one; HEADWATER_PURE=1 for the plain build.
+# Long campaigns use new seeds and append to campaigns/NAME.jsonl, which is committed; `make docs` then
+# writes docs/reference/reliability.md. Some parts: ARGS='--only streams,model'; short form: with
+# --streams 10000; plain Python: HEADWATER_PURE=1.
 conform: build peers
 	$(PY) -m tests.conformance.campaign $(ARGS)
 
-# ARGS='--only journal --seeds 4' for a short one.
+# Short form: ARGS='--only journal --seeds 4'.
 crash: build
 	$(PY) -m tests.crash.campaign $(ARGS)
 
-# Builds in build/asan. ARGS='--only histories' for a part, ARGS='-- -k scanner' for pytest.
+# Builds in build/asan. A part: ARGS='--only histories'; arguments of pytest: ARGS='-- -k scanner'.
 asan: $(VENV)/.installed
 	$(PY) -m tools.asan $(ARGS)
 
-# Details in artifacts/connections.json. ARGS='--connections 1000 --rounds 1' for a short one.
+# Details are in artifacts/connections.json. Short form: ARGS='--connections 1000 --rounds 1'.
 connections: build peers
 	$(PY) -m benchmarks.connections --judge $(ARGS)
 
-# Each life is a line of campaigns/chaos-spark.jsonl; the next run goes on with the next seed.
-# ARGS='--trials 5 --kinds driver' for a short one.
+# Each trial is a line of campaigns/chaos-spark.jsonl; the next run continues with the next seed.
+# Short form: ARGS='--trials 5 --kinds driver'.
 chaos-spark: build peers
 	$(PY) -m tests.spark.campaign $(ARGS)
 
-# ARGS='--scale 0.01' for a short one; ARGS='--only upgrade --from v0.1' with workers of that commit.
+# Short form: ARGS='--scale 0.01'; with workers of another commit: ARGS='--only upgrade --from v0.1'.
 chaos-worker: build peers
 	$(PY) -m tests.worker.chaos $(ARGS)
 
 demo: build
 	@$(BIN)/headwater demo $(ARGS)
 
-# The libraries that embedded stores are compared with; no part of `make install`. Where they are
-# required (CI), the tests fail that would need them.
+# The libraries that embedded stores are compared with; `make install` does not install them. In CI, where
+# they are required, the tests that need them fail without them.
 build/bench-installed: $(VENV)/.installed pyproject.toml constraints.txt
 	@mkdir -p build
 	@wanted=$$($(PY) -c 'import tomllib; project = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
@@ -156,37 +157,37 @@ build/bench-installed: $(VENV)/.installed pyproject.toml constraints.txt
 	    uv pip install --quiet --python $(PY) -c constraints.txt $$wanted; \
 	else \
 	    $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt $$wanted; \
-	fi && touch $@ || echo "burner-redis and fakeredis cannot be had here: their rows will say so"
+	fi && touch $@ || echo "burner-redis and fakeredis could not be installed: their rows will say so"
 
-# All of it writes benchmarks/results/DATE-COMMIT.json, a part artifacts/bench.json.
-# ARGS='--only throughput --rows XADD --rounds 3 --seconds 1' for a part.
+# A complete run writes benchmarks/results/DATE-COMMIT.json, a part of one artifacts/bench.json.
+# A part: ARGS='--only throughput --rows XADD --rounds 3 --seconds 1'.
 bench: build peers build/bench-installed
 	$(PY) -m benchmarks $(ARGS)
 
 bench-gate: build peers
 	$(PY) -m benchmarks.gate $(ARGS)
 
-# Fails when a hot command takes more than 1.02 times the user-space instructions of commit REF.
-# ARGS='--only instructions' or '--only time' for a part. The worktree of REF and its build stay in
+# Fails if a hot command takes more than 1.02 times the user-space instructions of commit REF.
+# A part: ARGS='--only instructions' or '--only time'. The worktree of REF and its build stay in
 # build/compare for the next time.
 bench-compare: build peers
 	@test -n "$(REF)" || { echo "Which commit? make bench-compare REF=v0.1 (or HEAD~3, or a hash)"; exit 1; }
 	$(PY) -m benchmarks.compare $(REF) $(ARGS)
 
-# Whole it writes benchmarks/results/worker/DATE-COMMIT.json; the peers are installed below build/bench-worker.
-# ARGS='--only throughput --rows plain --rounds 3' for a part.
+# A complete run writes benchmarks/results/worker/DATE-COMMIT.json; the peers are installed below
+# build/bench-worker. A part: ARGS='--only throughput --rows plain --rounds 3'.
 bench-worker: build peers
 	$(PY) -m benchmarks.worker $(ARGS)
 
 bench-docs: build
 	$(PY) -m benchmarks.page
 
-# ARGS are those of the first part; the second is stalls beside Redis, three minutes.
+# ARGS are those of the first part; the second part compares stalls with Redis, three minutes.
 bench-scale: build peers
 	$(PY) -m benchmarks.scale $(ARGS)
 	$(PY) -m benchmarks.stalls
 
-# Writes artifacts/bench-spark.json. ARGS='--only throughput --rows 100000' for a part.
+# Writes artifacts/bench-spark.json. A part: ARGS='--only throughput --rows 100000'.
 bench-spark: build peers
 	$(PY) -m benchmarks.spark $(ARGS)
 

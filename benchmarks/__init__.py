@@ -1,1 +1,1 @@
-"""Measures Headwater beside a real Redis, in the same run and in turn. Run by ``make bench``."""
+"""Compares Headwater with a real Redis: both are measured in turn, in the same run (``make bench``)."""

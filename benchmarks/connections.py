@@ -1,18 +1,19 @@
-"""Ten thousand connections, idle and blocked: `make connections`.
+"""``make connections``: ten thousand connections, idle and blocked.
 
     python -m benchmarks.connections --connections 1000 --rounds 1
 
-For each store, server and clients on a core of their own:
+For each store, with server and clients on separate cores, it measures:
 
-- what the server's process holds with so many idle connections, each of which has asked once
-- ten thousand blocked in XREAD, woken by one entry: how long until the last one has it, three times
-- ten thousand blocked in XREADGROUP on streams of their own, each woken by one entry
-- a thousand blocked in one group of one stream, woken by a thousand entries: no two have the same
-- what another client waits for an answer meanwhile: a process that asks all the time
+- the memory of the server's process with that many idle connections, each of which has sent one command
+- ten thousand connections blocked in XREAD on one stream and woken by one entry: the time until the
+  last one has it, three times
+- ten thousand blocked in XREADGROUP, each on its own stream and woken by one entry
+- a thousand blocked in one group of one stream and woken by a thousand entries: each gets another entry
+- the latency of another client during this time, a process that sends PING all the time
 
-The judge reads sockets with epoll; the processor time that it takes itself stands beside the server's.
-Writes artifacts/connections.json, and a line into campaigns/connections.jsonl. Exits with 1 when anybody was not served or a bound is broken
-(``--judge``: the bounds of 10,000 connections, for the compiled build).
+The program reads sockets with epoll; its own processor time (``judge``) is reported too. Writes
+artifacts/connections.json, and a line to campaigns/connections.jsonl. Exits with 1 if a client was not
+served, or if a bound is broken (``--judge``: the bounds for 10,000 connections and the compiled build).
 """
 
 from __future__ import annotations
@@ -45,13 +46,13 @@ STORES: Final = ("headwater", "redis-8.2")
 CONNECTIONS: Final = 10_000
 CORES: Final = os.sched_getaffinity(0)
 ONE_GROUP: Final = 1000
-"""Readers of one group. Redis asks every one of them again at every entry, which is a square."""
+"""Readers of one group. Redis serves all of them again for every entry, which is quadratic."""
 
 BATCH: Final = 1000
-"""Entries that one pipeline adds."""
+"""Entries added by one pipeline."""
 
 SPARE: Final = 200
-"""Descriptors beside the connections, in either process."""
+"""File descriptors needed in addition to the connections, in each process."""
 
 MOST_IDLE_MB: Final = 100.0
 MOST_WAKE_S: Final = 0.5
@@ -65,21 +66,21 @@ class Server:
         self.name, self.pid, self.port = name, pid, port
 
     def rss_mb(self) -> float:
-        """What the process holds, as the kernel tells it; millions of bytes."""
+        """Return the resident memory of the process, in millions of bytes."""
         status = Path(f"/proc/{self.pid}/status").read_text()
         found = re.search(r"VmRSS:\s+(\d+) kB", status)
         assert found is not None
         return int(found[1]) * 1024 / 1e6
 
     def cpu_s(self) -> float:
-        """Processor seconds so far, of all its threads."""
+        """Return the processor time used so far by all threads, in seconds."""
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @contextmanager
 def running(name: str, connections: int) -> Iterator[Server]:
-    """A store without a journal, pinned to the first core; this process goes to the last."""
+    """Run a store without a journal, pinned to the first core; this process uses the last one."""
     most = str(connections + SPARE)
     if name == "headwater":
         with server_process("--appendonly", "no", "--maxclients", most) as ours:
@@ -94,12 +95,12 @@ def pinned(server: Server) -> Server:
     return server
 
 
-def asking(port: int, ends: Connection) -> None:
-    """A process that asks PING all the time, at least once, and tells at the end how many seconds each
-    answer took."""
+def send_pings(port: int, ends: Connection) -> None:
+    """Send PINGs until a message arrives at ``ends``, at least one, then send back the latencies in seconds.
+    Runs in a separate process."""
     latencies: list[float] = []
     with closing(Control(port)) as control:
-        ends.send("asking")
+        ends.send("started")
         while not latencies or not ends.poll():
             begun = time.monotonic()
             control.ask("PING")
@@ -110,10 +111,10 @@ def asking(port: int, ends: Connection) -> None:
 
 @contextmanager
 def another_client(port: int, waits: list[float]) -> Iterator[None]:
-    """Asks meanwhile; ``waits`` gets milliseconds."""
+    """Run another client inside the block, and append its latencies in milliseconds to ``waits``."""
     context = get_context("fork")
     here, there = context.Pipe()
-    child = context.Process(target=asking, args=(port, there), daemon=True)
+    child = context.Process(target=send_pings, args=(port, there), daemon=True)
     child.start()
     here.recv()
     try:
@@ -127,8 +128,8 @@ def another_client(port: int, waits: list[float]) -> Iterator[None]:
         there.close()
 
 
-class Scene:
-    """A server, the crowd that blocks, and the client that adds."""
+class Scenario:
+    """A server, the clients that block, and the client that adds entries."""
 
     def __init__(self, server: Server, crowd: Crowd, control: Control) -> None:
         self.server, self.crowd, self.control = server, crowd, control
@@ -136,7 +137,8 @@ class Scene:
     def woken(
         self, asked: Callable[[int], bytes], added: list[str], *, count: int
     ) -> dict[str, Any]:
-        """Block so many, add an entry to each of the streams ``added``, and see who is served and when."""
+        """Block ``count`` clients, add an entry to each stream of ``added``, and measure which clients are
+        served and when."""
         self._block(asked, count)
         rss, waits = self.server.rss_mb(), list[float]()
         with another_client(self.server.port, waits):
@@ -169,11 +171,11 @@ class Scene:
         self.crowd.ask(asked, count)
         deadline = time.monotonic() + SECONDS
         while self.control.number("clients", "blocked_clients") < count:
-            assert time.monotonic() < deadline, "not everybody blocks"
+            assert time.monotonic() < deadline, "not all clients are blocked"
             time.sleep(0.05)
 
     def _add(self, streams: list[str]) -> None:
-        """In pipelines; a server that waits until its replies are taken goes on."""
+        """Add entries in pipelines, and read the replies, for which a server may be waiting."""
         for start in range(0, len(streams), BATCH):
             batch = streams[start : start + BATCH]
             requests = (request(("XADD", name, "*", "f", "value")) for name in batch)
@@ -183,7 +185,7 @@ class Scene:
 
 
 def measure(name: str, connections: int, rounds: int) -> dict[str, Any]:
-    """All figures of one store."""
+    """Return all measurements of one store."""
     with (
         running(name, connections) as server,
         closing(Control(server.port)) as control,
@@ -192,7 +194,7 @@ def measure(name: str, connections: int, rounds: int) -> dict[str, Any]:
         control.ask("PING")
         empty = server.rss_mb()
         begun = time.monotonic()
-        crowd.come(connections)
+        crowd.connect(connections)
         connected = time.monotonic() - begun
         ping = request(("PING",))
         crowd.ask(lambda _number: ping, connections)
@@ -201,7 +203,7 @@ def measure(name: str, connections: int, rounds: int) -> dict[str, Any]:
         waits: list[float] = []
         with another_client(server.port, waits):
             time.sleep(1.0)
-        scenes = scenes_of(Scene(server, crowd, control), connections, rounds)
+        scenarios = scenarios_of(Scenario(server, crowd, control), connections, rounds)
     return {
         "store": name,
         "connections": connections,
@@ -212,16 +214,18 @@ def measure(name: str, connections: int, rounds: int) -> dict[str, Any]:
         "bytes_a_connection": round((idle - empty) * 1e6 / connections),
         "others_idle_p50_ms": round(statistics.median(waits), 3),
         "others_idle_worst_ms": round(max(waits), 2),
-        "woken": scenes,
+        "woken": scenarios,
     }
 
 
-def scenes_of(scene: Scene, connections: int, rounds: int) -> dict[str, list[dict[str, Any]]]:
-    """Each way to be woken, so many times."""
+def scenarios_of(
+    scenario: Scenario, connections: int, rounds: int
+) -> dict[str, list[dict[str, Any]]]:
+    """Measure each way of waking clients, ``rounds`` times."""
     few = min(connections, ONE_GROUP)
     own = [f"stream:{number}" for number in range(connections)]
     for name in ("stream", *own):
-        scene.control.ask("XGROUP", "CREATE", name, "g", "$", "MKSTREAM")
+        scenario.control.ask("XGROUP", "CREATE", name, "g", "$", "MKSTREAM")
     read = request(("XREAD", "BLOCK", 0, "STREAMS", "stream", "$"))
     ways: dict[str, tuple[Callable[[int], bytes], list[str], int]] = {
         "one entry for all": (lambda _number: read, ["stream"], connections),
@@ -229,20 +233,20 @@ def scenes_of(scene: Scene, connections: int, rounds: int) -> dict[str, list[dic
         "one each, one group": (lambda number: reader("shared", number), ["shared"] * few, few),
     }
     found = {}
-    scene.control.ask("XGROUP", "CREATE", "shared", "g", "$", "MKSTREAM")
+    scenario.control.ask("XGROUP", "CREATE", "shared", "g", "$", "MKSTREAM")
     for name, (asked, added, count) in ways.items():
-        found[name] = [scene.woken(asked, added, count=count) for _ in range(rounds)]
+        found[name] = [scenario.woken(asked, added, count=count) for _ in range(rounds)]
     return found
 
 
 def reader(stream: str, number: int) -> bytes:
-    """A consumer of its own for each connection."""
+    """Return a blocking XREADGROUP; each connection is another consumer."""
     words = ("XREADGROUP", "GROUP", "g", f"c{number}", "COUNT", 1, "BLOCK", 0)
     return request((*words, "STREAMS", stream, ">"))
 
 
 def faults(found: dict[str, Any]) -> list[str]:
-    """Who was not served, or served with another's entry."""
+    """Return a line for each way in which clients were not served, or received another client's entry."""
     count, name = found["connections"], found["store"]
     wrong = [] if found["answered"] == count else [f"{name}: {found['answered']} idle answered"]
     for way, rounds in found["woken"].items():
@@ -261,7 +265,7 @@ def faults(found: dict[str, Any]) -> list[str]:
 
 
 def over_bounds(found: dict[str, Any]) -> list[str]:
-    """What reliability promises of ten thousand connections and does not hold."""
+    """Return a line for each broken bound."""
     wrong = []
     if found["idle_rss_mb"] > MOST_IDLE_MB:
         wrong.append(f"{found['idle_rss_mb']} MB with idle connections, bound {MOST_IDLE_MB}")
@@ -272,7 +276,7 @@ def over_bounds(found: dict[str, Any]) -> list[str]:
 
 
 def show(found: dict[str, Any]) -> None:
-    """A store's figures as lines."""
+    """Print the measurements of a store."""
     print(
         f"{found['store']}: {found['idle_rss_mb']} MB with {found['connections']} idle connections, "
         f"{found['bytes_a_connection']} bytes each; others p50 {found['others_idle_p50_ms']} ms"
@@ -284,23 +288,23 @@ def show(found: dict[str, Any]) -> None:
         }
         print(
             f"  {way}: {rounds[0]['asked']} served after {middle['all_s']:.3f} s (server {middle['server_cpu_s']:.2f} s "
-            f"of processor, judge {middle['judge_cpu_s']:.2f} s), blocked "
+            f"of processor time, judge {middle['judge_cpu_s']:.2f} s), blocked "
             f"{rounds[0]['blocked_rss_mb']} MB; others p50 {middle['others_p50_ms']} ms, worst "
             f"{middle['others_worst_ms']} ms"
         )
 
 
 def main() -> int:
-    """Measure, show, write, judge."""
+    """Measure, print, write, check."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--connections", type=int, default=CONNECTIONS)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", choices=STORES)
-    parser.add_argument("--judge", action="store_true", help="hold the bounds of 10,000")
+    parser.add_argument("--judge", action="store_true", help="check the bounds for 10,000")
     wanted = parser.parse_args()
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < wanted.connections + SPARE:
-        print(f"{wanted.connections} connections need more open files than the {hard} allowed here")
+        print(f"{wanted.connections} connections need more open files than the limit of {hard}")
         return 2
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     os.sched_setaffinity(0, {max(CORES)})
@@ -325,7 +329,7 @@ def main() -> int:
     ARTIFACT.write_text(json.dumps(report, indent=2) + "\n")
     trials = wanted.connections * wanted.rounds * len(report["stores"])
     seconds = time.monotonic() - began
-    part = "idle and blocked, beside peers" if wanted.only is None else f"on {wanted.only}"
+    part = "idle and blocked, with peers" if wanted.only is None else f"on {wanted.only}"
     outcome = Outcome(part, None, trials, "connections", wrong, seconds)
     campaigns.record("connections", outcome)
     print("\n".join(wrong))

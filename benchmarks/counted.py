@@ -1,12 +1,12 @@
-"""``python -m benchmarks.counted DIRECTORY ROW...``: the hot commands, step by step, in a process whose
-instructions `benchmarks.instructions` has valgrind count. Prints nothing.
+"""``python -m benchmarks.counted DIRECTORY ROW...``: runs the hot commands in a process whose instructions
+valgrind counts, for `benchmarks.instructions`. Prints nothing.
 
-Each row has a store of its own below DIRECTORY, with a journal. Request bytes go into the node and reply
-bytes come out: no socket and no client library are counted. A row is a number of steps, a mark, twice
-as many steps, a mark. The difference between the two parts is the cost of that number of steps; what
-both parts have in common cancels.
+Each row has its own store below DIRECTORY, with a journal. Request bytes go into the node and reply bytes
+come out, so neither sockets nor a client library are counted. A row runs a number of steps, a mark, twice
+as many steps, and a mark. The difference between the two parts is the cost of that number of steps;
+what both parts have in common cancels out.
 
-A mark is a call of getsid(2): neither Python nor Headwater calls it, and valgrind writes down its count
+A mark is a call of getsid(2). Neither Python nor Headwater calls it, and valgrind writes its counts
 whenever a program does (``--dump-before=getsid``).
 """
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 MARK: Final = "getsid"
 OF_ONE: Final = 1000
 OF_MANY: Final = 100
-"""Steps of the first part, of rows that do one operation a step and of those that do a hundred."""
+"""Number of steps in the first part, for rows with one operation per step and for those with a hundred."""
 
 PIPELINE: Final = 16
 BATCH: Final = 100
@@ -45,8 +45,8 @@ Requests = Callable[[int], bytes]
 
 
 class Counted(NamedTuple):
-    """One row: ``step`` gives the requests of a step by its number, ``operations`` says how many
-    operations they are, ``before`` fills the store."""
+    """One row: ``step`` returns the requests of a step by its number, ``operations`` is their number of
+    operations, ``before`` returns the requests that fill the store."""
 
     name: str
     operations: int
@@ -56,12 +56,12 @@ class Counted(NamedTuple):
 
 
 def done(steps: int) -> int:
-    """All the steps that a row with so many in its first part does."""
+    """Return the total number of steps of a row with ``steps`` in its first part."""
     return warm(steps) + 3 * steps
 
 
 def warm(steps: int) -> int:
-    """Steps before those that count: by then caches are filled, and keys exist."""
+    """Return the number of warm-up steps, after which caches are filled and keys exist."""
     return steps // 5
 
 
@@ -70,14 +70,14 @@ MANY_ENTRIES: Final = done(OF_MANY) * BATCH
 
 
 def request(*words: bytes | int) -> bytes:
-    """One request, encoded. Not the project's own encoder: the other commit's may be another."""
+    """Encode one request. Not with Headwater's encoder, which may differ in the other commit."""
     texts = [word if isinstance(word, bytes) else b"%d" % word for word in words]
     lines = [b"$%d\r\n%s\r\n" % (len(text), text) for text in texts]
     return b"*%d\r\n%s" % (len(texts), b"".join(lines))
 
 
 def adding(fields: tuple[bytes, ...], *, times: int = 1, keys: int = 1) -> Requests:
-    """``times`` XADDs to ``keys`` keys in turn."""
+    """Return a step of ``times`` XADDs, to ``keys`` keys in turn."""
 
     def step(number: int) -> bytes:
         first = number * times
@@ -90,7 +90,7 @@ def adding(fields: tuple[bytes, ...], *, times: int = 1, keys: int = 1) -> Reque
 
 
 def filled(entries: int) -> list[bytes]:
-    """Entries ``1-1``, ``2-1`` … of five fields, and a group at the beginning."""
+    """Return requests that add entries ``1-1``, ``2-1`` … of five fields, and create a group at 0."""
     made = [
         b"".join(request(b"XADD", b"s", b"%d-1" % at, *LARGE) for at in range(first, first + BATCH))
         for first in range(1, entries, BATCH)
@@ -99,7 +99,7 @@ def filled(entries: int) -> list[bytes]:
 
 
 def delivered(entries: int) -> list[bytes]:
-    """The same, all of them pending for the consumer ``old``."""
+    """Return the same, and a request that makes all entries pending for the consumer ``old``."""
     read = request(b"XREADGROUP", b"GROUP", b"g", b"old", b"COUNT", entries, b"STREAMS", b"s", b">")
     return [*filled(entries), read]
 
@@ -113,7 +113,7 @@ def one_read(number: int) -> bytes:
 
 
 def many_claimed(number: int) -> bytes:
-    """New entries by a read that looks for abandoned ones first, as a worker reads."""
+    """Read new entries, with CLAIM looking for idle ones first, as a worker does."""
     return request(
         b"XREADGROUP", b"GROUP", b"g", b"c", b"CLAIM", 60_000, b"COUNT", BATCH,
         b"STREAMS", b"s", b">",
@@ -121,7 +121,7 @@ def many_claimed(number: int) -> bytes:
 
 
 def acknowledged(count: int) -> Requests:
-    """The oldest ``count`` that are pending."""
+    """Return a step that acknowledges the oldest ``count`` pending entries."""
 
     def step(number: int) -> bytes:
         first = 1 + number * count
@@ -147,7 +147,7 @@ def polled(number: int) -> bytes:
 
 
 def taken_over(number: int) -> bytes:
-    """Everything pending, a hundred at a time, from one consumer to the other and back."""
+    """Claim all pending entries, a hundred at a time, from one consumer to the other and back."""
     turns, at = divmod(number * BATCH, ENTRIES)
     start = b"%d-1" % (1 + at)
     owner = (b"new", b"old")[turns % 2]
@@ -177,11 +177,11 @@ ROWS: Final = (
 
 
 class Refused(Exception):
-    """A row's command was answered with an error; it would count something else."""
+    """The reply to a row's command was an error, so the count would not be the command's."""
 
 
 def configuration(**values: object) -> Any:
-    """A `Config`; in a commit that is compared with, it may be in its former place."""
+    """Return a `Config`. In another commit the class may be in its former module."""
     place = (
         "headwater.config.config" if find_spec("headwater.config") else "headwater.server.config"
     )
@@ -189,11 +189,12 @@ def configuration(**values: object) -> Any:
 
 
 def run(row: Counted, directory: Path) -> None:
-    """Fill a store, then do the counted steps between marks. Raises `Refused`."""
+    """Fill a store, then run the counted steps between marks. Raises `Refused`."""
     from headwater.server.opening import open_node
 
     directory.mkdir()
-    # Nothing waits for a disk; sealing is work of another thread, whose moment is chance.
+    # No fsync, so nothing waits for a disk. No compression, because another thread does it at a
+    # random time.
     node = open_node(
         configuration(port=0, dir=str(directory), appendfsync="no", stream_compression="none")
     )
@@ -207,7 +208,7 @@ def run(row: Counted, directory: Path) -> None:
             answer(node, session, data)
         counted, last = steps[ahead:], b""
         gc.collect()
-        gc.freeze()  # a collection looks at what the steps leave, and at nothing else
+        gc.freeze()  # from now on a collection visits only objects that the steps make
         exchange = node.exchange
         os.getsid(0)
         for data in counted[: row.steps]:
@@ -227,13 +228,13 @@ def answer(node: Node, session: Session, data: bytes) -> None:
 
 
 def check(reply: bytes, data: bytes) -> None:
-    """An error or an empty answer is never what a row counts."""
+    """Raise `Refused` for an error or an empty reply, which no row expects."""
     if reply[:1] == b"-" or reply in {b"*-1\r\n", b"*0\r\n", b":0\r\n"}:
-        raise Refused(f"{data[:200]!r} was answered with {reply[:200]!r}")
+        raise Refused(f"the reply to {data[:200]!r} was {reply[:200]!r}")
 
 
 def main() -> int:
-    """Run the rows whose numbers are given."""
+    """Run the rows with the given numbers."""
     directory, *numbers = sys.argv[1:]
     for number in numbers:
         run(ROWS[int(number)], Path(directory, number))

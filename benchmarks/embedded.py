@@ -1,6 +1,6 @@
-"""XADD in the process that wants it, beside burner-redis and fakeredis, and redis-py with a real Redis.
+"""XADD to an embedded store, compared with burner-redis, fakeredis, and redis-py with a real Redis.
 
-Every measurement is a process of its own (in_process.py) on the client's core.
+Every measurement is a separate process (in_process.py) on the client's core.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from benchmarks.asked import Asked
 from benchmarks.machine import ROOT
 from benchmarks.rows import OURS, REDIS, Row, Target
+from benchmarks.selection import Selection
 from benchmarks.stores import cores, durability, on_cores
 from tests import peers
 
@@ -24,7 +24,7 @@ FAKE: Final = "fakeredis"
 
 
 class Subject(NamedTuple):
-    """A row: what runs in the process of each store, and against whom the target is."""
+    """A row: what each store's process runs, and the peer that the target refers to."""
 
     name: str
     of: dict[str, str]
@@ -54,9 +54,9 @@ SUBJECTS: Final = (
 )
 
 
-def rows(asked: Asked) -> Iterator[Row]:
-    """All of them; Redis listens on a unix socket."""
-    chosen = [subject for subject in SUBJECTS if asked.wants(subject.name)]
+def rows(selection: Selection) -> Iterator[Row]:
+    """Yield the selected rows; Redis listens on a unix socket."""
+    chosen = [subject for subject in SUBJECTS if selection.wants(subject.name)]
     server_core, client_core = cores()
     with ExitStack() as stack:
         path: Path | None = None
@@ -68,18 +68,18 @@ def rows(asked: Asked) -> Iterator[Row]:
             row = Row(
                 "embedded", subject.name, "/s", target=subject.target, against=subject.against
             )
-            for _ in range(asked.rounds):
+            for _ in range(selection.rounds):
                 for store, word in subject.of.items():
                     if word == "socket" and path is None:
                         continue
-                    add_round(row, store, word, asked.seconds, path, client_core)
+                    add_round(row, store, word, selection.seconds, path, client_core)
             yield row
 
 
 def add_round(
     row: Row, store: str, subject: str, seconds: float, path: Path | None, core: int
 ) -> None:
-    """One round of one store; a note where its library is not installed."""
+    """Measure one round of one store; note it in the row if its library is not installed."""
     with on_cores({core}):
         done = subprocess.run(
             [sys.executable, "-m", "benchmarks.in_process", subject, str(seconds), str(path or "")],

@@ -1,7 +1,8 @@
-"""What a command costs at ten million entries, or a million pending, against its own cost at 10,000.
+"""The cost of a command at ten million entries, or a million pending, divided by its cost at 10,000.
 
-Both sizes stand in the same server and are measured in turn; the figure is the quotient of the server's
-processor time a call. Calls come a hundred at a time, so that the kernel's part hides no growth.
+Both streams are in the same server and are measured in turn. The result is the ratio of the server's
+processor time per call. Calls are sent a hundred at a time, so that the kernel's share does not hide
+growth.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from benchmarks.asked import Asked
 from benchmarks.load import request
-from benchmarks.rows import FIGURE, TIMES, Row, Target
+from benchmarks.rows import OWN_VALUE, TIMES, Row, Target
 from benchmarks.scans import none_idle
+from benchmarks.selection import Selection
 from benchmarks.stores import WITH_REDIS, Store, measured
 from benchmarks.workloads import FIELDS_5, digits
 
@@ -24,58 +25,58 @@ SMALL: Final = 10_000
 
 ADDITIONS: Final = 50_000
 ACKNOWLEDGEMENTS: Final = 8000
-"""No more than the small stream has pending."""
+"""Not more than the small stream's pending entries."""
 SCANS: Final = 400
-"""Of a millisecond or two with Redis."""
+"""Each takes Redis a millisecond or two."""
 READS: Final = 500
 
 PIPELINE: Final = 100
 REPEATS: Final = 5
-"""Of each measurement in a round; the least counts, for what disturbs only adds."""
+"""Repetitions of each measurement in a round. The minimum counts, because disturbances only add time."""
 
 BIG_KEY, SMALL_KEY = "bench:large", "bench:small"
 
-TARGET: Final = Target(1.2, 1.05, by=FIGURE)
+TARGET: Final = Target(1.2, 1.05, by=OWN_VALUE)
 
 
 class Size(NamedTuple):
-    """One of the two streams: so many entries, the first so many pending."""
+    """One of the two streams: its number of entries, of which the first ``pending`` are pending."""
 
     key: str
     entries: int
     pending: int
 
 
-BIG: Final = Size(BIG_KEY, LARGE, PENDING)
-LITTLE: Final = Size(SMALL_KEY, SMALL, SMALL)
+LARGE_SIZE: Final = Size(BIG_KEY, LARGE, PENDING)
+SMALL_SIZE: Final = Size(SMALL_KEY, SMALL, SMALL)
 
 Calls = Callable[[Store, Size, random.Random], list[bytes]]
 
 
 def xadd(_store: Store, size: Size, chance: random.Random) -> list[bytes]:
-    """Entries at the end."""
+    """Return requests that add entries at the end."""
     key = size.key.encode()
     return [request(b"XADD", key, b"*", *digits(FIELDS_5, chance)) for _ in range(ADDITIONS)]
 
 
 def xack(_store: Store, size: Size, chance: random.Random) -> list[bytes]:
-    """Entries from anywhere in the pending list, each once."""
+    """Return requests that acknowledge random pending entries, each once."""
     ids = chance.sample(range(1, size.pending + 1), ACKNOWLEDGEMENTS)
     return [request(b"XACK", size.key.encode(), b"g", b"%d-1" % number) for number in ids]
 
 
 def xautoclaim(store: Store, size: Size, _chance: random.Random) -> list[bytes]:
-    """Scans that find nothing idle."""
+    """Return scans that find no idle entry."""
     return [none_idle(store, key=size.key.encode())] * SCANS
 
 
 def xrange_newest(_store: Store, size: Size, chance: random.Random) -> list[bytes]:
-    """A hundred entries from among the newest 10,000."""
+    """Return reads of a hundred entries among the newest 10,000."""
     return _ranges(size, range(size.entries - SMALL + 1, size.entries - 100), chance)
 
 
 def xrange_anywhere(_store: Store, size: Size, chance: random.Random) -> list[bytes]:
-    """A hundred entries from anywhere."""
+    """Return reads of a hundred entries anywhere in the stream."""
     return _ranges(size, range(1, size.entries - 100), chance)
 
 
@@ -88,7 +89,7 @@ def _ranges(size: Size, starts: range, chance: random.Random) -> list[bytes]:
 
 
 class Subject(NamedTuple):
-    """One command."""
+    """A measured command."""
 
     name: str
     calls: Calls
@@ -102,20 +103,20 @@ SUBJECTS: Final = (
     Subject("growth of XRANGE, newest of 10M", xrange_newest, TARGET),
     Subject("growth of XRANGE, anywhere in 10M", xrange_anywhere, replace(TARGET, judged=False)),
 )
-"""Reading what is compressed or on disk costs more by design: the last row is reported."""
+"""The last row is reported only: reading compressed or non-resident blocks costs more by design."""
 
 
-def rows(asked: Asked) -> Iterator[Row]:
-    """All of them, on Headwater and, to compare, on Redis."""
-    chosen = [subject for subject in SUBJECTS if asked.wants(subject.name)]
+def rows(selection: Selection) -> Iterator[Row]:
+    """Yield the selected rows, of Headwater and for comparison of Redis."""
+    chosen = [subject for subject in SUBJECTS if selection.wants(subject.name)]
     if not chosen:
         return
     with measured(WITH_REDIS) as stores:
         for store in stores:
-            store.fill(BIG.key, BIG.entries, FIELDS_5)
-            store.deliver(BIG.key, "g", BIG.pending)
+            store.fill(LARGE_SIZE.key, LARGE_SIZE.entries, FIELDS_5)
+            store.deliver(LARGE_SIZE.key, "g", LARGE_SIZE.pending)
         for subject in chosen:
-            yield _row(subject, stores, asked.rounds)
+            yield _row(subject, stores, selection.rounds)
 
 
 def _row(subject: Subject, stores: Sequence[Store], rounds: int) -> Row:
@@ -124,23 +125,23 @@ def _row(subject: Subject, stores: Sequence[Store], rounds: int) -> Row:
         for store in stores:
             small, large = (
                 min(_cost_us(store, subject, size, turn * REPEATS + at) for at in range(REPEATS))
-                for size in (LITTLE, BIG)
+                for size in (SMALL_SIZE, LARGE_SIZE)
             )
             row.of(store.name).add(large / small, small_us=small, large_us=large)
     return row
 
 
 def _cost_us(store: Store, subject: Subject, size: Size, seed: int) -> float:
-    """Processor time a call."""
-    if size is LITTLE:
+    """Return the processor time per call."""
+    if size is SMALL_SIZE:
         _renew(store)
     requests = subject.calls(store, size, random.Random(seed))
-    store.rest()
+    store.wait_idle()
     return store.load("times", len(requests), 1, PIPELINE, requests=requests).cpu_us
 
 
 def _renew(store: Store) -> None:
-    """The small stream as it was, all of it pending."""
+    """Make the small stream again, with all entries pending."""
     with store.client() as client:
         client.delete(SMALL_KEY)
     store.fill(SMALL_KEY, SMALL, FIELDS_5)

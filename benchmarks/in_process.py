@@ -1,13 +1,13 @@
-"""``python -m benchmarks.in_process SUBJECT SECONDS [SOCKET]``: XADD without a network, in a process of
-its own, so that no store shares an interpreter with another. Prints a line of JSON.
+"""``python -m benchmarks.in_process SUBJECT SECONDS [SOCKET]``: measures XADD without a network. Each subject
+runs in its own process, so that stores do not share an interpreter. Prints a line of JSON.
 
-    node, node-100      Headwater's node: the bytes of one request, of a hundred, to those of the replies
-    burner, burner-100  burner-redis: its client's call, its own pipeline of a hundred
+    node, node-100      Headwater's node: from request bytes to reply bytes, one or a hundred at a time
+    burner, burner-100  burner-redis: calls of its client, one or a pipeline of a hundred
     client              redis-py with Headwater embedded (`headwater.connect`)
     socket              redis-py with a server at the unix socket SOCKET
     fake                fakeredis
 
-Every subject checks that the stream holds what it counted.
+Every subject checks that the stream contains as many entries as it counted.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any, Final
 
 BATCH: Final = 100
 WARM: Final = 100
-"""Steps before those that count."""
+"""Warm-up steps, which are not measured."""
 
 FIELDS: Final = {"item": "tea-green-0001", "price": "1234"}
 KEY: Final = "bench:0"
@@ -34,7 +34,8 @@ class Missing(Exception):
 
 
 def timed(step: Callable[[], object], seconds: float, *, each: int = 1) -> tuple[int, float]:
-    """Call ``step``, which does ``each`` operations, for so long; operations and seconds taken."""
+    """Call ``step``, which does ``each`` operations, for ``seconds``; return the number of operations and
+    the seconds taken."""
     for _ in range(WARM):
         step()
     gc.collect()
@@ -49,7 +50,7 @@ def timed(step: Callable[[], object], seconds: float, *, each: int = 1) -> tuple
 
 
 def node(seconds: float, *, each: int) -> tuple[int, float]:
-    """Request bytes in, reply bytes out, without a client library."""
+    """Measure from request bytes to reply bytes, without a client library."""
     from benchmarks.load import request
     from headwater.clock import SystemClock
     from headwater.config.config import Config
@@ -66,7 +67,7 @@ def node(seconds: float, *, each: int) -> tuple[int, float]:
 
 
 def burner(seconds: float, *, each: int) -> tuple[int, float]:
-    """As its users call it, in an event loop."""
+    """Measure burner-redis in an event loop, as its users call it."""
     try:
         from burner_redis import BurnerRedis
     except ImportError:
@@ -92,7 +93,7 @@ def burner(seconds: float, *, each: int) -> tuple[int, float]:
 
 
 def through_client(client: Any, seconds: float) -> tuple[int, float]:
-    """``client.xadd(…)``, one by one."""
+    """Measure calls of ``client.xadd(…)``, one at a time."""
     operations, taken = timed(lambda: client.xadd(KEY, FIELDS), seconds)
     assert client.xlen(KEY) == operations + WARM
     client.delete(KEY)
@@ -121,7 +122,7 @@ def fake_client() -> Any:
 
 
 def measure(subject: str, seconds: float, socket_path: str) -> tuple[int, float]:
-    """One of the subjects above."""
+    """Measure one of the subjects."""
     match subject:
         case "node":
             return node(seconds, each=1)

@@ -1,15 +1,15 @@
-"""``python -m benchmarks.instructions``: user-space instructions per operation of the hot commands, in
-process, counted by valgrind. Prints a table and writes JSON.
+"""``python -m benchmarks.instructions``: counts the user-space instructions per operation of the hot commands
+with valgrind, in process. Prints a table and writes JSON.
 
 Unlike a time, a count is the same on a busy machine: two runs of one commit differ by less than a
-thousandth. So a count can judge a change of a few percent, which no time can (`benchmarks.compare` puts two
-commits side by side).
+thousandth. So a count can show a change of a few percent, which a time cannot. `benchmarks.compare`
+compares two commits.
 
-What is counted is `benchmarks.counted`: its marks end a part, and valgrind writes a file for each part and
-thread. Three things keep a count from depending on chance: the thread that runs the commands is counted
-alone (others allocate journal files ahead, when the system lets them), the clock goes on by the same step
-with each look at it (steady/clock.c), and ``PYTHONHASHSEED`` is fixed. The system's own instructions are not
-counted: what a command costs in calls of the system shows in times only.
+valgrind runs `benchmarks.counted`, whose marks end a part, and writes a file for each part and thread.
+Three measures make a count reproducible: only the thread that runs the commands is counted (others
+allocate journal files ahead, at times that the system chooses), the clock advances by the same step each
+time it is read (steady/clock.c), and ``PYTHONHASHSEED`` is fixed. Instructions in the kernel are not
+counted: the cost of system calls is visible only in times.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from benchmarks.counted import ROWS, Counted
 RESULTS: Final = Path("artifacts", "instructions.json")
 
 MARKS: Final = 3
-"""Marks of a row, and so parts: what prepares it, then its two counted parts."""
+"""Marks of a row, each of which ends a part: the preparation, and the two counted parts."""
 
 WITHIN_SECONDS: Final = 1800.0
 
 MAIN_THREAD: Final = "01"
-"""As valgrind numbers it in the name of a part."""
+"""The main thread's number in the file names that valgrind writes."""
 
 CLOCK: Final = Path(__file__).parent / "steady" / "clock.c"
 
@@ -45,11 +45,11 @@ _TOTALS: Final = re.compile(r"^totals: (\d+)$", re.MULTILINE)
 
 
 class CannotCount(Exception):
-    """valgrind is not installed, or what it ran has failed; the text says which and what to do."""
+    """valgrind is missing, or the counted program failed; the message says which, and what to do."""
 
 
 def valgrind() -> str:
-    """The path of valgrind. Raises `CannotCount`."""
+    """Return the path of valgrind. Raises `CannotCount`."""
     found = shutil.which("valgrind")
     if found is None:
         raise CannotCount(
@@ -60,7 +60,7 @@ def valgrind() -> str:
 
 
 def chosen(texts: Sequence[str]) -> list[Counted]:
-    """Rows with one of these texts in their names; without texts all. Raises `CannotCount`."""
+    """Return the rows with one of ``texts`` in their names; without texts, all. Raises `CannotCount`."""
     found = [row for row in ROWS if not texts or any(text in row.name for text in texts)]
     if not found:
         raise CannotCount(f"no row matches {', '.join(texts)}; rows: {names()}")
@@ -68,13 +68,13 @@ def chosen(texts: Sequence[str]) -> list[Counted]:
 
 
 def names() -> str:
-    """All rows, for messages."""
+    """Return the names of all rows, for messages."""
     return ", ".join(row.name for row in ROWS)
 
 
 def per_operation(rows: Sequence[Counted], *, sources: Path | None = None) -> dict[str, float]:
-    """Instructions per operation of each row, by its name. ``sources`` is the ``src`` directory of
-    another commit; by default what is installed is counted. Raises `CannotCount`."""
+    """Return the instructions per operation of each row, by name. ``sources`` is the ``src`` directory of
+    another commit; by default the installed Headwater is counted. Raises `CannotCount`."""
     valgrind()
     with tempfile.TemporaryDirectory(prefix="hw-count-") as scratch:
         stores, parts = Path(scratch, "stores"), Path(scratch, "parts")
@@ -85,14 +85,14 @@ def per_operation(rows: Sequence[Counted], *, sources: Path | None = None) -> di
 
 
 def _steady_clock(library: Path) -> Path:
-    """The clock of the counted process, compiled."""
+    """Compile the clock of the counted process."""
     compiler = os.environ.get("CC") or "cc"
     words = [*compiler.split(), "-shared", "-fPIC", "-O2", "-o", str(library), str(CLOCK)]
     try:
         done = subprocess.run(words, capture_output=True, text=True, check=False)
     except FileNotFoundError:
         raise CannotCount(
-            f"there is no C compiler ({compiler}); on Debian and Ubuntu: apt-get install gcc"
+            f"no C compiler was found ({compiler}); on Debian and Ubuntu: apt-get install gcc"
         ) from None
     if done.returncode:
         raise CannotCount(f"{' '.join(words)}:\n{done.stderr}")
@@ -121,7 +121,7 @@ def _run(
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise CannotCount(f"no end after {WITHIN_SECONDS:.0f} seconds") from None
+        raise CannotCount(f"counting did not end within {WITHIN_SECONDS:.0f} seconds") from None
     if done.returncode:
         raise CannotCount(f"benchmarks.counted failed: {done.stderr.strip()[-2000:]}")
 
@@ -134,35 +134,37 @@ def _difference(parts: Path, at: int, row: Counted) -> float:
 
 
 def _total(part: Path) -> int:
-    """What valgrind counted between two marks."""
+    """Return what valgrind counted between two marks."""
     try:
         text = part.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise CannotCount(f"valgrind wrote no {part.name}: did it see {counted.MARK}?") from None
+        raise CannotCount(
+            f"valgrind did not write {part.name}: check that it saw {counted.MARK}"
+        ) from None
     return int(_TOTALS.findall(text)[-1])
 
 
 def report(rows: Sequence[Counted], *, sources: Path | None = None) -> dict[str, Any]:
-    """What was counted, of what, and with which valgrind."""
-    figures = per_operation(rows, sources=sources)
+    """Count the rows; return the counts, and what was counted with which valgrind."""
+    counts = per_operation(rows, sources=sources)
     said = subprocess.run([valgrind(), "--version"], capture_output=True, text=True, check=True)
     return {
         "commit": machine.commit(),
         "build": machine.build_kind(),
         "machine": machine.describe_machine(),
         "valgrind": said.stdout.strip().removeprefix("valgrind-"),
-        "instructions_per_operation": {name: round(figures[name], 1) for name in figures},
+        "instructions_per_operation": {name: round(counts[name], 1) for name in counts},
     }
 
 
 def write(found: dict[str, Any], path: Path) -> None:
-    """As JSON."""
+    """Write the report as JSON."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
 
 
 def main(words: Iterable[str] | None = None) -> int:
-    """Count, print, write; 1 where nothing can be counted."""
+    """Count, print, write. Returns 1 if counting is impossible."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.instructions", description=__doc__)
     parser.add_argument("--rows", action="append", metavar="TEXT", help="rows with TEXT in them")
     parser.add_argument("--output", type=Path, default=RESULTS, help=f"JSON file ({RESULTS})")
@@ -172,8 +174,8 @@ def main(words: Iterable[str] | None = None) -> int:
     except CannotCount as why:
         print(why, file=sys.stderr)
         return 1
-    for name, figure in found["instructions_per_operation"].items():
-        print(f"{name:<42}{figure:>12,.0f}")
+    for name, count in found["instructions_per_operation"].items():
+        print(f"{name:<42}{count:>12,.0f}")
     write(found, options.output)
     print(f"instructions per operation; written: {options.output}")
     return 0

@@ -1,7 +1,7 @@
-"""From an append to the consumer that was blocked: ten of them, ten thousand entries a second.
+"""The latency from an append to a blocked consumer: ten consumers, ten thousand entries per second.
 
-An entry carries the moment at which it was due to be sent, so that a server that stands still is
-charged for all that it kept waiting.
+An entry carries the time at which it was due to be sent. So if the server pauses, all entries that it
+delays count with their full delay.
 """
 
 from __future__ import annotations
@@ -9,39 +9,39 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from benchmarks.asked import Asked
 from benchmarks.rows import Row, Target
+from benchmarks.selection import Selection
 from benchmarks.stores import KINDS, Store, measured
 
 CONSUMERS: Final = 10
 RATE: Final = 10_000
 LEAST_SECONDS: Final = 2.0
-"""So that twenty entries and more are beyond p99.9."""
+"""Long enough that at least twenty entries are beyond p99.9."""
 
 TARGET: Final = Target(1.0, 0.8)
 SHARES: Final = ("p50", "p99", "p99.9")
 
 
-def rows(asked: Asked, fsync: str | None = None) -> Iterator[Row]:
-    """A row for each share of the entries; one measurement gives all three. ``fsync`` gives every
-    store an append-only file."""
+def rows(selection: Selection, fsync: str | None = None) -> Iterator[Row]:
+    """Yield a row for each percentile; one measurement gives all three. ``fsync`` gives every store an
+    append-only file."""
     names = [f"append to a blocked reader, {share}" for share in SHARES]
-    if not any(asked.wants(name) for name in names):
+    if not any(selection.wants(name) for name in names):
         return
     found = [Row(fsync or "latency", name, "µs", better="less", target=TARGET) for name in names]
     with measured(KINDS, fsync=fsync) as stores:
-        for _ in range(asked.rounds):
+        for _ in range(selection.rounds):
             for store in stores:
-                add_round(found, store, max(LEAST_SECONDS, asked.seconds))
+                add_round(found, store, max(LEAST_SECONDS, selection.seconds))
     yield from found
 
 
 def add_round(found: list[Row], store: Store, seconds: float) -> None:
-    """One round of one store."""
+    """Measure one round of one store."""
     store.empty()
     with store.client() as client:
         client.xgroup_create("bench:wake", "g", "$", mkstream=True)
     sample = store.load("deliver", seconds, CONSUMERS, RATE, "bench:wake", "g")
     shares = (sample.p50_us, sample.p99_us, sample.p999_us)
-    for row, figure in zip(found, shares, strict=True):
-        row.of(store.name).add(figure, cpu_us=sample.cpu_us, delivered_per_s=sample.rate)
+    for row, latency in zip(found, shares, strict=True):
+        row.of(store.name).add(latency, cpu_us=sample.cpu_us, delivered_per_s=sample.rate)

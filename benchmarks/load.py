@@ -1,8 +1,8 @@
-"""The load generator: a small C program (load/), compiled on first use, run on a core of its own.
+"""The load generator: a small C program (load/), compiled on first use and run on its own core.
 
-It keeps connections busy with requests that stand ready, and looks at no more of an answer than it
-must to know that it is one: beside a server on another core its own work hardly shows, and what it is
-stands beside every figure (`Sample.client_busy`). An error among the answers ends it: `LoadFailed`.
+It sends prepared requests over several connections, and reads only as much of a reply as it needs to
+recognise one. So it costs little compared with the server on the other core; how much is part of every
+measurement (`Sample.client_busy`). An error reply ends it: `LoadFailed`.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ SOURCES: Final = Path(__file__).parent / "load"
 BUILT: Final = ROOT / "build" / "load"
 
 HANGS_SECONDS: Final = 600.0
-"""How long the program may take beyond the seconds that it measures: ten million entries are added."""
+"""How long the program may run in total. It is long because it also adds ten million entries."""
 
 
 class Sample(NamedTuple):
-    """One measurement: operations in so many seconds, and times to an answer in microseconds."""
+    """One measurement: operations, the seconds that they took, and reply times in microseconds."""
 
     operations: int
     seconds: float
@@ -40,26 +40,26 @@ class Sample(NamedTuple):
 
     @property
     def rate(self) -> float:
-        """Operations a second."""
+        """Operations per second."""
         return self.operations / self.seconds
 
     @property
     def cpu_us(self) -> float:
-        """The server's processor time an operation, all its threads."""
+        """The server's processor time per operation, of all its threads."""
         return self.server_cpu_seconds / self.operations * 1e6
 
     @property
     def client_busy(self) -> float:
-        """Part of the time in which the client's core was busy; near 1 it is what was measured."""
+        """The share of the time in which the client was busy. Near 1, the client is the bottleneck."""
         return self.client_cpu_seconds / self.seconds
 
 
 class LoadFailed(Exception):
-    """The program could not be compiled, or ended with an error; the text is what it said."""
+    """The program could not be compiled, or ended with an error; the message is its output."""
 
 
 def request(*words: bytes) -> bytes:
-    """One request, encoded."""
+    """Encode one request."""
     return bytes(Arguments.of(*words).buffer)
 
 
@@ -72,16 +72,16 @@ def run(
     core: int | None = None,
     requests: Iterable[bytes] = (),
 ) -> Sample:
-    """Put the server with this pid under load from ``core``; the modes stand at the head of load.c.
+    """Put a server under load from ``core``; load.c describes the modes.
 
-    A pid of 0 leaves the server's processor time out.
+    With a ``pid`` of 0, the server's processor time is not measured.
     """
     said = run_program(mode, host, port, pid, *arguments, core=core, given=b"".join(requests))
     return Sample(**json.loads(said))
 
 
 def run_program(*words: object, core: int | None = None, given: bytes = b"") -> str:
-    """What the program prints. Raises `LoadFailed` with what it complains of."""
+    """Run the program and return its output. Raises `LoadFailed` with its error output."""
     command = [str(program()), *map(str, words)]
     mine = os.sched_getaffinity(0)
     if core is not None:
@@ -91,7 +91,9 @@ def run_program(*words: object, core: int | None = None, given: bytes = b"") -> 
             command, input=given, capture_output=True, timeout=HANGS_SECONDS, check=False
         )
     except subprocess.TimeoutExpired:
-        raise LoadFailed(f"{_shown(command)}: no end after {HANGS_SECONDS:.0f} seconds") from None
+        raise LoadFailed(
+            f"{_shown(command)}: it did not end within {HANGS_SECONDS:.0f} seconds"
+        ) from None
     finally:
         os.sched_setaffinity(0, mine)
     if done.returncode:
@@ -106,7 +108,7 @@ def _shown(command: list[str]) -> str:
 
 @cache
 def program() -> Path:
-    """The compiled program, of the sources as they are."""
+    """Return the program, compiled from the current sources."""
     files = sorted(SOURCES.iterdir())
     digest = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
     made = BUILT / f"load-{digest}"
@@ -114,13 +116,13 @@ def program() -> Path:
         return made
     compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
-        raise LoadFailed("there is no C compiler (cc); on Debian and Ubuntu: apt-get install gcc")
+        raise LoadFailed("no C compiler (cc) was found; on Debian and Ubuntu: apt-get install gcc")
     BUILT.mkdir(parents=True, exist_ok=True)
-    beside = made.with_suffix(f".{os.getpid()}")
+    temporary = made.with_suffix(f".{os.getpid()}")
     sources = [str(file) for file in files if file.suffix == ".c"]
-    words = [compiler, "-O2", "-Wall", "-Wextra", "-Werror", "-o", str(beside), *sources]
+    words = [compiler, "-O2", "-Wall", "-Wextra", "-Werror", "-o", str(temporary), *sources]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     if done.returncode:
         raise LoadFailed(f"{' '.join(words)}:\n{done.stderr}")
-    beside.replace(made)
+    temporary.replace(made)
     return made

@@ -1,4 +1,4 @@
-"""What was measured, and on what: build, commit, machine, as every report of a benchmark names them."""
+"""Build, commit and machine, as all benchmark reports record them."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 
 
 def build_kind() -> str:
-    """``compiled (30 modules)`` or ``plain``."""
+    """Return the kind of build: ``compiled (30 modules)`` or ``plain``."""
     return describe(hot_modules(Path(headwater.__file__).parent))
 
 
 def commit() -> str:
-    """The commit that is checked out, 40 hex digits, with ``+`` behind it where the sources differ
-    from it; empty where there is no git."""
+    """Return the commit that is checked out, 40 hex digits, with ``+`` appended if the sources differ from
+    it; empty if there is no git repository."""
     found = _git("rev-parse", "HEAD")
     own = ("src", "setup.py", "benchmarks", ":!benchmarks/results")
     changed = _git("status", "--porcelain", "--", *own)
@@ -32,7 +32,7 @@ def commit() -> str:
 
 
 def describe_machine() -> dict[str, Any]:
-    """Processor, cores, memory, kernel. No path and no name: results are published."""
+    """Return processor, cores, memory and kernel, without paths or host names: results are published."""
     return {
         "cpu": _cpu_name(),
         "cores": os.cpu_count(),
@@ -44,7 +44,7 @@ def describe_machine() -> dict[str, Any]:
 
 
 def _kernel_version() -> str:
-    """``6.18.44``: what a distribution or a host adds says nothing of speed."""
+    """Return the kernel's version, such as ``6.18.44``, without the suffix of a distribution or host."""
     return re.split(r"[^0-9.]", platform.release())[0]
 
 

@@ -1,8 +1,8 @@
-"""Memory of the process, as the kernel tells (RSS), in a server that was started for it alone.
+"""Resident memory (RSS) of the server process. Each measurement starts a new server.
 
-What an entry takes is the difference that a million of them makes. A digit by chance stands in every
-``#`` of the fields (workloads.py), so that compression finds what it would find in real entries: names
-that repeat, values that do not.
+The size of an entry is the difference that a million entries make, divided by a million. Each ``#`` in the
+fields becomes a random digit (workloads.py), so that the data compress like real entries: names repeat,
+values do not.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Final, NamedTuple
 
 import redis
 
-from benchmarks.asked import Asked
 from benchmarks.load import request
-from benchmarks.rows import FIGURE, OURS, Row, Target
+from benchmarks.rows import OURS, OWN_VALUE, Row, Target
+from benchmarks.selection import Selection
 from benchmarks.stores import HEADWATER, KINDS, Kind, Store, running
 from benchmarks.workloads import FIELDS_2, FIELDS_5, digits
 
@@ -26,33 +26,33 @@ EACH: Final = 3
 
 HOT: Final = {"stream-compression": "none"}
 SEALED: Final = {"stream-hot-bytes": "1048576"}
-"""Next to nothing may stay as it was written."""
+"""Only 1 MiB stays uncompressed."""
 
 
 class NotHere(Exception):
-    """The server has not what a row is about; the text says what."""
+    """The server does not support what a row measures; the message says what."""
 
 
 def per_entry(store: Store) -> float:
-    """Bytes an entry of five fields."""
+    """Return the bytes per entry of five fields."""
     before = store.resident_bytes()
     store.fill("bench:memory", ENTRIES, FIELDS_5)
-    store.rest()
+    store.wait_idle()
     return (store.resident_bytes() - before) / ENTRIES
 
 
 def per_pending(store: Store) -> float:
-    """Bytes a pending entry, its stream not counted."""
+    """Return the bytes per pending entry, without its stream."""
     store.fill("bench:memory", ENTRIES, ("n", "########"))
-    store.rest()
+    store.wait_idle()
     before = store.resident_bytes()
     store.deliver("bench:memory", "g", ENTRIES)
-    store.rest()
+    store.wait_idle()
     return (store.resident_bytes() - before) / ENTRIES
 
 
 def small_streams(store: Store) -> float:
-    """Bytes a stream of three entries."""
+    """Return the bytes per stream of three entries."""
     chance = random.Random(1)
     requests = [
         request(b"XADD", b"bench:%d" % key, b"*", *digits(FIELDS_2, chance))
@@ -61,19 +61,19 @@ def small_streams(store: Store) -> float:
     ]
     before = store.resident_bytes()
     store.load("times", len(requests), 1, 500, requests=requests)
-    store.rest()
+    store.wait_idle()
     return (store.resident_bytes() - before) / STREAMS
 
 
 def ten_million(store: Store) -> float:
-    """MiB of the whole process."""
+    """Return the MiB of the whole process with ten million entries."""
     store.fill("bench:memory", MANY, FIELDS_5)
-    store.rest()
+    store.wait_idle()
     return store.resident_bytes() / 2**20
 
 
 class Subject(NamedTuple):
-    """A row: what is measured, with which settings of ours, at most how many rounds."""
+    """A row: the measurement, Headwater's settings for it, and the most rounds."""
 
     name: str
     unit: str
@@ -86,20 +86,20 @@ class Subject(NamedTuple):
 SUBJECTS: Final = (
     Subject("an entry, 5 fields 150 B, hot", "B", per_entry, Target(1.8, 1.0), HOT, 5),
     Subject("an entry, 5 fields 150 B, sealed", "B", per_entry, Target(0.4, 0.33), SEALED, 5),
-    Subject("a pending entry, all indexes", "B", per_pending, Target(48, 40, by=FIGURE), {}, 5),
+    Subject("a pending entry, all indexes", "B", per_pending, Target(48, 40, by=OWN_VALUE), {}, 5),
     Subject("100,000 streams of 3 entries, one", "B", small_streams, Target(1.2, 0.8), {}, 5),
     Subject("process of 10M entries", "MiB", ten_million, Target(0.6, 0.35), {}, 3),
 )  # fmt: skip
-"""What takes minutes to fill has fewer rounds: memory repeats itself within a percent."""
+"""The store that takes minutes to fill is measured in fewer rounds: results repeat within a percent."""
 
 
-def rows(asked: Asked) -> Iterator[Row]:
-    """All of them, each store by itself."""
+def rows(selection: Selection) -> Iterator[Row]:
+    """Yield the selected rows; each store is measured alone."""
     for subject in SUBJECTS:
-        if not asked.wants(subject.name):
+        if not selection.wants(subject.name):
             continue
         row = Row("memory", subject.name, subject.unit, better="less", target=subject.target)
-        for _ in range(min(asked.rounds, subject.rounds)):
+        for _ in range(min(selection.rounds, subject.rounds)):
             for kind in KINDS:
                 if kind.available():
                     add_round(row, kind, subject)
@@ -107,7 +107,7 @@ def rows(asked: Asked) -> Iterator[Row]:
 
 
 def add_round(row: Row, kind: Kind, subject: Subject) -> None:
-    """One round of one store; `Row.missing` where it is ours and has not what is asked for."""
+    """Measure one round of one store. Sets `Row.missing` if Headwater lacks a setting."""
     try:
         with running(kind, "--appendonly", "no") as store:
             if kind is HEADWATER:
@@ -119,7 +119,7 @@ def add_round(row: Row, kind: Kind, subject: Subject) -> None:
 
 
 def configure(store: Store, settings: Mapping[str, str]) -> None:
-    """CONFIG SET what is not so already. Raises `NotHere` where the server refuses."""
+    """Set the settings that differ, with CONFIG SET. Raises `NotHere` if the server refuses one."""
     with store.client() as client:
         for name, value in settings.items():
             if client.config_get(name).get(name) == value:

@@ -1,6 +1,6 @@
-"""``make bench-docs``: writes docs/reference/performance.md from the newest file of results.
+"""``make bench-docs``: writes docs/reference/performance.md from the newest results.
 
-A test compares the page with what this would write, so that no figure there is typed by hand.
+A test compares the page with the output of this module, so that no number is typed by hand.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from benchmarks import results
 from benchmarks.machine import ROOT
 from benchmarks.results import Report
 from benchmarks.rows import OURS
-from benchmarks.show import figure, percent
+from benchmarks.show import number, percent
 from benchmarks.stores import PEERS, REDIS, VALKEY
 from benchmarks.worker import page as worker
 
@@ -24,32 +24,33 @@ HEAD: Final = """\
 # Performance
 
 Written by `make bench-docs` from [{file}](../../benchmarks/results/{file}), which `make bench` has
-measured. Absolute figures are those of one machine; ratios travel better. Measure on yours.
+measured. Absolute results are those of one machine; ratios depend less on the machine. Measure on yours.
 
 ## How it is measured
 
 - **Side by side.** Headwater, Redis {redis}, Valkey {valkey} and Redis {old} run at the same time and
-  are asked in turn, in {rounds} rounds of {seconds} s, each begun by another one. A ratio is the
-  median of the rounds' ratios, so a machine that becomes slower half way changes none; *spread* is the
-  distance between our best and worst round, as a part of the median.
-- **What is pinned.** Every server, with all its threads, to core {server}; the client to core {client}.
-- **The client** is a C program of ours (`benchmarks/load/`): one thread, one epoll, requests that stand
-  ready. It reads every answer to its end and ends the run at an error, so a refusal is never counted as
-  work; answers to reads that cannot change are read in full once and compared by size, beginning and
-  end from then on. *Client* is the part of the time in which its core was busy: near 100 % the client
-  is what was measured, and the ratio is less than the truth.
-- **Closed loop**: a connection sends its next batch when the answers to the last one are there, so p50
-  and p99 are times to a whole batch of *P* answers under full load. The latency rows are an open loop:
-  entries are due ten thousand a second whatever the server does, and wait on its account.
-- **CPU** is the processor time of the server's process an operation, system calls included, all threads,
-  as the kernel's clock of that process counts it within the measured window. It says what a server
-  could do when the client is what is slow, and is steadier on a busy machine.
-- **A ratio** is ours over theirs; of CPU theirs over ours. Above 1 means more work in the same time.
-  Of bytes, milliseconds and microseconds less is better, and so is a ratio below 1.
-- Entries differ: a digit by chance for each `#` in `benchmarks/workloads.py`, so that neither
-  compression nor a cache finds the same bytes again and again.
+  are measured in turn, in {rounds} rounds of {seconds} s; each round begins with another server. A ratio
+  is the median of the rounds' ratios, so a machine that becomes slower during the run does not change
+  it. *Spread* is the distance between Headwater's best and worst round, as a part of the median.
+- **Pinning.** Every server, with all its threads, runs on core {server}, the client on core {client}.
+- **The client** is a C program (`benchmarks/load/`): one thread, one epoll, prepared requests. It reads
+  every reply to its end and stops at an error, so an error never counts as work. Replies that cannot
+  change are read completely once, and afterwards compared by size, beginning and end. *Client* is the
+  share of the time in which its core was busy: near 100 % the client is the bottleneck, and the true
+  ratio is higher.
+- **Closed loop**: a connection sends its next batch when it has the replies to the last one, so p50 and
+  p99 are times to a whole batch of *P* replies under full load. The latency rows are an open loop: ten
+  thousand entries per second are due whatever the server does, and a delay counts from the due time.
+- **CPU** is the processor time of the server's process per operation, system calls and all threads
+  included, as the kernel counts it within the measured window. It shows what a server could do if the
+  client is the bottleneck, and varies less on a busy machine.
+- **A ratio** is Headwater's value divided by the peer's; for CPU the peer's divided by Headwater's. Above
+  1 means more work in the same time. For bytes, milliseconds and microseconds, less is better, and so is
+  a ratio below 1.
+- Entries differ: each `#` in `benchmarks/workloads.py` becomes a random digit, so that neither
+  compression nor a cache sees the same bytes again and again.
 
-*Required* and *goal* are what this project holds itself to; *required* of Valkey in brackets. The last
+*Required* and *goal* are this project's own targets; the target against Valkey is in brackets. The last
 column says what was reached: **goal**, **required**, **missed**, or that the row is reported only.
 
 {machine}, {system}; {memory} GiB, {cores} cores; {libc}, {python}. Headwater {version}, {build},
@@ -58,48 +59,48 @@ commit `{commit}`{changed}, {date}; load before the run: {load}.
 
 BUSY_LOAD: Final = 0.5
 BUSY: Final = """\
-**The machine did other work at the same time** (see the load, and the spreads): no absolute figure here is
-what it could be, and ratios are rough. Measure again before any of it is quoted.
+**The machine did other work at the same time** (see the load and the spreads): an idle machine gives better
+absolute results, and ratios are rough. Measure again before you quote them.
 """
 
 TITLES: Final = {
-    "throughput": "Nothing kept on disk",
-    "everysec": "Append-only file on every side, flushed every second",
+    "throughput": "Without a journal",
+    "everysec": "With an append-only file on all servers, flushed every second",
     "scans": "One call on a million pending entries",
-    "latency": "From an append to the consumer that was blocked",
+    "latency": "From an append to a blocked consumer",
     "memory": "Memory",
     "restart": "Start",
     "growth": "Growth",
-    "embedded": "In the process that wants it",
-    "io-threads": "Redis with threads of input and output",
-    "redis-benchmark": "By redis-benchmark",
+    "embedded": "Embedded",
+    "io-threads": "Redis with I/O threads",
+    "redis-benchmark": "With redis-benchmark",
 }
 
 TEXTS: Final = {
-    "throughput": "`c` connections, `P` requests a batch; rows with *of 100* count entries, not calls. "
-    "The row *by CPU* is judged by processor time, for there a client is slower than the servers. The "
-    "rows of *fsync always* keep a file on every side; *plain Python* runs without compiled modules.",
-    "scans": "Processor time of a call among calls that come sixteen at a time; p50 and p99 are the round "
-    "trip of a call alone.",
-    "latency": "Ten consumers blocked in XREADGROUP, ten thousand entries a second, from the moment an "
+    "throughput": "`c` connections, `P` requests per batch; rows with *of 100* count entries, not calls. "
+    "The row *by CPU* is compared by processor time, because there the client is slower than the servers. "
+    "In the rows with *fsync always* all servers write a file; *plain Python* runs without compiled modules.",
+    "scans": "Processor time of a call when sixteen are sent at a time; p50 and p99 are the round trip of "
+    "a single call.",
+    "latency": "Ten consumers blocked in XREADGROUP, ten thousand entries per second, from the time an "
     "entry was due to be sent until its consumer has it.",
-    "memory": "What the kernel counts as resident (RSS) in a server that was started for the row; bytes "
-    "an entry are the difference that a million make. *Hot* without compression, *sealed* with next to "
-    "nothing left as it was written.",
-    "restart": "From starting the process to the first PONG, after an end in good order, an append-only "
-    "file on every side; *RDB* is a snapshot. Reported; required once checkpoints are there.",
-    "growth": "Processor time of a call at ten million entries, or a million pending, over that at ten "
-    "thousand, in the same server. Reading anywhere in ten million meets what is compressed.",
-    "embedded": "One process, no network: bytes of a request to bytes of the reply (`Node.exchange`, no "
-    "client library) beside burner-redis's call, and redis-py with the embedded store beside redis-py "
-    "with Redis at a unix socket.",
+    "memory": "Resident memory (RSS) of a server that was started for the row. Bytes per entry are the "
+    "difference that a million entries make. *Hot* is without compression, *sealed* with nearly all blocks "
+    "compressed.",
+    "restart": "From starting the process to the first PONG, after a clean shutdown, with an append-only "
+    "file on all servers; *RDB* is a snapshot. Reported only, until there are checkpoints.",
+    "growth": "Processor time of a call at ten million entries, or a million pending, divided by that at "
+    "ten thousand, in the same server. Reading anywhere in ten million entries reads compressed blocks.",
+    "embedded": "One process, no network. From request bytes to reply bytes (`Node.exchange`, without a "
+    "client library), compared with a call of burner-redis; and redis-py with the embedded store, compared "
+    "with redis-py and Redis on a unix socket.",
     "io-threads": "The servers have {threads}. The ratio is to the best of the peers.",
-    "redis-benchmark": "The program of Redis 7.0.15, which is a heavier client than ours and is itself "
-    "what is measured at one request a batch. To be placed beside figures published elsewhere.",
+    "redis-benchmark": "The program of Redis 7.0.15. It needs more processor time than this project's "
+    "client, and is the bottleneck at one request per batch. For comparison with results published elsewhere.",
 }
 
 FEW_CORES: Final = (
-    "both of two cores, and the client one of these: too few for threads to gain much"
+    "both of two cores, one of which the client uses too: too few for threads to gain much"
 )
 
 JsonRow = dict[str, Any]
@@ -108,14 +109,14 @@ Column = tuple[str, Callable[[JsonRow], str]]
 
 def _of(store: str, name: str) -> Callable[[JsonRow], str]:
     def cell(row: JsonRow) -> str:
-        return figure(row["stores"].get(store, {}).get(name))
+        return number(row["stores"].get(store, {}).get(name))
 
     return cell
 
 
 def _ratio(peer: str, kind: str) -> Callable[[JsonRow], str]:
     def cell(row: JsonRow) -> str:
-        return figure(row["ratios"].get(peer, {}).get(kind))
+        return number(row["ratios"].get(peer, {}).get(kind))
 
     return cell
 
@@ -131,7 +132,7 @@ def _times(row: JsonRow) -> str:
     ours = row["stores"].get(OURS, {})
     if "p50_us" not in ours:
         return ""
-    return f"{figure(ours['p50_us'])} / {figure(ours['p99_us'])}"
+    return f"{number(ours['p50_us'])} / {number(ours['p99_us'])}"
 
 
 def _bound(name: str) -> Callable[[JsonRow], str]:
@@ -146,7 +147,7 @@ def _bound(name: str) -> Callable[[JsonRow], str]:
 
 
 def columns(rows: Sequence[JsonRow]) -> list[Column]:
-    """What the section's table has; what no row has a cell for is left out."""
+    """Return the columns of a section's table, without those in which all cells are empty."""
     others = [name for row in rows for name in row["stores"] if name != OURS]
     names = list(dict.fromkeys(others))
     found: list[Column] = [
@@ -171,14 +172,14 @@ def columns(rows: Sequence[JsonRow]) -> list[Column]:
 
 
 def _title(store: str) -> str:
-    """``Redis 8.2`` of ``redis-8.2``."""
+    """Return the title of a store: ``Redis 8.2`` for ``redis-8.2``."""
     return (
         store.replace("-", " ", 1).capitalize() if store.startswith(("redis", "valkey")) else store
     )
 
 
 def table(rows: Sequence[JsonRow]) -> list[str]:
-    """Lines of a table in Markdown, and a line for each row that has something to add."""
+    """Return the lines of a Markdown table, and a line for each note of a row."""
     wanted = columns(rows)
     lines = [_line(title for title, _ in wanted), _line("---" for _ in wanted)]
     lines += [_line(cell(row) for _, cell in wanted) for row in rows]
@@ -194,7 +195,7 @@ def _line(cells: Iterable[str]) -> str:
 
 
 def page(report: Report, file: str) -> str:
-    """The page, as it should stand in the file."""
+    """Return the text of the page, without the worker's section."""
     machine, peers, pinned = report["machine"], report["peers"], report["pinned"]
     server, client = pinned["server"], pinned["client"]
     head = HEAD.format(
@@ -219,16 +220,16 @@ def page(report: Report, file: str) -> str:
 
 
 def rounds_of(report: Report) -> str:
-    """``5``, or ``1 to 5`` where not every row has as many."""
+    """Return the number of rounds: ``5``, or ``1 to 5`` if rows differ."""
     counts = {len(one["rounds"]) for row in report["rows"] for one in row["stores"].values()}
     least, most = min(counts, default=0), max(counts, default=0)
     return f"{most}" if least == most else f"{least} to {most}"
 
 
 def written(path: Path | None = None) -> str:
-    """The page of the newest results, or of those at ``path``."""
+    """Return the page of the newest results, or of those at ``path``."""
     newest = path or results.newest()
-    assert newest is not None, "there are no results yet: make bench"
+    assert newest is not None, "there are no results: run make bench"
     parts = [page(results.read(newest), newest.name), worker.section()]
     return "\n".join(part for part in parts if part)
 

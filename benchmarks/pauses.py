@@ -2,9 +2,9 @@
 same run. A part of ``make bench-scale``; ``python -m benchmarks.pauses --streams 50000`` is a short form,
 which ``make slice`` runs.
 
-Nearly all that such a PING waits for is one batch of requests and Python's cyclic collector: every
-stream is objects that a full collection would look at. Exits with 1 when the longest PING took more
-than 50 ms and more than Redis's; it is measured a second time before that is believed.
+Such a PING waits mainly for one batch of requests and for Python's cyclic garbage collector: every stream
+consists of objects that a full collection would visit. Exits with 1 if the longest PING took more than
+50 ms and longer than Redis's, twice in a row.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from benchmarks.stores import OURS, WITH_REDIS, Store, measured, on_cores
 
 STREAMS: Final = 200_000
 BATCH: Final = 100
-"""Streams that are created by one pipeline."""
+"""Streams created by one pipeline."""
 
 BOUND_MS: Final = 50.0
 ATTEMPTS: Final = 2
@@ -30,7 +30,7 @@ _PING: Final = request(b"PING")
 
 
 class Pauses(NamedTuple):
-    """Milliseconds that a PING waited, at most and for all but one in a hundred; streams a second."""
+    """The longest time that a PING took, and the 99th percentile, in milliseconds; streams per second."""
 
     longest_ms: float
     p99_ms: float
@@ -38,7 +38,7 @@ class Pauses(NamedTuple):
 
 
 class Pinger(threading.Thread):
-    """Sends a PING as soon as the one before it was answered, until it is told to stop."""
+    """Sends one PING after another, each when it has the reply to the last, until ``stop`` is set."""
 
     def __init__(self, store: Store) -> None:
         super().__init__(name="pinger")
@@ -57,14 +57,14 @@ class Pinger(threading.Thread):
 
 
 def connect(store: Store) -> socket.socket:
-    """A connection that sends at once."""
+    """Return a connection with TCP_NODELAY."""
     made = socket.create_connection((store.host, store.port), timeout=WAIT_SECONDS)
     made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return made
 
 
 def pauses(store: Store, streams: int) -> Pauses:
-    """Create so many streams on an empty store, while another connection sends PINGs."""
+    """Create ``streams`` streams in an empty store while another connection sends PINGs."""
     store.empty()
     batches = [
         b"".join(
@@ -90,7 +90,7 @@ def pauses(store: Store, streams: int) -> Pauses:
 
 
 def take_ids(client: socket.socket, count: int) -> None:
-    """Take the replies of so many XADDs."""
+    """Read the replies to ``count`` XADDs."""
     expected = count * len(b"$3\r\n1-1\r\n")
     while expected > 0:
         received = client.recv(1 << 16)
@@ -100,19 +100,19 @@ def take_ids(client: socket.socket, count: int) -> None:
 
 
 def compared(streams: int) -> dict[str, Pauses]:
-    """The pauses of each store that is available here, by its name."""
+    """Return the pauses of each available store, by name."""
     with measured(WITH_REDIS) as stores:
         return {store.name: pauses(store, streams) for store in stores}
 
 
 def over(found: dict[str, Pauses]) -> bool:
-    """Whether ours are longer than they may be."""
+    """Return whether Headwater's longest pause is over the bound."""
     others = [one.longest_ms for name, one in found.items() if name != OURS]
     return found[OURS].longest_ms > max([BOUND_MS, *others])
 
 
 def judged(streams: int = STREAMS) -> dict[str, Pauses]:
-    """The pauses of each store, printed; what is over the bound is measured again."""
+    """Measure and print the pauses of each store, again if the bound is exceeded."""
     found = compared(streams)
     for attempt in range(1, ATTEMPTS + 1):
         for name, one in found.items():
@@ -123,13 +123,13 @@ def judged(streams: int = STREAMS) -> dict[str, Pauses]:
             )
         if not over(found) or attempt == ATTEMPTS:
             break
-        print("over the bound; measured again", flush=True)
+        print("over the bound; measuring again", flush=True)
         found = compared(streams)
     return found
 
 
 def main() -> int:
-    """Measure and print; 1 when it is over the bound."""
+    """Measure and print. Returns 1 if the bound is exceeded."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--streams", type=int, default=STREAMS)
     if over(judged(parser.parse_args().streams)):

@@ -1,7 +1,7 @@
-"""From starting the process to the first PONG, with a million entries of which all are pending.
+"""The time from starting the process to the first PONG, with a million entries, all pending.
 
-Every server was ended in good order. Redis and Valkey read their append-only file, or a snapshot
-(RDB); an empty server is started as well, for what of the time is not the data's.
+Every server was shut down cleanly before. Redis and Valkey read their append-only file, or a snapshot
+(RDB). An empty server is started too, to show how much of the time the data take.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Protocol
 
-from benchmarks.asked import Asked
-from benchmarks.rows import FIGURE, Row, Target
+from benchmarks.rows import OWN_VALUE, Row, Target
+from benchmarks.selection import Selection
 from benchmarks.stores import KINDS, REDIS, Kind, Store, cores, durability, on_cores
 from benchmarks.workloads import FIELDS_5
 from headwater.testing.server import ServerProcess
@@ -29,20 +29,20 @@ START_SECONDS: Final = 300.0
 SNAPSHOT: Final = Kind(f"{REDIS} (RDB)", peer=REDIS)
 
 
-class Life(Protocol):
-    """A server that is started again and again on the same data."""
+class RestartableServer(Protocol):
+    """A server that is restarted several times with the same data."""
 
     port: int
 
     @property
     def pid(self) -> int:
-        """Of the process that runs."""
+        """The id of the running process."""
 
     def launch(self) -> None:
-        """Start it without waiting."""
+        """Start the server without waiting for it."""
 
     def end(self) -> None:
-        """End it in good order."""
+        """Shut the server down cleanly."""
 
 
 class _Ours:
@@ -65,7 +65,7 @@ class _Peer:
     def __init__(self, kind: Kind, directory: Path) -> None:
         assert kind.peer is not None
         executable = peers.path(kind.peer)
-        assert executable is not None, "it is asked for only where it is available"
+        assert executable is not None, "the caller checks that it is available"
         self.port = peers.free_port()
         self._snapshot = kind is SNAPSHOT
         self._process: subprocess.Popen[bytes] | None = None
@@ -77,7 +77,7 @@ class _Peer:
 
     @property
     def pid(self) -> int:
-        assert self._process is not None, "launch() comes first"
+        assert self._process is not None, "call launch() first"
         return self._process.pid
 
     def launch(self) -> None:
@@ -86,7 +86,7 @@ class _Peer:
         )
 
     def end(self) -> None:
-        assert self._process is not None, "launch() comes first"
+        assert self._process is not None, "call launch() first"
         if self._process.poll() is None:
             word = b"SAVE" if self._snapshot else b"NOSAVE"
             with socket.create_connection(("127.0.0.1", self.port), timeout=60) as link:
@@ -95,55 +95,57 @@ class _Peer:
         self._process.wait(60)
 
 
-def rows(asked: Asked) -> Iterator[Row]:
-    """One row; ``empty_s`` is the start without data."""
-    if not asked.wants(NAME):
+def rows(selection: Selection) -> Iterator[Row]:
+    """Yield the row; ``empty_s`` is the start without data."""
+    if not selection.wants(NAME):
         return
-    row = Row("restart", NAME, "s", better="less", target=Target(0.4, 0.1, by=FIGURE, judged=False))
+    row = Row(
+        "restart", NAME, "s", better="less", target=Target(0.4, 0.1, by=OWN_VALUE, judged=False)
+    )
     with tempfile.TemporaryDirectory(prefix="hw-") as scratch:
-        lives = [
+        servers = [
             (kind.name, _prepared(kind, Path(scratch) / str(at)))
             for at, kind in enumerate((*KINDS, SNAPSHOT))
             if kind.available()
         ]
-        for _ in range(asked.rounds):
-            for name, (full, empty) in lives:
+        for _ in range(selection.rounds):
+            for name, (full, empty) in servers:
                 row.of(name).add(started(full), empty_s=started(empty))
     yield row
 
 
-def _prepared(kind: Kind, directory: Path) -> tuple[Life, Life]:
-    """The server with its data, and one that has none; both ended."""
-    full, empty = (_life(kind, directory / word) for word in ("full", "empty"))
+def _prepared(kind: Kind, directory: Path) -> tuple[RestartableServer, RestartableServer]:
+    """Return a server with its data and one without, both shut down."""
+    full, empty = (_new_server(kind, directory / word) for word in ("full", "empty"))
     with _running(full):
         store = Store(kind.name, "127.0.0.1", full.port, full.pid, cores()[1])
         store.fill("bench:restart", ENTRIES, FIELDS_5)
         store.deliver("bench:restart", "g", ENTRIES)
-        store.rest()
+        store.wait_idle()
     return full, empty
 
 
-def _life(kind: Kind, directory: Path) -> Life:
+def _new_server(kind: Kind, directory: Path) -> RestartableServer:
     directory.mkdir(parents=True)
     return _Ours(directory) if kind.peer is None else _Peer(kind, directory)
 
 
 @contextmanager
-def _running(life: Life) -> Iterator[float]:
-    """It runs within; the seconds until it answered."""
+def _running(server: RestartableServer) -> Iterator[float]:
+    """Run the server inside the block; yield the seconds until its first PONG."""
     with on_cores({cores()[0]}):
         began = time.perf_counter()
-        life.launch()
+        server.launch()
     try:
-        _await_pong(life.port)
+        _await_pong(server.port)
         yield time.perf_counter() - began
     finally:
-        life.end()
+        server.end()
 
 
-def started(life: Life) -> float:
-    """Seconds from the start of the process to its first PONG; it is ended again."""
-    with _running(life) as seconds:
+def started(server: RestartableServer) -> float:
+    """Return the seconds from starting the process to its first PONG; shut it down again."""
+    with _running(server) as seconds:
         return seconds
 
 

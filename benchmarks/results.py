@@ -1,4 +1,4 @@
-"""Results as files: ``results/DATE-COMMIT.json``, a line a row, so that two of them can be compared."""
+"""Files of results: ``results/DATE-COMMIT.json``, one line per row, so that two files can be compared."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from benchmarks.stores import cores, versions
 
 DIRECTORY: Final = Path(__file__).parent / "results"
 PART: Final = Path("artifacts", "bench.json")
-"""Where what is no whole table goes."""
+"""The file for a part of the table."""
 
 FORMAT: Final = 1
 
@@ -24,11 +24,11 @@ Report = dict[str, Any]
 
 
 class OtherResults(Exception):
-    """A file holds results of another commit or build; they are not mixed."""
+    """The file has results of another commit or build, which must not be mixed."""
 
 
 def begin(*, rounds: int, seconds: float) -> Report:
-    """A report without rows: what is measured, where, and how busy the machine was before."""
+    """Return a report without rows: what is measured, where, and the machine's load before."""
     server, client = cores()
     return {
         "format": FORMAT,
@@ -47,12 +47,12 @@ def begin(*, rounds: int, seconds: float) -> Report:
 
 
 def name(report: Report) -> str:
-    """``2026-11-21-dc1a47a.json``."""
+    """Return the report's file name, such as ``2026-11-21-dc1a47a.json``."""
     return f"{report['date'][:10]}-{report['commit'][:7] or 'nogit'}.json"
 
 
 def add(report: Report, rows: Iterable[Row]) -> None:
-    """Put rows into the report, each in the place of one of the same section and name."""
+    """Add rows to the report; each replaces a row of the same section and name."""
     for row in rows:
         new = row.as_json()
         for at, old in enumerate(report["rows"]):
@@ -64,7 +64,7 @@ def add(report: Report, rows: Iterable[Row]) -> None:
 
 
 def write(report: Report, path: Path) -> None:
-    """Write the report: its head indented, each row on a line of its own."""
+    """Write the report: its head indented, then one line per row."""
     head = {key: value for key, value in report.items() if key != "rows"}
     text = json.dumps(head, indent=1, ensure_ascii=False).removesuffix("\n}")
     lines = ",\n".join(json.dumps(row, ensure_ascii=False) for row in report["rows"])
@@ -73,16 +73,16 @@ def write(report: Report, path: Path) -> None:
 
 
 def read(path: Path) -> Report:
-    """A report that `write` has written."""
+    """Read a report that `write` has written."""
     report: Report = json.loads(path.read_text(encoding="utf-8"))
     assert report["format"] == FORMAT, f"{path} has format {report['format']}, not {FORMAT}"
     return report
 
 
 def continued(path: Path, fresh: Report) -> Report:
-    """The report at ``path`` with the rows that it has, or ``fresh`` where there is none.
+    """Return the report at ``path`` with its rows, or ``fresh`` if there is no file.
 
-    Raises `OtherResults` where the file is about another commit, build or machine, or rounds of
+    Raises `OtherResults` if the file is about another commit, build or machine, or about rounds of
     another length.
     """
     if not path.exists():
@@ -91,12 +91,12 @@ def continued(path: Path, fresh: Report) -> Report:
     for key in ("commit", "build", "machine", "seconds"):
         if found[key] != fresh[key]:
             raise OtherResults(
-                f"{path} is about {key} {found[key]}, this is {fresh[key]}: name another --output"
+                f"{path} is about {key} {found[key]}, this is {fresh[key]}: choose another --output"
             )
     return found
 
 
 def newest(directory: Path = DIRECTORY) -> Path | None:
-    """The file of the last run, None where there is none."""
+    """Return the file of the last run, None if there is none."""
     found = sorted(directory.glob("*.json"), key=lambda path: read(path)["date"])
     return found[-1] if found else None

@@ -1,10 +1,10 @@
-"""A row of the table: what each store did, round after round, and what that is held to.
+"""A row of the table: each store's measurements, round by round, and the row's target.
 
-Rule 1. The stores are measured in turn, so the figures of one round belong together: a ratio is the
-        median of the rounds' ratios, and a machine that slows down half way changes none of them.
-Rule 2. A ratio is always ours over theirs, and of processor time theirs over ours, so that more than
-        1 is work done faster; where a figure itself is better when it is less, `better` says so.
-Rule 3. What could not be measured is no number: the row says why.
+Rule 1. The stores are measured in turn, so the measurements of one round belong together: a ratio is the
+        median of the rounds' ratios, and a machine that slows down during the run does not change it.
+Rule 2. A ratio is always Headwater's value divided by the peer's; for processor time, the peer's divided
+        by Headwater's. So above 1 is faster. If less of a value is better, `better` says so.
+Rule 3. If something could not be measured, the row has no number and says why.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ OURS: Final = "headwater"
 REDIS: Final = "redis-8.2"
 
 CPU: Final = "cpu_us"
-"""The figure beside the main one that every row of operations has."""
+"""The additional measurement that every row of operations has."""
 
 TIMES: Final = "x"
-"""The unit of figures that are ratios."""
+"""The unit of measurements that are ratios."""
 
-RATIO, CPU_RATIO, FIGURE = "ratio", "cpu", "figure"
+RATIO, CPU_RATIO, OWN_VALUE = "ratio", "cpu", "figure"
 
 
 @dataclass(frozen=True)
 class Target:
-    """What is required of a row, and what is the goal.
+    """The required value of a row, and its goal.
 
-    ``by`` says of what: the ratio to a peer, the ratio of processor time, or our own figure. Both
-    are held against the row's first peer; ``required_of`` is what is required against others too.
-    ``judged`` False reports without a verdict.
+    ``by`` says which value: the ratio to a peer, the ratio of processor time, or Headwater's own
+    measurement. Ratios are to the row's first peer; ``required_of`` has required ratios to other peers.
+    If ``judged`` is false, the row is reported without a verdict.
     """
 
     required: float
@@ -44,77 +44,77 @@ class Target:
 
 @dataclass
 class Series:
-    """The rounds of one store: the row's figure, and others by name."""
+    """The rounds of one store: the row's measurement, and additional ones by name."""
 
-    figures: list[float] = field(default_factory=list)
+    measurements: list[float] = field(default_factory=list)
     others: dict[str, list[float]] = field(default_factory=dict)
 
-    def add(self, figure: float, **others: float) -> None:
-        """One round more."""
-        self.figures.append(figure)
-        for name, value in others.items():
-            self.others.setdefault(name, []).append(value)
+    def add(self, value: float, **others: float) -> None:
+        """Add one round."""
+        self.measurements.append(value)
+        for name, other in others.items():
+            self.others.setdefault(name, []).append(other)
 
     @property
     def median(self) -> float:
-        return statistics.median(self.figures)
+        return statistics.median(self.measurements)
 
     def other(self, name: str) -> float | None:
-        """The median of another figure, None where it was not measured."""
+        """Return the median of an additional measurement, None if it was not measured."""
         return statistics.median(self.others[name]) if self.others.get(name) else None
 
 
 @dataclass
 class Row:
-    """One subject on all stores. ``better`` is ``more`` or ``less`` of ``unit``."""
+    """The measurements of one subject on all stores. ``better`` is ``more`` or ``less`` of ``unit``."""
 
     section: str
     name: str
     unit: str
     better: str = "more"
     against: str = REDIS
-    """The peer that the target's ratio is to."""
+    """The peer that the target refers to."""
     target: Target | None = None
     series: dict[str, Series] = field(default_factory=dict)
     missing: str = ""
-    """Why there is no figure of ours."""
+    """Why Headwater was not measured."""
     note: str = ""
 
     def of(self, store: str) -> Series:
-        """The series of a store, made when it is first asked for."""
+        """Return the series of a store; make it if there is none."""
         return self.series.setdefault(store, Series())
 
     def ratios(self, peer: str) -> dict[str, float]:
-        """``figure`` and, where there is one, ``cpu``: see Rule 2. Empty where one of the two has
-        no figures."""
+        """Return the ratios to ``peer``: ``ratio`` and, if measured, ``cpu`` (see Rule 2). Empty if one of
+        the two stores was not measured."""
         ours, theirs = self.series.get(OURS), self.series.get(peer)
         if self.unit == TIMES:
-            return {}  # a store's figure is a ratio already, to its own
-        if ours is None or theirs is None or not ours.figures or not theirs.figures:
+            return {}  # a store's measurement is itself a ratio
+        if ours is None or theirs is None or not ours.measurements or not theirs.measurements:
             return {}
-        found = {RATIO: paired(ours.figures, theirs.figures)}
+        found = {RATIO: paired(ours.measurements, theirs.measurements)}
         if ours.others.get(CPU) and theirs.others.get(CPU):
             found[CPU_RATIO] = paired(theirs.others[CPU], ours.others[CPU])
         return found
 
     def value(self, peer: str = "") -> float | None:
-        """What the target is held against; None where it was not measured."""
+        """Return the value that the target applies to; None if it was not measured."""
         if self.target is None or self.missing:
             return None
-        if self.target.by == FIGURE:
+        if self.target.by == OWN_VALUE:
             return self.series[OURS].median if OURS in self.series else None
         return self.ratios(peer or self.against).get(self.target.by)
 
     def holds(self, bound: float, value: float | None) -> bool:
-        """Whether ``value`` is at least ``bound``, or at most where less is better."""
+        """Return whether ``value`` is at least ``bound``, or at most if less is better."""
         if value is None:
             return False
         less = self.better == "less" and self.target is not None and self.target.by != CPU_RATIO
         return value <= bound if less else value >= bound
 
     def verdict(self) -> str:
-        """``goal``, ``required`` or ``missed``; ``reported`` where nothing is judged, ``not available``
-        where there is nothing to judge."""
+        """Return ``goal``, ``required`` or ``missed``; ``reported`` if the row has no verdict, ``not
+        available`` if it was not measured."""
         value = self.value()
         if self.missing:
             return "not available"
@@ -130,7 +130,7 @@ class Row:
         return "goal" if self.holds(self.target.goal, value) else "required"
 
     def as_json(self) -> dict[str, Any]:
-        """What the results keep of it."""
+        """Return the row as the results store it."""
         kept: dict[str, Any] = {
             "section": self.section,
             "name": self.name,
@@ -151,7 +151,9 @@ class Row:
             if getattr(self, name):
                 kept[name] = getattr(self, name)
         kept["stores"] = {
-            name: _series_json(series) for name, series in self.series.items() if series.figures
+            name: _series_json(series)
+            for name, series in self.series.items()
+            if series.measurements
         }
         kept["ratios"] = {
             peer: {kind: significant(value) for kind, value in self.ratios(peer).items()}
@@ -164,8 +166,8 @@ class Row:
 def _series_json(series: Series) -> dict[str, Any]:
     kept = {
         "median": significant(series.median),
-        "spread": round(spread(series.figures), 3),
-        "rounds": [significant(figure) for figure in series.figures],
+        "spread": round(spread(series.measurements), 3),
+        "rounds": [significant(value) for value in series.measurements],
     }
     for name in series.others:
         kept[name] = significant(series.other(name))
@@ -173,8 +175,8 @@ def _series_json(series: Series) -> dict[str, Any]:
 
 
 def paired(over: Sequence[float], under: Sequence[float]) -> float:
-    """The median of the ratios of figures that were measured in the same round; of the medians where
-    there are not as many of both.
+    """Return the median of the ratios of measurements of the same round; if their numbers differ, the
+    ratio of the medians.
 
     >>> paired([10.0, 30.0, 20.0], [10.0, 15.0, 20.0])
     1.0
@@ -185,7 +187,7 @@ def paired(over: Sequence[float], under: Sequence[float]) -> float:
 
 
 def spread(values: Sequence[float]) -> float:
-    """How far the rounds lie apart, as a part of their median.
+    """Return the range of the rounds, as a fraction of their median.
 
     >>> spread([90.0, 100.0, 110.0])
     0.2
@@ -195,7 +197,7 @@ def spread(values: Sequence[float]) -> float:
 
 
 def significant(value: float | None) -> float | int | None:
-    """Four significant digits, which is more than any machine repeats; whole from 1000 on.
+    """Round to four significant digits, more than a machine reproduces; to an integer from 1000 on.
 
     >>> significant(1234567.8), significant(0.0123456)
     (1235000, 0.01235)

@@ -1,13 +1,13 @@
-"""``make bench-scale``: how long one command holds the loop when there is much of everything.
+"""``make bench-scale``: how long one command blocks the server's loop when the store is large.
 
-A store in this process, without a journal: what is measured is the turn itself, which nobody else is
-served in. A stream of a million entries, all of them pending, 100,000 keys, COUNT at most 1000. What
-frees large values afterwards does so in turns of its own, which are measured as well. Exits with 1
-when a compiled store takes more than 50 ms for any of them.
+Uses an embedded store without a journal, and measures the turn itself, during which no other client is
+served: on a stream of a million entries, all pending, and on 100,000 keys, with COUNT at most 1000.
+Large values are freed in later turns, which are measured too. Exits with 1 if a compiled store takes more
+than 50 ms for any of them.
 
-Then, on real servers and beside Redis in the same run: how long a PING waits while 200,000 streams are
-created (`benchmarks.pauses`), while large values are dumped and restored (`benchmarks.stalls_dump`), and
-what a call of a script costs (`benchmarks.scripts`).
+Then, on real servers and compared with Redis in the same run: how long a PING waits while 200,000 streams
+are created (`benchmarks.pauses`) and while large values are dumped and restored
+(`benchmarks.stalls_dump`), and the cost of a script's call (`benchmarks.scripts`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Line = tuple[Word, ...]
 
 
 def pending_lines(entries: int) -> list[Line]:
-    """Commands on a stream whose entries are all pending, and on a copy of it."""
+    """Return commands on a stream whose entries are all pending, and on a copy of it."""
     half, quarter = entries // 2, entries // 4
     return [
         ("XAUTOCLAIM", "s", "g", "z", 0, 0, "COUNT", 1000),
@@ -73,7 +73,7 @@ KEY_LINES: list[Line] = [
 
 
 class Scale:
-    """The store, and the longest turn of each command."""
+    """A store, and the longest turn of each measured command."""
 
     def __init__(self) -> None:
         self.store = LocalStore(journaled=False)
@@ -81,7 +81,7 @@ class Scale:
         self.rows: list[dict[str, object]] = []
 
     def fill(self, lines: Iterable[Line]) -> None:
-        """Send commands a batch at a time, unmeasured."""
+        """Send commands in batches, without measuring them."""
         batch: list[bytes] = []
         for line in lines:
             batch.append(request(line))
@@ -91,7 +91,7 @@ class Scale:
         self._send(b"".join(batch))
 
     def measure(self, line: Line) -> None:
-        """One command, and the turns that free what it let go of."""
+        """Measure one command, and the turns that free what it deleted."""
         longest = self._send(request(line))
         keyspace = self.store.node.keyspace
         while keyspace.garbage:
@@ -113,12 +113,12 @@ class Scale:
 
 
 def fill_stream(scale: Scale, entries: int) -> None:
-    """A stream ``s`` with ``entries`` entries."""
+    """Add ``entries`` entries to a stream ``s``."""
     scale.fill(("XADD", "s", f"{number}-0", "field", number) for number in range(1, entries + 1))
 
 
 def measure(entries: int) -> list[dict[str, object]]:
-    """All of it; the rows of the table."""
+    """Measure all commands; return the rows of the table."""
     scale = Scale()
     fill_stream(scale, entries)
     scale.fill([("XGROUP", "CREATE", "s", "g", 0)])
@@ -137,7 +137,7 @@ def measure(entries: int) -> list[dict[str, object]]:
 
 
 def main() -> int:
-    """Measure, print, write; 1 when a compiled store is over the bound."""
+    """Measure, print, write. Returns 1 if a compiled store exceeds a bound."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--entries", type=int, default=1_000_000)
     wanted = parser.parse_args()

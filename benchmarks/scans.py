@@ -1,7 +1,7 @@
-"""What one call costs on a pending list of a million entries.
+"""The cost of one call on a pending entries list of a million entries.
 
-The figure is the server's processor time a call, of calls that arrive sixteen at a time, so that the
-kernel's part is small; the round trip of a single call stands beside it as ``p50_us``.
+The measurement is the server's processor time per call when sixteen calls arrive at a time, so that the
+kernel's share is small. The round trip of a single call is reported too, as ``p50_us``.
 """
 
 from __future__ import annotations
@@ -9,30 +9,32 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from benchmarks.asked import Asked
 from benchmarks.load import request
-from benchmarks.rows import FIGURE, OURS, Row, Target
+from benchmarks.rows import OURS, OWN_VALUE, Row, Target
+from benchmarks.selection import Selection
 from benchmarks.stores import KINDS, Store, measured
 
 PENDING: Final = 1_000_000
 PIPELINE: Final = 16
 CALLS_PER_SECOND: Final = 160
-"""A call takes Redis more than a millisecond."""
+"""Few, because a call takes Redis more than a millisecond."""
 
 _HOUR_MS: Final = b"3600000"
 
 AUTOCLAIM: Final = "XAUTOCLAIM, 1M pending, none idle"
 CLAIM: Final = "XREADGROUP CLAIM 100 of 1M pending"
-CLAIM_NOTE: Final = "the peers know no CLAIM: theirs is XAUTOCLAIM COUNT 100 with everything idle"
+CLAIM_NOTE: Final = (
+    "the peers do not have CLAIM: they run XAUTOCLAIM COUNT 100 with everything idle"
+)
 
 
 def none_idle(_store: Store, *, key: bytes = b"bench:pending") -> bytes:
-    """XAUTOCLAIM that looks as far as it may, at a thousand entries, and finds nothing."""
+    """Return an XAUTOCLAIM that scans as far as it may, a thousand entries, and finds nothing."""
     return request(b"XAUTOCLAIM", key, b"g", b"z", _HOUR_MS, b"0", b"COUNT", b"100")
 
 
 def hundred(store: Store) -> bytes:
-    """A hundred entries of those that have waited longest, for another consumer."""
+    """Return a command that claims the hundred entries with the longest idle time."""
     key = b"bench:pending"
     if store.name != OURS:
         return request(b"XAUTOCLAIM", key, b"g", b"z", b"0", b"0", b"COUNT", b"100")
@@ -42,31 +44,32 @@ def hundred(store: Store) -> bytes:
 
 
 SUBJECTS: Final[tuple[tuple[str, Callable[[Store], bytes], Target, str], ...]] = (
-    (AUTOCLAIM, none_idle, Target(0.1, 0.013, by=FIGURE), ""),
-    (CLAIM, hundred, Target(0.3, 0.15, by=FIGURE), CLAIM_NOTE),
+    (AUTOCLAIM, none_idle, Target(0.1, 0.013, by=OWN_VALUE), ""),
+    (CLAIM, hundred, Target(0.3, 0.15, by=OWN_VALUE), CLAIM_NOTE),
 )
 
 
-def rows(asked: Asked, fsync: str | None = None) -> Iterator[Row]:
-    """Both, on stores that hold the same million. ``fsync`` gives every store an append-only file."""
-    chosen = [subject for subject in SUBJECTS if asked.wants(subject[0])]
+def rows(selection: Selection, fsync: str | None = None) -> Iterator[Row]:
+    """Yield the selected rows, on stores with the same million entries. ``fsync`` gives every store an
+    append-only file."""
+    chosen = [subject for subject in SUBJECTS if selection.wants(subject[0])]
     if not chosen:
         return
     with measured(KINDS, fsync=fsync) as stores:
         for store in stores:
             store.fill("bench:pending", PENDING, ("n", "########"))
             store.deliver("bench:pending", "g", PENDING)
-            store.rest()
+            store.wait_idle()
         for name, wanted, target, note in chosen:
             row = Row(fsync or "scans", name, "ms", better="less", target=target, note=note)
-            for _ in range(asked.rounds):
+            for _ in range(selection.rounds):
                 for store in stores:
-                    add_round(row, store, wanted(store), asked.seconds)
+                    add_round(row, store, wanted(store), selection.seconds)
             yield row
 
 
 def add_round(row: Row, store: Store, wanted: bytes, seconds: float) -> None:
-    """One round: calls one by one for the time to an answer, then many for the cost of one."""
+    """Measure one round: single calls for the reply time, then batches for the cost of one call."""
     calls = PIPELINE * max(2, int(CALLS_PER_SECOND * seconds / PIPELINE))
     single = store.load("times", calls // 2, 1, 1, requests=[wanted])
     many = store.load("times", calls, 1, PIPELINE, requests=[wanted] * calls)

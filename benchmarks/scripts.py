@@ -1,8 +1,8 @@
-"""What a call of a script costs: the server's processor time, beside Redis in the same run.
+"""The cost of a script's call: the server's processor time, compared with Redis in the same run.
 
-A part of ``make bench-scale``; alone: ``python -m benchmarks.scripts``. The figure of a row is the
-median of the rounds' ratios. ``calls`` runs one script so many times, so that what every call leaves
-behind would show as well; it is judged by the last parts of them.
+A part of ``make bench-scale``; alone: ``python -m benchmarks.scripts``. A row's ratio is the median of the
+rounds' ratios. The last row calls one script very often and measures only the last calls, so that a leak
+per call would be visible.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from benchmarks.load import request
 from benchmarks.stores import OURS, REDIS, WITH_REDIS, Store, cores, measured
 
 REQUIRED: Final = 2.0
-"""Times the processor time of a call in Redis."""
+"""The highest permitted ratio to the processor time of a call in Redis."""
 
 ROUNDS: Final = 3
 SECONDS: Final = 0.5
@@ -27,9 +27,9 @@ PIPELINE: Final = 16
 
 
 class Case(NamedTuple):
-    """A script, its numkeys, keys and arguments, and how it is sent. Where the commands of a script
-    take most of the time, or hardly any of a call is reading and sending, the row is shown and not
-    judged: it would measure those commands, or Python."""
+    """A script, its numkeys, keys and arguments, and how it is sent. If the commands of a script take most
+    of the time, or reading and sending take hardly any, the row has no verdict: it measures those
+    commands, or Python."""
 
     name: str
     script: bytes
@@ -61,7 +61,7 @@ CASES: Final = (
 
 
 class Cost(NamedTuple):
-    """A row: microseconds of processor time a call, ours and Redis's."""
+    """A row: microseconds of processor time per call, in Headwater and in Redis."""
 
     name: str
     ours_us: float
@@ -71,19 +71,19 @@ class Cost(NamedTuple):
 
     @property
     def passes(self) -> bool:
-        """Whether it costs no more than required."""
+        """Whether the ratio is within the bound."""
         return self.ratio <= REQUIRED or not self.judged
 
     def __str__(self) -> str:
         verdict = ("ok" if self.passes else "FAIL") if self.judged else ""
         return (
-            f"{verdict:<4} {self.name:<28} {self.ours_us:7.2f} µs beside "
+            f"{verdict:<4} {self.name:<28} {self.ours_us:7.2f} µs, "
             f"{self.redis_us:7.2f} µs of {REDIS}: {self.ratio:5.2f} times"
         )
 
 
 def _call(store: Store, case: Case) -> bytes:
-    """The EVALSHA of a case, its script loaded and its keys filled."""
+    """Load a case's script, fill its keys, and return its EVALSHA."""
     with store.client() as client:
         client.delete("list", "n", "s")
         client.rpush("list", *range(10))
@@ -101,7 +101,7 @@ def _cost(
 
 
 def measure(stores: list[Store], *, rounds: int = ROUNDS, seconds: float = SECONDS) -> list[Cost]:
-    """A row for each case, the stores asked in turn."""
+    """Measure and print a row for each case; the stores are measured in turn."""
     rows = []
     for case in CASES:
         samples: list[list[float]] = [[] for _ in stores]
@@ -116,8 +116,8 @@ def measure(stores: list[Store], *, rounds: int = ROUNDS, seconds: float = SECON
 
 
 def measure_calls(stores: list[Store], *, calls: int = CALLS) -> Cost:
-    """The last of so many calls, the median of their last three tenths: they cost what the first cost, if
-    no call leaves anything."""
+    """Measure the last of many calls: the median of their last three tenths. They cost as much as the first
+    ones, unless calls leak."""
     samples: list[list[float]] = [[] for _ in stores]
     for store, found in zip(stores, samples, strict=True):
         call = _call(store, CASES[1])
@@ -131,9 +131,9 @@ def measure_calls(stores: list[Store], *, calls: int = CALLS) -> Cost:
 
 
 def costs() -> list[Cost]:
-    """All rows; none when Redis is not here."""
+    """Return all rows; none if Redis is missing."""
     if not all(kind.available() for kind in WITH_REDIS):
-        print(f"{REDIS} is not here (make peers): no script is measured", file=sys.stderr)
+        print(f"{REDIS} is missing (make peers): scripts are not measured", file=sys.stderr)
         return []
     mine = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {cores()[1]})
@@ -145,7 +145,7 @@ def costs() -> list[Cost]:
 
 
 def main() -> int:
-    """Measure; 0 when every row costs what it may, 2 when there is no Redis to measure against."""
+    """Measure. Returns 0 if every row is within its bound, 1 if not, 2 if Redis is missing."""
     argparse.ArgumentParser(description=__doc__).parse_args()
     print(f"headwater {machine.build_kind()}; processor time of one EVALSHA")
     rows = costs()

@@ -18,39 +18,39 @@ _COLUMNS: Final = (
 
 
 def head(report: Report) -> None:
-    """What is measured, and on what."""
+    """Print what is measured, and on which machine."""
     peers = ", ".join(f"{name} ({version})" for name, version in report["peers"].items())
     found = report["machine"]
     print(
-        f"headwater {report['version']} ({report['build']}, {report['commit'][:8]}) beside {peers}"
+        f"headwater {report['version']} ({report['build']}, {report['commit'][:8]}), peers: {peers}"
     )
     print(f"{found['cpu']}, {found['cores']} cores; load before: {report['load_before']}")
     print(f"median of {report['rounds']} rounds of {report['seconds']} s")
 
 
 def section(name: str) -> None:
-    """The head of a section."""
+    """Print the head of a section."""
     print(f"\n{name:<{NAME_WIDTH}}" + "".join(f"{text:>{width}}" for text, width in _COLUMNS))
 
 
 def row(found: Row) -> None:
-    """One line of the table."""
+    """Print one line of the table."""
     ours, theirs = found.series.get(OURS), found.series.get(found.against)
     ratios = {peer: found.ratios(peer) for peer in (found.against, *PEERS)}
     target = found.target
     values: Sequence[str] = (
-        figure(theirs.median if theirs and theirs.figures else None),
-        figure(ours.median if ours and ours.figures else None),
+        number(theirs.median if theirs and theirs.measurements else None),
+        number(ours.median if ours and ours.measurements else None),
         percent(found.as_json()["stores"].get(OURS, {}).get("spread")),
-        figure(ours.other("p50_us") if ours else None),
-        figure(ours.other("p99_us") if ours else None),
-        figure(ours.other("cpu_us") if ours else None),
+        number(ours.other("p50_us") if ours else None),
+        number(ours.other("p99_us") if ours else None),
+        number(ours.other("cpu_us") if ours else None),
         percent(ours.other("client_busy") if ours else None),
-        figure(ratios[found.against].get(RATIO)),
-        figure(ratios[found.against].get(CPU_RATIO)),
-        *(figure(ratios[peer].get(RATIO)) for peer in PEERS[1:]),
-        figure(target.required if target else None),
-        figure(target.goal if target else None),
+        number(ratios[found.against].get(RATIO)),
+        number(ratios[found.against].get(CPU_RATIO)),
+        *(number(ratios[peer].get(RATIO)) for peer in PEERS[1:]),
+        number(target.required if target else None),
+        number(target.goal if target else None),
     )
     cells = "".join(f"{text:>{width}}" for text, (_, width) in zip(values, _COLUMNS, strict=True))
     print(f"{f'{found.name} {found.unit}':<{NAME_WIDTH}}{cells}  {found.verdict()}", flush=True)
@@ -59,16 +59,16 @@ def row(found: Row) -> None:
 
 
 def summary(rows: Sequence[Row]) -> None:
-    """How many rows reached what."""
+    """Print the number of rows with each verdict."""
     verdicts = [found.verdict() for found in rows]
     counts = {name: verdicts.count(name) for name in dict.fromkeys(verdicts)}
     print("\n" + ", ".join(f"{name}: {count}" for name, count in counts.items()))
 
 
-def figure(value: float | None) -> str:
-    """Three significant digits and more where it is large.
+def number(value: float | None) -> str:
+    """Return a number with three significant digits, or more if it is large.
 
-    >>> figure(1234567.0), figure(12.345), figure(0.01234), figure(None)
+    >>> number(1234567.0), number(12.345), number(0.01234), number(None)
     ('1,234,567', '12.3', '0.0123', '')
     """
     if value is None:
@@ -79,5 +79,5 @@ def figure(value: float | None) -> str:
 
 
 def percent(value: float | None) -> str:
-    """A part of 1 as percent."""
+    """Return a fraction as percent."""
     return "" if value is None else f"{value:.0%}"

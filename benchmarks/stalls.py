@@ -1,10 +1,10 @@
-"""``make bench-scale``, second part: how long other clients wait for one long command, beside Redis.
+"""``python -m benchmarks.stalls``: how long other clients wait for one long command, compared with Redis.
 
-A second connection sends one PING after another while the command is sent, runs and is answered. The
-stall is the longest that a PING took; ``total`` is the time from the first byte of the command to the
-last byte of its reply. Each measurement starts a new server, so that it does not reuse the memory of
-the one before. The ratio is that of the medians, Redis in the same run. Exits with 1 when a stall is
-more than `BOUND` times Redis's; a row over the bound is measured a second time before that is believed.
+A second connection sends one PING after another while the command is sent, run and replied to. The stall
+is the longest time that a PING took; ``total`` is the time from the first byte of the command to the last
+byte of its reply. Each measurement starts a new server, so that it does not reuse the memory of the last
+one. The ratio is that of the medians, with Redis in the same run. Exits with 1 if a stall is more than
+`BOUND` times Redis's, also when it is measured a second time.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from benchmarks.machine import build_kind
 from benchmarks.stores import OURS, REDIS, WITH_REDIS, Kind, Store, cores, durability, running
 
 BOUND: Final = 2.0
-"""Headwater's stall is at most so many times Redis's."""
+"""The highest permitted ratio of Headwater's stall to Redis's."""
 
 LEAST_STALL_MS: Final = 5.0
-"""A stall below this passes whatever Redis's is: the scheduler alone delays a PING by as much."""
+"""A stall below this always passes: the scheduler alone can delay a PING by as much."""
 
 ROUNDS: Final = 3
 MIB: Final = 1024 * 1024
@@ -40,11 +40,11 @@ _RECEIVE_BYTES: Final = 4 * MIB
 
 
 class Pings:
-    """PINGs over a connection of their own, in a thread, until `stop`."""
+    """Sends PINGs over a separate connection, in a thread, until `stop`."""
 
     def __init__(self, store: Store) -> None:
         self.longest = 0.0
-        """Seconds."""
+        """The longest time that a PING took, in seconds."""
         self._ended = threading.Event()
         self._socket = socket.create_connection((store.host, store.port), timeout=TIMEOUT_SECONDS)
         self._ping()  # the first one also waits for the connection to be accepted
@@ -52,7 +52,7 @@ class Pings:
         self._thread.start()
 
     def stop(self) -> float:
-        """Seconds of the longest."""
+        """Stop, and return the longest time that a PING took, in seconds."""
         self._ended.set()
         self._thread.join()
         self._socket.close()
@@ -77,12 +77,13 @@ class Measured:
     stall_ms: float
     total_ms: float
     peak_mib: float
-    """The most memory that the process has had in use so far."""
+    """The process's peak resident memory so far."""
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A long command. ``prepare`` fills a store, unmeasured; ``run`` sends and reads the rest."""
+    """A long command. ``prepare`` fills a store and is not measured; ``run`` sends the command and reads
+    the reply."""
 
     name: str
     prepare: Callable[[Store], None]
@@ -98,18 +99,18 @@ class StallRow:
     of: dict[str, list[Measured]] = field(default_factory=dict)
     note: str = ""
 
-    def median(self, store: str, figure: str) -> float:
-        return statistics.median(float(getattr(one, figure)) for one in self.of[store])
+    def median(self, store: str, name: str) -> float:
+        return statistics.median(float(getattr(one, name)) for one in self.of[store])
 
-    def ratio(self, figure: str = "stall_ms") -> float:
-        return self.median(OURS, figure) / self.median(REDIS, figure)
+    def ratio(self, name: str = "stall_ms") -> float:
+        return self.median(OURS, name) / self.median(REDIS, name)
 
     def passes(self) -> bool:
-        """Whether the stall is within the bound."""
+        """Return whether the stall is within the bound."""
         return self.ratio() <= BOUND or self.median(OURS, "stall_ms") <= LEAST_STALL_MS
 
     def sentence(self) -> str:
-        """The row in words."""
+        """Return the row as a line."""
         said = "ok  " if self.passes() else "FAIL"
         parts = [
             f"{name} stall {self.median(name, 'stall_ms'):7.0f} ms, total "
@@ -127,7 +128,7 @@ class StallRow:
 
 
 def read_replies(client: socket.socket, end: bytes) -> None:
-    """Read until the bytes end in ``end`` and nothing more comes."""
+    """Read until the received bytes end in ``end``."""
     space = bytearray(_RECEIVE_BYTES)
     view = memoryview(space)
     tail = b""
@@ -152,7 +153,7 @@ KINDS: Final = {
 
 
 def exec_of(kind: str, commands: int) -> Subject:
-    """MULTI, so many commands that were queued one behind the other, EXEC."""
+    """Return the subject: MULTI, ``commands`` queued commands, EXEC."""
     kinds = KINDS[kind]
     queued = b"".join(kinds) * (commands // len(kinds))
 
@@ -181,12 +182,12 @@ def _parts(data: bytes, size: int) -> Iterator[memoryview]:
 
 
 def xinfo_full_of(entries: int) -> Subject:
-    """XINFO STREAM FULL COUNT 0 of a stream whose entries are all pending."""
+    """Return the subject: XINFO STREAM FULL COUNT 0 of a stream whose entries are all pending."""
 
     def prepare(store: Store) -> None:
         store.fill("bench:s", entries, ("item", "########"))
         store.deliver("bench:s", "g", entries)
-        store.rest()
+        store.wait_idle()
 
     def run(client: socket.socket) -> None:
         client.sendall(
@@ -199,7 +200,7 @@ def xinfo_full_of(entries: int) -> Subject:
 
 
 def xadd_of(mib: int, fsync: str | None) -> Subject:
-    """XADD of one entry with one value of so many MiB."""
+    """Return the subject: XADD of an entry with one value of ``mib`` MiB."""
     value = os.urandom(MIB) * mib
 
     def run(client: socket.socket) -> None:
@@ -210,12 +211,12 @@ def xadd_of(mib: int, fsync: str | None) -> Subject:
         client.sendall(b"\r\n")
         read_replies(client, b"$3\r\n1-1\r\n")
 
-    kept = "nothing on disk" if fsync is None else f"appendfsync {fsync}"
-    return Subject(f"XADD of {mib} MiB, {kept}", lambda _store: None, run, fsync)
+    journal = "no journal" if fsync is None else f"appendfsync {fsync}"
+    return Subject(f"XADD of {mib} MiB, {journal}", lambda _store: None, run, fsync)
 
 
 def subjects(*, short: bool) -> Iterator[Callable[[], Subject]]:
-    """What is measured; ``short`` is what `make slice` can wait for."""
+    """Yield functions that make the subjects; ``short`` is a faster version for `make slice`."""
     for name in ("XADD", "SET", "INCR", "mixed"):
         yield lambda name=name: exec_of(name, 40_000 if short else 100_000)  # type: ignore[misc]
     yield lambda: xinfo_full_of(200_000 if short else 1_000_000)
@@ -228,7 +229,7 @@ def subjects(*, short: bool) -> Iterator[Callable[[], Subject]]:
 
 @contextmanager
 def connection(store: Store) -> Iterator[socket.socket]:
-    """A client's socket that waits for a slow server."""
+    """Open a client's socket, with a long timeout."""
     address = (store.host, store.port)
     with closing(socket.create_connection(address, timeout=TIMEOUT_SECONDS)) as client:
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -236,7 +237,7 @@ def connection(store: Store) -> Iterator[socket.socket]:
 
 
 def measure(subject: Subject, kind: Kind) -> Measured:
-    """One measurement with a server of its own."""
+    """Make one measurement, with a new server."""
     words = durability(subject.fsync, peer=kind.peer is not None)
     with running(kind, *words) as store, connection(store) as client:
         subject.prepare(store)
@@ -244,12 +245,12 @@ def measure(subject: Subject, kind: Kind) -> Measured:
         began = time.perf_counter()
         subject.run(client)
         total = time.perf_counter() - began
-        time.sleep(0.2)  # what the command leaves to be done afterwards holds others up as well
+        time.sleep(0.2)  # work that follows the command can stall other clients too
         return Measured(1000 * pings.stop(), 1000 * total, store.peak_bytes() / MIB)
 
 
 def row_of(subject: Subject, rounds: int) -> StallRow:
-    """Both stores in turn."""
+    """Measure both stores in turn."""
     row = StallRow(subject.name)
     for _ in range(rounds):
         for kind in WITH_REDIS:
@@ -258,7 +259,7 @@ def row_of(subject: Subject, rounds: int) -> StallRow:
 
 
 def judge(makers: Iterable[Callable[[], Subject]], rounds: int) -> list[StallRow]:
-    """The rows; one that fails is measured again, and the second figures count."""
+    """Measure and print the rows. A row that fails is measured again, and the second result counts."""
     rows: list[StallRow] = []
     for make in makers:
         subject = make()
@@ -272,14 +273,14 @@ def judge(makers: Iterable[Callable[[], Subject]], rounds: int) -> list[StallRow
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Measure and print; 0 when all rows pass, 1 when one does not, 2 when Redis is missing."""
+    """Measure and print. Returns 0 if all rows pass, 1 if one fails, 2 if Redis is missing."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.stalls", description=__doc__)
     parser.add_argument("--short", action="store_true", help="smaller commands, for make slice")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--rows", action="append", metavar="TEXT", help="rows with TEXT in them")
     options = parser.parse_args(words)
     if not all(kind.available() for kind in WITH_REDIS):
-        print(f"{REDIS} is missing (make peers): nothing to judge against", file=sys.stderr)
+        print(f"{REDIS} is missing (make peers): nothing to compare with", file=sys.stderr)
         return 2
     os.sched_setaffinity(0, {cores()[1]})
     print(f"Stall of other clients while one command runs; headwater {build_kind()}")

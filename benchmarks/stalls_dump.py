@@ -1,12 +1,13 @@
-"""How long DUMP and RESTORE of a large stream take, and how long others wait meanwhile, beside Redis 8.2 in
-the same run. A part of ``make bench-scale``; ``make slice`` runs it as a gate.
+"""How long DUMP and RESTORE of a large stream take, and how long they stall other clients, compared with
+Redis 8.2 in the same run. A part of ``make bench-scale``; ``make slice`` runs it as a gate.
 
     one connection     DUMP s ──────▶ payload, RESTORE t 0 payload REPLACE ──────▶ OK
-    another            PING  PING  PING  PING …     the longest that one took is the stall
+    another            PING  PING  PING  PING …     the longest time that one takes is the stall
 
-The stream has 200,000 entries of two fields in a group, all pending with ten consumers. Both servers keep
-a journal with everysec, and may use every core. The bounds are ours alone, whatever Redis's figures are.
-When a row of ours is over one, all are measured twice more before that is believed, and the best counts.
+The stream has 200,000 entries of two fields in a group, all pending with ten consumers. Both servers write
+a journal with everysec, and may use every core. The bounds apply to Headwater only, and do not depend on
+Redis's results. If a row of Headwater is over a bound, all rows are measured twice more and the best
+results count.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ FIELDS: Final = ("field", "######", "user", "user-#####")
 
 _PING: Final = b"*1\r\n$4\r\nPING\r\n"
 _PAUSE_S: Final = 0.0005
-"""Between two PINGs: one after the other without it would be a load of its own."""
+"""The pause between two PINGs. Without it the PINGs would load the server."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Row:
     stall_ms: float
 
     def over(self) -> bool:
-        """Whether this is a row of ours beyond a bound."""
+        """Return whether this is a row of Headwater over a bound."""
         return self.store == OURS and (
             self.total_ms > MOST_TOTAL_MS or self.stall_ms > MOST_STALL_MS
         )
@@ -57,7 +58,7 @@ class Row:
 
 
 class Pinger(threading.Thread):
-    """Sends one PING after the other until it is ended."""
+    """Sends one PING after another until `end`."""
 
     def __init__(self, store: Store) -> None:
         super().__init__(daemon=True)
@@ -78,35 +79,35 @@ class Pinger(threading.Thread):
                 time.sleep(_PAUSE_S)
 
     def begin(self) -> None:
-        """Run, and forget how long the first one took."""
+        """Start, and ignore the time of the first PING."""
         self.start()
         self._begun.wait()
         self.longest = 0.0
 
     def end(self) -> float:
-        """How long the longest took, milliseconds."""
+        """Stop, and return the longest time that a PING took, in milliseconds."""
         self._ended.set()
         self.join()
         return 1000 * self.longest
 
 
 def fill(store: Store, entries: int) -> None:
-    """The stream that is moved."""
+    """Make the stream that is dumped."""
     with store.client() as client:
         client.flushall()
     store.fill("s", entries, FIELDS)
     store.deliver("s", "g", entries)
-    store.rest()
+    store.wait_idle()
 
 
 def measure(store: Store) -> list[Row]:
-    """DUMP, and RESTORE of what it gave."""
+    """Measure DUMP, and RESTORE of its payload."""
     rows: list[Row] = []
     payload = b""
     with store.client() as client:
         client.ping()
         for command in ("DUMP", "RESTORE"):
-            store.rest()
+            store.wait_idle()
             pinger = Pinger(store)
             pinger.begin()
             began = time.perf_counter()
@@ -124,7 +125,7 @@ def _run(client: redis.Redis, command: str, payload: bytes) -> bytes:
 
 
 def rounds(found: list[Store], entries: int, count: int) -> list[Row]:
-    """The best of so many measurements of each row: what disturbs only adds."""
+    """Return the best of ``count`` measurements of each row: disturbances only add time."""
     for store in found:
         fill(store, entries)
     best: dict[tuple[str, str], Row] = {}
@@ -142,12 +143,12 @@ def rounds(found: list[Store], entries: int, count: int) -> list[Row]:
 
 
 def failing(rows: list[Row]) -> bool:
-    """Whether any row is over its bounds."""
+    """Return whether any row is over its bounds."""
     return any(row.over() for row in rows)
 
 
 def gate(entries: int = ENTRIES) -> list[Row]:
-    """The rows, those of ours measured a second time where one is over its bound; printed."""
+    """Measure and print the rows, again if one is over its bound."""
     with measured(WITH_REDIS, fsync="everysec", server_cores=set(USABLE)) as found:
         rows = rounds(found, entries, 1)
         if failing(rows):
@@ -158,7 +159,7 @@ def gate(entries: int = ENTRIES) -> list[Row]:
 
 
 def main() -> int:
-    """Measure and print; 1 when a compiled store is over a bound."""
+    """Measure and print. Returns 1 if a compiled store exceeds a bound."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--entries", type=int, default=ENTRIES)
     kind = build_kind()

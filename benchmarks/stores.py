@@ -1,7 +1,7 @@
-"""The servers that are measured, side by side: Headwater and its peers, pinned to a core of theirs.
+"""The servers that are measured: Headwater and its peers, pinned to one core.
 
-All stand at once and are asked in turn, so a machine whose speed drifts treats them alike; only one
-works at a time. They keep nothing on disk unless a table says so.
+All run at once and are measured in turn, so a drift of the machine's speed affects all alike; only one
+works at a time. They write no journal unless a table says so.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from tests import peers
 
 BATCH: Final = 1000
 
-REST_SHARE: Final = 0.02
-REST_SECONDS: Final = 60.0
+IDLE_SHARE: Final = 0.02
+IDLE_WITHIN_SECONDS: Final = 60.0
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A server as it is started. ``peer`` names one of `tests.peers.PEERS`; None is Headwater."""
+    """How a server is started. ``peer`` names one of `tests.peers.PEERS`; None is Headwater."""
 
     name: str
     peer: str | None = None
@@ -36,13 +36,13 @@ class Kind:
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def available(self) -> bool:
-        """Whether its binary is here."""
+        """Return whether its binary is installed."""
         return self.peer is None or peers.path(self.peer) is not None
 
 
 OURS: Final = "headwater"
 REDIS: Final = "redis-8.2"
-"""The peer that the required figures are ratios to."""
+"""The peer that required ratios refer to."""
 
 VALKEY: Final = "valkey-9.1"
 PEERS: Final = (REDIS, VALKEY, "redis-7.0")
@@ -55,7 +55,7 @@ WITH_REDIS: Final = KINDS[:2]
 
 @dataclass
 class Store:
-    """A running server under its name in the tables."""
+    """A running server; ``name`` is its name in the tables."""
 
     name: str
     host: str
@@ -64,22 +64,22 @@ class Store:
     client_core: int
 
     def cpu_seconds(self) -> float:
-        """Processor time that the server's process has used so far, all threads."""
+        """Return the processor time used so far by the server's process, all threads included."""
         return time.clock_gettime((~self.pid << 3) | 2)  # clock_getcpuclockid(3)
 
     def resident_bytes(self) -> int:
-        """Memory of the process that is in use, as the kernel tells."""
+        """Return the resident memory of the process (RSS)."""
         pages = Path(f"/proc/{self.pid}/statm").read_text().split()[1]
         return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
     def peak_bytes(self) -> int:
-        """The most memory that the process has had in use since it began."""
+        """Return the peak resident memory of the process."""
         lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
         peak = next(line for line in lines if line.startswith("VmHWM:"))
         return int(peak.split()[1]) * 1024
 
     def load(self, mode: str, *arguments: object, requests: Sequence[bytes] = ()) -> load.Sample:
-        """Put it under load from the other core."""
+        """Put the server under load from the client's core."""
         return load.run(
             mode,
             self.host,
@@ -91,16 +91,16 @@ class Store:
         )
 
     def client(self) -> redis.Redis:
-        """A client for what is not measured."""
+        """Return a client for commands that are not measured."""
         return redis.Redis(self.host, self.port, socket_timeout=120)
 
     def fill(self, key: str, entries: int, words: Sequence[str], *, first: int = 1) -> None:
-        """Add ``entries`` entries at ``key``, ids ``first``-1 and on; each ``#`` of the words
-        becomes a digit by chance."""
+        """Add ``entries`` entries to ``key``, with ids from ``first``-1 on. Each ``#`` in the words becomes a
+        random digit."""
         self.load("fill", key, first, first + entries - 1, *words)
 
     def deliver(self, key: str, group: str, entries: int, *, consumers: int = 10) -> None:
-        """Make the first ``entries`` entries pending with so many consumers."""
+        """Make the first ``entries`` entries pending, for ``consumers`` consumers."""
         with self.client() as client:
             client.xgroup_create(key, group, "0")
         reads = [
@@ -112,38 +112,38 @@ class Store:
         ]  # fmt: skip
         self.load("times", -(-entries // BATCH), 1, 1, requests=reads)
 
-    def rest(self) -> None:
-        """Wait until it works no more: what it frees, seals or writes for one measurement is not
-        charged to the next."""
-        deadline = time.monotonic() + REST_SECONDS
+    def wait_idle(self) -> None:
+        """Wait until the server is idle, so that freeing, sealing or writing after one measurement does not
+        count in the next."""
+        deadline = time.monotonic() + IDLE_WITHIN_SECONDS
         before = self.cpu_seconds()
         while time.monotonic() < deadline:
             time.sleep(0.05)
             now = self.cpu_seconds()
-            if now - before < 0.05 * REST_SHARE:
+            if now - before < 0.05 * IDLE_SHARE:
                 return
             before = now
 
     def empty(self) -> None:
-        """Remove all keys, and wait until they are gone from memory too."""
+        """Delete all keys, and wait until their memory is freed."""
         with self.client() as client:
             client.flushall()
-        self.rest()
+        self.wait_idle()
 
 
 USABLE: Final = frozenset(os.sched_getaffinity(0))
-"""Cores that this process was given; it moves to the client's later."""
+"""The cores that this process may use at its start; later it is pinned to the client's core."""
 
 
 def cores() -> tuple[int, int]:
-    """The cores for server and client; the same one twice where there is only one."""
+    """Return the cores of server and client; the same core twice if there is only one."""
     return min(USABLE), max(USABLE)
 
 
 def durability(fsync: str | None, *, peer: bool = True) -> list[str]:
-    """The arguments for ``appendfsync``; None keeps nothing on disk.
+    """Return the server arguments for ``appendfsync``; None is without a journal.
 
-    A peer does not rewrite its file meanwhile: a process that did so would share its core.
+    A peer must not rewrite its file: the process that does so would run on the same core.
     """
     if fsync is None:
         return ["--appendonly", "no"]
@@ -153,7 +153,7 @@ def durability(fsync: str | None, *, peer: bool = True) -> list[str]:
 
 @contextmanager
 def on_cores(wanted: set[int]) -> Iterator[None]:
-    """Processes that are started within run there, with all their threads."""
+    """Run processes that are started inside the block on the given cores, with all their threads."""
     mine = os.sched_getaffinity(0)
     os.sched_setaffinity(0, wanted)
     try:
@@ -166,7 +166,7 @@ def on_cores(wanted: set[int]) -> Iterator[None]:
 def running(
     kind: Kind, *arguments: str, server_cores: set[int] | None = None, unixsocket: bool = False
 ) -> Iterator[Store]:
-    """One store, ended when the block is left."""
+    """Run one store inside the block."""
     server_core, client_core = cores()
     words = (*arguments, *kind.arguments)
     with ExitStack() as stack:
@@ -189,7 +189,7 @@ def measured(
     fsync: str | None = None,
     server_cores: set[int] | None = None,
 ) -> Iterator[list[Store]]:
-    """Those of the stores that are available here, in the order of ``kinds``."""
+    """Run the available stores of ``kinds`` inside the block, in this order."""
     with ExitStack() as stack:
         yield [
             stack.enter_context(
@@ -205,7 +205,7 @@ def measured(
 
 
 def versions() -> dict[str, str]:
-    """What each available peer says that it is."""
+    """Return the version of each available peer."""
     said: dict[str, str] = {}
     for kind in KINDS[1:]:
         if kind.available():

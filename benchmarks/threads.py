@@ -1,7 +1,7 @@
-"""Redis with `io-threads` beside Headwater, whose loop is one thread.
+"""Redis with `io-threads`, compared with Headwater, whose loop is one thread.
 
-Shown, not judged. The servers have every core but the client's; where there are only two, both, and
-the client takes its share of one of them: with so few, threads of input and output can gain little.
+These rows have no verdict. The servers may use every core except the client's. If there are only two
+cores, they may use both, and the client uses one of them too: I/O threads can gain little then.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from benchmarks.asked import Asked
 from benchmarks.rows import OURS, Row
+from benchmarks.selection import Selection
 from benchmarks.stores import HEADWATER, REDIS, USABLE, Kind, cores, measured
 from benchmarks.throughput import one_row
-from benchmarks.workloads import WORKLOADS, tidy
+from benchmarks.workloads import WORKLOADS, clean_up
 
 COUNTS: Final = (1, 2, 4)
 
@@ -35,26 +35,26 @@ KINDS: Final = (
 
 
 def server_cores() -> set[int]:
-    """All but the client's where that leaves two or more, else all."""
+    """Return all cores except the client's, if these are at least two; otherwise all cores."""
     others = USABLE - {cores()[1]}
     return set(others if len(others) >= 2 else USABLE)
 
 
 def best(row: Row) -> str:
-    """The name of the peer with the most operations a second."""
+    """Return the name of the peer with the most operations per second."""
     others = {name: series.median for name, series in row.series.items() if name != OURS}
     return max(others, key=lambda name: others[name])
 
 
-def rows(asked: Asked) -> Iterator[Row]:
-    """Some rows of the table with nothing kept on disk."""
-    chosen = [one for one in WORKLOADS if one.name in SHOWN and asked.wants(one.name)]
+def rows(selection: Selection) -> Iterator[Row]:
+    """Yield some rows of the table without a journal."""
+    chosen = [one for one in WORKLOADS if one.name in SHOWN and selection.wants(one.name)]
     if not chosen:
         return
     with measured(KINDS, server_cores=server_cores()) as stores:
         for workload in chosen:
-            row = one_row("io-threads", workload, stores, asked, target=None)
+            row = one_row("io-threads", workload, stores, selection, target=None)
             row.against = best(row)
             row.note = f"the ratio is to {row.against}, the best"
             yield row
-            tidy(workload, stores)
+            clean_up(workload, stores)

@@ -1,45 +1,45 @@
-"""Operations a second and processor time an operation: the rows of workloads.py, round after round."""
+"""Operations per second and processor time per operation, for the rows of workloads.py."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from benchmarks.asked import Asked
 from benchmarks.load import Sample
 from benchmarks.rows import Row, Target
+from benchmarks.selection import Selection
 from benchmarks.stores import Kind, Store, measured
-from benchmarks.workloads import WORKLOADS, Workload, tidy
+from benchmarks.workloads import WORKLOADS, Workload, clean_up
 
 UNIT = "/s"
 
 
-def rows(asked: Asked, fsync: str | None = None) -> Iterator[Row]:
-    """The table with nothing kept on disk, but where a row says so; with ``fsync`` those that do not
-    say so, with an append-only file on every side."""
-    chosen = [one for one in WORKLOADS if asked.wants(one.name) and not (fsync and one.fsync)]
-    yield from measure(fsync or "throughput", chosen, asked, fsync=fsync)
+def rows(selection: Selection, fsync: str | None = None) -> Iterator[Row]:
+    """Yield the rows, without a journal unless a row sets ``fsync``. With ``fsync``, yield the rows that do
+    not set it, with an append-only file on all stores."""
+    chosen = [one for one in WORKLOADS if selection.wants(one.name) and not (fsync and one.fsync)]
+    yield from measure(fsync or "throughput", chosen, selection, fsync=fsync)
 
 
 def measure(
     section: str,
     workloads: Sequence[Workload],
-    asked: Asked,
+    selection: Selection,
     *,
     fsync: str | None = None,
 ) -> Iterator[Row]:
-    """A row for each workload. Stores in memory stand for all workloads that use the like of them;
-    what is kept on disk goes with its row, for it is gigabytes."""
+    """Yield a row for each workload. Consecutive workloads share stores of the same kinds, but only in
+    memory: each workload with a journal has its own stores, because it writes gigabytes."""
     for _, group in groupby(workloads, key=lambda one: _stores_of(one, fsync)):
         alike = list(group)
         with measured(alike[0].kinds, fsync=alike[0].fsync or fsync) as stores:
             for workload in alike:
-                yield one_row(section, workload, stores, asked, target=workload.target)
-                tidy(workload, stores)
+                yield one_row(section, workload, stores, selection, target=workload.target)
+                clean_up(workload, stores)
 
 
 def _stores_of(workload: Workload, fsync: str | None) -> tuple[Sequence[Kind], str]:
-    """Workloads that follow each other with the same of these share their stores."""
+    """Return a key: consecutive workloads with the same key share their stores."""
     on_disk = workload.fsync or fsync
     return workload.kinds, workload.name if on_disk else ""
 
@@ -48,22 +48,22 @@ def one_row(
     section: str,
     workload: Workload,
     stores: Sequence[Store],
-    asked: Asked,
+    selection: Selection,
     *,
     target: Target | None,
 ) -> Row:
-    """The workload on all stores, in turn; another one begins each round."""
+    """Measure the workload on all stores in turn; each round begins with another store."""
     row = Row(section, workload.name, UNIT, target=target)
-    for turn in range(asked.rounds):
+    for turn in range(selection.rounds):
         begin = turn % len(stores)
         for store in (*stores[begin:], *stores[:begin]):
             workload.prepare(store)
-            add(row, store, workload.run(store, asked.seconds))
+            add(row, store, workload.run(store, selection.seconds))
     return row
 
 
 def add(row: Row, store: Store, sample: Sample) -> None:
-    """One round more of a store."""
+    """Add one round of a store to the row."""
     row.of(store.name).add(
         sample.rate,
         cpu_us=sample.cpu_us,

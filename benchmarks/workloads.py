@@ -1,6 +1,6 @@
-"""What is measured as operations a second: one row of the table a workload.
+"""The workloads that are measured in operations per second; each is one row of the table.
 
-A workload prepares a store and then puts it under load, for as long as it is told, again and again.
+A workload prepares a store and then puts it under load for a given time, in each round.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from benchmarks.rows import CPU_RATIO, OURS, Target
 from benchmarks.stores import KINDS, PLAIN_PYTHON, VALKEY, WITH_REDIS, Kind, Store
 
 ENTRIES: Final = 100_000
-"""Entries that the reading workloads find."""
+"""The number of entries in the streams that workloads read."""
 
 KEYS: Final = 1000
 
 VARIANTS: Final = 64
-"""Requests that differ, so that nothing is ever asked for the very same bytes alone."""
+"""The number of different requests, so that a server does not receive the same bytes every time."""
 
 FIELDS_2: Final = ("item", "tea-green-####", "price", "####")
 FIELDS_5: Final = (
@@ -28,7 +28,7 @@ FIELDS_5: Final = (
     "address", "## Long Lane, Upper Springwater, SW ####", "note",
     "leave it at the neighbour's door, please ring ## x",
 )  # fmt: skip
-"""150 bytes of names and values; each ``#`` is a digit by chance."""
+"""150 bytes of names and values; each ``#`` becomes a random digit."""
 
 Prepare = Callable[[Store], None]
 Run = Callable[[Store, float], Sample]
@@ -36,7 +36,7 @@ Run = Callable[[Store, float], Sample]
 
 @dataclass(frozen=True)
 class Workload:
-    """One row, on these ``kinds`` of stores."""
+    """One row, measured on these ``kinds`` of stores."""
 
     name: str
     run: Run
@@ -47,19 +47,19 @@ class Workload:
 
 
 def empty(store: Store) -> None:
-    """Begin with nothing, so that no round is charged for what the one before left."""
+    """Empty the store, so that a round does not pay for the data of the last one."""
     store.empty()
 
 
-def tidy(workload: Workload, stores: Sequence[Store]) -> None:
-    """Leave nothing of what the workload has added; streams that are only read may serve again."""
+def clean_up(workload: Workload, stores: Sequence[Store]) -> None:
+    """Remove what the workload has added. Streams that it only reads stay for the next workload."""
     if workload.prepare is empty:
         for store in stores:
             store.empty()
 
 
 def filled(key: str) -> Prepare:
-    """Have `ENTRIES` entries of five fields at ``key``."""
+    """Return a function that makes a stream of `ENTRIES` entries of five fields at ``key``."""
 
     def prepare(store: Store) -> None:
         with store.client() as client:
@@ -67,13 +67,13 @@ def filled(key: str) -> Prepare:
                 return
             client.delete(key)
         store.fill(key, ENTRIES, FIELDS_5)
-        store.rest()
+        store.wait_idle()
 
     return prepare
 
 
 def with_group(store: Store) -> None:
-    """A stream that is read by a group from its beginning."""
+    """Make a stream with a group at its beginning."""
     filled("bench:group")(store)
     with store.client() as client:
         client.execute_command("XGROUP", "DESTROY", "bench:group", "g")
@@ -81,7 +81,7 @@ def with_group(store: Store) -> None:
 
 
 def digits(words: Sequence[str], chance: random.Random) -> list[bytes]:
-    """The words with a digit for each ``#``."""
+    """Return the words with a random digit for each ``#``."""
     return [
         "".join(chance.choice("0123456789") if byte == "#" else byte for byte in word).encode()
         for word in words
@@ -89,7 +89,7 @@ def digits(words: Sequence[str], chance: random.Random) -> list[bytes]:
 
 
 def additions(words: Sequence[str], *, keys: int = 1, times: int = VARIANTS) -> list[bytes]:
-    """XADD requests to ``keys`` keys in turn; the same ones in every run."""
+    """Return XADD requests to ``keys`` keys in turn; the same requests in every run."""
     chance = random.Random(1)
     return [
         request(b"XADD", b"bench:%d" % (at % keys), b"*", *digits(words, chance))
@@ -98,7 +98,7 @@ def additions(words: Sequence[str], *, keys: int = 1, times: int = VARIANTS) -> 
 
 
 def xadd(words: Sequence[str], *, connections: int, pipeline: int, keys: int = 1) -> Run:
-    """XADD to as many keys, in turn."""
+    """Return a workload: XADD to ``keys`` keys in turn."""
     requests = additions(words, keys=keys)
 
     def run(store: Store, seconds: float) -> Sample:
@@ -108,7 +108,7 @@ def xadd(words: Sequence[str], *, connections: int, pipeline: int, keys: int = 1
 
 
 def xrange(count: int) -> Run:
-    """XRANGE from different places of a stream."""
+    """Return a workload: XRANGE from different places of a stream."""
 
     def run(store: Store, seconds: float) -> Sample:
         starts = range(1, ENTRIES - count, 997)
@@ -123,8 +123,8 @@ def _ranges(starts: range, count: int) -> Iterator[bytes]:
 
 
 def consume(connections: int, count: int, *, way: str = "ack") -> Run:
-    """Read ``count`` new entries and acknowledge them; operations are entries. The peers' way is
-    XREADGROUP and XACK whatever ours is."""
+    """Return a workload: read ``count`` new entries and acknowledge them; operations are entries. The
+    peers always use XREADGROUP and XACK; ``way`` applies to Headwater only."""
 
     def run(store: Store, seconds: float) -> Sample:
         ours = way if store.name.startswith(OURS) else "ack"
@@ -177,4 +177,4 @@ WORKLOADS: Final = (
     Workload("XADD, fsync always, c=50 P=16", _P16, _target(1.5, 2.0), empty, fsync="always"),
     Workload(PLAIN_ROW, _P16, _target(0.2, 0.4), empty, kinds=(PLAIN_PYTHON, *WITH_REDIS[1:])),
 )  # fmt: skip
-"""The figures are those of the plan: required and goal against Redis 8.2, required against Valkey."""
+"""The targets are required ratio and goal against Redis 8.2, and required ratio against Valkey."""

@@ -1,1 +1,1 @@
-"""Worked pipelines on real data; README.md says how each is run."""
+"""Example pipelines on real data; README.md shows how to run each."""

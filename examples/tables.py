@@ -1,4 +1,4 @@
-"""What the reports read: tables that a pipeline made, by Arrow."""
+"""Reads a pipeline's tables with Arrow, for the reports."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pyarrow import dataset
 
 
 def rows(path: Path, *columns: str) -> list[dict[str, Any]]:
-    """The rows of the table at ``path``; none where it has not been made yet."""
+    """Return the rows of the table at ``path``; none if it does not exist yet."""
     if not path.exists():
         return []
     found = dataset.dataset(path, format="parquet", partitioning="hive")

@@ -1,6 +1,6 @@
-"""Lets Spark find Headwater by name: it imports every module that is called ``pyspark_*``.
+"""Lets Spark find Headwater by name: Spark imports every module whose name starts with ``pyspark_``.
 
-One such module that fails breaks Spark's search for all of them, so there is nothing here that can.
+If one of these modules fails, Spark's search fails for all of them. So this module only imports.
 """
 
 from headwater.spark.source import HeadwaterSource as DefaultSource

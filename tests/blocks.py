@@ -1,4 +1,4 @@
-"""Blocks of entries so small that a short history fills many of them and seals most."""
+"""Makes blocks of entries so small that a short history fills many of them and seals most."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from headwater.config.config import Config
 
 
 def tiny_blocks(patches: pytest.MonkeyPatch, *, block_bytes: int = 160) -> None:
-    """For the stores that are made from now on, compiled or not: blocks of so many bytes, of which none
-    stays as it was written but the one that is written to, and that only for a turn. Sealing happens
-    where turns help with it, at their end, so histories repeat themselves."""
+    """Give stores that are created from now on, compiled or not, blocks of ``block_bytes``. Every block is
+    sealed, except the one that is written to, and that one only during a turn. The turns themselves seal,
+    at their end, so histories are deterministic."""
     patches.setattr(limits, "BLOCK_MAX_BYTES", block_bytes)
     patches.setattr(limits, "SEALED_LEAST_BYTES", 1)
     patches.setattr(limits, "SEALING_LAG_BYTES", 0)
@@ -20,7 +20,7 @@ def tiny_blocks(patches: pytest.MonkeyPatch, *, block_bytes: int = 160) -> None:
 
 
 def nothing_hot(patches: pytest.MonkeyPatch) -> None:
-    """For the stores that are made from now on: ``stream-hot-bytes`` is 0 by default."""
+    """Make 0 the default of ``stream-hot-bytes`` for stores that are created from now on."""
     defaults = Config.__init__.__kwdefaults__
     assert defaults is not None
     patches.setitem(defaults, "stream_hot_bytes", 0)

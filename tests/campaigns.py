@@ -1,12 +1,12 @@
-"""Where the long campaigns write down what they did: ``campaigns/NAME.jsonl``, committed.
+"""Records the runs of the long campaigns in ``campaigns/NAME.jsonl``, which is committed.
 
-A line is one part of one run: date, commit, build, part, seeds, trials and what they are, failures,
-seconds. A claim without such a line does not count. The next run takes the seeds after the last, so that
-no run repeats another; a run with a seed of its own choice plays something again and is not written down.
-`make docs` sums the files up in docs/reference/reliability.md.
+A line is one part of one run: date, commit, build, part, seeds, trials and their unit, failures, seconds.
+A claim without such a line does not count. The next run uses the seeds after the last one, so no run
+repeats another. A run with a given seed repeats an earlier one and is not recorded. `make docs` summarizes
+the files in docs/reference/reliability.md.
 
-The samples in `make slice` append to `SLICE` instead, which is not committed: they run on every machine,
-of every half-finished change.
+The samples in `make slice` append to `SLICE` instead, which is not committed: they run on every machine
+and for every unfinished change.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ DIRECTORY: Final = machine.ROOT / "campaigns"
 SLICE: Final = machine.ROOT / "artifacts" / "campaigns"
 
 COMMIT: Final = machine.commit()
-"""As the run began: somebody may commit before it ends."""
+"""The commit at the start of the run: another one may be made before it ends."""
 
 SHOWN: Final = 2000
-"""Characters of a failure that a line keeps: enough to see what it is; its seed shows the rest."""
+"""Characters of a failure that a line stores. The seed reproduces the rest."""
 
 Line = dict[str, Any]
 
 
 class Outcome(NamedTuple):
-    """One part of a run. ``seeds`` are the first and the last one, None where nothing is drawn;
-    ``trials`` counts ``unit``: commands, crashes, kills."""
+    """One part of a run. ``seeds`` are the first and the last one, or None if the part uses no random
+    numbers. ``trials`` counts ``unit``: commands, crashes, kills."""
 
     part: str
     seeds: tuple[int, int] | None
@@ -44,7 +44,7 @@ class Outcome(NamedTuple):
 
 
 def line_of(outcome: Outcome) -> Line:
-    """What is written down of it."""
+    """The line that is recorded for ``outcome``."""
     return {
         "date": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
         "commit": COMMIT,
@@ -59,7 +59,7 @@ def line_of(outcome: Outcome) -> Line:
 
 
 def record(campaign: str, outcome: Outcome, *, directory: Path = DIRECTORY) -> Path:
-    """Append a line; the file."""
+    """Append a line for ``outcome`` and return the file's path."""
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / f"{campaign}.jsonl"
     with path.open("a", encoding="utf-8") as file:
@@ -68,7 +68,7 @@ def record(campaign: str, outcome: Outcome, *, directory: Path = DIRECTORY) -> P
 
 
 def lines(campaign: str, *, directory: Path = DIRECTORY) -> list[Line]:
-    """All that is written down of a campaign, oldest first."""
+    """Return all recorded lines of a campaign, oldest first."""
     path = directory / f"{campaign}.jsonl"
     if not path.exists():
         return []
@@ -76,12 +76,12 @@ def lines(campaign: str, *, directory: Path = DIRECTORY) -> list[Line]:
 
 
 def next_seed(campaign: str, part: str, *, first: int = 1, directory: Path = DIRECTORY) -> int:
-    """The first seed that no run of this part has had."""
+    """Return the first seed that no run of this part has used."""
     found = lines(campaign, directory=directory)
     used: list[int] = [one["seeds"][1] for one in found if one["part"] == part and one["seeds"]]
     return max([first - 1, *used]) + 1
 
 
 def campaigns(directory: Path = DIRECTORY) -> list[str]:
-    """Every campaign that something is written down of."""
+    """Return the names of all campaigns with recorded runs."""
     return sorted(path.stem for path in directory.glob("*.jsonl"))

@@ -1,4 +1,4 @@
-"""Certificates for tests, made when they are asked for and valid for this machine only.
+"""Creates certificates for tests, valid for this machine only.
 
 made = certificates.make(directory)
 server_process(*made.flags(tls_port=free_port()))
@@ -23,8 +23,8 @@ NAMES = ("localhost", "127.0.0.1", "::1")
 
 @dataclass
 class Certificates:
-    """Where the files are: one authority, which signed the server and one client; another
-    authority, which signed a stranger."""
+    """The paths of the files. One authority signed the server and one client; another authority signed
+    a stranger."""
 
     directory: Path
 
@@ -50,7 +50,7 @@ class Certificates:
 
     @property
     def client_options(self) -> dict[str, str]:
-        """What redis-py and those like it take."""
+        """TLS options of redis-py and similar clients."""
         return {
             "ssl_ca_certs": self.authority,
             "ssl_certfile": self.client,
@@ -68,19 +68,19 @@ class Certificates:
         }
 
     def flags(self, *, tls_port: int, auth_clients: str = "yes") -> list[str]:
-        """The same as words of a command line; Redis's servers take them too."""
+        """The same as command-line flags, which Redis's servers accept too."""
         found = self.settings(tls_port=tls_port, auth_clients=auth_clients)
         return [word for name, value in found.items() for word in (f"--{name}", value)]
 
     def context(self, who: str | None = "client") -> ssl.SSLContext:
-        """A client's context: with the certificate of ``client`` or ``stranger``, or none."""
+        """Return a client's context with the certificate of ``client`` or ``stranger``, or with none."""
         context = ssl.create_default_context(cafile=self.authority)
         if who is not None:
             context.load_cert_chain(self.directory / f"{who}.pem", self.directory / f"{who}.key")
         return context
 
     def renew(self) -> None:
-        """Another certificate for the server, by the same authority, in the same files."""
+        """Replace the server's certificate by another one of the same authority, in the same files."""
         authority = trustme.CA.from_pem(
             (self.directory / "authority.pem").read_bytes(),
             (self.directory / "authority.key").read_bytes(),
@@ -89,7 +89,7 @@ class Certificates:
 
 
 def make(directory: Path) -> Certificates:
-    """All of them, in ``directory``."""
+    """Create all certificates in ``directory``."""
     authority, other = trustme.CA(), trustme.CA()
     authority.cert_pem.write_to_path(directory / "authority.pem")
     authority.private_key_pem.write_to_path(directory / "authority.key")
@@ -100,7 +100,7 @@ def make(directory: Path) -> Certificates:
 
 
 def expire(path: Path, *, authority: bool) -> None:
-    """A certificate that has run out, signed by itself, and ``path`` with ``.key``."""
+    """Write an expired self-signed certificate to ``path`` and its key next to it, as ``.key``."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "yesterday")])
     now = dt.datetime.now(dt.UTC)
@@ -120,7 +120,7 @@ def expire(path: Path, *, authority: bool) -> None:
 
 
 def private_pem(key: ec.EllipticCurvePrivateKey, password: bytes = b"") -> bytes:
-    """The key as PEM, encrypted when there is a password."""
+    """Return the key as PEM, encrypted if there is a password."""
     encryption: serialization.KeySerializationEncryption = serialization.NoEncryption()
     if password:
         encryption = serialization.BestAvailableEncryption(password)
@@ -130,7 +130,7 @@ def private_pem(key: ec.EllipticCurvePrivateKey, password: bytes = b"") -> bytes
 
 
 def encrypt(key: Path, password: bytes) -> None:
-    """Put a password on the key in a file."""
+    """Encrypt the key in a file with a password."""
     plain = serialization.load_pem_private_key(key.read_bytes(), None)
     assert isinstance(plain, ec.EllipticCurvePrivateKey)
     key.write_bytes(private_pem(plain, password))

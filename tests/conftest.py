@@ -1,4 +1,4 @@
-"""Fixtures that all tests may use; tests/skips.py judges what is skipped."""
+"""Fixtures for all tests. tests/skips.py decides which tests may be skipped."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.skips import (
 
 __all__ = ["pytest_make_collect_report", "pytest_runtest_makereport", "pytest_terminal_summary"]
 
-settings.register_profile("headwater", deadline=None)  # benchmarks judge speed, no test does
+settings.register_profile("headwater", deadline=None)  # benchmarks measure speed, not tests
 settings.load_profile("headwater")
 
 StartPeer = Callable[..., peers.Peer]
@@ -32,7 +32,7 @@ def _start(stack: ExitStack, name: str, *arguments: str, unixsocket: bool = Fals
 
 @pytest.fixture
 def peer() -> Iterator[StartPeer]:
-    """Starts a peer for this test alone: ``peer("redis-8.2", "--appendonly", "yes")``."""
+    """Starts a peer for this test only: ``peer("redis-8.2", "--appendonly", "yes")``."""
     with ExitStack() as stack:
         yield lambda name, *arguments, unixsocket=False: _start(
             stack, name, *arguments, unixsocket=unixsocket
@@ -56,9 +56,9 @@ def _peers_of_this_run() -> Iterator[Callable[[str], peers.Peer]]:
 def shared_peer(
     _peers_of_this_run: Callable[[str], peers.Peer],
 ) -> Callable[[str], peers.Peer]:
-    """Gives a peer that all tests of a process share, empty: ``shared_peer("redis-8.2")``.
+    """Returns a peer that all tests of a process share, emptied: ``shared_peer("redis-8.2")``.
 
-    Settings that a test changes stay changed; such a test takes `peer`.
+    Settings that a test changes stay changed, so a test that changes settings uses `peer`.
     """
 
     def give(name: str) -> peers.Peer:
@@ -71,7 +71,7 @@ def shared_peer(
 
 @pytest.fixture
 def redis_cli() -> str:
-    """The path of redis-cli; the test is skipped by name where it is missing."""
+    """The path of redis-cli. Without redis-cli the test is skipped, and the reason names it."""
     found = peers.redis_cli()
     if found is None:
         pytest.skip(str(peers.PeerMissing("redis-cli")))

@@ -1,7 +1,7 @@
 """Runs the examples of docstrings: ``python -m tests.docstrings`` prints those that fail.
 
-They are taken from the sources, so that those of classes count that name another module as theirs. The
-modules are the plain ones: a compiled module lacks names that its types alone use.
+The examples are read from the sources, to include classes that set ``__module__`` to another module. The
+modules are imported as plain Python: a compiled module lacks names that only its annotations use.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PLACES = {"src": ROOT / "src", "tools": ROOT}
-"""Folder → where its modules are imported from."""
+"""Folder → the directory from which its modules are imported."""
 
 _EXAMPLE = re.compile(r"^\s*>>> ", re.MULTILINE)
 
 
 def modules() -> Iterator[tuple[str, Path]]:
-    """Name and path of each module with an example."""
+    """Yield name and path of each module with an example."""
     for folder, root in PLACES.items():
         for path in sorted((ROOT / folder).rglob("*.py")):
             if _EXAMPLE.search(path.read_text(encoding="utf-8")):
@@ -30,7 +30,7 @@ def modules() -> Iterator[tuple[str, Path]]:
 
 
 def examples(name: str, path: Path) -> Iterator[doctest.DocTest]:
-    """The examples of a module, those of each docstring by themselves."""
+    """Yield the examples of a module, one `DocTest` per docstring."""
     names = vars(import_module(name))
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
@@ -45,7 +45,7 @@ def examples(name: str, path: Path) -> Iterator[doctest.DocTest]:
 
 
 def main() -> None:
-    """Run all of them; the last line says how many."""
+    """Run all examples. The last line of the output gives their number."""
     runner = doctest.DocTestRunner(verbose=False)
     for name, path in modules():
         for one in examples(name, path):

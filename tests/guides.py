@@ -1,4 +1,4 @@
-"""Runs what the guides show."""
+"""Runs the programs in the guides."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ GUIDES = Path(__file__).resolve().parents[1] / "docs" / "guide"
 
 
 def outputs(guide: str, *replacements: tuple[str, str], section: str = "") -> list[str]:
-    """What each Python program of a guide, or of one section of it, prints; it prints no error."""
+    """Return the output of each Python program of a guide, or of one of its sections. A program that
+    prints an error fails the test."""
     text = (GUIDES / guide).read_text(encoding="utf-8")
     if section:
         text = text.partition(section)[2].partition("\n## ")[0]

@@ -1,12 +1,12 @@
-"""Real servers to compare with: Redis 7.0.15, Redis 8.2.3, Valkey 9.1.2, as `make peers` brings them.
+"""Real servers to compare with: Redis 7.0.15, Redis 8.2.3, Valkey 9.1.2, installed by `make peers`.
 
     with running("redis-8.2") as server:          # or the fixtures `peer` and `shared_peer`
         redis.Redis.from_url(server.url).ping()
 
-A server listens on a free port of 127.0.0.1 (and on a unix socket when asked), keeps nothing on disk
-unless it is told to, and is ended by its pid. Where a binary is missing, `running` raises
-`PeerMissing`; the fixtures turn that into a skip by name, or into a failure when
-``CI_PEERS_REQUIRED=1``, as ``.ci/run`` sets it.
+A server listens on a free port of 127.0.0.1 (and optionally on a unix socket), stores nothing on disk
+unless its arguments say so, and is ended by its pid. If a binary is missing, `running` raises
+`PeerMissing`. The fixtures turn that into a skip that names the binary, or into a failure if
+``CI_PEERS_REQUIRED=1``, which ``.ci/run`` sets.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ PEERS: Final = ("redis-7.0", "redis-8.2", "valkey-9.1")
 DIRECTORY: Final = Path(__file__).resolve().parent.parent / ".peers" / "bin"
 
 START_SECONDS: Final = 20.0
-"""How long a server may take until it answers; a busy machine needs most of a second."""
+"""How long a server may take to answer. On a busy machine it takes most of a second."""
 
 _ATTEMPTS: Final = 5
-"""Another process may take the port between our choosing it and the server's binding it."""
+"""Attempts to start: another process may bind the port before the server does."""
 
 
 class PeerMissing(Exception):
-    """The peer's binary is not there; the text is what a skipped test says."""
+    """The peer's binary is missing. The text is the reason of a skipped test."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"peer did not run: {name} (make peers)")
 
 
 class PeerFailed(Exception):
-    """The peer's binary is there and did not come up; the text holds what it printed."""
+    """The peer was started and did not answer. The text includes its output."""
 
 
 def required() -> bool:
@@ -56,8 +56,8 @@ def required() -> bool:
 
 
 def path(name: str) -> Path | None:
-    """The executable of one of `PEERS`, or None where `make peers` has not brought it."""
-    assert name in PEERS, f"{name!r} is none of {PEERS}"
+    """Return the executable of one of `PEERS`, or None if `make peers` has not installed it."""
+    assert name in PEERS, f"{name!r} is not one of {PEERS}"
     return _executable(name)
 
 
@@ -73,14 +73,15 @@ def redis_benchmark() -> Path | None:
 
 @cache
 def node() -> str | None:
-    """The path of a node that is new enough, or None; `make peers` brings no client of it then."""
+    """Return the path of a Node.js that is new enough, or None. Without it `make peers` installs no
+    client for Node.js."""
     found = tools.peers.find_tool("node")
     new_enough = found and tools.peers.node_version(found) >= tools.peers.OLDEST_NODE
     return found if new_enough else None
 
 
 def node_packages() -> Path | None:
-    """The ``node_modules`` that `make peers` has filled, or None."""
+    """Return the ``node_modules`` directory that `make peers` has filled, or None."""
     found = DIRECTORY.parent / "node" / "node_modules"
     return found if found.is_dir() else None
 
@@ -92,7 +93,7 @@ def _executable(name: str) -> Path | None:
 
 @dataclass
 class Peer:
-    """One running server. ``url`` and ``unix_url`` are what redis-py takes."""
+    """One running server. redis-py accepts ``url`` and ``unix_url``."""
 
     name: str
     process: subprocess.Popen[bytes]
@@ -116,20 +117,20 @@ class Peer:
         return f"unix://{self.unixsocket}"
 
     def log(self) -> str:
-        """What the server printed so far."""
+        """The server's output so far."""
         return (self.directory / "log").read_text(errors="replace")
 
     def stop(self, *, within: float = 10.0) -> None:
-        """End it by SIGTERM, by SIGKILL when it has not ended ``within`` seconds."""
+        """End the server by SIGTERM, and by SIGKILL if it has not ended ``within`` seconds."""
         if self.process.poll() is None:
-            self.process.send_signal(signal.SIGCONT)  # a stopped process hears no SIGTERM
+            self.process.send_signal(signal.SIGCONT)  # a stopped process does not handle SIGTERM
             self.process.terminate()
             with suppress(subprocess.TimeoutExpired):
                 self.process.wait(within)
         self.kill()
 
     def kill(self) -> None:
-        """End it by SIGKILL and wait until it is gone."""
+        """End the server by SIGKILL and wait for its end."""
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()
@@ -137,10 +138,10 @@ class Peer:
 
 @contextmanager
 def running(name: str, *arguments: str, unixsocket: bool = False) -> Iterator[Peer]:
-    """A server of its own, ended when the block is left.
+    """Start a separate server, which ends with the block.
 
-    ``arguments`` are redis-server's, after ``--save "" --appendonly no`` and so stronger than they.
-    Raises `PeerMissing` where its binary is not there, `PeerFailed` when it does not come up.
+    ``arguments`` are redis-server's. They come after ``--save "" --appendonly no`` and override it.
+    Raises `PeerMissing` if the binary is missing, `PeerFailed` if the server does not answer.
     """
     # Short and under the temporary directory: a unix socket's path holds at most 107 bytes.
     directory = Path(tempfile.mkdtemp(prefix="hw-peer-"))
@@ -157,12 +158,12 @@ def running(name: str, *arguments: str, unixsocket: bool = False) -> Iterator[Pe
 def start(
     name: str, *arguments: str, directory: Path, unixsocket: bool = False, port: int = 0
 ) -> Peer:
-    """Start a server in ``directory``, on a free port if none is named, and wait until it answers;
-    the caller ends it."""
+    """Start a server in ``directory``, on a free port if none is given, and wait until it answers.
+    The caller ends it."""
     executable = path(name)
     if executable is None:
         raise PeerMissing(name)
-    said = ""
+    printed = ""
     for _attempt in range(_ATTEMPTS):
         server = _launch(
             name, executable, list(arguments), directory, unixsocket=unixsocket, port=port
@@ -170,10 +171,12 @@ def start(
         if _answers(server):
             return server
         server.kill()
-        said = server.log()
-        if "Address already in use" not in said:
+        printed = server.log()
+        if "Address already in use" not in printed:
             break
-    raise PeerFailed(f"{name} did not answer within {START_SECONDS} seconds. It printed:\n{said}")
+    raise PeerFailed(
+        f"{name} did not answer within {START_SECONDS} seconds. It printed:\n{printed}"
+    )
 
 
 def _launch(
@@ -198,7 +201,7 @@ def _launch(
             stdout=log,
             stderr=subprocess.STDOUT,
             cwd=directory,
-            # What `make asan` has our own processes load is none of theirs.
+            # `make asan` preloads a library into our own processes; peers must not load it.
             env={name: value for name, value in os.environ.items() if name != "LD_PRELOAD"},
             start_new_session=True,  # the terminal's Ctrl-C is pytest's to handle
         )
@@ -208,30 +211,30 @@ def _launch(
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that nobody listens on at this moment. Below those that the system gives to
-    connections, of which a busy machine has many, so that it is still free when it is wanted; by real
-    chance, for tests that run beside each other have seeded the other kind alike."""
-    chance = random.SystemRandom()
+    """Return a port of 127.0.0.1 that no process listens on at this moment. It is below the ports that the
+    system assigns to connections, of which a busy machine has many, so that it is probably still free when
+    it is used. It is drawn from the system's random source, because concurrent tests seed `random` alike."""
+    rng = random.SystemRandom()
     while True:
-        port = chance.randrange(10_000, 32_000)
+        port = rng.randrange(10_000, 32_000)
         with socket.socket() as probe, suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port
 
 
 def _answers(server: Peer) -> bool:
-    """Whether the server, and no other on its port, answers before `START_SECONDS` are over."""
+    """Whether the server, and not another one on its port, answers within `START_SECONDS`."""
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline and server.process.poll() is None:
         with suppress(OSError):
             if _process_id(server) == server.pid:
                 return True
-        time.sleep(0.01)  # nothing to wait on: a server says only by answering that it is up
+        time.sleep(0.01)  # there is nothing to wait on: only an answer shows that a server is up
     return False
 
 
 def flush(server: Peer) -> None:
-    """Empty every database of the server and forget its scripts."""
+    """Empty every database of the server and remove its scripts."""
     with socket.create_connection((server.host, server.port), timeout=10) as connection:
         connection.sendall(b"FLUSHALL\r\nSCRIPT FLUSH\r\n")
         reply = b""
@@ -241,7 +244,7 @@ def flush(server: Peer) -> None:
 
 
 def _process_id(server: Peer) -> int | None:
-    """The pid in the reply to INFO server, None while the server does not serve yet."""
+    """Return the pid in the reply to INFO server, or None while the server does not serve yet."""
     with socket.create_connection((server.host, server.port), timeout=1) as connection:
         connection.sendall(b"PING\r\nINFO server\r\n")
         reply = b""

@@ -1,4 +1,4 @@
-"""What the kernel says of the processes that a test started, from ``/proc``."""
+"""Reads from ``/proc`` about the processes that a test started."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def stat(pid: int | str) -> list[str]:
-    """State, parent, group and session of a process or ``PID/task/TID``; nothing when it has gone."""
+    """Return state, parent, group and session of a process or ``PID/task/TID``; empty if it has ended."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except OSError:
@@ -16,28 +16,28 @@ def stat(pid: int | str) -> list[str]:
 
 
 def runs(pid: int) -> bool:
-    """Whether the process lives; one that nobody waits for stays as a zombie."""
+    """Whether the process is alive. A zombie is not."""
     return stat(pid)[:1] not in ([], ["Z"])
 
 
 def children(pid: int) -> list[int]:
-    """The processes that ``pid`` started and that live."""
-    # Not by /proc/PID/task/*/children: the threads of a JVM end while they are listed.
+    """Return the live processes that ``pid`` started."""
+    # /proc/PID/task/*/children is unreliable: threads of a JVM end while they are listed.
     return _those(1, pid)
 
 
 def descendants(pid: int) -> list[int]:
-    """The same, and what those started."""
+    """Return the live processes that ``pid`` started, directly or indirectly."""
     return [each for child in children(pid) for each in (child, *descendants(child))]
 
 
 def session(leader: int) -> list[int]:
-    """The processes of the session that ``leader`` leads, whoever adopted them since."""
+    """Return the live processes of the session that ``leader`` leads, whatever their parent is now."""
     return _those(3, leader)
 
 
 def _those(field: int, value: int) -> list[int]:
-    """The processes that live and have ``value`` in this field of `stat`."""
+    """Return the live processes that have ``value`` in this field of `stat`."""
     table = {int(entry.name): stat(entry.name) for entry in Path("/proc").glob("[0-9]*")}
     return [
         pid
@@ -47,21 +47,21 @@ def _those(field: int, value: int) -> list[int]:
 
 
 def with_variable(name: str, value: str) -> list[int]:
-    """The processes that live and were started with this environment variable."""
+    """Return the live processes that were started with this environment variable."""
     wanted = f"{name}={value}".encode()
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             environment = (entry / "environ").read_bytes().split(b"\0")
         except OSError:
-            continue  # it has ended, or is another user's
+            continue  # it has ended, or belongs to another user
         if wanted in environment and runs(int(entry.name)):
             found.append(int(entry.name))
     return found
 
 
 def command_line(pid: int) -> str:
-    """The words that ``pid`` was started with; empty when it has ended."""
+    """Return the command line of ``pid``; empty if it has ended."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_text(errors="replace").replace("\0", " ")
     except OSError:

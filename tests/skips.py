@@ -1,8 +1,8 @@
-"""Which tests may be skipped where everything is required, and a failure for each other skip.
+"""Says which tests may be skipped when everything is required. Every other skip is a failure.
 
-``CI_PEERS_REQUIRED=1``, as ``.ci/run`` sets it, means: every peer, tool and library is there. A test that
-is skipped then has checked nothing, so it fails, unless `LEGITIMATE` names its reason. Without that
-variable skips stay skips, and the run ends with a line for each missing peer.
+``CI_PEERS_REQUIRED=1``, which ``.ci/run`` sets, means that every peer, tool and library is installed. A
+test that is skipped then has checked nothing, so it fails, unless `LEGITIMATE` lists its reason. Without
+that variable skips stay skips, and the run ends with a line for each missing peer.
 
 `tests/conftest.py` installs the hooks.
 """
@@ -18,12 +18,12 @@ import pytest
 from tests import peers
 
 MISSING: Final = "peer did not run: "
-"""How the text of `peers.PeerMissing` begins."""
+"""The beginning of the text of `peers.PeerMissing`."""
 
 
 class Legitimate(NamedTuple):
-    """``text`` stands in the reason of the skip; ``why`` says where the same is checked instead, or
-    why it cannot be. ``plain``: in the compiled run, because the plain run has the test."""
+    """A permitted skip. ``text`` is part of its reason. ``why`` says where the same is checked instead, or
+    why it cannot be. ``plain``: permitted in the compiled run only, because the plain run has the test."""
 
     text: str
     why: str
@@ -37,7 +37,7 @@ LEGITIMATE: Final = (
         "no file system can be mounted here",
         "a container without the right to mount; test_journal_disk.py fills a disk in memory",
     ),
-    Legitimate("this machine has no network", "needs an address that is not the loopback's"),
+    Legitimate("this machine has no network", "needs an address other than the loopback's"),
     Legitimate("measured alone: in `make check`", "two tests at a time would measure each other"),
     Legitimate("valgrind is missing", "only `make bench-compare` counts, and it fails without"),
     Legitimate(
@@ -52,13 +52,13 @@ LEGITIMATE: Final = (
 
 
 def may_skip(reason: str) -> bool:
-    """Whether a test may be skipped for this reason where everything is required."""
+    """Whether a test may be skipped for this reason when everything is required."""
     compiled = os.environ.get("HEADWATER_PURE") != "1"
     return any(one.text in reason for one in LEGITIMATE if compiled or not one.plain)
 
 
 def refusal(reason: str) -> str:
-    """What the report of a test says that may not be skipped."""
+    """Return the failure text for a test that may not be skipped."""
     return (
         f"skipped, although CI_PEERS_REQUIRED=1: {reason}\n"
         "Install what is missing, or name the reason in tests/skips.py"
@@ -66,12 +66,12 @@ def refusal(reason: str) -> str:
 
 
 def reason_of(report: pytest.TestReport | pytest.CollectReport) -> str:
-    """Why a test or a file was skipped."""
+    """Return why a test or a file was skipped."""
     return report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
 
 
 def judge(report: pytest.TestReport | pytest.CollectReport) -> None:
-    """Make a skip a failure, if it may not be one. An expected failure is no skip."""
+    """Turn a skip that is not permitted into a failure. An expected failure does not count as a skip."""
     if report.skipped and peers.required() and not hasattr(report, "wasxfail"):
         reason = reason_of(report)
         if not may_skip(reason):
@@ -88,14 +88,14 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-    """A whole file that is skipped, by importorskip."""
+    """Judge a whole file that importorskip skipped."""
     report = yield
     judge(report)
     return report
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """One line for each peer that tests were skipped for, also when they ran in other processes."""
+    """Print a line for each peer that tests were skipped for, including tests in other processes."""
     reasons = [reason_of(report) for report in terminalreporter.stats.get("skipped", [])]
     lines = {reason[reason.index(MISSING) :] for reason in reasons if MISSING in reason}
     for line in sorted(lines):

@@ -1,7 +1,7 @@
-"""Docstrings as Markdown: examples and diagrams become code blocks, names become links.
+"""Converts docstrings to Markdown: examples and diagrams become code blocks, names become links.
 
-Docstrings here are plain text: ````name```` is code, ```Name``` a name of the API, an indented
-paragraph code, ``>>>`` an example, ``- `` a list item, ``docs/guide/worker.md`` a page.
+Docstrings are plain text: ````name```` is code, ```Name``` is a name of the API, an indented paragraph is
+code, ``>>>`` is an example, ``- `` is a list item, ``docs/guide/worker.md`` is a page.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _SENTENCE = re.compile(r"\.(?=\s)(?<!\be\.g\.)")
 
 
 class Anchors:
-    """The anchors that GitHub gives the headings of a page, in their order.
+    """The anchors that GitHub assigns to the headings of a page, in their order.
 
     >>> anchors = Anchors()
     >>> anchors.of("Outcomes, and retries"), anchors.of("App.test"), anchors.of("AppTest")
@@ -27,14 +27,14 @@ class Anchors:
         self._seen: Counter[str] = Counter()
 
     def of(self, heading: str) -> str:
-        """The anchor of the next heading."""
+        """Return the anchor of the next heading."""
         slug = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
         before, self._seen[slug] = self._seen[slug], self._seen[slug] + 1
         return f"{slug}-{before}" if before else slug
 
 
 def first_sentence(docstring: str) -> str:
-    """The first sentence, in one line.
+    """Return the first sentence, in one line.
 
     >>> first_sentence("A stream\\nof messages. It has a type.")
     'A stream of messages.'
@@ -46,12 +46,12 @@ def first_sentence(docstring: str) -> str:
 
 
 def markdown(docstring: str, links: Mapping[str, str], *, own: str) -> str:
-    """A docstring as Markdown. ``links`` are names and their anchors, ``own`` the class it is of."""
+    """Return a docstring as Markdown. ``links`` maps names to anchors; ``own`` is the docstring's class."""
     return "\n\n".join(_block(block, links, own) for block in _blocks(docstring))
 
 
 def _blocks(docstring: str) -> Iterator[list[str]]:
-    """Paragraphs; one that is indented, or an example, goes on after an empty line in it."""
+    """Yield the paragraphs."""
     block: list[str] = []
     for line in [*docstring.rstrip().splitlines(), ""]:
         if line.strip():
@@ -81,7 +81,7 @@ def _name(found: re.Match[str], links: Mapping[str, str], own: str) -> str:
 
 
 def _outside_code(text: str) -> str:
-    """With links to the pages that it names."""
+    """Return the text with links to the pages that it names."""
     return _PAGE.sub(lambda page: f"[{page[0]}]({_relative(page[1], page[2])})", text)
 
 

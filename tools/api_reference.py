@@ -1,15 +1,15 @@
 """Writes docs/reference/api.md, the reference of the Python API, from signatures and docstrings.
 
     src/*.py ──griffe──▶ objects ──▶ Entry ──▶ Markdown
-                           SECTIONS: which, and in which order
+                           SECTIONS: which objects, in which order
 
-Rule 1. Nothing is imported: griffe reads the sources. Neither pyspark nor a compiled module is needed,
-        and docstrings of attributes, overloads and type hints are as they are written.
-Rule 2. Every name of the packages in `PUBLIC` is on the page once; tests/tidy compares.
-Rule 3. What is on the page has a docstring, and so does each of its public members, except those that
-        SECTIONS leaves out because they are for the worker itself.
+Rule 1. Nothing is imported: griffe reads the sources. So neither pyspark nor compiled modules are needed,
+        and docstrings of attributes, overloads and type hints are taken as written.
+Rule 2. Every name of the packages in `PUBLIC` is on the page once; tests/tidy checks it.
+Rule 3. Every name on the page has a docstring, and so does each of its public members, except those that
+        SECTIONS leaves out because they are for Headwater itself.
 
-``python -m tools.api_reference`` writes; tests/tidy compares what it would write with what is there.
+``python -m tools.api_reference`` writes the page; tests/tidy checks that it is up to date.
 """
 
 from __future__ import annotations
@@ -38,54 +38,54 @@ PUBLIC = (
 """The packages whose ``__all__`` is on the page."""
 
 NAMED_DECORATORS = ("classmethod", "contextmanager", "pytest.fixture")
-"""Those that change how the function is called."""
+"""The decorators that change how a function is called; the page shows them."""
 
 HEAD = """\
 # The Python API
 
-Written by `make docs` from signatures and docstrings. The [guides](../guide) explain by
-example; this page lists every public name, with its arguments, units and errors. The first line under
-each heading says from where a name is imported: `from headwater import App`.
+Written by `make docs` from signatures and docstrings. The [guides](../guide) explain with examples; this
+page lists every public name, with its arguments, units and errors. The code under each heading shows
+where to import a name from: `headwater.App` is `from headwater import App`.
 
-- Durations are texts, such as `"1500ms"`, `"30s"`, `"5m"`, `"1.5h"` or `"2d"`, or a `timedelta`; the
+- Durations are strings, such as `"1500ms"`, `"30s"`, `"5m"`, `"1.5h"` or `"2d"`, or a `timedelta`; the
   longest is 366 days.
-- Ids are texts as the server prints them, such as `"1526569498055-0"`. Times in a name that ends in `_ms`
-  are milliseconds.
+- Ids are strings in the server's form, such as `"1526569498055-0"`. Names that end in `_ms` are
+  milliseconds.
 - In signatures `M` is the type of a stream's messages, `T` of a batch's items, `H` the decorated function,
   `Handler` a function that was declared as a consumer, `Pairs` `list[tuple[bytes, bytes]]`, and `Scope`
   `"process"` or `"delivery"`.
-- Every error of Headwater is a [`HeadwaterError`](#headwatererror). Errors that the store replies are those
-  of redis-py (`redis.exceptions`).
+- Every error of Headwater is a [`HeadwaterError`](#headwatererror). Error replies of the store raise the
+  errors of redis-py (`redis.exceptions`).
 """
 
 
 class Entry(NamedTuple):
-    """A public name and what the page says of it."""
+    """A public name on the page."""
 
     name: str
-    """Without ``headwater.``: what the heading shows."""
+    """The heading: the name without ``headwater.``."""
     shown: Shown
     object: Any
-    """Griffe's object, where it is defined."""
+    """The object of griffe, of the name's definition."""
 
 
 @cache
 def package() -> Module:
-    """Headwater's sources, as griffe reads them."""
+    """Load Headwater's sources with griffe."""
     loaded = GriffeLoader(search_paths=[ROOT / "src"], allow_inspection=False).load("headwater")
     assert isinstance(loaded, Module)
     return loaded
 
 
 def target(path: str) -> Any:
-    """The object behind a dotted path, where it is defined."""
+    """Return the object that a dotted path refers to, at its definition."""
     found: Object | Alias = package()[path.removeprefix("headwater.")]
     return found.final_target if isinstance(found, Alias) else found
 
 
 @cache
 def entries(section: Section) -> tuple[Entry, ...]:
-    """What a section shows."""
+    """Return the entries of a section."""
     return tuple(
         Entry(one.name or one.path.removeprefix("headwater."), one, target(one.path))
         for one in section.shown
@@ -93,7 +93,7 @@ def entries(section: Section) -> tuple[Entry, ...]:
 
 
 def page() -> str:
-    """The whole page, as the file should hold it."""
+    """Return the text of the page."""
     links = dict(_links())
     parts = [HEAD, *_contents(links)]
     for section in SECTIONS:
@@ -105,8 +105,8 @@ def page() -> str:
 
 
 def _links() -> Iterator[tuple[str, str]]:
-    """Name, as docstrings write it → anchor, in the order of the headings. A method is there as
-    ``App.send``."""
+    """Yield names as docstrings write them, with their anchors, in the order of the headings. A method's
+    name is ``App.send``."""
     anchors = Anchors()
     for section in SECTIONS:
         yield section.title, anchors.of(section.title)
@@ -119,7 +119,7 @@ def _links() -> Iterator[tuple[str, str]]:
 
 
 def _contents(links: dict[str, str]) -> Iterator[str]:
-    """A table for each section: the names, and the first sentence of each."""
+    """Yield a table for each section: the names, and the first sentence of each docstring."""
     for section in SECTIONS:
         yield f"**[{section.title}](#{links[section.title]})**\n"
         yield "| | |\n|---|---|"
@@ -159,7 +159,7 @@ def _attribute(name: str, one: Any, links: dict[str, str], own: str) -> str:
 
 
 def _hint(one: Any) -> Any:
-    """Its annotation; that of the constructor's argument for ``self.name = name``."""
+    """Return the annotation of an attribute; for ``self.name = name``, that of the constructor's argument."""
     if one.annotation is None and "__init__" in one.parent.members:
         given = one.parent.members["__init__"].parameters
         if str(one.value) in given:
@@ -167,16 +167,16 @@ def _hint(one: Any) -> Any:
     return one.annotation
 
 
-# --- what griffe found ----------------------------------------------------------------------------
+# --- griffe's objects -----------------------------------------------------------------------------
 
 
 def docstring(one: Any) -> str:
-    """Its docstring, without the indentation."""
+    """Return an object's docstring, without indentation."""
     return one.docstring.value if one.docstring is not None else ""
 
 
 def _members(entry: Entry) -> Iterator[tuple[str, Any]]:
-    """Public members, those of bases that the page does not show included."""
+    """Yield the public members, including those of bases that are not on the page."""
     cls = entry.object
     if not isinstance(cls, Class):
         return
@@ -190,17 +190,17 @@ def _members(entry: Entry) -> Iterator[tuple[str, Any]]:
 
 @cache
 def _shown() -> frozenset[str]:
-    """Where the names of the page are defined."""
+    """Return the paths of the definitions of all names on the page."""
     return frozenset(target(one.path).path for section in SECTIONS for one in section.shown)
 
 
 def methods(entry: Entry) -> list[tuple[str, Function]]:
-    """The methods to show, by name."""
+    """Return the methods to show, with their names."""
     return [(name, one) for name, one in _members(entry) if isinstance(one, Function)]
 
 
 def attributes(entry: Entry) -> list[tuple[str, Any]]:
-    """The attributes and properties to show, by name."""
+    """Return the attributes and properties to show, with their names."""
     return [(name, one) for name, one in _members(entry) if one.is_attribute]
 
 
@@ -208,7 +208,7 @@ def attributes(entry: Entry) -> list[tuple[str, Any]]:
 
 
 def declaration(entry: Entry) -> str:
-    """How the name is declared: a class with its constructor, a function with its arguments."""
+    """Return the declaration of a name: a class with its constructor, a function with its arguments."""
     one, full = entry.object, entry.shown.path
     if isinstance(one, Function):
         is_fixture = "pytest.fixture" in _decorators(one)
@@ -226,7 +226,7 @@ def declaration(entry: Entry) -> str:
 
 
 def signature(function: Function, name: str, *, method: bool = False, word: str = "def ") -> str:
-    """``def name(…) -> …``, one argument a line where it is long."""
+    """Return ``def name(…) -> …``, with one argument per line if it is long."""
     parameters = list(function.parameters)[1 if method else 0 :]
     words, starred = [], False
     for one in parameters:
@@ -260,7 +260,7 @@ def _parameter(one: Any, kind: str, function: Function) -> str:
 
 
 def _quoted(value: object) -> str:
-    """A default or value as the sources write it: griffe prints strings in single quotes."""
+    """Return a default or value in double quotes, as in the sources; griffe uses single quotes."""
     text = str(value)
     return f'"{text[1:-1]}"' if text.startswith("'") and '"' not in text else text
 
@@ -272,11 +272,11 @@ def _call(head: str, words: list[str], tail: str) -> str:
     return f"{head}(\n" + "".join(f"    {word},\n" for word in words) + f"){tail}"
 
 
-# --- what tests/tidy asks -------------------------------------------------------------------------
+# --- used by tests/tidy ---------------------------------------------------------------------------
 
 
 def undocumented() -> list[str]:
-    """Names of the page, and of public members on it, that have no docstring."""
+    """Return the names on the page, and their public members, that have no docstring."""
     found = []
     for section in SECTIONS:
         for entry in entries(section):
@@ -288,7 +288,7 @@ def undocumented() -> list[str]:
 
 
 def missing(exported: dict[str, list[str]]) -> list[str]:
-    """Names that a package exports, ``{package: names}``, and the page does not have."""
+    """Return the names that packages export (``{package: names}``) and that are not on the page."""
     return [
         f"{where}.{name}"
         for where, names in exported.items()

@@ -1,4 +1,4 @@
-"""What docs/reference/api.md shows, by task and in the order of the page."""
+"""The contents of docs/reference/api.md, by task and in the order of the page."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ class Shown(NamedTuple):
     """A name on the page."""
 
     path: str
-    """From where it is imported."""
+    """Where it is imported from."""
     name: str = ""
-    """What its heading says, if not ``path`` without ``headwater.``."""
+    """Its heading, if it differs from ``path`` without ``headwater.``."""
     constructed: bool = True
-    """Whether users call the constructor, so that the page shows it."""
+    """Whether users call the constructor; only then the page shows it."""
     without: tuple[str, ...] = ()
-    """Public members that are for Headwater itself."""
+    """Public members for Headwater's own use, which the page leaves out."""
 
 
 class Section(NamedTuple):
@@ -27,7 +27,7 @@ class Section(NamedTuple):
 
 
 def _made(path: str, name: str = "", *, without: tuple[str, ...] = ()) -> Shown:
-    """A class whose objects users get and do not construct."""
+    """Return a class whose objects users receive but do not construct."""
     return Shown(path, name, constructed=False, without=without)
 
 
@@ -40,7 +40,7 @@ _WORKER: Final = "headwater.worker"
 SECTIONS: Final = (
     Section(
         "Apps and consumers",
-        "An app declares consumers and runs them, by `headwater work` or by `App.run`. Guide: "
+        "An app declares consumers and runs them, with `headwater work` or `App.run`. Guide: "
         "[the worker](../guide/worker.md).",
         (
             Shown("headwater.App", without=("suspects", "consumers")),
@@ -51,7 +51,7 @@ SECTIONS: Final = (
     ),
     Section(
         "Streams and publishing",
-        "A stream is declared once, with the type of its messages, for producers and consumers. Guide: "
+        "A stream is declared once for producers and consumers, with the type of its messages. Guide: "
         "[messages and publishing](../guide/worker.md#messages).",
         (
             Shown("headwater.Stream", without=("addition", "alone", "belongs_to")),
@@ -62,7 +62,7 @@ SECTIONS: Final = (
     ),
     Section(
         "What handlers get",
-        "The message itself, and what a parameter asks for by its annotation. Guide: "
+        "The message, and further arguments that parameters request with their annotations. Guide: "
         "[dependencies](../guide/worker-apps.md#dependencies), "
         "[batches](../guide/worker.md#batches).",
         (
@@ -74,7 +74,7 @@ SECTIONS: Final = (
     ),
     Section(
         "Outcomes and retries",
-        "A handler that returns has its entry acknowledged. An exception says what else should happen. "
+        "If a handler returns, its entry is acknowledged. An exception determines what happens instead. "
         "Guide: [how a handler ends](../guide/worker.md#how-a-handler-ends).",
         (
             Shown("headwater.Dead"),
@@ -86,8 +86,7 @@ SECTIONS: Final = (
     ),
     Section(
         "Middleware and statistics",
-        "Code around every delivery, and counters. Guide: [around the "
-        "handlers](../guide/worker-apps.md#middleware).",
+        "Code around every delivery, and counters. Guide: [middleware](../guide/worker-apps.md#middleware).",
         (
             Shown("headwater.Middleware"),
             _made("headwater.Statistics"),
@@ -98,7 +97,7 @@ SECTIONS: Final = (
     ),
     Section(
         "Testing",
-        "The real worker on a store in memory, and real servers, under a clock that the test advances. Guide: "
+        "The real worker on a store in memory, and real servers, with a clock that the test advances. Guide: "
         "[tests](../guide/worker.md#tests).",
         (
             _made(f"{_WORKER}.testing.AppTest", "AppTest"),
@@ -122,8 +121,8 @@ SECTIONS: Final = (
     ),
     Section(
         "Connecting",
-        "Clients of redis-py, with timeouts and retries that are safe for streams. Guide: "
-        "[the client](../guide/client.md), [a store in your own process](../guide/embedded.md).",
+        "redis-py's clients, with timeouts and retries that are safe for streams. Guide: "
+        "[the client](../guide/client.md), [embedded stores](../guide/embedded.md).",
         (
             Shown("headwater.connect"),
             Shown("headwater.aio"),
@@ -136,7 +135,7 @@ SECTIONS: Final = (
     ),
     Section(
         "Ids and entries",
-        "Values that commands of streams take and return, as types. Guide: [streams](../guide/streams.md).",
+        "Types for the arguments and replies of stream commands. Guide: [streams](../guide/streams.md).",
         (
             Shown("headwater.StreamID"),
             Shown("headwater.IDRange"),
@@ -146,7 +145,7 @@ SECTIONS: Final = (
     ),
     Section(
         "Spark: sessions, source and sink",
-        "Streams as frames and frames as streams. `pip install 'headwater[spark]'`; importing "
+        "Streams as DataFrames and DataFrames as streams. `pip install 'headwater[spark]'`; importing "
         "`headwater.spark` imports neither pyspark nor pyarrow. Guide: [Spark](../guide/spark.md), "
         "[notebooks](../guide/notebooks.md), [clusters](../guide/spark-cluster.md).",
         (
@@ -163,7 +162,7 @@ SECTIONS: Final = (
     ),
     Section(
         "Spark: pipelines",
-        "Tables of streams by a declaration, from Python. Guide: [pipelines](../guide/pipeline.md).",
+        "Pipelines that turn streams into tables, run from Python. Guide: [pipelines](../guide/pipeline.md).",
         (
             Shown("headwater.spark.pipeline.load"),
             Shown("headwater.spark.pipeline.run"),
@@ -183,7 +182,7 @@ SECTIONS: Final = (
     ),
     Section(
         "Errors",
-        "`from headwater.errors import NotSent`. Each message says what was wrong, with what value, and how "
+        "`from headwater.errors import NotSent`. Each message says what is wrong, with which value, and how "
         "to fix it.",
         (
             _made("headwater.HeadwaterError"),

@@ -1,12 +1,12 @@
-"""Compiles the hot modules with AddressSanitizer and runs what judges them: `make asan`.
+"""``make asan``: compiles the hot modules with AddressSanitizer and runs their tests.
 
-A tree of its own under build/asan holds the sources and their extensions, so that no extension ever
-stands beside the sources that are worked on. Python's own arenas are left out (PYTHONMALLOC=malloc):
-within them an overflow would meet other objects and no red zone.
+A separate tree in build/asan contains the sources and their extensions, so that the working tree has no
+instrumented extensions. Python's memory arenas are not used (PYTHONMALLOC=malloc): within an arena an
+overflow would reach other objects instead of a red zone.
 
-Rule 1. Nothing passes that did not run: every hot module has to be compiled and instrumented, and an
-        overflow that is planted in this very environment has to be reported, before anything counts.
-Rule 2. One report of the sanitizer in any process, a server's as well as a test's, is a failure.
+Rule 1. A run counts only after two checks: every hot module is compiled and instrumented, and a
+        deliberate overflow in the same environment is reported.
+Rule 2. A single report of the sanitizer, in a server or a test, is a failure.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ REPORTS = ASAN / "reports"
 
 FLAGS = "-fsanitize=address -fno-omit-frame-pointer -O1 -g"
 STATUS = 99
-"""With which a process ends that the sanitizer has stopped."""
+"""The exit status of a process that the sanitizer has stopped."""
 
 PLANTED = "import ctypes; ctypes.memset(ctypes.create_string_buffer(1000), 0, 2000)"
 
@@ -58,7 +58,7 @@ SUITES = {
         *(f"tests/unit/test_{name}.py" for name in UNITS),
         *("-m", "not slow and not slice"),
     ],
-    "odd arguments and spoilt bytes": [
+    "odd arguments and corrupted bytes": [
         *("tests/conformance/test_fuzz.py", "-k", "not made_as_odd_as_can_be"),
     ],
     "malformed requests, whole, byte by byte and over TCP": [
@@ -74,7 +74,7 @@ SUITES = {
         *("tests/conformance/test_histories.py", "tests/conformance/test_histories_keys.py"),
         *("tests/conformance/test_stream_histories.py", "-k", "not thousand_commands"),
     ],
-    "payloads of DUMP, sound and spoilt, and jobs off the loop": [
+    "payloads of DUMP, valid and corrupted, and offloaded jobs": [
         *("tests/unit/rdb", "tests/unit/offloading", "-m", "not slice"),
     ],
     "cases and transcripts": [
@@ -85,26 +85,26 @@ SUITES = {
 
 
 class Missing(Exception):
-    """What a sanitizer needs is not on this machine; the text says what."""
+    """A tool that the sanitizer needs is missing; the message says which."""
 
 
 def library() -> Path:
-    """The compiler's libasan, to be loaded before anything else."""
+    """Return the compiler's libasan, which must be preloaded."""
     compiler = os.environ.get("CC", "gcc")
     if shutil.which(compiler) is None:
-        raise Missing(f"make asan needs gcc, and there is no {compiler} here")
+        raise Missing(f"make asan needs gcc, but {compiler} is not installed")
     asked = [compiler, "-print-file-name=libasan.so"]
     found = Path(subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip())
     if not found.is_absolute() or not found.exists():
         raise Missing(
-            f"make asan needs libasan, which {compiler} does not have here "
-            "(Debian, Ubuntu: apt-get install libgcc-12-dev or that of your gcc)"
+            f"make asan needs libasan, but {compiler} does not have it "
+            "(Debian, Ubuntu: apt-get install libgcc-12-dev, or the version of your gcc)"
         )
     return found.resolve()
 
 
 def copy_sources() -> None:
-    """Bring the tree up to date; what has not changed keeps its time, and is not compiled again."""
+    """Update the tree. Unchanged files keep their time, so that they are not compiled again."""
     wanted = {Path(name) for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE")}
     kept = {".py", ".pxd", ".lua", ".toml", ".typed"}
     for path in (ROOT / "src").rglob("*"):
@@ -121,7 +121,7 @@ def copy_sources() -> None:
 
 
 def compile_tree() -> None:
-    """Compile what has changed; what the compiler says is shown when it fails."""
+    """Compile changed modules; show the compiler's output if that fails."""
     environment = {**os.environ, "CFLAGS": FLAGS, "LDFLAGS": "-fsanitize=address"}
     environment.pop("HEADWATER_PURE", None)
     command = [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"]
@@ -134,7 +134,7 @@ def compile_tree() -> None:
 
 
 def surroundings(preload: Path) -> dict[str, str]:
-    """The environment in which everything runs."""
+    """Return the environment in which all tests run."""
     options = f"detect_leaks=0:exitcode={STATUS}:log_path={REPORTS / 'report'}"
     found = {
         **os.environ,
@@ -148,30 +148,30 @@ def surroundings(preload: Path) -> dict[str, str]:
 
 
 def reports() -> list[Path]:
-    """What the sanitizer has written, a file a process."""
+    """Return the sanitizer's reports, one file per process."""
     return sorted(REPORTS.glob("report*"))
 
 
 def begin() -> None:
-    """Forget earlier reports."""
+    """Delete earlier reports."""
     shutil.rmtree(REPORTS, ignore_errors=True)
     REPORTS.mkdir(parents=True)
 
 
 def prove(environment: dict[str, str]) -> None:
-    """Rule 1."""
+    """Check rule 1; exit if it does not hold."""
     look = [sys.executable, "-c", LOOK]
     if subprocess.run(look, env=environment, cwd=ASAN, check=False).returncode:
-        sys.exit(f"the tree at {ASAN} is not what it should be; {ASAN / 'log'} may say why")
+        sys.exit(f"the tree at {ASAN} is not instrumented; {ASAN / 'log'} may say why")
     planted = [sys.executable, "-c", PLANTED]
     done = subprocess.run(planted, env=environment, cwd=ASAN, check=False)
     if done.returncode != STATUS or len(reports()) != 1:
-        sys.exit("an overflow that was planted was not reported: the sanitizer does not work here")
+        sys.exit("a deliberate overflow was not reported: the sanitizer does not work here")
     begin()
 
 
 def run(suites: Iterable[str], environment: dict[str, str], more: list[str]) -> list[str]:
-    """Run suites; the names of those that failed or were reported."""
+    """Run the suites; return the names of those that failed or have a report."""
     failed = []
     for name in suites:
         started = time.monotonic()
@@ -182,18 +182,18 @@ def run(suites: Iterable[str], environment: dict[str, str], more: list[str]) -> 
         done = subprocess.run(
             [*command, *SUITES[name], *more], env=environment, cwd=ROOT, check=False
         )
-        told = reports()
-        print(f"    {time.monotonic() - started:.0f} s, {len(told)} reports so far", flush=True)
-        if done.returncode or told:
+        written = reports()
+        print(f"    {time.monotonic() - started:.0f} s, {len(written)} reports so far", flush=True)
+        if done.returncode or written:
             failed.append(name)
     return failed
 
 
 def main() -> int:
-    """Build, prove, run; 1 for any failure or report, 2 where the tools are missing."""
+    """Build, check, run. Returns 1 for any failure or report, 2 if a tool is missing."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", default="", help="suites whose name holds this text")
-    parser.add_argument("more", nargs="*", help="arguments of pytest, behind --")
+    parser.add_argument("--only", default="", help="suites with this text in their name")
+    parser.add_argument("more", nargs="*", help="arguments for pytest, after --")
     wanted = parser.parse_args()
     try:
         preload = library()
@@ -214,9 +214,11 @@ def main() -> int:
     print(f"{len(suites)} suites in {time.monotonic() - started:.0f} s; failed: {failed or 'none'}")
     if not wanted.more:
         seconds = time.monotonic() - started
-        told = [report.read_text(errors="replace") for report in reports()]
+        texts = [report.read_text(errors="replace") for report in reports()]
         part = f"suites with {wanted.only!r}" if wanted.only else "all suites"
-        campaigns.record("asan", Outcome(part, None, len(suites), "suites", failed + told, seconds))
+        campaigns.record(
+            "asan", Outcome(part, None, len(suites), "suites", failed + texts, seconds)
+        )
     return 1 if failed or reports() else 0
 
 

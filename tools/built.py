@@ -1,14 +1,14 @@
-"""Whether `make build` has compiled every hot module: ``python tools/built.py [PACKAGE]``.
+"""Checks that `make build` has compiled every hot module: ``python tools/built.py [PACKAGE]``.
 
-The extensions of setup.py are optional, so that an installation without a compiler succeeds: a module
-that fails to compile is plain Python without a word, and slow. So this looks at the result.
+The extensions of setup.py are optional, so that an installation without a compiler succeeds. So a module
+that fails to compile is silently installed as plain Python, and is slow. This tool checks the result:
 
-- Where there is a compiler, a module that is not compiled is a failure, and is named.
-- Where only some modules are compiled, that is a failure in any case.
-- Where there is no compiler, plain Python is what is wanted, but not in CI: with ``CI`` or
-  ``CI_PEERS_REQUIRED`` in the environment it fails too.
+- If there is a compiler, a module that is not compiled is a failure, and is named.
+- If only some modules are compiled, that is a failure in any case.
+- If there is no compiler, plain Python is accepted, except in CI (``CI`` or ``CI_PEERS_REQUIRED`` in the
+  environment).
 
-``HEADWATER_PURE=1`` asks for plain Python, as for setup.py; CI does not build so.
+``HEADWATER_PURE=1`` requests plain Python, as for setup.py; CI does not build so.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PACKAGE = Path(__file__).resolve().parent.parent / "src" / "headwater"
 
 
 def compiler(environment: Mapping[str, str]) -> str | None:
-    """The C compiler that setuptools would call, None where there is none, or no Cython."""
+    """Return the C compiler that setuptools would call; None if it or Cython is missing."""
     wanted = environment.get("CC") or sysconfig.get_config_var("CC") or "cc"
     words = shlex.split(wanted)
     if not words or importlib.util.find_spec("Cython") is None:
@@ -37,13 +37,13 @@ def compiler(environment: Mapping[str, str]) -> str | None:
 
 
 def in_ci(environment: Mapping[str, str]) -> bool:
-    """Whether what is missing is a failure."""
+    """Return whether the environment is CI, where plain Python is a failure."""
     unset = {"", "0", "false"}
     return any(environment.get(name, "") not in unset for name in ("CI", "CI_PEERS_REQUIRED"))
 
 
 def fault(modules: Sequence[HotModule], environment: Mapping[str, str]) -> str:
-    """What is wrong with the build and what to do, empty when nothing is."""
+    """Return what is wrong with the build and what to do; empty if nothing is."""
     plain = [one.name for one in modules if one.compiled_digest() != one.digest()]
     if not plain:
         return ""
@@ -51,9 +51,9 @@ def fault(modules: Sequence[HotModule], environment: Mapping[str, str]) -> str:
     found = compiler(environment)
     pure = environment.get("HEADWATER_PURE") == "1"
     if len(plain) < len(modules):
-        return f"{said}. Look for the reason with `python setup.py build_ext --inplace`"
+        return f"{said}. To see the reason, run `python setup.py build_ext --inplace`"
     if found is not None and not pure:
-        return f"{said}, although {found} is a compiler. build/log has what it said"
+        return f"{said}, although there is a compiler ({found}). Its output is in build/log"
     if in_ci(environment):
         return (
             f"{said}. CI needs a C compiler and Cython (on Debian and Ubuntu: apt-get install gcc)"
@@ -62,7 +62,7 @@ def fault(modules: Sequence[HotModule], environment: Mapping[str, str]) -> str:
 
 
 def main(words: Sequence[str]) -> int:
-    """1 and the names of the modules where the build is not what it should be."""
+    """Print what is wrong with the build. Returns 1 if anything is."""
     modules = hot_modules(Path(words[0]) if words else PACKAGE)
     wrong = fault(modules, os.environ)
     if wrong:

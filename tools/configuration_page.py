@@ -1,4 +1,4 @@
-"""What docs/reference/configuration.md says, from the declarations of the settings."""
+"""Generates docs/reference/configuration.md from the declarations of the settings."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ HEAD = """\
 
 Written by `make docs` from the declarations of the settings (`src/headwater/config/`).
 
-Names and syntax are those of redis.conf. A setting comes from, strongest first:
+Names and syntax are those of redis.conf. The value of a setting comes from, in order of precedence:
 
 1. a flag: `headwater serve --maxclients 500`
 2. the environment: `HEADWATER_MAXCLIENTS=500` (dashes become underscores)
 3. a file: `headwater serve --config headwater.conf`
 4. its default
 
-A file has one setting a line, `name value`. `#` begins a comment. Values with spaces stand in quotes:
-`"…"` knows `\\n`, `\\r`, `\\t`, `\\xHH` and `\\"`, `'…'` only `\\'`. `include path` takes in another file,
-or all that fit a pattern (`include conf.d/*.conf`), relative to the file that it stands in; a later
-line is stronger than an earlier one. Sizes take `b`, `k` (1000), `kb` (1024), `m`, `mb`, `g`, `gb`.
+A file has one setting per line, `name value`. `#` begins a comment. Values with spaces are quoted: `"…"`
+supports `\\n`, `\\r`, `\\t`, `\\xHH` and `\\"`, `'…'` only `\\'`. `include path` includes another file, or
+all files that match a pattern (`include conf.d/*.conf`); paths are relative to the including file. A later
+line overrides an earlier one. Units of sizes are `b`, `k` (1000), `kb` (1024), `m`, `mb`, `g`, `gb`.
 
-A name that Headwater does not know, or a value that it cannot take, is an error that names file, line
-and the nearest right name; the server does not start then. `CONFIG GET pattern …`, `CONFIG SET name
-value …` (all or nothing), `CONFIG RESETSTAT` and `CONFIG REWRITE` work as in Redis.
+An unknown name or an invalid value is an error that names the file, the line and the closest valid name;
+the server does not start. `CONFIG GET pattern …`, `CONFIG SET name value …` (all or nothing), `CONFIG
+RESETSTAT` and `CONFIG REWRITE` work as in Redis.
 
 ## Settings
 
@@ -39,24 +39,24 @@ value …` (all or nothing), `CONFIG RESETSTAT` and `CONFIG REWRITE` work as in 
 
 MIDDLE = """
 {several} take several words.
-In `client-output-buffer-limit` a class that is not named keeps its limits; `slave` is another word for
-`replica`. A client whose unread output passes the hard limit, or the soft one for that many seconds, is
-disconnected; 0 is no limit. In protected mode, while there is no password and the server listens at
-more than its own machine, clients from elsewhere are turned away.
+In `client-output-buffer-limit` a class that is not named keeps its limits; `slave` is an alias of
+`replica`. A client is disconnected if its unread output exceeds the hard limit, or the soft limit for the
+given number of seconds; 0 means no limit. In protected mode the server rejects clients from other
+machines if it has no password and listens on more than the loopback address.
 
-`user name rule …` defines a user ([security](../guide/security.md#users)). It may stand several times,
-once for each user, and cannot be set or read by CONFIG; `ACL SETUSER` does that. A relative `aclfile`
-is looked for where the server was started.
+`user name rule …` defines a user ([security](../guide/security.md#users)). It may occur several times,
+once for each user. CONFIG cannot set or read it; `ACL SETUSER` can. A relative `aclfile` is relative to the
+directory in which the server was started.
 
 ## In the url of an embedded store
 
 {embedded}
-can be parameters of a `headwater://` url ([embedded](../guide/embedded.md)); {on_disk} with a directory only.
+can be parameters of a `headwater://` url ([embedded](../guide/embedded.md)); {on_disk} only with a directory.
 
-## What can be said but not changed
+## Settings with a fixed value
 
-Clients and existing configuration files ask for these. Their one value is answered and accepted;
-another is refused with the reason.
+Clients and existing configuration files use these. Their only value can be read and set; any other value
+is refused with the reason.
 
 | name | value | why |
 |---|---|---|
@@ -64,7 +64,7 @@ another is refused with the reason.
 
 
 def page() -> str:
-    """The page of the settings, as it should be in the file."""
+    """Return the text of the page."""
     settings = SETTINGS.values()
     middle = MIDDLE.format(
         several=listed([each for each in settings if each.kind.several]),
@@ -79,12 +79,12 @@ def page() -> str:
 
 
 def row(setting: Setting) -> str:
-    """A setting's line in the table."""
+    """Return a setting's row of the table."""
     changes = "no" if setting.fixed_after_start else "yes"
     return f"| `{setting.name}` | `{setting.spelled_default}` | {setting.summary} | {changes} |\n"
 
 
 def listed(settings: list[Setting]) -> str:
-    """Their names in a sentence."""
+    """Return the settings' names for a sentence."""
     names = [f"`{each.name}`" for each in settings]
     return " and ".join([", ".join(names[:-1]), names[-1]]) if names[1:] else names[0]

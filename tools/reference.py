@@ -1,8 +1,8 @@
-"""Writes the reference pages that are generated: ``docs/reference/cli.md`` from the command line,
-``docs/reference/commands.md`` from the command table and ``docs/reference/configuration.md`` from the
+"""Writes three generated reference pages: ``docs/reference/cli.md`` from the command line,
+``docs/reference/commands.md`` from the command table, and ``docs/reference/configuration.md`` from the
 declarations of the settings.
 
-``python -m tools.reference`` writes; tests/tidy compares what it would write with what is there.
+``python -m tools.reference`` writes the pages; tests/tidy checks that they are up to date.
 """
 
 from __future__ import annotations
@@ -27,24 +27,23 @@ WIDTH = 96
 CLI_HEAD = """\
 # The command line
 
-Written by `make docs` from the program itself. The exit status is 0 when all went well, 1 when
-Headwater reports an error (one line on standard error), 2 for a wrong command line and 130 after
-Ctrl-C.
+Written by `make docs` from the program itself. The exit status is 0 on success, 1 if Headwater reports an
+error (one line on standard error), 2 for a wrong command line and 130 after Ctrl-C.
 """
 
 COMMANDS_HEAD = """\
 # The commands
 
-Written by `make docs` from the command table, from which `COMMAND`, `COMMAND DOCS` and the categories
-of `ACL` are made as well. Upper case is typed as it stands (in any case), lower case stands for a
-value, `[…]` may be left out, of `<a | b>` one is chosen, `...` repeats. The arity counts the name; a
-negative one is a minimum. *Since* is the version of Redis that brought the command; **ours** are
-those that only Headwater has, with the version of Headwater.
+Written by `make docs` from the command table, which is also the source of `COMMAND`, `COMMAND DOCS` and the
+categories of `ACL`. Words in upper case are typed as shown (in any case), words in lower case are values,
+`[…]` is optional, `<a | b>` is a choice, `...` repeats. The arity includes the name; a negative one is a
+minimum. *Since* is the version of Redis that introduced the command; **ours** marks commands that only
+Headwater has, with the version of Headwater.
 """
 
 
 def commands(command: Any, name: str, parent: Any = None) -> Iterator[tuple[str, Any]]:
-    """Every command and word of words below ``command``, outer ones first, with its help text."""
+    """Yield ``command`` and all its subcommands, outer ones first, each with its context."""
     context = typer.Context(
         command, info_name=name, parent=parent, terminal_width=WIDTH, max_content_width=WIDTH
     )
@@ -55,7 +54,7 @@ def commands(command: Any, name: str, parent: Any = None) -> Iterator[tuple[str,
 
 
 def cli_page() -> str:
-    """The page of the command line, as it should stand in the file."""
+    """Return the page of the command line."""
     parts = [CLI_HEAD]
     for path, context in commands(get_command(app), "headwater"):
         text = "\n".join(line.rstrip() for line in context.get_help().splitlines())
@@ -64,7 +63,7 @@ def cli_page() -> str:
 
 
 def commands_page() -> str:
-    """The page of the store's commands, as it should stand in the file."""
+    """Return the page of the store's commands."""
     groups: dict[str, list[Command]] = {}
     for command in runnable(COMMANDS.values()):
         groups.setdefault(command.group, []).append(command)
@@ -76,7 +75,7 @@ def commands_page() -> str:
 
 
 def runnable(declared: Iterable[Command]) -> Iterator[Command]:
-    """Commands and subcommands that do something by themselves."""
+    """Yield the commands and subcommands that can be run."""
     for command in declared:
         if not command.subcommands or command.name == "command":
             yield command
@@ -84,7 +83,7 @@ def runnable(declared: Iterable[Command]) -> Iterator[Command]:
 
 
 def entry(command: Command) -> str:
-    """What the page says of one command."""
+    """Return the page's text about one command."""
     name = command.name.replace("|", " ").upper()
     syntax = f"{name} {shown_syntax(command.syntax)}".rstrip()
     since = f"**ours**, since {command.since}" if is_ours(command) else f"since {command.since}"
@@ -93,7 +92,7 @@ def entry(command: Command) -> str:
 
 
 def is_ours(command: Command) -> bool:
-    """Whether only Headwater has the command; before 1.0 its versions begin with 0."""
+    """Return whether only Headwater has the command. Before 1.0 its versions begin with 0."""
     return command.since.startswith("0.")
 
 

@@ -1,4 +1,4 @@
-"""Writes ``docs/reference/reliability.md`` from campaigns/*.jsonl; tests/tidy compares."""
+"""Writes ``docs/reference/reliability.md`` from campaigns/*.jsonl; tests/tidy checks the page."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from tests.campaigns import DIRECTORY, Line
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "reliability.md"
 
 HEAD = """\
-# What the long campaigns found
+# Results of the long campaigns
 
 Written by `make docs` from `campaigns/*.jsonl`. Each line there is one run: date, commit, build, seeds,
-trials, failures. No run repeats the seeds of another. tests/README.md says what each campaign does and
-how a seed is played again. A commit with `+` had changes that were not committed.
+trials, failures. No two runs use the same seeds. tests/README.md describes each campaign and how to run a
+seed again. A commit with `+` had uncommitted changes.
 """
 
 TABLE = "| part | runs | trials | failures | seeds | newest run |\n|---|---:|---:|---:|---|---|\n"
 
 
 def page(directory: Path = DIRECTORY) -> str:
-    """The page, as it should be."""
+    """Return the text of the page."""
     parts = [HEAD]
     for name in campaigns.campaigns(directory):
         found = campaigns.lines(name, directory=directory)
@@ -35,34 +35,34 @@ def page(directory: Path = DIRECTORY) -> str:
 
 
 def names(found: list[Line]) -> list[str]:
-    """The parts, by name."""
+    """Return the names of the parts, sorted."""
     return sorted({one["part"] for one in found})
 
 
 def row(part: str, runs: list[Line]) -> str:
-    """A part's runs in one row of the table."""
+    """Return a row of the table with a part's runs."""
     trials = f"{sum(one['trials'] for one in runs):,} {runs[-1]['unit']}"
     failed = sum(len(one["failures"]) for one in runs)
     drawn = [seed for one in runs if one["seeds"] for seed in one["seeds"]]
-    seeds = f"{min(drawn)} to {max(drawn)}" if drawn else "nothing is drawn"
+    seeds = f"{min(drawn)} to {max(drawn)}" if drawn else "none"
     last = runs[-1]
     newest = f"{last['date'][:10]}, {short(last['commit'])}, {last['build']}"
     return f"| {part} | {len(runs)} | {trials} | {failed} | {seeds} | {newest} |\n"
 
 
 def failures(found: list[Line]) -> Iterator[str]:
-    """A line for each run that failed."""
+    """Yield a line for each run that failed."""
     for one in found:
         if one["failures"]:
             first = one["failures"][0].split("\n")[0].strip()[:120]
             yield (
                 f"- {one['date'][:10]}, {short(one['commit'])}, {one['part']}: "
-                f"{len(one['failures'])} failures, the first: `{first.replace('`', chr(39))}`"
+                f"{len(one['failures'])} failed, first: `{first.replace('`', chr(39))}`"
             )
 
 
 def short(commit: str) -> str:
-    """Seven digits, and the plus of a changed tree."""
+    """Return seven digits of a commit, and ``+`` if the tree had changes."""
     return commit[:7] + ("+" if commit.endswith("+") else "")
 
 

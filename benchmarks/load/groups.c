@@ -1,4 +1,4 @@
-/* Consumers of a group: as fast as they can, or blocked until entries come at a steady rate. */
+/* Consumers of a group: at full speed, or blocked until entries arrive at a steady rate. */
 #define _GNU_SOURCE /* memmem */
 
 #include <stdio.h>
@@ -13,8 +13,8 @@ static const char *stream, *group, *way;
 static int count;
 static Words words;
 
-/* The group is set back to the stream's beginning when all is read: by one link, and by no other that
- * had asked before. Two would hand out twice what the first has read again. */
+/* When all entries are read, one link sets the group back to the stream's beginning. Links that had
+ * asked before that must not do so too: entries that were read again would be delivered twice. */
 static int generation, rewinding;
 
 static void ask_for_entries(Link *link, int number, int blocked) {
@@ -43,7 +43,7 @@ static void rewind_group(Link *link) {
     link_send(link, words.text, words.size);
 }
 
-/* Acknowledges what the answer holds; 0 where it holds nothing. */
+/* Acknowledges the entries of a reply, and returns their number. */
 static int settle(Link *link, int number) {
     static Id ids[MOST_IDS];
     char consumer[32], total[16];
@@ -62,7 +62,7 @@ static int settle(Link *link, int number) {
     return found;
 }
 
-/* What was read is acknowledged, all of it: else the server was measured at something else. */
+/* Checks that all entries that were read were acknowledged; otherwise the measurement is wrong. */
 static int settled(Link *link) {
     if (reply_sum(link->data, link->size) != link->found)
         fail("fewer entries were acknowledged than were read");
@@ -93,7 +93,7 @@ void consume(Run *run, double seconds, int most, const char *how, const char *ke
              const char *name) {
     struct epoll_event events[EVENTS];
     count = most, way = how, stream = key, group = name;
-    if (strcmp(way, "ack") && strcmp(way, "settle") && strcmp(way, "claim")) fail("no such way");
+    if (strcmp(way, "ack") && strcmp(way, "settle") && strcmp(way, "claim")) fail("unknown way to acknowledge");
     if (count > MOST_IDS) fail("COUNT is too large");
     words_room(&words, 1 << 20);
     run_open(run);
@@ -105,7 +105,7 @@ void consume(Run *run, double seconds, int most, const char *how, const char *ke
             int number = events[at].data.u32;
             Link *link = &run->links[number];
             if (!link_receive(link)) continue;
-            figures_add(&run->figures, now_ns() - link->sent_ns, 1);
+            histogram_add(&run->histogram, now_ns() - link->sent_ns, 1);
             consume_next(run, link, number);
         }
     }
@@ -113,7 +113,7 @@ void consume(Run *run, double seconds, int most, const char *how, const char *ke
 
 /* --- deliver --------------------------------------------------------------------------------------- */
 
-#define MOMENT "$24\r\n" /* an entry's value, which no id is as long as */
+#define MOMENT "$24\r\n" /* the header of an entry's value; an id never has this length */
 
 static void add_entry(Link *adder, int64_t due) {
     char moment[32];
@@ -129,9 +129,9 @@ static void deliver_next(Run *run, Link *link, int number) {
         const char *found = link->data, *behind = found + link->size;
         while ((found = memmem(found, behind - found, MOMENT, sizeof MOMENT - 1))) {
             found += sizeof MOMENT - 1;
-            figures_add(&run->figures, here - strtoll(found, NULL, 10), 1);
+            histogram_add(&run->histogram, here - strtoll(found, NULL, 10), 1);
         }
-        if (!settle(link, number)) fail("a blocked reader was answered without an entry");
+        if (!settle(link, number)) fail("a blocked reader got a reply without an entry");
     } else {
         run->operations += settled(link);
         ask_for_entries(link, number, 1);
@@ -139,8 +139,8 @@ static void deliver_next(Run *run, Link *link, int number) {
     link_drop(link);
 }
 
-/* The last link adds, the others are blocked. An entry holds the moment at which it was due to be
- * sent, so a server that stands still is charged for all that it kept waiting. */
+/* The last link adds entries, the others are blocked. An entry contains the time at which it was due to
+ * be sent, so if the server pauses, all delayed entries count with their full delay. */
 void deliver(Run *run, double seconds, int rate, const char *key, const char *name) {
     struct epoll_event events[EVENTS];
     count = 100, way = "ack", stream = key, group = name;

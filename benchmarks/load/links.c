@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "figures.h"
+#include "histogram.h"
 #include "links.h"
 
 enum { RECEIVE = 1 << 18 };
@@ -21,7 +21,7 @@ void link_open(Link *link, const char *host, int port) {
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(port)};
     int yes = 1;
     memset(link, 0, sizeof *link);
-    if (inet_pton(AF_INET, host, &to.sin_addr) != 1) fail("no IPv4 address");
+    if (inet_pton(AF_INET, host, &to.sin_addr) != 1) fail("not an IPv4 address");
     link->fd = socket(AF_INET, SOCK_STREAM, 0);
     if (link->fd < 0 || connect(link->fd, (struct sockaddr *)&to, sizeof to)) fail("connect");
     setsockopt(link->fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
@@ -41,7 +41,7 @@ void link_send(Link *link, const char *data, size_t size) {
     }
 }
 
-/* How many bytes came; 0 where none are there and nobody waits for them. */
+/* Returns how many bytes were received; 0 if there are none and the call does not wait. */
 static size_t arrived(ssize_t count, int waits) {
     if (count < 0 && !waits && (errno == EAGAIN || errno == EWOULDBLOCK)) return 0;
     if (count == 0) errno = 0;
@@ -64,10 +64,10 @@ int link_read(Link *link) {
     int ended = 0;
     while (reply_next(&link->reply, link->data, link->size, &link->read)) ended++;
     errno = 0;
-    if (link->reply.broken) fail("an answer is no RESP");
+    if (link->reply.broken) fail("a reply is not valid RESP");
     if (link->reply.errors) {
         fprintf(stderr, "%s\n", link->reply.error);
-        fail("an answer was an error");
+        fail("a reply was an error");
     }
     return ended;
 }

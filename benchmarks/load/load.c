@@ -1,24 +1,24 @@
-/* A light client for benchmarks. One thread, one epoll; the client's own work stays small beside a
- * server's, so what is measured is the server.
+/* A light client for benchmarks, with one thread and one epoll. It does little work compared with a
+ * server, so that the server is measured and not the client.
  *
  *   load repeat  HOST PORT PID SECONDS CONNECTIONS PIPELINE < requests
- *       sends batches of PIPELINE requests of those given, in turn, the next when the answers are there
+ *       sends batches of PIPELINE of the given requests, in turn, each after the replies to the last one
  *   load same    HOST PORT PID SECONDS CONNECTIONS 1 < requests
- *       likewise, for reads whose answers stay the same: each is read in full once
+ *       the same, for reads whose replies do not change: each is parsed completely only once
  *   load times   HOST PORT PID TOTAL CONNECTIONS PIPELINE < requests
- *       sends TOTAL requests of those given, in turn; times are those of a batch
+ *       sends TOTAL of the given requests, in turn; times are those of a batch
  *   load fill    HOST PORT PID KEY FIRST LAST WORD…
- *       adds entries with the ids FIRST-1 to LAST-1, a digit by chance for each # of the words
+ *       adds entries with the ids FIRST-1 to LAST-1; each # in the words becomes a random digit
  *   load consume HOST PORT PID SECONDS CONNECTIONS COUNT ack|settle|claim STREAM GROUP
  *       reads COUNT new entries and acknowledges them; operations are entries
  *   load deliver HOST PORT PID SECONDS CONNECTIONS RATE STREAM GROUP
- *       adds RATE entries a second and times each until a blocked consumer has it
+ *       adds RATE entries per second and measures the time until a blocked consumer has each
  *   load read    PIECE < replies
- *       reads replies in pieces of so many bytes, and says what they are: for tests of the reader
+ *       parses replies in pieces of PIECE bytes and prints what they are, for tests of the parser
  *
- * Prints one line of JSON: operations, seconds, p50, p99 and p99.9 of the time to an answer, processor
- * time of the server (process PID) and of this program. Whatever is wrong, an error among the answers
- * above all, ends it with status 1 and a line on standard error.
+ * Prints one line of JSON: operations, seconds, p50, p99 and p99.9 of the reply times, processor time of
+ * the server (process PID) and of this program. Any error, in particular an error reply, ends it with
+ * status 1 and a line on standard error.
  */
 #include <errno.h>
 #include <stdio.h>

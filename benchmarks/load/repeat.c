@@ -1,4 +1,4 @@
-/* Ready-made requests, again and again: for so many seconds, or so many times. */
+/* Sends prepared requests repeatedly, for a number of seconds or a number of times. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@ static char *requests;
 static size_t *begins; /* of each request, and the end */
 static int request_count;
 
-/* The requests of standard input, as often as it takes to make whole batches of them. */
+/* Reads the requests from standard input, and repeats them until they fill whole batches. */
 static void read_requests(int pipeline) {
     size_t size = 0, room = 1 << 20, at = 0;
     char *text = malloc(room);
@@ -23,7 +23,7 @@ static void read_requests(int pipeline) {
     size_t *ends = malloc((size / 4 + 2) * sizeof *ends);
     Reply one = {0}; /* a request has the form of a reply */
     while (reply_next(&one, text, size, &at)) ends[++count] = at;
-    if (!count || ends[count] != size) fail("standard input holds no whole requests");
+    if (!count || ends[count] != size) fail("standard input does not contain whole requests");
     ends[0] = 0;
     int turns = 1;
     while (count * turns % pipeline) turns++;
@@ -45,14 +45,14 @@ static void send_batch(Link *link, int size) {
     link_send(link, requests + first, last - first);
 }
 
-/* --- answers that stay the same ------------------------------------------------------------------ */
+/* --- replies that do not change ------------------------------------------------------------------ */
 
 enum { EDGE = 64 };
 
-/* What the answer to a request was when it was read from beginning to end. The same request gets the
- * same answer while nothing is written, so of one that begins like it only the end is looked at, and the
- * kernel throws away what lies between: copying and reading a thousand entries costs a client more than
- * sending them costs a server. */
+/* The reply to a request when it was last parsed completely. While nothing is written, the same request
+ * gets the same reply. So of a reply with the same beginning only the end is compared, and the kernel
+ * discards the rest: receiving and parsing a thousand entries costs a client more than sending them
+ * costs a server. */
 typedef struct {
     size_t size;
     char head[EDGE], tail[EDGE];
@@ -60,7 +60,7 @@ typedef struct {
 
 static Known *known;
 
-/* Reads what has come of an answer; knows it when it is whole. */
+/* Parses the received part of a reply; remembers the reply when it is complete. */
 static int read_new(Link *link, Known *answer) {
     if (!link_read(link)) return 0;
     answer->size = link->size >= 2 * EDGE ? link->size : 0;
@@ -72,8 +72,8 @@ static int read_new(Link *link, Known *answer) {
     return 1;
 }
 
-/* Receives what is there of an answer that may be known: whether it is whole. `link->passed` counts
- * its bytes that are neither kept nor read. */
+/* Receives a part of a reply that may be known, and returns whether the reply is complete.
+ * `link->passed` counts its discarded bytes. */
 static int receive_same(Link *link) {
     Known *answer = &known[(link->turn + request_count - 1) % request_count];
     if (!answer->size || link->read) {
@@ -92,7 +92,7 @@ static int receive_same(Link *link) {
     if (link->size < 2 * EDGE) link_take(link, 2 * EDGE - link->size);
     if (link->size < 2 * EDGE) return 0;
     if (memcmp(link->data + EDGE, answer->tail, EDGE))
-        fail("an answer does not end as it did before");
+        fail("a reply does not end as it did before");
     link->passed = 0;
     link_drop(link);
     return 1;
@@ -103,7 +103,7 @@ static int receive_same(Link *link) {
 void repeat(Run *run, double seconds, int pipeline, int same) {
     struct epoll_event events[EVENTS];
     read_requests(pipeline);
-    if (same && pipeline != 1) fail("answers are compared one by one: PIPELINE 1");
+    if (same && pipeline != 1) fail("replies are compared one by one: PIPELINE must be 1");
     known = calloc(request_count, sizeof *known);
     int batches = request_count / pipeline;
     run_open(run);
@@ -120,11 +120,11 @@ void repeat(Run *run, double seconds, int pipeline, int same) {
                 if (!receive_same(link)) continue;
             } else {
                 link->awaited -= link_receive(link);
-                if (link->awaited < 0) fail("more answers came than were asked for");
-                link_drop(link); /* how much of an answer was there, link->reply remembers */
+                if (link->awaited < 0) fail("more replies than requests arrived");
+                link_drop(link); /* link->reply keeps the state of an incomplete reply */
                 if (link->awaited) continue;
             }
-            figures_add(&run->figures, now_ns() - link->sent_ns, pipeline);
+            histogram_add(&run->histogram, now_ns() - link->sent_ns, pipeline);
             run->operations += pipeline;
             send_batch(link, pipeline);
         }
@@ -138,7 +138,7 @@ void times(Run *run, long total, int pipeline) {
     run_open(run);
     run_begin(run, 0);
     for (;;) {
-        /* one batch a connection, the requests in the order in which they were given */
+        /* one batch per connection, with the requests in the given order */
         int asked = 0;
         for (int at = 0; at < run->connections && sent < total; at++) {
             Link *link = &run->links[at];
@@ -159,10 +159,10 @@ void times(Run *run, long total, int pipeline) {
                 int ended = link_receive(link);
                 link->awaited -= ended;
                 run->operations += ended;
-                if (link->awaited < 0) fail("more answers came than were asked for");
+                if (link->awaited < 0) fail("more replies than requests arrived");
                 link_drop(link);
                 if (link->awaited) continue;
-                figures_add(&run->figures, now_ns() - link->sent_ns, 1);
+                histogram_add(&run->histogram, now_ns() - link->sent_ns, 1);
                 asked--;
             }
         }
@@ -182,7 +182,7 @@ static char random_digit(void) {
     return (char)('0' + (random_state >> 32) % 10);
 }
 
-/* XADD KEY n-1 WORD…, for n from `first` to `last`; each # of a word becomes a digit by chance. */
+/* Sends XADD KEY n-1 WORD…, for n from `first` to `last`; each # in a word becomes a random digit. */
 void fill(Run *run, const char *key, long first, long last, const char **given, int count) {
     Words words;
     size_t room = 0;
@@ -213,7 +213,7 @@ void fill(Run *run, const char *key, long first, long last, const char **given, 
         link_send(link, words.text, words.size);
         for (link->awaited = batch; link->awaited; link_drop(link))
             link->awaited -= link_receive(link);
-        figures_add(&run->figures, now_ns() - link->sent_ns, 1);
+        histogram_add(&run->histogram, now_ns() - link->sent_ns, 1);
         run->operations += batch;
     }
 }

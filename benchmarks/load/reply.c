@@ -2,9 +2,9 @@
 
 #include "reply.h"
 
-enum { LONGEST_LINE = 1 << 30 }; /* a longer one is no number that any server means */
+enum { LONGEST_LINE = 1 << 30 }; /* a larger length or count is an error */
 
-/* What stands behind a line's first byte: nothing that is known, text, or a number. */
+/* What follows a line's first byte: an unknown type, text, or a number. */
 enum { UNKNOWN, TEXT, NUMBER };
 
 static const unsigned char kinds[256] = {
@@ -22,7 +22,7 @@ static void line_ended(Reply *reply) {
     case '~':
         if (number > 0) reply->values += number;
         break;
-    case '|': /* attributes stand before the value that they belong to */
+    case '|': /* attributes precede their value */
         reply->values += 1;
         __attribute__((fallthrough));
     case '%':
@@ -53,7 +53,7 @@ static void line_begins(Reply *reply, int kind) {
     if (kinds[kind] == UNKNOWN) reply->broken = 1;
 }
 
-/* Reads text up to its line's end; keeps the beginning of an error's. */
+/* Parses text up to the end of the line; stores the beginning of an error's text. */
 static void read_text(Reply *reply, const char *data, size_t size, size_t *at) {
     const char *end = memchr(data + *at, '\n', size - *at);
     size_t length = end ? (size_t)(end - data) - *at : size - *at;
@@ -87,8 +87,8 @@ static void read_number(Reply *reply, const char *data, size_t size, size_t *at)
     *at = here;
 }
 
-/* The commonest lines, of which a reply with entries has thousands, when all of one is in sight: an
- * array's, or a bulk's with what it announces. Returns whether it was one; others go the long way. */
+/* Fast path for the most common lines, of which a reply with entries has thousands: the header of an
+ * array, or a whole bulk string, if it is completely received. Returns whether it was one. */
 static int read_common(Reply *reply, const char *data, size_t size, size_t *at) {
     size_t here = *at + 1;
     long number = 0;
@@ -120,7 +120,7 @@ int reply_next(Reply *reply, const char *data, size_t size, size_t *at) {
             reply->skip -= here;
             *at += here;
         } else if (!reply->kind && read_common(reply, data, size, at)) {
-            /* and on to see whether the reply has ended */
+            /* check below whether the reply has ended */
         } else if (!reply->kind) {
             line_begins(reply, (unsigned char)data[(*at)++]);
         } else if (kinds[reply->kind] == TEXT) {
@@ -133,7 +133,7 @@ int reply_next(Reply *reply, const char *data, size_t size, size_t *at) {
     return 0;
 }
 
-/* The number behind the mark at `at`, and where its line ends; negative for nil. */
+/* Returns the number after the type byte at `at`, and moves `at` behind the line; negative for nil. */
 static long header(const char *data, size_t size, size_t *at) {
     long number = 0;
     int negative = 0;
@@ -146,7 +146,7 @@ static long header(const char *data, size_t size, size_t *at) {
     return negative ? -number : number;
 }
 
-/* Goes over one value; the sum of the integers in it. */
+/* Skips one value and returns the sum of the integers in it. */
 static long skip_value(const char *data, size_t size, size_t *at) {
     char kind = data[*at];
     long number = header(data, size, at), sum = 0;

@@ -19,7 +19,7 @@ void run_open(Run *run) {
 }
 
 static void count_from_here(Run *run) {
-    memset(&run->figures, 0, sizeof run->figures);
+    memset(&run->histogram, 0, sizeof run->histogram);
     run->operations = 0;
     run->begin_ns = now_ns();
     run->server_ns = process_ns(run->pid);
@@ -52,18 +52,18 @@ int run_wait(Run *run, struct epoll_event *events, int milliseconds) {
 
 void run_print(Run *run) {
     int64_t end = now_ns();
-    /* The kernel brings a process's clock up to date when it goes to sleep, or at the next tick: a
-     * server that was given so many requests has no more to do, and sleeps in a moment. */
+    /* The kernel updates a process's clock when the process sleeps, or at the next tick. A server that has
+     * replied to all requests will sleep in a moment. */
     if (!run->end_ns) usleep(5000);
     int64_t server = process_ns(run->pid) - run->server_ns;
     int64_t client = clock_ns(CLOCK_PROCESS_CPUTIME_ID) - run->client_ns;
     errno = 0;
-    if (!run->operations) fail("no answer came");
+    if (!run->operations) fail("no reply arrived");
     printf("{\"operations\": %llu, \"seconds\": %.6f, \"p50_us\": %.1f, \"p99_us\": %.1f, "
            "\"p999_us\": %.1f, \"server_cpu_seconds\": %.6f, \"client_cpu_seconds\": %.6f}\n",
            (unsigned long long)run->operations, (end - run->begin_ns) / 1e9,
-           figures_at(&run->figures, 0.5), figures_at(&run->figures, 0.99),
-           figures_at(&run->figures, 0.999), server / 1e9, client / 1e9);
+           histogram_at(&run->histogram, 0.5), histogram_at(&run->histogram, 0.99),
+           histogram_at(&run->histogram, 0.999), server / 1e9, client / 1e9);
 }
 
 void words_room(Words *words, size_t room) {

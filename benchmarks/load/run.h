@@ -1,11 +1,11 @@
-/* What the modes of the load generator share: the server, the connections, the window that counts. */
+/* Shared by the modes of the load generator: the server, the connections, the measured window. */
 #ifndef RUN_H
 #define RUN_H
 
 #include <stdint.h>
 #include <sys/epoll.h>
 
-#include "figures.h"
+#include "histogram.h"
 #include "links.h"
 
 enum { EVENTS = 256 };
@@ -16,23 +16,23 @@ typedef struct {
     int connections;
     Link *links;
     int poll_fd;
-    Figures figures;
+    Histogram histogram;
     uint64_t operations;
-    int64_t warm_ns, begin_ns, end_ns; /* the window: what ends before begin_ns is not counted */
+    int64_t warm_ns, begin_ns, end_ns; /* the window: operations that end before begin_ns do not count */
     int64_t server_ns, client_ns;      /* processor time when the window began */
 } Run;
 
 void run_open(Run *run);
-/* The window of `seconds` begins a little later, when caches and connections are warm; without seconds
- * it begins at once and ends when the work is done. */
+/* Begins a window of `seconds` after a short warm-up. With 0 seconds the window begins at once and ends
+ * when the work is done. */
 void run_begin(Run *run, double seconds);
-/* Whether the window is still open; begins it when its time has come. */
+/* Returns whether the run continues; begins the window after the warm-up. */
 int run_goes_on(Run *run);
 int run_wait(Run *run, struct epoll_event *events, int milliseconds);
-/* Prints the line of JSON; the program fails where nothing was done. */
+/* Prints the line of JSON. Ends the program with an error if there were no operations. */
 void run_print(Run *run);
 
-/* Requests that are put together word by word. */
+/* A buffer in which requests are encoded word by word. */
 typedef struct {
     char *text;
     size_t size;

@@ -1,1 +1,1 @@
-"""The Spark source, measured beside its peers in the same run."""
+"""Measures the Spark source and its peers in the same run."""

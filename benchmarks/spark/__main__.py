@@ -1,11 +1,11 @@
-"""``make bench-spark``: the Spark source beside its peers, all in one run.
+"""``make bench-spark``: measures the Spark source and its peers in the same run.
 
-    throughput  rows a second to count, to noop and to Parquet
+    throughput  rows per second to count, to noop and to Parquet
     latency     from an append to foreachBatch
-    archive     reading an archive beside Spark's own reader
+    archive     reading an archive, compared with Spark's own reader
 
-Everything runs on two cores: Spark as ``local[2]`` and the server, a process of its own. Prints a table
-a section, writes JSON, and ends with status 1 where a required figure was missed.
+Everything runs on two cores: Spark as ``local[2]``, and the server in a separate process. Prints a table
+for each section, writes JSON, and exits with status 1 if a required value was missed.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ LATENCY_MS: Final = 200
 LATENCY_GOAL_MS: Final = 100
 
 
-class Asked(NamedTuple):
-    """What the command line says."""
+class Selection(NamedTuple):
+    """The options of the command line."""
 
     rows: list[int] | None
     rounds: int | None
 
     def given(self, *, rows: bool = True) -> dict[str, Any]:
-        """The arguments of a section that takes one number of rows, where they were given."""
+        """Return the given options as arguments of a section that takes one number of rows."""
         words: dict[str, Any] = {}
         if rows and self.rows:
             words["rows"] = self.rows[-1]
@@ -49,32 +49,32 @@ class Asked(NamedTuple):
 
 
 class Section(NamedTuple):
-    """One subject: measured, shown, and judged by a sentence for each figure that was missed."""
+    """One subject: functions that measure it, show it, and describe each required value that was missed."""
 
-    measure: Callable[[SparkSession, Asked], dict[str, Any]]
+    measure: Callable[[SparkSession, Selection], dict[str, Any]]
     show: Callable[[dict[str, Any]], None]
     missed: Callable[[dict[str, Any]], list[str]]
 
 
-def _throughput(spark: SparkSession, asked: Asked) -> dict[str, Any]:
+def _throughput(spark: SparkSession, selection: Selection) -> dict[str, Any]:
     return throughput.measure(
-        spark, rows=asked.rows or throughput.ROWS, rounds=asked.rounds or throughput.ROUNDS
+        spark, rows=selection.rows or throughput.ROWS, rounds=selection.rounds or throughput.ROUNDS
     )
 
 
-def _latency(_spark: SparkSession, asked: Asked) -> dict[str, Any]:
-    return latency.measure(**asked.given(rows=False))
+def _latency(_spark: SparkSession, selection: Selection) -> dict[str, Any]:
+    return latency.measure(**selection.given(rows=False))
 
 
 def _latency_missed(found: dict[str, Any]) -> list[str]:
     p50 = found["headwater"]["p50_ms"]
     if p50 <= LATENCY_MS:
         return []
-    return [f"p50 of {p50:.0f} ms, {LATENCY_MS} are required (goal {LATENCY_GOAL_MS})"]
+    return [f"p50 is {p50:.0f} ms, required are {LATENCY_MS} (goal {LATENCY_GOAL_MS})"]
 
 
-def _archive(spark: SparkSession, asked: Asked) -> dict[str, Any]:
-    return archive.measure(spark, **asked.given())
+def _archive(spark: SparkSession, selection: Selection) -> dict[str, Any]:
+    return archive.measure(spark, **selection.given())
 
 
 def _archive_show(found: dict[str, Any]) -> None:
@@ -88,7 +88,7 @@ def _archive_missed(found: dict[str, Any]) -> list[str]:
     required = found["required_ratio"]
     if found["rows"] < throughput.LEAST_ROWS or found["ratio"] >= required:
         return []
-    return [f"{found['ratio']:.2f} times spark.read.parquet, {required} are required"]
+    return [f"{found['ratio']:.2f} times spark.read.parquet, required is {required}"]
 
 
 SECTIONS: Final[dict[str, Section]] = {
@@ -99,17 +99,17 @@ SECTIONS: Final[dict[str, Section]] = {
 
 
 def two_cores() -> None:
-    """Keep this process and its children, the server and Spark's JVM, on two cores."""
+    """Pin this process and its children, the server and Spark's JVM, to two cores."""
     os.sched_setaffinity(0, set(sorted(os.sched_getaffinity(0))[:2]))
 
 
 def main(words: Iterable[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="make bench-spark", description=__doc__)
     parser.add_argument(
-        "--only", choices=SECTIONS, action="append", help="this section, repeatable"
+        "--only", choices=SECTIONS, action="append", help="this section; repeatable"
     )
-    parser.add_argument("--rows", type=int, action="append", help="of one measurement, repeatable")
-    parser.add_argument("--rounds", type=int, help="measurements of each")
+    parser.add_argument("--rows", type=int, action="append", help="per measurement; repeatable")
+    parser.add_argument("--rounds", type=int, help="measurements of each row")
     parser.add_argument("--output", type=Path, default=RESULTS, help=f"JSON file ({RESULTS})")
     options = parser.parse_args(list(words) if words is not None else sys.argv[1:])
     two_cores()
@@ -126,7 +126,7 @@ def main(words: Iterable[str] | None = None) -> int:
     try:
         for name in options.only or SECTIONS:
             section = SECTIONS[name]
-            found[name] = section.measure(spark, Asked(options.rows, options.rounds))
+            found[name] = section.measure(spark, Selection(options.rows, options.rounds))
             section.show(found[name])
             said += [f"{name}: {sentence}" for sentence in section.missed(found[name])]
     finally:
@@ -140,7 +140,7 @@ def main(words: Iterable[str] | None = None) -> int:
 
 
 def as_json(found: dict[str, dict[str, Any]], said: list[str]) -> dict[str, Any]:
-    """What a later reader needs to make sense of the figures."""
+    """Return the results with what is needed to interpret them: date, build, machine, load."""
     return {
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         "python": platform.python_version(),

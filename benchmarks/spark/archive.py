@@ -1,11 +1,11 @@
-"""Reading an archive, beside `spark.read.parquet` of the same files in the same run.
+"""Reading an archive, compared with `spark.read.parquet` of the same files in the same run.
 
-    archive   headwater.spark.read: Spark's reader for the files, the source for what comes after them
-    source    format("headwater"): every row through Arrow IPC from a Python process to the JVM
-    parquet   spark.read.parquet: neither the manifest nor the stream is asked
+    archive   headwater.spark.read: Spark's reader for the files, the source for later entries
+    source    format("headwater"): every row goes through Arrow IPC from a Python process to the JVM
+    parquet   spark.read.parquet: reads neither the manifest nor the stream
 
-All read the same columns of the same files to noop, in turns, round after round. The ratio is that of
-the first to the last.
+All read the same columns of the same files to noop, in turn, in several rounds. The ratio is that of
+``archive`` to ``parquet``.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _ITEMS: Final = [
 
 
 def fill(client: redis.Redis, rows: int) -> None:
-    """Five fields, 155 bytes a row, a day's worth of ids."""
+    """Add entries of five fields and 155 bytes, with the ids of one day."""
     step = max(1, 86_400_000 // rows)
     for start in range(0, rows, 5000):
         pipeline = client.pipeline(transaction=False)
@@ -60,7 +60,7 @@ def fill(client: redis.Redis, rows: int) -> None:
 
 
 def measure(spark: SparkSession, *, rows: int = ROWS, rounds: int = ROUNDS) -> dict[str, Any]:
-    """Rows a second of both readers, and of archiving; medians of ``rounds``."""
+    """Return the rows per second of the three readers, and of archiving; medians of ``rounds``."""
     with tempfile.TemporaryDirectory() as place, server_process("--appendfsync", "no") as server:
         with redis.Redis.from_url(server.url, protocol=2) as client:
             fill(client, rows)

@@ -1,8 +1,8 @@
-"""From an append to foreachBatch: micro-batches of one row, beside Spark's own floor in the same run.
+"""The latency from an append to foreachBatch, in micro-batches of one row, compared with Spark's minimum.
 
-The peer is Spark's socket source: it keeps nothing, plans nothing and reads its lines in the JVM, so
-its latency is what planning, checkpoint and foreachBatch cost with any source at all. Both run the
-same query with the default trigger and the same sink, one after the other, round after round.
+The peer is Spark's socket source: it stores nothing, plans nothing and reads its lines in the JVM, so its
+latency is the cost of planning, checkpoint and foreachBatch with any source. Both run the same query in
+turn, with the default trigger and the same sink, in several rounds of the same run.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 SAMPLES: Final = 30
 ROUNDS: Final = 3
 WARM: Final = 5
-"""Rows before the first that is measured: the JVM's first batches compile their plans."""
+"""Warm-up rows, because the JVM's first batches compile their plans."""
 
 PATIENCE_SECONDS: Final = 60.0
 
@@ -41,7 +41,7 @@ Send = Callable[[int], None]
 
 @contextmanager
 def headwater_source(spark: SparkSession) -> Iterator[tuple[DataFrame, Send]]:
-    """A stream on a server of its own."""
+    """Open a stream on a new server; yield its DataFrame and a function that adds a row."""
     with (
         server_process("--appendfsync", "no") as server,
         redis.Redis.from_url(server.url, protocol=2) as client,
@@ -53,7 +53,7 @@ def headwater_source(spark: SparkSession) -> Iterator[tuple[DataFrame, Send]]:
 
 @contextmanager
 def socket_source(spark: SparkSession) -> Iterator[tuple[DataFrame, Send]]:
-    """Lines from a socket."""
+    """Open a socket source; yield its DataFrame and a function that sends a row."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         host, port = listener.getsockname()
         lines = spark.readStream.format("socket").options(host=host, port=str(port)).load()
@@ -77,7 +77,7 @@ SOURCES: Final[
 
 
 class Sink:
-    """foreachBatch, and an event for each row that it saw."""
+    """The function of foreachBatch, which records when each row arrives."""
 
     def __init__(self) -> None:
         self._seen: dict[int, float] = {}
@@ -88,7 +88,7 @@ class Sink:
         try:
             found = [row.n for row in rows.collect()]
         except Exception as error:
-            self._error = error  # Spark makes a text of it, or nothing (StackOverflowError)
+            self._error = error  # Spark reports only its text, or nothing (StackOverflowError)
             raise
         at = time.perf_counter()
         with self._changed:
@@ -96,7 +96,8 @@ class Sink:
             self._changed.notify_all()
 
     def seen(self, n: int, query: StreamingQuery) -> float:
-        """When row ``n`` was there; raises what ended ``query``."""
+        """Wait for row ``n`` and return the time at which it arrived. Raises the error that ended
+        ``query``."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         with self._changed:
             while not self._changed.wait_for(lambda: n in self._seen, 1):
@@ -108,7 +109,7 @@ class Sink:
 
 
 def round_of(spark: SparkSession, name: str, samples: int) -> tuple[list[float], list[Any]]:
-    """Latencies in milliseconds, and what Spark says of each batch's time."""
+    """Return the latencies in milliseconds, and the durations that Spark reports for each batch."""
     sink, taken = Sink(), list[float]()
     chance = random.Random(1)
     with tempfile.TemporaryDirectory() as directory, SOURCES[name](spark) as (frame, send):
@@ -116,7 +117,7 @@ def round_of(spark: SparkSession, name: str, samples: int) -> tuple[list[float],
         query = writer.start()
         try:
             for n in range(WARM + samples):
-                # A row comes when it comes: not in step with the end of the batch before.
+                # Rows arrive at random times, not in step with the end of the last batch.
                 time.sleep(chance.uniform(0.05, 0.15))
                 sent = time.perf_counter()
                 send(n)
@@ -129,7 +130,7 @@ def round_of(spark: SparkSession, name: str, samples: int) -> tuple[list[float],
 
 
 def measure(*, samples: int = SAMPLES, rounds: int = ROUNDS) -> dict[str, Any]:
-    """p50 and p95 of each source in milliseconds, and the medians of a batch's parts."""
+    """Return p50 and p95 of each source in milliseconds, and the medians of a batch's parts."""
     quiet = {"spark.sql.streaming.numRecentProgressUpdates": str(WARM + samples + 10)}
     spark = session(app="latency", master="local[2]", config=quiet)
     spark.sparkContext.setLogLevel("FATAL")
@@ -156,7 +157,7 @@ def _summary(latencies: list[float], parts: list[Any]) -> dict[str, Any]:
 
 
 def show(found: dict[str, Any]) -> None:
-    """The table."""
+    """Print the table."""
     print("append to foreachBatch, rows one by one, default trigger (ms)")
     columns = (
         *("triggerExecution", "latestOffset", "queryPlanning"),
@@ -170,7 +171,7 @@ def show(found: dict[str, Any]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.spark.latency", description=__doc__)
-    parser.add_argument("--samples", type=int, default=SAMPLES, help="rows of a round")
+    parser.add_argument("--samples", type=int, default=SAMPLES, help="rows per round")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--output", type=Path, help="JSON file")
     options = parser.parse_args()

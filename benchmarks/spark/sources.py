@@ -1,7 +1,7 @@
-"""What the source is measured beside: the reader that one writes first, one with Arrow, and a ceiling.
+"""The sources that Headwater's is compared with: a simple reader, one with Arrow, and an upper bound.
 
-All give the same five columns of the same entries in two partitions. Their code runs in Spark's
-Python processes, so this module must be importable there.
+All return the same five columns of the same entries in two partitions. Their code runs in Spark's Python
+processes, so this module must be importable there.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Rows a second out of a stream: to count, to noop, to Parquet, beside its peers in the same run.
+"""Rows per second read from a stream to count, to noop and to Parquet, compared with peers in the same run.
 
-Five fields with varied values, about 155 bytes a row: a whole number, a decimal, a text, a time, a
-category. ``local[2]``, the server on the same two cores. Every reader is warmed up and held to the
-same rows and the same sums before it is measured; then all take turns, round after round.
+The entries have five fields with varied values, about 155 bytes per row: an integer, a decimal, a string,
+a timestamp, a category. Spark runs as ``local[2]``, the server on the same two cores. Before measuring,
+every reader is warmed up and its rows and sums are checked. Then all readers are measured in turn, in
+several rounds.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ REQUIRED: Final = {"noop": 0.8e6, "parquet": 0.6e6}
 GOALS: Final = {"noop": 1.2e6, "parquet": 0.8e6}
 REQUIRED_RATIO: Final = 2.5
 LEAST_ROWS: Final = 1_000_000
-"""What is required is required of this many: below, the start of a job is what is measured."""
+"""Requirements apply from this many rows on; with fewer, the start of a job dominates."""
 
 _CATEGORIES: Final = ("tea", "coffee", "books", "garden", "kitchen", "music", "toys")
 _CHUNK: Final = 5000
@@ -53,7 +54,7 @@ Read = Callable[[int], "DataFrame"]
 
 
 def fill(client: redis.Redis, rows: int) -> int:
-    """Entry n has the id ``FIRST_MS + n``. Returns the bytes of all values."""
+    """Add the entries; entry n has the id ``FIRST_MS + n``. Returns the bytes of all values."""
     rng = random.Random(1)
     letters = "".join(rng.choices("abcdefghijklmnopqrstuvwxyz     ", k=4096))
     size = 0
@@ -80,7 +81,7 @@ def fill(client: redis.Redis, rows: int) -> int:
 def measure(
     spark: SparkSession, *, rows: Sequence[int] = ROWS, rounds: int = ROUNDS
 ) -> dict[str, Any]:
-    """For each number of rows: reader → action → rows a second of each round."""
+    """Return, for each number of rows, reader → action → rows per second in each round."""
     for source in (TuplesSource, HiredisSource, ConstantSource):
         spark.dataSource.register(source)
     with tempfile.TemporaryDirectory() as place, server_process("--appendfsync", "no") as server:
@@ -128,7 +129,7 @@ def _of_size(
 
 
 def _same(readers: dict[str, Read], rows: int) -> None:
-    """Every reader gives the same rows; this warms it up, too."""
+    """Check that all readers return the same rows; this also warms them up."""
     sums = {}
     for name, read in readers.items():
         frame = read(rows).selectExpr(
@@ -157,7 +158,7 @@ def _rate(found: dict[str, dict[str, list[float]]], name: str, action: str) -> f
 
 
 def show(measured: dict[str, Any]) -> None:
-    """The tables: million rows a second, and how many times the first row's."""
+    """Print the tables: million rows per second, and the ratio to the first row."""
     for rows, found in measured["rows"].items():
         title = f"{int(rows):,} rows of {measured['bytes_per_row']} B, million rows/s"
         print(f"{title:<44}" + "".join(f"{action:>16}" for action in ACTIONS))
@@ -171,7 +172,7 @@ def show(measured: dict[str, Any]) -> None:
 
 
 def missed(measured: dict[str, Any]) -> list[str]:
-    """A sentence for each figure that is required and was not reached."""
+    """Return a sentence for each required value that was missed."""
     said = []
     for rows, found in measured["rows"].items():
         if int(rows) < LEAST_ROWS:
@@ -180,13 +181,13 @@ def missed(measured: dict[str, Any]) -> list[str]:
             rate = _rate(found, OURS, action)
             if rate < required:
                 said.append(
-                    f"{int(rows):,} rows to {action}: {rate / 1e6:.2f} million a second, "
-                    f"{required / 1e6:.1f} are required (goal {GOALS[action] / 1e6:.1f})"
+                    f"{int(rows):,} rows to {action}: {rate / 1e6:.2f} million per second, "
+                    f"required are {required / 1e6:.1f} (goal {GOALS[action] / 1e6:.1f})"
                 )
             times = rate / _rate(found, TUPLES, action)
             if times < REQUIRED_RATIO:
                 said.append(
                     f"{int(rows):,} rows to {action}: {times:.2f} times {TUPLES}, "
-                    f"{REQUIRED_RATIO} are required"
+                    f"required is {REQUIRED_RATIO}"
                 )
     return said

@@ -1,8 +1,8 @@
-/* A clock that goes on by the same step with each look at it, for benchmarks/instructions.py.
+/* A clock that advances by the same step each time it is read, for benchmarks/instructions.py.
  *
  * What a command does depends on time: an id begins a new millisecond or not, a timer is due or not. Under
- * valgrind a second of work takes a minute, and on a busy machine two. With this library loaded first, time
- * depends on what the process does and on nothing else, so counts repeat.
+ * valgrind a second of work takes a minute, and on a busy machine two. With this library preloaded, time
+ * depends only on what the process does, so that counts are reproducible.
  *
  * cc -shared -fPIC -O2 -o clock.so clock.c; LD_PRELOAD=clock.so program
  */
@@ -34,7 +34,7 @@ int clock_gettime(clockid_t clock, struct timespec *now)
     if (!first) {
         int failed = (int)syscall(SYS_clock_gettime, clock, now);
         if (failed) return failed;
-        /* A whole second: where in a second a run begins must not matter. */
+        /* A whole second, so that the start within a second has no effect. */
         begun[clock] = first = (long long)now->tv_sec * SECOND_NS;
     }
     long long time = first + ++looks * STEP_NS;

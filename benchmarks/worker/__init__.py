@@ -1,2 +1,2 @@
-"""The worker framework and its peers, measured in one run; imports nothing, since the peers' own
+"""Measures the worker framework and its peers in the same run. Imports nothing, because the peers'
 environments do not have Headwater."""

@@ -1,11 +1,11 @@
-"""``make bench-worker``: the worker beside its peers and a raw redis-py loop, all in one run.
+"""``make bench-worker``: measures the worker, its peers and a raw redis-py loop in the same run.
 
     throughput  50,000 JSON messages of 75 B, a no-op handler, one process, as a ratio to the raw loop
     endurance   memory over 1,000,000 messages; recovery of 1,000 entries after a SIGKILL
 
-The servers run on one core, the workers on another, and are measured in turn, round after round. Peers
-are installed below build/bench-worker when they are first needed. Prints a table and writes JSON: the
-whole to benchmarks/results/worker/, a part to artifacts/bench-worker.json.
+The servers run on one core and the workers on another. Stores are measured in turn, in several rounds.
+Peers are installed below build/bench-worker when they are first needed. Prints a table and writes JSON: a
+complete run to benchmarks/results/worker/, a part of one to artifacts/bench-worker.json.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks import results, show
-from benchmarks.asked import Asked
 from benchmarks.rows import Row
+from benchmarks.selection import Selection
 from benchmarks.stores import cores
 from benchmarks.worker import endurance, throughput
 
@@ -29,33 +29,33 @@ LASTING: Final = 1_000_000
 DIRECTORY: Final = results.DIRECTORY / "worker"
 PART: Final = Path("artifacts", "bench-worker.json")
 
-SECTIONS: Final[dict[str, tuple[Callable[[Asked, int], Iterator[Row]], int]]] = {
+SECTIONS: Final[dict[str, tuple[Callable[[Selection, int], Iterator[Row]], int]]] = {
     "throughput": (throughput.rows, MESSAGES),
     "endurance": (endurance.rows, LASTING),
 }
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the parser of the command line."""
     made = argparse.ArgumentParser(
         prog="make bench-worker",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    made.add_argument("--only", choices=SECTIONS, action="append", help="this section, repeatable")
+    made.add_argument("--only", choices=SECTIONS, action="append", help="this section; repeatable")
     made.add_argument(
-        "--rows", action="append", metavar="TEXT", help="rows with TEXT in their name, repeatable"
+        "--rows", action="append", metavar="TEXT", help="rows with TEXT in their name; repeatable"
     )
-    made.add_argument("--rounds", type=int, default=5, help="measurements of each (default 5)")
-    made.add_argument("--messages", type=int, help="of a measurement, in place of the usual number")
+    made.add_argument("--rounds", type=int, default=5, help="measurements of each row (default 5)")
+    made.add_argument("--messages", type=int, help="per measurement, instead of the default")
     made.add_argument("--output", type=Path, help="JSON file")
     return made
 
 
 def main(words: Iterable[str] | None = None) -> int:
-    """Measure, print, write; 1 if a required figure was missed."""
+    """Measure, print, write. Returns 1 if a required value was missed."""
     options = parser().parse_args(list(words) if words is not None else sys.argv[1:])
-    asked = Asked(options.rounds, 0.0, options.rows or ())
+    selection = Selection(options.rounds, 0.0, options.rows or ())
     report = results.begin(rounds=options.rounds, seconds=0.0)
     whole = not options.only and not options.rows and not options.messages
     path = options.output or (DIRECTORY / results.name(report) if whole else PART)
@@ -65,7 +65,7 @@ def main(words: Iterable[str] | None = None) -> int:
     for name in options.only or SECTIONS:
         measure, messages = SECTIONS[name]
         show.section(name)
-        for row in measure(asked, options.messages or messages):
+        for row in measure(selection, options.messages or messages):
             show.row(row)
             results.add(report, [row])
             results.write(report, path)

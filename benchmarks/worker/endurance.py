@@ -1,4 +1,4 @@
-"""Memory over a million messages, and the time until another worker has what a killed one left."""
+"""Memory over a million messages, and the time until another worker has handled a killed worker's entries."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.asked import Asked
 from benchmarks.machine import ROOT
-from benchmarks.rows import FIGURE, OURS, Row, Target
+from benchmarks.rows import OURS, OWN_VALUE, Row, Target
+from benchmarks.selection import Selection
 from benchmarks.stores import HEADWATER, REDIS, WITH_REDIS, Store, cores, on_cores
 from benchmarks.stores import measured as running
 from benchmarks.worker.raw import fill
@@ -25,17 +25,17 @@ from headwater.messages import RESERVED_PREFIX
 SECTION: Final = "worker endurance"
 
 PARTS: Final = 10
-"""Of the messages; memory is read after each, the first is for warming up."""
+"""The messages are handled in this many parts. Memory is read after each; the first is the warm-up."""
 
 LEFT: Final = 1_000
-"""Entries that run or wait in the worker that is killed."""
+"""The number of entries in flight in the worker that is killed."""
 
 PATIENCE_SECONDS: Final = 60.0
 
 
 @contextmanager
 def worker(store: Store, *words: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A process of `lasting` on the client's core, ended with the block."""
+    """Run a process of `lasting` on the client's core inside the block."""
     command = [sys.executable, "-m", "benchmarks.worker.lasting", url(store), *words]
     with on_cores({cores()[1]}):
         process = subprocess.Popen(command, cwd=ROOT)
@@ -48,11 +48,11 @@ def worker(store: Store, *words: str) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def until(condition: Any, what: str) -> None:
-    """Poll every millisecond; `Failed` after `PATIENCE_SECONDS`."""
+    """Poll every millisecond until ``condition()`` is true. Raises `Failed` after `PATIENCE_SECONDS`."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not condition():
         if time.monotonic() > deadline:
-            raise Failed(f"it never came to be that {what}")
+            raise Failed(f"not reached within {PATIENCE_SECONDS:.0f} seconds: {what}")
         time.sleep(0.001)
 
 
@@ -67,22 +67,22 @@ def _resident_bytes(pid: int) -> int:
     return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
-def rows(asked: Asked, messages: int) -> Iterator[Row]:
-    """Both subjects, on both stores."""
+def rows(selection: Selection, messages: int) -> Iterator[Row]:
+    """Yield both subjects on both stores."""
     with running(WITH_REDIS) as stores:
         for store in stores:
             name = f"memory over {messages:,} messages on {store.name}"
-            if asked.wants(name):
+            if selection.wants(name):
                 yield _memory(store, name, messages)
         for store in stores:
             name = f"recovery of {LEFT:,} entries on {store.name}"
-            if asked.wants(name):
-                yield _recovery(asked, store, name)
+            if selection.wants(name):
+                yield _recovery(selection, store, name)
 
 
 def _memory(store: Store, name: str, messages: int) -> Row:
-    """The worker's memory after the last part over that after the first."""
-    row = Row(SECTION, name, "x", better="less", target=Target(1.1, 1.02, by=FIGURE))
+    """Measure the worker's memory after the last part divided by that after the first."""
+    row = Row(SECTION, name, "x", better="less", target=Target(1.1, 1.02, by=OWN_VALUE))
     store.empty()
     part = messages // PARTS
     fill(url(store), part)
@@ -98,23 +98,23 @@ def _memory(store: Store, name: str, messages: int) -> Row:
     return row
 
 
-def _recovery(asked: Asked, store: Store, name: str) -> Row:
-    """From a SIGKILL until another worker has handled everything, with claim_after 1 s."""
-    # Off Headwater a claim may come one claim interval (50 ms) later.
+def _recovery(selection: Selection, store: Store, name: str) -> Row:
+    """Measure the time from a SIGKILL until another worker has handled everything, with claim_after 1 s."""
+    # On other servers a claim may come one claim interval (50 ms) later.
     target = (
-        Target(1.05, 1.0, by=FIGURE)
+        Target(1.05, 1.0, by=OWN_VALUE)
         if store.name == HEADWATER.name
-        else Target(1.1, 1.05, by=FIGURE)
+        else Target(1.1, 1.05, by=OWN_VALUE)
     )
     row = Row(SECTION, name, "s", better="less", against=REDIS, target=target)
-    for _ in range(asked.rounds):
+    for _ in range(selection.rounds):
         store.empty()
         fill(url(store), LEFT)
         with worker(store, "hang") as first:
             until(lambda: _group(store)["pending"] == LEFT, "the first worker owns everything")
             with worker(store, "count") as _second:
                 until(lambda: _consumers(store) > 1, "the second worker has joined")
-                # Its leases were renewed until now: that is when the second may begin to count.
+                # The first worker renews its leases until it is killed; they expire 1 s later.
                 time.sleep(0.5)
                 first.send_signal(signal.SIGKILL)
                 began = time.monotonic()

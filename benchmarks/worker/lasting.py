@@ -1,4 +1,4 @@
-"""A worker that goes on until it is killed: ``python -m benchmarks.worker.lasting URL count|hang``."""
+"""A worker that runs until it is killed: ``python -m benchmarks.worker.lasting URL count|hang``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headwater.worker import App
 
 
 def main() -> None:
-    """Work; with ``hang`` no handler ever returns."""
+    """Run the worker; with ``hang`` its handlers never return."""
     url, kind = sys.argv[1:]
     app = App(url, name="bench")
     hangs = kind == "hang"

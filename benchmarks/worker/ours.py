@@ -1,6 +1,6 @@
-"""Our worker as it is measured: ``python -m benchmarks.worker.ours URL MESSAGES plain|into|batch``.
+"""Headwater's worker as it is measured: ``python -m benchmarks.worker.ours URL MESSAGES plain|into|batch``.
 
-One process, a handler that only counts. What is not settled in the end is an error.
+One process with a handler that only counts. Entries that are not settled at the end are an error.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ KINDS = {"plain": _plain, "batch": _batch, "into": _into}
 
 
 def unsettled(url: str, messages: int, *, into: bool) -> str:
-    """What is wrong with the store after the work; empty if nothing is."""
+    """Return what is wrong in the store after the work; empty if nothing is."""
     with redis.Redis.from_url(url) as client:
         pending = client.xpending(STREAM, GROUP)["pending"]
         results = client.xlen(RESULTS)

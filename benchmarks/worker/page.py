@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from benchmarks import results
 from benchmarks.rows import OURS
-from benchmarks.show import figure, percent
+from benchmarks.show import number, percent
 from benchmarks.worker.subjects import RAW
 
 DIRECTORY: Final = results.DIRECTORY / "worker"
@@ -17,9 +17,9 @@ HEAD: Final = """\
 ## Worker
 
 `{file}`, commit `{commit}`, {date}: 50,000 JSON messages of 75 B, a handler that only counts, one process, the
-server on the other core; median of {rounds} rounds, each beside a *raw loop* of the same round (redis-py, COUNT
-500, one XACK for what was read; for `into=` a pipelined MULTI of XADD and XACK). CPU is the processor time of the
-worker process for a message.
+server on the other core; median of {rounds} rounds, each compared with a *raw loop* of the same round (redis-py,
+COUNT 500, one XACK for all entries read; for `into=` a pipelined MULTI of XADD and XACK). CPU is the processor
+time of the worker process per message.
 
 | | messages/s | spread | CPU µs | of the raw loop | required | goal | |
 |---|---|---|---|---|---|---|---|
@@ -27,7 +27,7 @@ worker process for a message.
 
 
 def section(directory: Path = DIRECTORY) -> str:
-    """The section, empty while nothing was measured."""
+    """Return the section; empty if nothing was measured."""
     newest = results.newest(directory) if directory.exists() else None
     if newest is None:
         return ""
@@ -55,17 +55,17 @@ def _line(row: dict[str, Any], title: str, name: str) -> str:
     one, raw = row["stores"].get(name), row["stores"].get(RAW)
     if one is None:
         return f"| {title} | not available | | | | | | |\n"
-    ratio = figure(one["median"] / raw["median"]) if raw else ""
+    ratio = number(one["median"] / raw["median"]) if raw else ""
     target = row.get("target", {})
     unit = "" if row["unit"] == "/s" else f" {row['unit']}"
     cells = (
         title,
-        figure(one["median"]) + unit,
+        number(one["median"]) + unit,
         percent(one["spread"]),
-        figure(one.get("cpu_us")),
+        number(one.get("cpu_us")),
         ratio,
-        figure(target.get("required")),
-        figure(target.get("goal")),
+        number(target.get("required")),
+        number(target.get("goal")),
         row["verdict"],
     )
     return f"| {' | '.join(cells)} |\n"

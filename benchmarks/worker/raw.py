@@ -1,8 +1,8 @@
-"""The raw loop that everything is a ratio to: redis-py, COUNT 500, one XACK for what was read.
+"""The raw loop that all results are ratios to: redis-py, COUNT 500, one XACK for all entries read.
 
-``python -m benchmarks.worker.raw URL MESSAGES plain|into``. With ``into`` a batch is one pipelined MULTI
-of an XADD for each message and one XACK. It decodes each message and calls a handler, and does nothing
-about failures, leases or other consumers.
+``python -m benchmarks.worker.raw URL MESSAGES plain|into``. With ``into`` a batch is one pipelined MULTI of
+an XADD for each message and one XACK. The loop decodes each message and calls a handler; it ignores
+failures, leases and other consumers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FILL = 1_000
 
 
 def fill(url: str, messages: int, *, first: int = 0, field: str = "data") -> None:
-    """Add the messages, as any producer would."""
+    """Add the messages."""
     with redis.Redis.from_url(url) as client:
         for start in range(first, first + messages, FILL):
             pipeline = client.pipeline(transaction=False)
@@ -29,7 +29,7 @@ def fill(url: str, messages: int, *, first: int = 0, field: str = "data") -> Non
 
 
 def work(url: str, tally: Tally, *, into: bool) -> None:
-    """Read, handle and acknowledge until all is done."""
+    """Read, handle and acknowledge until all messages are handled."""
 
     def handle(message: dict[str, Any]) -> dict[str, Any]:
         return {"order": message["id"]} if into else message

@@ -1,7 +1,7 @@
-"""Who is measured: our worker, its peers, and the raw loop that all are ratios to.
+"""The measured programs: Headwater's worker, its peers, and the raw loop that all results are ratios to.
 
-Each measurement is a process of its own on the client's core; a peer's runs in an environment below
-build/bench-worker, with the versions named here.
+Each measurement is a separate process on the client's core. A peer runs in an environment below
+build/bench-worker, with the versions listed here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ HANGS_SECONDS: Final = 900.0
 
 
 class Peer(NamedTuple):
-    """A library, as it is installed; ``share`` of the messages is enough for its speed."""
+    """A library and its requirements; ``share`` is the fraction of the messages that it is measured with."""
 
     name: str
     requirements: tuple[str, ...]
@@ -59,21 +59,21 @@ class Sample(NamedTuple):
 
     @property
     def rate(self) -> float:
-        """Messages a second."""
+        """Messages per second."""
         return self.messages / self.seconds
 
     @property
     def cpu_us(self) -> float:
-        """Processor time of the worker process for a message, all its threads."""
+        """Processor time of the worker process per message, of all its threads."""
         return self.cpu_seconds / self.messages * 1e6
 
 
 class Failed(Exception):
-    """A measured process failed, or cannot be had; the text says why."""
+    """A measured process failed or could not be installed; the message says why."""
 
 
 def environment(peer: Peer) -> Path:
-    """The peer's Python, installed the first time."""
+    """Return the peer's Python; install the peer the first time."""
     directory = ENVIRONMENTS / peer.name
     python = directory / "bin" / "python"
     stamp = directory / "requirements"
@@ -100,7 +100,7 @@ def _carried_out(words: list[str], **more: Any) -> str:
 
 
 def measured(words: list[str], store: Store) -> Sample:
-    """What a program of this package says, on the client's core, with an empty store."""
+    """Run a program of this package on the client's core with an empty store; return its measurement."""
     store.empty()
     with on_cores({cores()[1]}):
         said = _carried_out(words, cwd=ROOT, env=_surroundings())
@@ -109,7 +109,7 @@ def measured(words: list[str], store: Store) -> Sample:
 
 
 def _surroundings() -> dict[str, str]:
-    """A peer finds `tally` here, and nothing else of this process."""
+    """Return the environment of a peer: it can import `tally`, and inherits nothing else."""
     return {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"}
 
 
@@ -118,18 +118,18 @@ def url(store: Store) -> str:
 
 
 def ours(store: Store, messages: int, kind: str) -> Sample:
-    """Our worker."""
+    """Measure Headwater's worker."""
     words = [sys.executable, "-m", "benchmarks.worker.ours", url(store), str(messages), kind]
     return measured(words, store)
 
 
 def raw(store: Store, messages: int, kind: str) -> Sample:
-    """The raw loop."""
+    """Measure the raw loop."""
     words = [sys.executable, "-m", "benchmarks.worker.raw", url(store), str(messages), kind]
     return measured(words, store)
 
 
 def peer(store: Store, messages: int, one: Peer) -> Sample:
-    """A peer."""
+    """Measure a peer."""
     program = str(PROGRAMS / f"{one.name}_program.py")
     return measured([str(environment(one)), program, url(store), str(messages), *one.words], store)

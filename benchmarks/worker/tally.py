@@ -1,8 +1,8 @@
-"""What every measured process has in common, with or without Headwater: messages, and their count.
+"""Shared by all measured processes, with or without Headwater: messages, and counting them.
 
-Rule 1. Measured is the time from the first message that a handler gets to the last one, without the
-        messages of the first call, so that neither imports nor connecting count.
-Rule 2. A handler does nothing but count.
+Rule 1. The measured time is from the first call of a handler to the last one, without the messages of
+        the first call, so that imports and connecting do not count.
+Rule 2. A handler only counts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BODY_BYTES = 75
 
 
 def body(number: int) -> bytes:
-    """The message of this number, 75 bytes of JSON.
+    """Return the message with this number, 75 bytes of JSON.
 
     >>> body(17), len(body(17))
     (b'{"id": 17, "customer": "c-00017", "amount": 17.25, "note": "............."}', 75)
@@ -31,7 +31,7 @@ def body(number: int) -> bytes:
 
 
 class Tally:
-    """Counts handled messages and takes the times."""
+    """Counts handled messages and measures the times."""
 
     def __init__(self, messages: int) -> None:
         self.messages = messages
@@ -40,7 +40,7 @@ class Tally:
         self._began = self._ended = (0.0, 0.0)
 
     def add(self, count: int = 1) -> bool:
-        """A handler got ``count`` messages; whether these were the last."""
+        """Count ``count`` messages that a handler received; return whether these were the last."""
         if not self.handled:
             self._first = count
             self._began = _now()
@@ -51,7 +51,7 @@ class Tally:
         return False
 
     def report(self, **more: Any) -> None:
-        """Print the measurement, the last line of the process."""
+        """Print the measurement as the last line of the process's output."""
         found = {
             "messages": self.handled - self._first,
             "seconds": self._ended[0] - self._began[0],

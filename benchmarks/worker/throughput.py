@@ -1,12 +1,12 @@
-"""Messages a second of one process with a no-op handler, as a ratio to the raw loop of the same round."""
+"""Messages per second of one process with a no-op handler, as a ratio to the raw loop of the same round."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from benchmarks.asked import Asked
 from benchmarks.rows import OURS, Row, Target
+from benchmarks.selection import Selection
 from benchmarks.stores import OURS as HEADWATER
 from benchmarks.stores import REDIS, WITH_REDIS, Store
 from benchmarks.stores import measured as running
@@ -17,7 +17,7 @@ SECTION: Final = "worker"
 
 
 class Subject(NamedTuple):
-    """A kind of consumer, and what is required of it on each store, as a ratio to the raw loop."""
+    """A kind of consumer, and its target on each store, as a ratio to the raw loop."""
 
     kind: str
     name: str
@@ -35,36 +35,36 @@ SUBJECTS: Final = (
 )
 
 
-def rows(asked: Asked, messages: int) -> Iterator[Row]:
-    """Ours on both stores, then each peer beside ours and the raw loop on Redis."""
+def rows(selection: Selection, messages: int) -> Iterator[Row]:
+    """Yield Headwater's rows on both stores, then a row for each peer on Redis."""
     with running(WITH_REDIS) as stores:
         for subject in SUBJECTS:
             for store in stores:
                 name = f"{subject.name} on {store.name}"
-                if asked.wants(name):
-                    yield _row(asked, store, subject, name, messages)
+                if selection.wants(name):
+                    yield _row(selection, store, subject, name, messages)
         for store in stores:
             if store.name == REDIS:
                 for peer in subjects.PEERS:
-                    if asked.wants(peer.title):
-                        yield _peer_row(asked, store, peer, messages)
+                    if selection.wants(peer.title):
+                        yield _peer_row(selection, store, peer, messages)
 
 
-def _row(asked: Asked, store: Store, subject: Subject, name: str, messages: int) -> Row:
+def _row(selection: Selection, store: Store, subject: Subject, name: str, messages: int) -> Row:
     target = subject.targets[store.name]
     row = Row(SECTION, name, "/s", against=RAW, target=target)
-    for _ in range(asked.rounds):
+    for _ in range(selection.rounds):
         _add(row, RAW, subjects.raw(store, messages, subject.kind))
         _add(row, OURS, subjects.ours(store, messages, subject.kind))
     return row
 
 
-def _peer_row(asked: Asked, store: Store, peer: Peer, messages: int) -> Row:
-    """Ours beside a peer, and what the peer is of the raw loop."""
-    row = Row(SECTION, f"beside {peer.title}", "/s", against=peer.title)
+def _peer_row(selection: Selection, store: Store, peer: Peer, messages: int) -> Row:
+    """Compare a peer with Headwater's worker, and note the peer's ratio to the raw loop."""
+    row = Row(SECTION, f"compared with {peer.title}", "/s", against=peer.title)
     few = max(100, round(messages * peer.share))
     try:
-        for _ in range(asked.rounds):
+        for _ in range(selection.rounds):
             _add(row, RAW, subjects.raw(store, messages, "plain"))
             _add(row, OURS, subjects.ours(store, messages, "plain"))
             _add(row, peer.title, subjects.peer(store, few, peer))

@@ -1,8 +1,8 @@
-"""Archive and stream read as one, counted and drawn, as one HTML page.
+"""Reads archive and stream together, and writes counts and a plot as one HTML page.
 
     FLIGHTS_URL=redis://127.0.0.1:6379 python -m examples.archive.report
 
-The page first says whether the seam holds: as many entries as were ever added, each once, in order.
+The page first says whether the read is complete: every entry ever added was read once.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import headwater
 import headwater.spark
 from headwater.demo.html import document, facts, figure
-from headwater.demo.plots import BLUE, ORANGE, drawn
+from headwater.demo.plots import BLUE, ORANGE, render
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,8 +27,7 @@ SCHEMA = "id string, timestamp timestamp, origin string, time_hour timestamp, de
 
 
 class Findings(NamedTuple):
-    """Entries that were ever added, that the stream still holds, and that were read; how many of the
-    read ones have an id that another has too."""
+    """Numbers of entries: ever added, still in the stream, read, and read with an id that occurs twice."""
 
     added: int
     in_stream: int
@@ -37,12 +36,12 @@ class Findings(NamedTuple):
 
     @property
     def whole(self) -> bool:
-        """Whether every entry was read, once."""
+        """Whether every entry was read once."""
         return self.read == self.added and not self.doubled
 
 
 def look(flights: DataFrame, url: str) -> Findings:
-    """Count what is read, and ask the store what it holds and what it was ever given."""
+    """Count the entries that are read, and get the store's own counts."""
     read, ids = flights.selectExpr("count(*)", "count(DISTINCT id)").first() or (0, 0)
     with headwater.connect(url, decode_responses=True) as client:
         info: Any = client.xinfo_stream(STREAM)
@@ -50,7 +49,7 @@ def look(flights: DataFrame, url: str) -> Findings:
 
 
 def by_day(days: list[Any], first_in_stream: Any) -> bytes:
-    """Bars: flights of each day, those that are read from the stream in a colour of their own."""
+    """Plot the flights of each day as bars, with another colour for those from the stream."""
 
     def draw(axes: Axes) -> None:
         archived = [day for day in days if day.day < first_in_stream]
@@ -60,11 +59,11 @@ def by_day(days: list[Any], first_in_stream: Any) -> bytes:
         axes.set_ylabel("flights")
         axes.legend(frameon=False)
 
-    return drawn(draw)
+    return render(draw)
 
 
 def write(url: str, archive: Path, path: Path) -> Findings:
-    """Write the page to ``path``; what it says."""
+    """Write the page to ``path``; return its findings."""
     spark = headwater.spark.session(app="archive and stream")
     flights = headwater.spark.read(spark, STREAM, schema=SCHEMA, url=url, archive=str(archive))
     found = look(flights, url)
@@ -92,7 +91,7 @@ def write(url: str, archive: Path, path: Path) -> Findings:
         figure(
             "Flights by day",
             by_day(days, first[0] if first and first[0] else days[-1].day),
-            "One read; the colours say where each day's flights were kept.",
+            "One read; the colours show where each day's flights are stored.",
         ),
     )
     path.write_text(page, encoding="utf-8")
@@ -100,7 +99,7 @@ def write(url: str, archive: Path, path: Path) -> Findings:
 
 
 def main() -> None:
-    """Write report.html beside the archive."""
+    """Write report.html next to the archive."""
     path = HERE / "report.html"
     found = write(URL, HERE / "archive", path)
     print(f"{path}: {found.read:,} of {found.added:,} entries, {found.in_stream:,} of them live")

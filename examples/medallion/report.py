@@ -1,9 +1,9 @@
-"""What the medallion pipeline made, as one HTML page.
+"""Writes an HTML page about the tables of the medallion pipeline.
 
     python -m examples.medallion.report
 
-The page first says whether the numbers agree: every entry is in bronze, and either in silver or in
-its quarantine.
+The page first says whether the tables agree: every entry is in bronze, and either in silver or in its
+quarantine.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from examples.tables import rows
 from headwater.demo.html import document, facts, figure, table
-from headwater.demo.plots import BLUE, GREEN, ORANGE, drawn
+from headwater.demo.plots import BLUE, GREEN, ORANGE, render
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,7 +24,7 @@ COLOURS = {"EWR": BLUE, "JFK": ORANGE, "LGA": GREEN}
 
 
 class Findings(NamedTuple):
-    """What the tables hold; ids are of entries."""
+    """The entry ids in each table, and the broken rules."""
 
     bronze: set[str]
     silver: set[str]
@@ -34,12 +34,12 @@ class Findings(NamedTuple):
 
     @property
     def agree(self) -> bool:
-        """Whether every entry of bronze is in silver or in the quarantine, and in one of them."""
+        """Whether every entry of bronze is either in silver or in the quarantine."""
         return self.bronze == self.silver | self.quarantined and not self.silver & self.quarantined
 
 
 def look(tables: Path) -> Findings:
-    """Read what the pipeline made in ``tables``."""
+    """Read the pipeline's tables in ``tables``."""
     apart = rows(tables / "silver.quarantine", "id", "_expectations")
     return Findings(
         bronze={row["id"] for row in rows(tables / "bronze", "id")},
@@ -50,7 +50,7 @@ def look(tables: Path) -> Findings:
 
 
 def by_day(days: list[dict[str, Any]]) -> bytes:
-    """Lines: mean departure delay of each day, an airport a line."""
+    """Plot the mean departure delay of each day, with a line for each airport."""
     airports: dict[str, list[tuple[Any, float]]] = defaultdict(list)
     for row in sorted(days, key=lambda row: row["day"]):
         if row["mean_dep_delay"] is not None:
@@ -62,22 +62,22 @@ def by_day(days: list[dict[str, Any]]) -> bytes:
         axes.set_ylabel("minutes late at departure")
         axes.legend(frameon=False)
 
-    return drawn(draw)
+    return render(draw)
 
 
 def by_airline(airlines: list[dict[str, Any]]) -> bytes:
-    """Bars: the share of cancelled flights by airline, most of them first."""
+    """Plot the share of cancelled flights by airline as bars, the largest first."""
 
     def draw(axes: Axes) -> None:
         ranked = sorted(airlines, key=lambda row: row["cancelled"])
         axes.barh([row["airline"] for row in ranked], [100 * row["cancelled"] for row in ranked])
         axes.set_xlabel("cancelled, % of scheduled flights")
 
-    return drawn(draw, height=4.6)
+    return render(draw, height=4.6)
 
 
 def write(tables: Path, path: Path) -> Findings:
-    """Write the page to ``path``; what it says."""
+    """Write the page to ``path``; return its findings."""
     found = look(tables)
     days, airlines = rows(tables / "gold_days"), rows(tables / "gold_airlines")
     verdict = "holds" if found.agree else "broken"
@@ -101,7 +101,7 @@ def write(tables: Path, path: Path) -> Findings:
 
 
 def main() -> None:
-    """Write report.html beside the tables."""
+    """Write report.html next to the tables."""
     path = HERE / "report.html"
     found = write(HERE / "tables", path)
     print(f"{path}: {len(found.bronze):,} entries, {len(found.quarantined):,} in quarantine")

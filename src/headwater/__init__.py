@@ -1,8 +1,8 @@
-"""Headwater: a stream store that speaks Redis Streams, workers that lose no message, and a Spark
-pipeline that turns streams into tables.
+"""Headwater: a stream store compatible with Redis Streams, a worker framework with at-least-once
+delivery, and a Spark source and sink with pipelines that turn streams into tables.
 
-The public names are imported when they are first asked for (PEP 562), so that ``import headwater``
-costs nothing that a program does not use: no redis, no asyncio, no rich, no pyspark.
+Public names are imported on first access (PEP 562), so ``import headwater`` loads only what a program
+uses: no redis, no asyncio, no rich, no pyspark.
 
 >>> import headwater
 >>> headwater.StreamID.parse("1526569498055-0").ms
@@ -15,7 +15,7 @@ import os
 from typing import TYPE_CHECKING
 
 if os.environ.get("HEADWATER_PURE") == "1":
-    # First of all: what is imported before this would be the compiled twin.
+    # Before every other import: modules that are imported earlier would be the compiled ones.
     from headwater import _pure
 
     _pure.install()
@@ -70,9 +70,9 @@ _HOMES = {
     "aio": "headwater.aio",
     "connect": "headwater.client.sync.connect",
 }
-"""Public name → the module that defines it, or is it."""
+"""Public name → the module that defines it, or the module itself."""
 
-__all__ = [*_HOMES]  # noqa: PLE0604  # the names are strings; ruff cannot see it
+__all__ = [*_HOMES]  # noqa: PLE0604  # the keys are strings, which ruff cannot see
 
 
 def __getattr__(name: str) -> object:
@@ -83,7 +83,7 @@ def __getattr__(name: str) -> object:
 
     module = import_module(home)
     value: object = module if home == f"headwater.{name}" else getattr(module, name)
-    globals()[name] = value  # the next look-up finds it without coming here
+    globals()[name] = value  # later look-ups do not call __getattr__
     return value
 
 

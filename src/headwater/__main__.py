@@ -1,4 +1,4 @@
-"""``python -m headwater`` is ``headwater``."""
+"""``python -m headwater`` runs ``headwater``."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Which modules are compiled, and whether what was compiled is what stands in the sources.
+"""Which modules are compiled, and whether an extension was compiled from the current sources.
 
-A module is *hot* when a ``.pxd`` stands beside its ``.py``: that file gives the C types, and its
-being there is what puts the module on the list. Each extension carries the digest of the sources it
-was made from as a string in its data; an extension beside an edited source would otherwise be run
-without a word.
+A module is *hot* if there is a ``.pxd`` file next to its ``.py`` file. The ``.pxd`` gives the C types, and
+its presence puts the module on the list of modules to compile. Each extension contains the digest of the
+sources it was compiled from, as a string in its data. Without the digest, an extension next to an edited
+source would run unnoticed.
 
-Used by ``setup.py``, which loads this file by its path, so it imports the standard library only.
+``setup.py`` loads this file by its path, so it imports only the standard library.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from pathlib import Path
 from typing import NamedTuple
 
 MARK = "headwater-sources:"
-"""What stands before the digest in an extension's data."""
+"""Precedes the digest in an extension's data."""
 
 
 class HotModule(NamedTuple):
-    """One module that is compiled where a compiler is at hand."""
+    """One module that is compiled if a compiler is available."""
 
     name: str
     source: Path
 
     def digest(self) -> str:
-        """SHA-256 of everything that its compiled form depends on, 64 hex digits.
+        """The SHA-256 of everything that the compiled form depends on, as 64 hex digits.
 
-        Its own source and every ``.pxd`` of the package: a C struct that is laid out in one is
-        compiled into each module that uses it.
+        That is the module's own source and every ``.pxd`` of the package: the layout of a C struct that a
+        ``.pxd`` declares is compiled into each module that uses it.
         """
         root = self.source.parents[self.name.count(".") - 1]
         found = hashlib.sha256(self.source.read_bytes())
@@ -41,7 +41,7 @@ class HotModule(NamedTuple):
         return found.hexdigest()
 
     def extension(self) -> Path | None:
-        """The extension beside the source that this Python would load, None where there is none."""
+        """The extension next to the source that this Python would load; None if there is none."""
         for suffix in EXTENSION_SUFFIXES:
             path = self.source.with_suffix(suffix)
             if path.exists():
@@ -49,12 +49,12 @@ class HotModule(NamedTuple):
         return None
 
     def compiled_digest(self) -> str | None:
-        """The digest in the extension, None where there is no extension or no digest in it."""
+        """The digest in the extension; None if there is no extension or it has no digest."""
         extension = self.extension()
         return digest_in(extension, self.name) if extension else None
 
     def state(self) -> str:
-        """``compiled``, ``plain``, or ``stale``: compiled from sources that were edited since."""
+        """``compiled``, ``plain``, or ``stale``: compiled from sources that have been edited since."""
         loaded = sys.modules.get(self.name)
         origin = getattr(getattr(loaded, "__spec__", None), "origin", None)
         extension = self.extension()
@@ -66,7 +66,7 @@ class HotModule(NamedTuple):
 
 
 def digest_in(extension: Path, name: str) -> str | None:
-    """The digest that the extension of the module ``name`` carries, None where it carries none."""
+    """The digest that the extension of the module ``name`` contains; None if it contains none."""
     wanted = re.escape(f"{MARK}{name}:".encode()) + rb"([0-9a-f]{64})"
     found = re.search(wanted, extension.read_bytes())
     return found[1].decode() if found else None
@@ -78,7 +78,7 @@ def _pure_is_installed() -> bool:
 
 
 def hot_modules(package: Path) -> list[HotModule]:
-    """Every hot module below the directory of the package ``headwater``, by name."""
+    """Return every hot module in the directory of the package ``headwater``, sorted by name."""
     found = []
     for declarations in sorted(package.rglob("*.pxd")):
         source = declarations.with_suffix(".py")
@@ -89,7 +89,7 @@ def hot_modules(package: Path) -> list[HotModule]:
 
 
 def summary(modules: list[HotModule]) -> str:
-    """One word for all of them, as the server's ready line and ``headwater info`` print it.
+    """Return one word for all modules, as the server's ready line and ``headwater info`` print it.
 
     >>> summary([])
     'plain'

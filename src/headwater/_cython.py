@@ -1,4 +1,4 @@
-"""What the compiled files use of Cython, when Cython is not there: the same code runs as Python.
+"""Substitutes for what compiled files import from Cython, so that the same code runs without Cython.
 
 >>> compiled
 False
@@ -12,10 +12,10 @@ compiled = False
 
 
 def cast(_type: Any, value: Any, **_options: Any) -> Any:
-    """The value itself: plain Python has no other type for it."""
+    """Return ``value`` unchanged: plain Python has no other type for it."""
     return value
 
 
 def address(value: Any) -> Any:
-    """Plain Python takes no addresses; the value stands for itself."""
+    """Return ``value`` itself: plain Python has no addresses."""
     return value

@@ -1,6 +1,6 @@
-"""With ``HEADWATER_PURE=1`` the sources run, whatever extensions stand beside them.
+"""``HEADWATER_PURE=1`` makes Python import the sources, even where extensions exist.
 
-Imported before anything else of the package, by ``headwater/__init__.py``.
+``headwater/__init__.py`` imports this before anything else of the package.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from types import ModuleType
 
 
 class SourceOnlyFinder:
-    """Finds modules below ``headwater`` as ``.py`` files; leaves every other name to the rest."""
+    """Finds modules of ``headwater`` as ``.py`` files; leaves every other name to other finders."""
 
     @staticmethod
     def find_spec(
         name: str, path: Sequence[str] | None = None, _target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """The spec of ``headwater.*``'s source, None for what is not ours."""
+        """Return the spec of the source of ``headwater.*``; None for other modules."""
         if not name.startswith("headwater.") or path is None:
             return None
         for directory in path:
@@ -30,6 +30,6 @@ class SourceOnlyFinder:
 
 
 def install() -> None:
-    """Put the finder before the one that prefers extensions; a second call changes nothing."""
+    """Put the finder before the one that prefers extensions. A second call changes nothing."""
     if SourceOnlyFinder not in sys.meta_path:
         sys.meta_path.insert(0, SourceOnlyFinder)

@@ -1,11 +1,11 @@
-"""The one place where time enters. The engine never asks; it is told ``now_ms``.
+"""The only module that reads the system's time. The engine reads no clock; callers pass it ``now_ms``.
 
-Rule 1. Steady time begins where the wall clock stands and goes on with elapsed time: ages, delays,
-        expiries and everything that the journal holds are in it (`headwater.server.services.turn_clock`).
-Rule 2. The wall clock may jump. New ids, TIME and times that a client gives or is shown are of the wall
-        clock; `headwater.commands.times` makes steady times of them and back.
+Rule 1. Steady time starts at the wall clock's time and advances with elapsed time. Ages, delays, expiries
+        and all times in the journal are steady times (`headwater.server.services.turn_clock`).
+Rule 2. The wall clock may jump. New ids, TIME and times that a client sends or receives are wall-clock
+        times; `headwater.commands.times` converts between them and steady times.
 
-`headwater.testing.ManualClock` is the twin that a test advances. See docs/adr/0035-steady-time.md.
+Tests use `headwater.testing.ManualClock`, which the test advances. See docs/adr/0035-steady-time.md.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ else:
     except ImportError:
         from headwater import _cython as cython
 
-if not cython.compiled:  # clock.pxd asks the system
+if not cython.compiled:  # clock.pxd calls clock_gettime
     from time import monotonic as passed_seconds
     from time import time_ns as wall_ns
 
 
 class Clock(Protocol):
-    """What time is read from. Only differences of monotonic time measure anything: the wall clock can
-    be set while the store runs."""
+    """A source of time. Durations are measured in monotonic time only: the wall clock can be set while
+    the store runs."""
 
     def now_ms(self) -> int:
-        """What the wall clock shows, Unix ms."""
+        """The wall clock's time in Unix milliseconds."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds that only ever rise, from an arbitrary start."""
+        """Seconds since an arbitrary start, never decreasing."""
         ...
 
 
 class SystemClock:
-    """The machine's own clocks."""
+    """The clocks of the system."""
 
     def now_ms(self) -> int:
         return wall_ns() // 1_000_000

@@ -1,6 +1,6 @@
-"""Python's collector of reference cycles, switched off for a while.
+"""Switching off Python's collector of reference cycles.
 
-The collector looks at every object that may be part of a cycle. Code that creates many objects and no
+The collector visits every object that may be part of a cycle. Code that creates many objects and no
 cycles runs faster without it.
 """
 
@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def collector_off() -> Iterator[None]:
-    """Switch automatic collections off, and afterwards restore what was found, also after an exception.
+    """Switch off automatic collections; restore the previous state at the end, also after an exception.
 
     >>> import gc
     >>> with collector_off():

@@ -1,7 +1,7 @@
-"""Every error that a caller of Headwater can meet.
+"""All errors that a caller of Headwater can get.
 
-Each says what was wrong, with what, and what to do. Errors of the wire (`CommandError`) carry the
-exact text that Redis would send, because clients match on it.
+Each message says what is wrong, where, and how to solve it. Errors of the wire (`CommandError`) have
+exactly the text that Redis sends, because clients match on it.
 """
 
 from __future__ import annotations
@@ -10,21 +10,21 @@ from collections.abc import Sequence
 
 
 class HeadwaterError(Exception):
-    """The base of all errors that Headwater reports.
+    """The base class of all errors that Headwater raises.
 
-    Errors of redis-py, such as ``redis.ConnectionError``, and of handlers are not among them.
+    Errors of redis-py, such as ``redis.ConnectionError``, and of handlers do not derive from it.
     """
 
 
 class CommandError(HeadwaterError):
-    """A command is refused; its text is the error reply, code first (``ERR syntax error``).
+    """A command is refused. The text is the error reply, code first (``ERR syntax error``).
 
-    Raised only while a command chooses, that is before its first mutator, so nothing has changed.
+    A command raises it only before its first mutator, so nothing has changed.
     """
 
 
 class NoRoom(CommandError):
-    """A write is refused because the journal cannot take it now; later it may be taken."""
+    """A write is refused because the journal cannot accept it now. It may be accepted later."""
 
 
 class ProtocolError(HeadwaterError):
@@ -33,40 +33,40 @@ class ProtocolError(HeadwaterError):
 
 
 class ConfigError(HeadwaterError):
-    """A setting is unknown or has an invalid value; names file, line, key and remedy."""
+    """A setting is unknown or has an invalid value. Names the file, the line, the key and the remedy."""
 
 
 class StoreInUse(HeadwaterError):
-    """Another process holds the data directory."""
+    """Another process uses the data directory."""
 
 
 class StoreUnusable(HeadwaterError):
-    """The data directory cannot be read or written; names the path and the system's reason."""
+    """The data directory cannot be read or written. Names the path and the system's reason."""
 
 
 class JournalDamaged(HeadwaterError):
-    """A record before the tail is damaged; names file, offset and what was found there.
+    """A record before the journal's tail is damaged. Names the file, the offset and what was found there.
 
-    Nothing on disk is changed when this is raised.
+    Nothing on disk has been changed when this is raised.
     """
 
 
 class NodePoisoned(HeadwaterError):
-    """A write or fsync of the journal failed after commands had run. The store answers nothing more until it
-    is opened again."""
+    """A write or fsync of the journal failed after commands had run. The store answers no further command
+    until it is opened again."""
 
 
 class ForkedStore(HeadwaterError):
-    """An embedded store was used in a child process after a fork. Open it again there."""
+    """An embedded store was used in a child process after a fork. Open the store again in the child."""
 
 
 class Disconnected(HeadwaterError):
-    """The store went away and did not come back within the time allowed."""
+    """The connection to the store broke and could not be restored within the time allowed."""
 
 
 class NotSent(Disconnected):
-    """Messages were not added, because the store could not be reached or took no writes. They may be sent
-    again: nothing is added twice.
+    """Messages were not added because the store could not be reached or accepted no writes. They can be
+    sent again: no message is added twice.
 
     Source: docs/guide/worker.md, publishing.
     """
@@ -84,8 +84,8 @@ class NotSent(Disconnected):
 class OutcomeUnknown(Disconnected):
     """The connection broke after messages were sent, so the store may or may not have added them.
 
-    The rest of the call was not sent. A message with a name (``dedupe=``) can be sent again without being added
-    twice. Source: docs/guide/worker.md, publishing.
+    The rest of the call was not sent. A message with a name (``dedupe=``) can be sent again without being
+    added twice. Source: docs/guide/worker.md, publishing.
     """
 
     def __init__(self, text: str, *, added: Sequence[str] = (), unknown: int = 0) -> None:
@@ -111,16 +111,17 @@ class NotReplicated(HeadwaterError):
 
 
 class DeclarationError(HeadwaterError):
-    """A consumer, a stream or an option is declared wrongly. Raised where it is declared, before anything
+    """A consumer, a stream or an option is declared wrongly. Raised by the declaration, before anything
     runs."""
 
 
 class DecodeError(HeadwaterError):
-    """An entry does not fit its message type; names field, value (cut at 100 characters), type."""
+    """An entry does not match its message type. Names the field, the value (cut at 100 characters), the
+    type."""
 
 
 class PipelineError(HeadwaterError):
-    """A pipeline file is wrong; names file, key and remedy."""
+    """A pipeline file is wrong. Names the file, the key and the remedy."""
 
 
 class ExpectationFailed(HeadwaterError):
@@ -128,19 +129,19 @@ class ExpectationFailed(HeadwaterError):
 
 
 class DataLoss(HeadwaterError):
-    """Entries that Spark needs were deleted or trimmed; names stream, range and counts."""
+    """Entries that Spark needs were deleted or trimmed. Names the stream, the range and the counts."""
 
 
 class JavaMissing(HeadwaterError):
-    """No Java that Spark can run on was found; says how to get it."""
+    """No Java that Spark can run on was found. Says how to install one."""
 
 
 class EncodeError(HeadwaterError):
-    """A message cannot be written by its stream's codec; names field and value."""
+    """A stream's codec cannot write a message. Names the field and the value."""
 
 
 class ListenError(HeadwaterError):
-    """A server cannot listen where it was told to; names the address, the reason and the remedy."""
+    """A server cannot listen on the configured address. Names the address, the reason and the remedy."""
 
 
 class StoreClosed(HeadwaterError):

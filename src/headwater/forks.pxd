@@ -2,7 +2,7 @@ cimport cython
 
 
 @cython.final
-cdef class Family:
+cdef class ForkGeneration:
     cdef public long long generation
 
-    cpdef descend(self)
+    cpdef count_fork(self)

@@ -1,22 +1,23 @@
-"""Whether this process is still the one that opened a store: a child of a fork has none."""
+"""Detects whether this process is a fork of the one that opened a store: a child must not use it."""
 
 from __future__ import annotations
 
 import os
 
 
-class Family:
-    """How many forks lie between this process and the one that imported this: asked at each turn,
-    and cheaper than the process id, which is a system call."""
+class ForkGeneration:
+    """The number of forks between the process that imported this module and the current one.
+
+    It is read at each turn: reading it is cheaper than reading the process id, which is a system call."""
 
     def __init__(self) -> None:
         self.generation = 0
 
-    def descend(self) -> None:
-        """This is the child."""
+    def count_fork(self) -> None:
+        """Increase the generation. Runs in the child after a fork."""
         self.generation += 1
 
 
-FAMILY = Family()
+FORKS = ForkGeneration()
 if hasattr(os, "register_at_fork"):  # Windows does not fork
-    os.register_at_fork(after_in_child=FAMILY.descend)
+    os.register_at_fork(after_in_child=FORKS.count_fork)

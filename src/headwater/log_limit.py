@@ -1,14 +1,14 @@
-"""Log lines that a client or a disk can cause again and again, bounded.
+"""Limits log lines that a client or a disk can cause repeatedly.
 
     log = LimitedLog(logging.getLogger("headwater.server"), monotonic=clock.monotonic)
     log.warning("client %d (%s) is disconnected: %s", client.id, client.address, error)
     ...
-    log.report()        # once a second: counts of lines that were left out
+    log.report()        # once a second: writes the counts of lines that were left out
 
-Rule 1. Each message template passes `LIMITED_LOG_LINES` times in `LIMITED_LOG_SECONDS`. Further lines
-        of that template are counted, not written.
-Rule 2. A count is written as one line when its time is over.
-Rule 3. Time is monotonic, so a wall clock that is set changes nothing.
+Rule 1. Each message template is written `LIMITED_LOG_LINES` times in `LIMITED_LOG_SECONDS`. Further
+        lines of that template are counted, not written.
+Rule 2. A count is written as one line when its period is over.
+Rule 3. Time is monotonic: setting the wall clock changes nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from headwater.limits import LIMITED_LOG_LINES, LIMITED_LOG_SECONDS
 
 @dataclass
 class _Window:
-    """What a template has written since ``began``."""
+    """The lines of one template since ``began``."""
 
     began: float
     level: int
@@ -32,7 +32,7 @@ class _Window:
 
 
 class LimitedLog:
-    """A logger that writes each template only so often.
+    """A logger that limits how often each template is written.
 
     >>> logger = logging.getLogger("headwater.example")
     >>> logger.setLevel(logging.INFO)
@@ -42,7 +42,7 @@ class LimitedLog:
     >>> log.left_out("client %d is disconnected")
     5
 
-    Templates are constants of the program: what varies belongs in the arguments.
+    Templates are constants of the program. Values that vary belong in the arguments.
     """
 
     def __init__(self, logger: logging.Logger, *, monotonic: Callable[[], float]) -> None:
@@ -60,12 +60,12 @@ class LimitedLog:
         self._log(logging.WARNING, template, arguments)
 
     def left_out(self, template: str) -> int:
-        """How many lines of this template were left out and not reported yet."""
+        """How many lines of this template were left out and are not yet reported."""
         window = self._windows.get(template)
         return 0 if window is None else window.left_out
 
     def report(self) -> None:
-        """Write the counts whose time is over."""
+        """Write the counts whose period is over."""
         if self._windows:
             now = self._monotonic()
             with self._lock:

@@ -1,13 +1,14 @@
-"""Bytes and words moved by their addresses: the only rooms of a hot path where that happens.
+"""Access to bytes and words by their addresses. Only hot code uses it.
 
-Compiled modules take these functions from ``memory_c.pxd``, where each is a few machine instructions
-that check what a caller could get wrong; plain Python takes the twins below. Callers write
+Compiled modules import these functions from ``memory_c.pxd``, where each is a few machine instructions that
+check their arguments. Plain Python uses the equivalents below. Callers write
 
     if not cython.compiled:  # memory_c.pxd has them in C
         from headwater.memory import append_bytes, cut
 
-and declare the same names by a ``cimport`` in their own ``.pxd``. Words are unsigned 64-bit integers
-in an ``array("Q")``, offsets unsigned 32-bit ones in an ``array("I")``.
+and declare the same names with a ``cimport`` in their own ``.pxd``. Words are unsigned 64-bit integers
+in an ``array("Q")``, offsets are unsigned 32-bit integers in an ``array("I")``. Positions must exist
+(0 ≤ start ≤ end ≤ length). The C functions raise ``IndexError`` otherwise; those below have assertions.
 """
 
 from __future__ import annotations
@@ -18,32 +19,32 @@ from array import array
 
 
 def append_bytes(target: bytearray, source: bytes) -> None:
-    """Add ``source`` behind what ``target`` holds."""
+    """Append ``source`` to ``target``."""
     target += source
 
 
 def append_part(target: bytearray, source: bytearray, start: int, end: int) -> None:
-    """Add the bytes of ``source`` from ``start`` to ``end``-1, which are there."""
+    """Append the bytes of ``source`` from ``start`` to ``end``-1."""
     assert 0 <= start <= end <= len(source)
     target += source[start:end]
 
 
 def put_bytes(target: bytearray, at: int, source: bytes) -> None:
-    """Overwrite ``target`` from ``at`` on by ``source``; there is room for it."""
+    """Overwrite ``target`` from ``at`` on with ``source``, which must fit."""
     assert 0 <= at <= len(target) - len(source)
     target[at : at + len(source)] = source
 
 
 def put_part(target: bytearray, at: int, source: bytearray, start: int, end: int) -> None:
-    """Overwrite ``target`` from ``at`` on by the bytes of ``source`` from ``start`` to ``end``-1; both
-    are there, and may be the same."""
+    """Overwrite ``target`` from ``at`` on with the bytes of ``source`` from ``start`` to ``end``-1, which
+    must fit. Both may be the same object."""
     assert 0 <= start <= end <= len(source)
     assert 0 <= at <= len(target) - (end - start)
     target[at : at + end - start] = source[start:end]
 
 
 def resize(target: bytearray, size: int) -> None:
-    """Let ``target`` be ``size`` bytes long; what it grows by is anything."""
+    """Change the length of ``target`` to ``size`` bytes. New bytes have arbitrary values."""
     if size < len(target):
         del target[size:]
     else:
@@ -51,24 +52,24 @@ def resize(target: bytearray, size: int) -> None:
 
 
 def reserve(target: bytearray, size: int) -> None:
-    """Let ``target`` grow to ``size`` bytes by `append_entry` without being moved again. Plain Python
-    leaves that to the allocator."""
+    """Allocate memory so that ``target`` can grow to ``size`` bytes by `append_entry` without being moved.
+    Plain Python leaves this to the allocator."""
     assert len(target) <= size
 
 
 def empty(target: bytearray) -> None:
-    """Let ``target`` be empty; in C its room stays with it."""
+    """Remove all bytes of ``target``. In C it keeps its memory."""
     target.clear()
 
 
 def cut(source: bytearray, start: int, end: int) -> bytes:
-    """The bytes from ``start`` to ``end``-1, which are there."""
+    """Return the bytes from ``start`` to ``end``-1."""
     assert 0 <= start <= end <= len(source)
     return bytes(source[start:end])
 
 
 def spells(source: bytearray, start: int, end: int, word: bytes) -> bool:
-    """Whether the bytes from ``start`` to ``end``-1 are ``word``, which is in upper case, in any case.
+    """Whether the bytes from ``start`` to ``end``-1 are ``word``, ignoring case. ``word`` is in upper case.
 
     >>> spells(bytearray(b"xx count"), 3, 8, b"COUNT")
     True
@@ -78,14 +79,14 @@ def spells(source: bytearray, start: int, end: int, word: bytes) -> bool:
 
 
 def is_part(value: bytes, source: bytearray, start: int, end: int) -> bool:
-    """Whether the bytes from ``start`` to ``end``-1, which are there, are ``value``."""
+    """Whether the bytes from ``start`` to ``end``-1 are equal to ``value``."""
     assert 0 <= start <= end <= len(source)
     return source[start:end] == value
 
 
 def read_id(source: bytearray, start: int, end: int, words: array[int]) -> bool:
-    """Read ``<ms>-<seq>`` or ``<ms>``, each half decimal with 18 digits at most, into three words: ms,
-    seq and whether there was a seq. False for anything else, which may be an id all the same.
+    """Read ``<ms>-<seq>`` or ``<ms>``, each with at most 18 decimal digits, into three words: ms, seq, and
+    whether there was a seq. Return False for anything else, which may still be a valid id.
 
     >>> words = array("Q", (0, 0, 0))
     >>> read_id(bytearray(b"$3 5-1"), 3, 6, words), list(words)
@@ -102,8 +103,9 @@ def read_id(source: bytearray, start: int, end: int, words: array[int]) -> bool:
 
 
 def read_integer(source: bytearray, start: int, end: int, words: array[int]) -> bool:
-    """Read a decimal number of at most 18 digits, no zero before others and no sign but ``-``, into two
-    words: its magnitude and whether it is negative. False for anything else, which may be a number.
+    """Read a decimal number of at most 18 digits, without leading zeros and with no sign but ``-``, into two
+    words: its magnitude and whether it is negative. Return False for anything else, which may still be a
+    number.
 
     >>> words = array("Q", (0, 0))
     >>> read_integer(bytearray(b"$3 -17"), 3, 6, words), list(words)
@@ -120,7 +122,7 @@ def read_integer(source: bytearray, start: int, end: int, words: array[int]) -> 
 
 
 def short_integer(text: bytes) -> int | None:
-    """The number that `read_integer` would read, None for anything else, which may be a number."""
+    """Return the number that `read_integer` would read; None for anything else, which may be a number."""
     digits = text[1:] if text[:1] == b"-" else text
     if not digits.isdigit() or len(digits) > 18 or (digits[0] == 0x30 and len(text) > 1):
         return None
@@ -128,7 +130,7 @@ def short_integer(text: bytes) -> int | None:
 
 
 def decimal_text(value: int) -> bytes:
-    """A number of 64 bits as text."""
+    """Return a number of 64 bits as decimal text."""
     return b"%d" % value
 
 
@@ -136,7 +138,7 @@ def decimal_text(value: int) -> bytes:
 
 
 _HEADERS = tuple(b"$%d" % length for length in range(513))
-"""By the length of the value."""
+"""The header of a bulk string by the length of its value."""
 
 
 def scan_bulks(
@@ -148,10 +150,10 @@ def scan_bulks(
     first: int,
     count: int,
 ) -> int:
-    """Find bulk strings from ``at`` on, one after another, as long as they are short, canonical and
-    whole before ``end``: where their values start and end goes into ``starts`` and ``ends`` at number
-    ``first`` and following, below ``count``. How many are there then; the next has to be looked at
-    more closely.
+    """Find consecutive bulk strings from ``at`` on, as long as they are short, canonical and complete before
+    ``end``. Write the positions where their values start and end to ``starts`` and ``ends``, from index
+    ``first`` to ``count``-1 at most. Return the index after the last one written; the caller has to parse
+    the next bulk string in full.
 
     >>> starts, ends = array("Q", (0, 0, 0)), array("Q", (0, 0, 0))
     >>> scan_bulks(bytearray(b"$3\\r\\ntea\\r\\n$1\\r\\n5\\r\\n$03\\r\\ntea\\r\\n"), 0, 26, starts, ends, 0, 3)
@@ -161,7 +163,8 @@ def scan_bulks(
     """
     assert 0 <= at <= end <= len(source)
     assert 0 <= first <= count <= min(len(starts), len(ends))
-    # One call cuts all lines; a value that holds CR LF is none of them, and is looked at closely.
+    # One call splits all lines. A value that contains CR LF does not match its header, and the caller
+    # parses it in full.
     lines = source[at : min(end, at + 512)].split(b"\r\n", 2 * (count - first))
     for number in range(0, len(lines) - 2, 2):
         header, length = lines[number], len(lines[number + 1])
@@ -175,7 +178,7 @@ def scan_bulks(
 
 
 def append_id(target: bytearray, ms: int, seq: int) -> None:
-    """Add the id ``ms-seq`` as a bulk string.
+    """Append the id ``ms-seq`` as a bulk string.
 
     >>> made = bytearray()
     >>> append_id(made, 5, 1)
@@ -187,7 +190,7 @@ def append_id(target: bytearray, ms: int, seq: int) -> None:
 
 
 def append_header(target: bytearray, mark: int, value: int) -> None:
-    """Add a line of a mark and a number that is not negative.
+    """Append a line of a mark and a number that is not negative.
 
     >>> made = bytearray()
     >>> append_header(made, ord("*"), 2)
@@ -198,14 +201,14 @@ def append_header(target: bytearray, mark: int, value: int) -> None:
 
 
 ENTRY_HEADER_BYTES = 64
-"""The longest header that `append_entry` writes: a 41-byte id, a count of at most ten digits."""
+"""Length of the longest header that `append_entry` writes: a 41-byte id and a count of at most ten digits."""
 
 
 def append_entry(
     target: bytearray, ms: int, seq: int, count: int, source: bytearray, start: int, end: int
 ) -> None:
-    """Add a stream entry as it is read back: an array of its id and of its ``count`` fields and
-    values, which are the bytes of ``source`` from ``start`` to ``end``-1.
+    """Append a stream entry as replies contain it: an array of its id and of its ``count`` fields and
+    values. These are the bytes of ``source`` from ``start`` to ``end``-1.
 
     >>> made = bytearray()
     >>> append_entry(made, 5, 1, 2, bytearray(b"$1\\r\\na\\r\\n$1\\r\\nb\\r\\n"), 0, 14)
@@ -222,8 +225,9 @@ def append_entry(
 def append_fours(
     target: bytearray, source: bytearray, offsets: array[int], first: int, end: int, stop: int
 ) -> None:
-    """Add entries ``first`` to ``end``-1 of ``source``, which `append_entry` wrote at ``offsets`` up to
-    ``stop``, as XREADGROUP CLAIM shows new ones: an array of id, fields, idle time 0 and 0 deliveries.
+    """Append entries ``first`` to ``end``-1 of ``source`` in the form in which XREADGROUP CLAIM returns new
+    ones: an array of id, fields, idle time 0 and delivery count 0. `append_entry` wrote the entries at
+    ``offsets``; the last one ends at ``stop``.
 
     >>> made, entry = bytearray(), bytearray(b"*2\\r\\n$3\\r\\n5-1\\r\\n*0\\r\\n")
     >>> append_fours(made, entry, array("I", [0]), 0, 1, len(entry))
@@ -244,13 +248,13 @@ def append_fours(
 
 
 def new_words(like: array[int], count: int) -> array[int]:
-    """So many words, in an array of the kind of ``like``; they are anything."""
+    """Return an array of ``count`` words, of the type of ``like``, with arbitrary values."""
     return array(like.typecode, bytes(8 * count))
 
 
 def fit_words(words: array[int], count: int) -> None:
-    """Let ``words`` be ``count`` words long and take no more memory than these; what it grows by is
-    anything."""
+    """Change the length of ``words`` to ``count`` and its memory to exactly that. New words have arbitrary
+    values."""
     if count < len(words):
         del words[count:]
     else:
@@ -258,8 +262,8 @@ def fit_words(words: array[int], count: int) -> None:
 
 
 def copy_words(target: array[int], at: int, source: array[int], start: int, count: int) -> None:
-    """Overwrite ``count`` words of ``target`` from number ``at`` on by those of ``source`` from
-    ``start`` on; both are there, and may be the same."""
+    """Overwrite ``count`` words of ``target`` from index ``at`` on with those of ``source`` from ``start``
+    on. Both may be the same array."""
     assert 0 <= start <= len(source) - count
     assert 0 <= at <= len(target) - count
     target[at : at + count] = source[start : start + count]
@@ -268,8 +272,8 @@ def copy_words(target: array[int], at: int, source: array[int], start: int, coun
 def put_records(
     records: array[int], at: int, ids: array[int], first: int, count: int, third: int, fourth: int
 ) -> None:
-    """Overwrite ``count`` records of four words from record number ``at`` on: the ids from number
-    ``first`` on, of two words each, and the same two words behind every one."""
+    """Overwrite ``count`` records of four words from record number ``at`` on. Each becomes an id of ``ids``,
+    from number ``first`` on, two words each, followed by ``third`` and ``fourth``."""
     assert 0 <= first <= len(ids) // 2 - count
     assert 0 <= at <= len(records) // 4 - count
     for number in range(count):
@@ -279,116 +283,116 @@ def put_records(
 
 
 def word_at(words: array[int], at: int) -> int:
-    """Word number ``at``, which is there."""
-    assert at >= 0  # the array asserts the other bound
+    """Return the word at index ``at``."""
+    assert at >= 0  # the array checks the upper bound
     return words[at]
 
 
 def set_word(words: array[int], at: int, value: int) -> None:
-    """Let word number ``at``, which is there, be ``value``."""
+    """Set the word at index ``at`` to ``value``."""
     assert at >= 0
     words[at] = value
 
 
 def add_word(words: array[int], at: int, more: int) -> None:
-    """Let word number ``at``, which is there, be greater by ``more``."""
+    """Add ``more`` to the word at index ``at``."""
     assert at >= 0
     words[at] += more
 
 
 def push_id(words: array[int], ms: int, seq: int) -> None:
-    """Add an id, two words."""
+    """Append an id, two words."""
     words.append(ms)
     words.append(seq)
 
 
 def push_word(words: array[int], value: int) -> None:
-    """Add a word."""
+    """Append a word."""
     words.append(value)
 
 
 def insert_words(words: array[int], at: int, count: int) -> None:
-    """Make place for ``count`` words before number ``at``; they are anything."""
+    """Insert ``count`` words with arbitrary values before index ``at``."""
     assert 0 <= at <= len(words)
     words[at:at] = array("Q", bytes(8 * count))
 
 
 def remove_words(words: array[int], at: int, count: int) -> None:
-    """Take out ``count`` words from number ``at`` on, which are there."""
+    """Remove ``count`` words from index ``at`` on."""
     assert 0 <= at <= len(words) - count
     del words[at : at + count]
 
 
 def offset_at(offsets: array[int], at: int) -> int:
-    """Offset number ``at``, which is there."""
+    """Return the offset at index ``at``."""
     assert at >= 0
     return offsets[at]
 
 
 def set_offset(offsets: array[int], at: int, value: int) -> None:
-    """Overwrite the offset number ``at``, which is there."""
+    """Set the offset at index ``at`` to ``value``."""
     assert 0 <= at < len(offsets)
     offsets[at] = value
 
 
 def push_offset(offsets: array[int], value: int) -> None:
-    """Add an offset."""
+    """Append an offset."""
     offsets.append(value)
 
 
-# --- what is needed soon ------------------------------------------------------------------------
+# --- prefetching --------------------------------------------------------------------------------
 
 
 def prefetch_end(numbers: array[int]) -> None:
-    """The end of ``numbers`` will be written soon. Compiled, the processor fetches it meanwhile."""
+    """Prefetch the memory at the end of ``numbers``, which will be written soon. Compiled code only."""
 
 
 def prefetch_bytes_end(data: bytearray) -> None:
-    """The same of bytes."""
+    """Prefetch the memory at the end of ``data``, which will be written soon. Compiled code only."""
 
 
 # --- little-endian numbers in records -----------------------------------------------------------
 
 
 def put_u8(target: bytearray, value: int) -> None:
-    """Add one byte."""
+    """Append one byte."""
     target.append(value)
 
 
 def put_u32(target: bytearray, value: int) -> None:
-    """Add an unsigned number of 32 bits."""
+    """Append an unsigned 32-bit number."""
     target += value.to_bytes(4, "little")
 
 
 def put_u64(target: bytearray, value: int) -> None:
-    """Add an unsigned number of 64 bits."""
+    """Append an unsigned 64-bit number."""
     target += value.to_bytes(8, "little")
 
 
 def put_i64(target: bytearray, value: int) -> None:
-    """Add a signed number of 64 bits."""
+    """Append a signed 64-bit number."""
     target += value.to_bytes(8, "little", signed=True)
 
 
 def put_words(target: bytearray, words: array[int]) -> None:
-    """Add all of ``words``, each as an unsigned number of 64 bits."""
+    """Append all of ``words``, each as an unsigned 64-bit number."""
     for word in words:
         put_u64(target, word)
 
 
 def set_u32(target: bytearray, at: int, value: int) -> None:
-    """Overwrite the four bytes at ``at``, which are there."""
+    """Overwrite the four bytes at ``at``."""
     assert 0 <= at <= len(target) - 4
     target[at : at + 4] = value.to_bytes(4, "little")
 
 
 def set_u64(target: bytearray, at: int, value: int) -> None:
-    """Overwrite the eight bytes at ``at``, which are there."""
+    """Overwrite the eight bytes at ``at``."""
     assert 0 <= at <= len(target) - 8
     target[at : at + 8] = value.to_bytes(8, "little")
 
 
 def u64_at(source: bytearray, at: int) -> int:
-    """The unsigned number in the eight bytes at ``at``, which are there."""
+    """Return the unsigned number in the eight bytes at ``at``."""
     assert 0 <= at <= len(source) - 8
     return int.from_bytes(source[at : at + 8], "little")

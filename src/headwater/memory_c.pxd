@@ -1,5 +1,5 @@
-# The functions of memory.py in C. What a caller could get wrong is checked here too: an error is an
-# exception, never a byte beyond a buffer.
+# The functions of memory.py in C. They check their arguments too: a wrong one raises an exception and never
+# accesses a byte outside a buffer.
 from cpython cimport array
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -11,9 +11,9 @@ ctypedef unsigned int u32
 
 cdef extern from *:
     """
-    /* The end of a bytearray with room for more bytes, which count as its own; NULL with an error set.
-       Whoever holds a view of it is asked, as by PyByteArray_Resize, but a buffer that is large enough
-       costs no call, and one that is not doubles: an answer of a hundred replies grows seven times. */
+    /* Extends a bytearray by `more` bytes and returns a pointer to them, or NULL with an error set. Fails if
+       a view of the bytearray exists, as PyByteArray_Resize does, but needs no call if the buffer is large
+       enough. Otherwise the buffer doubles: a reply of a hundred values grows seven times. */
     #if PY_VERSION_HEX < 0x030F0000 && !defined(Py_LIMITED_API)
     static inline int headwater_fits(PyByteArrayObject *target, Py_ssize_t size) {
         return target->ob_exports == 0
@@ -53,7 +53,7 @@ cdef extern from *:
 
 cdef extern from *:
     """
-    /* Raises IndexError, out of the way of those who check. */
+    /* Raises IndexError. Cold, so that it stays out of the instructions of its callers. */
     #if defined(__GNUC__)
     __attribute__((cold, noinline, unused))
     #endif
@@ -127,7 +127,7 @@ cdef inline int resize(bytearray target, Py_ssize_t size) except -1:
 cdef inline int reserve(bytearray target, Py_ssize_t size) except -1:
     cdef Py_ssize_t held = PyByteArray_GET_SIZE(target)
     if held > size:
-        beyond(b"no such reserve")
+        beyond(b"size below the length")
     PyByteArray_Resize(target, size)
     Py_SET_SIZE(target, held)
     PyByteArray_AS_STRING(target)[held] = 0
@@ -212,7 +212,7 @@ cdef inline Py_ssize_t scan_bulks(
 
 
 cdef inline Py_ssize_t _decimal(const char *text, Py_ssize_t length, u64 *value) noexcept:
-    # Leading digits as a number, 18 at most; how many there are, 0 for more than 18.
+    # Reads leading digits, at most 18, as a number. Returns how many there are, or 0 for more than 18.
     cdef Py_ssize_t at = 0
     cdef u64 found = 0
     while at < length and 48 <= text[at] <= 57:
@@ -250,7 +250,7 @@ cdef inline bint read_id(
 
 
 cdef inline bint _integer(const char *text, Py_ssize_t length, u64 *found) noexcept:
-    # Magnitude and sign of a decimal, as `read_integer` says.
+    # Reads magnitude and sign of a decimal number, as `read_integer` does.
     cdef bint negative = length > 0 and text[0] == 45
     if length == negative or (text[negative] == 48 and length > 1):
         return False
@@ -300,8 +300,8 @@ cdef extern from *:
         }
         return (int)(end - at);
     }
-    /* The same of the milliseconds of an id, which are most often those of the last id: they are kept,
-       in the last bytes of a room that has as many before them. Whoever asks holds the GIL. */
+    /* The same for the milliseconds of an id. They are usually those of the previous id, so their digits are
+       cached, at the end of a buffer of 24 bytes. The caller must hold the GIL. */
     static unsigned long long headwater_last_ms = 0;
     static char headwater_last_digits[24] = "                       0";
     static int headwater_last_count = 1;
@@ -314,15 +314,15 @@ cdef extern from *:
         return headwater_last_count;
     }
     """
-    # The decimal of `value`, its last digit before `end`; how many digits.
+    # Writes `value` in decimal, its last digit before `end`. Returns the number of digits.
     int _digits "headwater_digits"(char *end, u64 value) noexcept
-    # The same; 24 bytes before `end` may be overwritten.
+    # The same; may overwrite the 24 bytes before `end`.
     int _ms_digits "headwater_ms_digits"(char *end, u64 ms) noexcept
 
 
 cdef inline char *_id_before(char *end, u64 ms, u64 seq) noexcept:
-    # $15 CR LF 1526569498055-0 CR LF, its last byte before `end`; where it begins. It may write 50 bytes
-    # before `end`.
+    # Writes $15 CR LF 1526569498055-0 CR LF, its last byte before `end`. Returns where it begins. May
+    # overwrite the 50 bytes before `end`.
     cdef char *begin = end - 2
     cdef int length
     begin[0], begin[1] = 13, 10
@@ -356,7 +356,7 @@ cdef inline int append_id(bytearray target, u64 ms, u64 seq) except -1:
 
 
 cdef inline char *_header_before(char *end, int mark, u64 value) noexcept:
-    # *4 CR LF, its last byte before `end`; where it begins.
+    # Writes *4 CR LF, its last byte before `end`. Returns where it begins.
     cdef char *begin = end - 2
     begin[0], begin[1] = 13, 10
     begin -= _digits(begin, value) + 1
@@ -407,9 +407,9 @@ cdef inline int append_fours(
     for at in range(first, end):
         behind = offsets.data.as_uints[at + 1] if at + 1 < end else stop
         if not begin + 4 <= behind <= stop:
-            beyond(b"no entry")
+            beyond(b"not an entry")
         memcpy(room, bytes_at + begin, behind - begin)
-        room[1] = 52  # 4 for 2
+        room[1] = 52  # 4 instead of 2
         room += behind - begin
         memcpy(room, b":0\r\n:0\r\n", 8)
         room += 8
@@ -423,7 +423,7 @@ cdef inline array.array new_words(array.array like, Py_ssize_t count):
 
 cdef inline int fit_words(array.array words, Py_ssize_t count) except -1:
     if count < 0:
-        beyond(b"no room")
+        beyond(b"negative count")
     array.resize(words, count)
     return 0
 
@@ -554,7 +554,7 @@ cdef inline int put_u8(bytearray target, unsigned char value) except -1:
 
 cdef extern from *:
     """
-    /* Records are little-endian whatever the machine is. */
+    /* Records are little-endian on every machine. */
     static inline void headwater_little(unsigned char *room, unsigned long long value, int count) {
     #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
         memcpy(room, &value, count);

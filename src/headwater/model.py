@@ -1,7 +1,7 @@
-"""The value types that every room shares: stream ids, ranges, entries, pending entries.
+"""The value types that all packages share: stream ids, ranges, entries, pending entries.
 
 The engine and the hot commands pass an id as two numbers, ``ms`` and ``seq``, so that the compiled
-build needs no object for it; everything a caller sees is a `StreamID`.
+build needs no object for it. Callers of the public API get a `StreamID`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ MAX_U64 = 2**64 - 1
 
 
 class StreamID(NamedTuple):
-    """An entry's id: milliseconds and a sequence number. Ordered by ``ms``, then ``seq``.
+    """The id of an entry: milliseconds and a sequence number. Ordered by ``ms``, then by ``seq``.
 
     >>> StreamID.parse("1526569498055-0") < StreamID(1526569498055, 1)
     True
@@ -26,17 +26,17 @@ class StreamID(NamedTuple):
     """
 
     ms: int
-    """Unix milliseconds when the entry was added, as long as producers let the store choose ids; an unsigned
-    64-bit integer."""
+    """Unix milliseconds at which the entry was added, if the store chose the id. An unsigned 64-bit
+    integer."""
     seq: int
-    """The number of the entry within its millisecond, from 0 on; an unsigned 64-bit integer."""
+    """The number of the entry within its millisecond, starting at 0. An unsigned 64-bit integer."""
 
     def __str__(self) -> str:
         return f"{self.ms}-{self.seq}"
 
     @classmethod
     def parse(cls, text: str | bytes) -> StreamID:
-        """Return the id that ``text`` spells, as a server prints it: ``<ms>-<seq>``, both decimal.
+        """Return the id that ``text`` contains in the form that a server sends: ``<ms>-<seq>``, both decimal.
 
         Raises ``ValueError`` for any other text.
         """
@@ -51,21 +51,22 @@ class StreamID(NamedTuple):
 
 
 UNKNOWN = -1
-"""How many entries a group has read, where that cannot be told; nil on the wire."""
+"""The number of entries a group has read, if it is not known. Nil on the wire."""
 
 
 def id_before(ms: int, seq: int) -> tuple[int, int]:
-    """The greatest id below ``ms-seq``, which is not 0-0."""
+    """Return the greatest id below ``ms-seq``, which must not be 0-0."""
     return (ms, seq - 1) if seq else (ms - 1, MAX_U64)
 
 
 def id_after(ms: int, seq: int) -> tuple[int, int]:
-    """The smallest id above ``ms-seq``, which is not the greatest id."""
+    """Return the smallest id above ``ms-seq``, which must not be the greatest id."""
     return (ms, seq + 1) if seq < MAX_U64 else (ms + 1, 0)
 
 
 def flat_words(rows: Iterable[Iterable[int]]) -> array[int]:
-    """Ids, or records that begin with one, as words side by side: so the engine takes many of them.
+    """Return ids, or records that begin with an id, as consecutive words: the form in which the engine
+    accepts many at once.
 
     >>> flat_words([(5, 1), (5, 2)])
     array('Q', [5, 1, 5, 2])
@@ -74,7 +75,7 @@ def flat_words(rows: Iterable[Iterable[int]]) -> array[int]:
 
 
 def id_pairs(words: array[int]) -> list[tuple[int, int]]:
-    """The ids of `flat_words` one by one.
+    """Return the ids in the words that `flat_words` returned.
 
     >>> id_pairs(flat_words([(5, 1), (5, 2)]))
     [(5, 1), (5, 2)]
@@ -87,7 +88,8 @@ MAX_ID = StreamID(MAX_U64, MAX_U64)
 
 
 class IDRange(NamedTuple):
-    """A range of ids, both ends included; empty if ``start > end``. Source: the command page of XRANGE."""
+    """A range of ids that includes both ends. It is empty if ``start > end``. Source: the command page of
+    XRANGE."""
 
     start: StreamID
     """The first id of the range."""
@@ -99,22 +101,22 @@ class Entry(NamedTuple):
     """An entry of a stream."""
 
     id: StreamID
-    """Its id."""
+    """The id of the entry."""
     fields: tuple[tuple[bytes, bytes], ...]
-    """Pairs of name and value, in the producer's order; a name may be repeated."""
+    """Pairs of name and value, in the producer's order. A name may be repeated."""
 
 
 class PendingEntry(NamedTuple):
-    """What a consumer group remembers of an entry that was delivered and not acknowledged.
+    """What a consumer group stores about an entry that was delivered and not acknowledged.
 
     Source: the command page of XPENDING.
     """
 
     id: StreamID
-    """The entry's id."""
+    """The id of the entry."""
     consumer: bytes | None
-    """The owner; None for an entry without one: released by XNACK or delayed by XSETTLE."""
+    """The owner. None for an entry without one: released by XNACK or delayed by XSETTLE."""
     delivery_time: int
-    """The time of the last delivery, in Unix milliseconds; 0 for a released entry."""
+    """The time of the last delivery in Unix milliseconds. 0 for a released entry."""
     delivery_count: int
     """How often the entry was delivered to the group."""

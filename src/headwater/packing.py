@@ -1,7 +1,7 @@
-"""Entries and their ids in the form that they have while a block of them is sealed (entry_block.py).
+"""The packed form of entries and their ids in a sealed block (entry_block.py).
 
-Compiled modules take these functions from ``packing_c.pxd``; plain Python takes the twins below, as it
-does those of ``memory.py``.
+Compiled modules import these functions from ``packing_c.pxd``. Plain Python uses the equivalents below,
+as with ``memory.py``.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from array import array
 
 
 def index_entries(data: bytearray, offsets: array[int]) -> None:
-    """Add to ``offsets`` where each of the entries in ``data``, as `append_entry` writes them, begins.
+    """Append to ``offsets`` where each entry in ``data`` begins. `append_entry` wrote the entries.
 
-    Raises `ValueError` when there is anything else.
+    Raises `ValueError` if ``data`` contains anything else.
 
     >>> entry = bytearray(b"*2\\r\\n$3\\r\\n5-1\\r\\n*2\\r\\n$1\\r\\na\\r\\n$1\\r\\nb\\r\\n")
     >>> offsets = array("I")
@@ -35,7 +35,7 @@ def index_entries(data: bytearray, offsets: array[int]) -> None:
 
 
 def _number_at(data: bytearray, at: int, mark: bytes) -> tuple[int, int]:
-    """The number in the header at ``at``, and what comes behind it."""
+    """The number in the header at ``at``, and the position after the header."""
     stop = data.find(b"\r\n", at)
     if stop < 0 or data[at : at + 1] != mark:
         raise ValueError("not an entry")
@@ -51,12 +51,13 @@ def _behind_bulk(data: bytearray, at: int) -> int:
 
 # --- ids ----------------------------------------------------------------------------------------
 #
-# Rising ids as runs of equal steps: how often, by how much ms rises, and then seq: itself where ms
-# rose, else by how much it rises. Each is seven bits a byte, least first, the eighth says: more.
+# Ascending ids are stored as runs of equal steps. A run is three numbers: how often the step repeats, by
+# how much ms grows, and seq: its value if ms grew, otherwise by how much it grows. Each number is stored
+# seven bits a byte, lowest bits first; the eighth bit says that more bytes follow.
 
 
 def pack_ids(ids: array[int]) -> bytes:
-    """Ids, two words each, which rise and begin above 0-0, in a few bytes each or less.
+    """Pack ids, two words each, ascending and starting above 0-0, into at most a few bytes each.
 
     >>> len(pack_ids(array("Q", [word for seq in range(1000) for word in (1526569498055, seq)])))
     12
@@ -67,7 +68,7 @@ def pack_ids(ids: array[int]) -> bytes:
     for at in range(0, len(ids), 2):
         rise = ids[at] - ms
         found = (rise, ids[at + 1] if rise else ids[at + 1] - seq)
-        assert rise > 0 or found[1] > 0, "ids rise"
+        assert rise > 0 or found[1] > 0, "ids must ascend"
         if times and found == step:
             times += 1
         else:
@@ -87,7 +88,7 @@ def _pack_run(made: bytearray, times: int, step: tuple[int, int]) -> None:
 
 
 def unpack_ids(packed: bytes, count: int, ids: array[int]) -> None:
-    """Put into ``ids``, which is empty, the ``count`` ids that `pack_ids` made ``packed`` of.
+    """Fill ``ids``, which must be empty, with the ``count`` ids that `pack_ids` packed into ``packed``.
 
     >>> ids = array("Q")
     >>> unpack_ids(pack_ids(array("Q", [5, 1, 5, 2, 6, 2])), 3, ids)
@@ -111,4 +112,4 @@ def unpack_ids(packed: bytes, count: int, ids: array[int]) -> None:
             ms += rise
             ids.append(ms)
             ids.append(seq)
-    assert len(ids) == 2 * count, f"{len(ids)} words of {count} ids"
+    assert len(ids) == 2 * count, f"{len(ids)} words for {count} ids"

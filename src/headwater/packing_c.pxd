@@ -1,5 +1,5 @@
-# The functions of packing.py in C, with memory_c.pxd's rule: an error is an exception, never a byte
-# beyond a buffer.
+# The functions of packing.py in C, with the rule of memory_c.pxd: a wrong argument raises an exception and
+# never accesses a byte outside a buffer.
 from cpython cimport array
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -9,7 +9,7 @@ from headwater.memory_c cimport push_offset, u32, u64
 cdef inline Py_ssize_t _number_at(
     const char *text, Py_ssize_t size, Py_ssize_t *at, char mark
 ) except -1:
-    # The number in the header at `at`, which is then behind it.
+    # The number in the header at `at`. Moves `at` past the header.
     cdef u64 value = 0
     cdef Py_ssize_t here = at[0], begin
     if here >= size or text[here] != mark:
@@ -49,7 +49,7 @@ cdef inline int index_entries(bytearray data, array.array offsets) except -1:
 
 
 cdef inline unsigned char *_pack_run(unsigned char *room, u64 times, u64 rise, u64 step) noexcept:
-    # Three numbers, seven bits a byte; where the next byte goes.
+    # Writes three numbers, seven bits a byte. Returns where the next byte goes.
     cdef u64 values[3]
     cdef u64 value
     cdef int at
@@ -72,7 +72,7 @@ cdef inline bytes pack_ids(array.array ids):
     cdef bytearray made = bytearray()
     cdef unsigned char *begin
     cdef unsigned char *room
-    PyByteArray_Resize(made, 30 * count)  # the most that three words take, for each id
+    PyByteArray_Resize(made, 30 * count)  # the maximum size of three numbers, for each id
     begin = room = <unsigned char *>PyByteArray_AS_STRING(made)
     for at in range(count):
         found_rise = words[2 * at] - ms
@@ -112,12 +112,12 @@ cdef inline int unpack_ids(bytes packed, Py_ssize_t count, array.array ids) exce
                 shift += 7
         while values[0]:
             if made == count:
-                raise ValueError("more ids than there are")
+                raise ValueError("more ids than expected")
             seq = values[2] if values[1] else seq + values[2]
             ms += values[1]
             words[2 * made], words[2 * made + 1] = ms, seq
             made += 1
             values[0] -= 1
     if made != count:
-        raise ValueError("fewer ids than there are")
+        raise ValueError("fewer ids than expected")
     return 0

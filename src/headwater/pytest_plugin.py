@@ -1,5 +1,5 @@
-"""A pytest plugin: the fixture `headwater_worker`. Installed with Headwater, it imports nothing of it
-until a test asks for the fixture."""
+"""A pytest plugin with the fixture `headwater_worker`. It is registered when Headwater is installed and
+imports the rest of Headwater only when a test uses the fixture."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def headwater_worker() -> Iterator[Callable[..., SyncAppTest]]:
             assert t.deliveries(bill) == [1, 2]
 
     Calling it returns a `SyncAppTest`: the store is in memory, and only the test advances the clock.
-    ``headwater_worker(app, use={open_db: FakeDb()})`` gives handlers this value instead of what the provider
-    ``open_db`` would give. Several apps may run in one test. pytest finds the fixture where Headwater is
+    ``headwater_worker(app, use={open_db: FakeDb()})`` passes this value to handlers instead of what the
+    provider ``open_db`` returns. Several apps can run in one test. pytest finds the fixture if Headwater is
     installed.
     """
     with ExitStack() as stack:

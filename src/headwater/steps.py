@@ -1,7 +1,7 @@
-"""Work in steps, which whoever drives it may do at once, or a few at a time with pauses between.
+"""Work in steps: the caller runs all of them at once, or a few at a time with pauses in between.
 
-A generator does a step between two yields, at most a few milliseconds of one, and returns the result.
-What it works on is its own: nothing else changes it between two steps.
+A generator does one step of at most a few milliseconds between two yields, and returns the result.
+It works on data of which it is the only user: nothing else changes that data between two steps.
 
 >>> def total(numbers: list[int]) -> Steps[int]:
 ...     found = 0
@@ -24,7 +24,7 @@ Steps = Generator[None, None, T]
 
 
 def do_all(steps: Steps[T]) -> T:
-    """Do every step here and now; the result."""
+    """Run all steps without a pause and return the result."""
     while True:
         try:
             next(steps)

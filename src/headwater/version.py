@@ -1,4 +1,4 @@
-"""The version of this package: where every other module, and the build, finds it."""
+"""The version of the package. All other modules and the build import it from here."""
 
 from __future__ import annotations
 

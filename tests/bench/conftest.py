@@ -1,4 +1,4 @@
-"""The benchmarks' own program needs a C compiler; without one its tests are skipped."""
+"""The load generator needs a C compiler; without one its tests are skipped."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from benchmarks import load
 
 @pytest.fixture(scope="session")
 def program() -> None:
-    """The load generator, compiled."""
+    """Compile the load generator."""
     try:
         load.program()
     except load.LoadFailed as why:

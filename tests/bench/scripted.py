@@ -1,4 +1,4 @@
-"""A server that answers by script, for what no real one would say."""
+"""A server that sends scripted replies, including those that a real server would not send."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ REQUEST_BYTES = 65536
 
 @contextmanager
 def scripted(*answers: Sequence[bytes]) -> Iterator[int]:
-    """Listens at the port it gives: one connection, which gets the pieces of an answer for each
-    request that arrives, and stays open until the client closes it."""
+    """Yield a port at which one connection is accepted. It gets the pieces of one reply for each request
+    that arrives, and stays open until the client closes it."""
     listener = socket.create_server(("127.0.0.1", 0))
     thread = threading.Thread(target=_serve, args=(listener, answers), daemon=True)
     thread.start()
     try:
         yield listener.getsockname()[1]
     finally:
-        with socket.socket() as nobody:  # wakes an accept() that no client came to
-            nobody.connect_ex(listener.getsockname())
+        with socket.socket() as waker:  # ends an accept() without a client
+            waker.connect_ex(listener.getsockname())
         thread.join(30)
         listener.close()
 
@@ -39,4 +39,4 @@ def _serve(listener: socket.socket, answers: Sequence[Sequence[bytes]]) -> None:
             while connection.recv(REQUEST_BYTES):
                 pass
         except OSError:
-            pass  # the client has ended, as it should at an error
+            pass  # the client has closed the connection, as it must after an error

@@ -1,4 +1,4 @@
-"""The judge of connections: who is not served is told, and a crowd is served for what it asked."""
+"""`benchmarks.connections` reports clients that were not served, and broken bounds."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ def found(**changed: Any) -> dict[str, Any]:
     }
 
 
-def test_who_is_served_is_no_fault() -> None:
+def test_served_clients_are_not_reported() -> None:
     assert faults(found()) == []
 
 
 @pytest.mark.parametrize("changed", [{"served": 2}, {"different": 2}])
-def test_who_is_not_served_or_twice_is_told(changed: dict[str, int]) -> None:
+def test_unserved_and_doubly_served_clients_are_reported(changed: dict[str, int]) -> None:
     assert len(faults({**found(**changed)})) >= 1
 
 
-def test_what_is_over_a_bound_is_told() -> None:
-    figures = found()
-    assert over_bounds(figures) == []
-    figures["idle_rss_mb"] = 101.0
-    figures["woken"]["one entry for all"][0]["all_s"] = 0.6
-    assert len(over_bounds(figures)) == 2
+def test_broken_bounds_are_reported() -> None:
+    measured = found()
+    assert over_bounds(measured) == []
+    measured["idle_rss_mb"] = 101.0
+    measured["woken"]["one entry for all"][0]["all_s"] = 0.6
+    assert len(over_bounds(measured)) == 2
 
 
 def test_a_crowd_is_served() -> None:
     # Given fifty connections, idle, and blocked in three ways
-    figures = measure("headwater", 50, 1)
-    # Then each is answered and woken, with an entry of its own where it should be
-    assert faults(figures) == []
-    assert figures["woken"]["one each, one group"][0]["different"] == 50
+    measured = measure("headwater", 50, 1)
+    # Then each gets a reply and is woken, in one group each with another entry
+    assert faults(measured) == []
+    assert measured["woken"]["one each, one group"][0]["different"] == 50

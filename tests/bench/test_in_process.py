@@ -1,4 +1,4 @@
-"""What is measured without a network: each subject counts what its stream holds."""
+"""Measurements without a network: each subject counts the entries that its stream has."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.peers import Peer
 
 @pytest.mark.slow
 @pytest.mark.parametrize("subject", ["node", "node-100", "burner", "burner-100", "client", "fake"])
-def test_a_subject_in_this_process_counts_what_was_added(subject: str) -> None:
+def test_a_subject_in_this_process_counts_its_entries(subject: str) -> None:
     try:
         operations, seconds = in_process.measure(subject, 0.01, "")
     except in_process.Missing as why:
@@ -23,7 +23,7 @@ def test_a_subject_in_this_process_counts_what_was_added(subject: str) -> None:
 
 
 @pytest.mark.peer
-def test_redis_at_a_unix_socket_counts_what_was_added(shared_peer: Callable[[str], Peer]) -> None:
+def test_redis_at_a_unix_socket_counts_its_entries(shared_peer: Callable[[str], Peer]) -> None:
     peer = shared_peer("redis-8.2")
     operations, _ = in_process.measure("socket", 0.01, str(peer.unixsocket))
     assert operations >= 100

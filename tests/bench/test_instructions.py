@@ -1,4 +1,4 @@
-"""Instructions are counted per operation, and a change that makes a hot command dearer is seen."""
+"""Instructions are counted per operation, and a change that makes a hot command slower is found."""
 
 from __future__ import annotations
 
@@ -17,10 +17,8 @@ needs_valgrind = pytest.mark.skipif(shutil.which("valgrind") is None, reason="va
 
 
 @pytest.mark.parametrize("row", counted.ROWS, ids=lambda row: row.name)
-def test_every_step_of_a_row_does_what_it_is_counted_for(
-    row: counted.Counted, tmp_path: Path
-) -> None:
-    """Not one of them is answered with an error or with nothing."""
+def test_no_step_of_a_row_fails(row: counted.Counted, tmp_path: Path) -> None:
+    """No reply is an error or empty."""
     from headwater.config.config import Config
     from headwater.server.opening import open_node
 
@@ -45,14 +43,14 @@ def test_without_valgrind_the_error_says_how_to_get_it(
 ) -> None:
     # Given a machine without valgrind
     monkeypatch.setenv("PATH", "/nonexistent")
-    # When instructions are asked for, alone or beside another commit
+    # When instructions are counted, alone or compared with another commit
     statuses = [instructions.main([]), compare.main(["HEAD"])]
     # Then both say what to install
     assert statuses == [1, 1]
     assert capsys.readouterr().err.count("apt-get install valgrind") == 2
 
 
-def test_a_row_that_does_not_exist_is_named_with_those_that_do() -> None:
+def test_the_error_for_an_unknown_row_lists_the_rows() -> None:
     with pytest.raises(instructions.CannotCount, match="no row matches XFOO; rows: XADD, "):
         instructions.chosen(["XFOO"])
 
@@ -72,7 +70,7 @@ def test_a_row_above_the_bound_fails_the_comparison(
     monkeypatch.setattr(instructions, "per_operation", per_operation)
     # When they are compared
     ratios, found = compare.counts(Path("elsewhere"), (), most)
-    # Then the row fails only where its ratio is above the bound, and says so
+    # Then a row fails only if its ratio is above the bound, and the output says so
     assert found == above
     assert ratios["XACK of 1"] == pytest.approx(0.9)
     assert ("FAIL" in capsys.readouterr().out) is bool(above)
@@ -81,17 +79,17 @@ def test_a_row_above_the_bound_fails_the_comparison(
 @needs_valgrind
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_what_is_counted_is_the_cost_of_an_operation(tmp_path: Path) -> None:
-    # Given the sources of this commit, and the same with an XADD that does more
+def test_a_slower_operation_has_a_higher_count(tmp_path: Path) -> None:
+    # Given the sources of this commit, and the same with more work in each operation
     dearer = tmp_path / "src"
     shutil.copytree(ROOT / "src", dearer, ignore=shutil.ignore_patterns("__pycache__"))
     opening = dearer / "headwater" / "server" / "opening.py"
     opening.write_text(opening.read_text() + DEARER)
     (row,) = instructions.chosen(["XADD, pipeline of 16"])
-    # When both are counted, the first one twice
+    # When both are counted, the first twice
     first, again = (instructions.per_operation([row])[row.name] for _ in range(2))
     more = instructions.per_operation([row], sources=dearer)[row.name]
-    # Then a count repeats, and the difference is above the bound
+    # Then a count is reproducible, and the difference is above the bound
     assert first / again == pytest.approx(1, abs=0.001)
     assert more / first > compare.MOST
 
@@ -118,7 +116,7 @@ def open_node(config):
 @needs_valgrind
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_the_program_prints_and_writes_its_figures(tmp_path: Path) -> None:
+def test_the_program_prints_and_writes_its_counts(tmp_path: Path) -> None:
     written = tmp_path / "counts.json"
     done = subprocess.run(
         [
@@ -136,7 +134,7 @@ def test_the_program_prints_and_writes_its_figures(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    figures = json.loads(written.read_text())["instructions_per_operation"]
-    assert figures.keys() == {"XACK of 1", "XACK of 100"}
-    assert figures["XACK of 1"] < figures["XACK of 100"] < 100 * figures["XACK of 1"]
+    counts = json.loads(written.read_text())["instructions_per_operation"]
+    assert counts.keys() == {"XACK of 1", "XACK of 100"}
+    assert counts["XACK of 1"] < counts["XACK of 100"] < 100 * counts["XACK of 1"]
     assert "XACK of 100" in done.stdout

@@ -1,4 +1,4 @@
-"""What the load generator takes for an answer, an error, or neither."""
+"""What the load generator recognises as a reply, an error, or neither."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ENTRIES = (
     b"*2\r\n$3\r\n1-1\r\n*2\r\n$1\r\na\r\n$4\r\nx\r\n \r\n"
     b"*4\r\n$4\r\n12-0\r\n*0\r\n:17\r\n:2\r\n"
 )
-"""A reply of XREADGROUP: one entry with a value that looks like a line's end, one with CLAIM's numbers."""
+"""A reply of XREADGROUP: an entry with a line end in a value, and one with the numbers of CLAIM."""
 
 WHOLE: dict[str, tuple[bytes, dict[str, Any]]] = {
     "a status": (b"+OK\r\n", {"replies": 1}),
@@ -35,7 +35,7 @@ WHOLE: dict[str, tuple[bytes, dict[str, Any]]] = {
         b"~4\r\n,1.5\r\n#t\r\n(12345678901234567890\r\n=5\r\ntxt:a\r\n",
         {"replies": 1},
     ),
-    "what was not asked for": (b">2\r\n+invalidate\r\n*1\r\n$1\r\nk\r\n:1\r\n", {"replies": 1}),
+    "a push": (b">2\r\n+invalidate\r\n*1\r\n$1\r\nk\r\n:1\r\n", {"replies": 1}),
     "attributes before a value": (b"|1\r\n+ttl\r\n:9\r\n$1\r\nv\r\n:1\r\n", {"replies": 2}),
     "an error": (b"-ERR no such key\r\n", {"replies": 1, "errors": 1}),
     "an error among others": (b":1\r\n-NOGROUP no\r\n:1\r\n", {"replies": 3, "errors": 1}),
@@ -44,21 +44,21 @@ WHOLE: dict[str, tuple[bytes, dict[str, Any]]] = {
 }
 
 BROKEN = {
-    "a page of the web": b"HTTP/1.1 400 Bad Request\r\n\r\n",
-    "a length that is none": b"$x\r\n",
-    "bytes behind a bulk": b"$1\r\nabc\r\n",
+    "an HTTP reply": b"HTTP/1.1 400 Bad Request\r\n\r\n",
+    "an invalid length": b"$x\r\n",
+    "bytes after a bulk": b"$1\r\nabc\r\n",
     "an endless length": b"$99999999999999\r\n",
 }
 
 
 def read(data: bytes, piece: int) -> dict[str, Any]:
-    """What the reader makes of ``data`` when it comes in pieces of so many bytes."""
+    """Return what the reader finds in ``data`` when it arrives in pieces of ``piece`` bytes."""
     found: dict[str, Any] = json.loads(load.run_program("read", piece, given=data))
     return found
 
 
 @pytest.mark.parametrize("name", WHOLE)
-def test_a_reply_ends_where_it_ends_in_whatever_pieces_it_comes(name: str) -> None:
+def test_the_end_of_a_reply_is_found_in_pieces_of_any_size(name: str) -> None:
     data, expected = WHOLE[name]
     expected = {"errors": 0, "broken": 0, "unfinished": 0, **expected}
     for piece in (1, 2, 7, 1000):
@@ -68,15 +68,15 @@ def test_a_reply_ends_where_it_ends_in_whatever_pieces_it_comes(name: str) -> No
 
 @pytest.mark.parametrize("name", WHOLE)
 def test_a_reply_that_is_cut_short_is_not_counted(name: str) -> None:
-    # Given a reply, and all of another but its last byte
+    # Given a reply, and another one without its last byte
     data, expected = WHOLE[name]
     found = read(b"+OK\r\n" + data[:-1], 3)
-    # Then one reply less has ended, and the reader waits for the rest
+    # Then the second is not counted, and the reader waits for the rest
     assert found["replies"] == expected.get("replies", 1)
     assert found["unfinished"] == 1
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_what_is_no_resp_breaks_the_reader(name: str) -> None:
+def test_data_that_are_not_resp_break_the_reader(name: str) -> None:
     for piece in (1, 1000):
         assert read(BROKEN[name], piece)["broken"] == 1

@@ -1,4 +1,4 @@
-"""Files of results, and the page that is made from the newest."""
+"""Files of results, and the page that is written from the newest one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
 def report(*, commit: str = COMMIT, date: str = "2026-11-21T10:00:00+00:00") -> Report:
-    """A report as `results.begin` makes it, of a machine of its own."""
+    """Return a report as `results.begin` makes it, of an invented machine."""
     return {
         "format": results.FORMAT,
         "date": date,
@@ -36,14 +36,14 @@ def report(*, commit: str = COMMIT, date: str = "2026-11-21T10:00:00+00:00") -> 
     }  # fmt: skip
 
 
-def a_row(name: str, figure: float, *, target: Target | None = None) -> Row:
+def a_row(name: str, rate: float, *, target: Target | None = None) -> Row:
     row = Row("throughput", name, "/s", target=target)
-    row.of("headwater").add(figure, cpu_us=1.5, p50_us=200.0, p99_us=400.0, client_busy=0.5)
+    row.of("headwater").add(rate, cpu_us=1.5, p50_us=200.0, p99_us=400.0, client_busy=0.5)
     row.of("redis-8.2").add(1000.0, cpu_us=3.0)
     return row
 
 
-def test_what_is_written_is_read_again(tmp_path: Path) -> None:
+def test_a_written_report_can_be_read(tmp_path: Path) -> None:
     written = report()
     results.add(written, [a_row("XADD", 2000.0), a_row("XRANGE", 10.0)])
     path = tmp_path / "results" / results.name(written)
@@ -52,7 +52,7 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     assert results.read(path) == written
 
 
-def test_a_row_is_a_line_so_that_files_can_be_compared(tmp_path: Path) -> None:
+def test_each_row_is_one_line(tmp_path: Path) -> None:
     written = report()
     results.add(written, [a_row("XADD", 2000.0), a_row("XRANGE", 10.0)])
     results.write(written, tmp_path / "a.json")
@@ -63,12 +63,12 @@ def test_a_row_is_a_line_so_that_files_can_be_compared(tmp_path: Path) -> None:
     ]
 
 
-def test_a_file_without_rows_is_whole_too(tmp_path: Path) -> None:
+def test_a_file_without_rows_can_be_read(tmp_path: Path) -> None:
     results.write(report(), tmp_path / "a.json")
     assert results.read(tmp_path / "a.json") == report()
 
 
-def test_a_row_that_is_measured_again_takes_its_own_place() -> None:
+def test_a_row_that_is_measured_again_replaces_the_old_one() -> None:
     kept = report()
     results.add(kept, [a_row("XADD", 1.0), a_row("XRANGE", 1.0)])
     results.add(kept, [a_row("XADD", 2.0)])
@@ -78,7 +78,7 @@ def test_a_row_that_is_measured_again_takes_its_own_place() -> None:
     ]
 
 
-def test_a_file_is_continued_by_the_same_commit_only(tmp_path: Path) -> None:
+def test_only_the_same_commit_can_continue_a_file(tmp_path: Path) -> None:
     # Given a file of results
     path = tmp_path / "a.json"
     assert results.continued(path, report())["rows"] == []
@@ -87,12 +87,12 @@ def test_a_file_is_continued_by_the_same_commit_only(tmp_path: Path) -> None:
     results.write(kept, path)
     # Then the same commit adds to it
     assert len(results.continued(path, report(date="2026-11-22T10:00:00+00:00"))["rows"]) == 1
-    # And another is told so
+    # And another one gets an error
     with pytest.raises(OtherResults, match="commit"):
         results.continued(path, report(commit="f" * 40))
 
 
-def test_the_newest_is_the_one_that_was_measured_last(tmp_path: Path) -> None:
+def test_the_newest_file_has_the_latest_date(tmp_path: Path) -> None:
     assert results.newest(tmp_path) is None
     early, late = report(commit="f" * 40), report(date="2026-11-21T10:00:01+00:00")
     for one in (late, early):
@@ -103,13 +103,13 @@ def test_the_newest_is_the_one_that_was_measured_last(tmp_path: Path) -> None:
 # --- the page --------------------------------------------------------------------------------------
 
 
-def test_the_page_shows_what_the_file_holds() -> None:
+def test_the_page_shows_the_rows_of_the_file() -> None:
     kept = report()
     target = Target(1.3, 2.0, required_of={"valkey-9.1": 1.5})
     results.add(kept, [a_row("XADD", 1500.0, target=target)])
     text = page.page(kept, "2026-11-21-0123456.json")
     assert "../../benchmarks/results/2026-11-21-0123456.json" in text
-    head, _, line = text.partition("## Nothing kept on disk")[2].strip().splitlines()[-3:]
+    head, _, line = text.partition("## Without a journal")[2].strip().splitlines()[-3:]
     assert [cell.strip() for cell in head.strip("|").split("|")] == [
         "", "Redis 8.2", "Headwater", "spread", "p50 / p99 µs", "CPU µs", "client", "to Redis 8.2",
         "by CPU", "required", "goal", "",
@@ -120,12 +120,12 @@ def test_the_page_shows_what_the_file_holds() -> None:
     ]  # fmt: skip
 
 
-def test_the_page_says_when_the_sources_were_not_those_of_the_commit() -> None:
+def test_the_page_says_if_the_sources_differed_from_the_commit() -> None:
     assert "`0123456789ab`, 2026-11-21" in page.page(report(), "a.json")
     assert "`0123456789ab` with changes, 2026" in page.page(report(commit=COMMIT + "+"), "a.json")
 
 
-def test_the_page_warns_of_a_machine_that_was_busy() -> None:
+def test_the_page_warns_if_the_machine_was_busy() -> None:
     assert page.BUSY not in page.page(report(), "a.json")
     assert page.BUSY in page.page({**report(), "load_before": 3.0}, "a.json")
 
@@ -141,13 +141,13 @@ def test_the_page_says_how_many_rounds_there_were() -> None:
     assert page.rounds_of(kept) == "1 to 2"
 
 
-def test_a_row_that_is_missing_says_why() -> None:
+def test_the_page_says_why_a_row_is_missing() -> None:
     kept = report()
     results.add(kept, [Row("memory", "sealed", "B", missing="the server refuses")])
     assert "sealed: the server refuses." in page.page(kept, "a.json")
 
 
-def test_the_page_in_the_documentation_is_made_of_the_newest_results() -> None:
+def test_the_documentation_shows_the_newest_results() -> None:
     if results.newest() is None:
         pytest.skip("there are no results yet")
     assert page.PAGE.read_text(encoding="utf-8") == page.written(), "run `make bench-docs`"
@@ -156,7 +156,7 @@ def test_the_page_in_the_documentation_is_made_of_the_newest_results() -> None:
 @pytest.mark.parametrize(
     "path", sorted(results.DIRECTORY.glob("*.json")), ids=lambda path: path.name
 )
-def test_results_in_the_repository_tell_no_path_and_are_small(path: Path) -> None:
+def test_results_in_the_repository_contain_no_path_and_are_small(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert re.search(r'"[^"]*/(?:home|tmp|root|usr|var)/', text) is None
     assert len(text) < 100_000

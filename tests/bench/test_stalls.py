@@ -1,4 +1,4 @@
-"""The judge of long commands: what passes, and that noise alone does not fail."""
+"""`benchmarks.stalls`: which rows pass, and that noise alone fails none."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ NOTHING = Subject("EXEC", lambda _store: None, lambda _client: None)
 
 
 def row_of(ours_ms: float, redis_ms: float) -> StallRow:
-    """A row of one measurement of each store."""
+    """Return a row with one measurement of each store."""
     return StallRow(
         "EXEC",
         {
@@ -35,14 +35,14 @@ def test_a_stall_passes_up_to_twice_that_of_redis(
     ("stalls_ms", "passes", "rounds"),
     [([100], True, [3]), ([300, 150], True, [3, 5]), ([300, 250], False, [3, 5])],
 )
-def test_a_row_over_the_bound_is_measured_once_again(
+def test_a_row_over_the_bound_is_measured_again(
     stalls_ms: list[float],
     passes: bool,
     rounds: list[int],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    # Given measurements that come out like this, one after the other
+    # Given measurements with these stalls, in this order
     asked: list[int] = []
 
     def measured_row(_subject: Subject, count: int) -> StallRow:
@@ -51,10 +51,10 @@ def test_a_row_over_the_bound_is_measured_once_again(
 
     monkeypatch.setattr(stalls, "row_of", measured_row)
 
-    # When the row is judged
+    # When the row is checked
     (row,) = stalls.judge([lambda: NOTHING], rounds=3)
 
-    # Then the last one counts, and the report says what was seen
+    # Then the last measurement counts, and the output has the result
     assert asked == rounds
     assert row.passes() is passes
     assert capsys.readouterr().out.startswith("ok" if passes else "FAIL")

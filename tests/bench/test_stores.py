@@ -1,4 +1,4 @@
-"""The servers that are measured stand where the page says, and are left empty and at rest."""
+"""The measured servers run on the documented cores, and are empty and idle between measurements."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ def test_every_thread_of_a_server_is_on_the_servers_core(kind: Kind) -> None:
     assert os.sched_getaffinity(0) == mine
 
 
-def test_a_peer_that_is_not_here_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_peer_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.peers.DIRECTORY", Path("nowhere"))
     with measured(KINDS) as stores:
         assert [store.name for store in stores] == [OURS]
 
 
-def test_what_a_store_is_prepared_with_is_there_and_gone_again() -> None:
+def test_a_store_is_prepared_measured_and_emptied() -> None:
     with running(HEADWATER, "--appendonly", "no") as store, store.client() as client:
         # Given entries of which some are pending
         store.fill("s", 2500, ("a", "##"))
         store.deliver("s", "g", 2000)
         assert client.xlen("s") == 2500
         assert client.xpending("s", "g")["pending"] == 2000
-        # When work is done, it takes processor time, and memory is what the kernel tells
+        # When work is done, processor time and memory are measured
         sample = store.load("times", 500, 1, 10, requests=[b"*2\r\n$4\r\nXLEN\r\n$1\r\ns\r\n"] * 10)
         assert 0 < sample.server_cpu_seconds <= store.cpu_seconds()
         assert store.resident_bytes() > 2**20
-        # Then nothing of it is left
+        # Then the store is empty
         store.empty()
         assert client.dbsize() == 0

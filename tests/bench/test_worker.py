@@ -1,4 +1,4 @@
-"""What every process of `make bench-worker` counts, and how it is run."""
+"""The processes of `make bench-worker`: what they count, and how they are run."""
 
 from __future__ import annotations
 
@@ -69,22 +69,22 @@ def a_report(*rows: Row) -> results.Report:
     return report
 
 
-def test_the_page_shows_what_each_is_of_the_raw_loop(tmp_path: Path) -> None:
-    # Given a figure of ours that was required, and one of a peer
+def test_the_page_shows_ratios_to_the_raw_loop(tmp_path: Path) -> None:
+    # Given a row of Headwater with a target, and a row of a peer
     ours = Row("worker", "plain handlers", "/s", against=RAW, target=Target(0.6, 0.9))
-    theirs = Row("worker", "beside arq", "/s", against="arq")
+    theirs = Row("worker", "compared with arq", "/s", against="arq")
     for row in (ours, theirs):
         row.of(RAW).add(100_000.0, cpu_us=5.0)
         row.of(OURS).add(70_000.0, cpu_us=8.0)
     theirs.of("arq").add(1_000.0, cpu_us=400.0)
     results.write(a_report(ours, theirs), tmp_path / "newest.json")
 
-    # Then each is a line with its share of the raw loop of its own rounds
+    # Then each has a line with its ratio to the raw loop of the same rounds
     lines = page.section(tmp_path).splitlines()
     assert "| plain handlers | 70,000 | 0% | 8 | 0.7 | 0.6 | 0.9 | required |" in lines
     assert "| arq | 1,000 | 0% | 400 | 0.01 |  |  |  |" in lines
 
 
-def test_there_is_no_section_while_nothing_was_measured(tmp_path: Path) -> None:
+def test_without_results_there_is_no_section(tmp_path: Path) -> None:
     assert page.section(tmp_path / "none") == ""
     assert page.section(tmp_path) == ""

@@ -12,75 +12,75 @@ import redis
 
 import headwater
 from tests import peers
-from tests.clients.faces import KINDS, Face, Place
-from tests.clients.promises import Promises
-from tests.clients.stands import HeadwaterStand, PeerStand, headwater_stand, peer_stand
+from tests.clients.scenarios import ClientScenarios
+from tests.clients.servers import SharedHeadwater, SharedRedis, shared_headwater, shared_redis
+from tests.clients.uniform import KINDS, UniformClient, UniformStore
 
 _numbers = itertools.count()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run the tests of a class of `promises.Promises` with each of its clients."""
-    if metafunc.cls is not None and issubclass(metafunc.cls, Promises):
+    """Run the tests of each subclass of `scenarios.ClientScenarios` with each of its clients."""
+    if metafunc.cls is not None and issubclass(metafunc.cls, ClientScenarios):
         clients = metafunc.cls.CLIENTS
         metafunc.parametrize("connect", clients.values(), ids=clients)
 
 
 @pytest.fixture
 def url() -> str:
-    """A store in memory that nobody else has."""
+    """The url of a new store in memory."""
     return f"headwater://memory/test-{next(_numbers)}"
 
 
 @pytest.fixture
 def client(url: str) -> Iterator[redis.Redis]:
-    """A client of that store."""
+    """A client of the store at ``url``."""
     with headwater.connect(url, decode_responses=True) as client:
         yield client
 
 
 @pytest.fixture(params=["sync", "asyncio"])
-def open_face(request: pytest.FixtureRequest) -> Callable[..., Face]:
-    """Connects by `headwater.connect`, and by that of `headwater.aio`."""
+def open_client(request: pytest.FixtureRequest) -> Callable[..., UniformClient]:
+    """A function that connects with `headwater.connect`, or with `headwater.aio.connect`."""
     asynchronous = request.param == "asyncio"
 
-    def make(url: str, **options: Any) -> Face:
+    def make(url: str, **options: Any) -> UniformClient:
         module: Any = headwater.aio if asynchronous else headwater
-        return Face(module.connect(url, **options), asynchronous=asynchronous)
+        return UniformClient(module.connect(url, **options), asynchronous=asynchronous)
 
     return make
 
 
 @pytest.fixture(params=[(kind, protocol) for kind in KINDS for protocol in (2, 3)], ids=str)
-async def place(request: pytest.FixtureRequest) -> AsyncIterator[Place]:
-    """A store in process and over TCP, sync and asyncio, in both versions of the protocol."""
+async def store(request: pytest.FixtureRequest) -> AsyncIterator[UniformStore]:
+    """A store: embedded and over TCP, sync and asyncio, in both versions of the protocol."""
     kind, protocol = request.param
-    place = Place(kind, protocol=protocol)
+    store = UniformStore(kind, protocol=protocol)
     try:
-        yield place
+        yield store
     finally:
-        await place.close()
+        await store.close()
 
 
 @pytest.fixture
-def elsewhere() -> Iterator[Callable[..., Future[Any]]]:
-    """Calls a function in a thread of its own."""
+def submit() -> Iterator[Callable[..., Future[Any]]]:
+    """A function that calls another one in a new thread, and returns its future."""
     with ThreadPoolExecutor(16) as threads:
         yield threads.submit
 
 
 @pytest.fixture(scope="session")
-def stand() -> Iterator[HeadwaterStand]:
-    """Headwater, for clients that are tried; shared by all tests of a process."""
-    with headwater_stand() as stand:
-        yield stand
+def server() -> Iterator[SharedHeadwater]:
+    """The Headwater server for the tests of clients, shared by all tests of a process."""
+    with shared_headwater() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
-def measure() -> Iterator[PeerStand]:
-    """The real Redis whose answers are the measure."""
+def reference() -> Iterator[SharedRedis]:
+    """The real Redis whose replies are the reference."""
     try:
-        with peer_stand() as stand:
-            yield stand
+        with shared_redis() as server:
+            yield server
     except peers.PeerMissing as missing:
         pytest.skip(str(missing))

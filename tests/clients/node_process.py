@@ -1,4 +1,4 @@
-"""The script's verbs through a client of node, in a process that is told them line by line."""
+"""The script's operations through a client of node, which runs in a process controlled line by line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 from tests import peers
 from tests.clients.script import Connect
-from tests.clients.stands import Where
+from tests.clients.servers import ServerAddress
 
 DRIVERS = Path(__file__).with_name("node")
 
@@ -26,11 +26,11 @@ NODE_MISSING = (
 
 
 class NodeError(Exception):
-    """What the client threw."""
+    """An error that the client threw."""
 
 
 class NodeClient:
-    """Every verb of the script is the driver's, by its name."""
+    """Calls every operation of the script in the driver, by its name."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdin is not None
@@ -62,11 +62,12 @@ class NodeClient:
 
 
 def connecting(driver: str) -> Connect:
-    """How the script gets clients of a driver; skips by name where node or the client is missing."""
+    """Return a function that connects a driver's client. It skips the test if node or the client is
+    missing."""
 
     @asynccontextmanager
-    async def connect(where: Where) -> AsyncIterator[Any]:
-        client = await _start(driver, where)
+    async def connect(address: ServerAddress) -> AsyncIterator[Any]:
+        client = await _start(driver, address)
         try:
             yield client
         finally:
@@ -75,20 +76,24 @@ def connecting(driver: str) -> Connect:
     return connect
 
 
-async def _start(driver: str, where: Where) -> NodeClient:
+async def _start(driver: str, address: ServerAddress) -> NodeClient:
     node = peers.node()
     if node is None:
         pytest.skip(NODE_MISSING)
     packages = peers.node_packages()
     if packages is None:
         pytest.skip(str(peers.PeerMissing(driver)))
-    told: dict[str, Any] = {"host": where.host, "port": where.port}
-    if where.tls is not None:
-        told |= {"ca": where.tls.authority, "cert": where.tls.client, "key": where.tls.client_key}
+    options: dict[str, Any] = {"host": address.host, "port": address.port}
+    if address.tls is not None:
+        options |= {
+            "ca": address.tls.authority,
+            "cert": address.tls.client,
+            "key": address.tls.client_key,
+        }
     process = await asyncio.create_subprocess_exec(
         node,
         str(DRIVERS / f"{driver}.js"),
-        json.dumps(told),
+        json.dumps(options),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         env={**os.environ, "NODE_PATH": str(packages)},

@@ -1,5 +1,5 @@
-"""A TCP proxy that cuts a connection when it is told to: before a request reaches the server, or when
-the server has answered and the client has not been told."""
+"""A TCP proxy that can close a connection before a request reaches the server, or after the server has
+replied and before the client has the reply."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from typing import Literal, NamedTuple, Self
 
 
 class Cut(NamedTuple):
-    """End the connection at the next request that holds ``marker``: ``before`` the server has it, or
-    ``after`` it has answered."""
+    """Closes the connection at the next request that contains ``marker``: ``before`` the server receives
+    it, or ``after`` the server has replied."""
 
     marker: bytes
     when: Literal["before", "after"]
 
 
 class CuttingProxy:
-    """Forwards to a port of 127.0.0.1, but for what is in ``cuts``; each is made once."""
+    """Forwards to a port of 127.0.0.1, except for the requests in ``cuts``, each of which is cut once."""
 
     def __init__(self, port: int) -> None:
         self.cuts: list[Cut] = []
         self.connections = 0
         self.silent = False
-        """Whether answers are swallowed, with the connection open."""
+        """Whether replies are dropped while the connection stays open."""
         self._target = port
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
@@ -37,7 +37,7 @@ class CuttingProxy:
         return f"redis://127.0.0.1:{self.port}"
 
     def close(self) -> None:
-        """Refuse connections and end those that are open."""
+        """Refuse new connections and close the open ones."""
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
         self._listener.close()
@@ -53,7 +53,7 @@ class CuttingProxy:
         self.close()
 
     def take(self, request: bytes) -> Cut | None:
-        """The cut that ``request`` asks for, once."""
+        """Remove and return the cut that matches ``request``, if any."""
         for cut in self.cuts:
             if cut.marker in request.upper():
                 self.cuts.remove(cut)
@@ -97,7 +97,7 @@ class _Link:
                 self._cutting = cut is not None
                 self._server.sendall(request)
                 if cut is not None:
-                    return  # the answer ends it
+                    return  # `_answer` closes it
         self.end()
 
     def _answer(self) -> None:

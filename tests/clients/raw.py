@@ -1,4 +1,4 @@
-"""The script's verbs as words, for clients that are given whole commands and nothing else."""
+"""The script's operations as words, for clients that only send whole commands."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class Raw(ABC):
 
     @abstractmethod
     async def send(self, *words: str) -> Any:
-        """Send a command; its reply."""
+        """Send a command and return its reply."""
 
     async def ping(self) -> Any:
         return await self.send("PING")
@@ -57,7 +57,7 @@ class Raw(ABC):
     async def wait(self, stream: str, last_id: str, block_ms: int) -> Any:
         return await self.send("XREAD", "BLOCK", str(block_ms), "STREAMS", stream, last_id)
 
-    async def spoil(self, key: str) -> Any:
+    async def set_text(self, key: str) -> Any:
         return await self.send("SET", key, "x")
 
     async def transaction(self, stream: str) -> Any:

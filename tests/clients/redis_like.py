@@ -1,5 +1,5 @@
-"""The script's verbs through clients whose methods are redis-py's: redis-py and valkey-py, each sync
-and asyncio."""
+"""The script's operations through clients with redis-py's methods: redis-py and valkey-py, each sync and
+asyncio."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from tests.clients.script import Connect
-from tests.clients.stands import Where
+from tests.clients.servers import ServerAddress
 
 
 class RedisLike:
-    """A client of that kind; a sync one is called in a thread of its own."""
+    """A client with redis-py's methods; a sync one is called in a thread."""
 
     def __init__(self, client: Any) -> None:
         self.client = client
@@ -70,7 +70,7 @@ class RedisLike:
     async def wait(self, stream: str, last_id: str, block_ms: int) -> Any:
         return await self.call("xread", {stream: last_id}, block=block_ms)
 
-    async def spoil(self, key: str) -> Any:
+    async def set_text(self, key: str) -> Any:
         return await self.call("set", key, "x")
 
     async def transaction(self, stream: str) -> Any:
@@ -83,11 +83,11 @@ class RedisLike:
 
 
 def connecting(kind: type[Any], **options: Any) -> Connect:
-    """How the script gets clients of a class that has ``from_url``."""
+    """Return a function that connects a client of a class with ``from_url``."""
 
     @asynccontextmanager
-    async def connect(where: Where) -> AsyncIterator[RedisLike]:
-        client = kind.from_url(where.url, socket_timeout=None, **where.ssl_options, **options)
+    async def connect(address: ServerAddress) -> AsyncIterator[RedisLike]:
+        client = kind.from_url(address.url, socket_timeout=None, **address.ssl_options, **options)
         try:
             yield RedisLike(client)
         finally:

@@ -1,8 +1,8 @@
-"""What every client is asked to do, and what it must see: the same as on a real Redis.
+"""The script that every client runs, and whose results must be the same as on a real Redis.
 
-A client is a `Client`: the verbs below through the client's own methods, whose results are taken as
-they come. `play` writes down every result in one plain shape; `compare` plays on both servers and
-wants the same story twice. Ids are the script's own, so that only times differ.
+A `Client` implements the operations below with the client's own methods and returns their results
+unchanged. `play` records every result in one plain form. `compare` runs the script on both servers and
+compares the transcripts. The script chooses the ids, so only times differ.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
-from tests.clients.stands import Stand, Where
+from tests.clients.servers import ServerAddress, SharedServer
 
 HOUR_MS = 3_600_000
 ENTRIES = {"1-1": {"item": "tea"}, "1-2": {"item": "cup", "n": "2"}, "2-1": {"item": "pot"}}
 GROUP_FIELDS = {"name", "consumers", "pending", "last-delivered-id", "entries-read", "lag"}
-"""Of XINFO GROUPS; later versions of Redis have more, and so has Headwater."""
+"""The compared fields of XINFO GROUPS; later versions of Redis have more, and so has Headwater."""
 
 REFUSED = {
     "add an id that is too small",
@@ -26,14 +26,14 @@ REFUSED = {
     "read in no group",
     "add to another type",
 }
-"""The steps that may be errors, and then are the same."""
+"""The steps that may raise errors, which are compared too."""
 
 TRIES = 200
-"""How often a client is asked again after its server was killed, 50 ms apart."""
+"""How often a command is repeated after the server was killed, every 50 ms."""
 
 
 class Client(Protocol):
-    """The verbs of the script. Whatever a client gives back is what it is judged by."""
+    """The operations of the script; their results are compared."""
 
     async def ping(self) -> Any: ...
     async def add(self, stream: str, entry_id: str, fields: dict[str, str]) -> Any: ...
@@ -49,40 +49,43 @@ class Client(Protocol):
     async def nack(self, stream: str, group: str, entry_id: str) -> Any: ...
     async def groups(self, stream: str) -> Any: ...
     async def wait(self, stream: str, last_id: str, block_ms: int) -> Any: ...
-    async def spoil(self, key: str) -> Any: ...
+    async def set_text(self, key: str) -> Any: ...
     async def transaction(self, stream: str) -> Any: ...
 
 
-Connect = Callable[[Where], AbstractAsyncContextManager[Client]]
+Connect = Callable[[ServerAddress], AbstractAsyncContextManager[Client]]
 
-Story = list[tuple[str, Any]]
+Transcript = list[tuple[str, Any]]
 
 
-async def compare(connect: Connect, headwater: Stand, measure: Stand, *, tls: bool = False) -> None:
-    """The same story on both; ``tls`` is for Headwater alone, the measure has none."""
-    here = await _play_on(headwater, headwater.secured if tls else headwater.where, connect)
-    there = await _play_on(measure, measure.where, connect)
+async def compare(
+    connect: Connect, headwater: SharedServer, reference: SharedServer, *, tls: bool = False
+) -> None:
+    """Run the script on both servers and compare. ``tls`` applies to Headwater only: the reference has no
+    TLS."""
+    here = await _play_on(headwater, headwater.tls_address if tls else headwater.address, connect)
+    there = await _play_on(reference, reference.address, connect)
     for (step, seen), (_, expected) in zip(here, there, strict=True):
         assert seen == expected, step
 
 
-async def _play_on(stand: Stand, where: Where, connect: Connect) -> Story:
-    await asyncio.to_thread(stand.empty)
-    async with connect(where) as client, connect(where) as other:
-        return await play(client, other, stand)
+async def _play_on(server: SharedServer, address: ServerAddress, connect: Connect) -> Transcript:
+    await asyncio.to_thread(server.empty)
+    async with connect(address) as client, connect(address) as other:
+        return await play(client, other, server)
 
 
-async def play(client: Client, other: Client, stand: Stand) -> Story:
-    """Connect, produce, read in a group, claim, acknowledge, wait."""
-    story: Story = []
+async def play(client: Client, other: Client, server: SharedServer) -> Transcript:
+    """Run the script: connect, produce, read in a group, claim, acknowledge, wait."""
+    transcript: Transcript = []
 
     async def step(name: str, doing: Any, shape: Callable[[Any], Any] = lambda seen: seen) -> None:
         try:
-            story.append((name, shape(plain(await doing))))
+            transcript.append((name, shape(plain(await doing))))
         except Exception as error:
             if name not in REFUSED:
                 raise
-            story.append((name, f"{type(error).__name__}: {error}"))
+            transcript.append((name, f"{type(error).__name__}: {error}"))
 
     await step("ping", client.ping())
     for entry_id, fields in ENTRIES.items():
@@ -100,28 +103,29 @@ async def play(client: Client, other: Client, stand: Stand) -> Story:
     await step("pending", client.pending("s", "g"))
     await step("pending range", client.pending_range("s", "g"), hide_times)
     await step("claim", client.claim("s", "g", "c", "1-1"))
-    await step("claim what is young", client.autoclaim("s", "g", "c", HOUR_MS))
+    await step("claim with a long idle time", client.autoclaim("s", "g", "c", HOUR_MS))
     await step("claim all", client.autoclaim("s", "g", "d", 0))
     await step("pending range after", client.pending_range("s", "g"), hide_times)
     await step("acknowledge", client.ack("s", "g", "1-1"))
     await step("acknowledge again", client.ack("s", "g", "1-1"))
     await step("groups", client.groups("s"), group_fields)
     waiting = asyncio.create_task(client.wait("s", "$", 60_000))
-    await asyncio.to_thread(stand.wait_for_blocked)
-    await step("add for who waits", other.add("s", "3-1", {"item": "jug"}))
-    await step("who waited", waiting)
-    await step("wait in vain", client.wait("s", "$", 1))
+    await asyncio.to_thread(server.wait_for_blocked)
+    await step("add for the blocked client", other.add("s", "3-1", {"item": "jug"}))
+    await step("the blocked client", waiting)
+    await step("wait until the timeout", client.wait("s", "$", 1))
     await step("transaction", client.transaction("s"))
-    await step("another type", client.spoil("text"))
+    await step("another type", client.set_text("text"))
     await step("add to another type", client.add("text", "1-1", {"a": "b"}))
     await step("still there", client.ping())
-    return story
+    return transcript
 
 
-async def nack(connect: Connect, stand: Stand) -> None:
-    """What one consumer hands back, another may claim at once. No real server here has XNACK."""
-    await asyncio.to_thread(stand.empty)
-    async with connect(stand.where) as client:
+async def nack(connect: Connect, server: SharedServer) -> None:
+    """Check that an entry that one consumer releases can be claimed by another at once. No real server here
+    has XNACK."""
+    await asyncio.to_thread(server.empty)
+    async with connect(server.address) as client:
         await client.add("s", "1-1", {"item": "tea"})
         await client.create_group("s", "g")
         await client.read_group("s", "g", "a", 1)
@@ -129,14 +133,14 @@ async def nack(connect: Connect, stand: Stand) -> None:
         assert "1-1" in str(plain(await client.autoclaim("s", "g", "b", HOUR_MS)))
 
 
-async def comes_back(connect: Connect, stand: Stand) -> None:
-    """A client whose server is killed and started again goes on by itself, and so do its data."""
-    await asyncio.to_thread(stand.empty)
-    async with connect(stand.where) as client:
+async def reconnects(connect: Connect, server: SharedServer) -> None:
+    """Check that a client continues after its server was killed and restarted, and that the data are there."""
+    await asyncio.to_thread(server.empty)
+    async with connect(server.address) as client:
         await client.add("s", "1-1", {"item": "tea"})
         await client.create_group("s", "g")
         await client.read_group("s", "g", "a", 1)
-        await asyncio.to_thread(stand.restart)
+        await asyncio.to_thread(server.restart)
         assert await _in_the_end(client) == 1
         assert plain(await client.ack("s", "g", "1-1")) == 1
         assert plain(await client.add("s", "2-1", {"item": "pot"})) == "2-1"
@@ -144,20 +148,20 @@ async def comes_back(connect: Connect, stand: Stand) -> None:
 
 
 async def _in_the_end(client: Client) -> Any:
-    """The length of the stream; a client may find out by an error that its connection is gone."""
+    """Return the length of the stream. A client's first commands may fail because its connection is closed."""
     for _ in range(TRIES):
         try:
             return plain(await client.length("s"))
         except Exception:
-            await asyncio.sleep(0.05)  # clients wait so themselves, and announce nothing
+            await asyncio.sleep(0.05)  # clients reconnect without a notification
     return plain(await client.length("s"))
 
 
-# --- one plain shape --------------------------------------------------------------------------------
+# --- one plain form ---------------------------------------------------------------------------------
 
 
 def plain(value: Any) -> Any:
-    """What any client gives back, as text, numbers, lists and mappings."""
+    """Return a client's result as strings, numbers, lists and mappings."""
     if isinstance(value, bytes | bytearray):
         return value.decode()
     if isinstance(value, Mapping):
@@ -172,12 +176,12 @@ def plain(value: Any) -> Any:
 
 
 def hide_ids(value: Any) -> Any:
-    """An id that the server chose."""
+    """Replace ids that the server chose."""
     return re.sub(r"\d{13}-\d+", "<id>", value) if isinstance(value, str) else value
 
 
 def hide_times(value: Any) -> Any:
-    """Rows of XPENDING without the times: third in a row, or under a name of its own."""
+    """Replace the times in rows of XPENDING: the third item of a row, or named fields."""
     if isinstance(value, dict):
         return {
             name: "<ms>" if re.search("idle|since|milli|elapsed", name, re.IGNORECASE) else hidden
@@ -191,7 +195,7 @@ def hide_times(value: Any) -> Any:
 
 
 def group_fields(value: Any) -> Any:
-    """Rows of XINFO GROUPS as mappings, with the fields that the measure knows as well."""
+    """Return rows of XINFO GROUPS as mappings, with only the fields that the reference has too."""
     rows = []
     for row in value:
         pairs = row.items() if isinstance(row, dict) else zip(row[::2], row[1::2], strict=True)

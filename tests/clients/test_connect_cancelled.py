@@ -1,4 +1,4 @@
-"""A call of an asyncio client that is cancelled ends, at whatever step it is."""
+"""A cancelled call of an asyncio client ends at any step."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headwater.testing.server import server_thread
 from tests.peers import Peer
 
 STEPS = 12
-"""Turns of the event loop: after these, a call waits for its answer."""
+"""Iterations of the event loop, after which a call waits for its reply."""
 
 
 @pytest.fixture(params=["embedded", "headwater", pytest.param("redis-8.2", marks=pytest.mark.peer)])
@@ -27,7 +27,7 @@ def url(request: pytest.FixtureRequest, shared_peer: Callable[[str], Peer]) -> I
         yield shared_peer(request.param).url
 
 
-async def test_a_call_ends_whenever_it_is_cancelled(url: str) -> None:
+async def test_a_call_can_be_cancelled_at_any_step(url: str) -> None:
     async with headwater.aio.connect(url, decode_responses=True) as client:
         ask: Any = client
         assert await ask.echo("warm") == "warm"
@@ -38,7 +38,7 @@ async def test_a_call_ends_whenever_it_is_cancelled(url: str) -> None:
                 await asyncio.sleep(0)
             waiting.cancel()
 
-            # Then it ends, and leaves nothing behind
+            # Then it ends, and its reply is not given to another call
             with pytest.raises(asyncio.CancelledError):
                 await waiting
             assert await ask.echo("mine") == "mine"

@@ -1,4 +1,4 @@
-"""The guides of the client are run as they stand there."""
+"""The programs of the client's guides run unchanged."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_the_clients_guide_runs() -> None:
 
 def test_the_embedded_stores_guide_runs(tmp_path: Path) -> None:
     found = outputs("embedded.md", ("/tmp/shop", f"{tmp_path}/shop"))
-    assert found[0] == "{'item': 'tea'}\n"
+    assert found[0] == "{'number': '1', 'item': 'tea', 'price': '2.5'}\n"
     assert found[1] == "record groups: 1, bytes cut off: 0\n"
     assert found[2] == "something was added to orders\n"
     assert re.fullmatch(r"\S+ after 1\.\d+ h\n", found[3]), found[3]

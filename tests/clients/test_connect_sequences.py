@@ -1,14 +1,14 @@
-"""What clients send before and beside their work, command by command, for those that no test here can
-run: each gets the kind of reply that a real Redis gives, and the same error where it gives one.
+"""The commands that clients send for setup and monitoring, for clients that the tests cannot run. Each gets
+the kind of reply that a real Redis gives, and the same error if that gives one.
 
-Sources: docs/guide/clients.md; seen through a logging proxy, November 2026.
+Sources: docs/guide/clients.md; recorded with a logging proxy, November 2026.
 """
 
 from __future__ import annotations
 
 import pytest
 
-from tests.clients.stands import Stand
+from tests.clients.servers import SharedServer
 from tests.conformance.wire import connected
 
 SEQUENCES = {
@@ -42,7 +42,7 @@ SEQUENCES = {
         CLIENT MAINT_NOTIFICATIONS on moving-endpoint-type internal-ip
         SELECT 1
     """,
-    "Lettuce, with a password that nobody set": """
+    "Lettuce, with a password although none is set": """
         HELLO 3 AUTH default secret SETNAME app
         AUTH secret
         AUTH default secret
@@ -158,11 +158,11 @@ BEFORE = (
 )
 
 
-def replies(stand: Stand, sequence: str) -> list[tuple[str, str]]:
-    """Each command with the kind of its reply; an error in whole."""
-    stand.empty()
+def replies(server: SharedServer, sequence: str) -> list[tuple[str, str]]:
+    """Return each command with the kind of its reply, or with the whole error."""
+    server.empty()
     seen = []
-    with connected(stand.where.port) as wire:
+    with connected(server.address.port) as wire:
         for words in BEFORE:
             assert not wire.ask(*words).startswith(b"-")
         for line in filter(None, map(str.strip, sequence.splitlines())):
@@ -173,26 +173,28 @@ def replies(stand: Stand, sequence: str) -> list[tuple[str, str]]:
 
 @pytest.mark.peer
 @pytest.mark.parametrize("client", SEQUENCES)
-def test_a_client_is_answered_as_by_redis(stand: Stand, measure: Stand, client: str) -> None:
-    assert replies(stand, SEQUENCES[client]) == replies(measure, SEQUENCES[client])
+def test_a_client_gets_the_replies_of_redis(
+    server: SharedServer, reference: SharedServer, client: str
+) -> None:
+    assert replies(server, SEQUENCES[client]) == replies(reference, SEQUENCES[client])
 
 
-def test_lettuce_finds_the_words_that_it_falls_back_by(stand: Stand) -> None:
-    with connected(stand.where.port) as wire:
+def test_the_errors_have_the_words_that_lettuce_looks_for(server: SharedServer) -> None:
+    with connected(server.address.port) as wire:
         assert wire.ask("HELLO", "9").startswith(b"-NOPROTO ")
         unknown = wire.ask("NO-SUCH-COMMAND")
         assert unknown.startswith(b"-ERR ")
         assert b"unknown" in unknown
 
 
-def test_jedis_finds_the_protocol_in_the_reply_to_hello(stand: Stand) -> None:
-    with connected(stand.where.port) as wire:
+def test_the_reply_to_hello_has_the_protocol_for_jedis(server: SharedServer) -> None:
+    with connected(server.address.port) as wire:
         assert b"\r\n$5\r\nproto\r\n:3\r\n" in wire.ask("HELLO", "3")
 
 
-def test_what_clients_read_out_of_info_is_there(stand: Stand) -> None:
-    with stand.look() as look:
-        info = look.info("everything")
+def test_info_has_the_fields_that_clients_read(server: SharedServer) -> None:
+    with server.observer() as observer:
+        info = observer.info("everything")
     assert info["role"] == "master"  # valkey-glide
     assert info["loading"] == 0  # ioredis
     assert info["redis_mode"] == "standalone"  # RedisInsight, redis-commander

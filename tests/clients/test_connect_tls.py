@@ -1,4 +1,4 @@
-"""`headwater.connect` through TLS, with and without a client's certificate, sync and asyncio."""
+"""`headwater.connect` over TLS, with and without a client certificate, sync and asyncio."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import headwater
 from headwater.testing.server import ServerProcess, server_process
 from tests import certificates
 from tests.certificates import Certificates
-from tests.clients.faces import Face
+from tests.clients.uniform import UniformClient
 from tests.guides import GUIDES, outputs
 from tests.peers import free_port
 
@@ -37,15 +37,15 @@ def asynchronous(request: pytest.FixtureRequest) -> bool:
     return bool(request.param == "asyncio")
 
 
-def face(url: str, *, asynchronous: bool, **options: Any) -> Face:
+def connected(url: str, *, asynchronous: bool, **options: Any) -> UniformClient:
     connect = headwater.aio.connect if asynchronous else headwater.connect
-    return Face(connect(url, decode_responses=True, **options), asynchronous=asynchronous)
+    return UniformClient(connect(url, decode_responses=True, **options), asynchronous=asynchronous)
 
 
-async def test_a_client_with_its_certificate_is_served(
+async def test_a_client_with_a_certificate_can_connect(
     server: ServerProcess, made: Certificates, *, asynchronous: bool
 ) -> None:
-    client = face(server.tls_url, asynchronous=asynchronous, **made.client_options)
+    client = connected(server.tls_url, asynchronous=asynchronous, **made.client_options)
     try:
         key = f"orders-{asynchronous}"
         assert await client("xadd", key, {"item": "tea"}, id="1-1") == "1-1"
@@ -55,10 +55,12 @@ async def test_a_client_with_its_certificate_is_served(
         await client.close()
 
 
-async def test_the_url_may_say_it_all(
+async def test_the_url_may_have_all_options(
     server: ServerProcess, made: Certificates, *, asynchronous: bool
 ) -> None:
-    client = face(f"{server.tls_url}?{urlencode(made.client_options)}", asynchronous=asynchronous)
+    client = connected(
+        f"{server.tls_url}?{urlencode(made.client_options)}", asynchronous=asynchronous
+    )
     try:
         assert await client("ping") is True
     finally:
@@ -66,13 +68,13 @@ async def test_the_url_may_say_it_all(
 
 
 @pytest.mark.parametrize("what", ["authority", "certificate"])
-async def test_what_is_missing_is_an_error_and_not_a_hang(
+async def test_a_missing_certificate_is_an_error_and_does_not_hang(
     server: ServerProcess, made: Certificates, what: str, *, asynchronous: bool
 ) -> None:
     options: dict[str, Any] = {"retry": None}
     if what == "certificate":
         options["ssl_ca_certs"] = made.authority
-    client = face(server.tls_url, asynchronous=asynchronous, **options)
+    client = connected(server.tls_url, asynchronous=asynchronous, **options)
     try:
         with pytest.raises(redis.ConnectionError):
             await client("ping")
@@ -80,12 +82,10 @@ async def test_what_is_missing_is_an_error_and_not_a_hang(
         await client.close()
 
 
-async def test_a_command_is_not_sent_twice_through_tls_either(
-    made: Certificates, *, asynchronous: bool
-) -> None:
-    # Given a client whose server dies while its request waits
+async def test_a_client_reconnects_over_tls(made: Certificates, *, asynchronous: bool) -> None:
+    # Given a client whose server is killed and restarted
     with server_process(*made.flags(tls_port=free_port())) as server:
-        client = face(server.tls_url, asynchronous=asynchronous, **made.client_options)
+        client = connected(server.tls_url, asynchronous=asynchronous, **made.client_options)
         try:
             await client("ping")
             server.kill()

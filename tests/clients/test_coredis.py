@@ -1,4 +1,4 @@
-"""coredis 6.9, with RESP3, as it is."""
+"""coredis 6.9 with RESP3, unmodified."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any, ClassVar
 import coredis
 from coredis import PureToken
 
-from tests.clients.promises import Promises
+from tests.clients.scenarios import ClientScenarios
 from tests.clients.script import Connect
-from tests.clients.stands import Where
+from tests.clients.servers import ServerAddress
 
 
 class Coredis:
-    """The script's verbs."""
+    """The script's operations."""
 
     def __init__(self, client: coredis.Redis[Any]) -> None:
         self.client = client
@@ -62,7 +62,7 @@ class Coredis:
     async def wait(self, stream: str, last_id: str, block_ms: int) -> Any:
         return await self.client.xread({stream: last_id}, block=block_ms)
 
-    async def spoil(self, key: str) -> Any:
+    async def set_text(self, key: str) -> Any:
         return await self.client.set(key, "x")
 
     async def transaction(self, stream: str) -> Any:
@@ -75,11 +75,11 @@ class Coredis:
 
 
 @asynccontextmanager
-async def connect_coredis(where: Where) -> AsyncIterator[Coredis]:
-    tls: dict[str, Any] = {"ssl": True, **where.ssl_options} if where.tls else {}
-    async with coredis.Redis(where.host, where.port, **tls) as client:
+async def connect_coredis(address: ServerAddress) -> AsyncIterator[Coredis]:
+    tls: dict[str, Any] = {"ssl": True, **address.ssl_options} if address.tls else {}
+    async with coredis.Redis(address.host, address.port, **tls) as client:
         yield Coredis(client)
 
 
-class TestCoredis(Promises):
+class TestCoredis(ClientScenarios):
     CLIENTS: ClassVar[dict[str, Connect]] = {"asyncio": connect_coredis}

@@ -1,4 +1,4 @@
-"""A store in this process keeps what it was given: over restarts, ends of every kind, and forks."""
+"""An embedded store keeps its data over restarts, all ways to end a process, and forks."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ def url(tmp_path: Path) -> str:
     return f"headwater://{tmp_path}/new/data"
 
 
-# --- what is kept -----------------------------------------------------------------------------------
+# --- durability -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("appendfsync", ["always", "everysec", "no"])
-def test_a_store_opened_again_holds_everything(url: str, appendfsync: str) -> None:
+def test_a_reopened_store_has_all_data(url: str, appendfsync: str) -> None:
     # Given entries, a group and a pending delivery
     with headwater.connect(f"{url}?appendfsync={appendfsync}", decode_responses=True) as client:
         ids = [client.xadd("orders", {"n": number}) for number in range(100)]
@@ -67,7 +67,7 @@ def test_a_store_opened_again_holds_everything(url: str, appendfsync: str) -> No
         assert client.get("word") == "tea"
 
 
-async def test_asyncio_keeps_as_well(url: str) -> None:
+async def test_a_reopened_store_has_all_data_in_asyncio(url: str) -> None:
     async with headwater.aio.connect(url) as client:
         await client.xadd("orders", {"item": "tea"}, id="1-1")
     async with headwater.aio.connect(url) as client:
@@ -78,14 +78,14 @@ def test_closing_is_clean(url: str, tmp_path: Path) -> None:
     # Given a store that was used and closed
     with headwater.connect(url) as client:
         client.xadd("orders", {"item": "tea"})
-    # When it is opened, then recovery has nothing to cut and nothing to say
+    # When it is opened, then recovery cuts nothing and reports nothing
     node = open_node(Config(dir=f"{tmp_path}/new/data"))
     assert node.journal is not None
     assert (node.journal.recovery.cuts, node.journal.recovery.notes) == ([], [])
     node.close()
 
 
-def test_a_server_goes_on_where_a_program_ended(url: str, tmp_path: Path) -> None:
+def test_a_server_can_open_a_programs_directory(url: str, tmp_path: Path) -> None:
     with headwater.connect(url) as client:
         client.xadd("orders", {"item": "tea"}, id="1-1")
     with (
@@ -99,7 +99,7 @@ def test_a_server_goes_on_where_a_program_ended(url: str, tmp_path: Path) -> Non
     "end", ["", "client.close()", "del client", "import gc; client.me = client; del client"]
 )
 def test_a_program_may_end_without_closing(url: str, tmp_path: Path, end: str) -> None:
-    # Given a program that adds and ends, having closed the store or not
+    # Given a program that adds an entry and ends, with or without closing the store
     program = f"""
 import sys, headwater
 client = headwater.connect(sys.argv[1])
@@ -108,7 +108,7 @@ client.xadd("orders", {{"item": "tea"}})
 """
     done = in_a_process(program, url)
     assert (done.returncode, done.stderr) == (0, "")
-    # Then the entry is there, and the journal had its clean end
+    # Then the entry is there, and the journal was ended cleanly
     node = open_node(Config(dir=f"{tmp_path}/new/data"))
     assert node.journal is not None
     assert (node.journal.recovery.cuts, node.journal.recovery.notes) == ([], [])
@@ -134,7 +134,7 @@ while not node_of(client).blocked.waiting.count: pass
         assert client.xlen("orders") == 1
 
 
-def test_a_killed_program_has_lost_nothing_it_was_told_is_kept(url: str) -> None:
+def test_a_killed_program_loses_no_acknowledged_entry(url: str) -> None:
     program = """
 import os, signal, sys, headwater
 client = headwater.connect(sys.argv[1] + "?appendfsync=always")
@@ -146,19 +146,19 @@ os.kill(os.getpid(), signal.SIGKILL)
         assert client.xlen("orders") == 100
 
 
-# --- who uses it ------------------------------------------------------------------------------------
+# --- sharing ----------------------------------------------------------------------------------------
 
 
 def test_clients_of_one_process_share_the_store(url: str, tmp_path: Path) -> None:
-    # Given two clients of a directory, named in two ways
+    # Given two clients of a directory, with different paths
     first = headwater.connect(url)
     second = headwater.connect(f"headwater://{tmp_path}/new/../new/data/")
     assert node_of(first) is node_of(second)
-    # When one is closed, the other goes on
+    # When one is closed, the other continues
     first.xadd("orders", {"item": "tea"})
     first.close()
     assert second.xlen("orders") == 1
-    # When both are, another process may have it
+    # When both are, another process can open the directory
     second.close()
     assert (
         in_a_process("import sys, headwater; headwater.connect(sys.argv[1])", url).returncode == 0
@@ -172,7 +172,7 @@ async def test_sync_and_asyncio_share_the_store(url: str) -> None:
             assert await other.xlen("orders") == 1
 
 
-def test_a_directory_that_another_process_holds_is_refused(url: str, tmp_path: Path) -> None:
+def test_a_directory_in_use_by_another_process_is_refused(url: str, tmp_path: Path) -> None:
     with headwater.connect(url) as client:
         client.ping()
         program = "import sys, headwater; headwater.connect(sys.argv[1])"
@@ -182,7 +182,7 @@ def test_a_directory_that_another_process_holds_is_refused(url: str, tmp_path: P
         assert f"headwater serve --dir {tmp_path}/new/data" in said
 
 
-def test_a_directory_that_a_server_holds_is_refused() -> None:
+def test_a_directory_in_use_by_a_server_is_refused() -> None:
     with (
         server_process() as server,
         pytest.raises(StoreInUse, match=f"in use by process {server.pid}.*headwater serve --dir"),
@@ -190,8 +190,8 @@ def test_a_directory_that_a_server_holds_is_refused() -> None:
         headwater.connect(f"headwater://{server.data}")
 
 
-def test_a_directory_that_was_refused_is_let_go(url: str, tmp_path: Path) -> None:
-    # Given a journal with a damaged place in its middle
+def test_a_directory_that_was_refused_is_not_in_use(url: str, tmp_path: Path) -> None:
+    # Given a journal that is damaged in the middle
     with headwater.connect(url) as client:
         for number in range(100):
             client.xadd("orders", {"n": number})
@@ -201,11 +201,11 @@ def test_a_directory_that_was_refused_is_let_go(url: str, tmp_path: Path) -> Non
         (right,) = file.read(1)
         file.seek(2000)
         file.write(bytes([right ^ 1]))
-    # When it is opened, then it is refused, and again, not as a store in use
+    # When it is opened twice, then it is refused as damaged both times, not as in use
     for _ in range(2):
         with pytest.raises(JournalDamaged, match=journal.name):
             headwater.connect(url)
-    # When it is whole again, then it opens
+    # When it is repaired, then it opens
     with journal.open("r+b") as file:
         file.seek(2000)
         file.write(bytes([right]))
@@ -219,7 +219,7 @@ def test_a_path_that_is_a_file_is_refused(tmp_path: Path) -> None:
         headwater.connect(f"headwater://{tmp_path}/file")
 
 
-def test_other_settings_than_those_in_force_are_refused(url: str) -> None:
+def test_settings_that_differ_from_the_open_stores_are_refused(url: str) -> None:
     with headwater.connect(f"{url}?appendfsync=always") as client:
         with pytest.raises(ConfigError, match="open in this process with appendfsync always"):
             headwater.connect(f"{url}?appendfsync=no")
@@ -228,7 +228,7 @@ def test_other_settings_than_those_in_force_are_refused(url: str) -> None:
     assert open_stores == set()
 
 
-def test_a_closed_client_says_so(url: str) -> None:
+def test_a_closed_client_raises_store_closed(url: str) -> None:
     client = headwater.connect(url)
     client.xadd("orders", {"item": "tea"})
     client.close()
@@ -237,7 +237,7 @@ def test_a_closed_client_says_so(url: str) -> None:
         client.xlen("orders")
 
 
-async def test_a_closed_asyncio_client_says_so(url: str) -> None:
+async def test_a_closed_asyncio_client_raises_store_closed(url: str) -> None:
     client = headwater.aio.connect(url)
     await client.xadd("orders", {"item": "tea"})
     await client.aclose()
@@ -246,14 +246,14 @@ async def test_a_closed_asyncio_client_says_so(url: str) -> None:
         await client.xlen("orders")
 
 
-def test_a_store_in_this_process_is_not_shut_down_but_closed(url: str) -> None:
+def test_shutdown_of_an_embedded_store_is_refused(url: str) -> None:
     with headwater.connect(url) as client:
         with pytest.raises(redis.ResponseError, match="close the client instead"):
             client.shutdown()
         assert client.ping()
 
 
-def test_clients_that_are_forgotten_close_their_store(url: str) -> None:
+def test_garbage_collected_clients_close_their_store(url: str) -> None:
     client = headwater.connect(url)
     client.xadd("orders", {"item": "tea"})
     cycle: Any = [client]
@@ -268,7 +268,7 @@ def test_clients_that_are_forgotten_close_their_store(url: str) -> None:
 # --- memory -----------------------------------------------------------------------------------------
 
 
-def test_a_store_in_memory_is_the_clients_own() -> None:
+def test_a_store_in_memory_is_private() -> None:
     with (
         headwater.connect("headwater://memory") as first,
         headwater.connect("headwater://memory") as second,

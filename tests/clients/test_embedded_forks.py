@@ -1,4 +1,4 @@
-"""After a fork the child has no store, is told so, and leaves the parent's alone."""
+"""After a fork the child has no store: using it raises `ForkedStore`, and the parent's is unaffected."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from headwater.errors import (
 
 
 def in_a_fork(action: Callable[[], Any], fork: Callable[[], int] = os.fork) -> str:
-    """What ``action`` returns or raises in a child, in words."""
+    """Return as text what ``action`` returns or raises in a forked child."""
     reader, writer = os.pipe()
     child = fork()
     if child == 0:
@@ -42,14 +42,14 @@ def url(tmp_path: Path) -> str:
     return f"headwater://{tmp_path}/new/data"
 
 
-def test_a_forked_child_gets_a_clear_error_and_the_parent_goes_on(url: str) -> None:
-    # Given a client that has been used
+def test_a_forked_child_gets_a_clear_error_and_the_parent_continues(url: str) -> None:
+    # Given clients that have been used
     client = headwater.connect(url, decode_responses=True)
     single = headwater.connect(url, single_connection_client=True)
     client.xadd("orders", {"item": "tea"})
     pipeline = client.pipeline()
     pipeline.xlen("orders")
-    # When a child uses it, in any way
+    # When a child uses them, in any way
     for use in (
         lambda: client.xlen("orders"),
         pipeline.execute,
@@ -57,7 +57,7 @@ def test_a_forked_child_gets_a_clear_error_and_the_parent_goes_on(url: str) -> N
         lambda: single.xlen("orders"),
     ):
         said = in_a_fork(use)
-        # Then it is told, by name
+        # Then it gets the error
         assert said.startswith("ForkedStore"), said
         assert f"opened by process {os.getpid()}" in said
     # Then the parent still has its store
@@ -67,21 +67,21 @@ def test_a_forked_child_gets_a_clear_error_and_the_parent_goes_on(url: str) -> N
     client.close()
 
 
-def test_a_child_forked_behind_pythons_back_writes_nothing(url: str) -> None:
-    # Given a server of applications that forks its workers in C and tells Python nothing
+def test_a_child_forked_in_c_writes_nothing(url: str) -> None:
+    # Given an application server that forks its workers in C, without Python's fork handlers
     client = headwater.connect(url, decode_responses=True)
     client.xadd("orders", {"item": "tea"})
     fork = ctypes.PyDLL(None).fork
-    # When a worker uses the store of the process that it was forked from
+    # When a worker uses its parent's store
     said = in_a_fork(lambda: client.xadd("orders", {"item": "milk"}), fork)
-    # Then it is told before it has written over what the others write
+    # Then it gets the error before it writes to the parent's journal
     assert said.startswith("ForkedStore"), said
     assert client.xlen("orders") == 1
     assert client.xadd("orders", {"item": "milk"})
     client.close()
 
 
-def test_a_forked_child_may_close_and_end_without_touching_the_store(url: str) -> None:
+def test_a_forked_child_may_close_its_client_without_affecting_the_store(url: str) -> None:
     client = headwater.connect(url)
     client.xadd("orders", {"item": "tea"})
     assert in_a_fork(client.close) == "None"
@@ -98,7 +98,7 @@ def test_a_child_forked_in_the_middle_of_a_turn_does_not_hang(url: str) -> None:
     held = node_of(client).lock
     held.acquire()
     try:
-        # A lock that this thread holds, the child's thread would hold too: let another take it.
+        # In the child, this thread would hold the lock too, so another thread acquires it.
         taken, done = threading.Event(), threading.Event()
 
         def hold() -> None:
@@ -111,7 +111,7 @@ def test_a_child_forked_in_the_middle_of_a_turn_does_not_hang(url: str) -> None:
     finally:
         held.release()
     taken.wait()
-    # When the child uses the store, then it is told
+    # When the child uses the store, then it gets the error
     try:
         said = in_a_fork(lambda: client.xlen("orders"))
     finally:
@@ -121,7 +121,7 @@ def test_a_child_forked_in_the_middle_of_a_turn_does_not_hang(url: str) -> None:
     client.close()
 
 
-def test_a_child_opens_the_directory_when_the_parent_has_let_it_go(url: str) -> None:
+def test_a_child_can_open_the_directory_after_the_parent_has_closed_it(url: str) -> None:
     client = headwater.connect(url)
     client.xadd("orders", {"item": "tea"})
 
@@ -134,5 +134,5 @@ def test_a_child_opens_the_directory_when_the_parent_has_let_it_go(url: str) -> 
     assert in_a_fork(open_it) == "1"
 
 
-def test_a_forked_error_is_headwaters_and_no_redis_error() -> None:
+def test_forked_store_is_not_a_redis_error() -> None:
     assert not issubclass(ForkedStore, redis.RedisError)

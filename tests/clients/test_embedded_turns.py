@@ -1,4 +1,4 @@
-"""Turns that are broken off, by Ctrl-C, by a fault or by a disk, and what happens within one."""
+"""Turns that are interrupted by Ctrl-C, an exception or a disk error, and finalizers within a turn."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from headwater.server.opening import open_node
 from headwater.server.session.session import Session
 from headwater.server.turn.node import Node
 from headwater.testing.files import CrashableFiles
-from tests.clients.faces import blocked
+from tests.clients.uniform import blocked
 
-# The function behind `signal.signal`, which itself looks at the handler's repr.
+# The function behind `signal.signal`, which itself makes the handler's repr.
 set_handler: Callable[..., Any] = importlib.import_module("_signal").signal
 
 
 class Interrupting(SystemClock):
-    """Presses Ctrl-C when a command asks for the time."""
+    """A clock that raises SIGINT when a command reads it."""
 
     armed = False
 
@@ -49,15 +49,15 @@ def test_ctrl_c_waits_for_the_end_of_the_turn() -> None:
             clock.armed = True
             with pytest.raises(KeyboardInterrupt):
                 client.xadd("orders", {"item": "tea"})
-            # The command had begun, so it has run, and the store is whole
+            # The command had begun, so it has run completely
             assert client.xlen("orders") == 1
             assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     finally:
         signal.signal(signal.SIGINT, before)
 
 
-def test_a_handler_that_another_library_installed_waits_as_well() -> None:
-    # Given one that raises, as PySpark's does
+def test_a_handler_of_another_library_also_waits() -> None:
+    # Given a handler that raises, as PySpark's does
     def handler(_number: int, _frame: object) -> None:
         raise RuntimeError("stop")
 
@@ -76,15 +76,15 @@ def test_a_handler_that_another_library_installed_waits_as_well() -> None:
 
 
 class Unprintable:
-    """A handler whose repr is expensive: asyncio's contains that of a task."""
+    """A handler whose repr must not be made: asyncio's includes that of a task and is expensive."""
 
     def __call__(self, _number: int, _frame: object) -> None: ...
 
     def __repr__(self) -> str:
-        raise AssertionError("nobody needs the repr of a handler")
+        raise AssertionError("the repr of the handler was made")
 
 
-def test_a_turn_does_not_print_the_handler_that_waits() -> None:
+def test_a_turn_does_not_make_the_repr_of_the_handler() -> None:
     handler = Unprintable()
     with headwater.connect("headwater://memory") as client:
         before = set_handler(int(signal.SIGINT), handler)
@@ -96,7 +96,7 @@ def test_a_turn_does_not_print_the_handler_that_waits() -> None:
 
 
 class Failing(SystemClock):
-    """Raises in the middle of a command."""
+    """A clock that raises an error in the middle of a command."""
 
     armed = False
 
@@ -107,40 +107,40 @@ class Failing(SystemClock):
         return super().now_ms()
 
 
-def test_a_store_whose_turn_is_broken_off_is_given_up() -> None:
+def test_a_store_whose_turn_is_interrupted_is_unusable() -> None:
     clock = Failing()
     with headwater.connect("headwater://memory", clock=clock) as client:
         client.xadd("orders", {"item": "tea"})
-        # Given a fault in the middle of a command
+        # Given an error in the middle of a command
         clock.armed = True
         with pytest.raises(RuntimeError, match="stop"):
             client.xadd("orders", {"item": "milk"})
-        # Then the store says that it cannot be read any more
+        # Then every command is refused
         with pytest.raises(redis.ResponseError, match="MISCONF a turn was broken off"):
             client.xlen("orders")
         assert isinstance(node_of(client).state.poisoned, NodePoisoned)
 
 
-def test_a_disk_that_fails_is_told_as_a_server_would() -> None:
+def test_a_disk_error_has_the_same_result_as_in_a_server() -> None:
     # Given a store whose next fsync fails
     files = CrashableFiles()
     node = open_node(Config(appendfsync="always"), files=files)
     with headwater.connect(node=node) as client:
         client.xadd("orders", {"item": "tea"})
         files.fail("sync")
-        # When an entry is added, then there is no answer, and it is not added again
+        # When an entry is added, then there is no reply, and it is not sent again
         with pytest.raises(redis.ConnectionError, match="XADD had been sent and may have run"):
             client.xadd("orders", {"item": "milk"})
-        # Then nothing is read from that state
+        # Then the state cannot be read
         with pytest.raises(redis.ResponseError, match=r"MISCONF .* could not be written"):
             client.xlen("orders")
     node.close()
 
 
-async def test_whoever_waits_is_told_when_the_store_is_given_up(
-    client: redis.Redis, elsewhere: Callable[..., Future[Any]], monkeypatch: pytest.MonkeyPatch
+async def test_a_blocked_client_gets_an_error_when_the_store_becomes_unusable(
+    client: redis.Redis, submit: Callable[..., Future[Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    waiting = elsewhere(client.xread, {"orders": "$"}, block=0)
+    waiting = submit(client.xread, {"orders": "$"}, block=0)
     await blocked(client)
     node = node_of(client)
 
@@ -152,14 +152,14 @@ async def test_whoever_waits_is_told_when_the_store_is_given_up(
         client.ping()
     monkeypatch.undo()
     assert node.state.poisoned
-    with pytest.raises(redis.ResponseError, match="MISCONF a turn was broken off by MemoryError"):
+    with pytest.raises(redis.ResponseError, match="MISCONF a turn was aborted by MemoryError"):
         waiting.result(10)
 
 
-def test_a_client_that_is_forgotten_within_a_turn_is_closed_after_it(
+def test_a_client_that_is_garbage_collected_within_a_turn_is_closed_after_it(
     client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Given a client whose last reference goes in the middle of another's turn
+    # Given a client whose last reference is removed in the middle of another client's turn
     forgotten = [headwater.connect("headwater://memory")]
     session = node_of(forgotten[0]).connect(kind="tcp", address="", on_output=lambda _: None)
     forgotten[0].ping()
@@ -174,6 +174,6 @@ def test_a_client_that_is_forgotten_within_a_turn_is_closed_after_it(
     client.ping()
     monkeypatch.setitem(SERVER_FUNCTIONS, b"PING", forget)
     client.ping()
-    # Then its session was still there within the turn, and is not after it
+    # Then its session exists within the turn, and not after it
     assert during == [2]
     assert list(sessions) == [session.id]

@@ -7,10 +7,10 @@ from typing import ClassVar
 import pytest
 
 from tests.clients.node_process import connecting
-from tests.clients.promises import Promises
+from tests.clients.scenarios import ClientScenarios
 from tests.clients.script import Connect
 
 
 @pytest.mark.peer
-class TestIoredis(Promises):
+class TestIoredis(ClientScenarios):
     CLIENTS: ClassVar[dict[str, Connect]] = {"node": connecting("ioredis")}

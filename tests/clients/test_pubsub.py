@@ -1,4 +1,4 @@
-"""Publishing and listening through redis-py: in process and over TCP, sync and asyncio, RESP2 and 3."""
+"""Publishing and subscribing with redis-py: embedded and over TCP, sync and asyncio, RESP2 and RESP3."""
 
 from __future__ import annotations
 
@@ -13,149 +13,149 @@ import redis
 import headwater
 from headwater.client.embedded_opening import node_of
 from headwater.server.services.pubsub import PubSub
-from tests.clients.faces import Face, Place, until
+from tests.clients.uniform import UniformClient, UniformStore, until
 
 NEWS = {"type": "message", "pattern": None, "channel": "news"}
 
 
-async def listening(face: Face, *channels: str, patterns: tuple[str, ...] = ()) -> Any:
-    """A subscription whose confirmations have been read."""
-    listener = face.client.pubsub()
+async def listening(client: UniformClient, *channels: str, patterns: tuple[str, ...] = ()) -> Any:
+    """Return a subscription whose confirmations have been read."""
+    listener = client.redis.pubsub()
     if channels:
-        await face.call(listener.subscribe, *channels)
+        await client.call(listener.subscribe, *channels)
     if patterns:
-        await face.call(listener.psubscribe, *patterns)
+        await client.call(listener.psubscribe, *patterns)
     for _ in (*channels, *patterns):
-        confirmation = await face.call(listener.get_message, timeout=30)
+        confirmation = await client.call(listener.get_message, timeout=30)
         assert confirmation["type"] in {"subscribe", "psubscribe"}
     return listener
 
 
-async def close(face: Face, listener: Any) -> None:
-    await face.call(listener.aclose if face.asynchronous else listener.close)
+async def close(client: UniformClient, listener: Any) -> None:
+    await client.call(listener.aclose if client.asynchronous else listener.close)
 
 
-async def test_a_message_reaches_who_listens(place: Place) -> None:
-    # Given one who listens to a channel and to a pattern
-    publisher, face = place.face(), place.face()
-    listener = await listening(face, "news", patterns=("n*",))
-    # When something is published
+async def test_a_subscriber_receives_a_message(store: UniformStore) -> None:
+    # Given a subscriber of a channel and of a pattern
+    publisher, client = store.client(), store.client()
+    listener = await listening(client, "news", patterns=("n*",))
+    # When a message is published
     assert await publisher("publish", "news", "tea is ready") == 2
-    # Then it comes both ways
-    first = await face.call(listener.get_message, timeout=30)
-    second = await face.call(listener.get_message, timeout=30)
+    # Then it is received twice
+    first = await client.call(listener.get_message, timeout=30)
+    second = await client.call(listener.get_message, timeout=30)
     assert first == {**NEWS, "data": "tea is ready"}
     assert second == {**first, "type": "pmessage", "pattern": "n*"}
-    await close(face, listener)
+    await close(client, listener)
 
 
-async def test_nothing_comes_when_nothing_is_published(place: Place) -> None:
-    face = place.face()
-    listener = await listening(face, "news")
-    assert await face.call(listener.get_message, timeout=0.01) is None
-    assert await face.call(listener.get_message, timeout=0) is None
-    await close(face, listener)
+async def test_without_messages_there_is_nothing_to_read(store: UniformStore) -> None:
+    client = store.client()
+    listener = await listening(client, "news")
+    assert await client.call(listener.get_message, timeout=0.01) is None
+    assert await client.call(listener.get_message, timeout=0) is None
+    await close(client, listener)
 
 
-async def test_one_who_waits_is_woken_by_what_another_publishes(place: Place) -> None:
-    # Given one who waits for ever
-    publisher, face = place.face(), place.face()
-    listener = await listening(face, "news")
-    waiting = asyncio.ensure_future(face.call(listener.get_message, timeout=None))
+async def test_a_waiting_subscriber_is_woken_by_a_message(store: UniformStore) -> None:
+    # Given a subscriber that waits without a limit
+    publisher, client = store.client(), store.client()
+    listener = await listening(client, "news")
+    waiting = asyncio.ensure_future(client.call(listener.get_message, timeout=None))
     for number in range(3):
-        # When another publishes, then it is there
+        # When another client publishes, then it receives the message
         assert await publisher("publish", "news", number) == 1
         assert await waiting == {**NEWS, "data": str(number)}
-        waiting = asyncio.ensure_future(face.call(listener.get_message, timeout=None))
+        waiting = asyncio.ensure_future(client.call(listener.get_message, timeout=None))
     await publisher("publish", "news", "last")
     await waiting
-    await close(face, listener)
+    await close(client, listener)
 
 
-async def test_a_listener_is_forgotten_when_it_goes(place: Place) -> None:
-    publisher, face = place.face(), place.face()
-    listener = await listening(face, "news", "more", patterns=("n*",))
+async def test_a_subscription_ends_with_its_connection(store: UniformStore) -> None:
+    publisher, client = store.client(), store.client()
+    listener = await listening(client, "news", "more", patterns=("n*",))
     assert await publisher("pubsub_channels") == ["news", "more"]
-    await close(face, listener)
-    await until(lambda: not place.node.services.pubsub.channels)
+    await close(client, listener)
+    await until(lambda: not store.node.services.pubsub.channels)
     assert await publisher("publish", "news", "x") == 0
     assert await publisher("pubsub_numpat") == 0
 
 
-async def test_a_message_within_a_transaction_comes_with_it(place: Place) -> None:
-    publisher, face = place.face(), place.face()
-    listener = await listening(face, "news")
-    pipeline = publisher.client.pipeline(transaction=True)
+async def test_messages_of_a_transaction_are_received(store: UniformStore) -> None:
+    publisher, client = store.client(), store.client()
+    listener = await listening(client, "news")
+    pipeline = publisher.redis.pipeline(transaction=True)
     pipeline.publish("news", "first").xadd("orders", {"a": 1}, id="1-1").publish("news", "second")
     assert await publisher.call(pipeline.execute) == [1, "1-1", 1]
     for word in ("first", "second"):
-        assert await face.call(listener.get_message, timeout=30) == {**NEWS, "data": word}
-    await close(face, listener)
+        assert await client.call(listener.get_message, timeout=30) == {**NEWS, "data": word}
+    await close(client, listener)
 
 
-async def test_events_of_keys_are_heard(place: Place) -> None:
-    # Given one who listens to what happens to streams and to what expires
-    writer, face = place.face(), place.face()
+async def test_keyspace_events_are_received(store: UniformStore) -> None:
+    # Given a subscriber of stream events and expirations
+    writer, client = store.client(), store.client()
     await writer("config_set", "notify-keyspace-events", "Etx")
     assert await writer("config_get", "notify-keyspace-events") == {"notify-keyspace-events": "xtE"}
-    listener = await listening(face, patterns=("__key*__:*",))
-    # When something does
+    listener = await listening(client, patterns=("__key*__:*",))
+    # When these events happen
     await writer("xadd", "orders", {"item": "tea"})
     await writer("pexpire", "orders", 50)
     await writer("set", "quiet", "x")
-    place.advance(1)
-    # Then it is told, in that order
+    store.advance(1)
+    # Then it receives them in this order
     for event in ("xadd", "expired"):
-        assert await face.call(listener.get_message, timeout=30) == {
+        assert await client.call(listener.get_message, timeout=30) == {
             "type": "pmessage",
             "pattern": "__key*__:*",
             "channel": f"__keyevent@0__:{event}",
             "data": "orders",
         }
-    assert await face.call(listener.get_message, timeout=0) is None
-    await close(face, listener)
+    assert await client.call(listener.get_message, timeout=0) is None
+    await close(client, listener)
 
 
-async def test_a_cut_connection_listens_again(place: Place) -> None:
-    # Given a listener whose connection is ended
-    publisher, face = place.face(), place.face()
-    listener = await listening(face, "news")
+async def test_a_killed_connection_subscribes_again(store: UniformStore) -> None:
+    # Given a subscriber whose connection is closed
+    publisher, client = store.client(), store.client()
+    listener = await listening(client, "news")
     (line,) = [one for one in await publisher("client_list") if one["sub"] == "1"]
     assert line["flags"] == "P"
     assert await publisher("client_kill_filter", _id=line["id"]) == 1
     # When it reads again, then it has subscribed again
     confirmation = None
     while confirmation is None:
-        confirmation = await face.call(listener.get_message, timeout=1)
+        confirmation = await client.call(listener.get_message, timeout=1)
     assert confirmation["type"] == "subscribe"
     assert await publisher("publish", "news", "x") == 1
-    assert await face.call(listener.get_message, timeout=30) == {**NEWS, "data": "x"}
-    await close(face, listener)
+    assert await client.call(listener.get_message, timeout=30) == {**NEWS, "data": "x"}
+    await close(client, listener)
 
 
 # --- threads ---------------------------------------------------------------------------------------
 
 
-def test_a_loop_in_another_thread_hears_everything_in_order(client: redis.Redis) -> None:
-    # Given redis-py's own thread that listens
-    heard: list[str] = []
+def test_redis_pys_thread_receives_everything_in_order(client: redis.Redis) -> None:
+    # Given redis-py's thread for subscriptions
+    received: list[str] = []
     done = threading.Event()
 
-    def hear(message: dict[str, Any]) -> None:
-        heard.append(message["data"])
+    def receive(message: dict[str, Any]) -> None:
+        received.append(message["data"])
         if message["data"] == "end":
             done.set()
 
     listener = client.pubsub()
-    listener.subscribe(news=hear)
+    listener.subscribe(news=receive)
     thread = listener.run_in_thread(sleep_time=30)
-    # When this one publishes
+    # When this thread publishes
     for number in range(500):
         client.publish("news", str(number))
     client.publish("news", "end")
-    # Then it hears all of it
+    # Then it receives all messages
     assert done.wait(30)
-    assert heard == [*map(str, range(500)), "end"]
+    assert received == [*map(str, range(500)), "end"]
     thread.stop()
     client.publish("news", "wake up")  # out of its 30 seconds
     thread.join(30)
@@ -163,7 +163,7 @@ def test_a_loop_in_another_thread_hears_everything_in_order(client: redis.Redis)
 
 
 def test_listen_is_an_iterator_that_waits(
-    client: redis.Redis, elsewhere: Callable[..., Future[Any]]
+    client: redis.Redis, submit: Callable[..., Future[Any]]
 ) -> None:
     listener = client.pubsub(ignore_subscribe_messages=True)
     listener.subscribe("news")
@@ -172,14 +172,14 @@ def test_listen_is_an_iterator_that_waits(
         words = listener.listen()
         return [next(words)["data"] for _ in range(3)]
 
-    hearing = elsewhere(three)
+    hearing = submit(three)
     for number in range(3):
         client.publish("news", number)
     assert hearing.result(30) == ["0", "1", "2"]
     listener.close()
 
 
-def test_who_waits_does_not_ask_again_and_again(client: redis.Redis) -> None:
+def test_a_waiting_subscriber_does_not_poll(client: redis.Redis) -> None:
     listener = client.pubsub(ignore_subscribe_messages=True)
     listener.subscribe("news")
     assert listener.get_message(timeout=0.01) is None
@@ -189,29 +189,29 @@ def test_who_waits_does_not_ask_again_and_again(client: redis.Redis) -> None:
     listener.close()
 
 
-async def test_threads_and_loops_hear_each_other(
-    url: str, client: redis.Redis, elsewhere: Callable[..., Future[Any]]
+async def test_threads_and_loops_receive_each_others_messages(
+    url: str, client: redis.Redis, submit: Callable[..., Future[Any]]
 ) -> None:
     async with headwater.aio.connect(url, decode_responses=True) as other:
-        # A thread listens, a loop publishes
+        # A thread subscribes, a loop publishes
         in_thread = client.pubsub(ignore_subscribe_messages=True)
         in_thread.subscribe("news")
         assert in_thread.get_message(timeout=0) is None
-        waiting = elsewhere(in_thread.get_message, timeout=None)
+        waiting = submit(in_thread.get_message, timeout=None)
         await other.publish("news", "from a loop")
         assert waiting.result(30)["data"] == "from a loop"
         in_thread.close()
-        # A loop listens, a thread publishes
+        # A loop subscribes, a thread publishes
         in_loop = other.pubsub(ignore_subscribe_messages=True)
         await in_loop.subscribe("news")
         assert await in_loop.get_message(timeout=0.01) is None
         hearing = asyncio.ensure_future(in_loop.get_message(timeout=None))
-        assert elsewhere(client.publish, "news", "from a thread").result(30) == 1
+        assert submit(client.publish, "news", "from a thread").result(30) == 1
         assert (await hearing)["data"] == "from a thread"
         await in_loop.aclose()
 
 
-def test_who_waits_alone_hears_in_time_that_a_key_has_expired(client: redis.Redis) -> None:
+def test_the_only_client_receives_an_expiration_in_time(client: redis.Redis) -> None:
     client.config_set("notify-keyspace-events", "Ex")
     listener = client.pubsub(ignore_subscribe_messages=True)
     listener.psubscribe("__keyevent@*__:expired")
@@ -220,7 +220,7 @@ def test_who_waits_alone_hears_in_time_that_a_key_has_expired(client: redis.Redi
     listener.close()
 
 
-async def test_a_loop_that_waits_alone_hears_in_time_that_a_key_has_expired(url: str) -> None:
+async def test_the_only_asyncio_client_receives_an_expiration_in_time(url: str) -> None:
     async with headwater.aio.connect(url, decode_responses=True) as client:
         await client.config_set("notify-keyspace-events", "Ex")
         listener = client.pubsub(ignore_subscribe_messages=True)
@@ -232,16 +232,16 @@ async def test_a_loop_that_waits_alone_hears_in_time_that_a_key_has_expired(url:
         await listener.aclose()
 
 
-# --- who does not read ------------------------------------------------------------------------------
+# --- subscribers that do not read -------------------------------------------------------------------
 
 
-def test_one_who_does_not_read_is_let_go(url: str) -> None:
-    # Given one who listens and does not read
+def test_a_subscriber_that_does_not_read_is_disconnected(url: str) -> None:
+    # Given a subscriber that does not read
     with headwater.connect(f"{url}?client-output-buffer-limit=pubsub%20100kb%200%200") as client:
         listener = client.pubsub()
         listener.subscribe("news")
         assert listener.get_message(timeout=1)
-        # When more is published than may wait, then it is gone
+        # When more is published than the buffer limit, then it is disconnected
         counts = [client.publish("news", b"x" * 10_000) for _ in range(20)]
         assert counts[:10] == [1] * 10
         assert counts[-1] == 0
@@ -249,7 +249,7 @@ def test_one_who_does_not_read_is_let_go(url: str) -> None:
         listener.close()
 
 
-async def test_one_who_does_not_read_is_let_go_in_asyncio(url: str) -> None:
+async def test_an_asyncio_subscriber_that_does_not_read_is_disconnected(url: str) -> None:
     async with headwater.aio.connect(
         f"{url}?client-output-buffer-limit=pubsub%20400kb%200%200"
     ) as client:
@@ -262,7 +262,7 @@ async def test_one_who_does_not_read_is_let_go_in_asyncio(url: str) -> None:
         await listener.aclose()
 
 
-def test_one_who_reads_may_hear_any_amount(url: str) -> None:
+def test_a_subscriber_that_reads_may_receive_any_amount(url: str) -> None:
     with headwater.connect(f"{url}?client-output-buffer-limit=pubsub%20100kb%200%200") as client:
         listener = client.pubsub(ignore_subscribe_messages=True)
         listener.subscribe("news")
@@ -274,8 +274,8 @@ def test_one_who_reads_may_hear_any_amount(url: str) -> None:
         listener.close()
 
 
-async def test_one_who_reads_in_asyncio_may_hear_any_amount(url: str) -> None:
-    # Given messages of many sizes, more at once than a stream takes from its transport
+async def test_an_asyncio_subscriber_that_reads_may_receive_any_amount(url: str) -> None:
+    # Given messages of many sizes, in total more than a stream reader buffers
     async with headwater.aio.connect(url) as client:
         listener = client.pubsub(ignore_subscribe_messages=True)
         await listener.subscribe("news")
@@ -283,14 +283,14 @@ async def test_one_who_reads_in_asyncio_may_hear_any_amount(url: str) -> None:
         sizes = [1, 70_000, 200_000, 10, 1_000_000, 65_536, 65_537, 131_072] * 3
         for size in sizes:
             assert await client.publish("news", b"x" * size) == 1
-        # Then all come, in order
+        # Then all are received in order
         for size in sizes:
             message = await listener.get_message(timeout=30)
             assert len(message["data"]) == size
         await listener.aclose()
 
 
-def test_a_store_remembers_no_listener_that_is_gone(url: str) -> None:
+def test_a_closed_subscriber_leaves_nothing_in_the_store(url: str) -> None:
     with headwater.connect(url) as client:
         hub: PubSub = node_of(client).services.pubsub
         listener = client.pubsub()

@@ -1,4 +1,4 @@
-"""However a store is opened, what recovery cut off or found odd is logged and can be asked for."""
+"""Whichever way a store is opened, what recovery cut off or found suspicious is logged and reported."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FIRST, SECOND = file_name(1), file_name(2)
 
 @pytest.fixture
 def torn(tmp_path: Path) -> Path:
-    """A data directory with three commands, a torn tail, and a next file whose header is gone."""
+    """A data directory with three commands, a torn tail, and a next file with an overwritten header."""
     directory = tmp_path / "data"
     with headwater.connect(f"headwater://{directory}") as client:
         for number in range(3):
@@ -44,7 +44,7 @@ def torn(tmp_path: Path) -> Path:
 
 
 def check(report: RecoveryReport | None, directory: Path) -> None:
-    """What `torn` must be reported as."""
+    """Check the report for `torn`."""
     assert report is not None
     assert report.groups == 3
     (cut,) = report.cuts
@@ -55,7 +55,7 @@ def check(report: RecoveryReport | None, directory: Path) -> None:
 
 
 def check_text(text: str, directory: Path) -> None:
-    """The same in a log."""
+    """Check the log for `torn`."""
     assert text.count("the journal's tail was torn by a crash") == 1
     assert f"{directory}/{FIRST}: cut {len(TORN)} bytes at offset " in text
     assert text.count(f"{directory}/{SECOND}: its header cannot be read.") == 1
@@ -72,7 +72,7 @@ def test_an_embedded_client_reports(torn: Path, caplog: pytest.LogCaptureFixture
     with headwater.connect(f"headwater://{torn}") as client:
         check(client.recovery, torn)
         check_info(client.info("persistence"))
-        # A second client of the same store is told the same, and nothing is logged twice
+        # A second client of the same store gets the same report, and nothing is logged twice
         with headwater.connect(f"headwater://{torn}") as other:
             check(other.recovery, torn)
     check_text(caplog.text, torn)
@@ -80,7 +80,7 @@ def test_an_embedded_client_reports(torn: Path, caplog: pytest.LogCaptureFixture
     assert all(record.name.startswith("headwater.") for record in caplog.records)
 
 
-def test_what_was_reported_once_is_mended(torn: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_reported_problem_is_repaired(torn: Path, caplog: pytest.LogCaptureFixture) -> None:
     headwater.connect(f"headwater://{torn}").close()
     caplog.clear()
     with headwater.connect(f"headwater://{torn}") as client:
@@ -125,7 +125,7 @@ def test_a_server_reports(torn: Path) -> None:
         ["-m", "headwater", "dead", "list", "orders", "--url"],
     ],
 )
-def test_a_program_that_configures_no_logging_shows_it(torn: Path, program: list[str]) -> None:
+def test_a_program_without_logging_configuration_shows_it(torn: Path, program: list[str]) -> None:
     done = subprocess.run(
         [sys.executable, *program, f"headwater://{torn}"],
         capture_output=True,
@@ -159,13 +159,13 @@ def store() -> LocalStore:
 
 
 def test_a_reload_reports(store: LocalStore, caplog: pytest.LogCaptureFixture) -> None:
-    # Given a spare that is damaged behind the back of a store that runs
+    # Given a spare file that was damaged while the store runs
     assert store.files is not None
     store.files.corrupt(SECOND, 0, bytes(FILE_HEADER_BYTES))
     client = store.client()
     # When the journal is read again
     assert client("DEBUG", "RELOAD") is not None
-    # Then what was found is logged and told
+    # Then the finding is logged and reported
     assert f"{SECOND}: its header cannot be read" in caplog.text
     info = client("INFO", "persistence")
     assert isinstance(info, bytes)
@@ -174,15 +174,15 @@ def test_a_reload_reports(store: LocalStore, caplog: pytest.LogCaptureFixture) -
 
 
 @pytest.mark.parametrize("lost", [b"\xff", bytes(200)])
-def test_a_reload_that_would_lose_what_was_answered_is_refused(
+def test_a_reload_that_would_lose_acknowledged_writes_is_refused(
     store: LocalStore, caplog: pytest.LogCaptureFixture, lost: bytes
 ) -> None:
-    # Given a newest record that the disk has damaged or lost, for which nothing vouches
+    # Given a newest record that the disk has damaged or lost, without a later record that proves it
     assert store.files is not None
     assert store.node.journal is not None
     end = store.node.journal._writer.end
     store.files.corrupt(FIRST, end - 20, lost)
-    # When the journal is read again, then that is damage, not a tail: it was answered
+    # When the journal is read again, then it is damaged, not torn: the write was acknowledged
     client = store.client()
     with pytest.raises((JournalDamaged, NodePoisoned), match=f"{FIRST} is damaged at offset"):
         client("DEBUG", "RELOAD")

@@ -1,4 +1,4 @@
-"""redis-cli 7.0.15 and redis-benchmark, as Debian has them."""
+"""redis-cli 7.0.15 and redis-benchmark from Debian."""
 
 from __future__ import annotations
 
@@ -13,31 +13,43 @@ from typing import Any, ClassVar
 import pytest
 
 from tests import peers
-from tests.clients.promises import Promises
 from tests.clients.raw import Raw
+from tests.clients.scenarios import ClientScenarios
 from tests.clients.script import Connect
-from tests.clients.stands import Stand, Where
+from tests.clients.servers import ServerAddress, SharedServer
 
 SECONDS = 60
 
 
-def command_line(where: Where, *options: str) -> list[str]:
-    """redis-cli for that place; skips the test by name where there is none."""
+def command_line(address: ServerAddress, *options: str) -> list[str]:
+    """Return the command line of redis-cli for an address. Skips the test if redis-cli is missing."""
     found = peers.redis_cli()
     if found is None:
         pytest.skip(str(peers.PeerMissing("redis-cli")))
-    return [str(found), "-h", where.host, "-p", str(where.port), *tls_options(where), *options]
+    return [
+        str(found),
+        "-h",
+        address.host,
+        "-p",
+        str(address.port),
+        *tls_options(address),
+        *options,
+    ]
 
 
-def tls_options(where: Where) -> list[str]:
-    if where.tls is None:
+def tls_options(address: ServerAddress) -> list[str]:
+    if address.tls is None:
         return []
-    files = {"cacert": where.tls.authority, "cert": where.tls.client, "key": where.tls.client_key}
+    files = {
+        "cacert": address.tls.authority,
+        "cert": address.tls.client,
+        "key": address.tls.client_key,
+    }
     return ["--tls", *(word for name, file in files.items() for word in (f"--{name}", file))]
 
 
 class Session(Raw):
-    """One process that reads commands from its standard input; a reply is a line of JSON."""
+    """One process that reads commands from standard input and prints each reply as a line of JSON."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdin is not None
@@ -48,7 +60,7 @@ class Session(Raw):
         self._stdin.write(f"{shlex.join(words)}\n".encode())
         line = (await asyncio.wait_for(self._stdout.readline(), SECONDS)).decode().strip()
         if not line:
-            raise ConnectionError("redis-cli says nothing")
+            raise ConnectionError("redis-cli printed nothing")
         try:
             return json.loads(line)
         except ValueError:
@@ -60,10 +72,10 @@ class Session(Raw):
 
 
 class OneShots(Raw):
-    """A process for each command, and what it prints."""
+    """One process for each command; a reply is its output."""
 
-    def __init__(self, where: Where) -> None:
-        self._where = where
+    def __init__(self, address: ServerAddress) -> None:
+        self._address = address
 
     async def send(self, *words: str) -> Any:
         return await self._run(*words)
@@ -93,7 +105,7 @@ class OneShots(Raw):
     async def _run(self, *words: str, said: str = "") -> str:
         done = await asyncio.to_thread(
             subprocess.run,
-            command_line(self._where, "-2", *words),
+            command_line(self._address, "-2", *words),
             input=said,
             capture_output=True,
             text=True,
@@ -106,12 +118,12 @@ class OneShots(Raw):
 
 
 @asynccontextmanager
-async def connect_session(where: Where) -> AsyncIterator[Session]:
+async def connect_session(address: ServerAddress) -> AsyncIterator[Session]:
     process = await asyncio.create_subprocess_exec(
-        *command_line(where, "-3", "--json"),
+        *command_line(address, "-3", "--json"),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,  # where it says that its connection is gone
+        stderr=asyncio.subprocess.STDOUT,  # it reports a closed connection there
     )
     session = Session(process)
     try:
@@ -121,12 +133,12 @@ async def connect_session(where: Where) -> AsyncIterator[Session]:
 
 
 @asynccontextmanager
-async def connect_each_time(where: Where) -> AsyncIterator[OneShots]:
-    yield OneShots(where)
+async def connect_each_time(address: ServerAddress) -> AsyncIterator[OneShots]:
+    yield OneShots(address)
 
 
 @pytest.mark.peer
-class TestRedisCli(Promises):
+class TestRedisCli(ClientScenarios):
     CLIENTS: ClassVar[dict[str, Connect]] = {
         "session": connect_session,
         "one-shot": connect_each_time,
@@ -135,20 +147,20 @@ class TestRedisCli(Promises):
 
 @pytest.mark.peer
 @pytest.mark.parametrize("option", ["--stat", "--bigkeys", "--memkeys", "--scan"])
-def test_its_own_tours_of_a_store_end_well(stand: Stand, option: str) -> None:
-    stand.empty()
-    with stand.look() as look:
-        look.xadd("orders", {"item": "tea"})
-        look.set("text", "x")
+def test_its_scanning_modes_work(server: SharedServer, option: str) -> None:
+    server.empty()
+    with server.observer() as observer:
+        observer.xadd("orders", {"item": "tea"})
+        observer.set("text", "x")
     words = ["-i", "0.01", "--stat"] if option == "--stat" else [option]
     with subprocess.Popen(
-        command_line(stand.where, *words),
+        command_line(server.address, *words),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
     ) as process:
         assert process.stdout is not None
-        if option == "--stat":  # it goes on for ever
+        if option == "--stat":  # it does not end
             said = "".join(process.stdout.readline() for _ in range(4))
             process.terminate()
         else:
@@ -159,13 +171,13 @@ def test_its_own_tours_of_a_store_end_well(stand: Stand, option: str) -> None:
 
 @pytest.mark.peer
 @pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
-def test_redis_benchmark_measures_without_an_error(stand: Stand, *, tls: bool) -> None:
+def test_redis_benchmark_runs_without_an_error(server: SharedServer, *, tls: bool) -> None:
     found = peers.redis_benchmark()
     if found is None:
         pytest.skip(str(peers.PeerMissing("redis-benchmark")))
-    stand.empty()
-    where = stand.secured if tls else stand.where
-    place = ["-h", where.host, "-p", str(where.port), *tls_options(where)]
+    server.empty()
+    address = server.tls_address if tls else server.address
+    place = ["-h", address.host, "-p", str(address.port), *tls_options(address)]
     for work in (
         ["-t", "ping,set,get,incr,lpush,rpush,lpop,rpop,sadd,hset,lrange_100,mset"],
         ["XADD", "s", "*", "f", "v"],
@@ -179,5 +191,5 @@ def test_redis_benchmark_measures_without_an_error(stand: Stand, *, tls: bool) -
         )
         assert done.returncode == 0, done.stderr
         assert "rror" not in done.stdout + done.stderr, done.stdout + done.stderr
-    with stand.look() as look:
-        assert look.xlen("s") == 500
+    with server.observer() as observer:
+        assert observer.xlen("s") == 500

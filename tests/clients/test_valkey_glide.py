@@ -1,5 +1,5 @@
-"""valkey-glide 2.5 and later, async and sync: a core in Rust, RESP3, and its own idea of what a reply
-looks like."""
+"""valkey-glide 2.5 and later, async and sync: it has a core in Rust, uses RESP3, and returns replies in its
+own form."""
 
 from __future__ import annotations
 
@@ -13,20 +13,21 @@ from typing import Any, ClassVar
 import glide
 import glide_sync
 
-from tests.clients.promises import Promises
+from tests.clients.scenarios import ClientScenarios
 from tests.clients.script import Connect
-from tests.clients.stands import Where
+from tests.clients.servers import ServerAddress
 
 LONGEST_ANSWER_MS = 60_000
 
-# Names that glide had once, each a module that warns whoever looks at it; Hypothesis looks at all.
+# Former names in glide are modules that warn when an attribute is read, and Hypothesis reads attributes of
+# all modules.
 for _name, _module in list(sys.modules.items()):
     if type(_module).__name__ == "_LegacyModule":
         del sys.modules[_name]
 
 
 class Glide:
-    """The script's verbs; the sync client has the same methods, called in a thread of its own."""
+    """The script's operations; the sync client has the same methods and is called in a thread."""
 
     def __init__(self, module: Any, client: Any) -> None:
         self.module = module
@@ -86,7 +87,7 @@ class Glide:
         options = self.module.StreamReadOptions(block_ms=block_ms)
         return await self.call("xread", {stream: last_id}, options)
 
-    async def spoil(self, key: str) -> Any:
+    async def set_text(self, key: str) -> Any:
         return await self.call("set", key, "x")
 
     async def transaction(self, stream: str) -> Any:
@@ -96,18 +97,18 @@ class Glide:
         return await self.call("exec", batch, raise_on_error=True)
 
 
-def configuration(module: Any, where: Where) -> Any:
-    """What a client of either module is made from."""
+def configuration(module: Any, address: ServerAddress) -> Any:
+    """Return the configuration of a client of either module."""
     tls = None
-    if where.tls is not None:
+    if address.tls is not None:
         tls = module.TlsAdvancedConfiguration(
-            root_pem_cacerts=_read(where.tls.authority),
-            client_cert_pem=_read(where.tls.client),
-            client_key_pem=_read(where.tls.client_key),
+            root_pem_cacerts=_read(address.tls.authority),
+            client_cert_pem=_read(address.tls.client),
+            client_key_pem=_read(address.tls.client_key),
         )
     return module.GlideClientConfiguration(
-        [module.NodeAddress(where.host, where.port)],
-        use_tls=where.tls is not None,
+        [module.NodeAddress(address.host, address.port)],
+        use_tls=address.tls is not None,
         request_timeout=LONGEST_ANSWER_MS,
         advanced_config=module.AdvancedGlideClientConfiguration(
             connection_timeout=5000, tls_config=tls
@@ -121,8 +122,8 @@ def _read(path: str) -> bytes:
 
 
 @asynccontextmanager
-async def connect_async(where: Where) -> AsyncIterator[Glide]:
-    client = await glide.GlideClient.create(configuration(glide, where))
+async def connect_async(address: ServerAddress) -> AsyncIterator[Glide]:
+    client = await glide.GlideClient.create(configuration(glide, address))
     try:
         yield Glide(glide, client)
     finally:
@@ -130,9 +131,9 @@ async def connect_async(where: Where) -> AsyncIterator[Glide]:
 
 
 @asynccontextmanager
-async def connect_sync(where: Where) -> AsyncIterator[Glide]:
+async def connect_sync(address: ServerAddress) -> AsyncIterator[Glide]:
     client = await asyncio.to_thread(
-        glide_sync.GlideClient.create, configuration(glide_sync, where)
+        glide_sync.GlideClient.create, configuration(glide_sync, address)
     )
     try:
         yield Glide(glide_sync, client)
@@ -140,5 +141,5 @@ async def connect_sync(where: Where) -> AsyncIterator[Glide]:
         client.close()
 
 
-class TestValkeyGlide(Promises):
+class TestValkeyGlide(ClientScenarios):
     CLIENTS: ClassVar[dict[str, Connect]] = {"async": connect_async, "sync": connect_sync}

@@ -7,12 +7,12 @@ from typing import ClassVar
 import valkey
 import valkey.asyncio
 
-from tests.clients.promises import Promises
 from tests.clients.redis_like import connecting
+from tests.clients.scenarios import ClientScenarios
 from tests.clients.script import Connect
 
 
-class TestValkeyPy(Promises):
+class TestValkeyPy(ClientScenarios):
     CLIENTS: ClassVar[dict[str, Connect]] = {
         "sync": connecting(valkey.Valkey),
         "sync RESP3": connecting(valkey.Valkey, protocol=3),

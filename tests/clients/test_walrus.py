@@ -9,14 +9,14 @@ from typing import Any, ClassVar
 
 import walrus  # type: ignore[import-untyped]
 
-from tests.clients.promises import Promises
 from tests.clients.redis_like import RedisLike
+from tests.clients.scenarios import ClientScenarios
 from tests.clients.script import Connect
-from tests.clients.stands import Where
+from tests.clients.servers import ServerAddress
 
 
 class Walrus(RedisLike):
-    """The script's verbs through containers where walrus has one, else as redis-py's."""
+    """The script's operations through walrus's containers, or redis-py's methods where it has none."""
 
     def _group(self, stream: str, group: str, consumer: str = "a") -> Any:
         return getattr(self.client.consumer_group(group, [stream], consumer=consumer), stream)
@@ -56,13 +56,13 @@ class Walrus(RedisLike):
 
 
 @asynccontextmanager
-async def connect_walrus(where: Where) -> AsyncIterator[Walrus]:
-    client = walrus.Database.from_url(where.url, socket_timeout=None, **where.ssl_options)
+async def connect_walrus(address: ServerAddress) -> AsyncIterator[Walrus]:
+    client = walrus.Database.from_url(address.url, socket_timeout=None, **address.ssl_options)
     try:
         yield Walrus(client)
     finally:
         client.close()
 
 
-class TestWalrus(Promises):
+class TestWalrus(ClientScenarios):
     CLIENTS: ClassVar[dict[str, Connect]] = {"sync": connect_walrus}

@@ -1,15 +1,15 @@
-"""Messages that flow through a cluster while it changes at random; `make chaos-clusters`.
+"""Sends messages through a cluster while it changes at random; `make chaos-clusters`.
 
     python -m tests.clusters.campaign --rounds 20 --only valkey-9.1
-    python -m tests.clusters.campaign --seed 17 --rounds 1        plays a round again
+    python -m tests.clusters.campaign --seed 17 --rounds 1        repeats a round
 
-changes   a primary killed, its replica up to date or behind; a shard handed over; the stream's slot moved:
-          four a round, on Redis with a rest between failovers (`Cluster.rested`)
-load      batches all the time, of half of the rounds each message confirmed by a replica (wait=1); a
-          primary is killed only in those
-consumers a plain one with results in the stream's slot or another, or two ordered ones
-verdict   what was confirmed is handled and has a result, in the same slot exactly one; nothing is pending;
-          messages of a key began in order, one at a time
+changes   a primary is killed, with its replica up to date or behind; a manual failover; the stream's slot
+          moves: four per round, on Redis with a pause between failovers (`Cluster.can_fail_over`)
+load      batches all the time; in half of the rounds a replica confirms each message (wait=1), and only
+          in those a primary is killed
+consumers a plain one with results in the stream's slot or another slot, or two ordered ones
+verdict   each confirmed message is handled and has a result, in the same slot exactly one; nothing is
+          pending; messages of a key began in order, one at a time
 """
 
 from __future__ import annotations
@@ -38,30 +38,30 @@ CHANGES = 4
 KILLS = {"kill": kill, "kill ahead": kill_ahead}
 
 ROUND_SECONDS = 300
-"""What takes longer is stuck; most rounds take 5 to 30 seconds."""
+"""A round that takes longer counts as stuck. Most rounds take 5 to 30 seconds."""
 
 ORDERED = 0.4
-"""The part of the rounds whose consumer has `order_by`."""
+"""The share of rounds whose consumer has `order_by`."""
 
 KEPT: Final = Path("artifacts", "chaos-clusters")
-"""Where failed rounds leave the logs of their nodes."""
+"""The directory for the node logs of failed rounds."""
 
 
 async def play(cluster: Cluster, seed: int) -> str:
-    """One round; what to print of it. Raises AssertionError when something is lost or stuck."""
-    chance = random.Random(seed)
-    into = chance.choice((near, far))
-    wait = chance.choice((None, 1))
+    """Run one round and return its summary. Raises AssertionError if a message is lost or stuck."""
+    rng = random.Random(seed)
+    into = rng.choice((near, far))
+    wait = rng.choice((None, 1))
     kinds = ("kill", "kill ahead", "hand over", "move") if wait else ("hand over", "move", "move")
-    changes = [chance.choice(kinds) for _change in range(CHANGES)]
+    changes = [rng.choice(kinds) for _change in range(CHANGES)]
     flows: AbstractAsyncContextManager[Flow | OrderedFlow]
-    if chance.random() < ORDERED:
+    if rng.random() < ORDERED:
         flows = flowing_in_order(cluster, wait=wait)
     else:
         flows = flowing(cluster.name, cluster.url, into=into, wait=wait)
     async with flows as flow:
         for change in changes:
-            await asyncio.sleep(chance.uniform(0, 0.5))  # a change may come at any moment
+            await asyncio.sleep(rng.uniform(0, 0.5))  # a change may come at any moment
             await _change(cluster, change, flow.stream)
         await flow.more(200)
     return f"{', '.join(changes)}: {flow.summary()}"
@@ -69,7 +69,7 @@ async def play(cluster: Cluster, seed: int) -> str:
 
 async def _change(cluster: Cluster, name: str, stream: str) -> None:
     if name in KILLS:
-        # Without a replica that is up to date there would be no new primary.
+        # Without an up-to-date replica there would be no new primary.
         await asyncio.to_thread(clusters.until, cluster.healthy, "every shard has its replica")
         await KILLS[name](cluster, stream)
     elif name == "hand over":
@@ -79,7 +79,7 @@ async def _change(cluster: Cluster, name: str, stream: str) -> None:
 
 
 def part(name: str, *, first: int, rounds: int) -> Outcome:
-    """Rounds on one peer, the first of them with the seed ``first``."""
+    """Run ``rounds`` rounds on one peer, with seeds from ``first`` on."""
     began = time.monotonic()
     failures: list[str] = []
     left = deque(range(first, first + rounds))
@@ -88,9 +88,9 @@ def part(name: str, *, first: int, rounds: int) -> Outcome:
             while left:
                 seed = left.popleft()
                 try:
-                    cluster.mend()
-                    said = asyncio.run(asyncio.wait_for(play(cluster, seed), ROUND_SECONDS))
-                    print(f"{name} {seed}: {said}", flush=True)
+                    cluster.reset()
+                    summary = asyncio.run(asyncio.wait_for(play(cluster, seed), ROUND_SECONDS))
+                    print(f"{name} {seed}: {summary}", flush=True)
                 except Exception:
                     failures.append(f"{name} {seed}: {traceback.format_exc()}")
                     print(failures[-1], f"the nodes' logs: {_kept(cluster, seed)}", flush=True)
@@ -100,7 +100,7 @@ def part(name: str, *, first: int, rounds: int) -> Outcome:
 
 
 def _kept(cluster: Cluster, seed: int) -> Path:
-    """Copy the nodes' logs of a failed round; the directory."""
+    """Copy the node logs of a failed round and return their directory."""
     directory = KEPT / f"{cluster.name}-{seed}"
     directory.mkdir(parents=True, exist_ok=True)
     for node in cluster.nodes:
@@ -109,7 +109,7 @@ def _kept(cluster: Cluster, seed: int) -> Path:
 
 
 def main() -> int:
-    """Play the rounds and write down what was tried; 1 if one failed."""
+    """Run the rounds and record them. Returns 1 if one failed."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--only", choices=CLUSTERED)

@@ -1,10 +1,10 @@
-"""Real clusters and Sentinels, from the binaries of `tests.peers`.
+"""Starts real clusters and Sentinels, from the binaries of `tests.peers`.
 
 with cluster("redis-8.2") as found:      # three shards of two nodes each, in about two seconds
     found.url                            # redis+cluster://127.0.0.1:…,…
 
-With certificates, its nodes speak TLS among themselves and to those who use the url. The test keeps its own
-connections without TLS, which `plain_clients` leaves out.
+With certificates, the nodes use TLS among themselves and with clients of the url. The test's own connections
+use no TLS; `plain_clients` does not list them.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from tests.certificates import Certificates
 
 NODE_TIMEOUT_MS = 1_500
 PERIOD_MS = 500
-"""How often Sentinels ask their servers and tell one another what they know."""
+"""How often Sentinels query their servers and exchange what they know."""
 OWN_CONNECTION = "test-looks"
 SHARDS = 3
 SLOTS = 16_384
 PATIENCE_SECONDS = 30.0
 
 WON = re.compile(r"(\d+ \w{3} \d{4} [\d:.]+) . Failover election won")
-"""A node's line about an election, with the time as servers write it."""
+"""A node's log line about an election, with the time."""
 
 
 def _url(kind: str, servers: list[Server], made: Certificates | None, path: str = "") -> str:
@@ -48,7 +48,7 @@ def _url(kind: str, servers: list[Server], made: Certificates | None, path: str 
 
 
 def until(condition: Callable[[], Any], what: str) -> Any:
-    """Wait for what servers do by themselves; its value."""
+    """Wait until ``condition`` returns a true value, and return it."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         try:
@@ -57,7 +57,7 @@ def until(condition: Callable[[], Any], what: str) -> Any:
             value = None
         if value:
             return value
-        assert time.monotonic() < deadline, f"it never came to be: {what}"
+        assert time.monotonic() < deadline, f"this did not happen in time: {what}"
         time.sleep(0.02)
 
 
@@ -76,7 +76,7 @@ class Server:
 
     @property
     def open_port(self) -> int:
-        """Where others than the test find it: its port for TLS, if it has one."""
+        """The port for clients other than the test: the TLS port, if the server has one."""
         if "--tls-port" not in self.peer.arguments:
             return self.port
         return int(self.peer.arguments[self.peer.arguments.index("--tls-port") + 1])
@@ -89,13 +89,13 @@ class Server:
         ]
 
     def ask(self, *words: str | bytes | int) -> Any:
-        """The reply to a command, as the server sent it."""
+        """Send a command and return the reply as the server sent it."""
         first = str(words[0]).encode()
         execute: Any = self.client.execute_command
         return execute(first, *words[1:])
 
     def kill(self) -> None:
-        """End it as the system does when memory is out."""
+        """End it by SIGKILL, as the kernel does when memory runs out."""
         self.peer.kill()
 
     def close(self) -> None:
@@ -104,7 +104,7 @@ class Server:
 
 
 def _tls_flags(made: Certificates | None) -> list[str]:
-    """Words of a command line for a server that speaks TLS on a port of its own."""
+    """Command-line flags for a server with a separate TLS port."""
     if made is None:
         return []
     return [*made.flags(tls_port=peers.free_port()), "--tls-replication", "yes"]
@@ -116,7 +116,7 @@ def _started(name: str, arguments: list[str], directory: Path) -> Server:
 
 
 def _sentinel(name: str, primary: Server, directory: Path, *, made: Certificates | None) -> Server:
-    """A Sentinel that watches ``primary`` as ``shop``. It writes what it learns into its file."""
+    """Start a Sentinel that monitors ``primary`` as ``shop``. It writes what it learns to its file."""
     executable = peers.path(name)
     if executable is None:
         raise peers.PeerMissing(name)
@@ -141,14 +141,14 @@ def _sentinel(name: str, primary: Server, directory: Path, *, made: Certificates
         )
     server = Server(peers.Peer(name, process, port, directory, arguments=command))
     until(lambda: server.ask("PING"), "a Sentinel answers")
-    # By default a Sentinel asks its servers every ten seconds, and demotes an old primary after eight.
+    # By default a Sentinel queries its servers every ten seconds, and demotes an old primary after eight.
     server.ask("SENTINEL", "DEBUG", "info-period", PERIOD_MS, "publish-period", PERIOD_MS)
     return server
 
 
 @dataclass
 class Cluster:
-    """Nodes of one cluster: the first three began as primaries, the others as their replicas."""
+    """Nodes of one cluster. The first three started as primaries, the others as their replicas."""
 
     name: str
     nodes: list[Server] = field(default_factory=list)
@@ -161,26 +161,26 @@ class Cluster:
     def by_port(self, port: int) -> Server:
         return next(node for node in self.nodes if node.port == port)
 
-    def living(self) -> list[Server]:
+    def running_nodes(self) -> list[Server]:
         return [node for node in self.nodes if node.peer.process.poll() is None]
 
     def rows(self) -> list[list[str]]:
-        """CLUSTER NODES, as a living node that is up to date sees it."""
-        text = self.living()[0].ask("CLUSTER", "NODES").decode()
+        """The rows of CLUSTER NODES, from the first running node."""
+        text = self.running_nodes()[0].ask("CLUSTER", "NODES").decode()
         return [line.split() for line in text.splitlines()]
 
     def owner(self, key: str) -> Server:
         """The primary of a key's slot."""
         slot = key_slot(key.encode())
-        reply = self.living()[0].ask("CLUSTER", "SLOTS")
+        reply = self.running_nodes()[0].ask("CLUSTER", "SLOTS")
         return next(self.by_port(row[2][1]) for row in reply if row[0] <= slot <= row[1])
 
     def replica(self, key: str) -> Server:
-        """A replica of a key's slot; one that has just started is waited for."""
+        """A replica of a key's slot. Waits for one that has just started."""
         slot = key_slot(key.encode())
 
         def found() -> Server | None:
-            for row in self.living()[0].ask("CLUSTER", "SLOTS"):
+            for row in self.running_nodes()[0].ask("CLUSTER", "SLOTS"):
                 if row[0] <= slot <= row[1] and len(row) > 3:
                     return self.by_port(row[3][1])
             return None
@@ -191,14 +191,14 @@ class Cluster:
     def other(self, key: str) -> Server:
         """A primary that does not own a key's slot."""
         own = self.owner(key)
-        reply = self.living()[0].ask("CLUSTER", "SLOTS")
+        reply = self.running_nodes()[0].ask("CLUSTER", "SLOTS")
         return next(self.by_port(row[2][1]) for row in reply if row[2][1] != own.port)
 
     def move(
         self, key: str, *, between: Callable[[], None] = lambda: None, first: str | None = None
     ) -> None:
-        """Move a key's slot to another primary while it is used, the key ``first`` before the others;
-        ``between`` is called when the slot is on its way and after each key."""
+        """Move a key's slot to another primary while it is in use, the key ``first`` before the others.
+        ``between`` is called when the slot is marked as moving and after each key."""
         until(self.agreed, "all nodes agree on the owners of the slots")
         source, target, slot = self.owner(key), self.other(key), key_slot(key.encode())
         source_id, target_id = source.ask("CLUSTER", "MYID"), target.ask("CLUSTER", "MYID")
@@ -213,20 +213,20 @@ class Cluster:
             between()
         target.ask("CLUSTER", "SETSLOT", slot, "NODE", target_id)
         source.ask("CLUSTER", "SETSLOT", slot, "NODE", target_id)
-        for node in self.living():
+        for node in self.running_nodes():
             if node not in (source, target):
                 try:
                     node.ask("CLUSTER", "SETSLOT", slot, "NODE", target_id)
                 except redis.ResponseError:
-                    pass  # a replica learns it by itself
+                    pass  # a replica learns the owner by itself
 
-    def mend(self) -> None:
-        """Start what was killed, wait until all is well, and empty every primary."""
+    def reset(self) -> None:
+        """Start killed nodes, wait until the cluster is healthy, and empty every primary."""
         for node in self.nodes:
-            if node not in self.living():
+            if node not in self.running_nodes():
                 self.restart(node)
         until(self.healthy, "every shard has its replica")
-        for row in self.living()[0].ask("CLUSTER", "SLOTS"):
+        for row in self.running_nodes()[0].ask("CLUSTER", "SLOTS"):
             node = self.by_port(row[2][1])
             node.ask("FLUSHALL")
             node.ask("SCRIPT", "FLUSH")
@@ -235,12 +235,12 @@ class Cluster:
         """Whether all nodes name the same primaries."""
         views = {
             tuple(sorted((row[0], row[1], row[2][1]) for row in node.ask("CLUSTER", "SLOTS")))
-            for node in self.living()
+            for node in self.running_nodes()
         }
         return len(views) == 1
 
     def healthy(self) -> bool:
-        """Whether every node lives, and every replica follows its primary."""
+        """Whether every node is up and every replica follows its primary."""
         for node in self.nodes:
             info = node.ask("CLUSTER", "INFO")
             role = node.ask("ROLE")
@@ -252,23 +252,23 @@ class Cluster:
                 return False
         return True
 
-    def rested(self) -> bool:
-        """Whether a shard may be failed over again.
+    def can_fail_over(self) -> bool:
+        """Whether another failover of a shard may be started.
 
-        A replica of Redis that won an election takes the votes of that one for those of the next, for
-        two node timeouts (github.com/redis/redis/issues/8752, open). If its primary is gone by then, it
-        claims the slots with an old epoch, nobody believes it, and the shard has no primary until
-        the old one is back. Valkey forgets the votes (valkey-io/valkey#1711).
+        For two node timeouts, a replica of Redis that won an election counts the votes of that election
+        for the next one (github.com/redis/redis/issues/8752, open). If its primary is down by then, it
+        claims the slots with an old epoch, the other nodes reject the claim, and the shard has no primary
+        until the old one is back. Valkey discards the votes (valkey-io/valkey#1711).
         """
         if not self.name.startswith("redis"):
             return True
-        times = [time for node in self.living() for time in WON.findall(node.peer.log())]
+        times = [time for node in self.running_nodes() for time in WON.findall(node.peer.log())]
         won = [dt.datetime.strptime(one, "%d %b %Y %H:%M:%S.%f").astimezone() for one in times]
         rest = dt.timedelta(milliseconds=2.5 * NODE_TIMEOUT_MS)
         return not won or dt.datetime.now(dt.UTC) - max(won) > rest
 
     def restart(self, node: Server) -> None:
-        """Start a node again that was killed; what it knew of the cluster is in its directory."""
+        """Start a killed node again. Its directory holds its view of the cluster."""
         arguments = node.peer.arguments[node.peer.arguments.index("--cluster-enabled") :]
         node.peer = peers.start(
             self.name, *arguments, directory=node.peer.directory, port=node.peer.port
@@ -276,7 +276,7 @@ class Cluster:
 
 
 def _assembled(found: Cluster) -> None:
-    """Make one cluster of nodes that know nothing of each other."""
+    """Join nodes that do not know each other into one cluster."""
     first = found.nodes[0]
     width = SLOTS // SHARDS
     for n, node in enumerate(found.nodes):
@@ -297,7 +297,7 @@ def _assembled(found: Cluster) -> None:
             try:
                 node.ask("CLUSTER", "REPLICATE", primary)  # noqa: B023
             except redis.ResponseError:
-                return False  # it does not know that one for a primary yet
+                return False  # the node does not know the primary as one yet
             return True
 
         until(follows, "a replica follows")
@@ -306,7 +306,7 @@ def _assembled(found: Cluster) -> None:
 
 @contextmanager
 def cluster(name: str, *, made: Certificates | None = None) -> Iterator[Cluster]:
-    """A cluster of three shards with a replica each; with certificates, over TLS."""
+    """Start a cluster of three shards with a replica each; with certificates, over TLS."""
     directory = Path(tempfile.mkdtemp(prefix="hw-cluster-"))
     found = Cluster(name, made=made)
     with ExitStack() as stack:
@@ -328,7 +328,7 @@ def cluster(name: str, *, made: Certificates | None = None) -> Iterator[Cluster]
 
 @dataclass
 class Sentinels:
-    """Three Sentinels, a primary and two replicas, for the service ``shop``."""
+    """Three Sentinels, a primary and two replicas of the service ``shop``."""
 
     name: str
     servers: list[Server] = field(default_factory=list)
@@ -340,7 +340,7 @@ class Sentinels:
         return _url("sentinel", self.sentinels, self.made, "/shop")
 
     def primary(self) -> Server:
-        """The server that the Sentinels name."""
+        """The primary according to the Sentinels."""
         for sentinel in self.sentinels:
             try:
                 _host, port = sentinel.ask("SENTINEL", "GET-MASTER-ADDR-BY-NAME", "shop")
@@ -350,7 +350,7 @@ class Sentinels:
         raise AssertionError("no Sentinel answers")
 
     def complete(self) -> bool:
-        """Whether every Sentinel knows both replicas and both others, and the replicas follow."""
+        """Whether every Sentinel knows both replicas and both other Sentinels, and the replicas follow."""
         for sentinel in self.sentinels:
             (words,) = sentinel.ask("SENTINEL", "MASTERS")
             about = dict(zip(words[::2], words[1::2], strict=True))
@@ -361,7 +361,7 @@ class Sentinels:
 
 @contextmanager
 def sentinels(name: str, *, made: Certificates | None = None) -> Iterator[Sentinels]:
-    """Three Sentinels and the three servers that they watch; with certificates, over TLS."""
+    """Start three Sentinels and the three servers that they monitor; with certificates, over TLS."""
     directory = Path(tempfile.mkdtemp(prefix="hw-sentinels-"))
     found = Sentinels(name, made=made)
     with ExitStack() as stack:

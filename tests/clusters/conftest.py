@@ -1,4 +1,4 @@
-"""Clusters and Sentinels that the tests of a process share, and workers on them."""
+"""Fixtures for clusters and Sentinels. All tests of a process share the clusters."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CLUSTERED = ("redis-8.2", "valkey-9.1")
 
 
 TLS = "redis-7.0"
-"""The peer whose binary has TLS; those of the others were built without."""
+"""The peer whose binary has TLS. The others were built without it."""
 
 
 @pytest.fixture(scope="session")
@@ -29,7 +29,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 @pytest.fixture(scope="session")
 def shared_cluster(made: Certificates) -> Iterator[Callable[[str], Cluster]]:
-    """Gives the cluster of a peer, started when it is first asked for; that of `TLS` speaks TLS."""
+    """Returns the cluster of a peer, started on first use. The cluster of the peer `TLS` uses TLS."""
     with ExitStack() as stack:
         found: dict[str, Cluster] = {}
 
@@ -38,7 +38,7 @@ def shared_cluster(made: Certificates) -> Iterator[Callable[[str], Cluster]]:
                 encrypted = made if name == TLS else None
                 with _skipped_without_peer():
                     found[name] = stack.enter_context(clusters.cluster(name, made=encrypted))
-            found[name].mend()
+            found[name].reset()
             return found[name]
 
         yield give
@@ -56,13 +56,13 @@ def _skipped_without_peer() -> Iterator[None]:
 
 @pytest.fixture(params=CLUSTERED)
 def cluster(request: pytest.FixtureRequest, shared_cluster: Callable[[str], Cluster]) -> Cluster:
-    """An empty cluster, all of its nodes well, whatever the test before has done to them."""
+    """An empty cluster whose nodes are all healthy, whatever the previous test did to them."""
     return shared_cluster(request.param)
 
 
 @pytest.fixture
 def tls_cluster(shared_cluster: Callable[[str], Cluster]) -> Cluster:
-    """The same, which speaks TLS."""
+    """The same, over TLS."""
     return shared_cluster(TLS)
 
 
@@ -75,14 +75,14 @@ def sentinels(request: pytest.FixtureRequest) -> Iterator[Sentinels]:
 
 @pytest.fixture
 def tls_sentinels(made: Certificates) -> Iterator[Sentinels]:
-    """The same, which speak TLS as their servers do."""
+    """The same, over TLS, like their servers."""
     with _skipped_without_peer(), clusters.sentinels(TLS, made=made) as found:
         yield found
 
 
 @pytest.fixture
 def run_headwater() -> Callable[..., str]:
-    """Runs ``headwater …`` in a process of its own; what it printed."""
+    """Runs ``headwater …`` in a separate process and returns its output."""
 
     def run(*arguments: str) -> str:
         command = [sys.executable, "-m", "headwater.cli.main", *arguments]

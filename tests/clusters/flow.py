@@ -1,4 +1,4 @@
-"""A flow of messages through a worker, and what must be true of it in the end."""
+"""A flow of messages through workers, and the checks at its end."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ PAUSE_SECONDS = 0.015
 
 @dataclass
 class Flow:
-    """What was sent, and what became of it."""
+    """The messages that were sent and handled."""
 
     app: App
     into: Stream[Invoice]
     wait: int | None
     sent: set[int] = field(default_factory=set)
-    """Of these the store has said that it has them, and its replica too with ``wait``."""
+    """Messages that the store has confirmed; with ``wait``, a replica too."""
     handled: Counter[int] = field(default_factory=Counter)
     number: int = 0
     stream = orders.name
 
     def summary(self) -> str:
-        """What to print of it."""
+        """The line to print."""
         repeats = sum(self.handled.values()) - len(self.handled)
         return (
             f"results in {self.into.name}, {len(self.sent)} of {self.number} confirmed, "
@@ -48,13 +48,13 @@ class Flow:
         )
 
     async def more(self, count: int) -> None:
-        """Return when so many more were sent and handled."""
+        """Wait until ``count`` more messages were sent and ``count`` more were handled."""
         sent, handled = len(self.sent), len(self.handled)
         await eventually(lambda: len(self.sent) >= sent + count, "messages are sent")
         await eventually(lambda: len(self.handled) >= handled + count, "messages are handled")
 
     async def publish_unsure(self) -> None:
-        """Send until cancelled what no replica confirms."""
+        """Send messages without waiting for a replica, until cancelled."""
         while True:
             numbers = range(self.number, self.number + BATCHES[1])
             self.number += BATCHES[1]
@@ -63,7 +63,7 @@ class Flow:
             await asyncio.sleep(PAUSE_SECONDS)
 
     async def publish(self) -> None:
-        """Send until cancelled; what was refused, or is unknown, is not sent again."""
+        """Send until cancelled. A refused or uncertain message is not sent again."""
         while True:
             numbers = range(self.number, self.number + BATCHES[self.wait])
             self.number += BATCHES[self.wait]
@@ -88,7 +88,7 @@ class Flow:
 async def flowing(
     name: str, url: str, *, into: Stream[Invoice] = near, wait: int | None = None
 ) -> AsyncIterator[Flow]:
-    """Messages flow while the block runs; then all that was sent must be handled and settled."""
+    """Messages flow while the block runs. At its end all confirmed messages must be handled and settled."""
     app = App(url, name="test")
     flow = Flow(app, into, wait)
 
@@ -125,5 +125,5 @@ async def flowing(
             results = Counter(one.order for one in await store.results(into))
     assert results.keys() >= flow.sent
     if into is near:
-        # Publishing and settling is one step: what was lost with a primary was lost together.
+        # Publishing and settling are one step, so a lost primary loses both together.
         assert [n for n, count in results.items() if count > 1] == []

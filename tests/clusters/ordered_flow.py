@@ -1,4 +1,4 @@
-"""Messages of several keys that flow in order through two workers, and what must be true of it in the end."""
+"""A flow of messages of several keys, in order, through two workers, and the checks at its end."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ done: Stream[Step] = Stream("{steps}.done", Step)
 
 KEYS = [f"key-{n}" for n in range(8)]
 UNSURE = [f"unsure-{n}" for n in range(2)]
-"""Keys of messages that no replica confirms, sent besides those that one does."""
+"""Keys of messages that are sent without waiting for a replica, in addition to `KEYS`."""
 BATCH = 5
 PAUSE_SECONDS = 0.02
 """Between two batches of a key."""
@@ -31,12 +31,12 @@ PAUSE_SECONDS = 0.02
 
 @dataclass
 class OrderedFlow:
-    """What was sent, and what became of it, by key."""
+    """The messages that were sent and handled, by key."""
 
     app: App
     wait: int | None
     sent: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
-    """The store has said that it has them, and its replica too with ``wait``."""
+    """Messages that the store has confirmed; with ``wait``, a replica too."""
     began: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
     handled: dict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
     running: set[str] = field(default_factory=set)
@@ -45,7 +45,7 @@ class OrderedFlow:
     stream = steps.name
 
     def summary(self) -> str:
-        """What to print of it."""
+        """The line to print."""
         sent = sum(map(len, self.sent.values()))
         return (
             f"in order, {sent} confirmed, {self.count} handled, {self.runs - self.count} runs more"
@@ -53,17 +53,17 @@ class OrderedFlow:
 
     @property
     def count(self) -> int:
-        """How many were handled."""
+        """The number of handled messages."""
         return sum(map(len, self.handled.values()))
 
     async def more(self, count: int) -> None:
-        """Return when so many more were handled."""
+        """Wait until ``count`` more messages were handled."""
         aim = self.count + count
         await eventually(lambda: self.count >= aim, "messages are handled")
 
     @contextmanager
     def handling(self, step: Step) -> Iterator[None]:
-        """Around the handler."""
+        """Record the run of a handler."""
         if step.key in self.running:
             self.overlaps.append(f"{step.key} {step.number}")
         self.running.add(step.key)
@@ -76,7 +76,7 @@ class OrderedFlow:
             self.running.discard(step.key)
 
     async def publish(self, key: str) -> None:
-        """Send one key's messages until cancelled; what was refused, or is unknown, is not sent again."""
+        """Send one key's messages until cancelled. A refused or uncertain message is not sent again."""
         wait = None if key in UNSURE else self.wait
         number = 0
         while True:
@@ -99,8 +99,8 @@ class OrderedFlow:
 async def flowing_in_order(
     cluster: Cluster, *, url: str | None = None, wait: int | None = None
 ) -> AsyncIterator[OrderedFlow]:
-    """Messages flow while the block runs; then all that was sent must be handled and settled, in order.
-    ``url`` is another address of the cluster, for the app."""
+    """Messages flow while the block runs. At its end all confirmed messages must be handled and settled,
+    in order. ``url`` is another address of the cluster, for the app."""
     app = App(url or cluster.url, name="test")
     flow = OrderedFlow(app, wait)
 
@@ -142,14 +142,14 @@ async def flowing_in_order(
 
 
 def judge(flow: OrderedFlow, results: list[Step]) -> None:
-    """Raises AssertionError when something is lost, out of order or twice."""
+    """Raise AssertionError if a result is lost, out of order or duplicated."""
     assert flow.overlaps == []
     for key in KEYS + UNSURE:
         numbers = [one.number for one in results if one.key == key]
         first = list(dict.fromkeys(flow.began[key]))
         assert first == sorted(first), f"{key} began out of order"
         assert set(numbers) >= set(flow.sent[key]), f"results of {key} are lost"
-        # Publishing and settling is one step: what was lost with a primary was lost together.
+        # Publishing and settling are one step, so a lost primary loses both together.
         assert len(numbers) == len(set(numbers)), f"results of {key} are there twice"
         if flow.wait is None:
             assert numbers == sorted(numbers), f"results of {key} are out of order"

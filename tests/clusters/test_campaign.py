@@ -1,4 +1,4 @@
-"""A round of the campaign of clusters."""
+"""One round of the cluster campaign."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from tests.clusters.clusters import Cluster
 pytestmark = [pytest.mark.clusters, pytest.mark.slow, pytest.mark.slice]
 
 SEED = 57
-"""Kill, kill ahead, hand over, move, of messages in order. Failovers in a row left a shard of Redis without a
-primary (`Cluster.rested`)."""
+"""Kill, kill ahead, hand over, move, with ordered messages. Successive failovers left a shard of Redis
+without a primary (`Cluster.can_fail_over`)."""
 
 
 async def test_nothing_is_lost_in_four_changes_in_a_row(cluster: Cluster) -> None:

@@ -1,4 +1,4 @@
-"""Messages that flow through a cluster while its shards change."""
+"""Messages flow through a cluster while its shards change."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ pytestmark = [pytest.mark.clusters, pytest.mark.slow]
 
 
 MANUAL_FAILOVER_SECONDS = 6.0
-"""After five seconds a replica gives a failover up that it was asked for (cluster.c, CLUSTER_MF_TIMEOUT)."""
+"""A replica gives up a manual failover after five seconds (cluster.c, CLUSTER_MF_TIMEOUT)."""
 
 
 AHEAD_SECONDS = 0.2
-"""Of writes that are lost with their primary."""
+"""The duration of the writes that are lost with their primary."""
 
 
 async def kill(cluster: Cluster, key: str = "orders") -> None:
-    """The primary of a key is gone without a word, and comes back as a replica."""
-    await eventually(cluster.rested)
+    """Kill the primary of a key and start it again as a replica."""
+    await eventually(cluster.can_fail_over)
     owner = cluster.owner(key)
     owner.kill()
     await eventually(lambda: cluster.owner(key) is not owner)
@@ -37,12 +37,12 @@ async def kill(cluster: Cluster, key: str = "orders") -> None:
 
 
 async def kill_ahead(cluster: Cluster, key: str = "orders") -> None:
-    """As `kill`, and what it has written last is gone too: its replica has not got it."""
-    await eventually(cluster.rested)
+    """Like `kill`, but the last writes are lost too: they did not reach the replica."""
+    await eventually(cluster.can_fail_over)
     owner, replica = cluster.owner(key), cluster.replica(key)
     replica.peer.process.send_signal(signal.SIGSTOP)
     try:
-        # What was sent before is in the replica's socket. What follows is sent nowhere.
+        # Earlier writes are in the replica's socket. Later ones are not sent to it.
         owner.ask("CLIENT", "KILL", "TYPE", "replica")
         await asyncio.sleep(AHEAD_SECONDS)
         owner.kill()
@@ -53,14 +53,14 @@ async def kill_ahead(cluster: Cluster, key: str = "orders") -> None:
 
 
 async def hand_over(cluster: Cluster, key: str = "orders") -> None:
-    """An operator has the replica of a key take over."""
-    await eventually(cluster.rested)
+    """Make the replica of a key the primary, as an operator would."""
+    await eventually(cluster.can_fail_over)
     owner = cluster.owner(key)
-    # Asked again: the other primaries do not vote for two replicas of a shard within two node timeouts.
-    asked = -math.inf
+    # Repeated: the other primaries do not vote for two replicas of a shard within two node timeouts.
+    requested_at = -math.inf
     while cluster.owner(key) is owner:
-        if time.monotonic() - asked > MANUAL_FAILOVER_SECONDS:
-            asked = time.monotonic()
+        if time.monotonic() - requested_at > MANUAL_FAILOVER_SECONDS:
+            requested_at = time.monotonic()
             await asyncio.to_thread(cluster.replica(key).ask, "CLUSTER", "FAILOVER")
         await asyncio.sleep(0.02)  # nothing announces it
 
@@ -71,10 +71,10 @@ async def test_nothing_confirmed_is_lost_when_a_shard_fails_over(
 ) -> None:
     # Given messages that a replica confirms
     async with flowing(cluster.name, cluster.url, wait=1) as flow:
-        # When the stream's shard has another primary
+        # When the stream's shard gets another primary
         await change(cluster)
 
-        # Then the flow goes on, and nothing of it is lost
+        # Then the flow continues, and no confirmed message is lost
         await flow.more(300)
 
 
@@ -95,7 +95,7 @@ async def test_messages_flow_while_their_slot_takes_long_to_move(cluster: Cluste
         loop = asyncio.get_running_loop()
 
         def some_more() -> None:
-            """Some messages are sent between one key and the next."""
+            """Send some messages between one key and the next."""
             asyncio.run_coroutine_threadsafe(_sent(flow, 200), loop).result()
 
         await asyncio.to_thread(cluster.move, "orders", between=some_more)
@@ -107,10 +107,10 @@ async def _sent(flow: Flow, count: int) -> None:
     await eventually(lambda: len(flow.sent) > sent + count)
 
 
-async def test_a_worker_with_nothing_to_do_follows_its_slot(
+async def test_an_idle_worker_follows_its_slot(
     cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
-    # Given a worker whose read waits
+    # Given a worker that is blocked in a read
     app = App(cluster.url, name="test")
     handled: list[int] = []
 
@@ -124,33 +124,33 @@ async def test_a_worker_with_nothing_to_do_follows_its_slot(
         owner = cluster.owner("orders")
         await eventually(lambda: b"cmd=xreadgroup" in owner.ask("CLIENT", "LIST"))
 
-        # When the slot moves, there and back
+        # When the slot moves to another node and back
         for number in (2, 3):
             await asyncio.to_thread(cluster.move, "orders")
             await app.send(orders, Order(id=number))
 
-            # Then the worker reads on, where it is
+            # Then the worker continues at the slot's new node
             await eventually(lambda: number in handled)  # noqa: B023
     assert handled == [1, 2, 3]
 
-    # And nothing is said to have gone
-    said = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert said == []
+    # And it logs no warning
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert warnings == []
 
 
-async def test_sending_waits_until_a_shard_has_a_primary_again(cluster: Cluster) -> None:
-    # Given publishers that have been connected
+async def test_a_publisher_waits_until_a_shard_has_a_primary_again(cluster: Cluster) -> None:
+    # Given a publisher with open connections
     app = App(cluster.url, name="test")
     streams = [Stream(f"s{n}", Order) for n in range(6)]
     async with app:
         for stream in streams:
             await app.send(stream, Order(id=1))
 
-        # When a primary is gone
+        # When a primary is killed
         owner = cluster.owner("s0")
         await asyncio.to_thread(owner.kill)
 
-        # Then everything that is sent from now on arrives once, whichever node it is for
+        # Then each later message arrives once, at any node
         for stream in streams:
             await app.send(stream, Order(id=2), dedupe="two")
         await asyncio.to_thread(app.publish, streams[0], Order(id=3), dedupe="three")

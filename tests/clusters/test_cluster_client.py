@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.clusters, pytest.mark.slow]
 KEYS = [f"s{n}" for n in range(9)]
 
 
-def test_every_key_is_found(cluster: Cluster) -> None:
+def test_a_client_reaches_every_key(cluster: Cluster) -> None:
     with headwater.connect(cluster.url, decode_responses=True) as client:
         for key in KEYS:
             client.xadd(key, {"n": key})
@@ -35,7 +35,7 @@ def test_every_key_is_found(cluster: Cluster) -> None:
     assert [rows[0][1]["n"] for rows in found] == KEYS
 
 
-async def test_every_key_is_found_from_asyncio(cluster: Cluster) -> None:
+async def test_an_asyncio_client_reaches_every_key(cluster: Cluster) -> None:
     async with headwater.aio.connect(cluster.url, decode_responses=True) as client:
         await asyncio.gather(*(client.xadd(key, {"n": key}) for key in KEYS))
         pipeline = client.pipeline(transaction=False)
@@ -60,7 +60,7 @@ def test_threads_share_a_client(cluster: Cluster) -> None:
         assert [client.xlen(key) for key in KEYS] == [20] * len(KEYS)
 
 
-def test_what_cannot_span_nodes_is_refused(cluster: Cluster) -> None:
+def test_commands_that_cannot_span_nodes_are_refused(cluster: Cluster) -> None:
     with headwater.connect(cluster.url) as client:
         for ask in (client.pipeline, client.pubsub, client.monitor):
             with pytest.raises(ConfigError, match="connect to one of its nodes"):
@@ -69,18 +69,18 @@ def test_what_cannot_span_nodes_is_refused(cluster: Cluster) -> None:
             client.xread({"s0": "0", "s1": "0"})
 
 
-def test_a_single_server_is_no_cluster(cluster: Cluster, peer: Any) -> None:
+def test_a_cluster_url_of_a_single_server_is_an_error(cluster: Cluster, peer: Any) -> None:
     server = peer(cluster.name)
     with headwater.connect(f"redis+cluster://127.0.0.1:{server.port}") as client:
-        with pytest.raises(ConfigError, match="is no node of a cluster"):
+        with pytest.raises(ConfigError, match="is not a node of a cluster"):
             client.xlen("orders")
 
 
-def test_the_client_of_one_node_says_which_address_finds_every_key(cluster: Cluster) -> None:
+def test_an_error_of_a_single_node_client_names_the_cluster_address(cluster: Cluster) -> None:
     # Given the client of a node that does not own a key
     node = cluster.other("orders")
     with headwater.connect(f"redis://127.0.0.1:{node.port}") as client:
-        # Then each way to ask says so
+        # Then each kind of request raises an error with the cluster's address
         with pytest.raises(redis.exceptions.MovedError, match="connect to ") as caught:
             client.xadd("orders", {"a": "1"})
         pipeline: Any = client.pipeline()
@@ -89,12 +89,14 @@ def test_the_client_of_one_node_says_which_address_finds_every_key(cluster: Clus
     address = str(caught.value).rpartition(" ")[2]
     assert address == f"redis+cluster://127.0.0.1:{node.port}"
 
-    # And the address that it names finds the key
+    # And a client of that address reaches the key
     with headwater.connect(address) as client:
         assert client.xadd("orders", {"a": "1"})
 
 
-async def test_so_does_the_asyncio_client_of_one_node(cluster: Cluster) -> None:
+async def test_an_error_of_a_single_node_asyncio_client_names_the_cluster_address(
+    cluster: Cluster,
+) -> None:
     node = cluster.other("orders")
     address = rf"connect to redis\+cluster://127.0.0.1:{node.port}$"
     async with headwater.aio.connect(f"valkey://127.0.0.1:{node.port}") as client:
@@ -104,7 +106,9 @@ async def test_so_does_the_asyncio_client_of_one_node(cluster: Cluster) -> None:
             await client.xread({"orders": "$"}, block=1)
 
 
-async def test_the_client_of_one_node_says_when_a_slot_is_moving(cluster: Cluster) -> None:
+async def test_an_error_of_a_single_node_client_says_that_a_slot_is_moving(
+    cluster: Cluster,
+) -> None:
     node = cluster.owner("orders")
     with headwater.connect(f"redis://127.0.0.1:{node.port}") as client:
 
@@ -119,7 +123,7 @@ async def test_the_client_of_one_node_says_when_a_slot_is_moving(cluster: Cluste
 
 async def test_reads_survive_a_failover_and_writes_are_not_repeated(cluster: Cluster) -> None:
     async with headwater.aio.connect(cluster.url) as client:
-        # Given a write whose connection is lost before the answer comes
+        # Given a write whose connection is lost before the reply arrives
         owner = cluster.owner("orders")
         first: Any = await client.xadd("orders", {"a": "1"})
         await asyncio.to_thread(until, lambda: owner.ask("WAIT", 1, 1_000), "it is replicated")
@@ -129,7 +133,7 @@ async def test_reads_survive_a_failover_and_writes_are_not_repeated(cluster: Clu
         await eventually(lambda: b"blocked_clients:2" in owner.ask("INFO", "clients"))
         await asyncio.to_thread(owner.kill)
 
-        # Then it says so, and a read goes on at the new primary
+        # Then its error says that it may have run, and a read continues at the new primary
         with pytest.raises(redis.exceptions.ConnectionError) as caught:
             await popped
         assert may_have_run(caught.value)
@@ -140,8 +144,8 @@ async def test_reads_survive_a_failover_and_writes_are_not_repeated(cluster: Clu
         assert await client.xlen("orders") == 2
 
 
-async def test_a_user_with_few_rights_works_on_every_node(cluster: Cluster) -> None:
-    # Given a user with the rights that the guide names, on every node
+async def test_the_documented_permissions_suffice_on_every_node(cluster: Cluster) -> None:
+    # Given a user with the permissions that the guide names, on every node
     text = (ROOT / "docs/guide/worker.md").read_text(encoding="utf-8")
     rules = text.partition("has these rights:\n\n```text\n")[2].partition("```")[0].split()
     for node in cluster.nodes:
@@ -159,7 +163,7 @@ async def test_a_user_with_few_rights_works_on_every_node(cluster: Cluster) -> N
         handled.append(order.id)
         return Invoice(order=order.id)
 
-    # When it works, then it does
+    # When a worker runs as this user, then results, dead letters and dedupe work
     async with working(app):
         await app.send(orders, Order(id=1), wait=1)
         await app.send(orders, Order(id=2), dedupe="two")

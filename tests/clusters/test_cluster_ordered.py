@@ -32,14 +32,14 @@ async def test_keys_keep_their_order_when_their_shard_fails_over(
 ) -> None:
     # Given messages of eight keys that a replica confirms
     async with flowing_in_order(cluster, wait=1) as flow:
-        # When the stream's shard has another primary
+        # When the stream's shard gets another primary
         await change(cluster, "steps")
 
-        # Then the flow goes on, and nothing of it is lost or out of order
+        # Then the flow continues, and no confirmed message is lost or out of order
         await flow.more(200)
 
 
-async def test_keys_keep_their_order_when_their_shard_is_handed_over(cluster: Cluster) -> None:
+async def test_keys_keep_their_order_in_a_manual_failover(cluster: Cluster) -> None:
     async with flowing_in_order(cluster) as flow:
         await hand_over(cluster, "steps")
         await flow.more(200)
@@ -59,7 +59,7 @@ async def test_keys_keep_their_order_while_their_slot_takes_long_to_move(cluster
         loop = asyncio.get_running_loop()
 
         def some_more() -> None:
-            """Some messages are sent between one key and the next."""
+            """Send some messages between one key and the next."""
             asyncio.run_coroutine_threadsafe(_sent(flow, 40), loop).result()
 
         await asyncio.to_thread(cluster.move, "steps", between=some_more)
@@ -75,18 +75,18 @@ async def _sent(flow: OrderedFlow, count: int) -> None:
 
 
 async def test_the_address_of_one_node_is_enough_for_ordered_consumers(cluster: Cluster) -> None:
-    # Given an app that knows a node, which is not that of its stream
+    # Given an app with the address of a node that does not own its stream
     url = cluster.other("steps").peer.url
     async with flowing_in_order(cluster, url=url) as flow:
-        # When its slot moves
+        # When the stream's slot moves
         await asyncio.to_thread(cluster.move, "steps")
 
-        # Then messages flow on, in order
+        # Then messages continue to flow, in order
         await flow.more(200)
 
 
 async def test_partitions_on_different_nodes_keep_the_order_of_their_keys(cluster: Cluster) -> None:
-    # Given a stream of three partitions, which lie on different nodes, and two processes
+    # Given a stream of three partitions on different nodes, and two workers
     app = App(cluster.url, name="test")
     parts: Stream[Step] = Stream("parts", Step, partitions=3, key=by_key)
     names = [f"parts.{{{number}}}" for number in range(3)]
@@ -101,7 +101,7 @@ async def test_partitions_on_different_nodes_keep_the_order_of_their_keys(cluste
     numbers = list(range(40))
     keys = [f"key-{n}" for n in range(9)]
     async with working(app), working(app):
-        # When one of them moves while messages are sent
+        # When the slot of one partition moves while messages are sent
         moving = asyncio.create_task(asyncio.to_thread(cluster.move, names[0]))
         for number in numbers:
             await app.send_many(parts, [Step(key, number) for key in keys])
@@ -115,7 +115,7 @@ async def test_partitions_on_different_nodes_keep_the_order_of_their_keys(cluste
 
 
 @pytest.mark.parametrize("first", ["steps", group_reader_key("steps", "g")])
-async def test_nothing_is_read_without_the_key_while_stream_and_key_are_at_different_nodes(
+async def test_a_reader_without_its_key_reads_nothing_while_stream_and_key_are_at_different_nodes(
     cluster: Cluster, first: str
 ) -> None:
     # Given the reader of a stream with an entry
@@ -126,7 +126,7 @@ async def test_nothing_is_read_without_the_key_while_stream_and_key_are_at_diffe
         look.xgroup_create("steps", "g", "0")
         look.set(key, "one")
 
-        # When it loses its key between its look and its read, while the slot moves
+        # When it loses its key between the check and the read, while the slot moves
         async def read_late() -> str:
             look.set(key, "one")
             async with connections.reading(home="steps") as client:
@@ -137,15 +137,15 @@ async def test_nothing_is_read_without_the_key_while_stream_and_key_are_at_diffe
                 except Refused as error:
                     return error.code
 
-        said: list[str] = []
+        outcomes: list[str] = []
         await asyncio.to_thread(
             cluster.move,
             "steps",
-            between=lambda: said.append(asyncio.run(read_late())),
+            between=lambda: outcomes.append(asyncio.run(read_late())),
             first=first,
         )
 
-        # Then it is given nothing, whichever of the two moved first
-        assert set(said) <= {"[]", "TRYAGAIN"}
+        # Then it gets no entries, whichever of the two moved first
+        assert set(outcomes) <= {"[]", "TRYAGAIN"}
         pending: Any = look.xpending("steps", "g")
         assert pending["pending"] == 0

@@ -1,4 +1,4 @@
-"""What Spark does with clusters and Sentinels."""
+"""The Spark source with clusters and Sentinels."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.clusters.clusters import Cluster, Sentinels
 pytestmark = [pytest.mark.clusters, pytest.mark.slow]
 
 
-def test_a_node_of_a_cluster_is_refused_in_a_sentence(cluster: Cluster) -> None:
+def test_the_url_of_a_cluster_node_is_refused(cluster: Cluster) -> None:
     url = cluster.other("orders").peer.url
     store = SourceStore(parse_options({"url": url, "stream": "orders"}))
     with pytest.raises(HeadwaterError, match="is a node of a cluster"):
@@ -20,7 +20,7 @@ def test_a_node_of_a_cluster_is_refused_in_a_sentence(cluster: Cluster) -> None:
     store.close()
 
 
-def test_the_primary_that_sentinels_name_is_read(sentinels: Sentinels) -> None:
+def test_the_source_reads_the_primary_that_sentinels_name(sentinels: Sentinels) -> None:
     sentinels.primary().client.xadd("orders", {"id": "1"})
     store = SourceStore(parse_options({"url": sentinels.url, "stream": "orders"}))
     state = store.state("orders")

@@ -1,4 +1,4 @@
-"""Clusters and Sentinels that speak TLS, and what finds its way through them."""
+"""Clusters and Sentinels over TLS."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ pytestmark = [pytest.mark.clusters, pytest.mark.slow]
 async def test_messages_flow_through_tls_while_a_cluster_changes(
     tls_cluster: Cluster, run_headwater: Callable[..., str]
 ) -> None:
-    # Given messages that flow, with results at another node
+    # Given a flow of messages with results at another node
     async with flowing(tls_cluster.name, tls_cluster.url, into=far) as flow:
-        # When the slot of the stream moves, and its shard is handed over
+        # When the slot of the stream moves, and its shard fails over
         owner = tls_cluster.owner("orders")
         await asyncio.to_thread(tls_cluster.move, "orders")
         assert tls_cluster.owner("orders") is not owner
         await hand_over(tls_cluster)
 
-        # Then they flow on, and the command line finds the way too
+        # Then the flow continues, and the command line reaches the stream too
         await flow.more(300)
-        said = await asyncio.to_thread(
+        printed = await asyncio.to_thread(
             run_headwater, "consumers", "list", "orders", "g", "--url", tls_cluster.url
         )
-        assert "active" in said
+        assert "active" in printed
 
-        # And nobody has connected without TLS
+        # And no client has connected without TLS
         assert [node.plain_clients() for node in tls_cluster.nodes] == [[]] * 6
 
 
-async def test_a_client_finds_every_key_through_tls(tls_cluster: Cluster) -> None:
+async def test_a_client_reaches_every_key_through_tls(tls_cluster: Cluster) -> None:
     keys = [f"s{n}" for n in range(9)]
     with headwater.connect(tls_cluster.url) as client:
         for key in keys:
@@ -52,14 +52,16 @@ async def test_a_client_finds_every_key_through_tls(tls_cluster: Cluster) -> Non
     assert [node.plain_clients() for node in tls_cluster.nodes] == [[]] * 6
 
 
-def test_a_client_without_the_authority_is_told_why(tls_cluster: Cluster) -> None:
+def test_the_error_of_a_client_without_the_authority_names_the_certificate(
+    tls_cluster: Cluster,
+) -> None:
     url = tls_cluster.url.partition("?")[0]
     with headwater.connect(url, retry=None) as client:
         with pytest.raises(redis.ConnectionError, match="certificate"):
             client.xlen("orders")
 
 
-async def test_the_client_of_one_node_names_the_cluster_address_for_tls(
+async def test_an_error_of_a_single_node_client_names_the_cluster_address_for_tls(
     tls_cluster: Cluster, made: Certificates
 ) -> None:
     port = tls_cluster.other("orders").open_port
@@ -84,7 +86,7 @@ async def test_workers_follow_the_primary_that_sentinels_name_through_tls(
     assert [server.plain_clients() for server in everyone] == [[]] * 6
 
 
-async def test_a_client_finds_the_primary_through_tls(tls_sentinels: Sentinels) -> None:
+async def test_a_client_reaches_the_primary_through_tls(tls_sentinels: Sentinels) -> None:
     with headwater.connect(tls_sentinels.url) as client:
         assert client.xadd("orders", {"id": "1"})
     other_name = tls_sentinels.url.replace("rediss+sentinel", "valkeys+sentinel")

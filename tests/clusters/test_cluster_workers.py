@@ -1,4 +1,4 @@
-"""Workers on a cluster of three shards with a replica each."""
+"""Workers on a cluster of three shards with one replica each."""
 
 from __future__ import annotations
 
@@ -45,16 +45,16 @@ async def test_a_worker_handles_messages_and_publishes_results(
         await orders.send_many([Order(id=n) for n in range(100)])
         await eventually(store.settled)
 
-    # Then each has its result
+    # Then each has a result
     assert sorted(one.order for one in await store.results(into)) == list(range(100))
 
 
 @pytest.mark.parametrize("own", [True, False], ids=["its node", "another node"])
 @pytest.mark.parametrize("into", [near, far], ids=["same slot", "another slot"])
-async def test_the_address_of_one_node_is_followed_to_the_others(
+async def test_a_worker_needs_the_address_of_only_one_node(
     store: Store, cluster: Cluster, into: Stream[Invoice], own: bool
 ) -> None:
-    # Given an app that knows a single node
+    # Given an app with the address of a single node
     node = cluster.owner("orders") if own else cluster.other("orders")
     app = App(node.peer.url, name="test")
 
@@ -62,18 +62,18 @@ async def test_the_address_of_one_node_is_followed_to_the_others(
     async def bill(order: Order) -> Invoice:
         return Invoice(order=order.id)
 
-    # When it works
+    # When its worker runs
     async with working(app):
         await orders.send_many([Order(id=n) for n in range(20)])
         await eventually(store.settled)
 
-    # Then it is as if it knew them all
+    # Then it handles all messages, as with the cluster's address
     assert sorted(one.order for one in await store.results(into)) == list(range(20))
     assert await store.dead() == []
 
 
 async def test_the_entries_of_a_killed_worker_are_claimed(store: Store) -> None:
-    # Given a worker that was killed while it handled ten messages
+    # Given a worker that was killed while it was handling ten messages
     begun: list[int] = []
     first, second = store.app(), store.app()
 
@@ -99,7 +99,7 @@ async def test_the_entries_of_a_killed_worker_are_claimed(store: Store) -> None:
     async with working(second):
         await eventually(store.settled)
 
-    # Then it has handled them, for the second time
+    # Then it handles them, as their second delivery
     assert sorted(handled) == [(n, 2) for n in range(10)]
     await buried(running)
 
@@ -154,7 +154,7 @@ async def test_a_dead_letter_is_replayed_from_the_command_line(
     assert letter.id in run("dead", "list", "orders")
     run("dead", "replay", "orders", letter.id)
 
-    # Then its group gets it again; and the group can be looked at
+    # Then its group gets it again, and the commands show the group
     assert await store.dead() == []
     assert "claimable" in run("pending", "orders")
     lenient = True
@@ -183,7 +183,7 @@ async def test_a_dead_letter_of_another_slot_is_replayed_too(
         await orders.send(Order(id=7))
         await eventually(lambda: store.look.xlen("graveyard"))
 
-    # When all of it is replayed
+    # When all of its dead letters are replayed
     words = ("dead", "replay", "orders", "--all", "--from", "graveyard", "--url", store.url)
     run_headwater(*words)
     lenient = True
@@ -194,11 +194,11 @@ async def test_a_dead_letter_of_another_slot_is_replayed_too(
     assert await store.look.xlen("graveyard") == 0
 
 
-async def test_everything_that_publishes_finds_its_node(store: Store) -> None:
+async def test_every_way_to_publish_reaches_the_right_node(store: Store) -> None:
     app = store.app()
     streams = [Stream(f"s{n}", Order) for n in range(8)]
     async with app:
-        # At the same time, to streams on all nodes
+        # Concurrently, to streams on all nodes
         sent = await asyncio.gather(
             *(app.send(stream, Order(id=n)) for n, stream in enumerate(streams))
         )
@@ -215,10 +215,8 @@ async def test_everything_that_publishes_finds_its_node(store: Store) -> None:
     assert ids == [*once, replicated, threaded]
 
 
-async def test_a_blocked_read_is_called_back_on_its_own_node(
-    store: Store, cluster: Cluster
-) -> None:
-    # Given a worker whose read waits in the store
+async def test_a_blocked_read_is_unblocked_on_its_own_node(store: Store, cluster: Cluster) -> None:
+    # Given a worker that is blocked in a read
     app = store.app()
 
     @app.consumer(orders, group="g", claim_after="1h")
@@ -229,32 +227,32 @@ async def test_a_blocked_read_is_called_back_on_its_own_node(
     async with working(app):
         await eventually(lambda: b"cmd=xreadgroup" in owner.ask("CLIENT", "LIST"))
 
-    # When it stops, then the read ended because it was told to
+    # When it stops, then CLIENT UNBLOCK ended the read
     assert b"cmdstat_client|unblock" in owner.ask("INFO", "commandstats")
     assert await store.consumers() == []
 
 
-async def test_a_connection_that_stays_is_opened_again_when_its_server_turns_out_to_be_a_node(
+async def test_a_dedicated_connection_is_reopened_when_its_server_turns_out_to_be_a_node(
     cluster: Cluster,
 ) -> None:
-    # Given a connection to one node, of which a worker knows the number
+    # Given a dedicated connection to one node, whose client id a worker knows
     owner = cluster.owner("orders")
     other = next(name for name in "abcdefgh" if cluster.owner(name) is not owner)
     connections = Connections(owner.peer.url)
     async with connections.reading(home="orders") as reading, connections.asynchronous() as rest:
         assert await reading.client_id()
 
-        # When another connection of the process meets another node
+        # When another connection of the process is redirected to another node
         assert await rest.xlen(other) == 0
 
-        # Then what follows would go over another connection: it says so
+        # Then later commands would use another connection, so the dedicated one raises SlotMoved
         with pytest.raises(SlotMoved, match="node of a cluster"):
             await reading.xlen("orders")
     async with connections.reading(home="orders") as reading:
         assert await reading.xlen("orders") == 0
 
 
-async def test_a_connection_that_stays_is_opened_again_when_its_node_names_another(
+async def test_a_dedicated_connection_is_reopened_when_its_node_redirects(
     cluster: Cluster,
 ) -> None:
     connections = Connections(cluster.other("orders").peer.url)

@@ -25,17 +25,17 @@ invoices: Stream[Invoice] = Stream("invoices", Invoice)
 
 
 async def _kill(found: Sentinels) -> None:
-    """The primary is gone without a word."""
+    """Kill the primary."""
     found.primary().kill()
 
 
 async def _hand_over(found: Sentinels) -> None:
-    """An operator asks for another primary."""
+    """Request a failover, as an operator would."""
     await asyncio.to_thread(found.sentinels[0].ask, "SENTINEL", "FAILOVER", "shop")
 
 
 async def _hang(found: Sentinels) -> None:
-    """The primary stands still, and wakes as one that was replaced."""
+    """Pause the primary and resume it after it was replaced."""
     before = found.primary()
     before.peer.process.send_signal(signal.SIGSTOP)
     try:
@@ -76,7 +76,7 @@ async def flowing_to_another_primary(
             try:
                 await app.send(orders, Order(id=number), wait=1)
             except (HeadwaterError, redis.exceptions.RedisError):
-                continue  # unknown or not confirmed: nothing is promised
+                continue  # uncertain or not confirmed, so it may be lost
             confirmed.append(number)
             await asyncio.sleep(0.002)
 
@@ -101,8 +101,8 @@ async def flowing_to_another_primary(
             assert (await look.info("server"))["tcp_port"] == sentinels.primary().port
 
 
-async def test_a_sentinel_that_is_behind_is_not_believed(sentinels: Sentinels) -> None:
-    # Given a Sentinel that stood still while the others chose another primary
+async def test_the_answer_of_an_outdated_sentinel_is_checked(sentinels: Sentinels) -> None:
+    # Given a Sentinel that was paused while the others chose another primary
     first = sentinels.sentinels[0]
     before = sentinels.primary()
     first.peer.process.send_signal(signal.SIGSTOP)
@@ -115,7 +115,7 @@ async def test_a_sentinel_that_is_behind_is_not_believed(sentinels: Sentinels) -
 
     until(chosen, "the others have another primary")
 
-    # When a client connects that knows it first, then it gets to the new primary
+    # When a client queries that Sentinel first, then it still reaches the new primary
     with connect_synchronously(sentinels.url) as client:
         first.peer.process.send_signal(signal.SIGCONT)
         assert client.xadd("orders", {"id": "1"})
@@ -123,8 +123,10 @@ async def test_a_sentinel_that_is_behind_is_not_believed(sentinels: Sentinels) -
         assert info["tcp_port"] != before.port
 
 
-async def test_a_demoted_primary_is_left_at_its_first_refusal(sentinels: Sentinels) -> None:
-    # Given a client whose primary became a replica and kept its connections
+async def test_a_client_leaves_a_demoted_primary_after_its_first_refusal(
+    sentinels: Sentinels,
+) -> None:
+    # Given a client whose primary became a replica without closing its connections
     async with connect(sentinels.url) as client:
         await client.xadd("orders", {"id": "1"})
         before = sentinels.primary()
@@ -136,7 +138,7 @@ async def test_a_demoted_primary_is_left_at_its_first_refusal(sentinels: Sentine
         with pytest.raises(redis.exceptions.ReadOnlyError):
             await client.xadd("orders", {"id": "2"})
 
-        # When the Sentinels know the new one, then the next command goes there
+        # When the Sentinels know the new primary, then the next command goes there
         for sentinel in sentinels.sentinels:
             sentinel.ask("SENTINEL", "MONITOR", "shop", "127.0.0.1", replica.port, 2)
         await client.xadd("orders", {"id": "2"})
@@ -144,7 +146,7 @@ async def test_a_demoted_primary_is_left_at_its_first_refusal(sentinels: Sentine
         assert info["tcp_port"] == replica.port
 
 
-async def test_replication_that_is_not_confirmed_is_said(sentinels: Sentinels) -> None:
+async def test_unconfirmed_replication_is_an_error(sentinels: Sentinels) -> None:
     app = App(sentinels.url, name="test")
     async with app:
         with pytest.raises(NotReplicated):

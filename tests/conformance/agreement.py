@@ -1,8 +1,8 @@
-"""One history of streams (`histories_streams`) put to two stores as a pipeline; where their replies
-differ, the shortest history that still does.
+"""Runs a history of streams (`histories_streams`) on two stores as a pipeline. If the replies
+differ, finds the shortest history for which they do.
 
-What is compared is what `masks` leaves of a reply, with the ids that a server gave written as the names
-that the history has for them. Invariants are looked at in the end.
+`masks` prepares the replies for the comparison; ids that a server generated are replaced by their
+names in the history. At the end the invariants are checked.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from tests.conformance import differences
 from tests.conformance.endpoints import Command
 from tests.conformance.histories_streams import Unit
 from tests.conformance.masks import Circumstances, comparable
-from tests.conformance.pipelines import MARK, Door, NeverAnswered, cut
+from tests.conformance.pipelines import MARK, NotAnswered, Pipeline, cut
 
 SHRINK_SECONDS = 120.0
 SHOWN = 60
-"""Commands of a shrunk history that a failure shows, and of a word so many characters as of a line."""
+"""How many commands of a shrunk history a failure shows, and how many words of a command."""
 
 _UNKNOWN = b"1-1"
-"""What stands for an id that the server never gave, because the command that asked was left out."""
+"""Replaces an id that the server did not generate, because its command was removed from the history."""
 
 
 class Unlike(NamedTuple):
-    """Where two stores first said different things; ``command`` is empty for what is no reply."""
+    """The first difference of two stores. ``command`` is empty if the difference is not in a reply."""
 
     command: Command
     ours: object
@@ -38,18 +38,18 @@ class Unlike(NamedTuple):
 
 
 class Side:
-    """One store, and the ids that it gave in this history."""
+    """One of the two stores, and the ids that it generated in this history."""
 
-    def __init__(self, door: Door, hidden: frozenset[bytes]) -> None:
-        self.door = door
+    def __init__(self, pipeline: Pipeline, hidden: frozenset[bytes]) -> None:
+        self.pipeline = pipeline
         self.hidden = hidden
         self.given: dict[bytes, bytes] = {}
         """Name of an id (``@7``) → the id."""
         self.names: dict[bytes, bytes] = {}
-        """The other way."""
+        """Id → name."""
 
     def sent(self, command: Command) -> Command:
-        """The command with its names resolved."""
+        """Return the command with its names replaced by ids."""
         if not any(word.startswith((b"@", b"(@", b"*@")) for word in command):
             return command
         return tuple(self._resolved(word) for word in command)
@@ -62,19 +62,19 @@ class Side:
         return self.given.get(word, _UNKNOWN) if word.startswith(b"@") else word
 
     def said(self, commands: Sequence[Command], raw: bytes) -> list[Reply]:
-        """The replies to ``commands``, comparable with those of another store."""
+        """Return the replies to ``commands``, comparable with those of another store."""
         reader = ReplyReader()
         reader.feed(raw)
         replies: list[Reply] = []
         for command in commands:
             reply = reader.next()
             if reply is None:
-                raise NeverAnswered(f"no reply to {command!r}")
+                raise NotAnswered(f"no reply to {command!r}")
             replies.append(reply)
         if reader.buffer:
-            raise NeverAnswered(f"more than replies: {bytes(reader.buffer[:200])!r}")
+            raise NotAnswered(f"bytes after the last reply: {bytes(reader.buffer[:200])!r}")
         self._learn(commands, replies)
-        circumstances = Circumstances(self.door.now_ms(), self.hidden)
+        circumstances = Circumstances(self.pipeline.now_ms(), self.hidden)
         found = comparable(commands, replies, circumstances)
         return [self._named(reply) for reply in found] if self.names else found
 
@@ -110,14 +110,14 @@ class Side:
 
 
 def first_unlike(
-    units: Sequence[Unit], seed: int, ours: Door, theirs: Door, *, server: str = "redis-8.2"
+    units: Sequence[Unit], seed: int, ours: Pipeline, theirs: Pipeline, *, server: str = "redis-8.2"
 ) -> Unlike | None:
-    """Put a history to both; None when they say the same and ours is sound afterwards."""
+    """Run a history on both stores. Return None if their replies are equal and Headwater is sound."""
     hidden = differences.hidden_fields(server) | differences.unlike_fields(server)
     resp = 2 + seed % 2
     sides = Side(ours, hidden), Side(theirs, hidden)
     for side in sides:
-        side.door.prepare(resp)
+        side.pipeline.prepare(resp)
     commands: list[Command] = []
     try:
         for batch, commands in _batches(units):
@@ -129,7 +129,7 @@ def first_unlike(
                     return Unlike(command, we, they)
         broken = ours.broken()
     except Exception as error:
-        return Unlike(commands[0] if commands else (), f"broke in this batch: {error!r}", None)
+        return Unlike(commands[0] if commands else (), f"failed in this batch: {error!r}", None)
     return Unlike((), broken[:5], []) if broken else None
 
 
@@ -141,11 +141,11 @@ def _batches(units: Sequence[Unit]) -> Iterator[tuple[int, list[Command]]]:
 def _answers(
     sides: tuple[Side, Side], commands: list[Command], random: Random
 ) -> tuple[list[Reply], list[Reply]] | None:
-    """What both say to a batch; None when it is the same to the byte."""
+    """Return the replies of both stores to a batch; None if they are equal byte for byte."""
     raw = []
     for side in sides:
         data = b"".join(request(side.sent(command)) for command in commands) + MARK
-        raw.append(side.door.exchange(cut(data, random)))
+        raw.append(side.pipeline.exchange(cut(data, random)))
     asked = any(word.startswith(b"*@") for command in commands for word in command[2:])
     if raw[0] == raw[1] and not asked:
         return None
@@ -155,11 +155,11 @@ def _answers(
 def explained(
     units: list[Unit], unlike: Unlike, again: Callable[[list[Unit]], Unlike | None]
 ) -> str:
-    """What differs, after as much of the history as it takes; ``again`` tries a shorter one."""
+    """Describe the difference with a history as short as possible. ``again`` runs another."""
     shorter, found = _shrunk(units, again), None
     if len(shorter) < len(units):
         found = again(shorter)
-    if found is None:  # nothing could be left out, or it hangs on more than the history
+    if found is None:  # nothing can be left out, or the difference depends on more than the history
         return f"{len(units)} units, none of which can be left out\n{_sentence(unlike)}"
     lines = [f"{len(units)} units, {len(shorter)} of which do"]
     for unit in shorter[:SHOWN]:
@@ -168,7 +168,7 @@ def explained(
 
 
 def _shrunk(units: list[Unit], again: Callable[[list[Unit]], Unlike | None]) -> list[Unit]:
-    """As `histories.shrink`, within a time."""
+    """Like `histories.shrink`, with a time limit."""
     deadline = time.monotonic() + SHRINK_SECONDS
     size = len(units) // 2
     while size:
@@ -193,7 +193,7 @@ def _sentence(unlike: Unlike) -> str:
 
 
 def _narrowed(ours: object, theirs: object) -> tuple[str, object, object]:
-    """The first part of two long replies that differs, and where it stands in them."""
+    """Return the first differing part of two long replies, and its position."""
     where = ""
     while isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
         at = next((at for at, we in enumerate(ours) if we != theirs[at]), -1)

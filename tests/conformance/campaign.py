@@ -1,16 +1,16 @@
 """The long campaign of conformance: `make conform`.
 
-Its parts, all of them or those that ``--only`` names:
+It runs all parts, or those that ``--only`` names:
 
-- ``histories``: random histories against each real server, one in three of keys and values
+- ``histories``: random histories against each real server, one in three with keys and values
 - ``streams``: a million commands of streams, as pipelines, against Redis 8.2.3
-- ``model``: two hundred thousand with what no other server has, against the naive model
-- ``scenes``: four clients who wait, watch and unblock each other
-- ``odd``: every command with each argument as odd as can be
-- ``fuzz``: requests that are odd by chance
+- ``model``: two hundred thousand commands that only Headwater has, against the naive model
+- ``scenes``: four clients that block, watch and unblock each other
+- ``odd``: every command with each argument replaced by unusual values
+- ``fuzz``: random malformed requests
 
-Each run takes new seeds and appends a line for each part to campaigns/conform.jsonl: seeds, commands,
-failures. A seed runs again by itself, without being written down:
+Each run uses new seeds and appends a line per part to campaigns/conform.jsonl: seeds, commands,
+failures. A single seed can be repeated, which is not recorded:
 
     python -m tests.conformance.campaign --only histories --seed 1007 --commands 1
     python -m tests.conformance.campaign --only streams --seed 5017 --streams 1
@@ -40,14 +40,14 @@ from tests.property.model_campaign import model
 
 NAME = "conform"
 FIRST_SEED = 10_000
-"""Of the first run that was written down; runs before it took lower ones."""
+"""The first seed of the first recorded run. Earlier runs used lower ones."""
 HISTORY = 1000
 SCENE = 500
-"""Commands of one history and of one scene: long enough for states that nobody writes down, short enough to shrink."""
+"""Commands of a history and of a scene: many enough to reach unusual states, few enough to shrink."""
 
 
 def histories(seed: int, commands: int) -> dict[str, Any]:
-    """Histories of `HISTORY` commands, the servers in turn."""
+    """Run histories of `HISTORY` commands on each server."""
     found: dict[str, Any] = {"first_seed": seed, "commands": 0, "servers": {}, "failures": []}
     names = list(peers.PEERS)
     for name in names:
@@ -68,7 +68,7 @@ def histories(seed: int, commands: int) -> dict[str, Any]:
 
 
 def scenes(seed: int, count: int) -> dict[str, Any]:
-    """Scenes of `SCENE` lines; 7.0 wakes clients otherwise, so it is left out."""
+    """Run scenes of `SCENE` lines. Redis 7.0 wakes clients differently and is left out."""
     found: dict[str, Any] = {"first_seed": seed, "commands": 0, "failures": []}
     for name in ("redis-8.2", "valkey-9.1"):
         with peers.running(name, unixsocket=True) as server:
@@ -84,7 +84,7 @@ def scenes(seed: int, count: int) -> dict[str, Any]:
 
 
 def fuzz(seed: int, seconds: float) -> dict[str, Any]:
-    """Odd requests for so long."""
+    """Run malformed requests for ``seconds``."""
     campaign = Fuzz(seed)
     campaign.rounds(seconds)
     failures = [failure._asdict() for failure in campaign.failures]
@@ -99,7 +99,7 @@ def fuzz(seed: int, seconds: float) -> dict[str, Any]:
 
 
 def odd() -> dict[str, Any]:
-    """The whole table; nothing is drawn, so there is no seed."""
+    """Run the whole table. It is not random, so there is no seed."""
     sweep = Sweep()
     sweep.all()
     print(f"odd arguments: {sweep.requests}, {len(sweep.failures)} failures", flush=True)
@@ -108,7 +108,7 @@ def odd() -> dict[str, Any]:
 
 
 def outcome_of(part: str, found: dict[str, Any], seconds: float) -> Outcome:
-    """What is written down of a part."""
+    """Return the record of a part."""
     drawn = "first_seed" in found
     seeds = (found["first_seed"], max(found["first_seed"], found["last_seed"])) if drawn else None
     unit = "commands" if "commands" in found else "requests"
@@ -117,15 +117,15 @@ def outcome_of(part: str, found: dict[str, Any], seconds: float) -> Outcome:
 
 
 def main() -> int:
-    """Run the parts; the exit status says whether anything failed."""
+    """Run the parts. The exit status is 1 if anything failed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help=f"some of {','.join(PARTS)}")
     parser.add_argument("--commands", type=int, default=500_000)
     parser.add_argument("--streams", type=int, default=1_000_000)
     parser.add_argument("--model", type=int, default=200_000)
-    parser.add_argument("--scenes", type=int, default=200, help="of each server")
+    parser.add_argument("--scenes", type=int, default=200, help="number per server")
     parser.add_argument("--fuzz-seconds", type=float, default=300.0)
-    parser.add_argument("--seed", type=int, help="the first; by default the next")
+    parser.add_argument("--seed", type=int, help="first seed; default: the next new one")
     wanted = parser.parse_args()
     parts = wanted.only.split(",") if wanted.only else list(PARTS)
     if not set(parts) <= PARTS.keys():

@@ -1,12 +1,12 @@
-"""Written cases: commands in text files, put to Headwater and to real servers alike.
+"""Written cases: commands in text files, run on Headwater and on real servers.
 
-    == what the case is about                      runs on every server
-    == acknowledging and deleting at once [8.2]    runs on those named: 7.0, 8.2, 9.1
+    == title of the case                           runs on every server
+    == acknowledging and deleting at once [8.2]    runs on the named servers: 7.0, 8.2, 9.1
     XADD s 1-1 name value                          compared with the server's reply
-    @known-difference XADD s 0-0 a b               must differ where known_differences.toml says
-    # prose
+    @known-difference XADD s 0-0 a b               must differ where known_differences.toml says so
+    # comment
 
-Words are quoted as redis-cli quotes them. ``<now-2h>`` is the server's time two hours ago, in ms.
+Words are quoted as in redis-cli. ``<now-2h>`` is the server's time two hours ago, in ms.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NOW = re.compile(rb"<now(?P<hours>[+-]\d+)h>")
 
 
 class Line(NamedTuple):
-    """One command of a case, and its tag, empty when it has none."""
+    """A command of a case, and its tag; the tag may be empty."""
 
     words: tuple[bytes, ...]
     tag: str
@@ -33,7 +33,7 @@ class Line(NamedTuple):
 
 
 class Case(NamedTuple):
-    """Commands on an empty store, and the servers that know them."""
+    """Commands for an empty store, and the servers that they run on."""
 
     file: str
     title: str
@@ -41,7 +41,7 @@ class Case(NamedTuple):
     lines: tuple[Line, ...]
 
     def history(self, now_ms: int) -> list[tuple[bytes, ...]]:
-        """The commands, with times made absolute."""
+        """Return the commands with absolute times."""
         return [tuple(_timed(word, now_ms) for word in line.words) for line in self.lines]
 
 
@@ -50,7 +50,7 @@ def _timed(word: bytes, now_ms: int) -> bytes:
 
 
 def read(path: Path) -> list[Case]:
-    """The cases of one file."""
+    """Read the cases of a file."""
     cases: list[Case] = []
     for number, text in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         if not text or text.startswith("#"):

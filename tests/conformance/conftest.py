@@ -1,4 +1,4 @@
-"""Fixtures for tests of the protocol."""
+"""Fixtures of the protocol tests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.peers import free_port
 
 @pytest.fixture(params=[EpollLoop, ReaderLoop], ids=["epoll", "readers"])
 def start(request: pytest.FixtureRequest) -> Iterator[Start]:
-    """Starts a server with these settings; it is ended with the test."""
+    """Starts a server with the given settings. The server is stopped at the end of the test."""
     with ExitStack() as stack:
 
         def starting(*, clock: ManualClock | None = None, **settings: object) -> ServerThread:
@@ -39,7 +39,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 @pytest.fixture
 def start_tls(start: Start, made: Certificates) -> StartTls:
-    """Starts a server that speaks TLS at one port and plain text at another."""
+    """Starts a server with TLS on one port and plain text on another."""
 
     def starting(*, auth_clients: str = "yes", **settings: object) -> ServerThread:
         tls = made.settings(tls_port=free_port(), auth_clients=auth_clients)

@@ -1,7 +1,7 @@
-"""Where Headwater differs from a real server on purpose: known_differences.toml, read and checked.
+"""Reads known_differences.toml: where Headwater differs from a real server on purpose.
 
-Every difference names the servers that it holds for and why. A difference that no longer differs
-fails the run, so the list cannot rot.
+Every difference names the servers that it applies to, and the reason. A difference that does not
+differ any more fails the run, so the list stays up to date.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ PATH = Path(__file__).parent / "known_differences.toml"
 
 
 class Difference(NamedTuple):
-    """``name`` is the tag of lines in cases (``@name``), the name of a field that a reply of ours has
-    and one of theirs has not, or a word in descriptions of users that one of the two has."""
+    """A known difference. ``name`` is the tag of lines in cases (``@name``), the name of a reply
+    field that only Headwater has, or a word in descriptions of users that only one of the two
+    has."""
 
     name: str
     servers: tuple[str, ...]
@@ -41,18 +42,18 @@ WORDS = _read("word")
 
 
 def hidden_fields(server: str) -> frozenset[bytes]:
-    """Fields of replies that are not compared with ``server``."""
+    """Return the reply fields that are not compared with ``server``."""
     hidden = (*FIELDS.values(), *WORDS.values())
     return frozenset(one.name.encode() for one in hidden if server in one.servers)
 
 
 def unlike_fields(server: str) -> frozenset[bytes]:
-    """Fields that random histories do not compare; written cases show where they differ."""
+    """Return the fields that random histories do not compare. Written cases show where they differ."""
     return frozenset(one.name.encode() for one in VALUES.values() if server in one.servers)
 
 
 def pairs(reply: Reply) -> Iterator[tuple[Reply, Reply]]:
-    """Every name and value of every map in a RESP3 reply."""
+    """Yield every name and value of every map in a RESP3 reply."""
     if isinstance(reply, Map):
         for name, value in reply.pairs:
             yield name, value
@@ -63,5 +64,5 @@ def pairs(reply: Reply) -> Iterator[tuple[Reply, Reply]]:
 
 
 def values(reply: Reply, name: str) -> list[Reply]:
-    """What stands under a name, wherever it does, in the reply's order."""
+    """Return all values with this name, at any depth, in the reply's order."""
     return [value for found, value in pairs(reply) if found == name.encode()]

@@ -1,6 +1,6 @@
-"""Whoever a history is put to: Headwater in this process, or a real server over its socket.
+"""The stores that histories run on: Headwater in this process, or a real server over its socket.
 
-Each gives one connection; replies keep everything the wire said (headwater.testing.replies).
+Each has one connection. Replies retain everything that was on the wire (headwater.testing.replies).
 """
 
 from __future__ import annotations
@@ -24,32 +24,32 @@ RESET: tuple[Command, ...] = (
     (b"CONFIG", b"SET", b"stream-node-max-entries", b"100"),
     (b"CONFIG", b"SET", b"stream-node-max-bytes", b"4096"),
 )
-"""What makes a server that others used as good as new."""
+"""Commands that reset a server which other tests have used."""
 
 
 class Listening(Protocol):
-    """A server of 127.0.0.1 in another process: a peer, or one of ours."""
+    """A server on 127.0.0.1 in another process: a peer, or Headwater."""
 
     port: int
     unixsocket: Path | None
 
 
 class Endpoint(Protocol):
-    """A server that commands can be put to."""
+    """A server that runs commands."""
 
     name: str
 
     def run(self, history: Sequence[Command], *, resp: int = 2) -> list[Reply]:
-        """The replies to ``history``, from an empty store on."""
+        """Run ``history`` on an empty store and return the replies."""
         ...
 
     def now_ms(self) -> int:
-        """Unix time as the server has it, more or less."""
+        """Return the server's Unix time, approximately."""
         ...
 
 
 class HeadwaterEndpoint:
-    """A fresh store for each history; its clock stands still at the real time."""
+    """A new store for each history. Its clock is set to the real time and does not move."""
 
     name = "headwater"
 
@@ -78,7 +78,7 @@ class HeadwaterEndpoint:
 
 
 class PeerEndpoint:
-    """A real server, by its socket; ``resp`` is chosen by HELLO, which 7.0 and later know."""
+    """A real server, over its socket. HELLO selects ``resp``; servers from 7.0 on have it."""
 
     def __init__(self, server: Listening, *, name: str = "") -> None:
         self.name = name or getattr(server, "name", "")
@@ -92,13 +92,13 @@ class PeerEndpoint:
         return self.connection.run(history)
 
     def close(self) -> None:
-        """Leave the server as others expect it, and hang up."""
+        """Reset the server for other tests, and close the connection."""
         self.connection.run(RESET)
         self.connection.close()
 
 
 class Connection:
-    """One client's socket to a real server."""
+    """A connection to a real server."""
 
     def __init__(self, server: Listening) -> None:
         if server.unixsocket is not None:
@@ -111,7 +111,7 @@ class Connection:
         self.resp = 2
 
     def prepare(self, resp: int) -> None:
-        """An empty store, default node bounds, the version of the protocol."""
+        """Reset the store and the node limits, and select the protocol version."""
         self.run([(b"DISCARD",)])  # a history may end within a transaction
         replies = self.run([(b"HELLO", b"%d" % resp), *RESET])
         assert not any(isinstance(reply, Failure) for reply in replies), replies
@@ -120,7 +120,7 @@ class Connection:
         self.socket.sendall(request(command))
 
     def reply(self) -> Reply:
-        """The next reply; waits for it."""
+        """Wait for the next reply and return it."""
         while (found := self.reader.next()) is None:
             received = self.socket.recv(1 << 16)
             assert received, "the server closed the connection"
@@ -128,7 +128,7 @@ class Connection:
         return found
 
     def silent(self, seconds: float) -> bool:
-        """Whether no reply comes within ``seconds``: only a wait can show that a client blocks."""
+        """Return whether no reply arrives within ``seconds``: only waiting shows that it blocks."""
         self.socket.settimeout(seconds)
         try:
             self.reader.feed(self.socket.recv(1 << 16))
@@ -139,8 +139,9 @@ class Connection:
         return False
 
     def run(self, history: Sequence[Command]) -> list[Reply]:
-        """Send all in batches, as a pipeline, and take all replies. Redis 8.2.3 loses the reply to
-        an AUTH that fails behind another in one packet, so histories with AUTH go one by one."""
+        """Send all commands in batches, as a pipeline, and return all replies. Redis 8.2.3 loses
+        the reply to a failed AUTH that follows another one in a packet, so histories with AUTH are
+        sent one by one."""
         size = 1 if any(command[0] == b"AUTH" for command in history) else 200
         found: list[Reply] = []
         for start in range(0, len(history), size):

@@ -1,8 +1,8 @@
-"""Requests that no client would send: odd arguments for every command, and bytes that are half requests.
+"""Malformed requests: unusual arguments for every command, and corrupted bytes.
 
-What must hold after each: the store goes on, every reply is a reply, nothing is left in the stream of
-replies; and after some hundreds: no invariant is broken and what the journal brings back is what was
-there. A seed gives the same requests again, on the same table of commands.
+After each, the store must work, every reply must be valid, and no bytes may be left after the
+replies. After some hundreds, all invariants must hold and the journal must restore the same state.
+A seed determines the requests, for the same table of commands.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.property.state import picture
 
 START_MS = 1_700_000_000_000
 ROUND = 400
-"""Requests to one store, before it is looked through and another is made."""
+"""Requests to a store before it is checked and a new one is created."""
 
 KEYS = [b"s", b"t", b"string", b"list", b"set", b"hash", b"missing", b"", b"\x00\xff"]
 
@@ -52,18 +52,18 @@ LEFT_OUT = frozenset(
     AUTH HELLO EVAL EVALSHA BLPOP BRPOP WAITAOF
     """.split()
 )
-"""What ends the connection, changes its protocol, or waits; each has tests of its own."""
+"""Commands that end the connection, change its protocol, or wait. Each has its own tests."""
 
 
 class Failure(NamedTuple):
-    """What went wrong, and how to see it again."""
+    """What failed, and the seed that repeats it."""
 
     seed: int
     what: str
 
 
 class Fuzz:
-    """One campaign. `rounds` goes on until the time is over; `requests` counts."""
+    """A campaign. `rounds` runs until the time is over; `requests` counts."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -72,17 +72,17 @@ class Fuzz:
         self._names = [name for name in names() if name not in LEFT_OUT]
 
     def rounds(self, seconds: float) -> None:
-        """Rounds of both kinds, with rising seeds, until ``seconds`` are over or one fails."""
+        """Run rounds of both kinds, with increasing seeds, for ``seconds`` or until one fails."""
         end = time.monotonic() + seconds
         while time.monotonic() < end and not self.failures:
             self.arguments_round()
             self.bytes_round()
             self.seed += 1
 
-    # --- odd arguments --------------------------------------------------------------------------
+    # --- unusual arguments ----------------------------------------------------------------------
 
     def arguments_round(self) -> None:
-        """Whole requests with arguments that nobody expects."""
+        """Run whole requests with unusual arguments."""
         random = Random(f"arguments {self.seed}")
         store = LocalStore(clock=ManualClock(START_MS), config=Config(port=0))
         client = _filled(store)
@@ -92,9 +92,9 @@ class Fuzz:
             if draw < 0.4:
                 words = self._odd(random)
             elif draw < 0.7:
-                words = _spoilt(random, random.choice(usages(random.choice(self._names))))
+                words = _corrupted(random, random.choice(usages(random.choice(self._names))))
             else:
-                words = _spoilt(random, next(likely))
+                words = _corrupted(random, next(likely))
             self.requests += 1
             try:
                 client.send(*words)
@@ -108,7 +108,7 @@ class Fuzz:
         self._look_through(store, "after odd arguments")
 
     def _odd(self, random: Random) -> tuple[bytes, ...]:
-        """A command of the table with arguments drawn from everywhere."""
+        """Return a command of the table with arguments drawn from all pools."""
         name = random.choice(self._names)
         container, _, sub = name.partition(b"|")
         row = COMMANDS[container].subcommands[sub] if sub else COMMANDS[container]
@@ -124,13 +124,13 @@ class Fuzz:
     # --- bytes ----------------------------------------------------------------------------------
 
     def bytes_round(self) -> None:
-        """A pipeline with spoilt bytes, in pieces of any size."""
+        """Run a pipeline with corrupted bytes, in pieces of any size."""
         random = Random(f"bytes {self.seed}")
         store = LocalStore(clock=ManualClock(START_MS), config=Config(port=0))
         client = _filled(store)
         likely = History(self.seed, "redis-8.2").commands(ROUND)
         for start in range(0, ROUND, 8):
-            data = spoil(random, b"".join(request(words) for words in likely[start : start + 8]))
+            data = corrupt(random, b"".join(request(words) for words in likely[start : start + 8]))
             self.requests += 8
             try:
                 while data and not client.session.closing:
@@ -145,9 +145,9 @@ class Fuzz:
             if client.session.closing or client.session.blocked or random.random() < 0.3:
                 client.close()
                 client = store.client()
-        self._look_through(store, "after spoilt bytes")
+        self._look_through(store, "after corrupted bytes")
 
-    # --- what must hold -------------------------------------------------------------------------
+    # --- checks ---------------------------------------------------------------------------------
 
     def _look_through(self, store: LocalStore, when: str) -> None:
         broken = broken_invariants(store.node.keyspace)
@@ -159,14 +159,16 @@ class Fuzz:
         store.node.close()
         store.crash()
         if picture(store.node.keyspace) != before:
-            self.failures.append(Failure(self.seed, f"{when}: the journal brings back other state"))
+            self.failures.append(
+                Failure(self.seed, f"{when}: the journal restores a different state")
+            )
 
     def _failed(self, where: str, error: Exception) -> None:
         self.failures.append(Failure(self.seed, f"{where}: {error!r}"))
 
 
 def read_all(client: LocalClient) -> None:
-    """Take every reply; nothing may be left that is none."""
+    """Read all replies. No bytes may be left after them."""
     while client.reply() is not None:
         pass
     left = bytes(client._reader.buffer)
@@ -174,14 +176,14 @@ def read_all(client: LocalClient) -> None:
 
 
 def _filled(store: LocalStore) -> LocalClient:
-    """A client of a store with a key of each type."""
+    """Return a client of a store that has a key of each type."""
     client = store.client(resp=3)
     fill(client)
     return client
 
 
 def fill(client: LocalClient) -> None:
-    """Put a key of each type into an empty store."""
+    """Create a key of each type in an empty store."""
     for words in (
         (b"XADD", b"s", b"1-1", b"a", b"b"),
         (b"XGROUP", b"CREATE", b"s", b"g", b"0"),
@@ -194,8 +196,8 @@ def fill(client: LocalClient) -> None:
         client(*words)
 
 
-def _spoilt(random: Random, words: tuple[bytes, ...]) -> tuple[bytes, ...]:
-    """A likely command with one to three of its words changed, taken out, doubled or exchanged."""
+def _corrupted(random: Random, words: tuple[bytes, ...]) -> tuple[bytes, ...]:
+    """Return a valid command with one to three of its words changed, removed, repeated or exchanged."""
     found = list(words)
     for _ in range(random.choice((0, 1, 1, 2, 3))):
         at = random.randrange(len(found))
@@ -213,8 +215,8 @@ def _spoilt(random: Random, words: tuple[bytes, ...]) -> tuple[bytes, ...]:
     return tuple(found)
 
 
-def spoil(random: Random, data: bytes) -> bytes:
-    """``data`` with some bytes changed, taken out, doubled, or a length made a lie."""
+def corrupt(random: Random, data: bytes) -> bytes:
+    """Return ``data`` with some bytes changed, removed or repeated, or with a wrong length."""
     found = bytearray(data)
     for _ in range(random.choice((0, 1, 1, 2, 4))):
         at = random.randrange(len(found))

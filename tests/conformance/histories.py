@@ -1,4 +1,5 @@
-"""Random histories, the same for a seed: what nobody thought of writing down.
+"""Random histories of commands on streams, for cases that nobody has thought of. A seed determines
+them.
 
 Ids are explicit and ages are set in hours, so that two servers can give the same replies.
 """
@@ -19,8 +20,8 @@ Step = Callable[[], Options]
 class History:
     """Draws commands on two streams with two groups and three consumers each.
 
-    ``server`` is who it will be compared with: what it does not know, or does otherwise on purpose,
-    is left out (known_differences.toml says why).
+    ``server`` is the server to compare with. Commands that it does not have, or that differ on
+    purpose, are left out (known_differences.toml has the reasons).
     """
 
     def __init__(self, seed: int, server: str) -> None:
@@ -46,13 +47,13 @@ class History:
         if server != "redis-7.0":
             self.steps.append((1, self.xsetid))
             self.steps.append((1, self.consumers))
-            self.steps.append((1, self.anew))
+            self.steps.append((1, self.recreate))
         if self.modes:
             self.steps.append((5, self.xackdel))
             self.steps.append((5, self.xdelex))
 
     def commands(self, count: int) -> list[Command]:
-        """At least ``count`` commands; now and then some of them stand in a transaction."""
+        """Return at least ``count`` commands, occasionally some of them in a transaction."""
         found: list[Command] = [(b"SET", b"w", b"x")]
         for key in "st":
             for group in "gh":
@@ -69,7 +70,7 @@ class History:
             found += drawn
         return found
 
-    # --- what commands are made of --------------------------------------------------------------
+    # --- parts of commands ----------------------------------------------------------------------
 
     @staticmethod
     def _bytes(words: Sequence[str | int | bytes]) -> Command:
@@ -82,7 +83,7 @@ class History:
         return list(words) if self.random.random() < chance else []
 
     def _key(self) -> str:
-        """One of two streams; seldom what is no stream, or nothing."""
+        """Return one of two streams; rarely a key of another type, or one that does not exist."""
         draw = self.random.random()
         if draw < 0.02:
             return self.random.choice(("w", "none"))
@@ -95,7 +96,7 @@ class History:
         return self.random.choice("abc")
 
     def _id(self) -> str:
-        """An id that was given out, more often lately, or one near it."""
+        """Return an id that was used, preferably a recent one, or a similar id."""
         ms = max(1, self.ms - int(self.random.expovariate(0.1)))
         seq = self.random.choice((0, 0, 0, 1, 2))
         if self.random.random() < 0.95:
@@ -104,7 +105,7 @@ class History:
         return self.random.choice(forms).format(ms, seq)
 
     def _any_id(self) -> str:
-        """As `_id`; now and then the least or the greatest, or none at all."""
+        """Like `_id`; occasionally the least or the greatest id, or an invalid one."""
         if self.random.random() < 0.95:
             return self._id()
         greatest = f"{2**64 - 1}-{2**64 - 1}"
@@ -132,7 +133,7 @@ class History:
         else:
             found = ["MINID", *sign, self._id()]
         if sign == ["~"]:
-            # No mode: the one server that has modes trims nothing then (approximate-modes).
+            # No mode: the only server with modes then trims nothing (approximate-modes).
             return found + self._maybe(0.3, "LIMIT", self.random.choice((0, 1, 3, 10)))
         return found + self._mode(0.4)
 
@@ -168,7 +169,7 @@ class History:
         read = self._maybe(0.3, "ENTRIESREAD", self.random.choice((-1, 0, 1, 7)))
         key = self._key()
         if self.server == "redis-7.0" and key == "none":
-            key = "s"  # a group without its consumers, which 7.0 makes only when it serves them
+            key = "s"  # no new group: 7.0 creates its consumers only when it serves them
         return ["XGROUP", what, key, self._group(), position, *read]
 
     def consumers(self) -> Options:
@@ -176,7 +177,7 @@ class History:
         return ["XGROUP", what, self._key(), self._group(), self._consumer()]
 
     def xreadgroup(self) -> Options:
-        """New entries, history, or either from several streams; a stream may be named twice."""
+        """Read new entries, history, or both from several streams; a stream may occur twice."""
         options: list[Options] = [
             ["GROUP", self._group(), self._consumer()],
             self._maybe(0.6, "COUNT", self.random.choice((0, 1, 1, 2, 3, 10))),
@@ -190,7 +191,7 @@ class History:
         return ["XREADGROUP", *(word for part in options for word in part), "STREAMS", *keys, *ids]
 
     def xread(self) -> Options:
-        """What is newer than ids; several streams, one of them maybe twice."""
+        """Read entries after ids, from several streams; one of them may occur twice."""
         found: Options = ["XREAD", *self._maybe(0.6, "COUNT", self.random.choice((0, 1, 2, 10)))]
         found += self._maybe(0.1, "BLOCK", 1)
         keys = [self._key() for _ in range(self.random.choice((1, 2, 3)))]
@@ -248,8 +249,8 @@ class History:
             return ["XINFO", "STREAM", self._key(), "FULL", "COUNT", self.random.choice((0, 3))]
         return ["XINFO", what, self._key(), *([self._group()] if what == "CONSUMERS" else [])]
 
-    def anew(self) -> Options:
-        """A key goes, comes again, and what is no stream may take its place."""
+    def recreate(self) -> Options:
+        """Delete and create a key again, possibly with another type."""
         choices: list[Options] = [
             ["DEL", "t"],
             ["XGROUP", "CREATE", "t", self._group(), "0", "MKSTREAM"],
@@ -260,7 +261,7 @@ class History:
         return self.random.choice(choices)
 
     def odd(self) -> Options:
-        """A command that is refused, as a rule."""
+        """Return a command that is usually an error."""
         return list(
             self.random.choice(
                 (
@@ -285,7 +286,7 @@ class History:
 
 
 def shrink(history: list[Command], differs: Callable[[list[Command]], bool]) -> list[Command]:
-    """A history as short as leaving out commands makes it that ``differs`` still."""
+    """Leave out commands of a history as long as ``differs`` is true for the rest."""
     size = len(history) // 2
     while size:
         start = 0

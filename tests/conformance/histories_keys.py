@@ -1,8 +1,8 @@
-"""Random histories of commands on keys and on values of every type, the same for a seed.
+"""Random histories of commands on keys and on values of every type. A seed determines them.
 
-Five keys in two databases hold a stream, a string, a list, a set or a hash by turns, so most commands
-meet the wrong type, something to overwrite or something to move now and then. Times are hours
-ahead or in the past, so that two servers can give the same replies.
+Five keys in two databases hold streams, strings, lists, sets and hashes in turn, so that most
+commands occasionally get the wrong type, or a key to overwrite or move. Times are hours ahead or in
+the past, so that two servers can give the same replies.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from tests.conformance.histories import HOUR_MS, History, Options
 _KEYS = "abcde"
 _HOUR_S = HOUR_MS // 1000
 _FAR_S = 33_177_117_420
-"""A Unix time in a thousand years."""
+"""A Unix time about a thousand years from now."""
 
 
 class KeyHistory(History):
-    """``server`` is who it will be compared with, as in `History`."""
+    """Draws commands on keys. ``server`` is the server to compare with, as in `History`."""
 
     def __init__(self, seed: int, server: str) -> None:
         super().__init__(seed, server)
@@ -27,7 +27,7 @@ class KeyHistory(History):
             (6, self.look),
             (12, self.move),
             (7, self.expire),
-            (7, self.told),
+            (7, self.remaining),
             (4, self.scan),
             (10, self.string),
             (6, self.number),
@@ -41,7 +41,7 @@ class KeyHistory(History):
         ]
 
     def commands(self, count: int) -> list[Command]:
-        """At least ``count`` commands; now and then some of them stand in a transaction."""
+        """Return at least ``count`` commands, occasionally some of them in a transaction."""
         functions = [step for weight, step in self.steps for _ in range(weight)]
         found: list[Command] = []
         while len(found) < count:
@@ -52,7 +52,7 @@ class KeyHistory(History):
             found += drawn
         return found
 
-    # --- what commands are made of --------------------------------------------------------------
+    # --- parts of commands ----------------------------------------------------------------------
 
     def _key(self) -> str:
         return self.random.choice(_KEYS)
@@ -73,13 +73,13 @@ class KeyHistory(History):
         return self.random.choice((0, 0, 1, 2, 3, -1, -1, -2, -3, 99, -99))
 
     def _ahead_s(self) -> int:
-        """Some hours in seconds, never the same twice: which of two times is later must not depend on
-        how fast a server is."""
+        """Return some hours in seconds, never twice the same: which of two times is later must not
+        depend on the speed of a server."""
         self.minutes += 1
         return self.random.choice((1, 2, 3, 50)) * _HOUR_S + self.minutes * 60
 
     def _ends(self) -> Options:
-        """The time at which something ends, as SET takes it."""
+        """Return an expiry, in the syntax of SET."""
         seconds = self._ahead_s()
         return list(
             self.random.choice(
@@ -127,7 +127,7 @@ class KeyHistory(History):
         conditions = self._maybe(0.4, self._one("NX", "XX", "GT", "LT"))
         return [what, self._key(), at[what], *conditions, *self._maybe(0.1, self._one("XX", "GT"))]
 
-    def told(self) -> Options:
+    def remaining(self) -> Options:
         return [self._one("TTL", "PTTL", "EXPIRETIME", "PEXPIRETIME"), self._key()]
 
     def scan(self) -> Options:
@@ -236,7 +236,7 @@ class KeyHistory(History):
         return ["XLEN", key] if self.server == "redis-7.0" else ["XINFO", "STREAM", key, "FULL"]
 
     def odd(self) -> Options:
-        """A command that is refused."""
+        """Return a command that is an error."""
         return list(
             self.random.choice(
                 (

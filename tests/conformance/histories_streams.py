@@ -1,9 +1,10 @@
-"""Random histories of streams for a pipeline: values that no text can hold, ids that the server gives,
-bursts, and lists of pending entries that fill whole blocks. The same for a seed.
+"""Random histories of streams for a pipeline: binary values, ids that the server generates, bursts, and
+pending lists that fill whole blocks. A seed determines them.
 
-An id that the server gives (``*``) is written ``*@7``: the seventh of the history. What comes later
-may name it, as ``@7`` or ``(@7``; whoever sends the history puts in what that server had said. Such ids
-stand in the stream ``a`` alone, where nothing is asked whose answer hangs on how long an id is.
+An id that the server generates (``*``) is written ``*@7``: the seventh of the history. Later
+commands may refer to it as ``@7`` or ``(@7``; the sender of the history replaces these by the
+server's id. Such ids occur only in the stream ``a``, on which no command is drawn whose reply
+depends on the length of ids.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from tests.conformance.histories import History, Options, Step
 JUDGED = frozenset(
     {b"XADD", b"XRANGE", b"XREADGROUP", b"XACK", b"XCLAIM", b"XAUTOCLAIM", b"XPENDING"}
 )
-"""What a campaign counts; everything else stands between."""
+"""The commands that a campaign counts. Others occur between them."""
 
 VALUES = (
     *(b"", b"\r\n", b"a\r\nb", b"$3\r\nfoo\r\n", b"*1\r\n$4\r\nPING\r\n", b"$-1\r\n", b"\r", b"\n\r"),
@@ -28,25 +29,25 @@ SIZES = (0, 1, 9, 10, 31, 63, 64, 99, 100, 127, 128, 255, 999, 1000, 4095, 4096)
 LONG = (16_383, 16_384, 65_535, 70_000)
 BATCHES = (1, 2, 5, 20, 100, 100, 400)
 PART = 100
-"""Of a first burst, how many commands go into one batch at most."""
+"""Maximum number of commands of the first burst in a batch."""
 
 
 class Unit(NamedTuple):
-    """What cannot be parted: a command, or a whole transaction. Those of a ``batch`` are sent at once."""
+    """A command, or a whole transaction. Units of a ``batch`` are sent at once."""
 
     batch: int
     commands: tuple[Command, ...]
 
 
 class StreamHistory(History):
-    """``large`` begins with thousands of entries and hundreds of pending ones, more than a block of
-    either holds; its replies are kept short by COUNT."""
+    """Draws commands on streams. If ``large``, it begins with thousands of entries and hundreds of
+    pending ones, more than fit into a block, and limits replies by COUNT."""
 
     def __init__(self, seed: int, server: str = "redis-8.2", *, large: bool = False) -> None:
         super().__init__(seed, server)
         self.large = large
         self.given = self.named = 0
-        """Ids that the server was asked for, and how many of them may be named by now."""
+        """Number of ids to be generated so far, and of those that commands may refer to."""
         self.about = b""
         self.field_names: list[bytes] = [b"n"]
         self.steps = [
@@ -69,10 +70,10 @@ class StreamHistory(History):
             (1, self.odd),
         ]
         if not large:
-            self.steps.append((1, self.anew))
+            self.steps.append((1, self.recreate))
 
     def units(self, judged: int) -> list[Unit]:
-        """At least so many of the `JUDGED`, and what stands between."""
+        """Return units with at least ``judged`` commands of `JUDGED`, and others between them."""
         functions = [step for weight, step in self.steps for _ in range(weight)]
         found = [Unit(0, (command,)) for command in self.beginning()]
         batch, count = 1, 0
@@ -88,7 +89,7 @@ class StreamHistory(History):
         return found
 
     def beginning(self) -> list[Command]:
-        """A string and three streams with two groups of three."""
+        """Create a string, and three streams with two groups of three consumers."""
         found: list[Command] = [(b"SET", b"w", b"x")]
         for key in "sta":
             for group in "gh":
@@ -99,7 +100,7 @@ class StreamHistory(History):
         return found
 
     def _fill(self, found: list[Unit]) -> int:
-        """Thousands of entries, some hundred of them pending; the number of the next batch."""
+        """Add thousands of entries, hundreds of them pending. Return the number of the next batch."""
         batch = 1
         for _ in range(self.random.randint(20, 40)):
             found += [Unit(batch, (self._words(self.xadd()),)) for _ in range(PART)]
@@ -119,7 +120,7 @@ class StreamHistory(History):
         return (self._words(self.random.choice(functions)()),)
 
     def _words(self, options: Options) -> Command:
-        """The command as it is sent, bounded where its reply could be a whole large stream."""
+        """Return the command to send, with a COUNT if its reply could be a whole large stream."""
         words = list(self._bytes(options))
         if self.large and words[0] in (b"XREAD", b"XREADGROUP", b"XRANGE", b"XREVRANGE"):
             at = words.index(b"COUNT") if b"COUNT" in words else -1
@@ -133,7 +134,7 @@ class StreamHistory(History):
                 words[at:at] = [b"COUNT", most]
         return tuple(words)
 
-    # --- what commands are made of --------------------------------------------------------------
+    # --- parts of commands ----------------------------------------------------------------------
 
     def _key(self) -> str:
         draw = self.random.random()
@@ -170,7 +171,7 @@ class StreamHistory(History):
         return self.random.choice((b"x", b"\r\n", b"\x00"))[:1] * size
 
     def _fields(self) -> Options:
-        """Pairs; the names are those of the entry before, more often than not."""
+        """Return field-value pairs, usually with the names of the previous entry."""
         if self.random.random() < 0.3:
             count = self.random.choice((1, 1, 2, 3, 5))
             if self.random.random() < 0.02:
@@ -217,5 +218,5 @@ class StreamHistory(History):
 
     @staticmethod
     def _without_nodes(options: Options) -> Options:
-        """Of the stream ``a`` no XINFO STREAM: its nodes hang on how long the ids are."""
+        """Replace XINFO STREAM of the stream ``a``: its nodes depend on the length of the ids."""
         return ["XINFO", "GROUPS", "a"] if options[:3] == ["XINFO", "STREAM", "a"] else options

@@ -1,7 +1,7 @@
-"""What two servers cannot agree on, made comparable: ages to whole hours, orders to sorted ones.
+"""Makes replies of two servers comparable: rounds ages to hours, sorts what has no defined order.
 
-Histories age entries by hours (XCLAIM IDLE 7200000), so an age that is rounded to the hour says
-whether the entry is old without saying how long the run took. Nothing else is rounded.
+Histories set ages in hours (XCLAIM IDLE 7200000), so a rounded age still shows whether an entry is
+old, but not how long the run took. Nothing else is rounded.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ Command = tuple[bytes, ...]
 
 
 class Circumstances(NamedTuple):
-    """``hidden`` are names of fields that only one of the two servers has, or has otherwise
-    (known_differences.toml)."""
+    """What replies depend on. ``hidden`` has the names of fields that only one of the servers has,
+    or that differ (known_differences.toml)."""
 
     now_ms: int
     hidden: frozenset[bytes] = frozenset()
@@ -27,7 +27,7 @@ class Circumstances(NamedTuple):
 def comparable(
     history: Sequence[Command], replies: Sequence[Reply], circumstances: Circumstances
 ) -> list[Reply]:
-    """The replies to ``history`` without what depends on the run; those within EXEC as well."""
+    """Return the replies to ``history`` without what depends on the run; also those within EXEC."""
     found: list[Reply] = []
     queued: list[Command] = []
     for command, reply in zip(history, replies, strict=True):
@@ -54,7 +54,7 @@ def _masked(command: Command, reply: Reply, circumstances: Circumstances) -> Rep
 
 
 def pairs_of(reply: Reply) -> list[tuple[Reply, Reply]] | None:
-    """A map as pairs, in either version of the protocol; None if it cannot be one."""
+    """Return a map as pairs, for either protocol version; None if the reply cannot be a map."""
     if isinstance(reply, Map):
         return list(reply.pairs)
     if isinstance(reply, list) and len(reply) % 2 == 0:
@@ -63,14 +63,14 @@ def pairs_of(reply: Reply) -> list[tuple[Reply, Reply]] | None:
 
 
 def _hours(age_ms: Reply) -> Reply:
-    """An age in whole hours; -1 means something of its own."""
+    """Round an age to hours. -1 has its own meaning and is unchanged."""
     if not isinstance(age_ms, int) or age_ms < 0:
         return age_ms
     return b"about %d hours" % round(age_ms / HOUR_MS)
 
 
 def _age(time_ms: Reply, now_ms: int) -> Reply:
-    """A moment as an age; 0 and -1 mean something of their own."""
+    """Convert a time to an age. 0 and -1 have their own meaning and are unchanged."""
     if not isinstance(time_ms, int) or time_ms <= 0:
         return time_ms
     return _hours(max(0, now_ms - time_ms))
@@ -79,7 +79,7 @@ def _age(time_ms: Reply, now_ms: int) -> Reply:
 def _changed(
     reply: Reply, circumstances: Circumstances, change: Callable[[bytes, Reply], Reply]
 ) -> Reply:
-    """The same map with each value changed by its name, without what is hidden."""
+    """Change each value of a map by its name, and remove hidden fields."""
     pairs = pairs_of(reply)
     if pairs is None:
         return reply
@@ -164,8 +164,8 @@ _LONG_S = 1_000_000
 
 
 def _seconds(left: Reply) -> Reply:
-    """What is left in tens of seconds, or in days when it is long: far ends are moments that stand in
-    no relation to now, and the server's clock goes on while ours stands."""
+    """Round a remaining time to tens of seconds, or to days if it is long: distant times do not
+    depend on the current time, and the server's clock runs while the test's does not."""
     if not isinstance(left, int) or left <= 0:
         return left
     return round(left / 10) * 10 if left < _LONG_S else b"%d days" % round(left / 86_400)
@@ -180,7 +180,7 @@ def _pttl(reply: Reply, _circumstances: Circumstances) -> Reply:
 
 
 def _hello(reply: Reply, _circumstances: Circumstances) -> Reply:
-    """Who answers differs; whether it is answered does not."""
+    """Compare only whether HELLO succeeds, since its contents differ."""
     return reply if isinstance(reply, Failure) else b"hello"
 
 
@@ -206,7 +206,7 @@ def _acl_list(reply: Reply, circumstances: Circumstances) -> Reply:
 
 
 def _acl_log(reply: Reply, circumstances: Circumstances) -> Reply:
-    """Refusals without who, when and the how-manieth since the server's start."""
+    """Mask what is specific to a run: clients, times and numbers of entries."""
 
     def change(name: bytes, value: Reply) -> Reply:
         if name in (b"age-seconds", b"client-info"):
@@ -218,7 +218,7 @@ def _acl_log(reply: Reply, circumstances: Circumstances) -> Reply:
 
 
 def _end(unit_ms: int) -> Callable[[Reply, Circumstances], Reply]:
-    """A moment in the future by how far away it is; -1 and -2 mean something of their own."""
+    """Return a mask that converts a future time to the remaining time. -1 and -2 are unchanged."""
 
     def mask(reply: Reply, circumstances: Circumstances) -> Reply:
         if not isinstance(reply, int) or reply < 0:

@@ -1,6 +1,6 @@
-"""Streams to be moved between servers, and the pictures by which two servers are compared.
+"""Streams to dump and restore on other servers, and the commands by which two servers are compared.
 
-Each stream is a list of commands, so that it comes into being on a real server as on ours.
+Each stream is a list of commands, so that it can be created on a real server and on Headwater.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from headwater.testing.replies import Reply
 
 Command = tuple[bytes, ...]
 Run = Callable[[Sequence[Command]], list[Reply]]
-"""Puts commands to a server and gives the replies."""
+"""Runs commands on a server and returns the replies."""
 
 KEY = b"s"
 
@@ -26,12 +26,12 @@ def commands(*texts: str) -> list[Command]:
 
 
 def added(first: int, count: int, *fields: bytes) -> list[Command]:
-    """``count`` entries of the same fields."""
+    """Return commands that add ``count`` entries with the same fields."""
     return [(b"XADD", KEY, b"%d-0" % ms, *fields) for ms in range(first, first + count)]
 
 
 def many(count: int) -> list[Command]:
-    """Entries of many sizes and shapes: field names that repeat and change, integers, binary."""
+    """Return entries of various sizes: repeated and changing field names, integers, binary data."""
     random = Random(count)
     found: list[Command] = []
     ms = 0
@@ -131,7 +131,7 @@ STREAMS: dict[str, list[Command]] = {
 
 
 def pictures(key: bytes = KEY) -> list[Command]:
-    """What is asked to compare: everything that a client can see of a stream."""
+    """Return commands that show everything a client can see of a stream."""
     return [
         (b"TYPE", key),
         (b"XINFO", b"STREAM", key),

@@ -1,7 +1,7 @@
-"""Every command, each of its arguments, every odd value, against a node in this process.
+"""Runs every command with each argument replaced by every unusual value, on a node in this process.
 
-After each request: the node lives, and whatever it said is a reply. After each command: no invariant is
-broken, and the journal brings back what was there.
+After each request the node must work and every reply must be valid. After each command all
+invariants must hold, and the journal must restore the same state.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.conformance.usages import names, usages
 from tests.property.state import picture
 
 LEFT_OUT = frozenset({b"SHUTDOWN", b"DEBUG", b"CLIENT|PAUSE", b"CONFIG|SET", b"MONITOR"})
-"""What ends the node, holds it up, or sets it otherwise; each has tests of its own."""
+"""Commands that stop or pause the node, or change its settings. Each has its own tests."""
 
 MORE = (
     *(b"1_000", b"\xef\xbc\x91", b"0b1", b"1\n", b"\t1", b"1e400", b"-nan", b"1E5", b".5", b"5."),
@@ -31,13 +31,13 @@ MORE = (
 VALUES = (*ODD, *MORE)
 FEW = (b"", b"\x00", b"a\r\nb", b"-1", b"1.5", b"9" * 5000, b"x" * 100_000, b"1_000", b"string",
        b"18446744073709551616", b"-9223372036854775808", b"18446744073709551615-18446744073709551615")  # fmt: skip
-"""The oddest, for those in a hurry."""
+"""A selection of the values, for quick runs."""
 
 Request = tuple[bytes, ...]
 
 
 class Sweep:
-    """``failures`` are what went wrong, ``requests`` how many were put."""
+    """A run over all commands. ``failures`` has the failures, ``requests`` the number of requests."""
 
     def __init__(self, values: Sequence[bytes] = VALUES) -> None:
         self.values = values
@@ -45,13 +45,13 @@ class Sweep:
         self.failures: list[Failure] = []
 
     def all(self) -> None:
-        """Every command of the table."""
+        """Test every command of the table."""
         for name in names():
             if name not in LEFT_OUT:
                 self.command(name)
 
     def command(self, name: bytes) -> None:
-        """One command; ends at its first failure."""
+        """Test one command, until its first failure."""
         store = LocalStore(clock=ManualClock(START_MS), config=Config(port=0))
         client = store.client()
         for usage in usages(name):
@@ -65,7 +65,7 @@ class Sweep:
         self._look_through(store, name)
 
     def _odd(self, usage: Request, at: int) -> Iterator[Request]:
-        """One argument made odd, left out, or given twice; or everything from there on left out."""
+        """Yield requests with an argument replaced, omitted or repeated, or all later ones omitted."""
         for value in self.values if at < len(usage) else ():
             yield (*usage[:at], value, *usage[at + 1 :])
         yield usage[:at]
@@ -96,12 +96,12 @@ class Sweep:
         store.node.close()
         store.crash()
         if picture(store.node.keyspace) != before:
-            what = f"after {name.decode()}: the journal brings back other state"
+            what = f"after {name.decode()}: the journal restores a different state"
             self.failures.append(Failure(0, what))
 
 
 def _as_new(session: Session) -> bool:
-    """Whether the next request meets the client that it would meet alone."""
+    """Return whether the client is in its initial state."""
     return not (
         session.closing
         or session.closed

@@ -1,7 +1,8 @@
-"""Doors through which a pipeline goes, as bytes: cut wherever the test cuts them, many commands at once.
+"""Connections that send a pipeline as bytes, cut at any place, with many commands at once.
 
-A hot path that keeps offsets or pointers into a receive buffer breaks where a request ends in the middle
-of one receive, or where a hundred stand in it; a client that waits for each reply never finds that.
+Code that uses offsets or pointers into a receive buffer fails when a request ends in the middle of
+a received piece, or when a piece has a hundred requests. A client that waits for each reply never
+tests that.
 """
 
 from __future__ import annotations
@@ -23,39 +24,39 @@ from headwater.testing.server import ServerThread
 from tests.conformance.endpoints import RESET, Command, Listening
 
 SECONDS = 60.0
-"""How long a batch may take before it counts as never answered."""
+"""How long a batch may take before it counts as not answered."""
 
 MARK = request(("ECHO", "the end of this batch"))
 MARK_REPLY = b"$21\r\nthe end of this batch\r\n"
 
 
-class NeverAnswered(Exception):
-    """A batch was not answered in time, or the connection was closed instead."""
+class NotAnswered(Exception):
+    """A batch was not answered in time, or the connection was closed."""
 
 
-class Door(Protocol):
-    """One connection to a store that is empty at the beginning of each history."""
+class Pipeline(Protocol):
+    """A connection to a store that is empty at the beginning of each history."""
 
     def prepare(self, resp: int) -> None:
-        """An empty store and the version of the protocol."""
+        """Reset the store and select the protocol version."""
         ...
 
     def exchange(self, pieces: Sequence[bytes]) -> bytes:
-        """What comes back for these bytes, one receive for each piece where that can be had. The last
-        piece ends with `MARK`, whose reply is not given."""
+        """Send ``pieces`` and return the replies. If possible, the store receives each piece
+        separately. The last piece ends with `MARK`, whose reply is not returned."""
         ...
 
     def now_ms(self) -> int:
-        """Unix time as the store has it, more or less."""
+        """Return the store's Unix time, approximately."""
         ...
 
     def broken(self) -> list[str]:
-        """Invariants that do not hold, where one can look."""
+        """Return the broken invariants, if they can be checked."""
         ...
 
 
-class NodeDoor:
-    """A store in this process, and each piece one receive; its clock stands still."""
+class LocalPipeline:
+    """A store in this process that receives each piece separately. Its clock does not move."""
 
     def __init__(self) -> None:
         self.prepare(2)
@@ -74,15 +75,17 @@ class NodeDoor:
             found += self.session.output.take_bytes()
         while not found.endswith(MARK_REPLY):
             if self.session.closing or self.session.closed:
-                raise NeverAnswered(f"the connection was closed after {bytes(found[-200:])!r}")
+                raise NotAnswered(f"the connection was closed after {bytes(found[-200:])!r}")
             if self.session.blocked:
                 self.store.advance(self.store.seconds_ahead())
             else:
                 before = len(found)
-                self.store.node.turn([self.session])  # what waited until replies were taken
+                self.store.node.turn(
+                    [self.session]
+                )  # requests that waited until replies were taken
                 found += self.session.output.take_bytes()
                 if len(found) == before:
-                    raise NeverAnswered(f"nothing comes after {bytes(found[-200:])!r}")
+                    raise NotAnswered(f"nothing follows {bytes(found[-200:])!r}")
             found += self.session.output.take_bytes()
         return bytes(found[: -len(MARK_REPLY)])
 
@@ -93,10 +96,10 @@ class NodeDoor:
         return broken_invariants(self.store.node.keyspace)
 
 
-class SocketDoor:
-    """A server behind a socket, ours or theirs; what it receives at once is the system's to choose.
+class SocketPipeline:
+    """A server behind a socket, Headwater or a peer. The system decides how much it receives at once.
 
-    Sends and receives by turns, as a server that waits until its replies are taken must be met.
+    Sends and receives alternately, because a server may wait until its replies are taken.
     """
 
     def __init__(self, server: Listening | ServerThread) -> None:
@@ -138,13 +141,13 @@ class SocketDoor:
     def _wait(self, deadline: float, found: bytearray) -> list[tuple[int, int]]:
         events = self._poll.poll(max(0.0, deadline - time.monotonic()) * 1000)
         if not events:
-            raise NeverAnswered(f"nothing comes after {bytes(found[-200:])!r}")
+            raise NotAnswered(f"nothing follows {bytes(found[-200:])!r}")
         return events
 
     def _receive(self, found: bytearray) -> None:
         received = self.socket.recv(1 << 20)
         if not received:
-            raise NeverAnswered(f"the connection was closed after {bytes(found[-200:])!r}")
+            raise NotAnswered(f"the connection was closed after {bytes(found[-200:])!r}")
         found += received
 
     def now_ms(self) -> int:
@@ -162,13 +165,13 @@ class SocketDoor:
         return found
 
     def close(self) -> None:
-        """Leave an empty store and hang up."""
+        """Reset the store and close the connection."""
         self.prepare(2)
         self.socket.close()
 
 
 def cut(data: bytes, random: Random) -> list[bytes]:
-    """``data`` whole, in a few pieces of any size, or with some dozen bytes of it one by one."""
+    """Return ``data`` whole, in a few pieces of any size, or with some dozen bytes of it one by one."""
     draw = random.random()
     if draw < 0.3:
         return [data]

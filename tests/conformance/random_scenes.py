@@ -1,5 +1,5 @@
-"""Random scenes: four clients whose commands are interleaved, blocked ones, transactions and keys that
-go, come and change places among them. Nothing in the replies depends on the time.
+"""Random scenes: interleaved commands of four clients, with blocked clients, transactions, and keys
+that are deleted, created and replaced. No reply depends on the time.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ KEYS = ("s", "s", "s", "t", "t", "u")
 
 
 class RandomScene:
-    """Draws lines while they are played on Headwater, so that who waits is left waiting."""
+    """Draws lines and runs them on Headwater, to draw no commands for blocked clients."""
 
     def __init__(self, seed: int, server: str) -> None:
         self.random = Random(seed)
@@ -21,10 +21,10 @@ class RandomScene:
         self.ms = 1
         self.stage = LocalStage()
         self.queueing: set[str] = set()
-        """Clients within MULTI."""
+        """Clients inside MULTI."""
 
     def scene(self, lines: int) -> Scene:
-        """So many lines."""
+        """Draw a scene of ``lines`` lines."""
         drawn: list[Line] = []
         for number in range(lines):
             client = self._client()
@@ -40,13 +40,13 @@ class RandomScene:
             self.stage.events()
         return Scene("random", "", (self.server,), tuple(drawn))
 
-    # --- what lines are made of -----------------------------------------------------------------
+    # --- parts of lines -------------------------------------------------------------------------
 
     def _one(self, *choices: str) -> str:
         return self.random.choice(choices)
 
     def _client(self) -> str:
-        """Somebody who does not wait; A never does."""
+        """Return a client that is not blocked. A never blocks."""
         free = [name for name in "BCD" if not self._waits(name)]
         return self.random.choice(["A", *free])
 

@@ -1,12 +1,12 @@
-"""Scenes with several clients, some of them blocked, put to Headwater and to real servers alike.
+"""Scenes: commands of several clients, some of them blocked, run on Headwater and on real servers.
 
-    == what the scene is about [8.2 9.1]
-    A: XREADGROUP GROUP g a BLOCK 0 STREAMS s >     a command of client A; other letters, others
+    == title of the scene [8.2 9.1]
+    A: XREADGROUP GROUP g a BLOCK 0 STREAMS s >     a command of client A; other letters, other clients
     B: XADD s 1-1 name value
-    -- A                                            wait until A's time is over
+    -- A                                            wait until A's timeout has passed
     @known-difference B: DEL s                      as in written cases
 
-After each line stand what each client has got by then. ``<id-A>`` is the number of A's connection.
+What each client has received after a line is compared. ``<id-A>`` is the id of A's connection.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Events = dict[str, list[Reply]]
 
 
 class Line(NamedTuple):
-    """``words`` of ``client``, or a wait for its timeout when there are none."""
+    """A command of ``client``, or a wait for its timeout if ``words`` is empty."""
 
     client: str
     words: tuple[bytes, ...]
@@ -44,7 +44,7 @@ class Line(NamedTuple):
 
 
 class Scene(NamedTuple):
-    """Lines on an empty store, and the servers that play it so."""
+    """Lines for an empty store, and the servers that they run on."""
 
     file: str
     title: str
@@ -63,7 +63,7 @@ def all_scenes() -> list[Scene]:
                 scenes.append(Scene(path.stem, title["title"], servers, ()))
                 continue
             found = _LINE.match(text)
-            assert found, f"{path.name}, line {number}: {text!r} is no line of a scene"
+            assert found, f"{path.name}, line {number}: {text!r} is not a valid line"
             words = tuple(split((found["words"] or "").encode()))
             line = Line(found["client"] or found["waits"], words, found["tag"] or "", number)
             scenes[-1] = scenes[-1]._replace(lines=(*scenes[-1].lines, line))
@@ -71,7 +71,7 @@ def all_scenes() -> list[Scene]:
 
 
 class Stage(Protocol):
-    """Where a scene is played."""
+    """A store that a scene can run on."""
 
     def number(self, client: str) -> int: ...
     def send(self, client: str, words: tuple[bytes, ...]) -> None: ...
@@ -80,7 +80,7 @@ class Stage(Protocol):
 
 
 def play(scene: Scene, stage: Stage) -> list[Events]:
-    """What each client has got after each line."""
+    """Run a scene. Return what each client has received after each line."""
     found = []
     for line in scene.lines:
         if line.words:
@@ -96,7 +96,7 @@ def play(scene: Scene, stage: Stage) -> list[Events]:
 
 
 class LocalStage:
-    """Headwater in this process, its clock in our hand."""
+    """Headwater in this process, with a clock that the scene moves."""
 
     def __init__(self, *, resp: int = 2) -> None:
         self.store = LocalStore(config=Config(port=0, appendonly=False), journaled=False)
@@ -114,9 +114,8 @@ class LocalStage:
     def send(self, client: str, words: tuple[bytes, ...]) -> None:
         sender = self._client(client)
         sender.send(*words)
-        while (
-            sender.session in self.store.node.services.authorization.logins
-        ):  # no peer lets a refused login wait
+        # Servers compared with do not delay the reply to a failed login.
+        while sender.session in self.store.node.services.authorization.logins:
             self.store.advance(self.store.seconds_ahead())
 
     def wait(self, client: str) -> None:
@@ -132,7 +131,7 @@ class LocalStage:
 
 
 class PeerStage:
-    """A real server; `close` hangs up."""
+    """A real server. `close` closes the connections."""
 
     def __init__(self, server: Peer, *, resp: int = 2) -> None:
         self.server = server
@@ -162,7 +161,7 @@ class PeerStage:
         return self.numbers[client]
 
     def send(self, client: str, words: tuple[bytes, ...]) -> None:
-        """Send, and wait until the server has answered or has the client blocked."""
+        """Send a command, and wait until the server has replied or has blocked the client."""
         connection = self._client(client)
         connection.send(*words)
         deadline = time.monotonic() + 30
@@ -173,7 +172,7 @@ class PeerStage:
         select.select([self.clients[client].socket], [], [], 30)
 
     def events(self) -> Events:
-        # What the server answers before this is written to its sockets before this is.
+        # The server writes everything that precedes this reply to its sockets before the reply.
         self.control.run([(b"PING",)])
         found: Events = {}
         for name, connection in self.clients.items():

@@ -1,7 +1,7 @@
-"""What a command does besides its reply: keyspace events, and how many changes it
+"""Side effects of a command, apart from its reply: keyspace events, and the number of changes that it
 counts (``rdb_changes_since_last_save``), on Headwater and on real servers.
 
-Commands inside of a transaction are taken together, when EXEC has run.
+Commands inside a transaction are compared together, after EXEC.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from tests.conformance.endpoints import Command, Connection
 from tests.peers import Peer
 
 STREAMS = "tnm"
-"""Letters of the classes of events that commands on streams have."""
+"""The event classes of commands on streams."""
 
 KEYS = "g$lshtnmoc"
-"""Those of all commands. ``expired`` is none of them: Redis tells it whenever it comes to it."""
+"""The event classes of all commands. ``expired`` is not included: Redis decides when to publish it."""
 
 _CHANGES = re.compile(rb"rdb_changes_since_last_save:(\d+)")
 _MARK = b"mark"
 
 
 class Effects(NamedTuple):
-    """``events`` are ``key: event`` in the order in which they came."""
+    """Side effects. ``events`` are ``key: event``, in order."""
 
     events: tuple[bytes, ...]
     changes: int
 
 
 def together(history: Sequence[Command]) -> Iterator[list[Command]]:
-    """The commands one by one; from MULTI to EXEC or DISCARD as one."""
+    """Yield the commands one by one, but those from MULTI to EXEC or DISCARD together."""
     held: list[Command] = []
     for command in history:
         held.append(command)
@@ -48,7 +48,7 @@ def together(history: Sequence[Command]) -> Iterator[list[Command]]:
 
 
 def take_events(node: Node) -> list[bytes]:
-    """From now on the events of a node, as they are published, are added to what this gives."""
+    """Return a list to which all further events of a node are appended when they are published."""
     taken: list[bytes] = []
     publish = node.services.pubsub.publish_events
 
@@ -63,7 +63,7 @@ def take_events(node: Node) -> list[bytes]:
 def of_headwater(
     history: Sequence[Command], now_ms: int, *, letters: str = STREAMS
 ) -> list[Effects]:
-    """The effects on a fresh store whose clock stands still."""
+    """Return the effects on a new store. Its clock does not move."""
     config = Config(port=0, appendonly=False, notify_keyspace_events="K" + letters)
     store = LocalStore(clock=ManualClock(now_ms), config=config, journaled=False)
     keyspace, client, taken = store.node.keyspace, store.client(), take_events(store.node)
@@ -80,7 +80,7 @@ def of_headwater(
 
 
 def of_peer(history: Sequence[Command], server: Peer, *, letters: str = STREAMS) -> list[Effects]:
-    """The effects on a real server, emptied first."""
+    """Return the effects on a real server, which is emptied first."""
     connection, listener = Connection(server), Connection(server)
     try:
         connection.prepare(2)
@@ -90,7 +90,7 @@ def of_peer(history: Sequence[Command], server: Peer, *, letters: str = STREAMS)
         found: list[Effects] = []
         for commands in together(history):
             connection.run(commands)
-            seen = _heard(connection, listener)
+            seen = _events(connection, listener)
             after = _changes(connection)
             found.append(Effects(seen, after - before))
             before = after
@@ -104,13 +104,13 @@ def of_peer(history: Sequence[Command], server: Peer, *, letters: str = STREAMS)
 def _changes(connection: Connection) -> int:
     (text,) = connection.run([(b"INFO", b"persistence")])
     assert isinstance(text, bytes)
-    told = _CHANGES.search(text)
-    assert told is not None
-    return int(told[1])
+    matched = _CHANGES.search(text)
+    assert matched is not None
+    return int(matched[1])
 
 
-def _heard(connection: Connection, listener: Connection) -> tuple[bytes, ...]:
-    """The events until now: what a server publishes comes in order."""
+def _events(connection: Connection, listener: Connection) -> tuple[bytes, ...]:
+    """Return the events so far: a server publishes them in order, so they precede the mark."""
     connection.run([(b"PUBLISH", _MARK, b"")])
     found: list[bytes] = []
     while True:

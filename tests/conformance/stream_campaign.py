@@ -1,8 +1,8 @@
-"""The part of the campaign about streams: a million of the commands that a hot path has, against
-Redis 8.2.3.
+"""The streams part of the campaign: a million of the commands with optimized code paths, against Redis
+8.2.3.
 
-Half of the histories go into a node in this process, receive by receive, half through a server's socket;
-one in twenty is large. A seed decides all of that and runs again by itself:
+Half of the histories run in a node in this process, piece by piece, half over a server's socket; one in
+twenty is large. The seed determines all of that, so that a history can be repeated:
 
     python -m tests.conformance.campaign --only streams --seed 5017 --streams 1
 """
@@ -18,31 +18,31 @@ from headwater.testing.server import ServerThread, server_thread
 from tests import peers
 from tests.conformance.agreement import Unlike, explained, first_unlike
 from tests.conformance.histories_streams import JUDGED, StreamHistory, Unit
-from tests.conformance.pipelines import Door, NodeDoor, SocketDoor
+from tests.conformance.pipelines import LocalPipeline, Pipeline, SocketPipeline
 
 SERVER = "redis-8.2"
 SMALL, LARGE = 1500, 6000
-"""Judged commands of one history."""
+"""Judged commands of a history."""
 
 
 class Comparison:
-    """Both stores, for as many histories as one likes; ends what it has started."""
+    """Both stores, for any number of histories. `close` stops what it has started."""
 
     def __init__(self, server: peers.Peer) -> None:
         self.server = server
         self.counted: Counter[str] = Counter()
-        self._theirs = SocketDoor(server)
+        self._theirs = SocketPipeline(server)
         self._stack = ExitStack()
         self._thread: ServerThread | None = None
-        self._socket: SocketDoor | None = None
+        self._socket: SocketPipeline | None = None
 
     def close(self) -> None:
-        """Hang up, and end our own server."""
+        """Close the connections and stop Headwater's server."""
         self._theirs.close()
         self._drop()
 
     def differs(self, seed: int) -> str:
-        """What differs in the history of a seed, shrunk; empty when nothing does."""
+        """Describe the difference in the history of a seed, shrunk; empty if there is none."""
         large = seed % 20 == 7
         history = StreamHistory(seed, SERVER, large=large)
         units = history.units(LARGE if large else SMALL)
@@ -58,22 +58,22 @@ class Comparison:
         return "" if unlike is None else explained(units, unlike, again)
 
     def judged(self) -> int:
-        """How many of the commands counted that the campaign is about."""
+        """Return how many of the commands that ran are the campaign's subject."""
         return sum(self.counted[name.decode()] for name in JUDGED)
 
-    def _ours(self, seed: int) -> Door:
+    def _ours(self, seed: int) -> Pipeline:
         if seed // 2 % 2:
-            return NodeDoor()
+            return LocalPipeline()
         if self._socket is None:
             config = Config(port=0, appendonly=False)
             self._thread = self._stack.enter_context(server_thread(config))
-            self._socket = SocketDoor(self._thread)
+            self._socket = SocketPipeline(self._thread)
         return self._socket
 
     def _renew(self) -> None:
-        """What a difference leaves in the line is no part of the next history."""
+        """Open new connections, so that unread replies do not affect the next history."""
         self._theirs.socket.close()
-        self._theirs = SocketDoor(self.server)
+        self._theirs = SocketPipeline(self.server)
         self._drop()
 
     def _drop(self) -> None:
@@ -84,7 +84,7 @@ class Comparison:
 
 
 def streams(seed: int, commands: int) -> dict[str, Any]:
-    """Histories until so many commands were judged; what was done and what differed."""
+    """Run histories until ``commands`` were judged. Return statistics and failures."""
     found: dict[str, Any] = {"first_seed": seed, "server": SERVER, "failures": []}
     with peers.running(SERVER, unixsocket=True) as server:
         comparison = Comparison(server)

@@ -1,6 +1,6 @@
-"""What a change of users does to connections that are there, and what is never shown.
+"""Changes of users: their effect on open connections, and that passwords are never shown.
 
-Every test runs on both loops: the one with epoll, and the one for systems without it.
+Every test runs on both event loops: the one with epoll, and the one for systems without it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ OK = b"+OK\r\n"
 NO_AUTH = b"-NOAUTH Authentication required.\r\n"
 
 
-def test_who_is_deleted_is_disconnected_waiting_or_not(start: Start) -> None:
+def test_connections_of_a_deleted_user_are_closed_even_if_blocked(start: Start) -> None:
     server = start()
     with (
         connected(server.port) as admin,
@@ -43,14 +43,14 @@ def test_who_is_deleted_is_disconnected_waiting_or_not(start: Start) -> None:
         connected(server.port) as waiting,
         connected(server.port) as other,
     ):
-        # Given three connections, two of them of a user
+        # Given four connections, two of them of one user
         assert admin.ask("ACL", "SETUSER", "alice", "on", "nopass", "+@all", "~*") == OK
         assert idle.ask("AUTH", "alice", "x") == waiting.ask("AUTH", "alice", "x") == OK
         waiting.socket.sendall(encode("XREAD", "BLOCK", "0", "STREAMS", "s", "$"))
         until_blocked(server)
         # When the user is deleted
         assert admin.ask("ACL", "DELUSER", "alice") == b":1\r\n"
-        # Then its connections end, and nobody else's
+        # Then its connections are closed, and no others
         assert idle.reply() == waiting.reply() == b""
         assert other.ask("PING") == admin.ask("PING") == b"+PONG\r\n"
     assert value_of(server, "blocked_clients") == "0"
@@ -59,7 +59,9 @@ def test_who_is_deleted_is_disconnected_waiting_or_not(start: Start) -> None:
 @pytest.mark.parametrize(
     "words", [("ACL", "DELUSER", "alice"), ("CLIENT", "KILL", "USER", "alice")]
 )
-def test_who_is_disconnected_takes_nothing_more(start: Start, words: tuple[str, ...]) -> None:
+def test_a_disconnected_consumer_takes_no_more_entries(
+    start: Start, words: tuple[str, ...]
+) -> None:
     server = start()
     with connected(server.port) as admin, connected(server.port) as waiting:
         # Given a consumer that waits
@@ -70,15 +72,15 @@ def test_who_is_disconnected_takes_nothing_more(start: Start, words: tuple[str, 
             encode("XREADGROUP", "GROUP", "g", "c", "BLOCK", "0", "STREAMS", "s", ">")
         )
         until_blocked(server)
-        # When its connection is ended and an entry comes, all in one turn
+        # When its connection is closed and an entry is added, all in one turn
         admin.socket.sendall(encode(*words) + encode("XADD", "s", "1-1", "f", "v"))
         assert [admin.reply(), admin.reply()] == [b":1\r\n", b"$3\r\n1-1\r\n"]
-        # Then the entry is there for others
+        # Then the entry is left for others
         assert waiting.reply() == b""
         assert admin.ask("XPENDING", "s", "g").startswith(b"*4\r\n:0\r\n")
 
 
-def test_who_deletes_itself_gets_the_answer_and_the_end(start: Start) -> None:
+def test_a_user_that_deletes_itself_gets_the_reply_and_is_disconnected(start: Start) -> None:
     server = start()
     with connected(server.port) as admin:
         admin.ask("ACL", "SETUSER", "alice", "on", "nopass", "+@all")
@@ -86,7 +88,7 @@ def test_who_deletes_itself_gets_the_answer_and_the_end(start: Start) -> None:
         assert exchange(server.port, requests + encode("PING")) == OK + b":1\r\n"
 
 
-def test_connections_are_ended_by_their_user(start: Start) -> None:
+def test_client_kill_closes_connections_of_a_user(start: Start) -> None:
     server = start()
     with connected(server.port) as admin, connected(server.port) as alice:
         admin.ask("ACL", "SETUSER", "alice", "on", "nopass", "+@all")
@@ -98,8 +100,8 @@ def test_connections_are_ended_by_their_user(start: Start) -> None:
         assert admin.ask("CLIENT", "KILL", "USER", "alice") == b":0\r\n"
 
 
-def test_a_file_that_is_loaded_ends_whom_it_does_not_know(start: Start, tmp_path: Path) -> None:
-    # Given users of a file, connected, one of them changed since
+def test_acl_load_disconnects_users_that_are_not_in_the_file(start: Start, tmp_path: Path) -> None:
+    # Given two connected users from a file
     path = tmp_path / "users.acl"
     path.write_text("user alice on nopass +@all ~*\nuser bob on nopass +@all ~*\n")
     server = start(aclfile=str(path))
@@ -112,7 +114,7 @@ def test_a_file_that_is_loaded_ends_whom_it_does_not_know(start: Start, tmp_path
         # When another file is loaded
         path.write_text("user alice on nopass +@all -set ~*\n")
         assert admin.ask("ACL", "LOAD") == OK
-        # Then who is no more is disconnected, and who is has the new rights
+        # Then the removed user is disconnected, and the other has its new permissions
         assert bob.reply() == b""
         assert alice.ask("ACL", "WHOAMI") == b"$5\r\nalice\r\n"
         assert alice.ask("SET", "k", "v").startswith(b"-NOPERM")
@@ -133,22 +135,22 @@ LISTENERS = {
 
 @pytest.mark.peer
 @pytest.mark.parametrize("case", LISTENERS)
-def test_who_listens_where_it_may_no_longer_is_disconnected(
+def test_a_subscriber_that_loses_its_permission_is_disconnected(
     case: str, start: Start, shared_peer: Callable[[str], Peer]
 ) -> None:
     words, rules, stays = LISTENERS[case]
     before = ["reset", "on", "nopass", "+@all", "&news:*", "&other"]
     for port in (start().port, shared_peer("redis-8.2").port):
         with connected(port) as admin, connected(port) as listener:
-            # Given a listener
+            # Given a subscriber
             admin.ask("ACL", "SETUSER", "alice", *before)
             assert listener.ask("AUTH", "alice", "x") == OK
             listener.ask(*words)
             for _ in words[2:]:
                 listener.reply()
-            # When its user may hear other channels than before
+            # When its user gets permissions for other channels
             assert admin.ask("ACL", "SETUSER", "alice", "resetchannels", *rules) == OK
-            # Then it hears on, or is disconnected
+            # Then it stays subscribed, or is disconnected
             if stays:
                 assert listener.ask("PING") == b"*2\r\n$4\r\npong\r\n$0\r\n\r\n"
             else:
@@ -157,16 +159,16 @@ def test_who_listens_where_it_may_no_longer_is_disconnected(
 
 
 @pytest.mark.peer
-def test_who_need_not_authenticate_is_as_in_redis(start: Start, peer: Callable[..., Peer]) -> None:
-    """A story of two connections: one that came while everybody was let in, one that came later."""
+def test_the_need_to_authenticate_is_that_of_redis(start: Start, peer: Callable[..., Peer]) -> None:
+    """Compares two connections: one opened before `default` has a password, one opened after."""
     port = peer("redis-8.2").port
     server = start(clock=ManualClock())
     with passing_time(server):
-        ours = story(server.port)
-    assert ours == story(port)
+        ours = replies_of(server.port)
+    assert ours == replies_of(port)
 
 
-def story(port: int) -> list[bytes]:
+def replies_of(port: int) -> list[bytes]:
     said = []
     with connected(port) as early, connected(port) as admin:
         said += [admin.ask("ACL", "SETUSER", "root", "on", ">r", "+@all", "~*")]
@@ -194,7 +196,7 @@ def story(port: int) -> list[bytes]:
 
 
 def test_a_password_of_default_opens_a_server_in_protected_mode(start: Start) -> None:
-    # Given a server that listens everywhere and turns others away
+    # Given a server that listens on all addresses and rejects other machines
     server, address = start(bind=("*",)), own_address()
 
     def from_elsewhere() -> bytes:
@@ -207,14 +209,14 @@ def test_a_password_of_default_opens_a_server_in_protected_mode(start: Start) ->
         local.ask("ACL", "SETUSER", "alice", "on", ">x", "+@all")
         assert from_elsewhere().startswith(b"-DENIED")
         assert local.ask("ACL", "SETUSER", "default", ">x") == OK
-        # Then they are let in to authenticate
+        # Then other machines may connect and have to authenticate
         assert from_elsewhere() == NO_AUTH
 
 
-def test_passwords_are_shown_nowhere(
+def test_passwords_are_never_shown(
     start: Start, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    # Given users with passwords, some of them tried in wrong places
+    # Given users with passwords, some of them used in wrong places
     path = tmp_path / "users.acl"
     path.touch()
     server = start(aclfile=str(path))
@@ -236,14 +238,14 @@ def test_passwords_are_shown_nowhere(
             ("ACL", "SAVE"),
         ):
             shown += wire.ask(*words)
-    # Then no answer, no log and no file holds one
+    # Then no reply, log or file contains one
     assert b"acl_access_denied_auth:2" in shown
     assert b"hunter2" not in shown
     assert "hunter2" not in caplog.text
     assert b"hunter2" not in path.read_bytes()
 
 
-def test_before_auth_an_inline_request_is_bounded_as_others_are(start: Start) -> None:
+def test_inline_requests_before_authentication_are_limited_like_others(start: Start) -> None:
     server = start(requirepass="s")
     longest = MAX_INLINE_BYTES_BEFORE_AUTH
     too_big = b"-ERR Protocol error: too big inline request\r\n"
@@ -262,17 +264,17 @@ def test_before_auth_an_inline_request_is_bounded_as_others_are(start: Start) ->
             assert found == answer or (answer is None and b"x" * longest in found)
 
 
-def test_an_embedded_connection_is_bound_by_no_rule() -> None:
-    # Given a store whose `default` may do nothing, with a password
+def test_an_embedded_connection_is_not_restricted() -> None:
+    # Given a store whose user `default` has a password and no permissions
     store = LocalStore(config=Config(requirepass="p"), journaled=False)
     embedded, tcp = store.client(), store.client(kind="tcp")
     embedded("ACL", "SETUSER", "default", "off", "-@all", "resetkeys")
-    # Then who is in this process may do everything, and is nobody
+    # Then an embedded client may do everything, and has no user
     assert embedded("SET", "k", "v") == Simple(b"OK")
     assert embedded("ACL", "WHOAMI") is Nil.BULK
     assert b"user=(superuser) " in bytes_of(embedded("CLIENT", "LIST"))
     assert str(tcp("PING")).count("NOAUTH") == 1
-    # And may be a user on demand, until it is reset
+    # And it may log in as a user, until RESET
     embedded("ACL", "SETUSER", "alice", "on", ">x", "+get", "+reset", "~k")
     assert embedded("AUTH", "alice", "x") == Simple(b"OK")
     assert b"NOPERM" in bytes_of(embedded("SET", "k", "v"))
@@ -281,7 +283,7 @@ def test_an_embedded_connection_is_bound_by_no_rule() -> None:
 
 
 def bytes_of(reply: Reply) -> bytes:
-    """The text of a reply that has one."""
+    """Return the text of a reply."""
     found = getattr(reply, "text", reply)
     assert isinstance(found, bytes)
     return found

@@ -1,4 +1,4 @@
-"""Users in files: what an ACL file may say, what is told of one that is wrong, what is written."""
+"""Users in files: the syntax of ACL files, the errors of invalid ones, and what is written to them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ BAD = {
 
 @pytest.fixture
 def redis_with_file(peer: Callable[..., Peer], tmp_path: Path) -> Iterator[tuple[Connection, Path]]:
-    """A Redis with an ACL file of its own, which is empty at first."""
+    """A Redis with its own ACL file, which is empty at first."""
     path = tmp_path / "theirs.acl"
     path.touch()
     connection = Connection(peer("redis-8.2", "--aclfile", str(path)))
@@ -62,21 +62,21 @@ def ours(path: Path) -> LocalStore:
 
 
 @pytest.mark.peer
-def test_a_file_says_and_is_told_what_redis_says(
+def test_files_are_loaded_and_saved_as_in_redis(
     redis_with_file: tuple[Connection, Path], tmp_path: Path
 ) -> None:
     redis, theirs = redis_with_file
     mine = tmp_path / "ours.acl"
     client = ours(mine).client(kind="tcp")
     for name, data in {**GOOD, **BAD}.items():
-        # Given the same users before
+        # Given the same users in both
         for ask in (lambda *words: redis.run([words])[0], client):
             assert ask(b"ACL", b"SETUSER", b"before", b"on") == Simple(b"OK")
-        # When both read the same file
+        # When both load the same file
         theirs.write_bytes(data)
         mine.write_bytes(data)
         expected, answer = redis.run([(b"ACL", b"LOAD")])[0], client("ACL", "LOAD")
-        # Then both say the same, but for its name, and know the same users
+        # Then both give the same reply, except for the file's name, and have the same users
         assert _of(answer, mine) == _of(expected, theirs), name
         assert isinstance(answer, Failure) == (name in BAD), name
         assert client("ACL", "LIST") == redis.run([(b"ACL", b"LIST")])[0], name
@@ -89,8 +89,8 @@ def _of(reply: Reply, path: Path) -> Reply:
     return reply.text.replace(str(path).encode(), b"FILE") if isinstance(reply, Failure) else reply
 
 
-def test_a_selector_that_is_not_closed_is_told(tmp_path: Path) -> None:
-    """Redis 8.2.3 crashes over such a file."""
+def test_a_selector_that_is_not_closed_is_an_error(tmp_path: Path) -> None:
+    """Redis 8.2.3 crashes with such a file."""
     path = tmp_path / "users.acl"
     client = ours(path).client()
     path.write_bytes(b"user alice on (+get ~a\n")
@@ -99,8 +99,8 @@ def test_a_selector_that_is_not_closed_is_told(tmp_path: Path) -> None:
     assert b"users.acl:1: Unmatched parenthesis in selector definition. WARNING" in answer.text
 
 
-def test_what_is_saved_is_read_again(tmp_path: Path) -> None:
-    # Given users whose patterns are made of what files are made of
+def test_saved_users_are_loaded_again(tmp_path: Path) -> None:
+    # Given users with patterns that contain characters of the file's syntax
     path = tmp_path / "users.acl"
     store = ours(path)
     client = store.client()
@@ -108,15 +108,15 @@ def test_what_is_saved_is_read_again(tmp_path: Path) -> None:
     client("ACL", "SETUSER", "al(ice", *rules, '(~"a)\\"\'b" %W~\\) +get)')
     listed = client("ACL", "LIST")
 
-    # When they are saved, and read by another server
+    # When they are saved, and loaded by another server
     assert client("ACL", "SAVE") == Simple(b"OK")
 
-    # Then they are the same, without the password
+    # Then they are the same, and the file does not contain the password
     assert ours(path).client()("ACL", "LIST") == listed
     assert b"secret" not in path.read_bytes()
 
 
-def test_a_file_is_replaced_whole_and_stays_its_owners(tmp_path: Path) -> None:
+def test_a_file_is_replaced_as_a_whole_and_keeps_its_permissions(tmp_path: Path) -> None:
     path = tmp_path / "users.acl"
     client = ours(path).client()
     path.chmod(0o640)
@@ -128,7 +128,7 @@ def test_a_file_is_replaced_whole_and_stays_its_owners(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_what_cannot_be_saved_or_read_changes_nothing(tmp_path: Path) -> None:
+def test_a_failed_save_or_load_changes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "there" / "users.acl"
     path.parent.mkdir()
     client = ours(path).client()
@@ -145,9 +145,9 @@ def test_what_cannot_be_saved_or_read_changes_nothing(tmp_path: Path) -> None:
 WRONG = {
     "user alice on nosuch": "user 'alice': 'nosuch': Syntax error",
     "user alice +nosuch": "Unknown command or category name in ACL",
-    "user alice on\nuser alice off": "defined once only",
+    "user alice on\nuser alice off": "is defined twice",
     "user alice (+get": "is not closed",
-    'user "a b" on': "holds no spaces",
+    'user "a b" on': "must not contain spaces",
     "user alice <secret": "'<(redacted)': The password you are trying to remove",
     "aclfile {file}\nuser alice on": "in one place only",
     "aclfile {file}x": "Error loading ACLs, opening file",
@@ -155,7 +155,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("text", WRONG)
-def test_users_that_are_wrong_are_refused_at_the_start(text: str, tmp_path: Path) -> None:
+def test_invalid_users_are_an_error_at_the_start(text: str, tmp_path: Path) -> None:
     (tmp_path / "users.acl").touch()
     path = tmp_path / "headwater.conf"
     path.write_text(text.format(file=tmp_path / "users.acl"))
@@ -163,7 +163,7 @@ def test_users_that_are_wrong_are_refused_at_the_start(text: str, tmp_path: Path
         AccessControl(load(file=path, environ={}))
 
 
-def test_a_wrong_aclfile_names_its_line_and_no_password(tmp_path: Path) -> None:
+def test_the_error_of_an_aclfile_names_the_line_and_no_password(tmp_path: Path) -> None:
     path = tmp_path / "users.acl"
     path.write_bytes(b"user alice on >secret\nuser bob #hunter2\n")
     with pytest.raises(ConfigError, match=r"users\.acl:2: The password hash must be") as caught:
@@ -185,24 +185,24 @@ def configured(start: Start, tmp_path: Path) -> Iterator[tuple[ServerThread, Pat
         yield server, path
 
 
-def test_users_of_the_configuration_are_there_and_written_back(
+def test_users_of_the_configuration_are_applied_and_rewritten(
     configured: tuple[ServerThread, Path],
 ) -> None:
     server, path = configured
     with connected(server.port) as wire:
-        # Given the users of a file
+        # Given users defined in a configuration file
         assert wire.ask("PING") == b"-NOAUTH Authentication required.\r\n"
         assert wire.ask("AUTH", "alice", "secret") == b"+OK\r\n"
         assert wire.ask("AUTH", "bob", "") == (
             b"-WRONGPASS invalid username-password pair or user is disabled.\r\n"
         )
-        # When they change and the file is written
+        # When they change and CONFIG REWRITE runs
         assert wire.ask("AUTH", "first") == b"+OK\r\n"
         assert wire.ask("ACL", "SETUSER", "carol", "on", ">new", '~with"quote') == b"+OK\r\n"
         assert wire.ask("ACL", "DELUSER", "bob") == b":1\r\n"
         listed = wire.ask("ACL", "LIST")
         assert wire.ask("CONFIG", "REWRITE") == b"+OK\r\n"
-    # Then it makes the same users, and holds hashes where passwords stood
+    # Then the file defines the new users, with hashes instead of passwords
     text = path.read_text()
     again = AccessControl(load(file=path, environ={}))
     assert all(user.line() in listed for user in again.sorted())
@@ -212,7 +212,7 @@ def test_users_of_the_configuration_are_there_and_written_back(
     assert text.count("\nuser ") == 3
 
 
-def test_the_file_is_not_given_users_while_requirepass_says_all(tmp_path: Path) -> None:
+def test_no_users_are_written_while_requirepass_describes_them_all(tmp_path: Path) -> None:
     path = tmp_path / "headwater.conf"
     path.write_text("requirepass first\n")
     config = load(file=path, environ={})

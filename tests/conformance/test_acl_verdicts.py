@@ -1,5 +1,5 @@
-"""Random rules for a random user, on Headwater and on a real Redis: each then says the same of who
-may run what (ACL DRYRUN), for every command that both have."""
+"""Applies random rules to a user on Headwater and on Redis. For every command that both have, ACL
+DRYRUN must then reply the same."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EACH_SERVER_ITS_OWN = {"sort", "sort_ro", "migrate", "eval", "evalsha", "script|
 
 
 class Chance:
-    """What a round is made of; the same number makes the same round."""
+    """Draws the rules and requests of a round. The same number draws the same round."""
 
     def __init__(self, number: int, names: list[str]) -> None:
         self.random = Random(number)
@@ -37,7 +37,7 @@ class Chance:
         return self.random.choice(KEYS) + (b"*" if shape == "prefix" else b"")
 
     def selector_rule(self) -> bytes:
-        """A rule for commands, keys or channels, now and then one that is none."""
+        """Return a rule for commands, keys or channels; occasionally an invalid one."""
         name = self.random.choice(self.names)
         category = self.random.choice(CATEGORIES)
         sign = self.random.choice("+-")
@@ -72,7 +72,7 @@ class Chance:
         return found
 
     def request(self) -> list[bytes]:
-        """A request that is long enough, of keys and words in any order."""
+        """Return a request with enough arguments: keys and words in any order."""
         name = self.random.choice(self.names)
         row = BY_FULL_NAME[name]
         words = [word.encode() for word in name.split("|")]
@@ -81,7 +81,7 @@ class Chance:
         words += self.random.choices(pool, k=count - len(words))
         first = 1
         if name == "xreadgroup":
-            # Without GROUP it is no request, and Redis then looks for STREAMS where it cannot be.
+            # Without GROUP the request is invalid, and Redis looks for STREAMS at wrong places.
             words[1:4] = [b"GROUP", *self.random.choices(KEYS, k=2)]
             first = 4
         if any(spec.keyword for spec in row.keys):
@@ -90,7 +90,7 @@ class Chance:
 
 
 def shared_names(redis: Connection) -> list[str]:
-    """Commands, and subcommands of containers, that both have."""
+    """Return the commands, and subcommands of containers, that both servers have."""
     names = []
     for name, row in BY_FULL_NAME.items():
         container = row.subcommands and name != "command"
@@ -103,29 +103,29 @@ def shared_names(redis: Connection) -> list[str]:
 
 @pytest.mark.peer
 @pytest.mark.parametrize("rounds", [60, pytest.param(1500, marks=pytest.mark.slice)])
-def test_verdicts_are_those_of_redis(rounds: int, shared_peer: Callable[[str], Peer]) -> None:
+def test_dryrun_replies_are_those_of_redis(rounds: int, shared_peer: Callable[[str], Peer]) -> None:
     redis = Connection(shared_peer("redis-8.2"))
     names = shared_names(redis)
     assert len(names) > 80
     allowed = 0
     for number in range(rounds):
-        # Given a user made by the same words, some of which are refused whole
+        # Given a user created by the same rules, some of which are errors
         chance = Chance(number, names)
         redis.run([(b"ACL", b"DELUSER", b"u")])
         history: list[tuple[bytes, ...]] = [(b"ACL", b"SETUSER", b"u")]
         history += [(b"ACL", b"SETUSER", b"u", *chance.rules()) for _ in range(4)]
         history.append((b"ACL", b"GETUSER", b"u"))
-        # When both are asked about the same requests
+        # When both check the same requests
         requests = [chance.request() for _ in range(REQUESTS)]
         history += [(b"ACL", b"DRYRUN", b"u", *words) for words in requests]
         expected = redis.run(history)
-        # Then they say the same, and name the same key
+        # Then the replies are the same, and name the same key
         for words, said, ours in zip(history, expected, answers(history), strict=True):
             assert ours == said, (number, list(words))
         allowed += expected.count(Simple(b"OK")) - 1
     redis.run([(b"ACL", b"DELUSER", b"u")])
     redis.close()
-    assert 0.1 < allowed / (rounds * REQUESTS) < 0.9, "most rounds would say nothing"
+    assert 0.1 < allowed / (rounds * REQUESTS) < 0.9, "the rounds prove little"
 
 
 def answers(history: list[tuple[bytes, ...]]) -> list[Reply]:

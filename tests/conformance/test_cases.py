@@ -1,4 +1,4 @@
-"""What is written in cases/*.txt, reply by reply, on Headwater and on real servers."""
+"""Runs the cases of cases/*.txt on Headwater and on real servers and compares each reply."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ def endpoint(
     indirect=["endpoint"],
     ids=[f"{server}-{case.file}: {case.title}" for case, server in ON_SERVERS],
 )
-def test_headwater_answers_as_the_server(case: Case, endpoint: PeerEndpoint, resp: int) -> None:
+def test_headwater_replies_like_the_server(case: Case, endpoint: PeerEndpoint, resp: int) -> None:
     assert not (wrong := disagreements(case, endpoint, resp)), "\n".join(wrong)
 
 
 def answers(case: Case, side: HeadwaterEndpoint | PeerEndpoint, resp: int) -> list[Reply]:
-    """The replies to a case, line by line."""
+    """Run a case and return the reply to each line."""
     return side.run(case.history(side.now_ms()), resp=resp)
 
 
 def disagreements(case: Case, endpoint: PeerEndpoint, resp: int) -> list[str]:
-    """Lines that are answered otherwise, and those that are known to be and are not."""
+    """Return the lines whose replies differ unexpectedly, or do not differ although they should."""
     hidden = differences.hidden_fields(endpoint.name)
     found = []
     for side in (HeadwaterEndpoint(), endpoint):
@@ -64,8 +64,8 @@ def disagreements(case: Case, endpoint: PeerEndpoint, resp: int) -> list[str]:
     return wrong
 
 
-def test_no_case_is_only_refusals() -> None:
-    """A case whose every reply is an error would pass on a store that can do nothing."""
+def test_every_case_has_a_reply_that_is_not_an_error() -> None:
+    """A case with only errors would pass on a store that implements nothing."""
     for case in CASES:
         endpoint = HeadwaterEndpoint()
         replies = endpoint.run(case.history(endpoint.now_ms()))

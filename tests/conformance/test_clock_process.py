@@ -1,5 +1,5 @@
-"""A real server whose machine's wall clock is set: what it reads is read through a library of our own,
-which adds to CLOCK_REALTIME what a file says. No other clock is touched."""
+"""A real server whose wall clock is set. A preloaded library adds an offset, which is read from a
+file, to CLOCK_REALTIME. No other clock is affected."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def served(tmp_path: Path) -> Iterator[tuple[ServerProcess, SetClock]]:
     )
 
     def set_clock(seconds: int) -> None:
-        """The wall clock is so many seconds ahead of what it really is."""
+        """Set how many seconds the server's wall clock is ahead of the real one."""
         with ahead.open("r+b" if ahead.exists() else "wb") as file:
             file.write(seconds.to_bytes(8, "little", signed=True))
             file.flush()
@@ -71,17 +71,17 @@ def served(tmp_path: Path) -> Iterator[tuple[ServerProcess, SetClock]]:
 
 
 def jumps(client: redis.Redis) -> tuple[int, int]:
-    told = client.info("server")
-    return told["clock_jumps"], told["clock_last_jump_ms"]
+    info = client.info("server")
+    return info["clock_jumps"], info["clock_last_jump_ms"]
 
 
 @pytest.mark.parametrize("hours", [1, -1])
-def test_a_server_whose_wall_clock_is_set_goes_on_by_elapsed_time(
+def test_a_server_whose_wall_clock_is_set_continues_by_elapsed_time(
     served: tuple[ServerProcess, SetClock], hours: int
 ) -> None:
     server, set_clock = served
     with redis.Redis.from_url(server.url) as client:
-        # Given a pending entry, a delayed one, and a key that ends
+        # Given a pending entry, a delayed one, and a key that expires
         first = client.xadd("s", {"n": 1})
         second = client.xadd("s", {"n": 2})
         client.xgroup_create("s", "g", "0")
@@ -92,23 +92,23 @@ def test_a_server_whose_wall_clock_is_set_goes_on_by_elapsed_time(
         client.set("k", "v", px=60_000)
         before = client.time()[0]
         assert jumps(client) == (0, 0)
-        # When the machine's wall clock is set
+        # When the wall clock is set
         set_clock(hours * 3600)
         # Then new ids and TIME follow it
         assert abs(client.time()[0] - before - hours * 3600) < 60
         new_ms = int(client.xadd("new", {"n": 1}).partition(b"-")[0])
         assert abs(new_ms // 1000 - before - hours * 3600) < 60
-        # And nothing is claimed, due or over before its time, or later
+        # And nothing is claimed, due or expired too early or too late
         assert client.xautoclaim("s", "g", "bob", 60_000)[1] == []
         assert client.xpending_range("s", "g", first, first, 1)[0]["time_since_delivered"] < 60_000
         assert 0 < client.pttl("k") <= 60_000
         assert 0 < client.execute_command("XLAG", "s")[b"g"][b"next-due-ms"] <= 60_000
-        # And a time that is given is the wall clock's
+        # And an absolute time refers to the wall clock
         at_ms = new_ms + 60_000
         client.pexpireat("k", at_ms)
         assert client.pexpiretime("k") == at_ms
         assert 0 < client.pttl("k") <= 60_000
-        # And it is told
+        # And the jump is reported
         count, last_ms = jumps(client)
         assert (count, round(last_ms / 1000)) == (1, hours * 3600)
     assert f"the wall clock jumped by {hours * 3600:+d}" in server.log()
@@ -129,7 +129,7 @@ def test_a_wall_clock_that_was_set_back_while_the_server_was_down_freezes_nothin
         count, last_ms = jumps(client)
         assert count == 1
         assert -HOUR_MS - 1000 <= last_ms <= -HOUR_MS + 60_000
-        # The entry's age goes on from the last record
+        # The entry's age continues from the last record
         (row,) = client.xpending_range("s", "g", "-", "+", 1)
         (later,) = client.xpending_range("s", "g", "-", "+", 1)
         assert row["time_since_delivered"] < 60_000

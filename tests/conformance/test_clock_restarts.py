@@ -1,4 +1,4 @@
-"""The wall clock is set while the store is closed, or while somebody waits in it."""
+"""The wall clock is set while the store is closed, or while a client is blocked."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def info(client: LocalClient, field: str) -> str:
 
 
 def deliver(client: LocalClient) -> bytes:
-    """One entry is delivered to ann; its id."""
+    """Deliver an entry to ann and return its id."""
     added = client("XADD", "s", "*", "n", "1")
     assert isinstance(added, bytes)
     client("XGROUP", "CREATE", "s", "g", "0")
@@ -32,8 +32,8 @@ def deliver(client: LocalClient) -> bytes:
 # --- restarts ---------------------------------------------------------------------------------------
 
 
-def test_ages_and_delays_go_on_from_the_last_record_when_the_wall_clock_was_set_back() -> None:
-    # Given an entry with a delay of 2 s, one that is pending, and a key with 5 s to live
+def test_ages_and_delays_continue_from_the_last_record_if_the_wall_clock_was_set_back() -> None:
+    # Given a delayed entry (2 s), a pending entry, and a key that expires in 5 s
     store = LocalStore()
     client = store.client()
     delayed = deliver(client)
@@ -41,7 +41,7 @@ def test_ages_and_delays_go_on_from_the_last_record_when_the_wall_clock_was_set_
     pending = client("XADD", "s", "*", "n", "2")
     client("XREADGROUP", "GROUP", "g", "ann", "STREAMS", "s", ">")
     client("SET", "k", "v", "PX", 5000)
-    # When the store starts again with a wall clock that is an hour behind
+    # When the store restarts with a wall clock that is an hour behind
     store.clock.jump(-HOUR)
     store.crash()
     client = store.client()
@@ -55,11 +55,11 @@ def test_ages_and_delays_go_on_from_the_last_record_when_the_wall_clock_was_set_
     ]
     store.advance(3)
     assert client("EXISTS", "k") == 0
-    # And the operator is told
+    # And the jump is reported
     assert info(client, "clock_last_jump_ms") == str(-HOUR * 1000)
 
 
-def test_time_that_passes_while_the_store_is_closed_counts() -> None:
+def test_time_while_the_store_is_closed_counts() -> None:
     store = LocalStore()
     client = store.client()
     deliver(client)
@@ -89,7 +89,7 @@ def test_absolute_times_are_shown_by_the_wall_clock_after_a_restart_too(seconds:
     assert client("XADD", "new", "*", "n", "1") == b"%d-0" % store.clock.now_ms()
 
 
-def test_times_in_the_journal_never_fall() -> None:
+def test_times_in_the_journal_never_decrease() -> None:
     store = LocalStore()
     for seconds in (HOUR, -3 * HOUR, -HOUR, 2 * HOUR, -HOUR):
         client = store.client()
@@ -107,12 +107,12 @@ def test_times_in_the_journal_never_fall() -> None:
 
 
 def test_an_idmp_window_is_as_long_after_a_restart() -> None:
-    # Given a wall clock that was set back, so that an id is an hour older than its iid
+    # Given a wall clock that was set back, so that an entry id is an hour older than its iid
     store = LocalStore()
     store.clock.jump(-HOUR)
     client = store.client()
     first = client("XADD", "s", "IDMP", "p", "i", "*", "n", "1")
-    # When the store starts again, then the iid is known as long as it would have been
+    # When the store restarts, then the iid is known for as long as without the restart
     store.advance(50)
     client("SET", "mark", "1")
     store.crash()
@@ -124,11 +124,11 @@ def test_an_idmp_window_is_as_long_after_a_restart() -> None:
     assert client("XADD", "s", "IDMP", "p", "i", "*", "n", "1") != first
 
 
-# --- who waits --------------------------------------------------------------------------------------
+# --- blocked clients --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seconds", JUMPS)
-def test_a_block_ends_when_its_time_has_passed(seconds: int) -> None:
+def test_a_blocking_read_times_out_by_elapsed_time(seconds: int) -> None:
     store = LocalStore(journaled=False)
     waiting = store.client()
     waiting.send("XREAD", "BLOCK", 2000, "STREAMS", "s", "$")
@@ -141,10 +141,10 @@ def test_a_block_ends_when_its_time_has_passed(seconds: int) -> None:
 
 
 @pytest.mark.parametrize("seconds", JUMPS)
-def test_a_reader_with_claim_is_served_when_an_entry_has_been_idle_for_so_long(
+def test_a_reader_with_claim_is_served_when_an_entry_has_been_idle_long_enough(
     seconds: int,
 ) -> None:
-    # Given a reader that waits for new entries and for those idle for 5 s
+    # Given a reader that waits for new entries and for entries idle for 5 s
     store = LocalStore(journaled=False)
     deliver(store.client())
     waiting = store.client()
@@ -162,7 +162,7 @@ def test_a_reader_with_claim_is_served_when_an_entry_has_been_idle_for_so_long(
 
 
 @pytest.mark.parametrize("seconds", JUMPS)
-def test_what_time_asks_for_is_due_as_long_ahead_as_before(seconds: int) -> None:
+def test_timers_are_due_after_the_same_elapsed_time(seconds: int) -> None:
     for words, ahead in (
         (("SET", "k", "v", "PX", 1500), 1.5),
         (("XADD", "s", "IDMP", "p", "i", "*", "n", "1"), 100),

@@ -1,4 +1,4 @@
-"""The list of known differences is true: what it hides is there on one side and not on the other."""
+"""Checks known_differences.toml: what it hides exists on one side and not on the other."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ SHOWING: Sequence[tuple[bytes, ...]] = (
     [(field, server) for field in differences.FIELDS.values() for server in field.servers],
     ids=lambda value: value.name if isinstance(value, Difference) else value,
 )
-def test_a_hidden_field_is_ours_alone(
+def test_only_headwater_has_a_hidden_field(
     field: Difference, server: str, shared_peer: Callable[[str], Peer]
 ) -> None:
     assert is_ours_alone(field.name, shared_peer(server))
 
 
 def is_ours_alone(field: str, peer: Peer) -> bool:
-    """Whether the field is in replies of ours and in none of the peer's."""
+    """Return whether the field occurs in Headwater's replies and not in the peer's."""
     with closing(PeerEndpoint(peer)) as endpoint:
         theirs = values(endpoint.run(SHOWING, resp=3), field)
     return bool(values(HeadwaterEndpoint().run(SHOWING, resp=3), field)) and not theirs
 
 
 def words(reply: Reply) -> Iterator[bytes]:
-    """Every word and field of a description of a user."""
+    """Yield every word and field of a user's description."""
     if isinstance(reply, list):
         for item in reply:
             yield from words(item)
@@ -62,14 +62,14 @@ def words(reply: Reply) -> Iterator[bytes]:
     [(word, server) for word in differences.WORDS.values() for server in word.servers],
     ids=lambda value: value.name if isinstance(value, Difference) else value,
 )
-def test_a_word_of_users_is_known_to_one_side_only(
+def test_only_one_side_uses_a_hidden_word(
     word: Difference, server: str, shared_peer: Callable[[str], Peer]
 ) -> None:
     assert is_known_to_one(word.name, shared_peer(server))
 
 
 def is_known_to_one(word: str, peer: Peer) -> bool:
-    """Whether one of the two uses the word in the description of a user."""
+    """Return whether exactly one side uses the word in a user's description."""
     asked = ((b"ACL", b"GETUSER", b"default"),)
     with closing(PeerEndpoint(peer)) as endpoint:
         theirs = endpoint.run(asked)[0]
@@ -83,14 +83,14 @@ def is_known_to_one(word: str, peer: Peer) -> bool:
     [(value, server) for value in differences.VALUES.values() for server in value.servers],
     ids=lambda value: value.name if isinstance(value, Difference) else value,
 )
-def test_a_value_that_histories_do_not_compare_differs_in_a_written_case(
+def test_a_value_that_histories_ignore_differs_in_a_written_case(
     value: Difference, server: str, shared_peer: Callable[[str], Peer]
 ) -> None:
     assert has_another_value(value.name, shared_peer(server))
 
 
 def has_another_value(field: str, peer: Peer) -> bool:
-    """Whether a line that is known to differ from the peer differs in this field."""
+    """Return whether a line with a known difference differs in this field."""
     with closing(PeerEndpoint(peer)) as endpoint:
         for case in (case for case, server in ON_SERVERS if server == peer.name):
             tags = [line.tag and peer.name in LINES[line.tag].servers for line in case.lines]
@@ -103,14 +103,14 @@ def has_another_value(field: str, peer: Peer) -> bool:
     return False
 
 
-def test_every_known_difference_of_lines_is_tried() -> None:
+def test_every_known_difference_of_lines_is_tested() -> None:
     tried = {(line.tag, server) for case, server in ON_SERVERS for line in case.lines}
     tried |= {(line.tag, server) for scene, server in SCENES_ON_SERVERS for line in scene.lines}
     stated = {(one.name, server) for one in LINES.values() for server in one.servers}
     assert stated <= tried
 
 
-# --- a check of the check: a difference of each kind that no longer differs ---------------------
+# --- tests of the checks: differences that do not differ ----------------------------------------
 
 PLANTED = Difference("planted", ("redis-8.2",), "does not differ")
 

@@ -1,4 +1,4 @@
-"""Streams moved by DUMP and RESTORE: from each real server to Headwater and back, and the other way."""
+"""DUMP and RESTORE between Headwater and each real server, in both directions."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from tests.peers import PEERS, Peer
 pytestmark = [pytest.mark.peer, pytest.mark.slow]
 
 FORMS = {"redis-7.0": ("7.0",), "redis-8.2": ("8.2", "7.0"), "valkey-9.1": ("8.2", "7.0")}
-"""The forms of DUMP that a server reads."""
+"""The formats of DUMP that each server reads."""
 
 ACTIVE = frozenset({b"active-time", b"inactive"})
-"""What the form of 7.0 cannot say."""
+"""Fields that the format of 7.0 does not contain."""
 
 
 class Ours:
-    """A store of ours to move streams into and out of."""
+    """A Headwater store."""
 
     def __init__(self) -> None:
         self.endpoint = HeadwaterEndpoint()
         self.restart()
 
     def restart(self) -> None:
-        """Begin with an empty store."""
+        """Start with an empty store."""
         self.endpoint.run([])
         self.client = self.endpoint.store.client(resp=3)
 
@@ -72,14 +72,14 @@ def theirs(
 
 @pytest.fixture(params=STREAMS, ids=lambda name: name.replace(" ", "-"))
 def stream(request: pytest.FixtureRequest) -> list[Command]:
-    """The commands that make a stream."""
+    """The commands that create a stream."""
     return STREAMS[request.param]
 
 
 def seen(
     side: Ours | PeerEndpoint, hidden: frozenset[bytes] = frozenset(), key: bytes = KEY
 ) -> list[Reply]:
-    """Everything that can be seen of the stream, times as they are."""
+    """Return everything that a client can see of a stream, with times."""
     run = side.run if isinstance(side, Ours) else side.connection.run
     endpoint = side.endpoint if isinstance(side, Ours) else side
     (groups,) = run([(b"XINFO", b"GROUPS", key)])
@@ -92,12 +92,12 @@ def seen(
             (b"XPENDING", key, name),
             (b"XPENDING", key, name, b"-", b"+", b"10000"),
         ]
-    # An age changes while a test runs; the times that it is counted from stand in XINFO FULL.
+    # Ages change while a test runs; XINFO FULL has the times from which they are counted.
     return [*comparable(asked, run(asked), Circumstances(endpoint.now_ms(), hidden)), names]
 
 
 def not_said_by(server: str) -> frozenset[bytes]:
-    """Fields that a server does not have, or counts otherwise."""
+    """Return the fields that a server does not have or counts differently."""
     return differences.hidden_fields(server) | differences.unlike_fields(server)
 
 
@@ -106,7 +106,7 @@ def put(side: Ours | PeerEndpoint, payload: bytes, key: bytes = KEY) -> None:
     assert run([(b"RESTORE", key, b"0", payload, b"REPLACE")]) == [Simple(b"OK")]
 
 
-def test_a_stream_comes_from_a_server_as_it_was(
+def test_a_stream_of_a_server_is_restored_unchanged(
     theirs: PeerEndpoint, ours: Ours, stream: list[Command]
 ) -> None:
     # Given a stream on a real server
@@ -114,15 +114,15 @@ def test_a_stream_comes_from_a_server_as_it_was(
     (payload,) = theirs.connection.run([(b"DUMP", KEY)])
     assert isinstance(payload, bytes)
 
-    # When its payload is restored here
+    # When its payload is restored in Headwater
     put(ours, payload)
 
-    # Then it is the same in everything that both can show
+    # Then everything that both show is equal
     hidden = not_said_by(theirs.name)
     assert seen(ours, hidden) == seen(theirs, hidden)
     ours.check()
 
-    # And goes back as it came, in every form that the server reads
+    # And it can be moved back unchanged, in every format that the server reads
     before = seen(theirs)
     for form in FORMS[theirs.name]:
         put(theirs, ours.dump(form))
@@ -133,23 +133,23 @@ def test_a_stream_comes_from_a_server_as_it_was(
 
 
 def seen_without(picture: list[Reply], side: PeerEndpoint, hidden: frozenset[bytes]) -> list[Reply]:
-    """The same picture without some fields."""
+    """Remove some fields from what was seen."""
     return [
         *comparable(pictures(), picture[: len(pictures())], Circumstances(side.now_ms(), hidden)),
         *picture[len(pictures()) :],
     ]
 
 
-def test_a_stream_of_ours_comes_to_a_server_as_it_is(
+def test_a_stream_of_headwater_is_restored_unchanged_by_a_server(
     theirs: PeerEndpoint, ours: Ours, stream: list[Command]
 ) -> None:
-    # Given a stream here
+    # Given a stream in Headwater
     ours.run(stream)
     for form in FORMS[theirs.name]:
-        # When its payload, in a form that the server reads, is restored there
+        # When its payload, in a format that the server reads, is restored by the server
         put(theirs, ours.dump(form))
 
-        # Then it is the same in everything that both can show
+        # Then everything that both show is equal
         hidden = not_said_by(theirs.name) | (ACTIVE if form == "7.0" else frozenset())
         assert seen(theirs, hidden) == seen(ours, hidden)
 
@@ -158,16 +158,16 @@ def test_a_stream_of_ours_comes_to_a_server_as_it_is(
     "name", ["one entry", "many entries", "integers", "integers as names", "large entries"]
 )
 @pytest.mark.parametrize("server", PEERS)
-def test_the_value_is_what_the_server_writes_byte_for_byte(
+def test_a_payload_equals_that_of_the_server_byte_for_byte(
     peer: Callable[..., Peer], ours: Ours, server: str, name: str
 ) -> None:
-    # Given a server that does not compress, and a stream without groups and holes
+    # Given a server that does not compress, and a stream without groups and deleted entries
     theirs = PeerEndpoint(peer(server, "--rdbcompression", "no"))
     theirs.connection.prepare(3)
     theirs.connection.run(STREAMS[name])
     ours.run(STREAMS[name])
 
-    # Then both say the same, but for version and checksum
+    # Then both payloads are equal, except for version and checksum
     (payload,) = theirs.connection.run([(b"DUMP", KEY)])
     theirs.connection.close()
     assert isinstance(payload, bytes)
@@ -175,7 +175,7 @@ def test_the_value_is_what_the_server_writes_byte_for_byte(
 
 
 @pytest.mark.slow
-def test_ten_thousand_entries_come_and_go(theirs: PeerEndpoint, ours: Ours) -> None:
+def test_ten_thousand_entries_are_moved_both_ways(theirs: PeerEndpoint, ours: Ours) -> None:
     # Given ten thousand entries of all kinds on a real server, and 10,000 pending
     commands = [
         *many(10_000),
@@ -187,11 +187,11 @@ def test_ten_thousand_entries_come_and_go(theirs: PeerEndpoint, ours: Ours) -> N
     (payload,) = theirs.connection.run([(b"DUMP", KEY)])
     assert isinstance(payload, bytes)
 
-    # When they come here and go back
+    # When they are moved to Headwater and back
     put(ours, payload)
     put(theirs, ours.dump(FORMS[theirs.name][0]), b"back")
 
-    # Then all of them are there
+    # Then all entries exist on both
     sides = (theirs.connection.run, KEY), (theirs.connection.run, b"back"), (ours.run, KEY)
     there, back, here = (paged(run, key) for run, key in sides)
     assert len(there) == 10_000
@@ -207,7 +207,7 @@ def test_ten_thousand_entries_come_and_go(theirs: PeerEndpoint, ours: Ours) -> N
 
 
 def paged(run: Callable[[Sequence[Command]], list[Reply]], key: bytes) -> list[Reply]:
-    """All entries, a few hundred at a time, as whoever reads replies in Python must ask for them."""
+    """Read all entries, a few hundred at a time, because parsing replies in Python is slow."""
     found: list[Reply] = []
     start = b"-"
     while True:
@@ -222,16 +222,16 @@ def paged(run: Callable[[Sequence[Command]], list[Reply]], key: bytes) -> list[R
         start = b"(" + last[0]
 
 
-def test_a_stream_that_was_restored_goes_on_as_one_that_was_not(
+def test_a_restored_stream_behaves_like_the_original(
     theirs: PeerEndpoint, ours: Ours, stream: list[Command]
 ) -> None:
-    # Given a stream that was moved here
+    # Given a stream that was moved to Headwater
     theirs.connection.run(stream)
     (payload,) = theirs.connection.run([(b"DUMP", KEY)])
     assert isinstance(payload, bytes)
     put(ours, payload)
 
-    # When both go on: entries are added, read, claimed, deleted and trimmed
+    # When entries of both are added, read, claimed, deleted and trimmed
     history = [
         *[(b"XADD", KEY, b"18446744073709551615-18446744073709551615", b"n", b"1")],
         (b"XGROUP", b"CREATE", KEY, b"later", b"0"),
@@ -245,7 +245,7 @@ def test_a_stream_that_was_restored_goes_on_as_one_that_was_not(
         (b"XDEL", KEY, b"9-0"),
     ]
 
-    # Then they answer alike
+    # Then the replies are equal
     hidden = not_said_by(theirs.name)
     found = [
         comparable(history, run(history), Circumstances(0, hidden))
@@ -256,10 +256,10 @@ def test_a_stream_that_was_restored_goes_on_as_one_that_was_not(
 
 
 @pytest.mark.parametrize("seed", range(200, 206))
-def test_a_history_goes_on_after_streams_have_changed_places(
+def test_a_history_continues_after_the_streams_were_exchanged(
     theirs: PeerEndpoint, ours: Ours, seed: int
 ) -> None:
-    # Given a random history on both
+    # Given a random history on both servers
     history = History(seed, theirs.name).commands(400)
     cut = next(at for at in range(200, len(history)) if not _in_transaction(history[:at]))
     runs = ours.run, theirs.connection.run
@@ -275,7 +275,7 @@ def test_a_history_goes_on_after_streams_have_changed_places(
             put(theirs, own, key)
     ours.check()
 
-    # Then both go on alike
+    # Then the rest of the history gives equal replies
     hidden = not_said_by(theirs.name)
     left = [*history[cut:], *pictures(b"s"), *pictures(b"t")]
     found = [
@@ -315,7 +315,7 @@ ASKED: dict[bytes, list[Command]] = {
 
 
 def value_of(run: Callable[[Sequence[Command]], list[Reply]]) -> tuple[bytes, list[Reply]]:
-    """Type and contents, which have an order only in a list."""
+    """Return type and contents. Contents are sorted except in a list."""
     (kind,) = run([(b"TYPE", KEY)])
     assert isinstance(kind, Simple)
     (found,) = run(ASKED[kind.text])
@@ -326,17 +326,17 @@ def value_of(run: Callable[[Sequence[Command]], list[Reply]]) -> tuple[bytes, li
 
 
 @pytest.mark.parametrize("name", VALUES)
-def test_other_values_come_and_go(theirs: PeerEndpoint, ours: Ours, name: str) -> None:
+def test_other_values_are_moved_both_ways(theirs: PeerEndpoint, ours: Ours, name: str) -> None:
     # Given a value on a real server
     theirs.connection.run(VALUES[name])
     (payload,) = theirs.connection.run([(b"DUMP", KEY)])
     assert isinstance(payload, bytes)
 
-    # When it comes here and goes back
+    # When it is moved to Headwater and back
     put(ours, payload)
     here, there = value_of(ours.run), value_of(theirs.connection.run)
     put(theirs, ours.dump("8.8"))
 
-    # Then it is the same everywhere
+    # Then it is equal everywhere
     assert here == there == value_of(theirs.connection.run)
     ours.check()

@@ -1,5 +1,5 @@
-"""DUMP and RESTORE where no real server can be asked: what only Redis 8.8 and we have, and what else
-happens when a key comes into being."""
+"""DUMP and RESTORE where no real server can be compared with: features of Redis 8.8, and side
+effects of restoring a key."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.unit.rdb.old_payloads import sealed
 OK = Simple(b"OK")
 BAD_FORMAT = Failure(b"ERR Bad data format")
 NOW = (1_700_000_000_000, 1)
-"""An id of the time at which the clock of these tests begins: iids that are older have run out."""
+"""An id at the initial time of these tests' clock. Older iids have expired."""
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def everything(client: LocalClient, key: str) -> list[Reply]:
 
 
 def make_stream(client: LocalClient) -> None:
-    """Entries that are owned, released, delayed, new; and producers."""
+    """Create a stream with owned and unread entries, and with producers."""
     client("XCFGSET", "s", "IDMP-DURATION", 60)
     for number in range(1, 9):
         client("XADD", "s", "IDMP", "shop", f"order-{number}", "*", "n", number)
@@ -52,7 +52,7 @@ def make_stream(client: LocalClient) -> None:
 
 
 def part(reply: Reply, *indexes: int) -> Any:
-    """A part of a reply, by its place in each of the arrays around it."""
+    """Return a part of a reply by its indexes in nested arrays."""
     found: Any = reply
     for index in indexes:
         found = found[index]
@@ -67,7 +67,7 @@ def ids(client: LocalClient) -> list[str]:
     return ids_in(client("XRANGE", "s", "-", "+"))
 
 
-def test_a_stream_comes_back_whole_in_our_own_form(store: LocalStore, client: LocalClient) -> None:
+def test_the_format_of_8_8_preserves_everything(store: LocalStore, client: LocalClient) -> None:
     # Given a stream with owned, released and delayed entries and with producers
     make_stream(client)
     (first, second, third, fourth, fifth, *_) = ids(client)
@@ -76,21 +76,21 @@ def test_a_stream_comes_back_whole_in_our_own_form(store: LocalStore, client: Lo
     before = everything(client, "s")
     payload = dumped(client)
 
-    # When it is restored over itself, and beside itself
+    # When it is restored over itself, and to another key
     assert client("RESTORE", "s", 0, payload, "REPLACE") == OK
     assert client("RESTORE", "t", 0, payload) == OK
 
-    # Then both are what it was, and give the same payload again
+    # Then both equal the original, and give the same payload
     for key in ("s", "t"):
         assert everything(client, key) == before
         assert dumped(client, key) == payload
     assert broken_invariants(store.node.keyspace) == []
 
-    # And an iid that was known is known
+    # And a known iid is still known
     (again,) = [client("XADD", "t", "IDMP", "shop", "order-4", "*", "n", 4)]
     assert again == fourth.encode()
 
-    # And after a crash all is as it was
+    # And all of it survives a crash
     before = everything(client, "t")
     store.crash()
     assert everything(store.client(), "t") == before
@@ -98,8 +98,8 @@ def test_a_stream_comes_back_whole_in_our_own_form(store: LocalStore, client: Lo
     assert first
 
 
-def test_released_entries_are_given_out_in_their_order(client: LocalClient) -> None:
-    # Given entries that were released in an order of their own, moved
+def test_released_entries_are_claimed_in_the_order_of_release(client: LocalClient) -> None:
+    # Given a restored stream, with entries released in another order than that of ids
     make_stream(client)
     found = ids(client)
     client("XNACK", "s", "g", "FAIL", "IDS", 3, found[4], found[1], found[2])
@@ -110,8 +110,8 @@ def test_released_entries_are_given_out_in_their_order(client: LocalClient) -> N
     assert ids_in(part(reply, 0, 1)) == [found[4], found[1], found[2]]
 
 
-def test_a_delay_goes_on_where_it_was(store: LocalStore, client: LocalClient) -> None:
-    # Given an entry that is delayed for 30 s, moved after 10 s
+def test_a_delay_continues_after_a_restore(store: LocalStore, client: LocalClient) -> None:
+    # Given an entry that is delayed for 30 s, restored after 10 s
     make_stream(client)
     third = ids(client)[2]
     client("XSETTLE", "s", "g", "al", "FAIL", "DELAY", 30_000, "IDS", 1, third)
@@ -129,7 +129,7 @@ def test_a_delay_goes_on_where_it_was(store: LocalStore, client: LocalClient) ->
 
 
 @pytest.mark.parametrize("form", ["8.2", "7.0"])
-def test_older_forms_keep_what_nobody_owns_pending(
+def test_older_formats_preserve_released_and_delayed_entries_as_pending(
     store: LocalStore, client: LocalClient, form: str
 ) -> None:
     # Given a released entry and one that is delayed for a minute
@@ -138,15 +138,15 @@ def test_older_forms_keep_what_nobody_owns_pending(
     client("XNACK", "s", "g", "FAIL", "IDS", 1, second)
     client("XSETTLE", "s", "g", "al", "FAIL", "DELAY", 60_000, "IDS", 1, third)
 
-    # When the stream is moved in an older form
+    # When the stream is restored from an older format
     assert client("RESTORE", "t", 0, dumped(client, form=form)) == OK
 
-    # Then nothing is lost, and any claim gives the released one at once
+    # Then nothing is lost, and the released entry can be claimed with any min-idle-time at once
     assert part(client("XPENDING", "t", "g"), 0) == part(client("XPENDING", "s", "g"), 0)
     claim = ("XAUTOCLAIM", "t", "g", "cy", 600_000, "0", "JUSTID")
     assert part(client(*claim), 1) == [second.encode()]
 
-    # And the delayed one when it has been due for as long as the claim asks
+    # And the delayed one when it has been due for the claim's min-idle-time
     store.advance(659)
     assert third.encode() not in part(client(*claim), 1)
     store.advance(1)
@@ -155,7 +155,7 @@ def test_older_forms_keep_what_nobody_owns_pending(
 
 @pytest.mark.parametrize("kind", [15, 19, 21, 26, 27])
 @pytest.mark.parametrize("compressed", [False, True], ids=["plain", "LZF"])
-def test_streams_of_every_version_are_read(
+def test_payloads_of_every_version_are_restored(
     store: LocalStore, client: LocalClient, kind: int, compressed: bool
 ) -> None:
     # Given a payload as a server of that version writes it
@@ -185,7 +185,7 @@ def test_streams_of_every_version_are_read(
     # When it is restored
     assert client("RESTORE", "s", 0, sealed(body, 9)) == OK
 
-    # Then all is there that it said, and what it did not say is what Redis takes for it
+    # Then everything in it exists, and what it does not contain has Redis's defaults
     assert broken_invariants(store.node.keyspace) == []
     shown = _pairs(client("XINFO", "STREAM", "s", "FULL"))
     assert shown[b"entries"] == [
@@ -210,10 +210,10 @@ def _pairs(reply: Reply) -> dict[Reply, Reply]:
     return dict(zip(reply[0::2], reply[1::2], strict=True))
 
 
-def test_a_deep_list_of_pending_entries_is_restored_in_the_order_of_delivery(
+def test_a_large_pending_list_is_restored_in_the_order_of_delivery(
     store: LocalStore, client: LocalClient
 ) -> None:
-    # Given entries of two consumers whose delivery times lie among each other
+    # Given entries of two consumers with interleaved delivery times
     for number in range(1, 41):
         client("XADD", "s", f"{number}-0", "n", number)
     client("XGROUP", "CREATE", "s", "g", "0")
@@ -223,7 +223,7 @@ def test_a_deep_list_of_pending_entries_is_restored_in_the_order_of_delivery(
         name = ("al", "bo")[number % 2]
         client("XCLAIM", "s", "g", name, 0, f"{number}-0", "TIME", time, "JUSTID")
 
-    # When the stream is moved, then those idle longest are claimed first
+    # When the stream is restored, then those with the longest idle time are claimed first
     client("RESTORE", "t", 0, dumped(client))
     assert broken_invariants(store.node.keyspace) == []
     reply = client("XREADGROUP", "GROUP", "g", "cy", "COUNT", 40, "CLAIM", 1, "STREAMS", "t", ">")
@@ -231,7 +231,7 @@ def test_a_deep_list_of_pending_entries_is_restored_in_the_order_of_delivery(
     assert ids_in(part(reply, 0, 1)) == [f"{number}-0" for number in oldest_first]
 
 
-# --- what else happens ----------------------------------------------------------------------------
+# --- side effects ---------------------------------------------------------------------------------
 
 
 def test_a_restored_key_breaks_a_watch_and_is_counted(
@@ -243,10 +243,10 @@ def test_a_restored_key_breaks_a_watch_and_is_counted(
     client("WATCH", "k")
     dirty = store.node.keyspace.dirty
 
-    # When another restores it
+    # When another client restores it
     other("RESTORE", "k", 0, payload)
 
-    # Then its transaction does not run, and one change was counted
+    # Then the transaction does not run, and one change is counted
     client("MULTI")
     client("GET", "k")
     assert client("EXEC") is Nil.ARRAY
@@ -261,7 +261,7 @@ def _stream_payload(client: LocalClient) -> bytes:
 
 
 def test_a_restored_stream_wakes_its_readers(store: LocalStore, client: LocalClient) -> None:
-    # Given one client that waits for a key and one that waits in a group of another
+    # Given a client that waits for a key, and one that waits in a group of another key
     payload = _stream_payload(client)
     client("XGROUP", "CREATE", "g", "grp", "0", "MKSTREAM")
     reader, member = store.client(), store.client()
@@ -269,19 +269,19 @@ def test_a_restored_stream_wakes_its_readers(store: LocalStore, client: LocalCli
     member.send("XREADGROUP", "GROUP", "grp", "c", "BLOCK", 0, "STREAMS", "g", ">")
     assert (reader.reply(), member.reply()) == (None, None)
 
-    # When streams are restored there
+    # When streams are restored to both keys
     client("RESTORE", "s", 0, payload)
     client("RESTORE", "g", 0, payload, "REPLACE")
 
-    # Then the one has its entry, and the other hears that its group is gone
+    # Then the first gets its entry, and the second an error, because its group is gone
     assert reader.reply() == [[b"s", [[b"5-1", [b"a", b"1"]]]]]
     refused = member.reply()
     assert isinstance(refused, Failure)
     assert refused.text.startswith(b"NOGROUP")
 
 
-def test_a_refused_payload_changes_nothing(store: LocalStore, client: LocalClient) -> None:
-    # Given a key, a watcher, and a payload that goes wrong at its end
+def test_an_invalid_payload_changes_nothing(store: LocalStore, client: LocalClient) -> None:
+    # Given a key, a watcher, and a payload that is invalid at its end
     payload = _stream_payload(client)
     client("SET", "k", "old", "EX", 100)
     watcher = store.client()
@@ -291,7 +291,7 @@ def test_a_refused_payload_changes_nothing(store: LocalStore, client: LocalClien
     # When it is restored over the key
     assert client("RESTORE", "k", 0, sealed(payload[:-14]), "REPLACE") == BAD_FORMAT
 
-    # Then the key and its time are there, nobody hears of anything, and nothing was written
+    # Then the key and its expiry are unchanged, no watch is broken, and nothing is written
     assert client("GET", "k") == b"old"
     assert client("TTL", "k") == 100
     watcher("MULTI")
@@ -305,7 +305,7 @@ def test_a_restored_key_is_one_record_group(store: LocalStore, client: LocalClie
     payload = dumped(client)
     before = len(store.facts())
 
-    # When it is restored with a time, within a transaction too
+    # When it is restored with an expiry, and also within a transaction
     client("RESTORE", "t", 60_000, payload)
     assert len(store.facts()) == before + 1
     client("MULTI")
@@ -313,7 +313,7 @@ def test_a_restored_key_is_one_record_group(store: LocalStore, client: LocalClie
     client("DEL", "u")
     client("EXEC")
 
-    # Then the journal has one group for each, and what was there ends when it should
+    # Then each is one record group, and the key expires on time
     assert len(store.facts()) == before + 2
     store.crash()
     assert store.client()("PTTL", "t") == 60_000
@@ -321,8 +321,8 @@ def test_a_restored_key_is_one_record_group(store: LocalStore, client: LocalClie
     assert store.client()("EXISTS", "t", "u") == 0
 
 
-def test_a_value_over_which_another_is_restored_leaves_nothing(client: LocalClient) -> None:
-    # Given a hash with a time, and the payload of another hash
+def test_a_replaced_value_leaves_nothing(client: LocalClient) -> None:
+    # Given a hash with an expiry, and the payload of another hash
     client("HSET", "h", "b", "2")
     payload = dumped(client, "h")
     client("HSET", "k", "a", "1")
@@ -331,44 +331,46 @@ def test_a_value_over_which_another_is_restored_leaves_nothing(client: LocalClie
     # When it is restored over the first
     assert client("RESTORE", "k", 0, payload, "REPLACE") == OK
 
-    # Then only its fields are there, for ever
+    # Then it has only the new fields, and no expiry
     assert client("HGETALL", "k") == [b"b", b"2"]
     assert client("PTTL", "k") == -1
 
 
-def test_a_key_whose_time_has_come_is_no_obstacle(store: LocalStore, client: LocalClient) -> None:
-    # Given a hash whose time has come
+def test_a_key_that_has_expired_does_not_prevent_a_restore(
+    store: LocalStore, client: LocalClient
+) -> None:
+    # Given a hash that has expired
     client("HSET", "h", "b", "2")
     payload = dumped(client, "h")
     client("HSET", "k", "a", "1")
     client("PEXPIRE", "k", 1000)
     store.clock.advance(1)
 
-    # Then another is restored there, and nothing of it comes back
+    # Then another can be restored to its key, and contains nothing of it
     assert client("RESTORE", "k", 0, payload) == OK
     assert client("HGETALL", "k") == [b"b", b"2"]
 
 
-def test_a_payload_that_would_be_too_large_here_is_refused(
+def test_a_payload_that_would_become_too_large_is_an_error(
     client: LocalClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Given a node whose long field name stands once and counts for each entry
+    # Given nodes with a long field name, which a payload contains once and a stream in each entry
     monkeypatch.setattr("headwater.rdb.streams.MAX_RESTORED_BYTES", 100_000)
     entries = [((5, seq), [b"n" * 1000, b""], True) for seq in range(1, 100)]
     small = old.stream(19, [old.node(entries[:50])], 50, (5, 99), added=50)
     large = old.stream(19, [old.node(entries)], 99, (5, 99), added=99)
 
-    # Then so much of it is restored, and no more
+    # Then the one within the limit is restored, the other is not
     assert client("RESTORE", "s", 0, sealed(small)) == OK
     assert client("RESTORE", "t", 0, sealed(large)) == BAD_FORMAT
     assert client("EXISTS", "t") == 0
 
 
-def test_the_form_is_chosen_by_a_setting(client: LocalClient) -> None:
+def test_the_format_is_chosen_by_a_setting(client: LocalClient) -> None:
     # Given a stream
     client("XADD", "s", "5-1", "a", "1")
 
-    # Then each form has its type and the version that its servers read
+    # Then each format has its type and the version that its servers read
     found = {form: dumped(client, form=form) for form in ("8.8", "8.2", "7.0")}
     assert {form: (payload[0], payload[-10]) for form, payload in found.items()} == {
         "8.8": (27, 14),

@@ -1,4 +1,4 @@
-"""No request ends the store, hangs it or breaks what it holds."""
+"""No request stops or blocks the store, or corrupts its contents."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from headwater.testing.node import LocalStore
 from headwater.testing.replies import Failure
 from headwater.testing.server import server_process
-from tests.conformance.fuzzing import Fuzz, fill, spoil
+from tests.conformance.fuzzing import Fuzz, corrupt, fill
 from tests.conformance.histories import History
 from tests.conformance.odd_arguments import FEW, Sweep
 from tests.conformance.usages import names, usages
@@ -21,21 +21,21 @@ SLICE_SECONDS = 30
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_no_odd_argument_breaks_the_store(seed: int) -> None:
+def test_unusual_arguments_do_not_break_the_store(seed: int) -> None:
     fuzz = Fuzz(seed)
     fuzz.arguments_round()
     assert fuzz.failures == []
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_no_spoilt_bytes_break_the_store(seed: int) -> None:
+def test_corrupted_bytes_do_not_break_the_store(seed: int) -> None:
     fuzz = Fuzz(seed)
     fuzz.bytes_round()
     assert fuzz.failures == []
 
 
 @pytest.mark.parametrize("name", [name for name in names() if name.startswith(b"X")])
-def test_no_argument_of_a_stream_command_made_odd_breaks_the_store(name: bytes) -> None:
+def test_each_unusual_argument_of_stream_commands_does_not_break_the_store(name: bytes) -> None:
     sweep = Sweep(FEW)
     sweep.command(name)
     assert sweep.failures == []
@@ -43,7 +43,7 @@ def test_no_argument_of_a_stream_command_made_odd_breaks_the_store(name: bytes) 
 
 
 @pytest.mark.slow
-def test_no_argument_of_any_command_made_odd_breaks_the_store() -> None:
+def test_each_unusual_argument_of_any_command_does_not_break_the_store() -> None:
     sweep = Sweep(FEW)
     sweep.all()
     assert sweep.failures == []
@@ -52,7 +52,7 @@ def test_no_argument_of_any_command_made_odd_breaks_the_store() -> None:
 
 @pytest.mark.slice
 @pytest.mark.timeout(300)
-def test_no_argument_of_any_command_made_as_odd_as_can_be_breaks_the_store() -> None:
+def test_all_unusual_values_of_all_arguments_do_not_break_the_store() -> None:
     sweep = Sweep()
     sweep.all()
     assert sweep.failures == []
@@ -60,7 +60,7 @@ def test_no_argument_of_any_command_made_as_odd_as_can_be_breaks_the_store() -> 
 
 
 @pytest.mark.parametrize("name", [name for name in names() if name.startswith(b"X")])
-def test_what_is_made_odd_was_understood_before(name: bytes) -> None:
+def test_the_requests_that_are_modified_are_valid(name: bytes) -> None:
     understood = 0
     for usage in usages(name):
         client = LocalStore(journaled=False).client()
@@ -70,14 +70,14 @@ def test_what_is_made_odd_was_understood_before(name: bytes) -> None:
     assert understood
 
 
-def test_a_server_outlives_spoilt_bytes() -> None:
+def test_a_server_survives_corrupted_bytes() -> None:
     random = Random(1)
     with server_process() as server:
         for seed in range(40):
             pipeline = b"".join(encode(*words) for words in History(seed, "redis-8.2").commands(50))
             with socket.create_connection(("127.0.0.1", server.port), timeout=20) as client:
                 with contextlib.suppress(ConnectionError):
-                    client.sendall(spoil(random, pipeline))
+                    client.sendall(corrupt(random, pipeline))
                     client.shutdown(socket.SHUT_WR)
                     while client.recv(1 << 16):
                         pass
@@ -86,7 +86,7 @@ def test_a_server_outlives_spoilt_bytes() -> None:
 
 
 @pytest.mark.slice
-def test_half_a_minute_of_odd_requests_breaks_nothing() -> None:
+def test_half_a_minute_of_malformed_requests_breaks_nothing() -> None:
     fuzz = Fuzz(1000)
     fuzz.rounds(SLICE_SECONDS)
     assert fuzz.failures == []

@@ -1,6 +1,6 @@
-"""Random histories, reply by reply, on Headwater and on real servers.
+"""Random histories on Headwater and on real servers; each reply is compared.
 
-A history that differs is shrunk before it is shown: what is left is a case for cases/*.txt.
+A history with a difference is shrunk before it is shown: the rest can become a case in cases/*.txt.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.peer
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many blocks in a short history; a compiled engine keeps its own bounds."""
+    """Use small blocks, so that a short history has many. A compiled engine has fixed limits."""
     tiny_blocks(monkeypatch, block_bytes=400)
     monkeypatch.setattr(pending, "PENDING_BLOCK_RECORDS", 8)
 
@@ -56,7 +56,7 @@ def first_unlike(
 def agree(
     seed: int, server: Peer, commands: int, *before: Command, of: type[History] = History
 ) -> None:
-    """Compare one history ``of`` a kind, after the commands that stand ``before`` it."""
+    """Compare a history of the class ``of``, preceded by the commands ``before``."""
     ours, theirs = HeadwaterEndpoint(), PeerEndpoint(server)
     try:
         history = [*before, *of(seed, server.name).commands(commands)]
@@ -86,7 +86,7 @@ def test_a_random_history_gives_the_same_replies(
 
 
 @pytest.mark.parametrize(("max_entries", "max_bytes"), [(3, 0), (0, 200), (100, 400), (7, 300)])
-def test_nodes_of_any_bounds_are_those_of_redis(
+def test_nodes_with_any_limits_are_those_of_redis(
     max_entries: int, max_bytes: int, shared_peer: Callable[[str], Peer]
 ) -> None:
     agree(

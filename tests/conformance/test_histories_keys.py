@@ -1,4 +1,4 @@
-"""Random histories of keys and values, reply by reply, on Headwater and on real servers."""
+"""Random histories of keys and values on Headwater and on real servers; each reply is compared."""
 
 from __future__ import annotations
 

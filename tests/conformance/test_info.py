@@ -1,4 +1,4 @@
-"""INFO has what clients and exporters read, in the sections in which they ask for it."""
+"""INFO has the fields that clients and exporters read, in the sections in which they expect them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ READ = {
 }
 
 
-def told(client: LocalClient, *sections: str) -> dict[str, str]:
+def info_of(client: LocalClient, *sections: str) -> dict[str, str]:
     text = client("INFO", *sections)
     assert isinstance(text, bytes)
     lines = [line for line in text.decode().split("\r\n") if ":" in line]
@@ -59,13 +59,15 @@ def store() -> LocalStore:
 
 
 @pytest.mark.parametrize("who", READ)
-def test_what_a_client_reads_is_there(who: str, store: LocalStore) -> None:
-    assert set(READ[who].split()) <= told(store.client()).keys()
+def test_fields_that_a_client_reads_exist(who: str, store: LocalStore) -> None:
+    assert set(READ[who].split()) <= info_of(store.client()).keys()
 
 
 @pytest.mark.peer
 @pytest.mark.parametrize("who", READ)
-def test_what_a_client_reads_is_called_so(who: str, shared_peer: Callable[[str], Peer]) -> None:
+def test_fields_that_a_client_reads_have_redis_names(
+    who: str, shared_peer: Callable[[str], Peer]
+) -> None:
     of_a_journal = {"aof_current_size", "aof_base_size", "aof_delayed_fsync"}
     with connected(shared_peer("redis-8.2").port) as wire:
         text = wire.ask("INFO").decode()
@@ -97,26 +99,26 @@ def test_the_keyspace_is_counted(store: LocalStore) -> None:
     client("SET", "b", "1", "PX", 60_000)
     client("SELECT", 3)
     client("XADD", "s", "*", "f", "v")
-    keyspace = told(client, "keyspace")
+    keyspace = info_of(client, "keyspace")
     assert keyspace == {
         "db0": "keys=2,expires=1,avg_ttl=60000,subexpiry=0",
         "db3": "keys=1,expires=0,avg_ttl=0,subexpiry=0",
     }
     store.advance(60)
-    assert told(client, "keyspace")["db0"] == "keys=1,expires=0,avg_ttl=0,subexpiry=0"
-    assert told(client, "stats")["expired_keys"] == "1"
+    assert info_of(client, "keyspace")["db0"] == "keys=1,expires=0,avg_ttl=0,subexpiry=0"
+    assert info_of(client, "stats")["expired_keys"] == "1"
     client("CONFIG", "RESETSTAT")
-    assert told(client, "stats")["expired_keys"] == "0"
+    assert info_of(client, "stats")["expired_keys"] == "0"
 
 
-def test_clients_that_wait_are_told_by_what_they_wait_for() -> None:
+def test_blocked_and_watching_clients_are_counted_by_their_keys() -> None:
     store = LocalStore(config=Config(port=0, appendonly=False), journaled=False)
     admin, one, two, three = (store.client() for _ in range(4))
     admin("XGROUP", "CREATE", "s", "g", "$", "MKSTREAM")
     one.send("XREAD", "BLOCK", 0, "STREAMS", "s", "t", "$", "$")
     two.send("XREADGROUP", "GROUP", "g", "c", "BLOCK", 5000, "STREAMS", "s", ">")
     three("WATCH", "a", "b")
-    clients = told(admin, "clients")
+    clients = info_of(admin, "clients")
     assert clients["blocked_clients"] == "2"
     assert clients["clients_in_timeout_table"] == "1"
     assert clients["total_blocking_keys"] == "2"
@@ -124,34 +126,34 @@ def test_clients_that_wait_are_told_by_what_they_wait_for() -> None:
     assert clients["total_watched_keys"] == "2"
 
 
-def asked_for_blocking_keys(admin: Wire) -> list[str]:
+def blocking_key_counts(admin: Wire) -> list[str]:
     text = admin.ask("INFO", "clients").decode()
     found = dict(line.split(":", 1) for line in text.split("\r\n") if ":" in line)
     return [found[name] for name in ("total_blocking_keys", "total_blocking_keys_on_nokey")]
 
 
-def keys_that_are_waited_for(port: int, *, list_first: bool) -> list[list[str]]:
-    """The counts while clients of lists, of streams and of groups wait for the same key and others;
-    ``list_first`` says which of two connections is the older one."""
+def counts_while_blocking(port: int, *, list_first: bool) -> list[list[str]]:
+    """Return the counts while clients of lists, streams and groups wait for a common key and others.
+    ``list_first``: the client of the list has the older of two connections."""
     with connected(port) as admin, connected(port) as one, connected(port) as two:
         of_list, of_group = (one, two) if list_first else (two, one)
         with connected(port) as other:
             of_list.socket.sendall(encode("BLPOP", "k", "l", "0"))
             until_waiting(admin, 1)
-            found = [asked_for_blocking_keys(admin)]
+            found = [blocking_key_counts(admin)]
             admin.ask("XGROUP", "CREATE", "k", "g", "$", "MKSTREAM")
             of_group.socket.sendall(
                 encode("XREADGROUP", "GROUP", "g", "c", "BLOCK", "0", "STREAMS", "k", ">")
             )
             until_waiting(admin, 2)
-            found.append(asked_for_blocking_keys(admin))
+            found.append(blocking_key_counts(admin))
             other.socket.sendall(encode("XREAD", "BLOCK", "0", "STREAMS", "k", "x", "$", "$"))
             until_waiting(admin, 3)
-            found.append(asked_for_blocking_keys(admin))
+            found.append(blocking_key_counts(admin))
             admin.ask("DEL", "k")
             of_group.reply()
             until_waiting(admin, 2)
-            found.append(asked_for_blocking_keys(admin))
+            found.append(blocking_key_counts(admin))
     return found
 
 
@@ -163,12 +165,12 @@ def until_waiting(admin: Wire, count: int) -> None:
 @pytest.mark.peer
 @pytest.mark.parametrize("version", ["redis-8.2", "valkey-9.1"])
 @pytest.mark.parametrize("list_first", [True, False])
-def test_keys_that_are_waited_for_are_counted_as_redis_counts_them(
+def test_keys_of_blocked_clients_are_counted_as_in_redis(
     list_first: bool, version: str, shared_peer: Callable[[str], Peer]
 ) -> None:
     with server_thread() as server:
-        ours = keys_that_are_waited_for(server.port, list_first=list_first)
-    assert ours == keys_that_are_waited_for(shared_peer(version).port, list_first=list_first)
+        ours = counts_while_blocking(server.port, list_first=list_first)
+    assert ours == counts_while_blocking(shared_peer(version).port, list_first=list_first)
     assert ours[1] == ["2", "1"]
 
 
@@ -178,22 +180,22 @@ def test_the_state_of_the_journal_is_a_number() -> None:
         found = dict(line.split(":", 1) for line in text.split("\r\n") if ":" in line)
         return found["journal_state"], found["aof_last_write_status"]
 
-    # Given a journal that takes writes
+    # Given a journal that accepts writes
     store = LocalStore()
     client = store.client()
     client("SET", "k", "v")
     assert state(store) == ("0", "ok")
-    # When the disk is full, then it refuses them until there is room
+    # When the disk is full, then it refuses writes until there is room
     assert store.files is not None
     store.files.capacity = 0
     while not isinstance(client("SET", "k", bytes(100_000)), Failure):
         pass
     assert state(store) == ("1", "err")
-    assert told(client, "persistence")["journal_state"] == "1"
+    assert info_of(client, "persistence")["journal_state"] == "1"
     store.files.capacity = None
     assert client("SET", "k", bytes(100_000)) == Simple(b"OK")
     assert state(store) == ("0", "ok")
-    # When an fsync fails, then it has failed for good
+    # When an fsync fails, then the journal has failed for good
     store.files.fail("sync")
     client.send("SET", "k", "v")
     assert state(store) == ("2", "err")
@@ -201,23 +203,23 @@ def test_the_state_of_the_journal_is_a_number() -> None:
 
 def test_scripts_are_counted() -> None:
     client = LocalStore().client()
-    assert told(client, "memory")["number_of_cached_scripts"] == "0"
+    assert info_of(client, "memory")["number_of_cached_scripts"] == "0"
     client("SCRIPT", "LOAD", "return 1")
-    assert told(client, "memory")["number_of_cached_scripts"] == "1"
+    assert info_of(client, "memory")["number_of_cached_scripts"] == "1"
 
 
-def test_what_a_client_has_not_taken_is_told_once() -> None:
-    # Given an answer of a megabyte that its client does not take
+def test_unread_output_of_a_client_is_counted_once() -> None:
+    # Given a reply of a megabyte that its client does not read
     store = LocalStore()
     admin, slow = store.client(), store.client()
     admin("SET", "large", bytes(1024 * 1024))
-    before = int(told(admin, "memory")["mem_clients_normal"])
+    before = int(info_of(admin, "memory")["mem_clients_normal"])
     slow.session.feed(request(("GET", "large")))
     store.node.turn([slow.session])
-    # Then INFO has it, and once
-    assert int(told(admin, "clients")["client_recent_max_output_buffer"]) > 1024 * 1024
-    taken = int(told(admin, "memory")["mem_clients_normal"]) - before
+    # Then INFO counts it once
+    assert int(info_of(admin, "clients")["client_recent_max_output_buffer"]) > 1024 * 1024
+    taken = int(info_of(admin, "memory")["mem_clients_normal"]) - before
     assert 1024 * 1024 < taken < 1.5 * 1024 * 1024
-    # And not any more when it was taken
+    # And no longer after it has been read
     assert slow.reply() == bytes(1024 * 1024)
-    assert int(told(admin, "clients")["client_recent_max_output_buffer"]) < 1024
+    assert int(info_of(admin, "clients")["client_recent_max_output_buffer"]) < 1024

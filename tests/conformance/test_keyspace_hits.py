@@ -1,4 +1,4 @@
-"""keyspace_hits and keyspace_misses count what Redis counts, command by command."""
+"""keyspace_hits and keyspace_misses change as in Redis, command by command."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from headwater.testing.node import LocalStore
-from tests.conformance.test_info import told
+from tests.conformance.test_info import info_of
 from tests.conformance.wire import Wire, connected
 from tests.peers import Peer
 
@@ -102,7 +102,7 @@ MSETNX a 1 b 2
 MSETNX a9 1 b9 2
 MGET a b none s
 APPEND a 1
-APPEND anew 1
+APPEND newa 1
 STRLEN a
 STRLEN none
 INCR a
@@ -216,15 +216,15 @@ def lines() -> list[tuple[str, ...]]:
 def counted_by_redis(port: int) -> Iterator[tuple[str, int, int]]:
     with connected(port) as client, connected(port) as admin:
         client.ask("FLUSHALL")
-        before = figures(admin)
+        before = hits_and_misses(admin)
         for words in lines():
             client.ask(*words)
-            after = figures(admin)
+            after = hits_and_misses(admin)
             yield " ".join(words), after[0] - before[0], after[1] - before[1]
             before = after
 
 
-def figures(admin: Wire) -> tuple[int, int]:
+def hits_and_misses(admin: Wire) -> tuple[int, int]:
     text = admin.ask("INFO", "stats").decode()
     found = dict(line.split(":", 1) for line in text.split("\r\n") if ":" in line)
     return int(found["keyspace_hits"]), int(found["keyspace_misses"])
@@ -242,7 +242,7 @@ def counted_here() -> Iterator[tuple[str, int, int]]:
 
 
 @pytest.mark.peer
-def test_each_command_counts_the_keys_that_redis_counts(
+def test_each_command_counts_hits_and_misses_as_in_redis(
     shared_peer: Callable[[str], Peer],
 ) -> None:
     assert list(counted_here()) == list(counted_by_redis(shared_peer("redis-8.2").port))
@@ -255,10 +255,10 @@ def test_hits_and_misses_are_shown_and_reset() -> None:
     for key in ("k", "k", "none"):
         client("GET", key)
     # Then INFO shows them, until they are reset
-    stats = told(client, "stats")
+    stats = info_of(client, "stats")
     assert (stats["keyspace_hits"], stats["keyspace_misses"]) == ("2", "1")
     client("CONFIG", "RESETSTAT")
-    stats = told(client, "stats")
+    stats = info_of(client, "stats")
     assert (stats["keyspace_hits"], stats["keyspace_misses"]) == ("0", "0")
 
 
@@ -268,4 +268,4 @@ def test_a_reload_keeps_the_counts() -> None:
     client = store.client()
     client("GET", "none")
     client("DEBUG", "RELOAD")
-    assert told(client, "stats")["keyspace_misses"] == "1"
+    assert info_of(client, "stats")["keyspace_misses"] == "1"

@@ -1,4 +1,4 @@
-"""LATENCY tells what took long and how long commands take, once it is asked to look."""
+"""LATENCY shows slow events and the durations of commands, once it is enabled."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ def client() -> LocalClient:
     return LocalStore(config=config, journaled=False).client()
 
 
-def test_what_took_long_is_kept_once_somebody_wants_to_know(client: LocalClient) -> None:
-    # Given that nobody looks, nothing is kept
+def test_slow_events_are_recorded_once_the_monitor_is_enabled(client: LocalClient) -> None:
+    # Given that the monitor is off, nothing is recorded
     client("DEBUG", "SLEEP", "0.002")
     assert client("LATENCY", "LATEST") == []
 
-    # When somebody does
+    # When it is enabled
     client("CONFIG", "SET", "latency-monitor-threshold", 1)
     client("DEBUG", "SLEEP", "0.005")
 
-    # Then the event is there, in each of its forms
+    # Then every subcommand shows the event
     latest = client("LATENCY", "LATEST")
     assert isinstance(latest, list)
     (event,) = latest
@@ -51,7 +51,7 @@ def test_what_took_long_is_kept_once_somebody_wants_to_know(client: LocalClient)
     assert client("LATENCY", "LATEST") == []
 
 
-def test_an_event_keeps_the_longest_of_a_second_and_no_more_than_it_may() -> None:
+def test_an_event_retains_the_longest_sample_of_a_second_and_a_limited_number() -> None:
     series = EventSeries()
     for second in range(2 * MAX_SAMPLES):
         series.add(second, 10)
@@ -61,7 +61,7 @@ def test_an_event_keeps_the_longest_of_a_second_and_no_more_than_it_may() -> Non
     assert series.max_ms == 30
 
 
-def test_how_long_commands_take_is_told_while_it_is_tracked(client: LocalClient) -> None:
+def test_durations_of_commands_are_shown_while_tracking_is_on(client: LocalClient) -> None:
     client("PING")
     assert client("LATENCY", "HISTOGRAM") == []
     assert client("INFO", "latencystats") == b"# Latencystats\r\n"
@@ -70,14 +70,14 @@ def test_how_long_commands_take_is_told_while_it_is_tracked(client: LocalClient)
         client("PING")
     client("CONFIG", "GET", "save")
 
-    told = client("LATENCY", "HISTOGRAM", "ping", "nosuch")
-    assert isinstance(told, list)
-    name, figures = told
+    histogram = client("LATENCY", "HISTOGRAM", "ping", "nosuch")
+    assert isinstance(histogram, list)
+    name, details = histogram
     assert name == b"ping"
-    assert isinstance(figures, list)
-    assert figures[:3] == [b"calls", 3, b"histogram_usec"]
-    assert isinstance(figures[3], list)
-    assert figures[3][-1] == 3, "the last step holds all"
+    assert isinstance(details, list)
+    assert details[:3] == [b"calls", 3, b"histogram_usec"]
+    assert isinstance(details[3], list)
+    assert details[3][-1] == 3, "the last step counts all"
     config = client("LATENCY", "HISTOGRAM", "config")
     assert isinstance(config, list)
     assert set(config[::2]) == {b"config|set", b"config|get"}
@@ -86,7 +86,7 @@ def test_how_long_commands_take_is_told_while_it_is_tracked(client: LocalClient)
     line = rb"latency_percentiles_usec_ping:p50=\d+\.\d{3},p99=\d+\.\d{3},p99\.9=\d+\.\d{3}\r\n"
     assert re.search(line, stats)
 
-    # And forgotten with the other figures.
+    # And RESETSTAT clears them with the other statistics
     client("CONFIG", "RESETSTAT")
     client("CONFIG", "SET", "latency-tracking-info-percentiles", "100")
     stats = client("INFO", "latencystats")

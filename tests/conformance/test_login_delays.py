@@ -1,4 +1,5 @@
-"""A refused login is answered later and later, logged, and holds nobody else up."""
+"""Replies to failed logins are delayed increasingly, failures are logged, and other clients are not
+delayed."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from headwater.testing.clock import ManualClock
 from headwater.testing.node import LocalClient, LocalStore, request
 from headwater.testing.replies import Failure, Reply, ReplyReader, Simple
 from headwater.testing.server import ServerThread
-from tests.conformance.test_info import told
+from tests.conformance.test_info import info_of
 from tests.conformance.wire import Start, connected, encode
 
 WRONG = Failure(b"WRONGPASS invalid username-password pair or user is disabled.")
@@ -35,7 +36,7 @@ def store() -> LocalStore:
 
 
 def delay_of(store: LocalStore, client: LocalClient, *words: str) -> int:
-    """How many milliseconds a refused login waits."""
+    """Return the delay of the reply to a failed login, in milliseconds."""
     began = store.clock.monotonic()
     client.send(*words)
     while (reply := client.reply()) is None:
@@ -45,7 +46,7 @@ def delay_of(store: LocalStore, client: LocalClient, *words: str) -> int:
 
 
 class Visitor:
-    """A connection from an address of its own."""
+    """A connection from a given address."""
 
     def __init__(self, store: LocalStore, address: str, *, kind: str = "tcp") -> None:
         self._store = store
@@ -60,7 +61,7 @@ class Visitor:
         return self._reader.next()
 
     def delay(self) -> int:
-        """How many milliseconds a refused login waits."""
+        """Return the delay of the reply to a failed login, in milliseconds."""
         clock = self._store.clock
         began = clock.monotonic()
         self.send("AUTH", "wrong")
@@ -80,7 +81,7 @@ def test_each_failure_waits_twice_as_long_up_to_two_seconds(store: LocalStore) -
     assert delays == [100, 200, 400, 800, 1600, 2000, 2000, 2000, 2000]
 
 
-def test_a_login_that_succeeds_does_not_wait_and_does_not_shorten_the_next_delay(
+def test_a_successful_login_does_not_wait_and_does_not_shorten_the_next_delay(
     store: LocalStore,
 ) -> None:
     client = store.client(kind="tcp")
@@ -102,9 +103,9 @@ def test_failures_count_for_an_address_whatever_the_port(store: LocalStore) -> N
     same = ["192.0.2.1:1", "192.0.2.1:2", "[::ffff:192.0.2.1]:3"]
     network = ["[2001:db8::1]:1", "[2001:db8:0:0:ffff::2]:2", "[2001:db8:0:1::1]:3"]
     delays = [Visitor(store, address).delay() for address in same + network]
-    # Then a port makes no difference, nor does the half of an IPv6 address that a machine chooses
+    # Then the port makes no difference, nor does the half of an IPv6 address that a machine chooses
     assert delays == [100, 200, 400, 100, 200, 100]
-    # And all clients of unix sockets are one address, wherever the socket is
+    # And all clients of unix sockets have the same address
     unix = [Visitor(store, f"/run/{at}.sock:0", kind="unix").delay() for at in range(2)]
     assert unix == [100, 200]
 
@@ -113,25 +114,25 @@ def test_an_embedded_client_is_not_delayed(store: LocalStore) -> None:
     assert [store.client()("AUTH", "wrong") for _ in range(3)] == [WRONG] * 3
 
 
-def test_no_attacker_fills_memory_with_addresses() -> None:
+def test_the_number_of_stored_addresses_is_limited() -> None:
     delays = LoginFailures()
     for number in range(2 * MAX_LOGIN_ADDRESSES):
         delays.failed(f"{number}", 0.0)
     assert len(delays) == MAX_LOGIN_ADDRESSES
     assert delays.failed(f"{2 * MAX_LOGIN_ADDRESSES - 1}", 0.0) == 200
-    # And what is forgotten is not kept
+    # And forgotten addresses are not stored
     delays.failed("x", FORGET_SECONDS)
     assert len(delays) == 1
 
 
 def test_further_requests_wait_and_replies_keep_their_order(store: LocalStore) -> None:
-    # Given two refused logins in a pipeline
+    # Given two failing logins in a pipeline
     client = store.client(kind="tcp")
     words = [("ECHO", "1"), ("AUTH", "x"), ("PING",), ("AUTH", "y"), ("AUTH", "secret"), ("PING",)]
     client.session.feed(b"".join(request(one) for one in words))
     store.node.turn([client.session])
     other = store.client()
-    # Then what stands before them is answered, and what stands behind waits
+    # Then requests before the first are answered, and those after it wait
     assert client.reply() == Failure(b"NOAUTH Authentication required.")
     assert client.reply() is None
     assert other("PING") == Simple(b"PONG")
@@ -145,8 +146,8 @@ def test_further_requests_wait_and_replies_keep_their_order(store: LocalStore) -
     assert [client.reply(), client.reply(), client.reply()] == [WRONG, OK, Simple(b"PONG")]
 
 
-def test_a_transaction_with_a_refused_login_waits_as_a_whole(store: LocalStore) -> None:
-    # Given a user who may run commands, and guesses within MULTI, the last of them right
+def test_a_transaction_with_a_failed_login_waits_as_a_whole(store: LocalStore) -> None:
+    # Given a user who may run commands, and guesses in MULTI, the last of them right
     client, admin = store.client(kind="tcp"), store.client()
     admin("ACL", "SETUSER", "alice", "on", ">secret", "+@all", "~*")
     client("AUTH", "secret")
@@ -156,7 +157,7 @@ def test_a_transaction_with_a_refused_login_waits_as_a_whole(store: LocalStore) 
     client("HELLO", "3", "AUTH", "alice", "secret")
     client("SET", "k", "v")
     client.send("EXEC")
-    # Then it was done, its reply waits, and one guess was judged: others would have cost no time
+    # Then it ran, its reply waits, and one guess was checked: others would have had no delay
     assert client.reply() is None
     assert store.client()("GET", "k") == b"v"
     store.advance(0.099)
@@ -164,7 +165,7 @@ def test_a_transaction_with_a_refused_login_waits_as_a_whole(store: LocalStore) 
     store.advance(0.001)
     assert client.reply() == [WRONG, WRONG, WRONG, OK]
     assert client("ACL", "WHOAMI") == b"default"
-    # And the next one does not
+    # And the next one does not wait
     client("MULTI")
     client("PING")
     assert client("EXEC") == [Simple(b"PONG")]
@@ -173,13 +174,13 @@ def test_a_transaction_with_a_refused_login_waits_as_a_whole(store: LocalStore) 
 def test_a_client_whose_login_waits_does_not_count_as_blocked(store: LocalStore) -> None:
     admin, client = store.client(), store.client(kind="tcp")
     client.send("AUTH", "wrong")
-    clients = told(admin, "clients")
+    clients = info_of(admin, "clients")
     assert (clients["blocked_clients"], clients["clients_in_timeout_table"]) == ("0", "0")
     number = client.session.id
     line = admin("CLIENT", "LIST", "ID", number)
     assert isinstance(line, bytes)
     assert b" flags=N " in line
-    # And nobody shortens the time
+    # And CLIENT UNBLOCK does not shorten the delay
     assert admin("CLIENT", "UNBLOCK", number) == 0
     assert client.reply() is None
     store.advance(0.1)
@@ -189,13 +190,13 @@ def test_a_client_whose_login_waits_does_not_count_as_blocked(store: LocalStore)
 def test_calls_and_errors_are_counted_once(store: LocalStore) -> None:
     client, admin = store.client(kind="tcp"), store.client()
     delay_of(store, client, "AUTH", "wrong")
-    assert told(admin, "errorstats")["errorstat_WRONGPASS"] == "count=1"
-    shown = told(admin, "commandstats")["cmdstat_auth"]
+    assert info_of(admin, "errorstats")["errorstat_WRONGPASS"] == "count=1"
+    shown = info_of(admin, "commandstats")["cmdstat_auth"]
     assert shown.startswith("calls=1,")
     assert shown.endswith(",rejected_calls=0,failed_calls=1")
 
 
-def test_a_client_that_wants_no_reply_gets_none(store: LocalStore) -> None:
+def test_a_client_that_skips_replies_gets_none(store: LocalStore) -> None:
     client = store.client(kind="tcp")
     client("AUTH", "secret")
     client.send("CLIENT", "REPLY", "SKIP")
@@ -206,7 +207,7 @@ def test_a_client_that_wants_no_reply_gets_none(store: LocalStore) -> None:
     assert client.reply() is None
 
 
-def test_a_client_that_leaves_meanwhile_leaves_nothing_behind(start: Start) -> None:
+def test_a_client_that_disconnects_during_a_delay_leaves_nothing_behind(start: Start) -> None:
     # Given clients whose logins wait
     clock = ManualClock()
     server = start(clock=clock, requirepass="secret")
@@ -216,14 +217,14 @@ def test_a_client_that_leaves_meanwhile_leaves_nothing_behind(start: Start) -> N
             with connected(server.port) as client:
                 client.socket.sendall(encode("AUTH", "wrong") + encode("PING"))
                 until(server, lambda one: one.node.blocked.waiting.count > 0)
-        # When they leave, then nothing of them is left
+        # When they disconnect, then nothing of them is left
         until(server, lambda one: len(one.node.clients.sessions) == 1)
         until(server, lambda one: one.node.blocked.waiting.count == 0)
         server.advance(10)
         assert admin.ask("PING") == b"+PONG\r\n"
 
 
-def test_a_reply_over_a_socket_comes_when_its_time_has_come(start: Start) -> None:
+def test_a_delayed_reply_is_sent_when_it_is_due(start: Start) -> None:
     clock = ManualClock()
     server = start(clock=clock, requirepass="secret")
     with connected(server.port) as client, connected(server.port) as other:
@@ -234,8 +235,8 @@ def test_a_reply_over_a_socket_comes_when_its_time_has_come(start: Start) -> Non
         assert [client.reply(), client.reply()] == [REFUSED, b"+OK\r\n"]
 
 
-def test_what_a_stranger_sends_meanwhile_is_bounded(start: Start) -> None:
-    # Given a client that has not logged in and whose refused login waits
+def test_input_of_an_unauthenticated_client_during_a_delay_is_limited(start: Start) -> None:
+    # Given a client that has not authenticated, and whose failed login is delayed
     server = start(clock=ManualClock(), requirepass="secret")
     with connected(server.port) as client:
         client.socket.sendall(encode("AUTH", "wrong"))
@@ -250,10 +251,10 @@ def test_what_a_stranger_sends_meanwhile_is_bounded(start: Start) -> None:
         until(server, lambda one: not one.node.clients.sessions)
 
 
-def test_a_refused_login_is_logged_without_its_password(
+def test_a_failed_login_is_logged_without_its_password(
     store: LocalStore, caplog: pytest.LogCaptureFixture
 ) -> None:
-    # When logins are refused, one of them with a name that would forge lines
+    # When logins fail, one of them with a name that contains a line break
     with caplog.at_level(logging.WARNING, logger="headwater.server"):
         visitor = Visitor(store, "192.0.2.7:5000")
         for words in (
@@ -272,11 +273,11 @@ def test_a_refused_login_is_logged_without_its_password(
     assert "hidden" not in caplog.text
 
 
-def test_an_attacker_cannot_fill_the_disk_with_refused_logins(
+def test_failed_logins_cannot_fill_the_disk(
     store: LocalStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING, logger="headwater.server"):
-        # When a thousand logins are refused within a minute
+        # When a thousand logins fail within a minute
         for number in range(1000):
             Visitor(store, f"192.0.2.{number % 250}:{number}").send("AUTH", "wrong")
         assert len(caplog.messages) == LIMITED_LOG_LINES
@@ -288,7 +289,7 @@ def test_an_attacker_cannot_fill_the_disk_with_refused_logins(
 
 
 def until(server: ServerThread, holds: Callable[[Server], object]) -> None:
-    """Wait until something holds in the server, asking between its turns."""
+    """Wait until a condition holds in the server, checked between turns."""
     found = [False]
 
     def ask(one: Server) -> None:

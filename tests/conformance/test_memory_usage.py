@@ -1,4 +1,4 @@
-"""MEMORY USAGE tells the truth: within a tenth of what Python's allocator was asked for."""
+"""MEMORY USAGE is within a tenth of what Python's allocator has allocated."""
 
 from __future__ import annotations
 
@@ -69,10 +69,10 @@ SEALED = {"sealed entries": (entries(12_000), 1), "sealed and pending": (deliver
 
 
 @pytest.mark.parametrize("case", [*CASES, *SEALED])
-def test_a_key_takes_what_is_told(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Given a store that has everything that it needs for keys of this kind
+def test_memory_usage_matches_allocated_memory(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Given a store that has already allocated its fixed data for keys of this kind
     fill, count = (CASES | SEALED)[case]
-    if case in SEALED:  # by turns, because the thread's share is chance
+    if case in SEALED:  # sealed by turns, since the thread's share is random
         monkeypatch.setattr(limits, "SEALING_LAG_BYTES", 0)
         nothing_hot(monkeypatch)
     config = Config(port=0, appendonly=False, slowlog_log_slower_than=-1)
@@ -82,7 +82,7 @@ def test_a_key_takes_what_is_told(case: str, monkeypatch: pytest.MonkeyPatch) ->
     fill(client, "before")
     keys = [f"key{number}" for number in range(count)]
 
-    # When the keys are made
+    # When the keys are created
     gc.collect()
     tracemalloc.start()
     try:
@@ -94,18 +94,18 @@ def test_a_key_takes_what_is_told(case: str, monkeypatch: pytest.MonkeyPatch) ->
     finally:
         tracemalloc.stop()
 
-    # Then they take what is told of them, by a sample and by all of it
+    # Then MEMORY USAGE of all keys is right, with samples and without
     assert (store.node.keyspace.sealing.sealed_count > 0) == (case in SEALED)
     for samples in ((), ("SAMPLES", 0)):
-        told = 0
+        reported = 0
         for key in keys:
             usage = client("MEMORY", "USAGE", key, *samples)
             assert isinstance(usage, int)
-            told += usage
-        assert abs(told - real) < 0.1 * real, samples
+            reported += usage
+        assert abs(reported - real) < 0.1 * real, samples
 
 
-def test_what_is_not_there_takes_nothing_and_what_is_wrong_is_refused() -> None:
+def test_a_missing_key_is_nil_and_invalid_samples_are_an_error() -> None:
     client = LocalStore().client()
     assert client("MEMORY", "USAGE", "none") is Nil.BULK
     client("SET", "k", "v")
@@ -113,7 +113,7 @@ def test_what_is_not_there_takes_nothing_and_what_is_wrong_is_refused() -> None:
     assert client("MEMORY", "USAGE", "k", "SAMPLES", "x").__class__ is Failure
 
 
-def test_what_holds_much_that_holds_much_is_measured_by_a_part() -> None:
+def test_nested_large_values_are_estimated_from_samples() -> None:
     nested = [[bytes(100) for _ in range(300)] for _ in range(300)]
     exact, sampled = footprint(nested, samples=0), footprint(nested)
     assert abs(sampled - exact) < 0.1 * exact

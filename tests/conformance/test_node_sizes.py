@@ -1,7 +1,7 @@
-"""The bytes of a node are those of Redis's listpack, measured on a real server.
+"""The size of a node equals that of Redis's listpack, measured on a real server.
 
-A server says whether an entry opened a node (XINFO's radix-tree-keys); halving the bound of nodes
-between two entries tells how large the node was.
+XINFO's radix-tree-keys tells whether an entry opened a new node. A binary search over
+stream-node-max-bytes finds how large the node was.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def our_size(entries: Entries) -> int:
 
 
 def their_size(connection: Connection, entries: Entries) -> int:
-    """The largest bound at which one more entry opens a node, less that entry's bytes."""
+    """Return the largest limit at which one more entry opens a new node, minus that entry's bytes."""
     bound = (b"CONFIG", b"SET", b"stream-node-max-bytes")
     unbound = [(b"DEL", b"s"), (*bound, b"0")]
     adds = [(b"XADD", b"s", b"%d-%d" % entry_id, *fields) for entry_id, fields in entries]
@@ -49,7 +49,7 @@ def their_size(connection: Connection, entries: Entries) -> int:
 
 
 def drawn(seed: int) -> Entries:
-    """A node of many entries: close and distant ids, integers and texts, other names of fields."""
+    """Draw a node of many entries: close and distant ids, integers and texts, varying field names."""
     random = Random(seed)
     entries: list[tuple[tuple[int, int], Fields]] = []
     ms = 0
@@ -80,12 +80,12 @@ def connection(shared_peer: Callable[[str], Peer]) -> Iterator[Connection]:
 
 @pytest.mark.peer
 @pytest.mark.parametrize("length", LENGTHS)
-def test_a_text_of_any_length_takes_as_much(length: int, connection: Connection) -> None:
+def test_a_text_of_any_length_has_the_size_of_redis(length: int, connection: Connection) -> None:
     entries = [((1, 1), (b"f", b"x" * length))]
     assert our_size(entries) == their_size(connection, entries)
 
 
 @pytest.mark.peer
 @pytest.mark.parametrize("seed", range(10))
-def test_a_node_of_many_entries_takes_as_much(seed: int, connection: Connection) -> None:
+def test_a_node_of_many_entries_has_the_size_of_redis(seed: int, connection: Connection) -> None:
     assert our_size(drawn(seed)) == their_size(connection, drawn(seed))

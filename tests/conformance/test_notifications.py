@@ -1,5 +1,5 @@
-"""Who listens to keys hears from Headwater what the real server says, message by message: the channels,
-the order, PUBLISH of a transaction in its place."""
+"""Keyspace notifications equal those of the real server, message by message: channels, order, and the
+position of PUBLISH in a transaction."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CLASSES = [
     "KEA", "KA", "EA", "A", "KE", "", "Kg", "E$", "KEt", "KEx", "KEn", "KEAn", "KEm", "KEAm", "Eghlsz",
 ]  # fmt: skip
 NEWER = ["KEo", "Kc", "KEAnoc"]
-"""Classes that came with Redis 8.2."""
+"""Classes added in Redis 8.2."""
 
 STEPS = """
 XADD s 1-1 a 1
@@ -91,18 +91,18 @@ SET k 1
 XADD k * a 1
 FLUSHALL
 """
-"""A line a step; what stands between MULTI and EXEC is one."""
+"""A step per line; the commands from MULTI to EXEC are one step."""
 
 
-class Heard(Protocol):
-    """A store and one who listens to all of its channels."""
+class Subscriber(Protocol):
+    """A store, and a client subscribed to all its channels."""
 
     def run(self, command: Command) -> Reply: ...
-    def heard(self) -> list[Reply]: ...
+    def messages(self) -> list[Reply]: ...
     def wait(self, seconds: float) -> None: ...
 
 
-class OursHeard:
+class LocalSubscriber:
     """Headwater in this process."""
 
     def __init__(self) -> None:
@@ -116,7 +116,7 @@ class OursHeard:
             self.store.advance(self.store.seconds_ahead())
         return reply
 
-    def heard(self) -> list[Reply]:
+    def messages(self) -> list[Reply]:
         found = []
         while (message := self.listener.reply()) is not None:
             found.append(message)
@@ -126,8 +126,8 @@ class OursHeard:
         self.store.advance(seconds)
 
 
-class TheirsHeard:
-    """A real server; what it publishes comes in order, so a message of ours is the end of it."""
+class PeerSubscriber:
+    """A real server. It publishes in order, so a message published by the test marks the end."""
 
     def __init__(self, server: Peer) -> None:
         self.client, self.listener = Connection(server), Connection(server)
@@ -137,7 +137,7 @@ class TheirsHeard:
     def run(self, command: Command) -> Reply:
         return self.client.run([command])[0]
 
-    def heard(self) -> list[Reply]:
+    def messages(self) -> list[Reply]:
         if self.client.run([(b"PUBLISH", b"mark", b"")]) != [1]:
             return []  # within a transaction
         found: list[Reply] = []
@@ -146,12 +146,12 @@ class TheirsHeard:
         return found
 
     def wait(self, seconds: float) -> None:
-        time.sleep(seconds)  # a real server's keys end by its own clock
+        time.sleep(seconds)  # keys of a real server expire by its own clock
 
 
 @contextmanager
-def theirs(server: Peer) -> Iterator[TheirsHeard]:
-    side = TheirsHeard(server)
+def theirs(server: Peer) -> Iterator[PeerSubscriber]:
+    side = PeerSubscriber(server)
     try:
         yield side
     finally:
@@ -161,7 +161,7 @@ def theirs(server: Peer) -> Iterator[TheirsHeard]:
 
 
 def steps_for(server: str) -> list[Command]:
-    """To Valkey a key that is given a time in the past expires, to Redis it is deleted."""
+    """Return the steps. A key with an expiry in the past expires in Valkey; Redis deletes it."""
     left_out = "EXPIRE k -1\n" if server == "valkey-9.1" else "\0"
     return commands(STEPS.replace(left_out, ""))
 
@@ -170,8 +170,8 @@ def commands(text: str) -> list[Command]:
     return [tuple(split(line.encode())) for line in text.strip().splitlines()]
 
 
-def told(side: Heard, classes: str, history: Sequence[Command]) -> list[list[Reply]]:
-    """What is heard after each command; nothing between MULTI and EXEC."""
+def messages_of(side: Subscriber, classes: str, history: Sequence[Command]) -> list[list[Reply]]:
+    """Return the messages after each command; none between MULTI and EXEC."""
     assert not isinstance(
         side.run((b"CONFIG", b"SET", b"notify-keyspace-events", classes.encode())), Failure
     )
@@ -179,7 +179,7 @@ def told(side: Heard, classes: str, history: Sequence[Command]) -> list[list[Rep
     for command in history:
         side.run(command)
         queueing = command[0] == b"MULTI" or (queueing and command[0] not in (b"EXEC", b"DISCARD"))
-        found.append([] if queueing else side.heard())
+        found.append([] if queueing else side.messages())
     return found
 
 
@@ -190,10 +190,10 @@ def compare(
     *,
     hidden: frozenset[bytes] = frozenset(),
 ) -> int:
-    """Fails where two differ; how many messages there were."""
+    """Fail where two sides differ. Return the number of messages."""
     with theirs(server) as real:
-        they = told(real, classes, history)
-    we = told(OursHeard(), classes, history)
+        they = messages_of(real, classes, history)
+    we = messages_of(LocalSubscriber(), classes, history)
     wrong = [
         f"{b' '.join(command)!r}\n    we:   {ours}\n    they: {others}"
         for command, ours, others in zip(history, we, they, strict=True)
@@ -205,11 +205,11 @@ def compare(
 
 @pytest.mark.parametrize("server", PEERS)
 @pytest.mark.parametrize("classes", CLASSES)
-def test_a_listener_hears_what_the_server_says(
+def test_notifications_equal_those_of_the_server(
     classes: str, server: str, shared_peer: Callable[[str], Peer]
 ) -> None:
     count = compare(classes, steps_for(server), shared_peer(server))
-    assert count >= 2  # PUBLISH is heard whatever the setting says
+    assert count >= 2  # PUBLISH does not depend on the setting
 
 
 @pytest.mark.parametrize("classes", NEWER)
@@ -219,7 +219,7 @@ def test_classes_of_redis_8_2(classes: str, shared_peer: Callable[[str], Peer]) 
 
 @pytest.mark.parametrize("server", ["redis-8.2", "valkey-9.1"])
 @pytest.mark.parametrize("seed", range(2))
-def test_a_random_history_tells_the_same_story(
+def test_a_random_history_gives_the_same_notifications(
     seed: int, server: str, shared_peer: Callable[[str], Peer]
 ) -> None:
     history = History(7000 + seed, server).commands(300)
@@ -227,19 +227,21 @@ def test_a_random_history_tells_the_same_story(
 
 
 @pytest.mark.parametrize("server", PEERS)
-def test_the_end_of_a_key_is_told(server: str, shared_peer: Callable[[str], Peer]) -> None:
-    def story(side: Heard) -> list[list[Reply]]:
-        found = told(side, "KEA", commands("SET k v\nPEXPIRE k 20\nXADD s 1-1 a 1\nPEXPIRE s 20"))
+def test_expiry_is_notified(server: str, shared_peer: Callable[[str], Peer]) -> None:
+    def expiries(side: Subscriber) -> list[list[Reply]]:
+        found = messages_of(
+            side, "KEA", commands("SET k v\nPEXPIRE k 20\nXADD s 1-1 a 1\nPEXPIRE s 20")
+        )
         side.wait(0.1)
-        # Then whoever looks finds that they are gone, and that it has been told
+        # Then access finds the keys gone, and the notifications were published
         side.run((b"EXISTS", b"k"))
         side.run((b"EXISTS", b"s"))
-        last = side.heard()
+        last = side.messages()
         return [*found, sorted(last, key=repr)]
 
     with theirs(shared_peer(server)) as real:
-        they = story(real)
-    we = story(OursHeard())
+        they = expiries(real)
+    we = expiries(LocalSubscriber())
     assert we == they
     assert len(we[-1]) == 4
 
@@ -258,15 +260,15 @@ DEL k s
 PUNSUBSCRIBE
 SET k v
 """
-"""A line a step, its commands sent together."""
+"""A step per line; its commands are sent together."""
 
 
-def test_a_client_hears_of_its_own_commands_behind_their_answers(
+def test_a_client_gets_notifications_of_its_own_commands_after_their_replies(
     shared_peer: Callable[[str], Peer],
 ) -> None:
-    """RESP3, where a client that listens may do anything."""
+    """With RESP3, in which a subscribed client may run any command."""
     steps = [commands(line.replace(" | ", "\n")) for line in OWN.strip().splitlines()]
-    # Given the same steps on both
+    # Given the same steps on both sides
     store = LocalStore(config=Config(port=0, appendonly=False), journaled=False)
     client = store.client(resp=3)
     ours = [replies_of(step, lambda word: client.send(*word), client.reply) for step in steps]
@@ -288,7 +290,7 @@ def test_a_client_hears_of_its_own_commands_behind_their_answers(
 def replies_of(
     step: list[Command], send: Callable[[Command], None], reply: Callable[[], Reply | None]
 ) -> list[Reply | None]:
-    """All that comes back until an ECHO behind the step is answered."""
+    """Return everything received until the reply to an ECHO after the step."""
     for command in (*step, (b"ECHO", b"end of the step")):
         send(command)
     found = []

@@ -1,4 +1,4 @@
-"""The server answers over its socket what the store answers in process, byte for byte of meaning."""
+"""The server's replies over its socket equal those of the store in this process."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def same(history: list[tuple[bytes, ...]], server: PeerEndpoint, resp: int) -> N
 
 
 CASES = [
-    # A wrong password is answered later each time.
+    # Replies to wrong passwords are delayed increasingly.
     pytest.param(case, marks=pytest.mark.slow) if case.file == "acl" else case
     for case in cases.all_cases()
 ]
@@ -41,10 +41,10 @@ CASES = [
 
 @pytest.mark.parametrize("resp", [2, 3], ids=["RESP2", "RESP3"])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.file}: {case.title}")
-def test_a_written_case_is_answered_alike(case: Case, resp: int, server: PeerEndpoint) -> None:
+def test_a_written_case_gives_the_same_replies(case: Case, resp: int, server: PeerEndpoint) -> None:
     same(case.history(server.now_ms()), server, resp)
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_a_random_history_is_answered_alike(seed: int, server: PeerEndpoint) -> None:
+def test_a_random_history_gives_the_same_replies(seed: int, server: PeerEndpoint) -> None:
     same(History(seed, "redis-8.2").commands(1000), server, 3)

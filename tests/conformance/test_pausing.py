@@ -1,4 +1,5 @@
-"""CLIENT PAUSE where no real server can be waited for: all commands, deadlines, who is woken."""
+"""CLIENT PAUSE with a moved clock, which real servers do not have: all commands, timeouts, blocked
+readers."""
 
 from __future__ import annotations
 
@@ -14,19 +15,19 @@ def store_with(count: int) -> tuple[LocalStore, list[LocalClient]]:
     return made, [made.client() for _ in range(count)]
 
 
-def test_a_pause_of_everything_holds_every_command_up_to_its_end() -> None:
-    # Given a pause of everything
+def test_a_pause_of_all_commands_delays_every_command_until_its_end() -> None:
+    # Given a pause of all commands
     store, (admin, one, two) = store_with(3)
     assert admin("CLIENT", "PAUSE", 1000) == OK
 
-    # When clients ask, the one that paused included
+    # When clients send requests, including the one that paused
     one.send("PING")
     one.send("ECHO", "second")
     two.send("GET", "k")
     admin.send("CLIENT", "UNPAUSE")
     assert [client.reply() for client in (one, two, admin)] == [None, None, None]
 
-    # Then nothing is answered a moment before the end, and everything in order at the end
+    # Then nothing is answered before the end, and everything in order at the end
     store.advance(0.999)
     assert one.reply() is None
     store.advance(0.001)
@@ -36,21 +37,21 @@ def test_a_pause_of_everything_holds_every_command_up_to_its_end() -> None:
     assert admin.reply() == OK
 
 
-def test_what_is_wrong_is_refused_during_a_pause() -> None:
+def test_invalid_requests_are_errors_at_once_during_a_pause() -> None:
     _store, (admin, client) = store_with(2)
     admin("CLIENT", "PAUSE", 1000)
     assert isinstance(client("GET"), Failure)
     assert isinstance(client("NOSUCH"), Failure)
 
 
-def test_a_pause_that_is_over_holds_nothing_although_nobody_ticked() -> None:
+def test_a_pause_ends_on_time_without_a_tick() -> None:
     store, (admin, client) = store_with(2)
     admin("CLIENT", "PAUSE", 1000)
     store.clock.advance(1)
     assert client("PING") == Simple(b"PONG")
 
 
-def test_a_client_that_goes_away_is_forgotten() -> None:
+def test_a_paused_client_that_disconnects_is_forgotten() -> None:
     store, (admin, client, reader) = store_with(3)
     admin("CLIENT", "PAUSE", 1000)
     client.send("SET", "k", "1")
@@ -60,7 +61,7 @@ def test_a_client_that_goes_away_is_forgotten() -> None:
     assert store.node.blocked.waiting.count == 0
 
 
-def test_info_tells_of_the_pause_and_of_who_waits() -> None:
+def test_info_shows_the_pause_and_the_paused_clients() -> None:
     _store, (admin, client) = store_with(2)
     admin("CLIENT", "PAUSE", 1000, "WRITE")
     client.send("SET", "k", "1")
@@ -71,25 +72,25 @@ def test_info_tells_of_the_pause_and_of_who_waits() -> None:
     assert b"paused_timeout_milliseconds:1000\r\n" in text
 
 
-def test_a_claiming_reader_that_is_woken_during_a_pause_is_served_at_its_end() -> None:
-    # Given a reader that waits until an entry is old enough to be claimed
+def test_a_claiming_reader_that_is_signalled_during_a_pause_is_served_at_its_end() -> None:
+    # Given a reader that waits until an entry is idle for long enough
     store, (admin, holder, reader) = store_with(3)
     admin("XADD", "s", "1-1", "a", "1")
     admin("XGROUP", "CREATE", "s", "g", "0")
     holder("XREADGROUP", "GROUP", "g", "one", "STREAMS", "s", ">")
     reader.send(*("XREADGROUP", "GROUP", "g", "two", "BLOCK", 0, "CLAIM", 500, "STREAMS", "s", ">"))
 
-    # When it becomes old enough during a pause of writes
+    # When it is idle for long enough during a pause of writes
     admin("CLIENT", "PAUSE", 1000, "WRITE")
     store.advance(0.999)
     assert reader.reply() is None
 
-    # Then the reader gets it when the pause is over
+    # Then the reader gets it at the end of the pause
     store.advance(0.001)
     assert isinstance(reader.reply(), list)
 
 
-def test_a_reader_times_out_during_a_pause_at_its_own_time() -> None:
+def test_a_blocked_reader_times_out_during_a_pause() -> None:
     store, (admin, reader) = store_with(2)
     reader.send("XREAD", "BLOCK", 300, "STREAMS", "s", "$")
     admin("CLIENT", "PAUSE", 1000)

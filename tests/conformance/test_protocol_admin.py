@@ -1,4 +1,4 @@
-"""The commands that look after a server answer byte for byte what Redis 8.2.3 answers."""
+"""The replies of administrative commands equal those of Redis 8.2.3 byte for byte."""
 
 from __future__ import annotations
 
@@ -227,14 +227,14 @@ def server() -> Iterator[ServerThread]:
     [WATCHING, KEEPING, ABSENT, PAUSING, TRANSACTIONS],
     ids=["watching", "keeping", "absent", "pausing", "transactions"],
 )
-def test_a_request_is_answered_as_redis_answers_it(
+def test_replies_of_administrative_commands_are_those_of_redis(
     block: str, resp: int, server: ServerThread, shared_peer: Callable[[str], Peer]
 ) -> None:
     compare(server.port, shared_peer("redis-8.2").port, block, resp=resp)
 
 
 @pytest.mark.peer
-def test_debug_answers_as_redis_does_where_it_is_let(
+def test_replies_of_debug_are_those_of_redis_where_it_is_enabled(
     server: ServerThread, peer: Callable[..., Peer]
 ) -> None:
     theirs = peer("redis-8.2", "--enable-debug-command", "yes")
@@ -242,7 +242,7 @@ def test_debug_answers_as_redis_does_where_it_is_let(
 
 
 @pytest.mark.peer
-def test_debug_is_refused_unless_it_is_let(shared_peer: Callable[[str], Peer]) -> None:
+def test_debug_is_an_error_unless_it_is_enabled(shared_peer: Callable[[str], Peer]) -> None:
     with server_thread() as ours:
         compare(ours.port, shared_peer("redis-8.2").port, "DEBUG SLEEP 0\nDEBUG HELP", resp=2)
 
@@ -251,9 +251,11 @@ def test_debug_is_refused_unless_it_is_let(shared_peer: Callable[[str], Peer]) -
     "fill",
     ["SET k 12", "SET k word", "HSET k f v", "RPUSH k a", "SADD k 1", "SADD k a", "XADD k 1-1 a b"],
 )
-def test_debug_object_tells_the_encoding_that_object_tells(fill: str, server: ServerThread) -> None:
+def test_debug_object_shows_the_encoding_of_object_encoding(
+    fill: str, server: ServerThread
+) -> None:
     with redis.Redis(port=server.port) as client:
         client.delete("k")
         client.execute_command(*fill.split())
-        told = client.execute_command("DEBUG", "OBJECT", "k")
-        assert told.endswith(b"encoding:" + client.object("ENCODING", "k"))
+        shown = client.execute_command("DEBUG", "OBJECT", "k")
+        assert shown.endswith(b"encoding:" + client.object("ENCODING", "k"))

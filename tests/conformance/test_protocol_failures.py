@@ -1,4 +1,4 @@
-"""When the disk or the node fails, no client is told what is not true, and the end is told."""
+"""If the disk or the node fails, no reply is wrong, and the failure is reported."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _log(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("operation", ["write", "sync"])
-def test_a_write_that_fails_is_never_acknowledged_and_nothing_is_answered_after_it(
+def test_a_failed_write_is_never_acknowledged_and_later_requests_are_errors(
     operation: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     # Given a server whose disk fails once
@@ -38,44 +38,44 @@ def test_a_write_that_fails_is_never_acknowledged_and_nothing_is_answered_after_
         assert exchange(server.port, encode("XADD", "s", "1-1", "n", "1")) == b"$3\r\n1-1\r\n"
         files.fail(operation)
 
-        # Then the command gets no reply, and every later one an error, reads too
+        # Then the command gets no reply, and every later one an error, including reads
         assert exchange(server.port, XADD) == b""
         for request in (XADD, encode("XLEN", "s"), encode("PING")):
             assert exchange(server.port, request).startswith(b"-MISCONF ")
 
-    # And the log says why, once, and the exit status tells that it was no clean end
+    # And the log gives the reason, once, and the exit status is that of a failure
     assert server.status == 1
     (said,) = [record.getMessage() for record in caplog.records if record.levelname == "CRITICAL"]
     assert re.search(r"journal-000001 could not be written: .*Input/output error.*restart", said)
 
-    # And what was acknowledged is there after a restart
+    # And acknowledged writes exist after a restart
     with server_thread(Config(port=0), files=files) as server:
         assert b"1-1" in exchange(server.port, encode("XRANGE", "s", "-", "+"))
 
 
-def test_a_full_disk_refuses_writes_and_goes_on_reading(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_full_disk_refuses_writes_and_serves_reads(caplog: pytest.LogCaptureFixture) -> None:
     # Given a disk with no room for another journal file, and a journal file that is nearly full
     files = CrashableFiles(capacity=64 * 1024 * 1024)
     with server_thread(Config(port=0), files=files) as server:
         big = encode("XADD", "s", "*", "n", "x" * 20_000_000)
         answers = [exchange(server.port, big) for _ in range(5)]
 
-        # Then writes are refused before they run, reads are answered, and nothing is half done
+        # Then writes are refused before they run, reads are served, and no write is incomplete
         accepted = sum(answer.startswith(b"$") for answer in answers)
         assert 1 <= accepted < 5
         assert answers[-1].startswith(b"-MISCONF ")
         assert exchange(server.port, encode("XLEN", "s")) == b":%d\r\n" % accepted
 
-        # And they are taken again when there is room
+        # And writes are accepted again when there is room
         files.capacity = None
         assert exchange(server.port, big).startswith(b"$")
     assert server.status == 0
 
 
-def test_a_node_that_breaks_ends_the_server_and_answers_nothing(
+def test_an_internal_error_stops_the_server_without_a_reply(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Given a command with a mistake of ours in it
+    # Given a command with an internal error
     def broken(call: Call) -> None:
         raise ZeroDivisionError(f"with {call.arguments.values()}")
 
@@ -85,7 +85,7 @@ def test_a_node_that_breaks_ends_the_server_and_answers_nothing(
         with connected(server.port) as other:
             assert other.ask("PING") == b"+PONG\r\n"
 
-            # Then it is not answered, every connection ends, and the status tells
+            # Then it gets no reply, every connection is closed, and the exit status is that of a failure
             assert exchange(server.port, encode("XLEN", "s")) == b""
             assert other.reply() == b""
     assert server.status == 1

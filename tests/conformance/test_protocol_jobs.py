@@ -1,4 +1,5 @@
-"""Jobs off the loop over TCP, on both loops: replies come in order, and to clients that send no more."""
+"""Offloaded jobs over TCP, on both event loops: the order of replies, and clients that end their
+output."""
 
 from __future__ import annotations
 
@@ -20,16 +21,16 @@ def payload_of(reply: bytes) -> bytes:
     return rest[:-2]
 
 
-def test_a_client_that_sends_no_more_gets_the_reply_of_its_job(start: Start) -> None:
+def test_a_client_that_has_ended_its_output_gets_the_reply_of_its_job(start: Start) -> None:
     # Given a large stream
     server = start()
     exchange(server.port, FILL)
 
-    # When clients ask for it and for more behind it, and end their input
+    # When clients request a dump and more after it, and end their output
     dumped = exchange(server.port, encode("DUMP", "s"))
     followed = exchange(server.port, encode("PING") + encode("DUMP", "s") + encode("PING"))
 
-    # Then they have all replies, in order, before the connection ends
+    # Then they get all replies, in order, before the connection ends
     payload = payload_of(dumped)
     assert followed == b"+PONG\r\n" + dumped + b"+PONG\r\n"
     request = encode("RESTORE", "t", "0", payload)
@@ -37,22 +38,22 @@ def test_a_client_that_sends_no_more_gets_the_reply_of_its_job(start: Start) -> 
     assert exchange(server.port, request) == b"-BUSYKEY Target key name already exists.\r\n"
 
 
-def test_a_client_that_goes_leaves_no_job_behind(start: Start) -> None:
-    # Given a large stream, and clients that ask for it and reset their connections
+def test_a_client_that_disconnects_leaves_no_job_behind(start: Start) -> None:
+    # Given a large stream, and clients that request a dump and reset their connections
     server = start()
     exchange(server.port, FILL)
     for _ in range(20):
         with connected(server.port) as leaving:
             leaving.socket.sendall(encode("DUMP", "s"))
 
-    # Then the server serves others, and knows none of those any more
+    # Then the server serves others, and has forgotten the former
     with connected(server.port) as wire:
         wire.ask("DUMP", "s")
         assert b"connected_clients:1\r\n" in wire.ask("INFO", "clients")
 
 
 @pytest.mark.slow
-def test_a_shutdown_amid_a_restore_leaves_a_whole_key_or_none() -> None:
+def test_a_shutdown_during_a_restore_leaves_the_whole_key_or_nothing() -> None:
     with server_process() as server:
         # Given the payload of a large stream
         exchange(server.port, FILL)
@@ -63,14 +64,14 @@ def test_a_shutdown_amid_a_restore_leaves_a_whole_key_or_none() -> None:
             with connected(server.port) as restoring, connected(server.port) as admin:
                 admin.ask("DEL", "t")
 
-                # When the server is ended while it restores
+                # When the server is stopped while it restores
                 restoring.socket.sendall(request)
                 admin.socket.sendall(encode("SHUTDOWN", "NOSAVE"))
                 restoring.reply()
             assert server.wait(within=30) == 0
             server.start()
 
-            # Then the key is there or is not, and the stream that it came from is
+            # Then the new key is complete or missing, and the original stream exists
             with connected(server.port) as wire:
                 assert wire.ask("XLEN", "t") in (b":0\r\n", b":%d\r\n" % ENTRIES)
                 assert wire.ask("XLEN", "s") == b":%d\r\n" % ENTRIES

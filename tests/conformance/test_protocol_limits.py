@@ -1,6 +1,6 @@
-"""What a client may make the server keep: of its requests, of its answers, and for how long.
+"""Limits on what the server stores for a client: its requests, its replies, and for how long.
 
-Every test runs on both loops: the one with epoll, and the one for systems without it.
+Every test runs on both event loops: the one with epoll, and the one for systems without it.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from tests.conformance.wire import Start, connected, encode, exchange, value_of
 
 
 def limit_of(hard: int) -> OutputLimits:
-    """A hard limit of normal clients."""
+    """Return limits with this hard limit for normal clients."""
     return OutputLimits(normal=OutputLimit(hard))
 
 
-def test_input_that_cannot_run_yet_is_bounded(start: Start) -> None:
+def test_input_of_an_incomplete_request_is_limited(start: Start) -> None:
     server = start(client_query_buffer_limit=1024 * 1024)
     with connected(server.port) as greedy:
         greedy.socket.sendall(b"*2\r\n$4\r\nECHO\r\n$9000000\r\n")
@@ -31,7 +31,7 @@ def test_input_that_cannot_run_yet_is_bounded(start: Start) -> None:
     assert value_of(server, "client_query_buffer_limit_disconnections") == "1"
 
 
-def test_what_waits_for_exec_counts_as_input_that_cannot_run_yet(start: Start) -> None:
+def test_queued_commands_of_a_transaction_count_as_input(start: Start) -> None:
     server = start(client_query_buffer_limit=1024 * 1024)
     with connected(server.port) as greedy:
         assert greedy.ask("MULTI") == b"+OK\r\n"
@@ -41,11 +41,11 @@ def test_what_waits_for_exec_counts_as_input_that_cannot_run_yet(start: Start) -
     assert value_of(server, "client_query_buffer_limit_disconnections") == "1"
 
 
-def test_a_stranger_who_reads_no_answer_is_not_answered_for_ever(start: Start) -> None:
+def test_unread_output_of_an_unauthenticated_client_is_limited(start: Start) -> None:
     server = start()
     with connected(server.port) as admin, connected(server.port) as stranger:
         assert admin.ask("CONFIG", "SET", "requirepass", "s") == b"+OK\r\n"
-        assert stranger.ask("PING") == b"+PONG\r\n", "who was in before stays in"
+        assert stranger.ask("PING") == b"+PONG\r\n", "an open connection stays permitted"
         with connected(server.port) as deaf, pytest.raises(ConnectionError):
             for _ in range(10_000):
                 deaf.socket.sendall(encode("PING") * 1000)
@@ -54,7 +54,7 @@ def test_a_stranger_who_reads_no_answer_is_not_answered_for_ever(start: Start) -
 
 
 def test_the_last_bytes_have_a_minute_to_arrive(start: Start) -> None:
-    # Given a client that asked for much, said goodbye and does not read yet
+    # Given a client that requested much, sent QUIT and does not read yet
     clock = ManualClock()
     server = start(clock=clock, client_output_buffer_limit=limit_of(100_000_000))
     with connected(server.port) as slow:
@@ -72,7 +72,7 @@ def test_the_last_bytes_have_a_minute_to_arrive(start: Start) -> None:
             assert len(slow.reply()) == len(b"$1000000\r\n") + 1_000_000 + 2
         assert slow.reply() == b"+OK\r\n"
 
-    # And one that never reads is let go
+    # And one that never reads is disconnected
     with connected(server.port) as deaf:
         deaf.socket.sendall(encode("GET", "k") * 50 + encode("QUIT"))
         while b" cmd=quit " not in exchange(server.port, encode("CLIENT", "LIST")):
@@ -82,16 +82,16 @@ def test_the_last_bytes_have_a_minute_to_arrive(start: Start) -> None:
         assert b" cmd=quit " not in exchange(server.port, encode("CLIENT", "LIST"))
 
 
-def test_output_that_nobody_reads_is_bounded_when_a_limit_is_set(start: Start) -> None:
+def test_unread_output_is_limited_if_a_limit_is_set(start: Start) -> None:
     server = start(client_output_buffer_limit=limit_of(8 * 1024 * 1024))
     with connected(server.port) as deaf:
         assert deaf.ask("SET", "k", b"x" * 1_000_000) == b"+OK\r\n"
         deaf.socket.sendall(encode("GET", "k") * 100)
-        # Not a byte is read before the server has given up: a client that reads along may well
+        # The test reads nothing before the server has disconnected it: a client that reads meanwhile may
         # keep up with a busy server and get everything.
         deadline = time.monotonic() + 20
         while value_of(server, "client_output_buffer_limit_disconnections") != "1":
-            assert time.monotonic() < deadline, "the server keeps what nobody reads"
+            assert time.monotonic() < deadline, "the server does not enforce the limit"
         received = 0
         try:
             while data := deaf.socket.recv(1 << 20):
@@ -101,16 +101,16 @@ def test_output_that_nobody_reads_is_bounded_when_a_limit_is_set(start: Start) -
         assert received < 100_000_000
 
 
-def test_answers_wait_until_the_client_has_taken_those_before_them(start: Start) -> None:
+def test_requests_wait_until_the_client_has_read_earlier_replies(start: Start) -> None:
     # Given a large value
     server = start()
     with connected(server.port) as greedy, connected(server.port) as other:
         assert greedy.ask("SET", "k", b"x" * 1_000_000) == b"+OK\r\n"
 
-        # When a client asks for it many times and reads nothing yet
+        # When a client requests it many times and reads nothing yet
         greedy.socket.sendall(encode("GET", "k") * 200 + encode("ECHO", "last"))
 
-        # Then the server holds a few answers, not all of them, and serves others meanwhile
+        # Then the server stores a few replies, not all of them, and serves others meanwhile
         for _ in range(20):
             line = next(
                 line
@@ -120,27 +120,29 @@ def test_answers_wait_until_the_client_has_taken_those_before_them(start: Start)
             held = int(line.split(b" omem=")[1].split(b" ")[0])
             assert held <= 3 * MAX_OUTPUT_AHEAD_BYTES
 
-        # And all of them come, in order
+        # And all replies arrive, in order
         for _ in range(200):
             assert len(greedy.reply()) == 1_000_000 + len(b"$1000000\r\n\r\n")
         assert greedy.reply() == b"$4\r\nlast\r\n"
 
 
-def test_a_client_that_has_said_all_gets_all_its_answers(start: Start) -> None:
-    # Given a client that asks for more than may stand in line and says no more
+def test_a_client_that_has_ended_its_output_gets_all_replies(start: Start) -> None:
+    # Given a client that requests more than may be queued, and ends its output
     server = start()
     with connected(server.port) as wire:
         assert wire.ask("SET", "k", b"x" * 1_000_000) == b"+OK\r\n"
         wire.socket.sendall(encode("GET", "k") * 50)
         wire.socket.shutdown(socket.SHUT_WR)
 
-        # Then it gets every answer, and the end
+        # Then it gets every reply, and then the end of the connection
         for _ in range(50):
             assert len(wire.reply()) == 1_000_000 + len(b"$1000000\r\n\r\n")
         assert wire.reply() == b""
 
 
-def test_the_longest_argument_can_be_set_and_holds_for_clients_that_are_in(start: Start) -> None:
+def test_the_maximum_length_of_arguments_can_be_set_and_applies_to_open_connections(
+    start: Start,
+) -> None:
     server = start()
     with connected(server.port) as wire, connected(server.port) as admin:
         assert wire.ask("PING") == b"+PONG\r\n"
@@ -151,7 +153,7 @@ def test_the_longest_argument_can_be_set_and_holds_for_clients_that_are_in(start
 
 
 @pytest.mark.parametrize("entry_id", ["*", "5-*", "5-5"])
-def test_an_entry_has_a_greatest_size(start: Start, entry_id: str) -> None:
+def test_the_size_of_an_entry_is_limited(start: Start, entry_id: str) -> None:
     server = start()
     server.run(lambda running: setattr(running.node.services.settings, "max_entry_bytes", 1000))
     with connected(server.port) as wire:

@@ -1,4 +1,4 @@
-"""Bytes that are no request, and requests that only look odd, get what Redis answers."""
+"""The replies to invalid bytes and unusual requests equal those of Redis."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def server() -> Iterator[ServerThread]:
 
 @pytest.mark.peer
 @pytest.mark.parametrize("data", SAME_AS_REDIS, ids=lambda data: repr(data[:30]))
-def test_odd_bytes_are_answered_as_redis_answers_them(
+def test_replies_to_unusual_bytes_are_those_of_redis(
     data: bytes, server: ServerThread, shared_peer: Callable[[str], Peer]
 ) -> None:
     expected = exchange(shared_peer("redis-8.2").port, data)
@@ -84,10 +84,10 @@ def test_odd_bytes_are_answered_as_redis_answers_them(
 
 @pytest.mark.peer
 @pytest.mark.parametrize("data", TOO_BIG, ids=lambda data: repr(data[:10]))
-def test_a_line_without_end_is_refused_as_redis_refuses_it(
+def test_a_line_that_is_too_long_is_the_error_of_redis(
     data: bytes, server: ServerThread, shared_peer: Callable[[str], Peer]
 ) -> None:
-    # Redis may reset the connection before its reply is read; ours reads what has arrived first.
+    # Redis may reset the connection before its reply is read; Headwater first reads what has arrived.
     expected = exchange(shared_peer("redis-8.2").port, data)
     answer = exchange(server.port, data)
     assert answer.startswith(b"-ERR Protocol error: too big")
@@ -95,24 +95,22 @@ def test_a_line_without_end_is_refused_as_redis_refuses_it(
 
 
 @pytest.mark.parametrize("data", [*SAME_AS_REDIS, *TOO_BIG], ids=lambda data: repr(data[:30]))
-def test_the_answer_does_not_depend_on_how_the_bytes_arrive(
-    data: bytes, server: ServerThread
-) -> None:
+def test_replies_do_not_depend_on_how_the_bytes_arrive(data: bytes, server: ServerThread) -> None:
     whole = exchange(server.port, data)
     step = max(1, len(data) // 150)
     pieces = (data[start : start + step] for start in range(0, len(data), step))
     assert exchange(server.port, pieces) == whole
 
 
-def test_a_browser_is_told_what_this_is_and_runs_nothing(server: ServerThread) -> None:
+def test_an_http_request_is_an_error_and_runs_nothing(server: ServerThread) -> None:
     request = b"POST / HTTP/1.1\r\nHost: localhost\r\n\r\nSET hacked 1\r\n"
     answer = exchange(server.port, request)
-    assert answer == b"-ERR Protocol error: this is no web server (HTTP request refused)\r\n"
+    assert answer == b"-ERR Protocol error: this is not a web server (HTTP request refused)\r\n"
     assert exchange(server.port, encode("EXISTS", "hacked")) == b":0\r\n"
 
 
 def test_a_request_in_pieces_waits_for_its_end(server: ServerThread) -> None:
-    # Given a request of which all but the last byte has come: nothing is answered, nothing is lost
+    # Without the last byte there is no reply; with it, the request is complete
     request = encode("ECHO", "x" * 100_000)
     assert exchange(server.port, request[:-1]) == b""
     assert exchange(server.port, [request[:-1], request[-1:]]) == request[14:]

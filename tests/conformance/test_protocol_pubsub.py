@@ -1,6 +1,6 @@
-"""Listeners on sockets: what they may leave unread, how long they may be idle, how they are ended.
+"""Subscribers over sockets: limits on unread output, idle time, disconnection.
 
-Every test runs on both loops: the one with epoll, and the one for systems without it.
+Every test runs on both event loops: the one with epoll, and the one for systems without it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ CONFIRMED = b"*3\r\n$9\r\nsubscribe\r\n$4\r\nnews\r\n:1\r\n"
 
 
 def drained(wire: Wire) -> int:
-    """Reads until the server hangs up; how much that was."""
+    """Read until the server closes the connection. Return the number of bytes."""
     received = 0
     try:
         while data := wire.socket.recv(1 << 20):
@@ -30,8 +30,8 @@ def drained(wire: Wire) -> int:
     return received
 
 
-def test_one_who_does_not_read_is_disconnected_at_the_hard_limit(start: Start) -> None:
-    # Given one who listens and does not read, and one who does
+def test_a_subscriber_that_does_not_read_is_disconnected_at_the_hard_limit(start: Start) -> None:
+    # Given a subscriber that does not read, and one that does
     server = start(client_output_buffer_limit=OutputLimits(pubsub=OutputLimit(8_000_000)))
     with (
         connected(server.port) as deaf,
@@ -43,8 +43,8 @@ def test_one_who_does_not_read_is_disconnected_at_the_hard_limit(start: Start) -
         deadline = time.monotonic() + 60
         while publisher.ask("PUBLISH", "news", b"x" * 1_000_000) != b":1\r\n":
             assert len(listener.reply()) > 1_000_000
-            assert time.monotonic() < deadline, "the server keeps what nobody reads"
-        # Then the one is gone and the other is not
+            assert time.monotonic() < deadline, "the server does not enforce the limit"
+        # Then the former is disconnected and the latter is not
         assert len(listener.reply()) > 1_000_000
         assert drained(deaf) < 50_000_000
         assert publisher.ask("PUBLISH", "news", "still there") == b":1\r\n"
@@ -52,35 +52,37 @@ def test_one_who_does_not_read_is_disconnected_at_the_hard_limit(start: Start) -
     assert value_of(server, "client_output_buffer_limit_disconnections") == "1"
 
 
-def test_the_limit_of_listeners_is_not_that_of_others(start: Start) -> None:
-    # Given a narrow limit for those who listen
+def test_the_limit_of_subscribers_does_not_apply_to_other_clients(start: Start) -> None:
+    # Given a low limit for subscribers
     server = start(client_output_buffer_limit=OutputLimits(pubsub=OutputLimit(1_000_000)))
     with connected(server.port) as wire:
         assert wire.ask("SET", "k", b"x" * 5_000_000) == b"+OK\r\n"
-        # When one who does not listen asks for more, then it gets it
+        # When a client that is not subscribed requests more, then it gets it
         assert len(wire.ask("GET", "k")) > 5_000_000
         assert wire.ask("SUBSCRIBE", "news") == CONFIRMED
         assert wire.ask("UNSUBSCRIBE").endswith(b":0\r\n")
         assert len(wire.ask("GET", "k")) > 5_000_000
 
 
-def test_one_who_does_not_read_for_a_while_is_disconnected_at_the_soft_limit(start: Start) -> None:
-    # Given a soft limit that may be exceeded for a moment
+def test_a_subscriber_that_does_not_read_for_a_while_is_disconnected_at_the_soft_limit(
+    start: Start,
+) -> None:
+    # Given a soft limit that may be exceeded for a second
     limits = OutputLimits(pubsub=OutputLimit(hard=0, soft=1_000_000, seconds=1))
     server = start(client_output_buffer_limit=limits)
     with connected(server.port) as deaf, connected(server.port) as publisher:
         assert deaf.ask("SUBSCRIBE", "news") == CONFIRMED
-        # When one leaves more unread than that
+        # When a subscriber leaves more unread than that
         for _ in range(20):
             publisher.ask("PUBLISH", "news", b"x" * 1_000_000)
-        # Then it is gone after the moment
+        # Then it is disconnected after that second
         deadline = time.monotonic() + 60
-        while b" psub=0 " in (told := publisher.ask("CLIENT", "LIST", "TYPE", "pubsub")):
-            assert time.monotonic() < deadline, told
+        while b" psub=0 " in (listed := publisher.ask("CLIENT", "LIST", "TYPE", "pubsub")):
+            assert time.monotonic() < deadline, listed
         assert drained(deaf) < 20_000_000
 
 
-def test_one_who_listens_is_never_idle(start: Start) -> None:
+def test_a_subscriber_is_never_idle(start: Start) -> None:
     clock = ManualClock()
     server = start(clock=clock, timeout=60)
     with connected(server.port) as listener, connected(server.port) as idle:
@@ -92,8 +94,8 @@ def test_one_who_listens_is_never_idle(start: Start) -> None:
         assert listener.ask("PING") == b"*2\r\n$4\r\npong\r\n$0\r\n\r\n"
 
 
-def test_listeners_are_listed_and_ended_together(start: Start) -> None:
-    # Given two who listen
+def test_subscribers_are_listed_and_killed_by_type(start: Start) -> None:
+    # Given two subscribers
     server = start()
     with (
         connected(server.port) as one,
@@ -104,10 +106,10 @@ def test_listeners_are_listed_and_ended_together(start: Start) -> None:
         assert other.ask("PSUBSCRIBE", "n*").startswith(b">3\r\n")
         other.socket.sendall(b"SSUBSCRIBE s\r\n")
         assert other.reply().startswith(b">3\r\n")
-        # When they are asked for, then they and what they listen to are told
+        # When they are listed, then the lists show their subscriptions
         lines = admin.ask("CLIENT", "LIST", "TYPE", "pubsub").split(b"\n")
-        told = [fields(line) for line in lines if line.startswith(b"id=")]
-        assert [(one["flags"], one["sub"], one["psub"], one["ssub"]) for one in told] == [
+        listed = [fields(line) for line in lines if line.startswith(b"id=")]
+        assert [(one["flags"], one["sub"], one["psub"], one["ssub"]) for one in listed] == [
             ("P", "1", "0", "0"),
             ("P", "0", "1", "1"),
         ]
@@ -115,14 +117,14 @@ def test_listeners_are_listed_and_ended_together(start: Start) -> None:
         info = admin.ask("INFO")
         for line in ("pubsub_clients:2", "pubsub_channels:1", "pubsub_patterns:1"):
             assert b"\r\n%b\r\n" % line.encode() in info
-        # When they are ended, then they are
+        # When they are killed, then their connections and subscriptions end
         assert admin.ask("CLIENT", "KILL", "TYPE", "pubsub") == b":2\r\n"
         assert one.reply() == other.reply() == b""
         assert admin.ask("PUBSUB", "NUMPAT") == b":0\r\n"
         assert admin.ask("PUBSUB", "CHANNELS") == b"*0\r\n"
 
 
-def test_quit_and_reset_are_for_listeners_too(start: Start) -> None:
+def test_subscribers_may_send_quit_and_reset(start: Start) -> None:
     server = start()
     with connected(server.port) as wire:
         assert wire.ask("SUBSCRIBE", "news") == CONFIRMED
@@ -133,7 +135,7 @@ def test_quit_and_reset_are_for_listeners_too(start: Start) -> None:
         assert wire.reply() == b""
 
 
-def test_a_hundred_listeners_hear_the_same(start: Start) -> None:
+def test_a_hundred_subscribers_get_the_same_message(start: Start) -> None:
     server = start()
     with connected(server.port) as publisher, ExitStack() as stack:
         wires = [stack.enter_context(connected(server.port)) for _ in range(100)]
@@ -145,5 +147,5 @@ def test_a_hundred_listeners_hear_the_same(start: Start) -> None:
 
 
 def fields(line: bytes) -> dict[str, str]:
-    """A line of CLIENT LIST."""
+    """Parse a line of CLIENT LIST."""
     return dict(word.split("=", 1) for word in line.decode().split())

@@ -1,4 +1,5 @@
-"""Connection, CLIENT, COMMAND and CONFIG answer byte for byte what Redis 8.2.3 answers."""
+"""The replies of connection commands, CLIENT, COMMAND and CONFIG equal those of Redis 8.2.3 byte
+for byte."""
 
 from __future__ import annotations
 
@@ -223,13 +224,13 @@ def server() -> Iterator[ServerThread]:
 
 
 def compare(ours: int, theirs: int, block: str, *, resp: int) -> None:
-    """Ask both the same, one request after the other on one connection each."""
+    """Send the same requests to both, one after the other on one connection each, and compare."""
     with connected(ours, resp=resp) as headwater, connected(theirs, resp=resp) as redis:
         differences = []
         for request in lines(block):
             expected, answer = redis.ask(*request), headwater.ask(*request)
             if not expected.startswith(b"-"):
-                # What stands in a set or map stands in no order.
+                # Sets and maps have no defined order.
                 expected, answer = _sorted(expected), _sorted(answer)
             if answer != expected:
                 differences.append((b" ".join(request), expected, answer))
@@ -237,7 +238,7 @@ def compare(ours: int, theirs: int, block: str, *, resp: int) -> None:
 
 
 def with_password(server: Peer) -> Peer:
-    """The same peer, which asks for a password from now on."""
+    """Set a password on a peer and return it."""
     with connected(server.port) as admin:
         assert admin.ask("CONFIG", "SET", "requirepass", "secret") == b"+OK\r\n"
     return server
@@ -254,14 +255,14 @@ def _sorted(reply: bytes) -> bytes:
     [CONNECTION, CLIENT, COMMAND, CONFIG],
     ids=["connection", "client", "command", "config"],
 )
-def test_a_request_is_answered_as_redis_answers_it(
+def test_replies_are_those_of_redis(
     block: str, resp: int, server: ServerThread, shared_peer: Callable[[str], Peer]
 ) -> None:
     compare(server.port, shared_peer("redis-8.2").port, block, resp=resp)
 
 
 @pytest.mark.peer
-def test_before_auth_a_client_gets_what_redis_gives_it(peer: Callable[..., Peer]) -> None:
+def test_replies_before_authentication_are_those_of_redis(peer: Callable[..., Peer]) -> None:
     theirs = with_password(peer("redis-8.2"))
     config = Config(port=0, appendonly=False, requirepass="secret")
     with server_thread(config, clock=ManualClock()) as ours, passing_time(ours):
@@ -269,7 +270,7 @@ def test_before_auth_a_client_gets_what_redis_gives_it(peer: Callable[..., Peer]
 
 
 @pytest.mark.peer
-def test_before_auth_a_request_has_the_limits_of_redis(peer: Callable[..., Peer]) -> None:
+def test_limits_before_authentication_are_those_of_redis(peer: Callable[..., Peer]) -> None:
     theirs = with_password(peer("redis-8.2"))
     with server_thread(Config(port=0, appendonly=False, requirepass="secret")) as ours:
         for data in (b"*11\r\n", b"*1\r\n$16385\r\n"):
@@ -279,7 +280,7 @@ def test_before_auth_a_request_has_the_limits_of_redis(peer: Callable[..., Peer]
 
 
 @pytest.mark.peer
-def test_replies_are_turned_off_and_on_as_in_redis(
+def test_client_reply_works_as_in_redis(
     server: ServerThread, shared_peer: Callable[[str], Peer]
 ) -> None:
     data = b"".join(encode(*request) for request in lines(REPLY))
@@ -288,7 +289,7 @@ def test_replies_are_turned_off_and_on_as_in_redis(
     assert expected.count(b"\r\n") == 5
 
 
-def test_every_command_of_the_table_runs_and_nothing_else_does() -> None:
+def test_the_table_and_the_functions_have_the_same_commands() -> None:
     expected = {
         name + b"|" + word for name, row in COMMANDS.items() for word in row.subcommands
     } | {name for name, row in COMMANDS.items() if not row.subcommands}

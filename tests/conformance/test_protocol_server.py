@@ -1,6 +1,6 @@
-"""What the server owes its clients as a server: order, fairness, limits, the end of a connection.
+"""General behaviour of the server: order, fairness, limits, the end of a connection.
 
-Every test runs on both loops: the one with epoll, and the one for systems without it.
+Every test runs on both event loops: the one with epoll, and the one for systems without it.
 """
 
 from __future__ import annotations
@@ -18,54 +18,54 @@ from tests.conformance.wire import SECONDS, Start, Wire, connected, encode, exch
 
 
 def until_blocked(server: ServerThread, count: int = 1) -> None:
-    """Wait until so many clients wait, as seen by a client."""
+    """Wait until ``count`` clients are blocked, as INFO shows it."""
     for _ in range(10_000):
         if value_of(server, "blocked_clients") == str(count):
             return
     pytest.fail(f"never saw {count} blocked clients")
 
 
-def test_a_pipeline_of_ten_thousand_is_answered_in_order(start: Start) -> None:
+def test_replies_to_a_pipeline_of_ten_thousand_are_in_order(start: Start) -> None:
     server = start()
     requests = b"".join(encode("ECHO", f"{number}") for number in range(10_000))
     expected = b"".join(b"$%d\r\n%d\r\n" % (len(str(number)), number) for number in range(10_000))
     assert exchange(server.port, requests) == expected
 
 
-def test_many_clients_at_once_are_each_answered(start: Start) -> None:
+def test_many_simultaneous_clients_get_their_own_replies(start: Start) -> None:
     # Given more clients than one turn serves
     server = start()
     with ExitStack() as stack:
         wires = [stack.enter_context(connected(server.port)) for _ in range(200)]
         for _ in range(3):
-            # When all of them ask before any reads
+            # When all of them send before any reads
             for number, wire in enumerate(wires):
                 wire.socket.sendall(encode("ECHO", f"{number:03}") * 3)
 
-            # Then each has its own answers
+            # Then each gets its own replies
             for number, wire in enumerate(wires):
                 expected = b"$3\r\n%03d\r\n" % number
                 assert [wire.reply() for _ in range(3)] == [expected] * 3
 
 
-def test_large_values_go_in_and_come_out_whole(start: Start) -> None:
+def test_large_values_are_stored_and_returned_unchanged(start: Start) -> None:
     server, value = start(), bytes(range(256)) * 80_000
     with connected(server.port) as wire:
         assert wire.ask("SET", "k", value) == b"+OK\r\n"
         assert wire.ask("GET", "k") == b"$%d\r\n%b\r\n" % (len(value), value)
 
 
-def test_a_client_that_reads_late_gets_everything_and_hinders_nobody(start: Start) -> None:
-    # Given a client that asks for 60 MB and does not read
+def test_a_client_that_reads_late_gets_everything_and_does_not_delay_others(start: Start) -> None:
+    # Given a client that requests 60 MB and does not read
     server, value = start(), b"x" * 1_000_000
     with connected(server.port) as late, connected(server.port) as other:
         assert late.ask("SET", "k", value) == b"+OK\r\n"
         late.socket.sendall(encode("GET", "k") * 60)
 
-        # When another client asks
+        # When another client sends a request
         assert other.ask("PING") == b"+PONG\r\n"
 
-        # Then it is answered, sees what is waiting, and the late one loses nothing
+        # Then it gets a reply, CLIENT LIST shows the unread output, and nothing of that is lost
         while b" cmd=get " not in (described := other.ask("CLIENT", "LIST")) or not any(
             int(line.split(b"omem=")[1].split()[0]) for line in described.split(b"\n")[1:-2]
         ):
@@ -76,41 +76,41 @@ def test_a_client_that_reads_late_gets_everything_and_hinders_nobody(start: Star
         assert late.ask("PING") == b"+PONG\r\n"
 
 
-def test_all_replies_arrive_although_the_client_has_ended_its_side(start: Start) -> None:
+def test_all_replies_arrive_after_the_client_has_ended_its_output(start: Start) -> None:
     server, value = start(), b"x" * 1_000_000
     answer = exchange(server.port, encode("SET", "k", value) + encode("GET", "k") * 20)
     assert len(answer) == 5 + 20 * (len(b"$1000000\r\n\r\n") + 1_000_000)
 
 
-def test_a_client_that_leaves_in_the_middle_of_a_request_leaves_nothing(start: Start) -> None:
+def test_an_incomplete_request_of_a_closed_connection_is_discarded(start: Start) -> None:
     server = start()
     for cut in (1, 10, 30):
         with socket.create_connection(("127.0.0.1", server.port)) as client:
             client.sendall(encode("XADD", "s", "*", "field", "value")[:cut])
     with connected(server.port) as wire:
         assert wire.ask("EXISTS", "s") == b":0\r\n"
-        for _ in range(1_000):  # each asks the server to look at its sockets once more
+        for _ in range(1_000):  # each makes the server check its sockets again
             if wire.ask("CLIENT", "LIST").count(b"id=") == 1:
                 break
         assert wire.ask("CLIENT", "LIST").count(b"id=") == 1
 
 
-def test_quit_is_answered_and_is_the_end(start: Start) -> None:
+def test_quit_gets_a_reply_and_closes_the_connection(start: Start) -> None:
     server = start()
     assert exchange(server.port, encode("QUIT") + encode("PING")) == b"+OK\r\n"
 
 
-def test_a_waiting_reader_is_woken_by_another_client_and_goes_on(start: Start) -> None:
+def test_a_blocked_reader_is_served_and_its_further_requests_run(start: Start) -> None:
     server = start()
     with connected(server.port) as reader, connected(server.port) as writer:
         reader.socket.sendall(encode("XREAD", "BLOCK", "0", "STREAMS", "s", "$") + encode("PING"))
         until_blocked(server)
         assert writer.ask("XADD", "s", "5-1", "a", "b") == b"$3\r\n5-1\r\n"
         assert b"$3\r\n5-1\r\n" in reader.reply()
-        assert reader.reply() == b"+PONG\r\n", "what was sent while waiting is run afterwards"
+        assert reader.reply() == b"+PONG\r\n", "requests sent while blocked run afterwards"
 
 
-def test_a_wait_ends_at_its_deadline_to_the_millisecond(start: Start) -> None:
+def test_a_blocking_read_times_out_to_the_millisecond(start: Start) -> None:
     clock = ManualClock()
     server = start(clock=clock)
     with connected(server.port) as reader:
@@ -122,7 +122,7 @@ def test_a_wait_ends_at_its_deadline_to_the_millisecond(start: Start) -> None:
         assert reader.reply() == b"*-1\r\n"
 
 
-def test_a_waiting_client_that_leaves_is_forgotten(start: Start) -> None:
+def test_a_blocked_client_that_disconnects_is_forgotten(start: Start) -> None:
     server = start()
     with connected(server.port) as reader:
         reader.socket.sendall(encode("XREAD", "BLOCK", "0", "STREAMS", "s", "$"))
@@ -152,7 +152,7 @@ def test_client_unblock_ends_a_wait(start: Start, words: list[str], answer: byte
         assert reader.ask("PING") == b"+PONG\r\n"
 
 
-def test_client_kill_ends_whom_it_names_waiting_or_not(start: Start) -> None:
+def test_client_kill_disconnects_clients_even_if_blocked(start: Start) -> None:
     server = start()
     with (
         connected(server.port) as first,
@@ -172,7 +172,7 @@ def test_client_kill_ends_whom_it_names_waiting_or_not(start: Start) -> None:
     assert value_of(server, "blocked_clients") == "0"
 
 
-def test_client_list_tells_what_each_client_said(start: Start) -> None:
+def test_client_list_shows_the_names_of_clients(start: Start) -> None:
     server = start()
     with redis.Redis(port=server.port, client_name="worker-7", db=3, protocol=3) as client:
         (shown,) = client.client_list()
@@ -184,7 +184,7 @@ def test_client_list_tells_what_each_client_said(start: Start) -> None:
         assert info["id"] == client.client_id()
 
 
-def test_hello_and_info_say_who_answers(start: Start) -> None:
+def test_hello_and_info_identify_the_server(start: Start) -> None:
     server = start()
     with redis.Redis(port=server.port, protocol=3) as client:
         hello = client.execute_command("HELLO", 3)
@@ -207,7 +207,7 @@ def test_hello_and_info_say_who_answers(start: Start) -> None:
         assert client.info("keyspace")["db0"]["keys"] == 1
 
 
-def test_no_more_clients_than_maxclients_are_let_in(start: Start) -> None:
+def test_maxclients_limits_connections(start: Start) -> None:
     server = start(maxclients=2)
     with connected(server.port) as first, connected(server.port) as second:
         assert first.ask("PING") == second.ask("PING") == b"+PONG\r\n"
@@ -223,7 +223,7 @@ def test_no_more_clients_than_maxclients_are_let_in(start: Start) -> None:
 
 
 def own_address() -> str:
-    """An address of this machine that is not its loopback."""
+    """Return an address of this machine that is not a loopback address."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(("192.0.2.1", 9))  # sends nothing
@@ -235,25 +235,25 @@ def own_address() -> str:
     return address
 
 
-def test_protected_mode_answers_clients_of_this_machine_only(start: Start) -> None:
-    # Given a server without a password that listens everywhere
+def test_protected_mode_accepts_only_clients_of_this_machine(start: Start) -> None:
+    # Given a server without a password that listens on all addresses
     server, address = start(bind=("*",)), own_address()
 
     def from_elsewhere() -> bytes:
         with socket.create_connection((address, server.port), timeout=SECONDS) as client:
             return Wire(client).ask("PING")
 
-    # Then it turns others away until there is a password, or it is told to trust the network
+    # Then it rejects other machines until there is a password or protected-mode is off
     assert from_elsewhere().startswith(b"-DENIED Headwater is running in protected mode")
     with connected(server.port) as local:
         assert local.ask("CONFIG", "SET", "protected-mode", "no") == b"+OK\r\n"
         assert from_elsewhere() == b"+PONG\r\n"
         assert local.ask("CONFIG", "SET", "protected-mode", "yes", "requirepass", "s") == b"+OK\r\n"
         assert from_elsewhere() == b"-NOAUTH Authentication required.\r\n"
-        assert local.ask("PING") == b"+PONG\r\n", "who was in before stays in"
+        assert local.ask("PING") == b"+PONG\r\n", "an open connection stays permitted"
 
 
-def test_an_idle_client_is_disconnected_a_waiting_one_is_not(start: Start) -> None:
+def test_an_idle_client_is_disconnected_and_a_blocked_one_is_not(start: Start) -> None:
     clock = ManualClock()
     server = start(clock=clock, timeout=10)
     with connected(server.port) as idle, connected(server.port) as waiting:
@@ -266,7 +266,7 @@ def test_an_idle_client_is_disconnected_a_waiting_one_is_not(start: Start) -> No
         assert b"1-1" in waiting.reply()
 
 
-def test_config_set_changes_all_or_nothing_and_is_seen_at_once(start: Start) -> None:
+def test_config_set_changes_all_or_nothing_and_takes_effect_at_once(start: Start) -> None:
     server = start()
     with redis.Redis(port=server.port) as client:
         with pytest.raises(redis.ResponseError, match="stream-node-max-entries"):
@@ -285,7 +285,7 @@ def test_config_set_changes_all_or_nothing_and_is_seen_at_once(start: Start) -> 
         assert client.config_get("*")["appendonly"] == "no"
 
 
-def test_threads_of_one_pool_do_not_meet_each_others_replies(start: Start) -> None:
+def test_threads_with_a_common_pool_get_their_own_replies(start: Start) -> None:
     server = start()
     failures: list[object] = []
     with redis.Redis(port=server.port, max_connections=8) as client:

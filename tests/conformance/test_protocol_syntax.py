@@ -1,4 +1,4 @@
-"""COMMAND DOCS says of the arguments of a command what a real Redis says."""
+"""COMMAND DOCS describes arguments as Redis does."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headwater.commands.table import Command, every_command
 from headwater.testing.server import server_thread
 from tests.peers import Peer
 
-OTHERWISE = {
+DIFFERENT = {
     "xadd": "IDMP and IDMPAUTO came with 8.6",
     "xread": "MAXCOUNT and MAXSIZE came with 8.10",
     "xreadgroup": "CLAIM came with 8.4, MAXCOUNT and MAXSIZE with 8.10",
@@ -23,18 +23,18 @@ OTHERWISE = {
 
 
 TAKES_ANYTHING = {"command", "quit"}
-"""An argument of COMMAND is a subcommand; QUIT does not look at any."""
+"""COMMAND's argument is a subcommand; QUIT ignores its arguments."""
 
 
 def described(docs: Any, name: str) -> Any:
-    """What COMMAND DOCS says of a command or subcommand; None when it does not know it."""
+    """Return what COMMAND DOCS says about a command or subcommand; None if it is unknown."""
     container, _, word = name.partition("|")
     found = docs.get(container)
     return found.get("subcommands", {}).get(name) if found and word else found
 
 
 def shown(argument: dict[str, Any]) -> str:
-    """An argument as a line, types included."""
+    """Format an argument as a line, with types."""
     kind, flags = argument["type"], argument.get("flags", [])
     token = argument.get("token")
     token = '""' if token == "" else token
@@ -71,7 +71,7 @@ def docs_of(port: int) -> Any:
 
 
 @pytest.mark.peer
-def test_arguments_are_described_as_redis_describes_them(
+def test_arguments_are_described_as_in_redis(
     shared_peer: Callable[[str], Peer],
 ) -> None:
     theirs = docs_of(shared_peer("redis-8.2").port)
@@ -80,7 +80,7 @@ def test_arguments_are_described_as_redis_describes_them(
     wrong = []
     for command in every_command():
         real = described(theirs, command.name)
-        if real is None or command.subcommands or command.name in OTHERWISE:
+        if real is None or command.subcommands or command.name in DIFFERENT:
             continue
         lines = [
             " ".join(map(shown, docs.get("arguments", [])))
@@ -91,9 +91,11 @@ def test_arguments_are_described_as_redis_describes_them(
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("name", OTHERWISE)
+@pytest.mark.parametrize("name", DIFFERENT)
 @pytest.mark.peer
-def test_what_is_described_otherwise_is(name: str, shared_peer: Callable[[str], Peer]) -> None:
+def test_known_differences_of_descriptions_exist(
+    name: str, shared_peer: Callable[[str], Peer]
+) -> None:
     theirs = described(docs_of(shared_peer("redis-8.2").port), name)
     with server_thread() as server:
         ours = described(docs_of(server.port), name)

@@ -1,4 +1,4 @@
-"""The command table says what a real Redis says, where Redis has the command."""
+"""The command table equals that of Redis, for commands that Redis has."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SHARED = {
 
 
 def text(value: Any) -> Any:
-    """Bytes as text, sets as sets, lists as lists, all the way down."""
+    """Decode all bytes in nested sets, lists and dictionaries."""
     if isinstance(value, bytes):
         return value.decode()
     if isinstance(value, dict):
@@ -45,10 +45,10 @@ def real(shared_peer: Callable[[str], Peer]) -> Iterator[Any]:
 
 @pytest.mark.peer
 @pytest.mark.parametrize("name", SHARED)
-def test_a_declaration_says_what_redis_says(name: str, real: Any) -> None:
+def test_a_declaration_agrees_with_redis(name: str, real: Any) -> None:
     command = SHARED[name]
-    told = text(real.execute_command("COMMAND INFO", name))[0]
-    _, arity, flags, first, last, step, categories, tips, specs, _ = told
+    reply = text(real.execute_command("COMMAND INFO", name))[0]
+    _, arity, flags, first, last, step, categories, tips, specs, _ = reply
 
     assert command.arity == arity
     assert {*command.flags, *(["movablekeys"] if command.movable_keys else [])} == set(flags)
@@ -86,7 +86,7 @@ def test_a_declaration_is_complete(command: Command) -> None:
 
 
 def keys(*words: str) -> list[str]:
-    """The keys of a request, each with the first of its flags."""
+    """Return the keys of a request, each with the first of its flags."""
     arguments = Arguments.of(*(word.encode() for word in words))
     command = COMMANDS[arguments.token(0)]
     if command.subcommands:
@@ -131,9 +131,9 @@ def test_the_keys_of_a_request_are_found(request_line: str) -> None:
 def test_redis_finds_the_same_keys(request_line: str, real: Any) -> None:
     words = request_line.split()
     if REQUESTS[request_line]:
-        told = text(real.execute_command("COMMAND GETKEYSANDFLAGS", *words))
+        reply = text(real.execute_command("COMMAND GETKEYSANDFLAGS", *words))
         ours = [key.split()[0] for key in REQUESTS[request_line]]
-        assert [key for key, _ in told] == ours
+        assert [key for key, _ in reply] == ours
     else:
         with pytest.raises(redis.ResponseError, match="The command has no key arguments"):
             real.execute_command("COMMAND GETKEYS", *words)

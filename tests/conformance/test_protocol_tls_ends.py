@@ -1,6 +1,6 @@
-"""TLS: how a connection ends, what is said to who cannot be served, and certificates that are renewed.
+"""TLS: the end of a connection, clients that cannot be served, and renewed certificates.
 
-Every test runs on both loops: the one with epoll, and the one for systems without it.
+Every test runs on both event loops: the one with epoll, and the one for systems without it.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from tests.conformance.tls_wire import Records, StartTls, secured
 from tests.conformance.wire import SECONDS, Wire, connected, encode, value_of
 from tests.peers import free_port
 
-# --- ends -------------------------------------------------------------------------------------------
+# --- the end of a connection ------------------------------------------------------------------------
 
 
-def test_the_server_says_goodbye(start_tls: StartTls, made: Certificates) -> None:
+def test_the_server_sends_close_notify(start_tls: StartTls, made: Certificates) -> None:
     server = start_tls()
     with secured(server, made.context()) as client, secured(server, made.context()) as other:
         assert client.ask("QUIT") == b"+OK\r\n"
@@ -40,31 +40,31 @@ def test_the_server_says_goodbye(start_tls: StartTls, made: Certificates) -> Non
         assert other.reply() == b""
 
 
-def test_who_says_goodbye_with_a_request_gets_its_answer(
+def test_a_request_with_close_notify_gets_its_reply(
     start_tls: StartTls, made: Certificates
 ) -> None:
     server = start_tls()
     with Records(server, made.context()) as client:
-        client.shake()
+        client.handshake()
         client.send(client.records(encode("ECHO", "tea")) + client.goodbye())
         assert client.receive(100) == b"$3\r\ntea\r\n"
     with Records(server, made.context()) as client:
-        client.shake()
+        client.handshake()
         client.send(
             client.records(encode("XREAD", "BLOCK", "0", "STREAMS", "s", "$")) + client.goodbye()
         )
-        assert client.receive(100) == b"", "and one that would wait is not waited for"
+        assert client.receive(100) == b"", "a command that would block is dropped"
     assert value_of(server, "connected_clients") == "1"
 
 
-def test_plain_text_at_the_port_for_tls_is_told_so(start_tls: StartTls, made: Certificates) -> None:
+def test_plain_text_on_the_tls_port_gets_an_error(start_tls: StartTls, made: Certificates) -> None:
     server = start_tls()
     with connected(server.config.tls_port) as lost:
         assert lost.ask("PING").startswith(b"-ERR this port speaks TLS and what arrived is plain")
         assert lost.reply() == b""
 
 
-def test_tls_at_the_plain_port_is_told_so(start_tls: StartTls, made: Certificates) -> None:
+def test_tls_on_the_plain_port_gets_an_error(start_tls: StartTls, made: Certificates) -> None:
     server = start_tls()
     with pytest.raises(ssl.SSLError, match=r"(?i)wrong.version.number|record.layer"):
         with socket.create_connection(("127.0.0.1", server.port), timeout=SECONDS) as plain:
@@ -74,12 +74,12 @@ def test_tls_at_the_plain_port_is_told_so(start_tls: StartTls, made: Certificate
         assert b"\r\nrejected_connections:1\r\n" in client.ask("INFO", "stats")
 
 
-def test_damaged_records_end_their_connection_and_no_other(
+def test_damaged_records_close_only_their_own_connection(
     start_tls: StartTls, made: Certificates
 ) -> None:
     server = start_tls()
     with secured(server, made.context()) as other, Records(server, made.context()) as client:
-        client.shake()
+        client.handshake()
         assert other.ask("PING") == b"+PONG\r\n"
         damaged = bytearray(client.records(encode("SET", "k", "v")))
         damaged[-1] ^= 1
@@ -90,7 +90,7 @@ def test_damaged_records_end_their_connection_and_no_other(
 
 
 @pytest.mark.parametrize("garbage", [b"\x16", b"\x16\x03\x01\xff\xff" + b"x" * 5000, b"\x16" * 99])
-def test_a_handshake_that_is_none_ends_its_connection_and_no_other(
+def test_an_invalid_handshake_closes_only_its_own_connection(
     start_tls: StartTls, made: Certificates, garbage: bytes
 ) -> None:
     server = start_tls()
@@ -103,7 +103,7 @@ def test_a_handshake_that_is_none_ends_its_connection_and_no_other(
         assert client.ask("PING") == b"+PONG\r\n"
 
 
-def test_whatever_is_done_to_a_clients_bytes_only_its_own_connection_ends(
+def test_corrupted_bytes_of_a_client_close_only_its_own_connection(
     start_tls: StartTls, made: Certificates
 ) -> None:
     server, chance = start_tls(), Random(7)
@@ -113,7 +113,7 @@ def test_whatever_is_done_to_a_clients_bytes_only_its_own_connection_ends(
                 flights = [client.hello()]
                 if chance.random() < 0.5:
                     client.send(flights.pop())
-                    client.shake()
+                    client.handshake()
                     flights = [client.records(encode("PING")) for _ in range(4)]
                 spoiled = bytearray(b"".join(flights))
                 for _ in range(chance.randrange(1, 9)):
@@ -131,14 +131,14 @@ def test_whatever_is_done_to_a_clients_bytes_only_its_own_connection_ends(
     assert server.server.loop.failure is None
 
 
-# --- floods -----------------------------------------------------------------------------------------
+# --- many connections -------------------------------------------------------------------------------
 
 
 def sweep(server: Server) -> None:
     server.loop.sweep()
 
 
-def test_who_does_not_end_the_handshake_is_disconnected(
+def test_a_client_that_does_not_complete_its_handshake_is_disconnected(
     start_tls: StartTls, made: Certificates
 ) -> None:
     clock = ManualClock()
@@ -158,9 +158,9 @@ def test_who_does_not_end_the_handshake_is_disconnected(
         assert served.ask("PING") == b"+PONG\r\n"
 
 
-def test_many_handshakes_at_once_are_a_few_a_turn(made: Certificates) -> None:
-    # Given 20 clients that begin a handshake, and one that is served (the other loop has no turns of
-    # its own: asyncio calls each reader)
+def test_simultaneous_handshakes_are_limited_per_turn(made: Certificates) -> None:
+    # Given 20 clients that start a handshake, and one that is served. (In the other loop asyncio calls each
+    # reader separately.)
     config = Config(port=free_port(), appendonly=False, tls_port=free_port())
     for name, value in made.settings(tls_port=config.tls_port).items():
         config.set(name, value)
@@ -187,11 +187,11 @@ def _flood(server: ServerThread, made: Certificates) -> None:
             begun.append(sum(1 for one in tls if getattr(one, "_tls", None) is not None))
 
         server.run(one_turn)
-        # Then the one is answered in the same turn as the first few
+        # Then the latter gets its reply in the same turn as the first few handshakes
         assert begun == [HANDSHAKES_PER_TURN]
         assert served.reply() == b"+PONG\r\n"
     for client in flood:
-        client.shake()
+        client.handshake()
         client.send(client.records(encode("PING")))
         assert client.receive(7) == b"+PONG\r\n"
         client.socket.close()
@@ -200,7 +200,7 @@ def _flood(server: ServerThread, made: Certificates) -> None:
 # --- renewal ----------------------------------------------------------------------------------------
 
 
-def test_config_set_reads_a_renewed_certificate(start_tls: StartTls, tmp_path: Path) -> None:
+def test_config_set_loads_a_renewed_certificate(start_tls: StartTls, tmp_path: Path) -> None:
     made = certificates.make(tmp_path)
     server = start_tls(
         tls_cert_file=made.server, tls_key_file=made.server_key, tls_ca_cert_file=made.authority
@@ -212,18 +212,16 @@ def test_config_set_reads_a_renewed_certificate(start_tls: StartTls, tmp_path: P
 
     with secured(server, made.context()) as early:
         before = shown(early)
-        # When the files hold another certificate, and the server is told to look
+        # When the files contain another certificate, and CONFIG SET reloads them
         made.renew()
         assert early.ask("CONFIG", "SET", "tls-cert-file", made.server) == b"+OK\r\n"
-        # Then it is shown to those who connect from now on, and nobody is disconnected
+        # Then new connections get it, and open ones remain
         with secured(server, made.context()) as late:
             assert shown(late) != before
         assert early.ask("PING") == b"+PONG\r\n"
 
 
-def test_config_set_refuses_what_the_start_would_refuse(
-    start_tls: StartTls, made: Certificates
-) -> None:
+def test_config_set_has_the_errors_of_the_start(start_tls: StartTls, made: Certificates) -> None:
     server = start_tls()
     with secured(server, made.context()) as client:
         said = client.ask("CONFIG", "SET", "tls-key-file", made.client_key)

@@ -1,4 +1,4 @@
-"""Four clients at random, line by line, on Headwater and on real servers."""
+"""Random scenes of four clients, compared line by line on Headwater and on real servers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.peer
 
 
 def unlike(scene: Scene, server: Peer) -> str:
-    """The first line after which clients have got something else, empty when there is none."""
+    """Return the lines up to the first different reply, or an empty text."""
     ours = scenes.play(scene, LocalStage())
     stage = PeerStage(server)
     try:
@@ -31,7 +31,7 @@ def unlike(scene: Scene, server: Peer) -> str:
 
 @pytest.mark.parametrize("server", ["redis-8.2", "valkey-9.1"])
 @pytest.mark.parametrize("seed", range(3))
-def test_four_clients_get_what_they_get_from_the_server(
+def test_four_clients_get_the_same_replies_as_from_the_server(
     seed: int, server: str, shared_peer: Callable[[str], Peer]
 ) -> None:
     found = unlike(RandomScene(seed, server).scene(250), shared_peer(server))
@@ -40,6 +40,6 @@ def test_four_clients_get_what_they_get_from_the_server(
 
 @pytest.mark.slice
 @pytest.mark.parametrize("seed", range(100, 110))
-def test_many_scenes_are_alike(seed: int, shared_peer: Callable[[str], Peer]) -> None:
+def test_many_scenes_give_the_same_replies(seed: int, shared_peer: Callable[[str], Peer]) -> None:
     found = unlike(RandomScene(seed, "redis-8.2").scene(600), shared_peer("redis-8.2"))
     assert not found, found

@@ -1,4 +1,4 @@
-"""A write that the journal has no room for is refused before anything changed (law 4)."""
+"""A write that the journal has no room for is refused before anything changes (design rule 4)."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ FLUSHALL
 """.strip().splitlines()
 
 DUMPED = sealed(b"\x00\x01x")
-"""What stands for DUMPED in a line: the payload of a string."""
+"""Replaces DUMPED in a line: the payload of a string."""
 
 NOTHING_TO_WRITE = """
 XADD none NOMKSTREAM IDMP p 1 * a b
@@ -187,7 +187,7 @@ def store() -> Iterator[LocalStore]:
 
 
 def words(line: str) -> list[Word]:
-    """The words of a line."""
+    """Return the words of a line."""
     return [DUMPED if word == "DUMPED" else word for word in line.split()]
 
 
@@ -197,7 +197,7 @@ def full(_size: int) -> str:
 
 @pytest.fixture
 def client(store: LocalStore) -> LocalClient:
-    """A client for whose writes there is no room."""
+    """A client whose writes do not fit into the journal."""
     made = store.client()
     made.session.call.admission = full
     return made
@@ -218,12 +218,12 @@ def test_a_write_without_room_changes_nothing(
 
 
 @pytest.mark.parametrize("line", [*NOTHING_TO_WRITE, *READS])
-def test_what_writes_nothing_needs_no_room(line: str, client: LocalClient) -> None:
+def test_a_command_that_writes_nothing_needs_no_room(line: str, client: LocalClient) -> None:
     assert not isinstance(client(*words(line)), Failure)
 
 
 @pytest.mark.parametrize("line", WRITES)
-def test_a_transaction_that_would_write_is_refused_whole(
+def test_a_transaction_with_a_write_is_refused_as_a_whole(
     line: str, store: LocalStore, client: LocalClient
 ) -> None:
     before = picture(store.node.keyspace)
@@ -236,16 +236,16 @@ def test_a_transaction_that_would_write_is_refused_whole(
     assert picture(store.node.keyspace) == before
 
 
-def test_a_transaction_is_refused_whole_without_room_for_all_of_it(
+def test_a_transaction_is_refused_as_a_whole_unless_all_of_it_fits(
     store: LocalStore, client: LocalClient
 ) -> None:
-    # Given room for the first write of a transaction, and not for a large one after it
+    # Given room for the first write of a transaction, but not for a later large one
     client.session.call.admission = lambda size: None if size < 2000 else "the disk is full"
     client("MULTI")
     client("SET", "a", "1")
     client("SET", "b", "x" * 5000)
     client("SET", "c", "3")
-    # Then none of it is done: one of them may say that the others were
+    # Then none of it is done, because each command may rely on the others
     reply = client("EXEC")
     assert isinstance(reply, Failure)
     assert reply.text.startswith(b"EXECABORT Transaction discarded because of: MISCONF ")
@@ -253,10 +253,10 @@ def test_a_transaction_is_refused_whole_without_room_for_all_of_it(
 
 
 @pytest.mark.parametrize("count", [1, 7, 300])
-def test_what_a_transaction_was_let_in_with_is_enough_for_each_of_its_commands(
+def test_the_room_that_exec_requests_suffices_for_all_its_commands(
     count: int, store: LocalStore, client: LocalClient
 ) -> None:
-    # Given a journal with room for what EXEC asks for, and for no byte more
+    # Given a journal with exactly the room that EXEC requests
     asked: list[int] = []
 
     def admission(size: int) -> str | None:
@@ -277,7 +277,7 @@ def test_what_a_transaction_was_let_in_with_is_enough_for_each_of_its_commands(
     assert not any(refused(reply) for reply in replies)
 
 
-def test_every_write_command_is_tried() -> None:
+def test_every_write_command_is_tested() -> None:
     tried = {" ".join(line.split()[:2]) for line in WRITES} | {line.split()[0] for line in WRITES}
     for name in map(bytes.decode, FUNCTIONS):
         container, _, sub = name.partition("|")
@@ -286,40 +286,38 @@ def test_every_write_command_is_tried() -> None:
         assert not row.writes or name.replace("|", " ") in tried, name
 
 
-def test_a_reader_that_waits_goes_on_waiting_while_nothing_comes(
-    store: LocalStore, client: LocalClient
-) -> None:
+def test_a_blocked_reader_needs_no_room(store: LocalStore, client: LocalClient) -> None:
     client.send("XREAD", "BLOCK", "0", "STREAMS", "s", "$")
     assert client.reply() is None
     assert store.client()("XADD", "s", "9-9", "a", "b") == b"9-9"
     assert client.reply() == [[b"s", [[b"9-9", [b"a", b"b"]]]]]
 
 
-def test_a_claimer_that_waits_goes_on_waiting_when_there_is_no_room_for_what_comes(
+def test_a_blocked_claiming_reader_waits_on_while_there_is_no_room(
     store: LocalStore, client: LocalClient
 ) -> None:
-    # Given a member of the group who waits, and a full journal
+    # Given a blocked member of the group, and a full journal
     store.client()("XREADGROUP", "GROUP", "g", "ann", "STREAMS", "s", ">")
     line = "XREADGROUP GROUP g ann BLOCK 0 CLAIM 5000 STREAMS s >"
     client.send(*words(line))
     assert client.reply() is None
-    # When it is looked at again, signalled for nothing, and entries come
+    # When its recheck is due, its key is signalled, and entries are added
     line = "XSETTLE s g ann FAIL DELAY 1000 IDS 1 1-1"
     store.client()(*words(line))
     store.advance(1)
     store.advance(5)
     store.client()("XADD", "s", "9-9", "a", "b")
     assert client.reply() is None
-    # Then it gets all of that once there is room
+    # Then it gets all of them once there is room
     client.session.call.admission = lambda _size: None
     store.advance(1)
     reply: Any = client.reply()
     assert [entry[0] for entry in reply[0][1]] == [b"1-1", b"1-2", b"1-3", b"1-4", b"9-9"]
 
 
-def test_a_claim_asks_for_room_for_what_it_gives(store: LocalStore) -> None:
-    """Not for whatever is pending: most of it is too young."""
-    # Given thousands of pending entries, of which one is old
+def test_a_claim_requests_room_only_for_claimed_entries(store: LocalStore) -> None:
+    """Not for everything that is pending: most of it has not been idle for long enough."""
+    # Given thousands of pending entries, one of them idle for long enough
     client = store.client()
     for _ in range(3000):
         client("XADD", "s", "*", "a", "b")
@@ -330,6 +328,6 @@ def test_a_claim_asks_for_room_for_what_it_gives(store: LocalStore) -> None:
     # When it is claimed, without a COUNT
     line = "XREADGROUP GROUP g bob CLAIM 60000 STREAMS s >"
     reply = client(*words(line))
-    # Then room is asked for one record
+    # Then room is requested for one record
     assert reply == [[b"s", [[b"1-3", [b"n", b"3"], 60000, 1]]]]
     assert max(asked) < 1000

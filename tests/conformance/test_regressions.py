@@ -1,9 +1,11 @@
-"""What users of Redis streams suffered, by the number of the issue: none of it happens here.
+"""Faults of Redis streams that users reported, by issue number: none of them occurs in Headwater.
 
-Numbers are issues and pull requests of redis/redis, unless the text names Valkey. Each test runs commands on
-a store with a journal; where the fault showed after a restart, the power goes and the store comes back.
+Numbers are issues and pull requests of redis/redis, unless the text names Valkey. Each test runs
+commands on a store with a journal; if the fault appeared after a restart, the test simulates a
+power failure.
 
-Headwater has no replicas yet: `OUT_OF_SCOPE` says which faults need one, and what is tested instead.
+Headwater has no replicas yet: `OUT_OF_SCOPE` lists the faults that need one, and what is tested
+instead.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ def client(store: LocalStore) -> LocalClient:
 
 
 def delivered(client: LocalClient, count: int) -> None:
-    """A stream ``s`` of so many entries, all pending in the group ``g`` for ``a``."""
+    """Create a stream ``s`` with ``count`` entries, all pending in the group ``g`` for ``a``."""
     for number in range(1, count + 1):
         client("XADD", "s", f"{number}-1", "n", number)
     client("XGROUP", "CREATE", "s", "g", "0")
@@ -73,7 +75,7 @@ def _rows(reply: Reply) -> list[dict[Reply, Reply]]:
 
 
 def test_7021_xclaim_returns_no_nil_for_a_deleted_entry_and_forgets_it(client: LocalClient) -> None:
-    """#7021: XCLAIM answered nil for an entry that was deleted while it was pending."""
+    """#7021: XCLAIM returned nil for an entry that was deleted while it was pending."""
     delivered(client, 2)
     client("XDEL", "s", "1-1")
     assert client("XCLAIM", "s", "g", "b", 0, "1-1", "2-1") == [[b"2-1", [b"n", b"2"]]]
@@ -83,7 +85,7 @@ def test_7021_xclaim_returns_no_nil_for_a_deleted_entry_and_forgets_it(client: L
 def test_10198_xautoclaim_returns_no_nil_for_a_deleted_entry_and_names_it(
     client: LocalClient,
 ) -> None:
-    """#10198: XAUTOCLAIM answered nil for deleted entries; it names them apart."""
+    """#10198: XAUTOCLAIM returned nil for deleted entries; here it lists their ids separately."""
     delivered(client, 3)
     client("XDEL", "s", "2-1")
     assert client("XAUTOCLAIM", "s", "g", "b", 0, "0") == [
@@ -105,8 +107,8 @@ def test_10198_xautoclaim_returns_no_nil_for_a_deleted_entry_and_names_it(
 def test_5718_6199_10756_pending_entries_of_deleted_messages_can_be_cleaned_up(
     issue: str, deletion: tuple[str | int, ...], store: LocalStore, client: LocalClient
 ) -> None:
-    """#5718, #6199, #10756: what was deleted stayed pending for ever; one XAUTOCLAIM forgets it, and a
-    restart does not bring it back."""
+    """#5718, #6199, #10756: deleted entries stayed pending for ever; here one XAUTOCLAIM removes
+    them, also after a restart."""
     delivered(client, 3)
     client(*deletion)
     assert len(pending_ids(client)) == 3
@@ -121,7 +123,7 @@ def test_5718_6199_10756_pending_entries_of_deleted_messages_can_be_cleaned_up(
 def test_5718_deleting_with_delref_leaves_nothing_pending(
     words: tuple[str | int, ...], client: LocalClient
 ) -> None:
-    """#5718: with DELREF a deleted entry leaves the pending lists with it."""
+    """#5718: with DELREF a deleted entry is removed from the pending lists as well."""
     delivered(client, 2)
     client(*words)
     assert pending_ids(client) == [b"2-1"]
@@ -130,7 +132,7 @@ def test_5718_deleting_with_delref_leaves_nothing_pending(
 def test_14656_an_approximate_trim_of_acknowledged_entries_deletes_some(
     client: LocalClient,
 ) -> None:
-    """#14656: XTRIM MAXLEN ~ ACKED deleted nothing, however much was acknowledged."""
+    """#14656: XTRIM MAXLEN ~ ACKED deleted nothing, however many entries were acknowledged."""
     delivered(client, 1000)
     client("XACK", "s", "g", *(f"{number}-1" for number in range(1, 901)))
     removed = client("XTRIM", "s", "MAXLEN", "~", 100, "ACKED")
@@ -142,18 +144,18 @@ def test_14656_an_approximate_trim_of_acknowledged_entries_deletes_some(
 def test_13337_the_lag_is_exact_or_unknown_after_xdel(
     store: LocalStore, client: LocalClient
 ) -> None:
-    """#13337 and Valkey #1951: the lag was wrong after XDEL, and stayed so after a restart."""
+    """#13337 and Valkey #1951: the lag was wrong after XDEL, also after a restart."""
     for number in range(1, 6):
         client("XADD", "s", f"{number}-1", "n", number)
     client("XGROUP", "CREATE", "s", "g", "0")
     client("XREADGROUP", "GROUP", "g", "a", "COUNT", 2, "STREAMS", "s", ">")
-    # A hole ahead of the group: how many are left cannot be told from counters
+    # A deletion after the group's position: counters do not tell how many entries are left
     client("XDEL", "s", "4-1")
     assert group_field(client, b"lag") in {2, Nil.BULK}
-    # All is read: nothing is left, and that is known
+    # Everything is read: the lag is known to be 0
     client("XREADGROUP", "GROUP", "g", "a", "STREAMS", "s", ">")
     assert group_field(client, b"lag") == 0
-    # The first entries are deleted, others come: both lie behind the hole or after the group
+    # The first entries are deleted and others added: both are exact again
     client("XDEL", "s", "1-1")
     client("XADD", "s", "6-1", "n", 6)
     assert group_field(client, b"lag") == 1
@@ -164,8 +166,8 @@ def test_13337_the_lag_is_exact_or_unknown_after_xdel(
 def test_9745_retiring_a_consumer_drops_none_of_its_pending_entries(
     store: LocalStore, client: LocalClient
 ) -> None:
-    """#9745: XGROUP DELCONSUMER drops what is pending, as its page says; XRETIRE releases it to the
-    others, and DELCONSUMER tells how many it has dropped."""
+    """#9745: XGROUP DELCONSUMER drops pending entries, as documented; XRETIRE releases them to other
+    consumers, and DELCONSUMER returns how many it has dropped."""
     delivered(client, 2)
     client("XRETIRE", "s", "g", "a")
     store.crash()
@@ -178,7 +180,7 @@ def test_9745_retiring_a_consumer_drops_none_of_its_pending_entries(
 def test_5433_acknowledged_entries_do_not_come_back_after_a_restart(
     store: LocalStore, client: LocalClient
 ) -> None:
-    """#5433: acknowledged entries were pending again; there after a failover, here after a crash."""
+    """#5433: acknowledged entries were pending again, there after a failover, here after a crash."""
     delivered(client, 3)
     client("XACK", "s", "g", "1-1", "2-1")
     store.crash()
@@ -190,7 +192,7 @@ def test_5433_acknowledged_entries_do_not_come_back_after_a_restart(
 def test_7105_the_last_id_does_not_go_back_after_a_restart(
     store: LocalStore, client: LocalClient
 ) -> None:
-    """#7105: after a restart a stream took ids at or below those of deleted entries."""
+    """#7105: after a restart a stream accepted ids at or below those of deleted entries."""
     client("XADD", "s", "5-1", "n", 1)
     client("XADD", "s", "9-9", "n", 2)
     client("XDEL", "s", "9-9")
@@ -201,7 +203,7 @@ def test_7105_the_last_id_does_not_go_back_after_a_restart(
     assert client("XADD", "s", "9-*", "n", 3) == b"9-10"
 
 
-def test_6744_7140_consumers_and_entries_read_are_there_after_a_restart(
+def test_6744_7140_consumers_and_entries_read_exist_after_a_restart(
     store: LocalStore, client: LocalClient
 ) -> None:
     """#6744: consumers without pending entries were missing; #7140: entries_read was."""
@@ -219,7 +221,7 @@ def test_6744_7140_consumers_and_entries_read_are_there_after_a_restart(
 def test_5109_noack_leaves_nothing_pending_when_the_reader_was_blocked(
     store: LocalStore, client: LocalClient
 ) -> None:
-    """PR 5109: XREADGROUP NOACK that had to wait put its entry into the pending list."""
+    """PR 5109: XREADGROUP NOACK that was blocked put its entry into the pending list."""
     client("XGROUP", "CREATE", "s", "g", "0", "MKSTREAM")
     reader = store.client()
     reader.send("XREADGROUP", "GROUP", "g", "a", "NOACK", "BLOCK", 0, "STREAMS", "s", ">")
@@ -240,10 +242,10 @@ def test_5109_noack_leaves_nothing_pending_when_the_reader_was_blocked(
     ],
     ids=["deleted", "another type", "group destroyed"],
 )
-def test_6887_a_blocked_reader_is_told_when_its_group_goes(
+def test_6887_a_blocked_reader_gets_an_error_when_its_group_is_destroyed(
     end: tuple[str, ...], error: bytes, store: LocalStore, client: LocalClient
 ) -> None:
-    """#6887: readers in a group went on waiting for a key or a group that was gone."""
+    """#6887: readers of a group waited on for a key or a group that no longer existed."""
     client("XGROUP", "CREATE", "s", "g", "0", "MKSTREAM")
     reader = store.client()
     reader.send("XREADGROUP", "GROUP", "g", "a", "BLOCK", 0, "STREAMS", "s", ">")
@@ -253,16 +255,16 @@ def test_6887_a_blocked_reader_is_told_when_its_group_goes(
     assert reply.text.startswith(error)
 
 
-def test_12998_a_reader_that_wakes_for_nothing_keeps_its_deadline(
+def test_12998_a_reader_that_runs_again_and_finds_nothing_retains_its_deadline(
     store: LocalStore, client: LocalClient
 ) -> None:
-    """#12998: a blocked client that was woken and found nothing waited for its whole timeout again."""
+    """#12998: a blocked client that ran again and found nothing waited for its whole timeout again."""
     client("XGROUP", "CREATE", "s", "g", "0", "MKSTREAM")
     first, second = store.client(), store.client()
     for reader, who in ((first, "a"), (second, "b")):
         reader.send("XREADGROUP", "GROUP", "g", who, "BLOCK", 1000, "STREAMS", "s", ">")
     store.advance(0.9)
-    client("XADD", "s", "1-1", "n", 1)  # one for two readers: the second finds nothing
+    client("XADD", "s", "1-1", "n", 1)  # one entry for two readers: the second finds nothing
     assert first.reply() == [[b"s", [[b"1-1", [b"n", b"1"]]]]]
     assert second.reply() is None
     store.advance(0.099)
@@ -272,18 +274,19 @@ def test_12998_a_reader_that_wakes_for_nothing_keeps_its_deadline(
 
 
 @pytest.mark.parametrize("torn", [0, 1, GROUP_HEADER_BYTES, GROUP_HEADER_BYTES + 3])
-def test_5177_a_file_that_ends_in_zeros_after_power_loss_is_started_from(
+def test_5177_a_store_starts_from_a_file_that_ends_in_zeros_after_a_power_failure(
     torn: int, store: LocalStore, client: LocalClient
 ) -> None:
-    """#5177: the server refused to start when power loss had left zeros at the end of the file.
+    """#5177: the server refused to start if a power failure had left zeros at the end of the file.
 
-    A journal file is allocated ahead, so zeros follow each record; here also where a record was torn.
+    A journal file is preallocated, so zeros follow each record; in this test also after part of a
+    record.
     """
     client("XADD", "s", "1-1", "n", 1)
     files = store.files
     assert files is not None
     (image,) = files.crash_images(seed=0, count=1)
-    # When the next record has reached the disk only in part, and the rest of its place is zeros
+    # When only a part of the next record has reached the disk, and zeros follow
     client("XADD", "s", "2-1", "n", 2)
     (later,) = files.crash_images(seed=0, count=1)
     name = max(image.names(), key=lambda name: len(bytes(image.read(name)).rstrip(b"\0")))
@@ -293,7 +296,7 @@ def test_5177_a_file_that_ends_in_zeros_after_power_loss_is_started_from(
     image.corrupt(name, begin, after[begin:end] if torn else b"\0" * 64)
     store.files = image
     store.node = store._open()
-    # Then the store starts with what was whole
+    # Then the store starts with the complete records
     client = store.client()
     assert client("XLEN", "s") == 1
     assert client("XADD", "s", "3-1", "n", 3) == b"3-1"

@@ -1,4 +1,4 @@
-"""DEBUG RELOAD: the journal replayed in the middle of everything leads to the same store."""
+"""DEBUG RELOAD: replaying the journal at any time leads to the same state."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def client(store: LocalStore) -> LocalClient:
 
 
 def fill(store: LocalStore, client: LocalClient) -> None:
-    """Streams with groups, pending, released and delayed entries, values, times, two databases."""
+    """Create streams, groups, pending, released and delayed entries, values, expiries."""
     dice = random.Random(5)
     for number in range(1, 60):
         client("XADD", dice.choice("st"), f"{number}-1", "n", number)
@@ -53,8 +53,10 @@ def fill(store: LocalStore, client: LocalClient) -> None:
 
 
 @pytest.mark.parametrize("command", ["RELOAD", "LOADAOF"])
-def test_everything_is_as_it_was(store: LocalStore, client: LocalClient, command: str) -> None:
-    # Given a store with something of everything
+def test_the_state_is_the_same_after_a_reload(
+    store: LocalStore, client: LocalClient, command: str
+) -> None:
+    # Given a store with data of every kind
     fill(store, client)
     store.advance(1)
     before = picture(store.node.keyspace)
@@ -64,7 +66,7 @@ def test_everything_is_as_it_was(store: LocalStore, client: LocalClient, command
     # When it is reloaded
     assert client("DEBUG", command) == OK
 
-    # Then another keyspace holds the same, clients are where they were, and it goes on
+    # Then a new keyspace has the same data, clients have the same state, and commands run
     assert store.node.keyspace is not keyspace
     assert picture(store.node.keyspace) == before
     assert broken_invariants(store.node.keyspace) == []
@@ -76,7 +78,7 @@ def test_everything_is_as_it_was(store: LocalStore, client: LocalClient, command
     assert store.client()("XRANGE", "s", "100-1", "+") == [[b"100-1", [b"a", b"b"]]]
 
 
-def test_what_the_same_turn_wrote_is_reloaded_too(store: LocalStore, client: LocalClient) -> None:
+def test_writes_of_the_same_turn_are_reloaded_too(store: LocalStore, client: LocalClient) -> None:
     words = (("SET", "k", "1"), ("DEBUG", "RELOAD"), ("APPEND", "k", "2"), ("GET", "k"))
     client.session.feed(b"".join(map(request, words)))
     store.node.turn([client.session])
@@ -84,7 +86,7 @@ def test_what_the_same_turn_wrote_is_reloaded_too(store: LocalStore, client: Loc
     assert store.client()("GET", "k") == b"12"
 
 
-def test_who_waits_waits_on_and_is_served(store: LocalStore, client: LocalClient) -> None:
+def test_blocked_clients_wait_on_and_are_served(store: LocalStore, client: LocalClient) -> None:
     reader, group = store.client(), store.client()
     client("XGROUP", "CREATE", "s", "g", "$", "MKSTREAM")
     reader.send("XREAD", "BLOCK", 5000, "STREAMS", "s", "$")
@@ -95,7 +97,7 @@ def test_who_waits_waits_on_and_is_served(store: LocalStore, client: LocalClient
     expected = [[b"s", [[b"7-1", [b"a", b"b"]]]]]
     assert (reader.reply(), group.reply()) == (expected, expected)
 
-    # And the time of a wait is what it was.
+    # And the timeout of a wait is unchanged
     reader.send("XREAD", "BLOCK", 300, "STREAMS", "s", "$")
     client("DEBUG", "RELOAD")
     store.advance(0.3)
@@ -116,7 +118,7 @@ def test_a_watched_key_counts_as_modified(store: LocalStore, client: LocalClient
     assert client("EXEC") == [b"1"]
 
 
-def test_it_is_refused_where_it_cannot_be_done(store: LocalStore, client: LocalClient) -> None:
+def test_a_reload_that_is_not_possible_is_an_error(store: LocalStore, client: LocalClient) -> None:
     assert isinstance(client("DEBUG", "RELOAD", "MERGE"), Failure)
     client("MULTI")
     client("DEBUG", "RELOAD")
@@ -128,7 +130,7 @@ def test_it_is_refused_where_it_cannot_be_done(store: LocalStore, client: LocalC
     assert isinstance(kept_nowhere("DEBUG", "RELOAD"), Failure)
 
 
-def test_keys_stay_until_they_are_looked_for_when_nothing_expires_by_itself(
+def test_without_active_expiry_keys_expire_on_access(
     store: LocalStore, client: LocalClient
 ) -> None:
     client("SET", "mortal", "x", "PX", 100)

@@ -1,4 +1,4 @@
-"""What is written in plays/*.txt: who waits, who is served, in which order, on every server."""
+"""Runs the scenes of plays/*.txt on Headwater and on every server: blocking, waking, order."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PLAYED = [
         scene,
         server,
         id=f"{server}-{scene.file}: {scene.title}",
-        # Daily work asks one server; they wake clients alike, but for what a scene says.
+        # Ordinary runs use one server: all wake clients alike, except where a scene says otherwise.
         marks=() if server == "redis-8.2" else pytest.mark.slow,
     )
     for scene, server in ON_SERVERS
@@ -28,15 +28,15 @@ PLAYED = [
 
 @pytest.mark.parametrize("resp", [2, 3], ids=["RESP2", "RESP3"])
 @pytest.mark.parametrize(("scene", "server"), PLAYED)
-def test_every_client_gets_what_it_gets_from_the_server(
+def test_every_client_gets_the_same_replies_as_from_the_server(
     scene: Scene, server: str, resp: int, shared_peer: Callable[[str], Peer]
 ) -> None:
     assert not (wrong := disagreements(scene, shared_peer(server), resp)), "\n".join(wrong)
 
 
 def disagreements(scene: Scene, peer: Peer, resp: int) -> list[str]:
-    """Lines after which some client got something else, and those that are known to be such and are
-    not."""
+    """Return the lines after which a client has received something different, and those with a known
+    difference that do not differ."""
     ours = scenes.play(scene, LocalStage(resp=resp))
     stage = PeerStage(peer, resp=resp)
     try:

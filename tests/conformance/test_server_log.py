@@ -1,4 +1,4 @@
-"""The log tells what a server's operator has to know, and no client can fill a disk with it."""
+"""The log contains what an operator has to know, and clients cannot fill a disk with it."""
 
 from __future__ import annotations
 
@@ -29,26 +29,28 @@ def _log(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
 
 
 def test_a_protocol_error_is_logged_with_its_client(caplog: pytest.LogCaptureFixture) -> None:
-    # Given a server, and a client that sends what is not a request
+    # Given a server, and a client that sends invalid bytes
     with server_thread() as server, connected(server.port) as wire:
         address = "{}:{}".format(*wire.socket.getsockname())
         wire.socket.sendall(b"*1\r\nGET\r\n")
         assert wire.reply() == b"-ERR Protocol error: expected '$', got 'G'\r\n"
-    # Then the log names the client and what it sent
+    # Then the log names the client and the error
     assert f"({address}) is disconnected: Protocol error: expected '$', got 'G'" in caplog.text
 
 
-def test_hundreds_of_protocol_errors_are_a_few_lines(caplog: pytest.LogCaptureFixture) -> None:
-    # Given a client that connects again and again to send rubbish
+def test_hundreds_of_protocol_errors_are_logged_in_a_few_lines(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    # Given a client that connects repeatedly and sends invalid bytes
     count = 300
     clock = ManualClock()
     with server_thread(clock=clock) as server:
         for _ in range(count):
             assert exchange(server.port, b"*x\r\n").startswith(b"-ERR Protocol error")
-        # Then ten lines are written
+        # Then ten lines are logged
         said = [line for line in caplog.messages if "Protocol error" in line]
         assert len(said) == LIMITED_LOG_LINES
-        # And, when the minute is over, one with the count of the others
+        # And, after a minute, a line with the number of the others
         clock.advance(LIMITED_LOG_SECONDS)
         exchange(server.port, b"*x\r\n")
     left_out = count - LIMITED_LOG_LINES
@@ -56,7 +58,7 @@ def test_hundreds_of_protocol_errors_are_a_few_lines(caplog: pytest.LogCaptureFi
 
 
 @pytest.mark.slow
-def test_misconf_is_logged_where_it_begins_and_where_it_ends(
+def test_misconf_is_logged_when_it_begins_and_when_it_ends(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     # Given a disk with room for one journal file, which is nearly full
@@ -66,17 +68,17 @@ def test_misconf_is_logged_where_it_begins_and_where_it_ends(
         for _ in range(3):
             exchange(server.port, big)
 
-        # When writes are refused, and small ones between them still fit
+        # When writes are refused, while small ones between them still fit
         for _ in range(10):
             assert exchange(server.port, big).startswith(b"-MISCONF ")
             assert exchange(server.port, encode("SET", "k", "v")) == b"+OK\r\n"
 
-        # Then that is one line
+        # Then one line is logged
         (begins,) = [line for line in caplog.messages if "MISCONF" in line]
         assert begins.startswith("writes are refused with MISCONF from now on: ")
         assert "are needed for the next file" in begins
 
-        # And when there is room again, one more
+        # And another one when there is room again
         files.capacity = None
         for _ in range(5):
             assert exchange(server.port, big).startswith(b"$")
@@ -87,10 +89,10 @@ def test_misconf_is_logged_where_it_begins_and_where_it_ends(
     ]
 
 
-def test_a_write_that_is_too_large_for_any_disk_is_not_logged_as_misconf(
+def test_a_write_that_exceeds_a_record_group_is_not_logged_as_misconf(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    # A command whose facts exceed what one group may hold is its own fault, not the disk's.
+    # Facts that exceed the size of a record group are the command's fault, not the disk's.
     journal = Journal.open(CrashableFiles(), policy="always")
     assert list(journal.replay()) == []
     records = TurnRecords(FactBuffer(), journal)
@@ -113,7 +115,7 @@ class Signal(logging.Handler):
 def test_a_turn_that_waits_for_a_slow_fsync_is_logged_before_it_waits(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    # Given an fsync that is under way and ends only when the log has said so
+    # Given an fsync that runs until a line has been logged
     clock, files = ManualClock(), CrashableFiles()
     files.create("journal-000001", 100)
     flusher = Flusher(files, clock=clock, on_failure=lambda error: pytest.fail(str(error)))
@@ -132,13 +134,13 @@ def test_a_turn_that_waits_for_a_slow_fsync_is_logged_before_it_waits(
     thread.start()
     assert began.wait(30)
 
-    # When a turn comes two and a half seconds later
+    # When a turn starts two and a half seconds later
     clock.advance(2.5)
     flusher.wait_if_late()
     thread.join()
     logger.removeHandler(handler)
 
-    # Then the log says what it waits for
+    # Then the log says what the turn waits for
     (said,) = caplog.messages
     assert said == (
         "an fsync of the journal has been running for 2.5 seconds (is the disk busy?): writes wait "

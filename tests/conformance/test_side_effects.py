@@ -1,4 +1,4 @@
-"""Written cases, and random histories of streams, by what they do besides replying."""
+"""Side effects of written cases and of random histories: keyspace events and counted changes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ABOUT_KEYS = {"keys", "lists_and_sets", "renaming", "restoring", "strings", "val
 LETTERS = dict.fromkeys(ABOUT_STREAMS, side_effects.STREAMS) | dict.fromkeys(
     ABOUT_KEYS, side_effects.KEYS
 )
-"""The classes of events that are listened to, by file of cases."""
+"""The event classes to compare, by file of cases."""
 
 WRITTEN = [
     case for case in cases.all_cases() if case.file in LETTERS and "redis-8.2" in case.servers
@@ -42,12 +42,12 @@ WRITTEN = [
 def test_events_and_changes_are_those_of_redis(
     case: Case, shared_peer: Callable[[str], Peer]
 ) -> None:
-    # Given the same commands on both
+    # Given the same commands on both servers
     now_ms, letters = time.time_ns() // 1_000_000, LETTERS[case.file]
     history = case.history(now_ms)
     ours = side_effects.of_headwater(history, now_ms, letters=letters)
     theirs = side_effects.of_peer(history, shared_peer("redis-8.2"), letters=letters)
-    # Then each has the same effects, but for those that differ in their replies already
+    # Then the effects are equal, except for lines with a known difference in their replies
     known = {
         at
         for at, line in enumerate(case.lines)
@@ -63,7 +63,7 @@ def test_events_and_changes_are_those_of_redis(
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_random_history_has_the_effects_that_it_has_on_redis(
+def test_a_random_history_has_the_same_effects_as_on_redis(
     seed: int, shared_peer: Callable[[str], Peer]
 ) -> None:
     history = History(5000 + seed, "redis-8.2").commands(300)
@@ -73,7 +73,7 @@ def test_a_random_history_has_the_effects_that_it_has_on_redis(
         assert we == they, commands
 
 
-def test_events_are_those_of_valkey_too(shared_peer: Callable[[str], Peer]) -> None:
+def test_events_are_those_of_valkey(shared_peer: Callable[[str], Peer]) -> None:
     """Valkey counts history reads as changes, so only the events are compared."""
     history = History(6000, "valkey-9.1").commands(500)
     ours = side_effects.of_headwater(history, time.time_ns() // 1_000_000)
@@ -101,11 +101,11 @@ OURS = {
     "XDELAYED s g": ((), 0),
     "XSPLIT s - + 2": ((), 0),
 }
-"""Of what no real server here has: as the command that each stands for."""
+"""Commands that only Headwater has: their effects are those of the commands that they combine."""
 
 
 @pytest.mark.parametrize("line", OURS)
-def test_what_no_server_has_has_the_effects_of_what_it_stands_for(line: str) -> None:
+def test_own_commands_have_the_effects_of_the_commands_they_combine(line: str) -> None:
     before = """
         XADD s 1-1 a 1
         XADD s 1-2 a 1

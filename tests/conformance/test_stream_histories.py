@@ -1,4 +1,5 @@
-"""Random pipelines of streams, byte for byte, on Headwater and on Redis: `make conform` has a million."""
+"""Random pipelines of streams on Headwater and on Redis, byte for byte. `make conform` runs a
+million commands."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from headwater.testing.node import request
 from tests.blocks import tiny_blocks
 from tests.conformance.agreement import first_unlike
 from tests.conformance.histories_streams import JUDGED, StreamHistory, Unit
-from tests.conformance.pipelines import MARK, NodeDoor, SocketDoor, cut
+from tests.conformance.pipelines import MARK, LocalPipeline, SocketPipeline, cut
 from tests.conformance.stream_campaign import SERVER, Comparison
 from tests.peers import Peer
 
@@ -32,7 +33,7 @@ def differs(server: Peer, seed: int) -> str:
 def test_a_pipeline_cut_anywhere_gives_the_same_replies(
     seed: int, shared_peer: Callable[[str], Peer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Seed 0 goes through a socket, 3 into a node; a compiled engine keeps its own bounds."""
+    """Seed 0 runs over a socket, 3 in this process. A compiled engine has fixed block sizes."""
     tiny_blocks(monkeypatch, block_bytes=400)
     monkeypatch.setattr(pending, "PENDING_BLOCK_RECORDS", 8)
     assert not differs(shared_peer(SERVER), seed)
@@ -61,25 +62,25 @@ def test_tens_of_thousands_of_pipelined_commands_give_the_same_replies(
 
 @pytest.mark.peer
 def test_a_difference_is_found(shared_peer: Callable[[str], Peer]) -> None:
-    # Given two stores of which one has an entry more
-    theirs = SocketDoor(shared_peer(SERVER))
+    # Given two stores, one with an additional entry
+    theirs = SocketPipeline(shared_peer(SERVER))
 
-    class Other(NodeDoor):
+    class Different(LocalPipeline):
         def prepare(self, resp: int) -> None:
             super().prepare(resp)
             self.exchange([request(("XADD", "s", "1-1", "f", "v")) + MARK])
 
     units = [Unit(1, ((b"XADD", b"a", b"*@1", b"f", b"v"), (b"XRANGE", b"s", b"-", b"+")))]
-    # When one history goes to both
-    found = first_unlike(units, 0, Other(), theirs)
-    # Then it is told which reply differs, and how
+    # When both run a history
+    found = first_unlike(units, 0, Different(), theirs)
+    # Then the differing reply and the difference are reported
     assert found is not None
     assert found.command == units[0].commands[1]
     assert (found.ours, found.theirs) == ([[b"1-1", [b"f", b"v"]]], [])
     theirs.close()
 
 
-def test_a_seed_is_one_history() -> None:
+def test_a_seed_determines_the_history() -> None:
     one, other = StreamHistory(5).units(300), StreamHistory(5).units(300)
     assert one == other
     assert one != StreamHistory(6).units(300)

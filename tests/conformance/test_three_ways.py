@@ -1,4 +1,5 @@
-"""Every request of the written cases gets the same reply whole, byte by byte, and with more behind it."""
+"""Requests of the written cases get the same replies whole, byte by byte, and with more requests
+after them."""
 
 from __future__ import annotations
 
@@ -14,11 +15,11 @@ from tests.conformance.cases import Case, all_cases
 START_MS = 1_800_000_000_000
 
 CASES = [case for case in all_cases() if case.title != "the log"]
-"""ACL LOG shows how much of a client's input has arrived."""
+"""Without ACL LOG's case: it shows how much of a client's input has arrived."""
 
 
 def pieces(data: bytes, requests: list[bytes], way: str) -> Iterator[bytes]:
-    """``data``, which is ``requests`` end to end, as it may arrive."""
+    """Yield ``data``, the concatenation of ``requests``, in one of the ways in which it may arrive."""
     if way == "whole":
         yield from requests
     elif way == "bytes":
@@ -33,7 +34,7 @@ def pieces(data: bytes, requests: list[bytes], way: str) -> Iterator[bytes]:
 
 
 def answers(case: Case, way: str, resp: int) -> bytes:
-    """All that comes back."""
+    """Return all output of a case."""
     clock = ManualClock(START_MS)
     config = Config(port=0, appendonly=False)
     store = LocalStore(clock=clock, config=config, journaled=False)
@@ -50,22 +51,22 @@ def answers(case: Case, way: str, resp: int) -> bytes:
 
 
 @pytest.mark.parametrize("case", CASES, ids=[f"{case.file}: {case.title}" for case in CASES])
-def test_a_request_is_answered_alike_however_it_arrives(case: Case) -> None:
-    # Given each request by itself
+def test_replies_do_not_depend_on_how_requests_arrive(case: Case) -> None:
+    # Given the replies to requests that arrive one by one
     expected = answers(case, "whole", 2 + len(case.lines) % 2)
-    # When they arrive otherwise, then the replies are the same
+    # When they arrive in other ways, then the replies are the same
     for way in ("bytes", "trailing"):
-        # The clock stands still but for what blocks, so ids and times are the same as well.
+        # The clock moves only for blocked clients, so ids and times are the same as well.
         assert answers(case, way, 2 + len(case.lines) % 2) == expected, way
 
 
-def test_ten_thousand_requests_at_once_are_answered_in_order() -> None:
-    # Given a pipeline of 10,000
+def test_replies_to_ten_thousand_requests_in_one_turn_are_in_order() -> None:
+    # Given a pipeline of 10,000 requests
     store = LocalStore(clock=ManualClock(START_MS), config=Config(port=0))
     client = store.client()
     client.session.feed(b"".join(request(("ECHO", number)) for number in range(10_000)))
-    # When it is run in one turn
+    # When it runs in one turn
     store.node.turn([client.session])
-    # Then every one is answered, in its place
+    # Then every request has its reply, in order
     expected = b"".join(b"$%d\r\n%d\r\n" % (len(str(at)), at) for at in range(10_000))
     assert bytes(client.session.output.take()) == expected

@@ -1,4 +1,4 @@
-"""Every transcript is still told as it was: what no server to compare with has stands there."""
+"""Replays every transcript. Transcripts cover what other servers do not have."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from tests.conformance import transcript
 @pytest.mark.parametrize(
     "path", sorted(transcript.DIRECTORY.glob("*.txt")), ids=lambda path: path.stem
 )
-def test_a_transcript_is_told_as_it_was(path: Path) -> None:
+def test_a_transcript_gives_the_recorded_replies(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
-    told = transcript.retold(text)
+    shown = transcript.rewritten(text)
     if os.environ.get("REWRITE_TRANSCRIPTS") == "1":
-        path.write_text(told, encoding="utf-8")
+        path.write_text(shown, encoding="utf-8")
     else:
-        assert told == text, "REWRITE_TRANSCRIPTS=1 writes it anew; read the difference"
+        assert shown == text, "REWRITE_TRANSCRIPTS=1 rewrites it; review the difference"

@@ -1,4 +1,4 @@
-"""Approximate trimming without a LIMIT has one: a hundred nodes' worth of entries."""
+"""Approximate trimming without LIMIT has a default limit: the entries of a hundred nodes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BOUND = b"stream-node-max-entries"
 
 
 def history(entries: int, node_max_entries: int, *trim: bytes) -> list[Command]:
-    """So many entries in nodes of so many, and what is to be trimmed of them."""
+    """Return commands that add entries to nodes of the given size, and trim them."""
     adds = [(b"XADD", b"s", b"1-%d" % seq, b"a", b"1") for seq in range(1, entries + 1)]
     return [
         (b"CONFIG", b"SET", BOUND, b"%d" % node_max_entries),
@@ -38,7 +38,7 @@ HISTORIES = {
 
 @pytest.mark.parametrize("server", PEERS)
 @pytest.mark.parametrize("name", HISTORIES)
-def test_a_limit_is_that_of_the_server(
+def test_the_limit_is_that_of_the_server(
     name: str, server: str, shared_peer: Callable[[str], Peer]
 ) -> None:
     peer = PeerEndpoint(shared_peer(server))
@@ -51,6 +51,6 @@ def test_a_limit_is_that_of_the_server(
     assert found[0] == found[1]
 
 
-def test_without_a_limit_a_hundred_nodes_go() -> None:
-    """So that the comparison is not one of nothing with nothing."""
+def test_without_a_limit_a_hundred_nodes_are_trimmed() -> None:
+    """Shows that the comparison above is not trivial."""
     assert HeadwaterEndpoint().run(HISTORIES["a node an entry"])[-2:] == [100, 150]

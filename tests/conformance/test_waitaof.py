@@ -1,4 +1,4 @@
-"""WAITAOF and WAIT tell the truth: what a client wrote is durable when WAITAOF says so, not before."""
+"""WAITAOF and WAIT: a client's writes are durable when WAITAOF says so, and not before."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from headwater.testing.replies import Failure, Simple
 NEVER_S = 1e6
 
 
-class FlushedByHand(LocalStore):
-    """A store whose fsync of every second comes when the test says so."""
+class ManuallyFlushedStore(LocalStore):
+    """A store whose background fsync runs when the test calls `flush`."""
 
     def _open(self) -> Node:
         assert self.files is not None
@@ -29,19 +29,19 @@ class FlushedByHand(LocalStore):
         return Node(keyspace=keyspace, journal=journal, config=self.config, clock=self.clock)
 
     def flush(self) -> None:
-        """One fsync of the background's."""
+        """Run one background fsync."""
         journal = self.node.journal
         assert journal is not None
         assert journal._flusher.flush_once()
 
 
-def opened() -> tuple[FlushedByHand, LocalClient, LocalClient]:
-    store = FlushedByHand(clock=ManualClock())
+def opened() -> tuple[ManuallyFlushedStore, LocalClient, LocalClient]:
+    store = ManuallyFlushedStore(clock=ManualClock())
     return store, store.client(), store.client()
 
 
-def answered_by_the_next_flush(store: FlushedByHand, client: LocalClient) -> None:
-    """A client that waits gets no answer before the fsync, and gets it then."""
+def check_reply_after_flush(store: ManuallyFlushedStore, client: LocalClient) -> None:
+    """Check that a blocked client gets its reply after the next fsync, not before."""
     store.advance(0.5)
     assert client.reply() is None
     store.flush()
@@ -49,7 +49,7 @@ def answered_by_the_next_flush(store: FlushedByHand, client: LocalClient) -> Non
     assert client.reply() == [1, 0]
 
 
-def test_it_waits_for_the_fsync_of_what_the_client_wrote() -> None:
+def test_waitaof_waits_for_the_fsync_of_the_clients_writes() -> None:
     # Given a write that is not durable yet
     store, writer, other = opened()
     writer("XADD", "s", "1-1", "a", "1")
@@ -57,10 +57,10 @@ def test_it_waits_for_the_fsync_of_what_the_client_wrote() -> None:
     store.advance(0.5)
     assert writer.reply() is None
 
-    # Then a client that wrote nothing need not wait
+    # Then a client without writes need not wait
     assert other("WAITAOF", 1, 0, 0) == [1, 0]
 
-    # When it is flushed, the answer comes; what the disk holds then is the write
+    # When it is flushed, the reply arrives; the write is then on disk
     store.flush()
     store.advance(0.01)
     assert writer.reply() == [1, 0]
@@ -74,7 +74,7 @@ def test_a_write_of_the_same_pipeline_counts() -> None:
     writer.session.feed(request(("SET", "k", "1")) + request(("WAITAOF", 1, 0, 0)))
     store.node.turn([writer.session])
     assert writer.reply() == Simple(b"OK")
-    answered_by_the_next_flush(store, writer)
+    check_reply_after_flush(store, writer)
     store.node.close()
 
 
@@ -84,24 +84,24 @@ def test_an_fsync_before_the_write_does_not_count() -> None:
     store.flush()
     writer("SET", "k", "2")
     writer.send("WAITAOF", 1, 0, 0)
-    answered_by_the_next_flush(store, writer)
+    check_reply_after_flush(store, writer)
     store.node.close()
 
 
-def test_the_time_runs_out_and_tells_what_there_is() -> None:
+def test_after_the_timeout_the_reply_has_the_current_state() -> None:
     store, writer, admin = opened()
     writer("SET", "k", "1")
     writer.send("WAITAOF", 1, 0, 300)
     store.advance(0.3)
     assert writer.reply() == [0, 0]
 
-    # A replica that does not exist is waited for as well, the disk or not.
+    # WAITAOF also waits for a replica that does not exist.
     writer.send("WAITAOF", 1, 1, 300)
     store.flush()
     store.advance(0.3)
     assert writer.reply() == [1, 0]
 
-    # And CLIENT UNBLOCK ends it early.
+    # And CLIENT UNBLOCK ends the wait early.
     writer("SET", "k", "2")
     writer.send("WAITAOF", 1, 0, 0)
     assert admin("CLIENT", "UNBLOCK", writer.session.id) == 1
@@ -112,7 +112,7 @@ def test_the_time_runs_out_and_tells_what_there_is() -> None:
     store.node.close()
 
 
-def test_what_a_woken_reader_wrote_counts() -> None:
+def test_the_writes_of_a_blocked_reader_count() -> None:
     store, reader, writer = opened()
     writer("XGROUP", "CREATE", "s", "g", "$", "MKSTREAM")
     store.flush()
@@ -127,7 +127,7 @@ def test_what_a_woken_reader_wrote_counts() -> None:
     store.node.close()
 
 
-def test_with_fsync_always_it_is_durable_at_once() -> None:
+def test_with_fsync_always_writes_are_durable_at_once() -> None:
     store = LocalStore()
     client = store.client()
     client("SET", "k", "1")
@@ -140,7 +140,7 @@ def test_with_fsync_always_it_is_durable_at_once() -> None:
     assert client.reply() == [0, 0]
 
 
-def test_a_file_that_is_full_makes_what_was_before_it_durable() -> None:
+def test_a_full_file_is_synced() -> None:
     store = LocalStore()
     client, other = store.client(), store.client()
     client("CONFIG", "SET", "appendfsync", "no")
@@ -160,7 +160,7 @@ def test_nothing_blocks_in_a_transaction() -> None:
     store.node.close()
 
 
-def test_without_a_journal_it_is_an_error_and_wait_counts_no_replica() -> None:
+def test_without_a_journal_waitaof_is_an_error_and_wait_counts_no_replica() -> None:
     store = LocalStore(config=Config(port=0, appendonly=False), journaled=False)
     client, admin = store.client(), store.client()
     assert client("WAITAOF", 1, 0, 0) == Failure(
@@ -175,7 +175,7 @@ def test_without_a_journal_it_is_an_error_and_wait_counts_no_replica() -> None:
     assert client.reply() == 0
 
 
-def test_saving_is_refused_with_what_to_do_instead() -> None:
+def test_save_commands_are_errors_with_the_alternative() -> None:
     kept, lost = LocalStore(), LocalStore(config=Config(port=0, appendonly=False), journaled=False)
     for command in ("SAVE", "BGSAVE", "BGREWRITEAOF", "LASTSAVE"):
         reply = kept.client()(command)

@@ -1,4 +1,4 @@
-"""Who looks on sees what Redis shows: MONITOR, SLOWLOG and the figures of INFO, without passwords."""
+"""MONITOR, SLOWLOG and the statistics of INFO show what Redis shows, without passwords."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def play(port: int, *before: tuple[str, ...]) -> None:
 
 
 def monitored(port: int) -> list[bytes]:
-    """What a monitor is shown of the history, times and addresses apart."""
+    """Return what MONITOR shows of the history, without times and addresses."""
     with connected(port) as monitor:
         assert monitor.ask("MONITOR") == b"+OK\r\n"
         play(port)
@@ -86,7 +86,7 @@ def monitored(port: int) -> list[bytes]:
 
 
 @pytest.mark.peer
-def test_a_monitor_is_shown_what_redis_shows_it(
+def test_monitor_shows_what_it_shows_in_redis(
     ours: ServerThread, shared_peer: Callable[[str], Peer]
 ) -> None:
     found = monitored(ours.port)
@@ -96,7 +96,7 @@ def test_a_monitor_is_shown_what_redis_shows_it(
 
 
 @pytest.mark.peer
-def test_a_monitor_may_ask_but_touch_no_key(
+def test_a_monitoring_client_may_run_commands_without_keys(
     ours: ServerThread, shared_peer: Callable[[str], Peer]
 ) -> None:
     answers = []
@@ -110,14 +110,14 @@ def test_a_monitor_may_ask_but_touch_no_key(
             wire.reply()
             reset = wire.ask("RESET")
             answers.append((refused, error, failed, pong, itself[-9:], flags and flags[1], reset))
-            # From now on it is shown nothing and may touch keys.
+            # After RESET it is shown nothing and may access keys.
             assert wire.ask("ECHO", "a") == b"$1\r\na\r\n"
             assert wire.ask("DEL", "k") == b":0\r\n"
     assert answers[0] == answers[1]
 
 
 def slow_entries(port: int) -> list[list[bytes]]:
-    """The arguments of every slow command of the history, newest first."""
+    """Return the arguments of every slow command of the history, newest first."""
     play(port, ("CONFIG", "SET", "slowlog-log-slower-than", "0"), ("SLOWLOG", "RESET"))
     with connected(port) as wire:
         wire.ask("CONFIG", "SET", "slowlog-log-slower-than", "10000")
@@ -148,14 +148,16 @@ def _entries(raw: bytes) -> list[list[bytes]]:
 
 
 @pytest.mark.peer
-def test_the_slow_log_keeps_what_redis_keeps(ours: ServerThread, peer: Callable[..., Peer]) -> None:
+def test_the_slow_log_records_what_redis_records(
+    ours: ServerThread, peer: Callable[..., Peer]
+) -> None:
     found = slow_entries(ours.port)
     assert found == slow_entries(peer("redis-8.2").port)
     assert not any(b"secret" in word for words in found for word in words)
     assert len(found) > 20
 
 
-def test_the_slow_log_is_as_long_as_it_may_be_and_numbers_go_on(ours: ServerThread) -> None:
+def test_the_length_of_the_slow_log_is_limited_and_its_numbers_continue(ours: ServerThread) -> None:
     with connected(ours.port) as wire:
         wire.ask("CONFIG", "SET", "slowlog-max-len", "3", "slowlog-log-slower-than", "0")
         for number in range(5):
@@ -174,7 +176,7 @@ def test_the_slow_log_is_as_long_as_it_may_be_and_numbers_go_on(ours: ServerThre
 
 
 def counted(port: int) -> list[bytes]:
-    """INFO's figures of the history that do not depend on time."""
+    """Return the statistics of the history in INFO that do not depend on time."""
     with connected(port) as wire:
         wire.ask("CONFIG", "RESETSTAT")
         play(port)
@@ -188,13 +190,13 @@ def counted(port: int) -> list[bytes]:
 
 
 @pytest.mark.peer
-def test_calls_and_errors_are_counted_as_redis_counts_them(
+def test_calls_and_errors_are_counted_as_in_redis(
     ours: ServerThread, peer: Callable[..., Peer]
 ) -> None:
     assert counted(ours.port) == counted(peer("redis-8.2").port)
 
 
-def test_a_password_never_shows_where_clients_look(ours: ServerThread) -> None:
+def test_monitor_slowlog_and_client_list_show_no_passwords(ours: ServerThread) -> None:
     with connected(ours.port) as wire, connected(ours.port) as monitor:
         wire.ask("CONFIG", "SET", "slowlog-log-slower-than", "0")
         monitor.ask("MONITOR")

@@ -1,4 +1,4 @@
-"""TLS to a server and back: whole, or record by record and byte by byte."""
+"""TLS connections to a server: ordinary ones, and ones that send records as the test cuts them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ StartTls = Callable[..., ServerThread]
 def secured(
     server: ServerThread, context: ssl.SSLContext, *, host: str = "127.0.0.1"
 ) -> Iterator[Wire]:
-    """A connection through TLS, whose end has to be said."""
+    """Connect through TLS. The end of the connection without close_notify is an error."""
     with socket.create_connection((host, server.config.tls_port), timeout=SECONDS) as plain:
         with context.wrap_socket(
             plain, server_hostname="localhost", suppress_ragged_eofs=False
@@ -31,7 +31,7 @@ def secured(
 
 
 class Records:
-    """TLS by hand: the bytes that would be sent, to be cut and joined at will."""
+    """A TLS client that returns the bytes to send, so that a test can cut and join them."""
 
     def __init__(self, server: ServerThread, context: ssl.SSLContext) -> None:
         self.socket = socket.create_connection(
@@ -41,13 +41,13 @@ class Records:
         self.tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname="localhost")
 
     def hello(self) -> bytes:
-        """The first flight."""
+        """Return the first bytes of the handshake."""
         with pytest.raises(ssl.SSLWantReadError):
             self.tls.do_handshake()
         return self._outgoing.read()
 
-    def shake(self, *, cut: int | None = None) -> None:
-        """The whole handshake, sent ``cut`` bytes at a time."""
+    def handshake(self, *, cut: int | None = None) -> None:
+        """Perform the handshake, sending ``cut`` bytes at a time."""
         while True:
             try:
                 self.tls.do_handshake()
@@ -59,13 +59,13 @@ class Records:
                 return
 
     def records(self, *pieces: bytes) -> bytes:
-        """A record for each piece."""
+        """Return a record for each piece."""
         for piece in pieces:
             self.tls.write(piece)
         return self._outgoing.read()
 
     def goodbye(self) -> bytes:
-        """close_notify."""
+        """Return close_notify."""
         with pytest.raises(ssl.SSLWantReadError):
             self.tls.unwrap()
         return self._outgoing.read()
@@ -75,7 +75,7 @@ class Records:
             self.socket.sendall(data[index : index + (cut or len(data))])
 
     def receive(self, count: int) -> bytes:
-        """So many plain bytes; fewer at the end."""
+        """Receive ``count`` plain bytes, or fewer at the end of the connection."""
         got = b""
         while len(got) < count:
             try:

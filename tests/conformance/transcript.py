@@ -1,6 +1,6 @@
-"""Transcripts: what one client after another says and hears, to be read aloud.
+"""Transcripts: commands of several clients with their replies, as readable text.
 
-    Prose stands between paragraphs.
+    Paragraphs may contain prose.
 
     XADD s 1-1 name value
     B> XREAD BLOCK 0 STREAMS s $
@@ -10,10 +10,11 @@
     B waits
     30s pass
 
-Above the line stand commands (of client A, or of the one named), below it what comes of each, and
-``B: …`` for what somebody who waited has got. ``advance 30s`` (ms, s, h) lets time pass, ``crash``
-takes the power and starts again from the journal. Strings that are not plain words are quoted, so
-``1`` is a number and ``"1"`` a string. ``REWRITE_TRANSCRIPTS=1`` writes down what is said now.
+Above the line are commands (of client A unless another is named), below it the result of each; ``B:
+…`` is what a blocked client has received. ``advance 30s`` (ms, s, h) moves the clock; ``crash``
+cuts the power and restarts from the journal. Strings that are not plain words are quoted, so ``1``
+is a number and ``"1"`` a string. ``REWRITE_TRANSCRIPTS=1`` writes the current replies into the
+files.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _NIL = {Nil.BULK: "nil", Nil.ARRAY: "nil-array", Nil.NULL: "null"}
 
 
 def shown(reply: Reply) -> str:
-    """A reply on one line.
+    """Format a reply on one line.
 
     >>> shown([b"1-1", [b"a", b"1"], 7, Nil.ARRAY])
     '[1-1, [a, "1"], 7, nil-array]'
@@ -59,17 +60,17 @@ def shown(reply: Reply) -> str:
 
 
 class Story:
-    """A store and whoever speaks to it."""
+    """A store and its clients, while a transcript runs."""
 
     def __init__(self) -> None:
         self.store = LocalStore(config=Config(port=0))
         self.clients: dict[str, LocalClient] = {}
 
     def tell(self, line: str) -> list[str]:
-        """What comes of one line."""
+        """Run a line and return its results."""
         if found := _ADVANCE.match(line):
             self.store.advance(int(found[1]) * _UNITS[found[2]])
-            return [f"{found[1]}{found[2]} pass", *self._heard("")]
+            return [f"{found[1]}{found[2]} pass", *self._received("")]
         if line == "crash":
             self.store.crash()
             self.clients.clear()
@@ -80,10 +81,10 @@ class Story:
         client = self.clients.setdefault(name, self.store.client())
         client.send(*split(said["words"].encode()))
         reply = client.reply()
-        return [f"{name} waits" if reply is None else shown(reply), *self._heard(name)]
+        return [f"{name} waits" if reply is None else shown(reply), *self._received(name)]
 
-    def _heard(self, speaker: str) -> list[str]:
-        """What those have got who waited."""
+    def _received(self, speaker: str) -> list[str]:
+        """Return what the blocked clients have received."""
         found = []
         for name, client in sorted(self.clients.items()):
             while (reply := client.reply()) is not None:
@@ -95,15 +96,15 @@ class Story:
         return broken_invariants(self.store.node.keyspace)
 
 
-def retold(text: str) -> str:
-    """The transcript with what the store says now."""
+def rewritten(text: str) -> str:
+    """Return the transcript with the current replies of the store."""
     story, paragraphs = Story(), []
     for paragraph in text.split("\n\n"):
         lines = paragraph.strip("\n").splitlines()
         if LINE in lines:
             said = lines[: lines.index(LINE)]
-            heard = [answer for line in said for answer in story.tell(line)]
+            results = [answer for line in said for answer in story.tell(line)]
             assert story.sound() == [], f"after {said}"
-            lines = [*said, LINE, *heard]
+            lines = [*said, LINE, *results]
         paragraphs.append("\n".join(lines))
     return "\n\n".join(paragraphs) + "\n"

@@ -1,5 +1,5 @@
-"""Requests that a command understands, as a rule, made from its syntax: the least one, those with one
-option, those with all, and each alternative in turn. What is done to them is the tests' business.
+"""Valid requests of each command, generated from its syntax: the minimal one, one per option, one with all
+options, and one per alternative. Tests then modify them.
 
     >>> usages(b"XLEN")
     [(b'XLEN', b's')]
@@ -17,7 +17,7 @@ from headwater.commands.syntax import Argument, parse_syntax
 from headwater.commands.table import BY_FULL_NAME, COMMANDS
 
 TWICE = 2
-"""How often what may be repeated stands there; counts of it say so."""
+"""How often a repeatable argument is given. Counts have the same value."""
 
 _COUNTS = {"numids", "numpairs", "numkeys"}
 _VALUES = {
@@ -39,7 +39,7 @@ _STRINGS = {"set", "setex", "setnx", "strlen"}
 
 
 def names() -> list[bytes]:
-    """Every command; a container's subcommands as ``XGROUP|CREATE``."""
+    """Return all commands; subcommands of a container as ``XGROUP|CREATE``."""
     found: set[bytes] = set()
     for name, row in COMMANDS.items():
         found |= {name + b"|" + sub for sub in row.subcommands} or {name}
@@ -48,7 +48,7 @@ def names() -> list[bytes]:
 
 @cache
 def usages(name: bytes) -> list[tuple[bytes, ...]]:
-    """Requests of a command, none of them twice."""
+    """Return the requests of a command, without duplicates."""
     lower = name.decode().lower()
     arguments = parse_syntax(BY_FULL_NAME[lower].syntax)
     turns = range(_alternatives(arguments))
@@ -65,7 +65,7 @@ def usages(name: bytes) -> list[tuple[bytes, ...]]:
 
 
 def _alternatives(arguments: tuple[Argument, ...]) -> int:
-    """Of the argument that has most."""
+    """Return the largest number of alternatives of an argument."""
     most = 1
     for argument in arguments:
         own = len(argument.parts) if argument.kind == "oneof" else 1
@@ -74,7 +74,8 @@ def _alternatives(arguments: tuple[Argument, ...]) -> int:
 
 
 def _words(argument: Argument, command: str, turn: int, *, full: bool) -> list[bytes]:
-    """``turn`` chooses among alternatives; not ``full`` is without what may be left out."""
+    """Return the words of an argument. ``turn`` selects an alternative; without ``full``, optional
+    parts are left out."""
     if argument.optional and not full:
         return []
     token = [argument.token.encode()] if argument.token else []

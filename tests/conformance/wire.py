@@ -1,4 +1,4 @@
-"""Raw bytes to a server and back, for tests that compare what stands on the wire."""
+"""Sends raw bytes to a server and reads raw replies, for tests that compare the exact protocol."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from headwater.resp.arguments import Arguments
 from headwater.testing.server import ServerThread
 
 Start = Callable[..., ServerThread]
-"""The fixture ``start``: starts a server with these settings."""
+"""The type of the fixture ``start``: starts a server with the given settings."""
 
 SECONDS = 20.0
-"""How long a reply may take before the test gives up."""
+"""How long a test waits for a reply."""
 
 
 def encode(*words: str | bytes) -> bytes:
-    """A request."""
+    """Encode a request."""
     values = [word.encode() if isinstance(word, str) else word for word in words]
     return bytes(Arguments.of(*values).buffer)
 
 
 def exchange(port: int, data: bytes | Iterable[bytes]) -> bytes:
-    """Everything that a server answers to these bytes, when nothing more will come."""
+    """Send these bytes, end the output, and return everything that the server sends."""
     with socket.create_connection(("127.0.0.1", port), timeout=SECONDS) as client:
         answer = b""
         try:
@@ -34,13 +34,13 @@ def exchange(port: int, data: bytes | Iterable[bytes]) -> bytes:
             while received := client.recv(1 << 20):
                 answer += received
         except ConnectionError:
-            pass  # The server closed over what it had not read.
+            pass  # The server closed the connection with unread input.
         return answer
 
 
 @contextmanager
 def passing_time(server: ServerThread) -> Iterator[None]:
-    """Time passes by itself on the `ManualClock` of a server: nobody waits long for what is due."""
+    """Advance a server's `ManualClock` all the time, so that timeouts pass quickly."""
     over = threading.Event()
 
     def advance() -> None:
@@ -64,12 +64,12 @@ class Wire:
         self.file = client.makefile("rb")
 
     def ask(self, *words: str | bytes) -> bytes:
-        """The raw reply to a request."""
+        """Send a request and return the raw reply."""
         self.socket.sendall(encode(*words))
         return self.reply()
 
     def reply(self) -> bytes:
-        """One whole reply, raw; empty at the end of the connection."""
+        """Read one whole reply, raw; empty at the end of the connection."""
         line = self.file.readline()
         if not line:
             return b""
@@ -85,7 +85,7 @@ class Wire:
 
 @contextmanager
 def connected(port: int, *, resp: int = 2) -> Iterator[Wire]:
-    """A connection to a server of 127.0.0.1."""
+    """Connect to a server on 127.0.0.1."""
     with socket.create_connection(("127.0.0.1", port), timeout=SECONDS) as client:
         wire = Wire(client)
         if resp == 3:
@@ -95,7 +95,7 @@ def connected(port: int, *, resp: int = 2) -> Iterator[Wire]:
 
 
 def value_of(server: ServerThread, name: str) -> str:
-    """A field of INFO."""
+    """Return a field of INFO."""
     with connected(server.port) as wire:
         lines = wire.ask("INFO").decode().split("\r\n")
     return next(line.partition(":")[2] for line in lines if line.startswith(f"{name}:"))

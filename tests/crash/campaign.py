@@ -2,10 +2,10 @@
 
 - ``journal``: crashes in memory before every operation of random histories, under each policy
 - ``errors``: each operation of random histories fails with EIO in turn
-- ``kills``: a real server under four clients, killed with SIGKILL at random points
+- ``kills``: a real server with four clients, killed with SIGKILL at random points
 
-Each run takes new seeds and appends a line for each part to campaigns/crash.jsonl. A seed runs again by
-itself, without being written down: ``python -m tests.crash.campaign --only journal --seed 104 --seeds 1``.
+Each run uses new seeds and appends a line for each part to campaigns/crash.jsonl. To repeat a single seed
+without recording it: ``python -m tests.crash.campaign --only journal --seed 104 --seeds 1``.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ PARTS: Final = ("journal", "errors", "kills")
 TURNS: Final = 80
 IMAGES: Final = 5
 POINTS_OF_ONE: Final = 50
-"""Kills over one data directory."""
+"""Number of kills with the same data directory."""
 
 
 def journal(seed: int, seeds: int) -> tuple[int, list[str]]:
-    """Crashes tried, and what did not hold after one."""
+    """Return the number of crashes tried and the failures."""
     trials, failures = 0, []
     for policy in POLICIES:
         for one in range(seed, seed + seeds):
@@ -42,7 +42,7 @@ def journal(seed: int, seeds: int) -> tuple[int, list[str]]:
 
 
 def errors(seed: int, seeds: int) -> tuple[int, list[str]]:
-    """Failed operations tried, and what did not hold after one."""
+    """Return the number of failed operations tried and the failures."""
     trials, failures = 0, []
     for policy in POLICIES:
         for one in range(seed, seed + seeds):
@@ -53,7 +53,7 @@ def errors(seed: int, seeds: int) -> tuple[int, list[str]]:
 
 
 def kills(seed: int, seeds: int) -> tuple[int, list[str]]:
-    """Kills of a real server, and what was lost."""
+    """Return the number of kills of a real server and the failures."""
     failures = []
     for one in range(seed, seed + seeds):
         failures += [f"seed {one}: {text}" for text in kill_points(POINTS_OF_ONE, one)]
@@ -61,7 +61,7 @@ def kills(seed: int, seeds: int) -> tuple[int, list[str]]:
 
 
 def run(part: str, seed: int, seeds: int) -> Outcome:
-    """One part with so many seeds."""
+    """Run one part with ``seeds`` seeds."""
     parts = {"journal": journal, "errors": errors, "kills": kills}
     units = {"journal": "crashes", "errors": "failed operations", "kills": "kills"}
     began = time.monotonic()
@@ -71,15 +71,17 @@ def run(part: str, seed: int, seeds: int) -> Outcome:
 
 
 def main() -> int:
-    """Run the parts; 1 when something did not hold."""
+    """Run the parts. Return 1 if there was a failure."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default=",".join(PARTS), help=f"some of {','.join(PARTS)}")
-    parser.add_argument("--seeds", type=int, default=20, help="of each part and policy (20)")
-    parser.add_argument("--seed", type=int, help="the first; by default the next")
+    parser.add_argument(
+        "--seeds", type=int, default=20, help="number for each part and policy (20)"
+    )
+    parser.add_argument("--seed", type=int, help="the first seed; default: the next unused one")
     wanted = parser.parse_args()
     parts = wanted.only.split(",")
     if not set(parts) <= set(PARTS):
-        parser.error(f"--only takes some of {','.join(PARTS)}, not {wanted.only!r}")
+        parser.error(f"--only accepts some of {','.join(PARTS)}, not {wanted.only!r}")
     failed = 0
     for part in parts:
         seed = wanted.seed or campaigns.next_seed(NAME, part)

@@ -1,12 +1,12 @@
-"""Damages the files of stores with real histories, and looks at what opening them gives.
+"""Damages the files of stores with real histories and checks the result of opening them.
 
-What must hold, whatever is done to one file:
-- the state is that after some first part of the commands, exactly, and when it is not that after all
-  of them, a cut or a note says so;
-- or the start is refused as `JournalDamaged`, with a file and an offset, and nothing is changed.
+Whatever is done to one file, one of the following must hold:
+- the state is exactly that after some number of commands; if it is not that after all of them, a cut or
+  a note reports it;
+- opening is refused as `JournalDamaged`, with a file and an offset, and nothing is changed.
 
-Only three things may stay silent, because nothing on disk speaks of them: that the newest file is an
-older copy of itself, that it is gone, and that its newest records are zeros from the first byte on.
+Only three cases may go unreported, because no remaining data shows them: the newest file is an older copy of
+itself, it is missing, or its newest records are zeros from the first byte on.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Campaign:
     failures: list[str] = dataclasses.field(default_factory=list)
 
     def run(self) -> Campaign:
-        """Live through the history, then damage it; `failures` says what did not hold."""
+        """Run the history, then damage its files. `failures` has what did not hold."""
         self._live(Random(self.seed))
         for name, damage in KINDS.items():
             for trial in range(self.trials):
@@ -83,7 +83,7 @@ class Campaign:
         self.newest = max(name for name in self.content if groups_in(name, self.content[name]))
 
     def _ends_in_zeros(self, content: dict[str, bytes]) -> bool:
-        """Whether zeros in place of the newest file's last records are all that was changed."""
+        """Whether the only change is that the newest file's last records are zeros."""
         newest = content[self.newest]
         end = max((group.end for group in groups_in(self.newest, newest)), default=0)
         return content == {**self.content, self.newest: newest} and not any(newest[end:])
@@ -111,9 +111,9 @@ class Campaign:
             f"{kind}: {'whole' if whole else 'prefix'}, {'said' if said else 'silent'}"
         ] += 1
         if state not in self.states:
-            self.failures.append(f"{where}: a state that never was")
+            self.failures.append(f"{where}: a state that never existed")
         elif not (whole or said or kind in _SILENT or self._ends_in_zeros(before)):
-            self.failures.append(f"{where}: less than was written, and no word of it")
+            self.failures.append(f"{where}: less than was written, and not reported")
         node.close()
 
 
@@ -141,16 +141,16 @@ _COMMANDS = [
 
 
 def groups_in(name: str, content: bytes) -> list[Group]:
-    """The whole groups of a file."""
+    """Return the complete groups of a file."""
     key = file_key(number_of(name))
     return list(read_groups(memoryview(content), FILE_HEADER_BYTES, seed=SEED, key=key))
 
 
-# --- what is done to a file -------------------------------------------------------------------------
+# --- kinds of damage --------------------------------------------------------------------------------
 
 
 def _file(campaign: Campaign, random: Random) -> tuple[str, bytes, list[Group]]:
-    """A file with records."""
+    """Return a file with records."""
     names = [name for name in campaign.content if groups_in(name, campaign.content[name])]
     name = random.choice([*names, campaign.newest])
     content = campaign.content[name]
@@ -173,7 +173,7 @@ def flip_near_the_end(campaign: Campaign, files: CrashableFiles, random: Random)
 
 
 def double(campaign: Campaign, files: CrashableFiles, random: Random) -> str:
-    """A record twice, everything behind it moved."""
+    """Write a record twice and move everything after it."""
     name, content, groups = _file(campaign, random)
     group = random.choice(groups)
     files.corrupt(name, group.end, content[group.offset : group.end] + content[group.end :])
@@ -241,7 +241,7 @@ def put_older_newest_back(campaign: Campaign, files: CrashableFiles, random: Ran
 
 
 def remove_newest(campaign: Campaign, files: CrashableFiles, random: Random) -> str:
-    """The newest file with records, and those after it."""
+    """Remove the newest file with records, and those after it."""
     for name in files.names():
         if name >= campaign.newest:
             files.remove(name)
@@ -249,7 +249,7 @@ def remove_newest(campaign: Campaign, files: CrashableFiles, random: Random) -> 
 
 
 def exchange_files(campaign: Campaign, files: CrashableFiles, random: Random) -> str:
-    """The records of one file in another, which keeps its header."""
+    """Write the records of one file to another, which keeps its header."""
     name, content, _groups = _file(campaign, random)
     other = random.choice([one for one in campaign.content if one != name])
     files.corrupt(other, FILE_HEADER_BYTES, content[FILE_HEADER_BYTES:])

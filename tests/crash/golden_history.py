@@ -1,14 +1,14 @@
-"""Writes the golden journals: one history with every kind of fact, and the state that it leads to.
+"""Writes the golden journals: a history with every kind of fact, and the resulting state.
 
     python -m tests.crash.golden_history tests/crash/golden/format-N
 
-makes two data directories below the one that is named, with the code as it is:
+creates two data directories in the given one, with the current code:
 
-    stopped/   a clean stop
+    stopped/   after a clean stop
     killed/    the process was killed, and the last record is torn in the middle
 
-and ``state.txt``, the state that both hold: of the torn record, which set a key, nothing is there. Files of a format that was
-released are never written again: `tests/crash/test_golden.py` reads them with every later version.
+and ``state.txt``, the state of both: it does not include the torn record, which set a key. Files of a
+released format are never written again: `tests/crash/test_golden.py` reads them with every later version.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ FILE_BYTES = 2048
 
 
 class GoldenStore(LocalStore):
-    """A store whose journal has small files and a known seed."""
+    """A store whose journal has small files and a fixed seed."""
 
     def _journal(self, files: CrashableFiles) -> Journal:
         return Journal.open(
@@ -47,7 +47,7 @@ Client = Callable[..., Reply]
 
 
 def play(store: LocalStore) -> None:
-    """The history: every kind of fact at least once, and something left of everything."""
+    """Run the history: every kind of fact at least once, with some result of each remaining."""
     connection = store.client()
 
     def client(*words: Word) -> Reply:
@@ -140,7 +140,7 @@ def _play_producers(store: LocalStore, client: Client) -> None:
 
 
 def kinds_in(files: CrashableFiles) -> set[int]:
-    """The kinds of all facts in these files, found by applying them."""
+    """Return the kinds of all facts in these files, found by applying them."""
     found: set[int] = set()
 
     def noting(kind: int, step: Any) -> Any:
@@ -158,12 +158,12 @@ def kinds_in(files: CrashableFiles) -> set[int]:
 
 
 def state_of(node: Node) -> str:
-    """The state of a node as text that can be compared and read."""
+    """Return the state of a node as readable text."""
     return pformat(_ordered(picture(node.keyspace)), width=100) + "\n"
 
 
 def _ordered(value: Any) -> Any:
-    """Sets as sorted lists: their own order differs from process to process."""
+    """Convert sets to sorted lists, because the order of a set differs between processes."""
     if isinstance(value, dict):
         return {key: _ordered(one) for key, one in value.items()}
     if isinstance(value, tuple):
@@ -172,7 +172,7 @@ def _ordered(value: Any) -> Any:
 
 
 def loaded(directory: Path) -> CrashableFiles:
-    """The files of a data directory, in memory."""
+    """Return the files of a data directory, in memory."""
     files = CrashableFiles()
     for path in sorted(directory.iterdir()):
         files.create(path.name, 0)
@@ -181,7 +181,7 @@ def loaded(directory: Path) -> CrashableFiles:
 
 
 def write(directory: Path) -> None:
-    """Make the golden files of the format that the code writes."""
+    """Write the golden files in the current format."""
     for name in ("stopped", "killed"):
         store = GoldenStore(config=Config(port=0))
         play(store)

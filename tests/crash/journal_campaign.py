@@ -1,10 +1,10 @@
-"""Crashes a journal before every operation of a history, and looks at what is recovered.
+"""Crashes a journal before every operation of a history and checks what is recovered.
 
-What must hold, after any crash and any number of them:
-- the start succeeds: what a crash leaves is a tail, never damage;
-- what is recovered is a prefix of what was issued (I7), in order and without holes;
-- it holds everything that was acknowledged as durable (I1);
-- the journal can be written again, and nothing comes back that was cut off.
+After any number of crashes at any moments the following must hold:
+- opening succeeds: what a crash leaves is a tail, never damage;
+- what is recovered is a prefix of what was issued (I7), in order and without gaps;
+- it contains everything that was acknowledged as durable (I1);
+- the journal can be written again, and nothing that was cut off reappears.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FILE_BYTES = 4096
 
 @dataclasses.dataclass
 class Campaign:
-    """One history under one policy, with ``images`` crashes tried before each operation."""
+    """One history with one policy. ``images`` crashes are tried before each operation."""
 
     policy: FsyncPolicy
     seed: int
@@ -34,7 +34,7 @@ class Campaign:
     failures: list[str] = dataclasses.field(default_factory=list)
 
     def run(self) -> Campaign:
-        """Live through the history; `failures` tells what did not hold."""
+        """Run the history. `failures` has what did not hold."""
         self._random = Random(self.seed)
         self._draws = Random(self.seed + 1)
         self._files = CrashableFiles(seed=self.seed)
@@ -86,10 +86,10 @@ class Campaign:
             self._try(image, where, self._durable, again=self._draws.random() < 0.3)
 
     def _try(self, image: CrashableFiles, where: str, durable: int, *, again: bool) -> None:
-        """Recover one image, write to it, and crash once more."""
+        """Recover one image, write to it, and crash again."""
         self.trials += 1
         if again:
-            # A crash while the start repairs what the first crash left
+            # Crash while opening repairs what the first crash left
             image.on_operation = lambda line: self._crash_again(
                 image, f"{where}, {line!r}", durable
             )
@@ -109,12 +109,12 @@ class Campaign:
         if facts != self._issued[: len(facts)]:
             self.failures.append(f"{where}: not a prefix of what was issued")
         if len(facts) < durable:
-            self.failures.append(f"{where}: {durable} groups were durable, {len(facts)} are there")
+            self.failures.append(f"{where}: {durable} groups were durable, {len(facts)} remain")
 
     def _go_on(
         self, image: CrashableFiles, journal: Journal, facts: list[bytes], where: str
     ) -> None:
-        """One more turn, of a size that could make stale records line up behind it."""
+        """Write one more turn, of a size after which old records could follow without a gap."""
         lost = self._issued[len(facts) : len(facts) + 1] or [fact("next")]
         new = b"\x21" + lost[0][1:]
         buffer = turn_of(journal, [new], turn=journal.recovery.last_turn + 1)
@@ -123,14 +123,14 @@ class Campaign:
         for second in image.crash_images(seed=self.seed, count=1):
             after, _recovery = facts_in(second)
             if after != [*facts, new]:
-                self.failures.append(f"{where}: after one more turn {len(after)} groups")
+                self.failures.append(f"{where}: {len(after)} groups after one more turn")
 
 
 def failing(policy: FsyncPolicy, seed: int, *, turns: int = 30) -> tuple[int, list[str]]:
-    """A history in which each operation in turn fails with EIO: trials and what did not hold.
+    """Run a history repeatedly; each time another operation fails with EIO. Return trials and failures.
 
-    After the failure the process ends; it starts again on the same machine, whose memory still
-    shows what the disk may not have, or after a crash of the machine.
+    After the failure the process ends. It starts again either on the same machine, whose memory may contain
+    what the disk does not, or after a crash of the machine.
     """
     trials, operation = 0, 0
     failures: list[str] = []
@@ -149,7 +149,7 @@ def failing(policy: FsyncPolicy, seed: int, *, turns: int = 30) -> tuple[int, li
             if found != issued[: len(found)]:
                 failures.append(f"{where}: not a prefix of what was issued")
             if len(found) < acknowledged:
-                failures.append(f"{where}: {acknowledged} acknowledged, {len(found)} there")
+                failures.append(f"{where}: {acknowledged} acknowledged, {len(found)} remain")
         operation += 1
 
 
@@ -178,7 +178,8 @@ def _until_failure(
 
 
 def _recovered_twice(image: CrashableFiles) -> list[bytes]:
-    """What a start shows, when the next start after a crash shows the same and one turn more."""
+    """Return the recovered facts. Checks that the next start, after one more turn and a crash, adds only
+    that turn."""
     journal, facts = open_journal(image, file_bytes=512)
     new = fact("new")
     buffer = turn_of(journal, [new], turn=journal.recovery.last_turn + 1)

@@ -1,4 +1,4 @@
-"""What the tests of the journal share: writing turns, reading a journal back, two ways."""
+"""Helpers for tests of the journal: write turns, and read a journal with or without opening it."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from headwater.limits import JOURNAL_FILE_BYTES
 from headwater.testing.files import CrashableFiles
 
 Checksum = Callable[[int, memoryview, int, int], int]
-"""As `checksum.extend_view`."""
+"""A function like `checksum.extend_view`."""
 
 SEED = 0x5EED
 FIRST, SECOND, THIRD = "journal-000001", "journal-000002", "journal-000003"
 
 
 class WatchedJournal:
-    """A journal that says of each commit, before it is done, what it writes and whether somebody
-    waits for its fsync."""
+    """A journal that reports each commit before it is executed: what it writes, and whether a client waits
+    for its fsync."""
 
     def __init__(self, journal: Journal, committing: Callable[[bytearray, bool], object]) -> None:
         self._journal = journal
@@ -44,7 +44,7 @@ class WatchedJournal:
 
 
 def fact(text: str | bytes) -> bytes:
-    """A fact of the engine's: a kind that is not the journal's, and a text."""
+    """Return a fact of the engine: a kind that is not the journal's, and a text."""
     return b"\x20" + (text.encode() if isinstance(text, str) else text)
 
 
@@ -55,9 +55,9 @@ def open_journal(
     file_bytes: int = JOURNAL_FILE_BYTES,
     seed: int = SEED,
 ) -> tuple[Journal, list[bytes]]:
-    """A journal that can be written, and the facts that it held, a group each.
+    """Return a journal that can be written, and the facts in it, one item for each group.
 
-    Its flusher sleeps for ever: tests call `Flusher.flush_once`.
+    Its flusher never runs: tests call `Flusher.flush_once`.
     """
     journal = Journal.open(
         files, policy=policy, file_bytes=file_bytes, seed=seed, flush_interval=1e6
@@ -66,7 +66,7 @@ def open_journal(
 
 
 def turn_of(journal: Journal, facts: Sequence[bytes], *, turn: int) -> bytearray:
-    """The buffer of one turn, a sealed group for each of ``facts``."""
+    """Return the buffer of one turn, with a sealed group for each of ``facts``."""
     buffer = bytearray()
     for one in facts:
         mark = begin_group(buffer)
@@ -76,7 +76,7 @@ def turn_of(journal: Journal, facts: Sequence[bytes], *, turn: int) -> bytearray
 
 
 def write_turn(journal: Journal, *texts: str | bytes, turn: int, sync: bool = True) -> None:
-    """One turn as the node writes it: admitted, then committed."""
+    """Write one turn like the node does: admit, then commit."""
     buffer = turn_of(journal, [fact(text) for text in texts], turn=turn)
     assert journal.admits(len(buffer)) is None
     journal.commit(buffer, sync=sync)
@@ -84,20 +84,20 @@ def write_turn(journal: Journal, *texts: str | bytes, turn: int, sync: bool = Tr
 
 
 def facts_in(files: Files) -> tuple[list[bytes], Recovery]:
-    """What a journal holds, without changing it."""
+    """Return the facts in a journal, without changing it."""
     recovery = Recovery(files)
     return [bytes(group.facts) for group in recovery.replay()], recovery
 
 
 def bound(groups: bytes | bytearray, number: int, offset: int) -> bytes:
-    """Sealed groups as they stand at ``offset`` of file ``number``."""
+    """Return sealed groups bound to ``offset`` of file ``number``."""
     buffer = bytearray(groups)
     bind_groups(buffer, 0, len(buffer), file_key(number), offset)
     return bytes(buffer)
 
 
 class Written:
-    """A journal of some turns that ended without a clean stop, and where each turn's groups end."""
+    """A journal of some turns, by default without a clean stop, and where the groups of each turn end."""
 
     def __init__(
         self,
@@ -133,7 +133,7 @@ def bytes_of(files: CrashableFiles) -> dict[str, bytes]:
 
 
 def copied(files: CrashableFiles) -> CrashableFiles:
-    """Another directory with the same files."""
+    """Return a copy of the files."""
     copy = CrashableFiles()
     for name, content in bytes_of(files).items():
         copy.create(name, len(content))
@@ -142,7 +142,7 @@ def copied(files: CrashableFiles) -> CrashableFiles:
 
 
 def refused(files: CrashableFiles) -> str:
-    """The text with which a start is refused; nothing is changed by it."""
+    """Return the text of the error with which opening is refused. Checks that nothing is changed."""
     before = bytes_of(files)
     with pytest.raises(JournalDamaged) as caught:
         open_journal(files)
@@ -152,15 +152,15 @@ def refused(files: CrashableFiles) -> str:
 
 
 def place(text: str) -> tuple[str, int]:
-    """File and offset that an error names."""
+    """Return the file and the offset that an error names."""
     match = re.match(r"memory:/(\S+) is damaged at offset (\d+): ", text)
     assert match, text
     return match[1], int(match[2])
 
 
 def read_with(monkeypatch: pytest.MonkeyPatch, checksum: Checksum) -> None:
-    """Let journals be read by plain Python, with this function for the checksum of what is read: in
-    compiled modules it cannot be replaced."""
+    """Read journals in plain Python with this function for the checksum. In compiled modules it cannot be
+    replaced."""
     source = Path(records.__file__).with_name("records.py")
     spec = importlib.util.spec_from_file_location("tests.crash.plain_records", source)
     assert spec is not None

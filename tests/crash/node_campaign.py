@@ -1,10 +1,10 @@
-"""Crashes a whole node before every file operation of a history, and compares with what was answered.
+"""Crashes a node before every file operation of a history and compares the result with its replies.
 
-`journal_campaign` tries the journal alone. Here commands run, so this judges the order of a turn too:
+`journal_campaign` tests only the journal. Here commands run, so the order within a turn is tested as well:
 
-- what is recovered is the state after some command (I7), its pending entries with owner, time and count;
-- it is the state after the newest answered command or after a later one (I1): no answer leaves before
-  its record is durable.
+- what is recovered is the state after some command (I7), including owner, time and count of pending entries;
+- it is the state after the newest answered command or a later one (I1): no reply is sent before its record
+  is durable.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CONSUMERS = (b"a", b"b")
 
 @dataclasses.dataclass
 class NodeCampaign:
-    """One history of a stream and a group, with ``images`` crashes tried before each operation."""
+    """One history of a stream and a group. ``images`` crashes are tried before each operation."""
 
     seed: int
     commands: int = 60
@@ -37,7 +37,7 @@ class NodeCampaign:
     failures: list[str] = dataclasses.field(default_factory=list)
 
     def run(self) -> NodeCampaign:
-        """Live through the history; `failures` tells what did not hold."""
+        """Run the history. `failures` has what did not hold."""
         self._random = Random(self.seed)
         self._store = LocalStore(clock=ManualClock())
         files = self._store.files
@@ -73,13 +73,13 @@ class NodeCampaign:
         )
 
     def _send(self, session: Session, *words: Word) -> None:
-        """One command, one turn."""
+        """Run one command in one turn."""
         session.feed(request(words))
         self._store.node.turn([session])
         self._states.append(self._state())
 
     def _take(self, session: Session) -> None:
-        """The answer has left: from now on its command may not be lost."""
+        """Count a reply that was sent: from now on its command must not be lost."""
         if session.output.take_bytes():
             self.answered += 1
 
@@ -87,7 +87,7 @@ class NodeCampaign:
         return stored(of_store(self._store.node.keyspace))
 
     def _crash(self, line: str) -> None:
-        # The command under way has changed the state and may be in the journal or not.
+        # The current command has changed the state. It may be in the journal or not.
         possible = [*self._states[self.answered :], self._state()]
         for image in self._files.crash_images(
             seed=self._random.randrange(2**32), count=self.images
@@ -96,10 +96,10 @@ class NodeCampaign:
             found = stored(of_store(recovered_keyspace(opened(image))))
             if found not in possible:
                 lost = found in self._states
-                what = "a state from before it" if lost else "no state that ever was"
+                what = "a state from before it" if lost else "a state that never existed"
                 self.failures.append(
                     f"seed {self.seed}, before {line!r}: command {self.answered} was answered, and "
-                    f"what is recovered is {what}"
+                    f"{what} was recovered"
                 )
 
 
@@ -108,7 +108,7 @@ def opened(image: CrashableFiles) -> Journal:
 
 
 def stored(picture: dict[bytes, Any]) -> dict[bytes, Any]:
-    """Without the times at which consumers were seen: they may be lost (rule 3 of ARCHITECTURE.md)."""
+    """Remove the times at which consumers were seen, which may be lost (rule 3 of ARCHITECTURE.md)."""
     for stream in picture.values():
         for group in stream["groups"].values():
             group["consumers"] = sorted(group["consumers"])

@@ -1,10 +1,10 @@
-"""Faults planted in a copy of the sources, each caught by the check that is meant to: a check of the checks.
+"""Plants faults in a copy of the sources and checks that the intended test finds each: a test of the tests.
 
     python -m tests.crash.planted NAME
 
-runs that check on whatever `headwater` is imported, and prints what it found; no output means that it found
-nothing. `plant` makes the copy. The copy runs as plain Python: the same sources, without minutes of
-compiling for each fault.
+runs the check NAME with the `headwater` that is imported, and prints what it found; no output means nothing.
+`plant` creates the copy. It runs as plain Python: the same sources, without minutes of compilation for each
+fault.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from tests.property.model_campaign import Run, history
 
 ROOT = Path(__file__).resolve().parents[2]
 HISTORIES = 10
-"""Histories that a check may need at most: what is caught later only is not caught."""
+"""Maximum number of histories that a check may need. A fault that is found later counts as missed."""
 
 
 class Fault(NamedTuple):
-    """``text`` of the file, which stands there once, becomes ``planted``; ``check`` has to see it, and
-    to say ``seen``."""
+    """``text``, which occurs once in the file, is replaced by ``planted``. ``check`` must find the fault and
+    print ``seen``."""
 
     file: str
     text: str
@@ -69,19 +69,19 @@ FAULTS: dict[str, Fault] = {
         "            records[base] = 1\n"
         "        self.facts.owned(self.gid, cid, seen_time, active_time, records)\n",
         "crashes",
-        "no state that ever was",
+        "a state that never existed",
     ),
 }
 
 
 def model() -> str:
-    """What the property machine finds, against the naive model."""
+    """Return what the property machine finds, compared with the naive model."""
     found = (Run(history(seed)).what for seed in range(HISTORIES))
     return next((what for what in found if what), "")
 
 
 def crashes() -> str:
-    """What the crash campaign of a node finds."""
+    """Return what the crash campaign of a node finds."""
     found = (NodeCampaign(seed).run().failures for seed in range(HISTORIES))
     return next((failures[0] for failures in found if failures), "")
 
@@ -90,20 +90,20 @@ CHECKS: dict[str, Callable[[], str]] = {"model": model, "crashes": crashes}
 
 
 def plant(fault: Fault | None, directory: Path) -> Path:
-    """A copy of the sources with the fault, or without any: what the PYTHONPATH has to name."""
+    """Copy the sources, with the fault if there is one. Return the directory for PYTHONPATH."""
     copy = directory / "src"
     kept = shutil.ignore_patterns("*.so", "*.c", "__pycache__", "*.html")
     shutil.copytree(ROOT / "src", copy, ignore=kept)
     if fault is not None:
         file = copy / "headwater" / fault.file
         text = file.read_text(encoding="utf-8")
-        assert text.count(fault.text) == 1, f"{fault.file} has changed; plant the fault otherwise"
+        assert text.count(fault.text) == 1, f"{fault.file} has changed; update the fault"
         file.write_text(text.replace(fault.text, fault.planted), encoding="utf-8")
     return copy
 
 
 def checked(check: str, sources: Path) -> str:
-    """What the check says of these sources; a check that breaks is an error, and finds nothing."""
+    """Return what the check finds with these sources. A check that crashes is an error."""
     environment = {
         **os.environ,
         "HEADWATER_PURE": "1",
@@ -119,13 +119,13 @@ def checked(check: str, sources: Path) -> str:
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    told, _, found = done.stdout.partition("\n")
-    assert told == str(sources / "headwater"), f"checked {told}, not the copy"
+    imported, _, found = done.stdout.partition("\n")
+    assert imported == str(sources / "headwater"), f"checked {imported} instead of the copy"
     return found
 
 
 def main() -> int:
-    """Say what is checked, and what was found."""
+    """Print which sources are checked, and what was found."""
     found = CHECKS[sys.argv[1]]()
     print(Path(sys.modules["headwater"].__file__ or "").parent)
     print(found)

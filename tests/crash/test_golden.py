@@ -1,4 +1,4 @@
-"""Files of every format that was ever written are read, and give the state that was recorded."""
+"""Files of every format ever written can be read and result in the recorded state."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ DIRECTORIES = ("stopped", "killed")
 def test_old_files_give_the_recorded_state(version: str, directory: str, tmp_path: Path) -> None:
     # Given a data directory of that format
     shutil.copytree(GOLDEN / version / directory, tmp_path / "data")
-    # When it is opened, then it holds what it held
+    # When it is opened, then it has the recorded state
     node = open_node(Config(dir=str(tmp_path / "data")))
     assert state_of(node) == (GOLDEN / version / "state.txt").read_text()
-    # And only the torn record of the killed one was cut
+    # And only the torn record of the killed process was cut off
     assert node.journal is not None
     assert len(node.journal.recovery.cuts) == (directory == "killed")
     node.close()
@@ -34,8 +34,8 @@ def test_old_files_give_the_recorded_state(version: str, directory: str, tmp_pat
 
 @pytest.mark.slow
 @pytest.mark.parametrize("version", FORMATS)
-def test_a_store_with_old_files_goes_on(version: str, tmp_path: Path) -> None:
-    # Given a store of that format that is written to, over the end of its file, and crashes
+def test_a_store_with_old_files_can_be_written(version: str, tmp_path: Path) -> None:
+    # Given a store of that format that is written to beyond the end of its file and crashes
     shutil.copytree(GOLDEN / version / "killed", tmp_path / "data")
     files = loaded(tmp_path / "data")
     node = open_node(Config(appendfsync="always"), files=files)
@@ -44,7 +44,7 @@ def test_a_store_with_old_files_goes_on(version: str, tmp_path: Path) -> None:
             client.xadd("more", {"number": number})
     written = state_of(node)
     (image,) = files.crash_images(seed=0, count=1)
-    # When it is opened again, then it holds what it was given
+    # When it is opened again, then it has what was written
     again = open_node(Config(), files=image)
     assert state_of(again) == written
     assert again.journal is not None

@@ -1,4 +1,4 @@
-"""A journal survives any crash at any operation; and the checks that say so notice planted faults."""
+"""A journal survives any crash at any operation, and the tests of that detect planted faults."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_no_crash_loses_what_was_acknowledged_or_leaves_a_hole(policy: FsyncPoli
 
 
 def test_every_crash_of_a_small_journal_is_survived() -> None:
-    """Not by chance: every subset of what was not synced, and every byte at which it can tear."""
+    """Exhaustive: every subset of what was not synced, and every byte at which a write can tear."""
     files = CrashableFiles()
     issued: list[bytes] = []
     acknowledged = 0
@@ -52,7 +52,7 @@ def test_every_crash_of_a_small_journal_is_survived() -> None:
 
 
 @pytest.mark.parametrize("policy", campaign.POLICIES)
-def test_no_error_of_the_disk_makes_the_journal_show_what_is_not_durable(
+def test_after_a_disk_error_the_journal_shows_only_what_is_durable(
     policy: FsyncPolicy,
 ) -> None:
     trials, failures = failing(policy, seed=1)
@@ -60,16 +60,16 @@ def test_no_error_of_the_disk_makes_the_journal_show_what_is_not_durable(
     assert trials > 100
 
 
-# --- a check of the checks ----------------------------------------------------------------------
+# --- a test of the tests ------------------------------------------------------------------------
 
 
 def caught(policy: FsyncPolicy = "always") -> list[str]:
-    """The failures that the campaign reports."""
+    """Return the failures that the campaign reports."""
     return Campaign(policy, seed=1).run().failures
 
 
-class Careless(CrashableFiles):
-    """Makes files, but none of what is written to them later, durable."""
+class UnsyncedFiles(CrashableFiles):
+    """Makes new files durable, but not what is written to them later."""
 
     def sync(self, name: str) -> None:
         if name.endswith(names.TEMPORARY_SUFFIX):
@@ -78,7 +78,7 @@ class Careless(CrashableFiles):
 
 @pytest.mark.slow
 def test_a_lost_fsync_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tests.crash.journal_campaign.CrashableFiles", Careless)
+    monkeypatch.setattr("tests.crash.journal_campaign.CrashableFiles", UnsyncedFiles)
     assert "were durable" in caught()[0]
 
 
@@ -90,15 +90,15 @@ def test_a_lost_fsync_of_the_directory_is_caught(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.slow
 def test_a_file_that_is_left_without_fsync_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Under this policy nothing else asks for one
-    monkeypatch.setattr("tests.crash.journal_campaign.CrashableFiles", Careless)
+    # With this policy nothing else syncs the file
+    monkeypatch.setattr("tests.crash.journal_campaign.CrashableFiles", UnsyncedFiles)
     assert caught("no")
 
 
 @pytest.mark.slow
 def test_a_checksum_that_checks_nothing_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     class Anything(int):
-        """Is whatever stands in the file."""
+        """Is equal to any stored checksum."""
 
         def __ne__(self, other: object) -> bool:
             return False
@@ -120,15 +120,15 @@ def test_a_tail_that_is_not_zeroed_is_caught(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_tail_that_is_trusted_after_a_failed_fsync_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    class Trusting(CrashableFiles):
-        """Ignores what a start writes again."""
+    class SkipsRewrites(CrashableFiles):
+        """Ignores writes of bytes that are there already."""
 
         def write(self, name: str, offset: int, data: bytes | bytearray | memoryview) -> None:
             if bytes(self.read(name))[offset:].startswith(bytes(data)):
                 return
             super().write(name, offset, data)
 
-    monkeypatch.setattr("tests.crash.journal_campaign.CrashableFiles", Trusting)
+    monkeypatch.setattr("tests.crash.journal_campaign.CrashableFiles", SkipsRewrites)
     with pytest.raises(JournalDamaged, match="although a later record says"):
         failing("always", seed=1)
 
@@ -137,7 +137,7 @@ def test_a_tail_that_is_trusted_after_a_failed_fsync_is_caught(
 def test_a_name_that_is_trusted_after_a_failed_fsync_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(repair, "_name_again", lambda files, recovery: None)
+    monkeypatch.setattr(repair, "_rename_again", lambda files, recovery: None)
     with pytest.raises(JournalDamaged, match="is missing"):
         failing("always", seed=1)
 
@@ -149,7 +149,7 @@ def test_a_name_that_is_trusted_after_a_failed_fsync_is_caught(
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(("part", "least"), [("journal", 15_000), ("errors", 300)])
 def test_many_histories_survive_many_crashes(part: str, least: int) -> None:
-    """A sample of `make crash`, with seeds that the last sample had not."""
+    """A sample of `make crash`, with seeds that the last sample did not use."""
     seed = campaigns.next_seed("crash", part, directory=campaigns.SLICE)
     outcome = campaign.run(part, seed, seeds=4)
     campaigns.record("crash", outcome, directory=campaigns.SLICE)

@@ -1,4 +1,4 @@
-"""Whatever is done to a file of a store, opening it never gives another state without a word."""
+"""Whatever is done to a file of a store, opening it never results in another state without a report."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ def test_damage_is_named_or_gives_a_prefix_and_is_reported(policy: FsyncPolicy) 
 
 
 @pytest.mark.slow
-def test_records_that_are_not_bound_to_their_places_are_caught(
+def test_records_that_are_not_bound_to_their_positions_are_detected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A check of the check: without the mask a doubled record is applied twice."""
+    """A test of the test: without the mask a duplicated record is applied twice."""
     monkeypatch.setattr("headwater.journal.names.JournalFile.key", property(lambda self: None))
     monkeypatch.setattr(damage_campaign, "file_key", lambda number: None)
     assert place_mask(0, 1)
     campaign = Campaign("no", seed=1).run()
-    assert any("a state that never was" in failure for failure in campaign.failures)
+    assert any("a state that never existed" in failure for failure in campaign.failures)
 
 
 @pytest.mark.slice

@@ -69,7 +69,7 @@ def test_a_killed_process_loses_nothing_that_it_acknowledged(tmp_path: Path) -> 
     random = Random(1)
     acknowledged = 0
     for _ in range(10):
-        # Given a process that writes and says so after each turn
+        # Given a process that writes and reports each turn
         with subprocess.Popen(
             [sys.executable, "-c", WRITER, str(tmp_path)],
             stdout=subprocess.PIPE,
@@ -82,7 +82,7 @@ def test_a_killed_process_loses_nothing_that_it_acknowledged(tmp_path: Path) -> 
                 acknowledged = int(writer.stdout.readline())
             writer.kill()
             acknowledged = max([acknowledged, *map(int, writer.stdout.read().split())])
-        # Then all of these turns are there, in order, without a hole
+        # Then all of these turns are there, in order, without a gap
         journal, facts = open_journal(DiskFiles(tmp_path), file_bytes=16384)
         assert len(facts) >= acknowledged
         assert facts == [fact(text(turn)) for turn in range(1, len(facts) + 1)]
@@ -99,7 +99,7 @@ def test_a_full_file_system_refuses_and_recovers(tmp_path: Path) -> None:
         or subprocess.run([*inside, mounted + "true"], capture_output=True, check=False).returncode
     ):
         pytest.skip("no file system can be mounted here")
-    # When a journal fills it, and something else is deleted
+    # When a journal fills it, and then another file is deleted
     done = subprocess.run(
         [*inside, mounted + '"$0" "$@"', sys.executable, "-c", FILLER, str(tmp_path)],
         capture_output=True,
@@ -107,7 +107,7 @@ def test_a_full_file_system_refuses_and_recovers(tmp_path: Path) -> None:
         check=False,
         cwd=ROOT,
     )
-    # Then what did not fit was refused with the reason, and then taken
+    # Then what did not fit was refused with the reason, and accepted afterwards
     assert done.returncode == 0, done.stderr
     assert "refused: 262144 bytes are needed for the next file" in done.stdout
     assert "turns: " in done.stdout

@@ -1,4 +1,4 @@
-"""A node survives a crash at any file operation, and the checks that say so notice planted faults."""
+"""A node survives a crash at any file operation, and the tests of that detect planted faults."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def test_a_planted_fault_is_caught(name: str, tmp_path: Path) -> None:
     # Given the sources with a fault
     fault = FAULTS[name]
     sources = plant(fault, tmp_path)
-    # When the check that is meant to see it runs, within a bounded number of histories
+    # When the check that should find it runs, with a limited number of histories
     found = checked(fault.check, sources)
-    # Then it does, for that fault's own reason
+    # Then it finds the fault, for the right reason
     assert fault.seen in found, f"{name} was not caught: {found!r}"
 
 

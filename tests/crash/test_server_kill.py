@@ -1,8 +1,8 @@
-"""kill -9 of a real server under load, appendfsync always: nothing acknowledged is lost.
+"""SIGKILL of a real server under load with appendfsync always: nothing acknowledged is lost.
 
-Four clients write, read in a group and acknowledge, each knowing which of its commands were
-answered. The server is killed when a number of answers, drawn by a seeded generator, has come; it is
-started again on the same data, and what it then holds is compared with what was answered.
+Four clients write, read in a group and acknowledge. Each records which of its commands were answered. The
+server is killed after a random number of replies (from a seeded generator) and restarted on the same data.
+Then its data is compared with what was answered.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ CLIENTS = 4
 
 
 def connection(server: ServerProcess) -> redis.Redis:
-    """A client that sends every command once."""
+    """Return a client that sends every command once."""
     return redis.Redis.from_url(server.url, decode_responses=True, retry=Retry(NoBackoff(), 0))
 
 
 class Writer:
-    """One client: stream ``s<n>``, group ``g``; what was answered and what may have happened."""
+    """One client of stream ``s<n>`` and group ``g``: what was answered, and what may have happened."""
 
     def __init__(self, number: int) -> None:
         self.stream = f"s{number}"
         self.sent = 0
         self.added: dict[str, int] = {}
-        """id of every answered XADD → its serial number."""
+        """The id of every answered XADD → its serial number."""
         self.acked: set[str] = set()
         """Ids whose XACK was answered."""
         self.maybe_acked: set[str] = set()
         """Ids whose XACK was sent and not answered."""
 
     def step(self, client: redis.Redis, rng: random.Random) -> None:
-        """One command; raises `redis.ConnectionError` when the server is gone."""
+        """Run one command. Raises `redis.ConnectionError` if the server is gone."""
         if rng.random() < 0.7:
             serial, self.sent = self.sent, self.sent + 1
             entry_id = client.xadd(self.stream, {"n": serial, "pad": "x" * rng.randrange(300)})
@@ -58,7 +58,7 @@ class Writer:
             self.maybe_acked.difference_update(ids)
 
     def settle(self, client: redis.Redis) -> list[str]:
-        """Compare with what the server holds after its restart; what is wrong, as sentences."""
+        """Compare with the server's data after its restart. Return a sentence for each fault."""
         wrong = []
         entries: Any = client.xrange(self.stream)
         held = {entry_id: int(fields["n"]) for entry_id, fields in entries}
@@ -67,7 +67,7 @@ class Writer:
                 wrong.append(f"{self.stream}: answered entry {entry_id} ({serial}) is lost")
         serials = list(held.values())
         if serials != list(range(len(serials))):
-            wrong.append(f"{self.stream}: what is held is no prefix of what was sent")
+            wrong.append(f"{self.stream}: the stored entries are not a prefix of those sent")
         if len(held) > len(self.added) + 1:
             wrong.append(f"{self.stream}: more entries than were sent")
         rows: Any = client.xpending_range(self.stream, "g", "-", "+", 1_000_000)
@@ -82,7 +82,7 @@ class Writer:
 
 
 def load(server: ServerProcess, writers: list[Writer], seed: int, answers: int) -> None:
-    """Have all writers work until ``answers`` commands were answered, then kill the server."""
+    """Run all writers until ``answers`` commands were answered, then kill the server."""
     left = threading.Semaphore(0)
 
     def work(writer: Writer) -> None:
@@ -106,7 +106,7 @@ def load(server: ServerProcess, writers: list[Writer], seed: int, answers: int) 
 
 
 def kill_points(points: int, seed: int) -> list[str]:
-    """Kill a server under load so many times over one data directory; what was found wrong."""
+    """Kill a server under load ``points`` times with the same data directory. Return all faults."""
     rng = random.Random(seed)
     writers = [Writer(number) for number in range(CLIENTS)]
     wrong: list[str] = []
@@ -125,10 +125,10 @@ def kill_points(points: int, seed: int) -> list[str]:
 
 @pytest.mark.slow
 def test_a_server_killed_under_load_loses_nothing_it_acknowledged() -> None:
-    # Given four clients writing, when the server is killed at five random points
+    # Given four clients that write, when the server is killed at five random points
     wrong = kill_points(5, seed=20261121)
 
-    # Then every answered command is there after each restart, and nothing but a prefix
+    # Then every answered command is there after each restart, and the rest is a prefix
     assert wrong == []
 
 
@@ -142,7 +142,7 @@ def test_fifty_kills_under_load_lose_nothing() -> None:
     began = time.monotonic()
     wrong = kill_points(points, seed)
 
-    # Then nothing is lost; what was tried is written down
+    # Then nothing is lost, and the run is recorded
     outcome = Outcome("kills", (seed, seed), points, "kills", wrong, time.monotonic() - began)
     campaigns.record("crash", outcome, directory=campaigns.SLICE)
     assert wrong == [], f"seed {seed}"

@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_the_examples_in_docstrings_run() -> None:
-    # When every example of the sources is run, in the plain build and with warnings as errors
+    # When every example in the sources runs, in plain Python and with warnings as errors
     done = subprocess.run(
         [sys.executable, "-W", "error", "-m", "tests.docstrings"],
         cwd=ROOT,
@@ -21,9 +21,9 @@ def test_the_examples_in_docstrings_run() -> None:
         timeout=100,
         check=False,
     )
-    # Then they print what the docstrings say
+    # Then they print what the docstrings show
     assert done.returncode == 0, done.stderr
     *failed, summary = done.stdout.splitlines()
     assert failed == [], "\n".join(failed)
-    # And there are hundreds
+    # And there are more than 300
     assert int(summary.split()[0]) > 300

@@ -1,4 +1,4 @@
-"""The guide about moving keys is run: from a real Redis to Headwater, and back."""
+"""The guide to moving keys: its program runs, from a real Redis to Headwater and back."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ pytestmark = [pytest.mark.peer, pytest.mark.slow]
 
 
 def program(source: str, target: str) -> str:
-    """What the guide's program prints when it moves streams from one address to another."""
+    """Run the guide's program between two addresses and return its output."""
     (printed,) = outputs("dump.md", (SOURCE, source), (TARGET, target))
     return printed
 
 
 def test_the_guides_program_moves_streams_from_redis_and_back(peer: Callable[..., Peer]) -> None:
-    # Given two streams on a real Redis, one with a group, a pending entry and a time
+    # Given two streams on a real Redis, one with a group, pending entries and an expiration
     server = peer("redis-8.2")
     with server_process() as ours, redis.Redis.from_url(server.url) as theirs:
         for number in range(5):
@@ -41,7 +41,7 @@ def test_the_guides_program_moves_streams_from_redis_and_back(peer: Callable[...
         # When the program runs
         printed = program(server.url, ours.url)
 
-        # Then it says so, and they are there
+        # Then it lists the streams, and they are there
         assert sorted(printed.splitlines()) == [
             "empty 0 entries 0 groups",
             "orders 5 entries 1 groups",
@@ -51,7 +51,7 @@ def test_the_guides_program_moves_streams_from_redis_and_back(peer: Callable[...
             assert 0 < here.pttl("orders") <= 1_000_000
             assert here.xpending("orders", "billing")["pending"] == 2
 
-            # And with the form set as the guide says, it brings them back as they were
+            # And with the setting from the guide, it moves them back unchanged
             (setting,) = re.findall(r"CONFIG SET (\S+) (\S+)", GUIDE.read_text(encoding="utf-8"))
             here.config_set(*setting)
         theirs.delete("orders")
@@ -60,18 +60,18 @@ def test_the_guides_program_moves_streams_from_redis_and_back(peer: Callable[...
 
 
 @pytest.mark.parametrize("name", PEERS)
-def test_a_server_migrates_a_stream_to_us(peer: Callable[..., Peer], name: str) -> None:
-    # Given a stream with a group and a time on a real server
+def test_a_server_can_migrate_a_stream_to_headwater(peer: Callable[..., Peer], name: str) -> None:
+    # Given a stream with a group and an expiration on a real server
     server = peer(name)
     with server_process() as ours, redis.Redis.from_url(server.url) as theirs:
         theirs.xadd("orders", {"n": 1})
         theirs.xgroup_create("orders", "billing", "0")
         theirs.expire("orders", 1000)
 
-        # When it is told to move it here
+        # When MIGRATE moves it to Headwater
         moved = theirs.execute_command("MIGRATE", "127.0.0.1", ours.port, "orders", 3, 5000)
 
-        # Then it is here and not there
+        # Then it is on Headwater only
         assert moved == b"OK"
         assert theirs.exists("orders") == 0
         with redis.Redis.from_url(ours.url, db=3) as here:
@@ -86,5 +86,5 @@ def test_the_guide_names_every_form() -> None:
         r"^\| `([\d.]+)`.*? \| (\d+) \| (\d+) \|", GUIDE.read_text("utf-8"), re.MULTILINE
     )
 
-    # Then it says what is written
+    # Then it has the versions that are written
     assert {row[0]: (int(row[1]), int(row[2])) for row in rows} == STREAM_FORMS

@@ -1,4 +1,4 @@
-"""README.md's programs run as they stand there, one after the other."""
+"""README.md's programs run unchanged, one after another."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ ADDRESS = "redis://localhost:6379"
 
 
 def programs() -> dict[str, str]:
-    """Each Python block by the file name in its first line."""
+    """Return each Python block by the file name in its first line."""
     blocks = re.findall(r"```python\n(# (\S+)\n.*?)```", README, re.DOTALL)
     assert len(blocks) == README.count("```python")
     return {name: text for text, name in blocks}
 
 
 def commands() -> list[str]:
-    """What stands behind each prompt."""
+    """Return the command after each prompt."""
     return re.findall(r"^\$ (.+)$", README, re.MULTILINE)
 
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[ServerProcess]:
-    """The README's server on another port, its programs in ``tmp_path`` and changed to match."""
+    """The README's server on another port; its programs are in ``tmp_path``, with that port."""
     assert commands()[0] == "headwater serve --dir data"
     with server_process() as server:
         for name, text in programs().items():
@@ -42,7 +42,7 @@ def server(tmp_path: Path) -> Iterator[ServerProcess]:
 
 
 def run(program: str, directory: Path) -> str:
-    """What the program prints."""
+    """Run the program and return its output."""
     done = subprocess.run(
         [sys.executable, program],
         cwd=directory,
@@ -56,7 +56,7 @@ def run(program: str, directory: Path) -> str:
 
 
 def work(directory: Path, server: ServerProcess, *, invoices: int) -> None:
-    """Run the README's worker until so many invoices are written."""
+    """Run the README's worker until there are ``invoices`` invoices."""
     command = commands()[1].split()
     assert command[:2] == ["headwater", "work"]
     with (
@@ -78,7 +78,7 @@ def work(directory: Path, server: ServerProcess, *, invoices: int) -> None:
 
 
 def test_the_server_and_the_worker(server: ServerProcess, tmp_path: Path) -> None:
-    # When the first program orders, and the worker has worked
+    # When the first program adds orders, and the worker handles them
     assert run("order.py", tmp_path) == "3 orders\n"
     work(tmp_path, server, invoices=3)
     # Then each order has its invoice
@@ -90,13 +90,13 @@ def test_the_server_and_the_worker(server: ServerProcess, tmp_path: Path) -> Non
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
-def test_spark_reads_what_the_worker_wrote(server: ServerProcess, tmp_path: Path) -> None:
+def test_spark_reads_the_workers_results(server: ServerProcess, tmp_path: Path) -> None:
     run("order.py", tmp_path)
     work(tmp_path, server, invoices=3)
     assert re.search(r"\|\s+3\|\s*18\.0\|", run("revenue.py", tmp_path))
 
 
-def test_every_page_that_is_linked_is_there() -> None:
+def test_every_linked_page_exists() -> None:
     links = re.findall(r"\]\(([^)#:]+)\)", README)
     assert links
     assert [link for link in links if not (ROOT / link).exists()] == []

@@ -1,4 +1,4 @@
-"""What docs/guide/server.md says of keys and values, of its log and of systemd is so."""
+"""docs/guide/server.md: keys and values, the log, and systemd."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ GUIDE = (Path(__file__).parents[2] / "docs" / "guide" / "server.md").read_text(e
 SECTION = GUIDE.partition("## Keys and the other types\n")[2].partition("\n## ")[0]
 GROUPS = {"generic", "string", "list", "set", "hash"}
 OTHERS = {"DBSIZE", "SWAPDB", "FLUSHDB", "FLUSHALL"}
-"""Of the group *server*, and yet about keys."""
+"""Commands of the group *server* that are about keys."""
 ABOUT_NO_KEY = {"WAIT", "WAITAOF"}
 
 
@@ -37,18 +37,19 @@ def client() -> Iterator[Any]:
         yield made
 
 
-def test_it_names_every_command_on_keys_and_values_and_no_other() -> None:
+def test_it_names_exactly_the_commands_on_keys_and_values() -> None:
     there = {row.name.upper() for row in COMMANDS.values() if row.group in GROUPS} | OTHERS
     assert set(re.findall(r"`([A-Z]+)`", SECTION)) == there - ABOUT_NO_KEY
 
 
 def test_its_example_runs(client: Any) -> None:
     (program,) = re.findall(r"```python\n(.*?)```", SECTION, re.DOTALL)
-    exec(program, {"client": client})  # the guide is ours
+    where = client.connection_pool.connection_kwargs
+    exec(program.replace("localhost:6379", f"{where['host']}:{where['port']}"), {})
     assert client.xlen("orders:old") == 1
 
 
-def test_an_idle_time_and_an_encoding_are_told(client: Any) -> None:
+def test_idle_times_and_encodings_are_supported(client: Any) -> None:
     client.rpush("l", "a")
     assert client.object("ENCODING", "l") == b"listpack"
     assert client.object("IDLETIME", "l") == 0
@@ -74,14 +75,14 @@ def test_the_unit_file_has_what_systemd_needs() -> None:
     assert service["Type"] == "notify"
     assert service["ExecReload"] == "/bin/kill -HUP $MAINPID"
     assert service["ExecStart"].startswith("/")
-    # The state directory is the data directory, and it is not one that everyone may write to.
+    # The state directory is the data directory, and not every user may write to it.
     assert f"--dir /var/lib/{service['StateDirectory']}" in service["ExecStart"]
     assert int(service["StateDirectoryMode"], 8) & 0o002 == 0
 
 
 @pytest.mark.slow
 def test_the_command_of_the_unit_file_starts_reloads_and_stops(tmp_path: Path) -> None:
-    # Given the command of the unit file, its directory made by systemd
+    # Given the command of the unit file, and a directory as systemd makes it
     service = unit()["Service"]
     program, *words = shlex.split(service["ExecStart"])
     assert Path(program).name == "headwater"
@@ -101,7 +102,7 @@ def test_the_command_of_the_unit_file_starts_reloads_and_stops(tmp_path: Path) -
             stderr=log,
         )
     try:
-        # Then the service becomes ready, reloads and stops as systemd expects
+        # Then the server notifies systemd when it is ready, reloads and stops
         assert manager.until("READY")["MAINPID"] == str(process.pid)
         assert "WATCHDOG" in manager.next()
         process.send_signal(signal.SIGHUP)
@@ -118,7 +119,7 @@ def test_the_command_of_the_unit_file_starts_reloads_and_stops(tmp_path: Path) -
     assert json.loads(lines[-1])["message"] == "stopped with exit status 0"
 
 
-def test_the_example_lines_of_the_log_are_written_so() -> None:
+def test_the_example_lines_of_the_log_have_the_real_format() -> None:
     (block,) = re.findall(r"```text\n(\d{4}-.*?)```", GUIDE, re.DOTALL)
     text, line = block.splitlines()
     record = logging.LogRecord(
@@ -130,7 +131,7 @@ def test_the_example_lines_of_the_log_are_written_so() -> None:
         (7, "10.0.0.8:50312", "Protocol error: expected '$', got 'G'"),
         None,
     )
-    # All but the time, the process and what the guide cuts off
+    # Everything except the time, the process and what the guide leaves out
     assert TextFormatter().format(record)[23:] == text[23:]
     written, shown = json.loads(JsonFormatter().format(record)), json.loads(line)
     assert written.keys() == shown.keys()

@@ -1,4 +1,4 @@
-"""A FastStream consumer that takes one message, says so, and never finishes: what tests kill."""
+"""A FastStream consumer that receives one message, prints a line, and never finishes; tests kill it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A service manager's end of NOTIFY_SOCKET: what systemd would hear from a server."""
+"""The service manager's end of NOTIFY_SOCKET: receives the notifications that a server sends to systemd."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 WITHIN = 30.0
-"""Seconds that a busy machine may take for what comes at once."""
+"""How many seconds a busy machine may take for an immediate reaction."""
 
 
 class ServiceManager:
-    """Receives notifications at a path, or at an abstract name when ``directory`` is None."""
+    """Receives notifications at a path, or at an abstract name if ``directory`` is None."""
 
     def __init__(self, directory: Path | None) -> None:
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -28,14 +28,14 @@ class ServiceManager:
         self.socket.close()
 
     def next(self) -> dict[str, str]:
-        """The next notification, its assignments by name."""
+        """Return the next notification: name → value."""
         text = self.socket.recv(65536).decode()
         return dict(line.split("=", 1) for line in text.splitlines())
 
     def until(
         self, name: str, *, also: Callable[[dict[str, str]], object] | None = None
     ) -> dict[str, str]:
-        """The next notification that says ``name``; those before it are given to ``also``."""
+        """Return the next notification that contains ``name``; pass those before it to ``also``."""
         while name not in (said := self.next()):
             if also is not None:
                 also(said)

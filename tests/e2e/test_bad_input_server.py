@@ -1,4 +1,4 @@
-"""Whatever is wrong gets one clear error, and nothing that was acknowledged is lost by it."""
+"""Every wrong input gets one clear error, and loses no acknowledged write."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def home(tmp_path: Path) -> Path:
 
 
 def refused(home: Path, *flags: str, environment: dict[str, str] | None = None) -> str:
-    """The one line that a server says which cannot start; its exit status is 1."""
+    """Start a server that cannot start, check its exit status 1, and return its one line of output."""
     server = ServerProcess(*flags, directory=home, environment=environment)
     with pytest.raises(ServerFailed) as caught:
         server.start()
@@ -37,7 +37,7 @@ def refused(home: Path, *flags: str, environment: dict[str, str] | None = None) 
     return line.removeprefix("headwater: ").strip()
 
 
-# --- it does not start ------------------------------------------------------------------------------
+# --- startup ----------------------------------------------------------------------------------------
 
 
 def test_a_port_in_use_is_named_and_the_data_is_not_touched(home: Path) -> None:
@@ -47,25 +47,25 @@ def test_a_port_in_use_is_named_and_the_data_is_not_touched(home: Path) -> None:
         port = holder.getsockname()[1]
         said = refused(home, "--port", str(port))
     assert said == (
-        f"cannot listen at 127.0.0.1:{port}: Address already in use; another server listens there, "
+        f"cannot listen on 127.0.0.1:{port}: Address already in use; another server listens there, "
         "choose another --port (0 picks a free one)"
     )
     assert not (home / "data").exists()
 
 
-def test_an_address_that_is_not_this_machines_is_named(home: Path) -> None:
+def test_an_address_of_another_machine_is_named(home: Path) -> None:
     said = refused(home, "--bind", "192.0.2.1")
-    assert re.match(r"cannot listen at 192\.0\.2\.1:\d+: Cannot assign requested address; ", said)
+    assert re.match(r"cannot listen on 192\.0\.2\.1:\d+: Cannot assign requested address; ", said)
 
 
 def test_an_optional_address_may_be_missing_but_not_every_one(home: Path) -> None:
     with server_process("--bind", "127.0.0.1 -192.0.2.1", directory=home) as server:
         assert exchange(server.port, encode("PING")) == b"+PONG\r\n"
-    assert refused(home, "--bind", "-192.0.2.1").startswith("there is nowhere to listen")
-    assert refused(home, "--bind", "").startswith("there is nowhere to listen")
+    assert refused(home, "--bind", "-192.0.2.1").startswith("no address to listen on")
+    assert refused(home, "--bind", "").startswith("no address to listen on")
 
 
-def test_a_directory_held_by_another_server_is_named_and_the_other_goes_on(home: Path) -> None:
+def test_a_directory_in_use_by_another_server_is_named_and_the_other_continues(home: Path) -> None:
     with server_process(directory=home) as first:
         with redis.Redis.from_url(first.url) as client:
             client.xadd("s", {"a": "1"})
@@ -84,7 +84,7 @@ def test_a_directory_that_cannot_be_written_is_named(home: Path) -> None:
     assert (home / "file").read_text() == "not a directory"
 
 
-def test_a_directory_that_every_user_may_write_to_is_named(home: Path) -> None:
+def test_a_directory_that_every_user_may_write_is_named(home: Path) -> None:
     (home / "data").mkdir()
     (home / "data").chmod(0o777)
     assert refused(home) == (
@@ -94,7 +94,7 @@ def test_a_directory_that_every_user_may_write_to_is_named(home: Path) -> None:
     assert list((home / "data").iterdir()) == []
 
 
-def test_a_link_in_the_place_of_a_data_file_is_named_and_not_followed(home: Path) -> None:
+def test_a_symbolic_link_instead_of_a_data_file_is_named_and_not_followed(home: Path) -> None:
     (home / "data").mkdir(mode=0o700)
     (home / "victim").write_text("precious")
     (home / "data" / "headwater.lock").symlink_to(home / "victim")
@@ -103,7 +103,7 @@ def test_a_link_in_the_place_of_a_data_file_is_named_and_not_followed(home: Path
     assert (home / "victim").read_text() == "precious"
 
 
-def test_a_damaged_journal_is_named_by_file_and_offset_and_left_as_it_is(home: Path) -> None:
+def test_a_damaged_journal_is_named_with_file_and_offset_and_not_changed(home: Path) -> None:
     # Given a journal in which a byte in the middle was changed after it was synced
     with server_process("--appendfsync", "always", directory=home) as server:
         with redis.Redis.from_url(server.url) as client:
@@ -115,10 +115,10 @@ def test_a_damaged_journal_is_named_by_file_and_offset_and_left_as_it_is(home: P
     whole[place] ^= 0xFF
     journal.write_bytes(whole)
 
-    # When a server is to start on it
+    # When a server is started with it
     said = refused(home)
 
-    # Then it says where, and changes nothing
+    # Then the error names the place, and the journal is unchanged
     assert "journal-000001" in said
     assert re.search(r"offset \d+|byte \d+|at \d+", said), said
     assert journal.read_bytes() == whole
@@ -127,11 +127,11 @@ def test_a_damaged_journal_is_named_by_file_and_offset_and_left_as_it_is(home: P
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("prot 1", "line 2: 'prot' is no setting of Headwater; did you mean 'port'?"),
+        ("prot 1", "line 2: unknown setting 'prot'; did you mean 'port'?"),
         ("port one", "line 2: 'port' cannot be 'one': argument couldn't be parsed into an integer"),
         (
             "databases 32",
-            "line 2: 'databases' cannot be '32': it stays 16; there are 16 databases, always",
+            "line 2: 'databases' cannot be '32': the only value is 16; the number of databases cannot be changed",
         ),
     ],
 )
@@ -142,10 +142,10 @@ def test_a_wrong_line_of_the_configuration_is_named(home: Path, line: str, said:
 
 
 def test_wrong_flags_and_variables_are_named(home: Path) -> None:
-    assert refused(home, "--maxclient", "5").startswith("flag --maxclient: 'maxclient' is no set")
-    assert refused(home, "--maxclients").startswith("flag --maxclients: a value is missing")
+    assert refused(home, "--maxclient", "5").startswith("flag --maxclient: unknown setting 'maxcl")
+    assert refused(home, "--maxclients").startswith("flag --maxclients: the value is missing")
     assert refused(home, "--port", "x").startswith("flag --port: 'port' cannot be 'x'")
-    assert refused(home, "serve").startswith("'serve' is no flag")
+    assert refused(home, "serve").startswith("'serve' is not a flag")
     environment = {"HEADWATER_APPENDFSYNC": "sometimes"}
     assert refused(home, environment=environment) == (
         "environment, HEADWATER_APPENDFSYNC: 'appendfsync' cannot be 'sometimes': argument(s) must "
@@ -157,14 +157,13 @@ def test_wrong_flags_and_variables_are_named(home: Path) -> None:
     )
 
 
-def test_a_unix_socket_in_use_is_named_and_a_dead_ones_name_is_taken_over(home: Path) -> None:
+def test_a_unix_socket_in_use_is_named_and_a_stale_one_is_replaced(home: Path) -> None:
     path = home / "socket"
     with server_process("--unixsocket", str(path), directory=home) as first:
         second = home / "second"
         second.mkdir()
         assert refused(second, "--unixsocket", str(path)) == (
-            f"cannot listen at unix:{path}: another server answers there; choose another "
-            "--unixsocket"
+            f"cannot listen on unix:{path}: another server uses it; choose another --unixsocket"
         )
         first.kill()
         assert path.exists()
@@ -173,20 +172,20 @@ def test_a_unix_socket_in_use_is_named_and_a_dead_ones_name_is_taken_over(home: 
             assert client.ping()
     assert not path.exists()
     path.write_text("a letter")
-    assert refused(home, "--unixsocket", str(path)).endswith("a file of that name is no socket")
+    assert refused(home, "--unixsocket", str(path)).endswith("the file exists and is not a socket")
     assert path.read_text() == "a letter"
     too_long = home / ("x" * 120)
     assert "path too long" in refused(home, "--unixsocket", str(too_long))
 
 
 class FewFiles(ServerProcess):
-    """A server that may open a hundred files."""
+    """A server that may open only a hundred files."""
 
     def command(self) -> list[str]:
         return ["sh", "-c", 'ulimit -n 100 && exec "$@"', "sh", *super().command()]
 
 
-def test_where_few_files_may_be_open_fewer_clients_are_let_in(home: Path) -> None:
+def test_a_low_limit_of_open_files_lowers_maxclients(home: Path) -> None:
     server = FewFiles(directory=home)
     server.start()
     try:
@@ -200,7 +199,7 @@ def test_where_few_files_may_be_open_fewer_clients_are_let_in(home: Path) -> Non
         assert server.stop() == 0
 
 
-# --- it runs ----------------------------------------------------------------------------------------
+# --- requests ---------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -229,17 +228,17 @@ BAD_REQUESTS = {
 
 
 def test_every_bad_request_gets_its_error_and_loses_nothing(server: ServerProcess) -> None:
-    # Given a stream, a text and a client that is in the middle of its work
+    # Given a stream, a string and a client
     with redis.Redis.from_url(server.url) as client:
         client.set("text", "kept")
         client.xadd("s", {"n": 0}, id="5-0")
 
-        # When bad requests come, each between good ones
+        # When bad requests arrive, each between good ones
         for number, (bad, said) in enumerate(BAD_REQUESTS.items(), 1):
             assert exchange(server.port, encode("PING") + bad) == b"+PONG\r\n" + said
             assert client.xadd("s", {"n": number}) is not None
 
-        # Then nothing is lost, neither now nor after a crash
+        # Then nothing is lost, also after a crash
         expected = [b"%d" % number for number in range(len(BAD_REQUESTS) + 1)]
         assert [fields[b"n"] for _, fields in client.xrange("s")] == expected
         server.kill()
@@ -257,7 +256,7 @@ def test_a_transaction_with_a_bad_command_does_nothing(server: ServerProcess) ->
         assert wire.ask("EXISTS", "s") == b":0\r\n"
 
 
-def test_what_a_transaction_refuses_to_queue_again_spoils_nothing(server: ServerProcess) -> None:
+def test_a_refused_multi_or_watch_does_not_abort_the_transaction(server: ServerProcess) -> None:
     with connected(server.port) as wire:
         assert wire.ask("MULTI") == b"+OK\r\n"
         assert wire.ask("MULTI") == b"-ERR MULTI calls can not be nested\r\n"
@@ -266,19 +265,19 @@ def test_what_a_transaction_refuses_to_queue_again_spoils_nothing(server: Server
         assert wire.ask("EXEC") == b"*1\r\n+OK\r\n"
 
 
-def test_a_count_at_its_end_stays_there_and_ends_no_server(server: ServerProcess) -> None:
-    # Given a stream and a group that XSETID and XGROUP brought to the end of what can be counted
+def test_a_counter_at_its_maximum_stays_there(server: ServerProcess) -> None:
+    # Given a stream and a group whose counters XSETID and XGROUP have set to the maximum
     most = 2**63 - 1
     with redis.Redis.from_url(server.url) as client:
         client.xadd("s", {"a": "b"}, id="1-0")
         client.execute_command("XSETID", "s", "1-0", "ENTRIESADDED", most)
         client.xgroup_create("s", "g", "1-0", entries_read=most)
 
-        # When one more is added and read
+        # When another entry is added and read
         client.xadd("s", {"a": "b"}, id="2-0")
         assert client.xreadgroup("g", "c", {"s": ">"})
 
-        # Then the counts stay, over a crash too
+        # Then the counters stay, also after a crash
         for _ in range(2):
             assert client.xinfo_stream("s")["entries-added"] == most
             (group,) = client.xinfo_groups("s")
@@ -287,7 +286,7 @@ def test_a_count_at_its_end_stays_there_and_ends_no_server(server: ServerProcess
             server.start()
 
 
-# --- it ends ----------------------------------------------------------------------------------------
+# --- shutdown and recovery --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -301,7 +300,7 @@ def test_a_signal_ends_it_cleanly(home: Path, number: signal.Signals) -> None:
         assert "cut" not in server.log()
 
 
-def test_shutdown_ends_it_cleanly_and_the_client_sees_the_end(home: Path) -> None:
+def test_shutdown_ends_it_cleanly_and_closes_the_connection(home: Path) -> None:
     with server_process(directory=home) as server:
         assert exchange(server.port, encode("SET", "k", "v") + encode("SHUTDOWN")) == b"+OK\r\n"
         assert server.wait() == 0
@@ -309,7 +308,7 @@ def test_shutdown_ends_it_cleanly_and_the_client_sees_the_end(home: Path) -> Non
         assert exchange(server.port, encode("GET", "k")) == b"$1\r\nv\r\n"
 
 
-def test_the_ready_line_says_where_and_how_safely(home: Path) -> None:
+def test_the_ready_line_has_addresses_and_durability(home: Path) -> None:
     path = home / "socket"
     with server_process("--unixsocket", str(path), directory=home) as server:
         assert re.fullmatch(
@@ -321,7 +320,7 @@ def test_the_ready_line_says_where_and_how_safely(home: Path) -> None:
             f"{server.port}\r\n".encode()
         )
     with server_process("--appendonly", "no", directory=home / "data") as server:
-        assert ", no journal (appendonly no), nothing is kept, " in server.ready_line
+        assert ", no journal (appendonly no), nothing is stored, " in server.ready_line
         assert "WARNING" not in server.log()
 
 
@@ -341,15 +340,15 @@ def test_a_torn_tail_is_cut_and_reported(home: Path) -> None:
             # When it starts again
             server.start()
 
-            # Then it has what was whole, and says what it cut
+            # Then the complete entry is there, and the cut is reported
             assert [found for found, _ in client.xrange("s")] == [first]
     assert re.search(
         r"WARNING the journal's tail was torn .* cut \d+ bytes at offset \d+", server.log()
     )
 
 
-def test_hashes_that_a_killed_rewrite_has_left_are_removed_at_the_next_start(home: Path) -> None:
-    # Given what CONFIG REWRITE and ACL SAVE had written when their server was killed
+def test_temporary_files_of_a_killed_rewrite_are_removed_at_the_next_start(home: Path) -> None:
+    # Given the files that CONFIG REWRITE and ACL SAVE had written when their server was killed
     config, users = home / "headwater.conf", home / "users.acl"
     config.write_text(f"aclfile {users}\n")
     users.write_text("user default on nopass ~* &* +@all\n")
@@ -360,13 +359,13 @@ def test_hashes_that_a_killed_rewrite_has_left_are_removed_at_the_next_start(hom
         )
     # When a server starts with these files
     with server_process("--config", str(config), directory=home):
-        # Then they are gone
+        # Then the temporary files are removed
         assert [path for path in left if path.exists()] == []
     assert config.exists()
     assert users.exists()
 
 
-def test_config_rewrite_keeps_a_changed_setting_over_a_restart(home: Path) -> None:
+def test_config_rewrite_makes_a_setting_persistent(home: Path) -> None:
     file = home / "headwater.conf"
     file.write_text("# kept\nmaxclients 50\n")
     with server_process("--config", str(file), directory=home) as server:

@@ -1,4 +1,4 @@
-"""`make build` fails when a hot module did not compile: installations may be plain, the build may not."""
+"""`make build` fails if a hot module does not compile, although an installation may be plain Python."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 GOOD = "def twice(number: int) -> int:\n    return 2 * number\n"
 
-# Cython takes it and the C compiler does not; setup.py then leaves the module plain, without a word.
+# Cython accepts it but the C compiler does not; setup.py then silently leaves the module plain.
 REFUSED_BY_C = (
     'cdef extern from "no_such_header_at_all.h":\n    int nothing\n\ncpdef int twice(int number)\n'
 )
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """The project's build with a package of two hot modules."""
+    """The project's build files with a package of two hot modules."""
     for name in ("Makefile", "setup.py", "pyproject.toml", "constraints.txt", "tools/built.py"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         shutil.copy2(ROOT / name, tmp_path / name)
@@ -41,7 +41,7 @@ def tree(tmp_path: Path) -> Path:
 
 
 def build(tree: Path, **changes: str) -> subprocess.CompletedProcess[str]:
-    """``make build`` there, with this run's interpreter and libraries."""
+    """Run ``make build`` in ``tree``, with this run's interpreter and libraries."""
     environment = {
         name: value
         for name, value in os.environ.items()
@@ -75,21 +75,21 @@ def test_a_module_that_does_not_compile_fails_the_build_and_is_named(
 ) -> None:
     # Given one of the two hot modules that cannot be compiled
     (tree / "src" / "headwater" / "engine" / "other.pxd").write_text(broken)
-    # When the project is built, in CI or not
+    # When the project is built
     done = build(tree)
-    # Then that fails, naming it
+    # Then the build fails and names the module
     assert done.returncode != 0, done.stdout
     assert "other" in done.stdout + done.stderr
     if broken is REFUSED_BY_C:
         assert "1 of 2 hot modules are not compiled: headwater.engine.other" in done.stderr
 
 
-def test_a_module_that_was_edited_to_something_broken_fails_the_next_build(tree: Path) -> None:
-    # Given a build in which all was well
+def test_a_broken_edit_fails_the_next_build(tree: Path) -> None:
+    # Given a successful build
     assert build(tree).returncode == 0
     # When a module does not compile any more
     (tree / "src" / "headwater" / "engine" / "other.pxd").write_text(REFUSED_BY_C)
-    # Then the extension of before does not hide it
+    # Then the old extension does not hide the failure
     done = build(tree)
     assert done.returncode != 0
     assert "headwater.engine.other" in done.stderr
@@ -100,7 +100,7 @@ def test_a_module_that_was_edited_to_something_broken_fails_the_next_build(tree:
     [({}, True), ({"CI_PEERS_REQUIRED": "1"}, False), ({"CI": "true"}, False)],
     ids=["at home", "peers required", "CI"],
 )
-def test_without_a_compiler_plain_python_is_a_build_but_not_in_ci(
+def test_without_a_compiler_plain_python_passes_except_in_ci(
     tree: Path, changes: dict[str, str], passes: bool
 ) -> None:
     done = build(tree, CC="/nonexistent/cc", **changes)
@@ -111,13 +111,13 @@ def test_without_a_compiler_plain_python_is_a_build_but_not_in_ci(
         assert "CI needs a C compiler" in done.stderr
 
 
-def test_what_was_built_plain_at_home_is_no_build_for_ci(tree: Path) -> None:
+def test_ci_does_not_accept_an_earlier_plain_build(tree: Path) -> None:
     # Given a finished build without a compiler
     assert build(tree, CC="/nonexistent/cc").returncode == 0
-    # When CI builds in the same tree, then it does not trust what stands there
+    # When CI builds in the same tree, then it fails
     assert build(tree, CC="/nonexistent/cc", CI_PEERS_REQUIRED="1").returncode != 0
 
 
-def test_a_plain_build_that_was_asked_for_passes_at_home_only(tree: Path) -> None:
+def test_a_requested_plain_build_passes_except_in_ci(tree: Path) -> None:
     assert build(tree, HEADWATER_PURE="1").returncode == 0
     assert build(tree, HEADWATER_PURE="1", CI_PEERS_REQUIRED="1").returncode != 0

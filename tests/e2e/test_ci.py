@@ -1,6 +1,6 @@
-"""CI fails when a check did not check: a test was skipped, for want of a tool or for a reason of its own.
+"""CI fails if a test was skipped because a tool is missing, or for a reason that is not listed.
 
-Each condition is planted in a pytest of its own, as `.ci/run` starts it (``CI_PEERS_REQUIRED=1``).
+Each condition is created in a separate pytest, as `.ci/run` starts it (``CI_PEERS_REQUIRED=1``).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ MISSING = [
 def run(
     *words: str, plugins: Path, required: bool, root: Path = ROOT
 ) -> subprocess.CompletedProcess[str]:
-    """A pytest with the plugin ``planted`` of that directory."""
+    """Run pytest with the plugin ``planted`` from the directory ``plugins``."""
     ours = {"CI_PEERS_REQUIRED", "PYTEST_ADDOPTS", "PYTEST_XDIST_WORKER", "CC"}
     environment = {name: value for name, value in os.environ.items() if name not in ours}
     environment |= {"CI_PEERS_REQUIRED": "1"} if required else {}
@@ -68,20 +68,20 @@ def run(
 @pytest.mark.parametrize(
     ("plugin", "file", "reason"), [row[1:] for row in MISSING], ids=[row[0] for row in MISSING]
 )
-def test_what_is_missing_fails_ci_and_is_named(
+def test_a_missing_tool_fails_ci_and_is_named(
     plugin: str, file: str, reason: str, tmp_path: Path
 ) -> None:
-    # Given a machine without it
+    # Given a machine without the tool
     (tmp_path / "planted.py").write_text(plugin)
     # When its tests run as in CI
     done = run("-x", file, plugins=tmp_path, required=True)
-    # Then they fail, for that reason
+    # Then they fail for that reason
     assert done.returncode in {1, 2}, done.stdout[-3000:]
     assert "although CI_PEERS_REQUIRED=1" in done.stdout
     assert reason in done.stdout
 
 
-def test_on_your_own_machine_what_is_missing_is_only_skipped(tmp_path: Path) -> None:
+def test_outside_ci_a_missing_tool_only_skips_tests(tmp_path: Path) -> None:
     (tmp_path / "planted.py").write_text(NO_LUPA)
     done = run("tests/unit/test_scripting.py", plugins=tmp_path, required=False)
     assert done.returncode == 5, done.stdout[-3000:]  # nothing was collected
@@ -98,15 +98,15 @@ def test_one():
 
 @pytest.mark.parametrize("reason", ["I had no time", "flaky here"])
 def test_a_skip_that_is_not_listed_fails_ci(reason: str, tmp_path: Path) -> None:
-    # Given a test that skips for a reason that tests/skips.py does not know
+    # Given a test that skips for a reason that is not in tests/skips.py
     (tmp_path / "planted.py").write_text("from tests.skips import *\n")
     (tmp_path / "test_new.py").write_text(SKIPPING.format(reason=reason))
-    # When it runs as in CI, and as at home
+    # When it runs as in CI, and outside CI
     strict, lax = (
         run("test_new.py", plugins=tmp_path, required=required, root=tmp_path)
         for required in (True, False)
     )
-    # Then only CI refuses it
+    # Then it fails only in CI
     assert strict.returncode == 1, strict.stdout
     assert f"although CI_PEERS_REQUIRED=1: Skipped: {reason}" in strict.stdout
     assert lax.returncode == 0, lax.stdout
@@ -120,7 +120,7 @@ def test_a_listed_skip_passes_ci(tmp_path: Path) -> None:
     assert "1 skipped" in done.stdout
 
 
-def test_what_only_the_plain_run_has_may_not_be_skipped_there(
+def test_a_test_for_the_plain_run_may_not_be_skipped_there(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     (text,) = (one.text for one in LEGITIMATE if one.text.startswith("looks are counted"))
@@ -130,14 +130,14 @@ def test_what_only_the_plain_run_has_may_not_be_skipped_there(
     assert not may_skip(text)
 
 
-def test_every_listed_skip_is_one_that_a_test_has() -> None:
+def test_every_listed_skip_is_used_by_a_test() -> None:
     sources = [path.read_text() for path in (ROOT / "tests").rglob("*.py")]
     here = {Path(skips.__file__).read_text(), Path(__file__).read_text()}
     rest = [source for source in sources if source not in here]
     assert [one.text for one in LEGITIMATE if not any(one.text in text for text in rest)] == []
 
 
-def test_node_is_found_beside_python_before_path(
+def test_node_is_found_next_to_python_before_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Given a node in the virtual environment and another in PATH
@@ -147,10 +147,10 @@ def test_node_is_found_beside_python_before_path(
         (tmp_path / place / "node").chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(tmp_path / "environment" / "python"))
     monkeypatch.setenv("PATH", str(tmp_path / "path"))
-    # When node is looked for, then that of the environment is found, and says its version
+    # When node is searched, then the environment's is found, with its version
     found = peers.find_tool("node")
     assert found == str(tmp_path / "environment" / "node")
     assert peers.node_version(found) == 24
-    # When there is none, then that of PATH
+    # When there is none, then the one in PATH is found
     (tmp_path / "environment" / "node").unlink()
     assert peers.find_tool("node") == str(tmp_path / "path" / "node")

@@ -1,4 +1,4 @@
-"""``headwater demo`` runs through every room, and leaves nothing behind however it ends."""
+"""``headwater demo`` runs all its steps, and leaves nothing behind in whatever way it ends."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.xdist_group("spar
 
 @contextmanager
 def demo(directory: Path, *flags: str) -> Iterator[subprocess.Popen[str]]:
-    """The demo with all of its files in ``directory``; ended with whatever it started."""
+    """Run the demo with its files in ``directory``; kill all its processes at the end."""
     process = subprocess.Popen(
         [sys.executable, "-m", "headwater", "demo", "--flights", str(FLIGHTS), *flags],
         stdout=subprocess.PIPE,
@@ -40,7 +40,7 @@ def demo(directory: Path, *flags: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def started_in(directory: Path) -> list[int]:
-    """Every living process of the demo: they share its TMPDIR."""
+    """Return all running processes of the demo, which have its TMPDIR."""
     mark = f"TMPDIR={directory}\0".encode()
     found = []
     for entry in Path("/proc").iterdir():
@@ -53,14 +53,14 @@ def started_in(directory: Path) -> list[int]:
 
 
 def read_until(process: subprocess.Popen[str], words: str) -> str:
-    """What it prints up to the line with ``words``."""
+    """Return the output up to the line with ``words``."""
     assert process.stdout is not None
     printed = ""
     for line in process.stdout:
         printed += line
         if words in line:
             return printed
-    raise AssertionError(f"{words!r} never came:\n{printed}")
+    raise AssertionError(f"{words!r} was not printed:\n{printed}")
 
 
 @pytest.mark.slice
@@ -71,7 +71,7 @@ def test_every_line_of_the_reconciliation_holds(tmp_path: Path) -> None:
         assert process.stdout is not None
         printed = process.stdout.read()
         process.wait()
-    # Then every line holds and there was something to show each by
+    # Then every line holds, with counts above zero
     assert process.returncode == 0, printed
     rows = [line for line in printed.splitlines() if line.startswith(("ok ", "NO "))]
     assert len(rows) == 15
@@ -87,20 +87,20 @@ def test_every_line_of_the_reconciliation_holds(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "moment", ["ready at", "3 workers", "stopped with SIGTERM", "stands still", "4. Spark"]
+    "moment", ["ready at", "3 workers", "stopped with SIGTERM", "is paused", "4. Spark"]
 )
 @pytest.mark.timeout(200)
 def test_ctrl_c_leaves_no_process_and_no_file(tmp_path: Path, moment: str) -> None:
     with demo(tmp_path) as process:
-        # Given a demo that is in the middle of something
+        # Given a demo in the middle of a step
         read_until(process, moment)
         assert len(started_in(tmp_path)) > 1
         # When Ctrl-C is pressed
         process.send_signal(signal.SIGINT)
         process.wait()
-        # Then it ends as a command does that was interrupted
+        # Then it ends with the exit status of an interrupted command
         assert process.returncode == 130
-        # And what it had started has ended: the kernel takes a moment to take the last ones away
+        # And its child processes have ended, after a moment that the kernel needs
         deadline = time.monotonic() + 20
         while started_in(tmp_path) and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -111,10 +111,10 @@ def test_ctrl_c_leaves_no_process_and_no_file(tmp_path: Path, moment: str) -> No
 @pytest.mark.timeout(400)
 def test_keep_leaves_server_and_tables_and_says_how_to_end_them(tmp_path: Path) -> None:
     with demo(tmp_path, "--keep") as process:
-        # When it has ended
+        # When the demo has ended
         printed = read_until(process, "kill ")
         assert process.wait() == 0
-        # Then the server is all that runs, and what is printed shows it and ends it
+        # Then only the server runs, and the printed commands use it and end it
         found = re.search(r"kill (\d+); rm -r (\S+)", printed)
         assert found is not None
         assert started_in(tmp_path) == [int(found[1])]

@@ -1,9 +1,9 @@
-"""The examples that Redis and FastStream document, through the clients that people have, against our
-server: XCLAIM, XAUTOCLAIM and XNACK through redis-py and redis-cli; FastStream 0.7.8, unmodified,
-reading in a group, claiming, acknowledging by hand.
+"""The examples in the documentation of Redis and FastStream, run against Headwater's server: XCLAIM,
+XAUTOCLAIM and XNACK with redis-py and redis-cli; FastStream 0.7.8, unmodified, reading in a group,
+claiming, acknowledging manually.
 
-A killed FastStream consumer is a real process under SIGKILL. Its message grows old by the server's
-clock, which the test holds.
+A killed FastStream consumer is a real process killed with SIGKILL. Its message ages by the server's clock,
+which the test controls.
 
 Sources: the command pages of XCLAIM, XAUTOCLAIM and XNACK; FastStream's pages on Redis streams.
 """
@@ -60,7 +60,7 @@ def client(server: ServerProcess, request: pytest.FixtureRequest) -> Iterator[re
 
 
 def rows(client: redis.Redis) -> list[tuple[object, object, int, object]]:
-    """XPENDING mystream mygroup - + 10, idle times of owned entries as 0."""
+    """Return the rows of XPENDING mystream mygroup - + 10, with 0 for the idle times of owned entries."""
     found = client.xpending_range("mystream", "mygroup", "-", "+", 10)
     return [
         (row["message_id"], row["consumer"], min(int(row["time_since_delivered"]), 0),
@@ -77,38 +77,38 @@ def two_with_consumer1(client: redis.Redis) -> None:
     assert read
 
 
-def test_xclaim_gives_an_entry_that_was_idle_for_an_hour_to_alice(client: redis.Redis) -> None:
-    # Given an entry that consumer1 got and did not acknowledge
+def test_xclaim_gives_alice_an_entry_that_was_idle_for_an_hour(client: redis.Redis) -> None:
+    # Given an entry that was delivered to consumer1 and not acknowledged
     client.xadd("mystream", {"message": "orange"}, id=FIRST)
     client.xgroup_create("mystream", "mygroup", "0")
     client.xreadgroup("mygroup", "consumer1", {"mystream": ">"})
-    # Then Alice gets nothing while it is younger than an hour
+    # Then Alice gets nothing while its idle time is below an hour
     assert client.xclaim("mystream", "mygroup", "Alice", HOUR_MS, [FIRST]) == []
-    # When it has been pending for more than an hour
+    # When its idle time is above an hour
     client.xclaim(
         "mystream", "mygroup", "consumer1", 0, [FIRST], idle=HOUR_MS + 1, retrycount=1, justid=True
     )
-    # Then it is hers, and was delivered twice
+    # Then she owns it, with a delivery count of 2
     claimed = client.xclaim("mystream", "mygroup", "Alice", HOUR_MS, [FIRST])
     assert [(found[0], found[1]) for found in claimed] == [(FIRST, {"message": "orange"})]
     assert rows(client) == [(FIRST, "Alice", 0, 2)]
-    # And nobody else gets it within the next hour
+    # And no other consumer gets it within the next hour
     assert client.xclaim("mystream", "mygroup", "Bob", HOUR_MS, [FIRST]) == []
 
 
-def test_xautoclaim_gives_alice_what_was_idle_for_an_hour(client: redis.Redis) -> None:
-    # Given an entry that was delivered an hour ago, and one just now
+def test_xautoclaim_gives_alice_the_entries_that_were_idle_for_an_hour(client: redis.Redis) -> None:
+    # Given an entry that was delivered an hour ago, and one that was delivered just now
     old, new = "1609338752495-0", "1609338752496-0"
     client.xadd("mystream", {"field": "value"}, id=old)
     client.xadd("mystream", {"field": "other"}, id=new)
     client.xgroup_create("mystream", "mygroup", "0")
     client.xreadgroup("mygroup", "consumer1", {"mystream": ">"})
     client.xclaim("mystream", "mygroup", "consumer1", 0, [old], idle=HOUR_MS, justid=True)
-    # When Alice asks for what is idle for an hour
+    # When Alice claims entries that were idle for an hour
     cursor, claimed, gone = client.xautoclaim(
         "mystream", "mygroup", "Alice", HOUR_MS, "0-0", count=25
     )
-    # Then she has the one, and the scan is at its end
+    # Then she gets the first entry, and the scan is complete
     assert cursor == "0-0"
     assert [(found[0], found[1]) for found in claimed] == [(old, {"field": "value"})]
     assert gone == []
@@ -120,17 +120,17 @@ def test_xautoclaim_gives_alice_what_was_idle_for_an_hour(client: redis.Redis) -
     [("SILENT", 0), ("FAIL", 1), ("FATAL", MOST)],
     ids=["SILENT", "FAIL", "FATAL"],
 )
-def test_xnack_hands_back_two_entries_that_nobody_owns_then(
+def test_xnack_releases_two_entries_which_then_have_no_owner(
     client: redis.Redis, mode: Mode, count: int
 ) -> None:
-    # Given two entries that consumer1 has got
+    # Given two entries that were delivered to consumer1
     two_with_consumer1(client)
-    # When it hands both back
+    # When it releases both
     released = client.xnack("mystream", "mygroup", mode, FIRST, SECOND)
-    # Then they are pending without an owner, with the count that the mode says
+    # Then they are pending without an owner, with the delivery count of the mode
     assert released == 2
     assert rows(client) == [(FIRST, "", -1, count), (SECOND, "", -1, count)]
-    # And whoever claims gets them at once, whatever the idle time asked for
+    # And another consumer can claim them at once, with any minimum idle time
     claimed = client.xclaim("mystream", "mygroup", "Alice", HOUR_MS, [FIRST], justid=True)
     assert claimed == [FIRST]
 
@@ -145,7 +145,7 @@ def test_a_released_entry_is_read_by_the_next_claiming_read(client: redis.Redis)
 
 
 class Cli:
-    """redis-cli, one command after the other, printing as on a terminal."""
+    """redis-cli, one command per process, with output as on a terminal."""
 
     def __init__(self, path: str, server: ServerProcess) -> None:
         self.start = [path, "-h", "127.0.0.1", "-p", str(server.port), "--no-raw"]
@@ -239,7 +239,7 @@ async def started(broker: RedisBroker) -> AsyncIterator[RedisBroker]:
 
 @contextmanager
 def killed_consumer(clocked: ServerThread, stream: str) -> Iterator[None]:
-    """Consumer ``dead`` of group ``workers`` takes a message of ``stream`` and is killed."""
+    """Kill consumer ``dead`` of group ``workers`` after it has received a message of ``stream``."""
     victim = Path(__file__).with_name("faststream_victim.py")
     process = subprocess.Popen(
         [sys.executable, str(victim), clocked.url, stream, "workers", "dead"],
@@ -260,7 +260,7 @@ def killed_consumer(clocked: ServerThread, stream: str) -> Iterator[None]:
 
 
 def pending(observer: redis.Redis, stream: str) -> list[tuple[str, int]]:
-    """Consumer and delivery count of every pending entry of group ``workers``."""
+    """Return the consumer and the delivery count of every pending entry of group ``workers``."""
     rows: Any = observer.xpending_range(stream, "workers", "-", "+", 10)
     return [(row["consumer"], row["times_delivered"]) for row in rows]
 
@@ -282,16 +282,16 @@ async def test_a_stream_subscriber_with_group_and_consumer_gets_each_message_onc
             await broker.publish(f"order-{number}", stream="orders")
         received = [await asyncio.wait_for(got.get(), WITHIN) for _ in range(20)]
 
-    # Then each came once, in order, and none is pending
+    # Then each is received once, in order, and none is pending
     assert received == [f"order-{number}" for number in range(20)]
     assert got.empty()
     assert pending(observer, "orders") == []
 
 
-async def test_a_claiming_subscriber_takes_over_from_a_killed_one(
+async def test_a_claiming_subscriber_gets_the_message_of_a_killed_one(
     clocked: ServerThread, observer: redis.Redis
 ) -> None:
-    # Given a message that a killed consumer holds
+    # Given a message that a killed consumer owns
     with killed_consumer(clocked, "orders"):
         assert pending(observer, "orders") == [("dead", 1)]
 
@@ -308,7 +308,7 @@ async def test_a_claiming_subscriber_takes_over_from_a_killed_one(
     async with started(broker):
         received = await asyncio.wait_for(got.get(), WITHIN)
 
-    # Then that one handles it
+    # Then that subscriber handles it
     assert received == "order-123"
     assert got.empty()
     assert pending(observer, "orders") == []
@@ -317,7 +317,7 @@ async def test_a_claiming_subscriber_takes_over_from_a_killed_one(
 async def test_claim_min_idle_time_reads_new_and_claims_idle_in_one_command(
     clocked: ServerThread, observer: redis.Redis
 ) -> None:
-    # Given a message that a killed consumer holds, grown old, and a new one
+    # Given an idle message that a killed consumer owns, and a new one
     with killed_consumer(clocked, "orders"):
         clocked.advance(61)
     broker = RedisBroker(clocked.url)
@@ -333,15 +333,15 @@ async def test_claim_min_idle_time_reads_new_and_claims_idle_in_one_command(
         await broker.publish("order-124", stream="orders")
         received = [await asyncio.wait_for(got.get(), WITHIN) for _ in range(2)]
 
-    # Then the old one comes first and says that it was delivered once before
+    # Then the idle message comes first, with an earlier delivery count of 1
     assert received == [("order-123", [1]), ("order-124", [0])]
     assert pending(observer, "orders") == []
 
 
-async def test_manual_acknowledgement_decides_what_stays_pending(
+async def test_messages_without_a_manual_acknowledgement_stay_pending(
     clocked: ServerThread, observer: redis.Redis
 ) -> None:
-    # Given a subscriber that acknowledges by hand, every other message
+    # Given a subscriber that manually acknowledges every other message
     broker = RedisBroker(clocked.url)
     done: asyncio.Queue[int] = asyncio.Queue()
     manual = StreamSub("orders", group="workers", consumer="one", last_id="0")
@@ -352,12 +352,12 @@ async def test_manual_acknowledgement_decides_what_stays_pending(
             await message.ack()
         await done.put(number)
 
-    # When it has seen four
+    # When it has handled four
     async with started(broker):
         for number in range(4):
             await broker.publish(number, stream="orders")
         for _ in range(4):
             await asyncio.wait_for(done.get(), WITHIN)
 
-    # Then two are pending under its name
+    # Then it owns two pending entries
     assert pending(observer, "orders") == [("one", 1), ("one", 1)]

@@ -1,4 +1,4 @@
-"""A server as a service: signals, its log, and what systemd is told."""
+"""The server as a service: signals, its log, and notifications of systemd."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ pytestmark = pytest.mark.slow
 
 
 def eventually(happened: Callable[[], object]) -> None:
-    """Wait for what another process does at once; its order is not ours to see otherwise."""
+    """Poll until ``happened()`` is true, for an immediate reaction of another process."""
     deadline = time.monotonic() + WITHIN
     while not happened():
-        assert time.monotonic() < deadline, "it did not happen"
+        assert time.monotonic() < deadline, "the condition did not become true"
         time.sleep(0.01)
 
 
 def messages(text: str) -> list[str]:
-    """Lines of a text log without their times."""
+    """Return the lines of a text log without their times."""
     return [line.split(" ", 2)[2] for line in text.splitlines()]
 
 
@@ -51,19 +51,19 @@ def manager(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ServiceM
 
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGUSR1])
-def test_a_signal_opens_the_log_file_again_and_nothing_else_happens(
+def test_a_signal_reopens_the_log_file_and_has_no_other_effect(
     tmp_path: Path, number: signal.Signals
 ) -> None:
-    # Given a server whose log has been moved away
+    # Given a server whose log file was renamed
     log, old = tmp_path / "headwater.log", tmp_path / "headwater.log.1"
     with server_process("--logfile", str(log), directory=tmp_path) as server:
         log.rename(old)
         # When it gets the signal
         os.kill(server.pid, number)
-        # Then it writes to a new file, and serves as before
+        # Then it writes to a new file, and continues to serve
         eventually(log.exists)
-        eventually(lambda: "opened again" in log.read_text())
-        assert messages(log.read_text()) == [f"INFO {number.name}: the log file is opened again"]
+        eventually(lambda: "reopened" in log.read_text())
+        assert messages(log.read_text()) == [f"INFO {number.name}: the log file is reopened"]
         assert answers(server)
         # And a hundred signals leave no file open
         files = len(list(Path(f"/proc/{server.pid}/fd").iterdir()))
@@ -80,7 +80,7 @@ def test_a_signal_opens_the_log_file_again_and_nothing_else_happens(
 
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM])
-def test_a_signal_does_not_end_a_server_that_starts(tmp_path: Path, number: signal.Signals) -> None:
+def test_a_signal_does_not_end_a_starting_server(tmp_path: Path, number: signal.Signals) -> None:
     # Given a server whose first import is slow
     begun = tmp_path / "begun"
     (tmp_path / "sitecustomize.py").write_text(
@@ -100,7 +100,7 @@ def test_a_signal_does_not_end_a_server_that_starts(tmp_path: Path, number: sign
         stderr=subprocess.DEVNULL,
         text=True,
     ) as process:
-        # When it gets the signal meanwhile
+        # When it gets the signal during the import
         eventually(begun.exists)
         os.kill(process.pid, number)
         # Then it becomes ready
@@ -111,15 +111,15 @@ def test_a_signal_does_not_end_a_server_that_starts(tmp_path: Path, number: sign
 
 
 @pytest.mark.parametrize("output", ["full", "closed"])
-def test_a_ready_line_that_nobody_can_read_ends_no_server(tmp_path: Path, output: str) -> None:
-    # Given a standard output that takes nothing
+def test_an_unwritable_ready_line_does_not_end_the_server(tmp_path: Path, output: str) -> None:
+    # Given a standard output that cannot be written
     log, socket = tmp_path / "headwater.log", tmp_path / "socket"
     if output == "full":
         descriptor = os.open("/dev/full", os.O_WRONLY)
     else:
         reader, descriptor = os.pipe()
         os.close(reader)
-    # When a server starts, in a directory whose name is no text
+    # When a server starts, in a directory whose name is not UTF-8
     directory = tmp_path / os.fsdecode(b"\xff")
     directory.mkdir()
     words = ["--port", "0", "--unixsocket", str(socket), "--logfile", str(log)]
@@ -130,7 +130,7 @@ def test_a_ready_line_that_nobody_can_read_ends_no_server(tmp_path: Path, output
     ) as process:
         os.close(descriptor)
         eventually(lambda: log.exists() and "cannot be written" in log.read_text())
-        # Then it serves, says so in its log, and ends as others do
+        # Then it serves, logs the error, and stops normally
         with redis.Redis(unix_socket_path=str(socket)) as client:
             assert client.ping()
         process.terminate()
@@ -138,14 +138,14 @@ def test_a_ready_line_that_nobody_can_read_ends_no_server(tmp_path: Path, output
     assert messages(log.read_text())[-1] == "INFO stopped with exit status 0"
 
 
-def test_a_log_that_cannot_be_opened_again_goes_on_in_the_old_file(tmp_path: Path) -> None:
+def test_a_log_that_cannot_be_reopened_continues_in_the_old_file(tmp_path: Path) -> None:
     logs = tmp_path / "logs"
     logs.mkdir()
     with server_process("--logfile", str(logs / "log"), directory=tmp_path) as server:
         logs.rename(tmp_path / "moved")
         os.kill(server.pid, signal.SIGHUP)
         old = tmp_path / "moved" / "log"
-        eventually(lambda: "cannot be opened again: No such file or directory" in old.read_text())
+        eventually(lambda: "cannot be reopened: No such file or directory" in old.read_text())
         assert answers(server)
     assert messages(old.read_text())[-1] == "INFO stopped with exit status 0"
 
@@ -159,7 +159,9 @@ def test_other_signals_are_ignored(tmp_path: Path, number: signal.Signals) -> No
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_the_log_says_which_signal_ended_the_server(tmp_path: Path, number: signal.Signals) -> None:
+def test_the_log_names_the_signal_that_ended_the_server(
+    tmp_path: Path, number: signal.Signals
+) -> None:
     with server_process(directory=tmp_path) as server:
         assert server.signal(number) == 0
         assert messages(server.log())[1:] == [
@@ -168,7 +170,7 @@ def test_the_log_says_which_signal_ended_the_server(tmp_path: Path, number: sign
         ]
 
 
-def test_the_log_says_which_client_ended_the_server(tmp_path: Path) -> None:
+def test_the_log_names_the_client_that_ended_the_server(tmp_path: Path) -> None:
     with server_process(directory=tmp_path) as server:
         with redis.Redis.from_url(server.url) as client:
             client.acl_setuser("admin", enabled=True, nopass=True, commands=["+shutdown"])
@@ -197,7 +199,7 @@ def long_journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def starting(server: ServerProcess) -> None:
-    """Launch a server and return when it reads its journal."""
+    """Launch a server and return when it has begun to read its journal."""
     server.launch()
     eventually((server.data / "headwater.lock").exists)
     holder = str(server.pid)
@@ -213,16 +215,16 @@ def test_a_signal_while_the_journal_is_replayed_ends_the_server_cleanly(
     server = ServerProcess(directory=tmp_path)
     starting(server)
 
-    # When it is told to end, more than once
+    # When it gets the signal several times
     for _ in range(5):
         os.kill(server.pid, number)
     status = server.wait()
 
-    # Then it does so at once, with status 0 and a line, and without a traceback
+    # Then it stops at once, with status 0 and a log line, and without a traceback
     assert status == 0
     assert messages(server.log()) == [f"INFO {number.name}: the server stops before it was ready"]
 
-    # And the next start finds everything
+    # And the next start finds all entries
     server.start()
     try:
         with redis.Redis.from_url(server.url) as client:
@@ -231,7 +233,7 @@ def test_a_signal_while_the_journal_is_replayed_ends_the_server_cleanly(
         assert server.stop() == 0
 
 
-def test_signals_for_the_log_while_the_journal_is_replayed_do_not_end_the_server(
+def test_log_signals_while_the_journal_is_replayed_do_not_end_the_server(
     tmp_path: Path, long_journal: Path
 ) -> None:
     shutil.copytree(long_journal, tmp_path / "data")
@@ -242,7 +244,7 @@ def test_signals_for_the_log_while_the_journal_is_replayed_do_not_end_the_server
         os.kill(server.pid, number)
     try:
         eventually(lambda: "INFO started as process" in log.read_text())
-        assert "INFO SIGHUP: the log file is opened again" in messages(log.read_text())
+        assert "INFO SIGHUP: the log file is reopened" in messages(log.read_text())
     finally:
         assert server.stop() == 0
 
@@ -250,7 +252,7 @@ def test_signals_for_the_log_while_the_journal_is_replayed_do_not_end_the_server
 # --- the log ------------------------------------------------------------------------------------------
 
 
-def test_log_format_json_is_one_object_a_line(tmp_path: Path) -> None:
+def test_log_format_json_is_one_object_per_line(tmp_path: Path) -> None:
     with server_process("--log-format", "json", directory=tmp_path) as server:
         exchange(server.port, b"*1\r\n\x1b[2J\r\n")
         assert server.stop() == 0
@@ -261,7 +263,7 @@ def test_log_format_json_is_one_object_a_line(tmp_path: Path) -> None:
     assert "is disconnected: Protocol error: expected '$', got '\\x1b'" in said[1]["message"]
 
 
-def test_a_full_disk_below_the_log_does_not_stop_the_store(tmp_path: Path) -> None:
+def test_a_full_disk_for_the_log_does_not_stop_the_store(tmp_path: Path) -> None:
     with server_process("--logfile", "/dev/full", directory=tmp_path) as server:
         for _ in range(20):
             exchange(server.port, b"*x\r\n")
@@ -284,11 +286,13 @@ def test_a_log_file_that_cannot_be_opened_is_one_line_on_standard_error(tmp_path
 # --- systemd ------------------------------------------------------------------------------------------
 
 
-def test_systemd_is_told_of_start_reload_and_stop(tmp_path: Path, manager: ServiceManager) -> None:
+def test_systemd_is_notified_of_start_reload_and_stop(
+    tmp_path: Path, manager: ServiceManager
+) -> None:
     # Given a service manager that waits for a notification
     environment = {"NOTIFY_SOCKET": manager.address}
     with server_process(directory=tmp_path, environment=environment) as server:
-        # Then it is told when clients are answered, and by whom
+        # Then it is notified when the server is ready, with its process id
         ready = manager.until("READY")
         assert ready["READY"] == "1"
         assert ready["MAINPID"] == str(server.pid)
@@ -296,21 +300,23 @@ def test_systemd_is_told_of_start_reload_and_stop(tmp_path: Path, manager: Servi
         assert answers(server)
         assert b"process_supervised:systemd" in exchange(server.port, encode("INFO", "server"))
 
-        # And, of a reload, when it begins and when it is over
+        # And when a reload begins and ends
         os.kill(server.pid, signal.SIGHUP)
         reloading = manager.next()
         assert reloading["RELOADING"] == "1"
         assert int(reloading["MONOTONIC_USEC"]) <= time.monotonic_ns() // 1000
         assert manager.next() == {"READY": "1"}
 
-        # And of the end, before it
+        # And before the server stops
         os.kill(server.pid, signal.SIGTERM)
         assert manager.next()["STOPPING"] == "1"
         assert server.wait() == 0
 
 
-def test_a_hung_loop_sends_no_sign_of_life(tmp_path: Path, manager: ServiceManager) -> None:
-    # Given a service manager that is told every 200 ms that the server lives
+def test_a_blocked_loop_does_not_notify_the_watchdog(
+    tmp_path: Path, manager: ServiceManager
+) -> None:
+    # Given a service manager that expects a watchdog notification every 200 ms
     environment = {"NOTIFY_SOCKET": manager.address, "WATCHDOG_USEC": "400000"}
     flags = ("--enable-debug-command", "local")
     with server_process(*flags, directory=tmp_path, environment=environment) as server:
@@ -318,7 +324,7 @@ def test_a_hung_loop_sends_no_sign_of_life(tmp_path: Path, manager: ServiceManag
         for _ in range(4):
             assert manager.next() == {"WATCHDOG": "1"}
 
-        # When a command holds the loop
+        # When a command blocks the loop
         with redis.Redis.from_url(server.url) as client:
             client.ping()
             manager.socket.setblocking(False)
@@ -326,17 +332,19 @@ def test_a_hung_loop_sends_no_sign_of_life(tmp_path: Path, manager: ServiceManag
                 while True:
                     manager.next()
             client.execute_command("DEBUG", "SLEEP", "2")
-            # Then it was not told so ten times meanwhile, and hears it again afterwards
-            heard = []
+            # Then notifications are missing during that time, and continue afterwards
+            received = []
             with pytest.raises(BlockingIOError):
                 while True:
-                    heard.append(manager.next())
-            assert len(heard) <= 5
+                    received.append(manager.next())
+            assert len(received) <= 5
         manager.socket.settimeout(WITHIN)
         assert manager.next() == {"WATCHDOG": "1"}
 
 
-def test_another_processes_watchdog_is_not_ours(tmp_path: Path, manager: ServiceManager) -> None:
+def test_the_watchdog_of_another_process_is_ignored(
+    tmp_path: Path, manager: ServiceManager
+) -> None:
     environment = {
         "NOTIFY_SOCKET": manager.address,
         "WATCHDOG_USEC": "1000",
@@ -349,17 +357,17 @@ def test_another_processes_watchdog_is_not_ours(tmp_path: Path, manager: Service
         assert "STOPPING" in manager.next()
 
 
-def test_a_long_replay_asks_for_more_time(tmp_path: Path, manager: ServiceManager) -> None:
-    heard: list[dict[str, str]] = []
+def test_a_long_replay_requests_more_time(tmp_path: Path, manager: ServiceManager) -> None:
+    received: list[dict[str, str]] = []
     environment = {"NOTIFY_SOCKET": manager.address}
     with server_process(directory=tmp_path, environment=environment):
-        manager.until("READY", also=heard.append)
-    assert int(heard[0]["EXTEND_TIMEOUT_USEC"]) >= 10_000_000
-    assert heard[0]["STATUS"] == "loading the journal"
+        manager.until("READY", also=received.append)
+    assert int(received[0]["EXTEND_TIMEOUT_USEC"]) >= 10_000_000
+    assert received[0]["STATUS"] == "loading the journal"
 
 
 @pytest.mark.parametrize("address", ["/nowhere/notify", "vsock:2:1234", "relative"])
-def test_a_service_manager_that_is_not_there_is_logged_once_and_stops_nothing(
+def test_a_missing_service_manager_is_logged_once_and_does_not_stop_the_server(
     tmp_path: Path, address: str
 ) -> None:
     environment = {"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "10000"}
@@ -372,7 +380,7 @@ def test_a_service_manager_that_is_not_there_is_logged_once_and_stops_nothing(
     assert "notified" in warnings[0] or "NOTIFY_SOCKET" in warnings[0]
 
 
-def test_supervised_no_tells_nobody(tmp_path: Path, manager: ServiceManager) -> None:
+def test_supervised_no_sends_no_notifications(tmp_path: Path, manager: ServiceManager) -> None:
     environment = {"NOTIFY_SOCKET": manager.address}
     with server_process(
         "--supervised", "no", directory=tmp_path, environment=environment
@@ -386,6 +394,6 @@ def test_supervised_no_tells_nobody(tmp_path: Path, manager: ServiceManager) -> 
 def test_supervised_systemd_without_systemd_is_logged(tmp_path: Path) -> None:
     with server_process("--supervised", "systemd", directory=tmp_path) as server:
         assert messages(server.log())[0].startswith(
-            "WARNING supervised is systemd, but there is no NOTIFY_SOCKET"
+            "WARNING supervised is systemd, but NOTIFY_SOCKET is not set"
         )
         assert answers(server)

@@ -1,4 +1,4 @@
-"""Messages that kill their process, one concept a test."""
+"""Messages that kill their process, one concept per test."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ class Order(msgspec.Struct):
     id: int
 
 
-async def test_what_kills_its_worker_every_time_is_a_dead_letter_too() -> None:
-    # The first two deaths may be a neighbour's fault. From then on it runs alone, and dies twice.
+async def test_a_message_that_always_kills_its_worker_becomes_a_dead_letter() -> None:
+    # Another message may have caused the first two deaths. From then on this one runs in quarantine,
+    # where its process dies twice.
     app = App("headwater://memory")
     orders = Stream("orders", Order)
     forever = asyncio.Event()
@@ -35,8 +36,8 @@ async def test_what_kills_its_worker_every_time_is_a_dead_letter_too() -> None:
     assert letter.error.startswith("Crashes: 2 processes died while running it alone")
 
 
-async def test_a_poison_message_takes_no_neighbour_with_it() -> None:
-    # Given a message that kills its process, among others that are in flight with it
+async def test_a_poison_message_makes_no_other_message_a_dead_letter() -> None:
+    # Given a message that kills its process, in flight together with others
     app = App("headwater://memory")
     orders = Stream("orders", Order)
     forever = asyncio.Event()
@@ -58,10 +59,10 @@ async def test_a_poison_message_takes_no_neighbour_with_it() -> None:
     assert sorted(handled) == [0, 1, 2, 4, 5]
 
 
-async def test_a_suspect_that_hangs_stops_its_process_for_a_while_only(
+async def test_a_suspected_message_that_hangs_stops_its_process_only_for_a_while(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    # Given two messages that were in flight at two deaths, and whose handlers hang
+    # Given two messages that were in flight when a process died, twice, and whose handlers hang
     app = App("headwater://memory")
     orders = Stream("orders", Order)
     go_on = asyncio.Event()
@@ -79,14 +80,14 @@ async def test_a_suspect_that_hangs_stops_its_process_for_a_while_only(
             t.crash(bill)
             await t.advance("31s")
 
-        # When the first has run alone for longer than claim_after, then the others are handled
+        # When the first has run alone for longer than claim_after, then other messages are handled
         await t.advance("31s")
         await t.send(orders, Order(id=3))
         await t.advance("31s")
         assert handled == [3]
         assert "has run alone for 30 s" in caplog.text
 
-        # The second suspect cannot run alone, and after the third drain in vain the log says so.
+        # The second one cannot run alone. The log says so after the third failed attempt to drain.
         assert "must run alone" not in caplog.text
         await t.advance("20m")
         assert "must run alone" in caplog.text

@@ -1,6 +1,6 @@
-"""The worker's tutorial: one concept a test, each on its own, none needs a server.
+"""The worker's tutorial: one concept per test. The tests are independent and need no server.
 
-``app.test()`` runs the app with the real store in memory and a clock that only the test advances.
+``app.test()`` runs the app with the real store, in memory, and a clock that only the test advances.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ async def test_a_handler_gets_typed_messages() -> None:
     assert seen == [Order(id=17)]
 
 
-async def test_a_stream_has_one_contract_for_both_sides() -> None:
+async def test_a_stream_has_one_codec_for_producers_and_consumers() -> None:
     # The default codec writes a field per attribute; codec="json" writes one JSON document.
     app = App("headwater://memory")
     plain = Stream("plain", Order)
@@ -52,7 +52,7 @@ async def test_a_stream_has_one_contract_for_both_sides() -> None:
         assert t.look.xrange("document")[0][1] == {b"data": b'{"id":17,"customer":"ann"}'}  # type: ignore[index]
 
 
-async def test_entries_of_any_producer_are_read() -> None:
+async def test_a_handler_gets_entries_of_any_producer() -> None:
     app = App("headwater://memory")
     orders = Stream("orders", Order)
     seen = []
@@ -124,8 +124,8 @@ async def test_a_crash_loses_nothing_and_counts_as_a_delivery() -> None:
 
 
 @pytest.mark.slow
-async def test_what_is_handled_for_long_is_not_taken_away() -> None:
-    # A lease is renewed as long as the worker lives, however long the handler takes.
+async def test_a_message_is_not_claimed_while_it_is_handled() -> None:
+    # A live worker renews its leases, however long the handler takes.
     app = App("headwater://memory")
     orders = Stream("orders", Order)
     go_on = asyncio.Event()
@@ -157,7 +157,7 @@ async def test_a_result_is_published_in_one_step_with_the_acknowledgement() -> N
         assert t.results(invoices) == [Invoice(order=1), Invoice(order=2)]
 
 
-async def test_streams_make_a_chain() -> None:
+async def test_results_of_one_consumer_are_messages_of_the_next() -> None:
     app = App("headwater://memory")
     orders = Stream("orders", Order)
     invoices = Stream("invoices", Invoice)
@@ -177,7 +177,7 @@ async def test_streams_make_a_chain() -> None:
     assert booked == [17]
 
 
-async def test_what_fails_comes_again_later_and_later() -> None:
+async def test_a_failed_message_is_retried_after_growing_delays() -> None:
     app = App("headwater://memory")
     orders = Stream("orders", Order)
 
@@ -200,7 +200,7 @@ async def test_what_fails_comes_again_later_and_later() -> None:
         assert t.pending(bill) == {}
 
 
-async def test_a_handler_may_say_when_to_try_again() -> None:
+async def test_a_handler_may_choose_the_delay_of_a_retry() -> None:
     app = App("headwater://memory")
     orders = Stream("orders", Order)
 
@@ -218,8 +218,8 @@ async def test_a_handler_may_say_when_to_try_again() -> None:
 
 
 @pytest.mark.slow
-async def test_a_retry_survives_the_worker_that_waits_for_it() -> None:
-    # It waits in the store: no worker is involved.
+async def test_a_retry_survives_a_crash_of_the_worker() -> None:
+    # The retry waits in the store, not in the worker.
     app = App("headwater://memory")
     orders = Stream("orders", Order)
 
@@ -237,7 +237,7 @@ async def test_a_retry_survives_the_worker_that_waits_for_it() -> None:
         assert t.deliveries(bill) == [1, 2]
 
 
-async def test_what_can_never_be_handled_is_a_dead_letter() -> None:
+async def test_a_rejected_message_becomes_a_dead_letter() -> None:
     app = App("headwater://memory")
     orders = Stream("orders", Order)
 
@@ -255,7 +255,7 @@ async def test_what_can_never_be_handled_is_a_dead_letter() -> None:
     assert letter.fields == [(b"id", b"17"), (b"customer", b"nobody")]
 
 
-async def test_what_does_not_fit_its_type_is_a_dead_letter() -> None:
+async def test_an_entry_that_does_not_fit_its_type_becomes_a_dead_letter() -> None:
     app = App("headwater://memory")
     orders = Stream("orders", Order)
     seen = []
@@ -269,11 +269,11 @@ async def test_what_does_not_fit_its_type_is_a_dead_letter() -> None:
         await t.send(orders, Order(id=18))
         (letter,) = t.dead(orders)
 
-    assert "field 'id' = 'seventeen' is no int" in letter.error
+    assert "field 'id' = 'seventeen' is not a valid int" in letter.error
     assert seen == [18]
 
 
-async def test_what_fails_every_time_is_a_dead_letter_after_max_deliveries() -> None:
+async def test_a_message_that_always_fails_becomes_a_dead_letter_after_max_deliveries() -> None:
     app = App("headwater://memory")
     orders = Stream("orders", Order)
 
@@ -288,7 +288,7 @@ async def test_what_fails_every_time_is_a_dead_letter_after_max_deliveries() -> 
     assert (letter.deliveries, letter.error) == (3, "ValueError: no price")
 
 
-async def test_a_handler_has_only_so_much_time() -> None:
+async def test_a_handler_is_cancelled_after_its_timeout() -> None:
     app = App("headwater://memory")
     orders = Stream("orders", Order)
 
@@ -305,7 +305,7 @@ async def test_a_handler_has_only_so_much_time() -> None:
     assert letter.error == "TimeoutError: it ran longer than 60 s"
 
 
-async def test_a_function_that_blocks_runs_in_a_thread() -> None:
+async def test_a_blocking_handler_runs_in_a_thread() -> None:
     app = App("headwater://memory")
     orders = Stream("orders", Order)
     invoices = Stream("invoices", Invoice)
@@ -320,7 +320,7 @@ async def test_a_function_that_blocks_runs_in_a_thread() -> None:
         assert sorted(one.order for one in t.results(invoices)) == [1, 2]
 
 
-async def test_no_more_is_taken_than_can_be_handled() -> None:
+async def test_prefetch_bounds_the_pending_messages() -> None:
     app = App("headwater://memory")
     orders = Stream("orders", Order)
     go_on = asyncio.Event()
@@ -338,7 +338,7 @@ async def test_no_more_is_taken_than_can_be_handled() -> None:
         assert len(t.deliveries(bill)) == 10
 
 
-async def test_code_without_a_worker_publishes() -> None:
+async def test_a_program_without_a_worker_can_publish() -> None:
     app = App("headwater://memory")
     orders = Stream("orders", Order)
 
@@ -349,7 +349,7 @@ async def test_code_without_a_worker_publishes() -> None:
     assert sent < several[0] < several[1]
 
 
-def test_code_without_an_event_loop_publishes() -> None:
+def test_a_program_without_an_event_loop_can_publish() -> None:
     app = App("headwater://memory")
     orders = Stream("orders", Order)
 
@@ -361,11 +361,11 @@ def test_code_without_an_event_loop_publishes() -> None:
 
 
 async def test_publishing_needs_an_open_app() -> None:
-    with pytest.raises(HeadwaterError, match="no app is open to add to 'orders' through"):
+    with pytest.raises(HeadwaterError, match="no app is open to publish to 'orders'"):
         await Stream("orders", Order).send(Order(id=17))
 
 
-def test_a_mistake_in_a_declaration_is_said_at_once() -> None:
+def test_a_mistake_in_a_declaration_is_reported_at_once() -> None:
     app = App("headwater://memory")
     orders = Stream("orders", Order)
 

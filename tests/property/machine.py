@@ -1,10 +1,10 @@
-"""A machine that draws commands and puts each to the store and to the naive model.
+"""A state machine that draws commands and sends each to the store and to the naive model.
 
-Hypothesis draws which command comes, and a seed; with that the command chooses what it is about from
-what the model says is there, so that most commands do something. Shrinking leaves out commands.
+Hypothesis draws the command and a seed. The command then chooses its arguments from what exists in the
+model, so that most commands have an effect. Shrinking leaves out commands.
 
-Here are the commands on entries and groups, time and crashes; `machine_reading` has those that read,
-`machine_pending` those on what is pending.
+This module has the commands on entries and groups, time and crashes; `machine_reading` has the reading
+commands, `machine_pending` those on pending entries.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ JUMPS_S = (-7200, -3600, -3, 3, 3600, 7200)
 
 
 class StoreMachine(RuleBasedStateMachine):
-    """One store, one client, one model. ``STEPS`` says how often each command is drawn."""
+    """One store, one client, one model. ``STEPS`` is the relative frequency of each command."""
 
     STEPS: ClassVar[dict[str, int]] = {
         "advance": 8,
@@ -62,7 +62,7 @@ class StoreMachine(RuleBasedStateMachine):
         tiny_blocks(self.patches)
         self.patches.setattr(pending, "PENDING_BLOCK_RECORDS", 4)
         self.admitted = self.committed = 0
-        """Bytes of facts that the latest command asked room for, and that it wrote."""
+        """Bytes of facts that the latest command had admitted, and that it wrote."""
         self.store = LocalStore()
         self._connect()
         self.model = Model(now=self.store.clock.now_ms(), node_max_entries=NODE_MAX_ENTRIES)
@@ -87,10 +87,10 @@ class StoreMachine(RuleBasedStateMachine):
         self.patches.setattr(records, "journal", WatchedJournal(records.journal, note_commit))
         self.client.session.call.admission = note_admission
 
-    # --- how a command is put to both -----------------------------------------------------------
+    # --- sending a command to both --------------------------------------------------------------
 
     def put(self, *words: Word, to: Callable[[], Reply]) -> None:
-        """Put a command to the store and its meaning ``to`` the model, or queue both."""
+        """Send a command to the store and apply its meaning ``to`` the model, or queue both."""
         if self.queue is not None:
             self.queue.append((words, to))
             return
@@ -102,9 +102,10 @@ class StoreMachine(RuleBasedStateMachine):
 
     @contextmanager
     def admission(self, words: object) -> Iterator[None]:
-        """What is sent within has to ask for room before it writes, and for enough of it (law 4)."""
+        """Check that commands sent in the block have their writes admitted before they write, and with at
+        least the size that they write (design rule 4)."""
         keyspace = self.store.node.keyspace
-        sweep_ms = keyspace.iid_deadlines.next_sweep_ms()  # this and the ends of delays are its own
+        sweep_ms = keyspace.iid_deadlines.next_sweep_ms()  # sweeps and ends of delays also write
         by_itself = keyspace.delaying or (sweep_ms is not None and sweep_ms <= self.model.now)
         self.admitted = self.committed = 0
         yield
@@ -118,7 +119,7 @@ class StoreMachine(RuleBasedStateMachine):
         except Refused as error:
             return refusal(error)
 
-    # --- what it is about -----------------------------------------------------------------------
+    # --- arguments ------------------------------------------------------------------------------
 
     def key(self, random: Random) -> bytes:
         return b"s" if random.random() < 0.9 else b"t"
@@ -136,7 +137,7 @@ class StoreMachine(RuleBasedStateMachine):
         return random.choice((0, 0, 1, 1, 2, 3))
 
     def id(self, random: Random, key: bytes) -> ID:
-        """One of the ids that mean something to the stream, now and then one that does not."""
+        """An id that is relevant to the stream; sometimes another one."""
         stream = self.model.streams.get(key)
         known = {LEAST, (7, 7)}
         if stream is not None and random.random() < 0.95:
@@ -160,13 +161,13 @@ class StoreMachine(RuleBasedStateMachine):
         self.pass_time(random.choice(TIMES))
 
     def jump_clock(self, random: Random) -> None:
-        """Somebody sets the wall clock; no time passes."""
+        """Set the wall clock; no time passes."""
         seconds = random.choice(JUMPS_S)
         self.store.clock.jump(seconds)
         self.model.wall += seconds * 1000
 
     def multi(self, _random: Random) -> None:
-        """Begin to queue, or send what was queued."""
+        """Begin a transaction, or send the queued one."""
         if self.queue is None:
             self.queue = []
             return
@@ -181,13 +182,14 @@ class StoreMachine(RuleBasedStateMachine):
         assert replies == expected, f"{queue!r}: the store {replies!r}, the model {expected!r}"
 
     def settle(self) -> None:
-        """Times of consumers that were only seen are written down within a second, and are durable
-        with the next command that is."""
+        """Wait until the times of consumers that were only seen are written, which takes a second, and run a
+        command that makes them durable."""
         self.pass_time(1500)
         self.client("SET", "mark", self.model.now)
 
     def lose_power(self, _random: Random) -> None:
-        """Time goes on where the wall clock stands, or from the last record where that is later."""
+        """Crash and restart. Time continues at the wall clock's time, or at the last record's if it is
+        later."""
         self.settle()
         self.store.crash()
         self._connect()
@@ -312,7 +314,7 @@ class StoreMachine(RuleBasedStateMachine):
             self.put("XRETIRE", key, name, who, to=lambda: model.xretire(key, name, who))
 
     def age(self, random: Random) -> int:
-        """A min-idle-time; often the very age of something pending, or next to it."""
+        """A min-idle-time; often exactly that of a pending entry, or one more or less."""
         ages = [0, 0, 1000]
         for stream in self.model.streams.values():
             for group in stream.groups.values():
@@ -335,7 +337,7 @@ class StoreMachine(RuleBasedStateMachine):
             self.patches.undo()
 
     def _replay(self) -> None:
-        """The journal's facts lead to the same state, and applying them records them again."""
+        """Check that the journal's facts lead to the same state, and that applying them writes them again."""
         self.settle()
         again = Keyspace()
         for facts, now_ms in self.store.groups():

@@ -1,4 +1,4 @@
-"""The machine's commands of idempotent producers: sending again, configuring, recording by hand."""
+"""The commands of idempotent producers: repeated XADD, configuration, recording an iid by command."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.property.model_idempotency import IID, content
 
 
 class IdempotencyMachine(ReadingMachine):
-    """Two producers with a handful of iids, and streams that know few of them for a short time."""
+    """Two producers with a few iids each, and streams that store few of them for a short time."""
 
     STEPS: ClassVar[dict[str, int]] = {
         **ReadingMachine.STEPS,
@@ -28,7 +28,7 @@ class IdempotencyMachine(ReadingMachine):
         return b"%d" % random.randrange(5)
 
     def xadd_once(self, random: Random) -> None:
-        """Now and then the same content in another order, a trim, a key that is not there."""
+        """XADD with an iid; sometimes the same content in another order, a trim, or a missing key."""
         key, pid = self.key(random), self.producer(random)
         fields = [b"f", b"%d" % random.randrange(3)]
         fields += [b"g", b"1"] if random.random() < 0.5 else []
@@ -65,7 +65,7 @@ class IdempotencyMachine(ReadingMachine):
         )  # fmt: skip
 
     def _recorded(self, key: bytes, random: Random) -> ID:
-        """An entry that is there, as a rule; of any age, so that iids are not in id order."""
+        """Usually an existing entry of any age, so that iids are not in id order."""
         stream = self.model.streams.get(key)
         if stream is None or not stream.entries or random.random() < 0.1:
             return self.id(random, key)

@@ -1,4 +1,4 @@
-"""The machine's commands on what is pending: settling, claiming, our own verbs, looking."""
+"""The commands on pending entries: settling, claiming, Headwater's own commands, inspection."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _STEPS = {
 
 
 class PendingMachine(IdempotencyMachine):
-    """All commands."""
+    """A machine with all commands."""
 
     STEPS: ClassVar[dict[str, int]] = _STEPS
 
@@ -41,18 +41,18 @@ class PendingMachine(IdempotencyMachine):
         seed=st.integers(0, 2**32),
     )
     def step(self, what: str, seed: int) -> None:
-        # Hypothesis likes to draw the same numbers again; the third xadd is not the first.
+        # Hypothesis tends to draw the same numbers again: the count makes a third xadd differ from the first.
         self.drawn[what] += 1
         getattr(self, what)(Random(f"{what} {self.drawn[what]} {seed}"))
 
-    # --- what it is about -----------------------------------------------------------------------
+    # --- arguments ------------------------------------------------------------------------------
 
     def _found(self, key: bytes, name: bytes) -> Group | None:
         stream = self.model.streams.get(key)
         return None if stream is None else stream.groups.get(name)
 
     def some(self, random: Random, key: bytes, there: list[ID]) -> list[ID]:
-        """Some of these ids; others now and then, or where there are none."""
+        """Some of these ids; sometimes others, or if there are none."""
         count = random.choice((1, 1, 2, 2, 3, 6))
         return [
             random.choice(there) if there and random.random() < 0.9 else self.id(random, key)
@@ -64,7 +64,7 @@ class PendingMachine(IdempotencyMachine):
         return self.some(random, key, sorted(group.pending) if group is not None else [])
 
     def owned_ids(self, random: Random, key: bytes, name: bytes, who: bytes) -> list[ID]:
-        """Ids that the consumer owns; in half of the cases maybe others', too."""
+        """Ids that the consumer owns; in half of the cases possibly those of other consumers."""
         group = self._found(key, name)
         owned = group.owned_by(who) if group is not None else []
         if not owned or random.random() < 0.5:
@@ -192,7 +192,7 @@ class PendingMachine(IdempotencyMachine):
             ),
         )
 
-    # --- looking --------------------------------------------------------------------------------
+    # --- inspection -----------------------------------------------------------------------------
 
     def xpending(self, random: Random) -> None:
         key, name, _ = self._subject(random)

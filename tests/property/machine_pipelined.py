@@ -1,8 +1,8 @@
-"""The machine of `machine_pending` on batches: many commands in one receive, cut at any byte, and only
-then the replies compared with the model's. Driven by a seed, without Hypothesis, for long campaigns.
+"""The machine of `machine_pending` with batches: many commands in one receive, split at any byte. Replies are
+compared with the model's after the batch. Driven by a seed, without Hypothesis, for long campaigns.
 
-What acts at once (time, transactions, crashes) sends the batch under way first. Batches of one command
-are put as the other machines put them, with what they ask of the journal's room.
+What takes effect at once (time, transactions, crashes) sends the current batch first. Batches of one
+command are sent as by the other machines, with the check of admission.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from tests.property.pictures import of_model, of_store
 
 BATCHES = (1, 5, 30, 100)
 LARGE_ENTRIES = 700
-"""With so many, some hundred of them pending, a pending list has more than one block."""
+"""With this many entries, and some hundreds pending, a pending list has more than one block."""
 
 
 def unlike(ours: Any, modelled: Any, where: str = "") -> tuple[str, Any, Any]:
-    """The first place where two pictures differ, and what stands there; no place when they do not."""
+    """Return the first place where two pictures differ and both values there; an empty place if none."""
     if ours == modelled:
         return "", None, None
     if isinstance(ours, dict) and isinstance(modelled, dict) and ours.keys() == modelled.keys():
@@ -44,13 +44,13 @@ class Step(NamedTuple):
 
 
 class PipelinedMachine(PendingMachine):
-    """``sent`` are all commands so far, ``counted`` how many there were of each name."""
+    """``sent`` are all commands so far, ``counted`` their number by name."""
 
     def __init__(self) -> None:
         self.batch: list[tuple[tuple[Word, ...], Reply]] = []
         self.most = 1
         self.whole = False
-        """The batch under way must be one receive."""
+        """Whether the current batch must be one receive."""
         self.random = Random(0)
         self.counted: Counter[str] = Counter()
         self.sent: list[tuple[Word, ...]] = []
@@ -58,13 +58,13 @@ class PipelinedMachine(PendingMachine):
         self.begin()
 
     def do(self, step: Step) -> None:
-        """One step; the same step does the same in the same state, whatever came before."""
+        """Run one step. In the same state the same step always does the same."""
         getattr(self, step.what)(Random(step.seed))
 
     # --- batches --------------------------------------------------------------------------------
 
     def resize(self, random: Random) -> None:
-        """Let batches be of another size from now on, and cut otherwise."""
+        """Choose another size of batches, and other places at which they are split."""
         self.flush()
         self.most = random.choice(BATCHES)
         self.random = random
@@ -83,7 +83,7 @@ class PipelinedMachine(PendingMachine):
             self.flush()
 
     def flush(self) -> None:
-        """Send the batch, if there is one, and compare what comes back."""
+        """Send the current batch, if any, and compare the replies."""
         batch, self.batch = self.batch, []
         if not batch:
             return
@@ -96,15 +96,15 @@ class PipelinedMachine(PendingMachine):
             self.store.node.turn([session])
         for words, expected in batch:
             reply = self.client.reply()
-            if reply is None:  # requests wait until enough of the replies was taken
+            if reply is None:  # further requests wait until enough replies have been read
                 self.store.node.turn([session])
                 reply = self.client.reply()
             assert reply == expected, f"{words!r}: the store says {reply!r}, the model {expected!r}"
         assert self.client.reply() is None
 
     def _sweeps(self) -> bool:
-        """Whether an iid has run out since the batch began, of an old entry that was recorded by hand:
-        the store sweeps at the beginning of every receive, the model at that of the batch."""
+        """Whether the iid of an old entry, recorded by XIDMPRECORD, has expired since the batch began. The
+        store sweeps at the beginning of every receive, the model at the beginning of the batch."""
         return any(
             stream.producers.over(next(iter(iids.values()))[1], self.model.now)
             for stream in self.model.streams.values()
@@ -112,7 +112,7 @@ class PipelinedMachine(PendingMachine):
             if iids
         )
 
-    # --- what acts at once ----------------------------------------------------------------------
+    # --- what takes effect at once --------------------------------------------------------------
 
     def advance(self, random: Random) -> None:
         self.flush()
@@ -131,7 +131,7 @@ class PipelinedMachine(PendingMachine):
         super().settle()
 
     def check(self) -> None:
-        """The store is sound, and as the model has it."""
+        """Check the store's invariants and compare its state with the model's."""
         self.flush()
         keyspace = self.store.node.keyspace
         assert broken_invariants(keyspace) == []
@@ -141,7 +141,7 @@ class PipelinedMachine(PendingMachine):
     # --- large stores ---------------------------------------------------------------------------
 
     def fill(self, random: Random) -> None:
-        """Some hundred entries, most of them pending in one group, some in the other."""
+        """Add some hundreds of entries, most of them pending in one group, some in the other."""
         self.most = 100
         for at in range(LARGE_ENTRIES):
             key, fields = b"s", [b"f", b"%d" % at]

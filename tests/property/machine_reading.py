@@ -1,4 +1,4 @@
-"""The machine's commands that read: with bounds, in groups, with claims, and how far groups are."""
+"""The commands that read: with limits, in groups, with claims; and the positions of groups."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.property.model_reading import Bounds
 
 
 class ReadingMachine(StoreMachine):
-    """Reads; some thirty entries are there to begin with."""
+    """Reading commands. There are about thirty entries at the start."""
 
     STEPS: ClassVar[dict[str, int]] = {
         **StoreMachine.STEPS,
@@ -26,7 +26,7 @@ class ReadingMachine(StoreMachine):
 
     @initialize()
     def begin(self) -> None:
-        """Thirty entries and two groups, one of which has read most of them."""
+        """Add thirty entries and two groups, one of which has read most of them."""
         random = Random(0)
         for key in (b"s", b"t"):
             for name in (b"g", b"h"):
@@ -38,7 +38,7 @@ class ReadingMachine(StoreMachine):
         self.pass_time(1000)
 
     def bounds(self, random: Random) -> Bounds:
-        """Often none at all."""
+        """Limits for a read; often none."""
         maxcount = random.choice((0, 0, 0, 1, 2, 5))
         count = self.count(random)
         if maxcount:

@@ -1,8 +1,7 @@
-"""A stream store that is obviously right and slow: dicts and lists, one method a command.
+"""A simple and slow model of a stream store: dicts and lists, one method for each command.
 
-Written from what the command pages and docs/guide/streams.md say alone; it shares nothing with the
-engine but the types of replies. This part has streams and their entries, `model_groups` what groups
-do with them.
+It follows the command pages and docs/guide/streams.md and shares nothing with the engine but the types of
+replies. This module has streams and their entries, `model_groups` what groups do with them.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ def spell(entry_id: ID) -> bytes:
 
 
 class Refused(Exception):
-    """The command is refused with this text; nothing has changed."""
+    """The command is refused with this text. Nothing has changed."""
 
 
 @dataclass
 class Pending:
-    """One pending entry; ``owner`` None and ``due`` None: released; ``due`` set: delayed."""
+    """One pending entry. Without ``owner`` and ``due`` it is released; with ``due`` it is delayed."""
 
     owner: bytes | None
     time: int
@@ -53,13 +52,13 @@ class Group:
     consumers: dict[bytes, Consumer] = field(default_factory=dict)
     pending: dict[ID, Pending] = field(default_factory=dict)
     order: list[ID] = field(default_factory=list)
-    """The owned, oldest delivery first; who comes later stands behind those of the same time."""
-    zone: list[ID] = field(default_factory=list)
-    """The released, first in, first out."""
+    """Owned ids, oldest delivery first; of the same time, in the order in which they got it."""
+    released: list[ID] = field(default_factory=list)
+    """Released ids in the order of their release."""
 
     def drop(self, entry_id: ID) -> None:
         del self.pending[entry_id]
-        for listed in (self.order, self.zone):
+        for listed in (self.order, self.released):
             if entry_id in listed:
                 listed.remove(entry_id)
 
@@ -75,7 +74,7 @@ class Group:
 
     def release(self, entry_id: ID, count: int) -> None:
         self._put(entry_id, Pending(None, 0, count))
-        self.zone.append(entry_id)
+        self.released.append(entry_id)
 
     def delay(self, entry_id: ID, due: int, count: int) -> None:
         self._put(entry_id, Pending(None, due, count, due))
@@ -102,7 +101,7 @@ class Stream:
     groups: dict[bytes, Group] = field(default_factory=dict)
     producers: Producers = field(default_factory=Producers)
     nodes: list[list[ID]] = field(default_factory=list)
-    """Ids that each of Redis's nodes took, alive or not."""
+    """Ids that were added to each of Redis's nodes, live or not."""
 
     @property
     def first(self) -> ID:
@@ -115,7 +114,7 @@ class Stream:
         return limited([at for at in sorted(self.entries) if at > last], count)
 
     def remove(self, entry_id: ID, *, stays: bool = False) -> None:
-        """``stays``: its node is kept, empty or not."""
+        """``stays``: the node stays even if it is empty."""
         del self.entries[entry_id]
         node = next(node for node in self.nodes if entry_id in node)
         if not stays and not any(at in self.entries for at in node):
@@ -128,7 +127,7 @@ class Stream:
         return bool(self.entries) and self.deleted != LEAST and last <= self.deleted
 
     def read_at(self, entry_id: ID) -> int:
-        """How many were added up to an id, as near as that can be told."""
+        """Return how many entries were added up to an id, if that can be determined."""
         if self.added == 0:
             return 0
         if not self.entries and entry_id <= self.last:
@@ -153,7 +152,7 @@ class Stream:
 
 
 def limited(found: list[ID], count: int) -> list[ID]:
-    """``count`` 0 is no limit."""
+    """Return the first ``count`` ids; 0 means no limit."""
     return found[:count] if count else found
 
 
@@ -168,8 +167,8 @@ class Trim:
 
 
 class EntriesModel:
-    """Streams and what acts on their entries. ``now``, which ages and delays count by, and ``wall``,
-    which new ids are made of, are moved by whoever drives the model."""
+    """Streams and the commands on their entries. The caller advances ``now``, the time for ages and delays,
+    and ``wall``, the time for new ids."""
 
     def __init__(self, *, now: int, node_max_entries: int) -> None:
         self.now = self.wall = now
@@ -177,7 +176,7 @@ class EntriesModel:
         self.streams: dict[bytes, Stream] = {}
 
     def come_due(self) -> None:
-        """Before any command: what was delayed and is due is released, and iids run out."""
+        """Release delayed entries that are due and drop expired iids. Called before any command."""
         for stream in self.streams.values():
             stream.producers.sweep(self.now)
             for group in stream.groups.values():
@@ -190,7 +189,7 @@ class EntriesModel:
     # --- adding ---------------------------------------------------------------------------------
 
     def new_id(self, last: ID, wanted: ID | None) -> ID:
-        """The id that ``*`` (None) or an id means after ``last``."""
+        """Return the id of a new entry after ``last``: None is ``*``."""
         if wanted is None:
             return (self.wall, 0) if self.wall > last[0] else (last[0], last[1] + 1)
         if wanted == LEAST:
@@ -220,7 +219,7 @@ class EntriesModel:
     def xadd_once(
         self, key: bytes, pid: bytes, iid: IID, fields: Fields, trim: Trim | None, *, make: bool
     ) -> Reply:
-        """XADD with IDMP or IDMPAUTO; not ``make`` is NOMKSTREAM."""
+        """XADD with IDMP or IDMPAUTO. ``make=False`` is NOMKSTREAM."""
         if key not in self.streams and not make:
             return Nil.BULK
         producers = self.streams.get(key, Stream()).producers
@@ -285,7 +284,7 @@ class EntriesModel:
     def _trim(self, stream: Stream, trim: Trim) -> int:
         gone, keepref = 0, trim.mode == b"KEEPREF"
         limit = trim.limit if trim.approximate else 0
-        stand = False
+        blocked = False
         for node in list(stream.nodes):
             live = [at for at in node if at in stream.entries]
             if self._satisfied(stream, trim, None) or (limit and gone + len(live) > limit):
@@ -293,9 +292,9 @@ class EntriesModel:
             whole = self._goes_whole(stream, trim, node, live)
             if keepref and trim.approximate and not whole:
                 break
-            if whole and not live and not stand:
+            if whole and not live and not blocked:
                 stream.nodes.remove(node)
-            stand |= bool(live)
+            blocked |= bool(live)
             for entry_id in live:
                 if self._satisfied(stream, trim, entry_id):
                     break
@@ -323,7 +322,7 @@ class EntriesModel:
 
     @staticmethod
     def forget(stream: Stream, entry_id: ID) -> None:
-        """DELREF: out of every pending list."""
+        """Remove the entry from every pending list (DELREF)."""
         for group in stream.groups.values():
             if entry_id in group.pending:
                 group.drop(entry_id)

@@ -1,6 +1,6 @@
-"""The part of the campaign that the naive model judges: what no other server has, and everything beside
-it, in pipelines. Replies are compared one by one; every fifty steps the invariants and the whole state,
-in the end what the journal brings back.
+"""The part of the campaign that compares with the naive model: Headwater's own commands together with all
+others, in pipelines. Replies are compared one by one; the invariants and the whole state every fifty steps,
+and at the end the state that the journal restores.
 
     python -m tests.conformance.campaign --only model --seed 1017 --model 1
 """
@@ -24,7 +24,7 @@ _NAMES = [name for name, often in PendingMachine.STEPS.items() for _ in range(of
 
 
 def history(seed: int) -> list[Step]:
-    """The steps of a seed; every fifth begins with a large store."""
+    """Return the steps of a seed. Every fifth seed begins with a large store."""
     random = Random(seed)
     found = [Step("fill", random.getrandbits(32))] if seed % 5 == 2 else []
     while len(found) < STEPS_OF_ONE:
@@ -34,7 +34,7 @@ def history(seed: int) -> list[Step]:
 
 
 class Run:
-    """One history on a fresh store; ``what`` says what went wrong, empty for nothing."""
+    """One history on a new store. ``what`` describes the failure; it is empty if there was none."""
 
     def __init__(self, steps: list[Step]) -> None:
         self.what = ""
@@ -55,7 +55,7 @@ class Run:
 
 
 def explained(steps: list[Step]) -> str:
-    """The shortest part of a failing history that fails as well, as commands, and how."""
+    """Return the shortest part of a failing history that also fails, as commands, and the failure."""
     deadline = time.monotonic() + SHRINK_SECONDS
     size, start = len(steps) // 2, 0
     while size and time.monotonic() < deadline:
@@ -75,7 +75,7 @@ def explained(steps: list[Step]) -> str:
 
 
 def _without_pairs(steps: list[Step]) -> list[Step]:
-    """A short history without the neighbours that only go together, as a MULTI and its EXEC do."""
+    """Remove neighbours that can only be removed together, such as a MULTI and its EXEC."""
     start = 0
     while len(steps) <= SHOWN and start + 2 <= len(steps):
         shorter = steps[:start] + steps[start + 2 :]
@@ -87,7 +87,7 @@ def _without_pairs(steps: list[Step]) -> list[Step]:
 
 
 def model(seed: int, commands: int) -> dict[str, Any]:
-    """Histories until so many commands were compared; what was done and what failed."""
+    """Run histories until ``commands`` commands were compared. Return what was done and what failed."""
     first, counted = seed, Counter[str]()
     failures: list[dict[str, Any]] = []
     while counted.total() < commands:

@@ -1,4 +1,4 @@
-"""The naive model's third part: what groups have pending, and our own verbs."""
+"""The naive model's third part: pending entries of groups, and Headwater's own commands."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ To = tuple[bytes, ID | None, Fields]
 
 
 class Model(ReadingModel):
-    """The whole store."""
+    """The model of the whole store."""
 
     # --- settling -------------------------------------------------------------------------------
 
@@ -197,7 +197,7 @@ class Model(ReadingModel):
         cursor = ids[looked] if looked < len(ids) else LEAST
         return [spell(cursor), given, gone]
 
-    # --- looking --------------------------------------------------------------------------------
+    # --- inspection -----------------------------------------------------------------------------
 
     def xpending(self, key: bytes, name: bytes) -> Reply:
         _, group = self._group(key, name)
@@ -224,7 +224,7 @@ class Model(ReadingModel):
 
 
 def _released(count: int, mode: bytes) -> int:
-    """The count after XNACK's or XSETTLE's mode."""
+    """Return the delivery count after XNACK or XSETTLE with this mode."""
     if mode == b"FATAL":
         return MOST
     return max(0, count - 1) if mode == b"SILENT" else count

@@ -1,4 +1,4 @@
-"""What a naive stream knows of idempotent producers, a dict in a dict."""
+"""The idempotent producers of a stream of the naive model: a dict in a dict."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 ID = tuple[int, int]
 IID = bytes | tuple[tuple[bytes, bytes], ...]
-"""As IDMP gives it; for IDMPAUTO the pairs themselves, in one order."""
+"""An iid as given to IDMP; for IDMPAUTO the pairs of the entry, sorted."""
 
 
 def content(fields: list[bytes]) -> IID:
@@ -18,7 +18,7 @@ class Producers:
     duration: int = 100
     maxsize: int = 100
     known: dict[bytes, dict[IID, tuple[ID, int]]] = field(default_factory=dict)
-    """Producer → its iids, the oldest first: what each has become, and since when it is known."""
+    """Producer → its iids, oldest first: the entry of each, and the time from which it counts."""
     added: int = 0
     duplicates: int = 0
 
@@ -40,7 +40,7 @@ class Producers:
             self.known.clear()
 
     def sweep(self, now: int) -> None:
-        """Once a second: from each producer's oldest on, what has run out is forgotten."""
+        """Drop the expired iids of each producer, from its oldest on. Runs once a second."""
         for pid, iids in list(self.known.items()):
             for iid, (_, since) in list(iids.items()):
                 if not self.over(since, now):
@@ -50,9 +50,9 @@ class Producers:
                 del self.known[pid]
 
     def over(self, since: int, now: int) -> bool:
-        """Whether an iid that is known since then had run out at the last whole second."""
+        """Whether an iid that counts from ``since`` had expired at the last whole second."""
         return since <= now // 1000 * 1000 - self.duration * 1000
 
     def iids(self) -> dict[bytes, list[tuple[ID, int]]]:
-        """What each producer's iids have become, and since when they are known."""
+        """Return, for each producer, the entries of its iids and the times from which they count."""
         return {pid: list(iids.values()) for pid, iids in self.known.items()}

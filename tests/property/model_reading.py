@@ -1,4 +1,4 @@
-"""The naive model's second part: groups, and what they and XREAD are given."""
+"""The naive model's second part: groups, and the replies to XREADGROUP and XREAD."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.property.model import (
 
 
 def wire_size(reply: Reply) -> int:
-    """Bytes of a reply in RESP2."""
+    """Return the size of a reply in RESP2, in bytes."""
     if isinstance(reply, list):
         return len(b"*%d\r\n" % len(reply)) + sum(map(wire_size, reply))
     if isinstance(reply, bytes):
@@ -34,7 +34,7 @@ def wire_size(reply: Reply) -> int:
 
 @dataclass
 class Bounds:
-    """COUNT, MAXCOUNT and MAXSIZE, 0 for none, and what was given: in all, and of this stream."""
+    """COUNT, MAXCOUNT and MAXSIZE, 0 for none, and what was returned: in all, and of this stream."""
 
     count: int = 0
     maxcount: int = 0
@@ -45,7 +45,7 @@ class Bounds:
     header: int = 0
 
     def reached(self) -> bool:
-        """Nothing of any further stream comes."""
+        """Whether no entries of further streams may follow."""
         if self.given and self.maxsize and self.size >= self.maxsize:
             return True
         return bool(self.maxcount) and self.given == self.maxcount
@@ -54,7 +54,7 @@ class Bounds:
         self.here, self.header = 0, wire_size(key)
 
     def ends(self) -> bool:
-        """Nothing more of this stream comes."""
+        """Whether no further entry of this stream may follow."""
         if self.given and self.maxsize and self.size + self.header >= self.maxsize:
             return True
         return self.reached() or bool(self.count and self.here == self.count)
@@ -70,7 +70,7 @@ class Bounds:
 class ReadingModel(EntriesModel):
     """Streams, groups and reads."""
 
-    # --- who is there ---------------------------------------------------------------------------
+    # --- lookup ---------------------------------------------------------------------------------
 
     def _group(self, key: bytes, name: bytes, more: str = "") -> tuple[Stream, Group]:
         stream = self.streams.get(key)
@@ -81,7 +81,7 @@ class ReadingModel(EntriesModel):
         return stream, stream.groups[name]
 
     def _administered(self, key: bytes, name: bytes) -> tuple[Stream, Group]:
-        """As `_group`, in the words of XGROUP."""
+        """Like `_group`, with the errors of XGROUP."""
         if key not in self.streams:
             raise Refused(
                 "ERR The XGROUP subcommand requires the key to exist. Note that for CREATE you may "
@@ -101,7 +101,7 @@ class ReadingModel(EntriesModel):
     # --- XGROUP ---------------------------------------------------------------------------------
 
     def create(self, key: bytes, name: bytes, start: ID | None) -> Reply:
-        """XGROUP CREATE … MKSTREAM; a start of None is ``$``."""
+        """XGROUP CREATE … MKSTREAM. A start of None is ``$``."""
         stream = self.streams.setdefault(key, Stream())
         if name in stream.groups:
             raise Refused("BUSYGROUP Consumer Group name already exists")
@@ -146,7 +146,7 @@ class ReadingModel(EntriesModel):
     # --- reading --------------------------------------------------------------------------------
 
     def xread(self, reads: list[tuple[bytes, ID | None]], bounds: Bounds) -> Reply:
-        """An id of None is ``+``, the last entry."""
+        """XREAD. An id of None is ``+``, the last entry."""
         found: list[Reply] = []
         for key, last in reads:
             stream = self.streams.get(key, Stream())
@@ -167,7 +167,7 @@ class ReadingModel(EntriesModel):
         claim: int | None = None,
         noack: bool = False,
     ) -> Reply:
-        """An id of None is ``>``."""
+        """XREADGROUP. An id of None is ``>``."""
         for key, _ in reads:
             self._group(key, name, " in XREADGROUP with GROUP option")
         for key, _ in reads:
@@ -211,9 +211,9 @@ class ReadingModel(EntriesModel):
     def _claimable(
         self, stream: Stream, group: Group, claim: int | None
     ) -> list[tuple[ID, int, int]]:
-        """Id, idle time and count of what CLAIM takes: the released, then the oldest."""
+        """Return id, idle time and count of what CLAIM may claim: released entries, then the oldest."""
         found: list[tuple[ID, int, int]] = []
-        for entry_id in group.zone + group.order if claim is not None else []:
+        for entry_id in group.released + group.order if claim is not None else []:
             record = group.pending[entry_id]
             idle = self.now - record.time
             if claim is not None and idle < claim:
@@ -268,10 +268,10 @@ class ReadingModel(EntriesModel):
         for name in names:
             self._group(key, name)
         groups = self.streams[key].groups
-        told: list[Reply] = []
+        found: list[Reply] = []
         for name in dict.fromkeys(names or sorted(groups)):
-            told += [name, self._lag(self.streams[key], groups[name])]
-        return told
+            found += [name, self._lag(self.streams[key], groups[name])]
+        return found
 
     def _lag(self, stream: Stream, group: Group) -> Reply:
         unread = stream.after(group.last, 0)
@@ -281,7 +281,7 @@ class ReadingModel(EntriesModel):
             b"unread", len(unread),
             b"unread-age-ms", max(0, self.wall - unread[0][0]) if unread else Nil.BULK,
             b"pending", len(group.pending),
-            b"released", len(group.zone),
+            b"released", len(group.released),
             b"delayed", len(due),
             b"oldest-pending-ms",
             max(0, self.now - group.pending[oldest].time) if oldest else Nil.BULK,

@@ -1,4 +1,4 @@
-"""What the store and the naive model both know, in the same shape."""
+"""The common part of the states of the store and the naive model, in the same form."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _modelled_group(stream: model.Stream, group: model.Group) -> dict[str, Any]:
         "position": (group.last, group.read, stream.lag(group)),
         "pending": {at: (one.owner, one.time, one.count) for at, one in pending},
         "order": group.order,
-        "released": group.zone,
+        "released": group.released,
         "delayed": {at: one.due for at, one in pending if one.due is not None},
         "consumers": {name: (one.seen, one.active) for name, one in group.consumers.items()},
     }

@@ -1,4 +1,4 @@
-"""A whole keyspace as plain values, so that two can be compared and a difference can be read."""
+"""The state of a keyspace as plain values, so that two states can be compared and differences read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Picture = dict[str, Any]
 
 
 def picture(keyspace: Keyspace) -> Picture:
-    """Everything that outlives a restart."""
+    """Return everything that survives a restart."""
     return {
         "next": (keyspace.next_sid, keyspace.next_gid),
         "delaying": sorted(keyspace.delaying),

@@ -1,5 +1,5 @@
-"""Pipelines of any commands: the store answers as the naive model, is sound, and comes back from its
-journal. `make conform` puts 200,000 commands.
+"""Pipelines of any commands: the store replies like the naive model, satisfies its invariants, and recovers
+from its journal. `make conform` runs 200,000 commands.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ SMALL, LARGE = 0, 2
 
 
 @pytest.mark.parametrize("seed", [SMALL, LARGE])
-def test_a_pipeline_is_as_modelled_sound_and_recovered(seed: int) -> None:
+def test_a_pipeline_matches_the_model_and_is_recovered(seed: int) -> None:
     assert not Run(history(seed)).what
 
 
 @pytest.mark.slice
 @pytest.mark.parametrize("seed", range(100, 120))
-def test_many_pipelines_are(seed: int) -> None:
+def test_many_pipelines_match_the_model(seed: int) -> None:
     assert not Run(history(seed)).what
 
 
-def test_a_history_that_fails_is_shrunk_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Given a model that believes one thing otherwise
+def test_a_failing_history_is_shrunk_and_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Given a model that is wrong in one respect
     def xlen_of_none(_machine: PipelinedMachine, _random: object) -> None:
         _machine.put("XLEN", "none", to=lambda: 7)
 
@@ -35,12 +35,12 @@ def test_a_history_that_fails_is_shrunk_and_told(monkeypatch: pytest.MonkeyPatch
     assert any(step.what == "xsplit" for step in steps)
     # When a history is compared
     what = explained(steps)
-    # Then what is shown is that command alone
+    # Then only that command is shown
     assert what.startswith("1 steps: xsplit\n")
     assert "the store says 0, the model 7" in what
 
 
-def test_a_large_store_has_more_pending_than_a_block_holds() -> None:
+def test_a_large_store_has_more_pending_entries_than_fit_into_a_block() -> None:
     run = Run(history(LARGE)[:1])
     assert not run.what
     group = run.machine.model.streams[b"s"].groups[b"g"]

@@ -1,7 +1,7 @@
-"""Any history of commands: the store answers as the naive model, is sound after every step, and
-comes back from its journal as it was.
+"""Any history of commands: the store replies like the naive model, satisfies its invariants after every
+step, and recovers the same state from its journal.
 
-A history that fails is shrunk, which takes minutes; one that does not takes seconds.
+A failing history is shrunk, which takes minutes; a successful run takes seconds.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ def _run(*, histories: int, steps: int) -> None:
 
 
 @pytest.mark.timeout(600)
-def test_any_history_is_as_modelled_sound_and_recovered() -> None:
+def test_any_history_matches_the_model_and_is_recovered() -> None:
     _run(histories=60, steps=50)
 
 
 @pytest.mark.slice
 @pytest.mark.timeout(900)
-def test_many_long_histories_are() -> None:
+def test_many_long_histories_match_the_model() -> None:
     _run(histories=120, steps=120)

@@ -1,8 +1,8 @@
-"""Any history of keys and values: sound after every command, admitted before it is written, and back
-from the journal as it was, by the same facts.
+"""Any history of keys and values: the invariants hold after every command, writes are admitted first, and the
+journal restores the same state by the same facts.
 
-What the commands answer is compared with real servers (tests/conformance); here is what those cannot
-tell. Streams with groups, delays and idempotent producers are renamed, copied, moved and swapped.
+tests/conformance compares the replies with real servers; this module checks what those cannot show. Streams
+with groups, delays and idempotent producers are renamed, copied, moved and swapped.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from tests.property.state import picture
 
 
 class StoreHistory(KeyHistory):
-    """With what only Headwater has, and times that come."""
+    """A history that includes Headwater's own commands and short expiries."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed, "headwater")
         self.steps += [(8, self.our_stream), (3, self.soon)]
 
     def commands(self, count: int) -> list[Command]:
-        """Now and then a stream of some substance stands at a key, and goes on from there."""
+        """Return commands that sometimes create a stream with groups and pending entries, and use it."""
         found: list[Command] = []
         while len(found) < count:
             found += super().commands(8)
@@ -81,7 +81,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def recovered(groups: list[tuple[bytes, int]]) -> tuple[Keyspace, bytes]:
-    """What a journal says, and the facts that saying it wrote again."""
+    """Return the state recovered from a journal, and the facts that applying it wrote."""
     keyspace = Keyspace()
     for facts, now_ms in groups:
         apply(keyspace, memoryview(facts), now_ms)
@@ -89,7 +89,7 @@ def recovered(groups: list[tuple[bytes, int]]) -> tuple[Keyspace, bytes]:
 
 
 def live(seed: int, commands: int, patches: pytest.MonkeyPatch) -> LocalStore:
-    """A store after a history, everything that was only seen written down."""
+    """Return a store after a history, with the seen times of all consumers written."""
     store, random = LocalStore(), Random(seed)
     store.settings.node_max_entries = 3
     client, asked = store.client(), 0
@@ -103,7 +103,7 @@ def live(seed: int, commands: int, patches: pytest.MonkeyPatch) -> LocalStore:
         return admit(size)
 
     def checked(buffer: bytearray, _sync: bool) -> None:
-        assert by_itself or len(buffer) <= asked, f"{len(buffer)} bytes, asked for {asked}"
+        assert by_itself or len(buffer) <= asked, f"{len(buffer)} bytes, admitted {asked}"
 
     client.session.call.admission = noted
     patches.setattr(store.node.records, "journal", WatchedJournal(journal, checked))
@@ -129,20 +129,20 @@ def agrees(seed: int, commands: int) -> None:
     with pytest.MonkeyPatch.context() as patches:
         store = live(seed, commands, patches)
     before = picture(store.node.keyspace)
-    # When its journal is read
+    # When its journal is replayed
     keyspace, written = recovered(store.groups())
-    # Then the state is the same, by the same facts
+    # Then the state and the facts are the same
     assert picture(keyspace) == before
     assert written == b"".join(store.facts())
     assert broken_invariants(keyspace) == []
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_any_history_of_keys_is_sound_and_recovered(seed: int) -> None:
+def test_any_history_of_keys_keeps_invariants_and_is_recovered(seed: int) -> None:
     agrees(seed, 250)
 
 
 @pytest.mark.slice
 @pytest.mark.parametrize("seed", range(100, 130))
-def test_many_long_histories_of_keys_are(seed: int) -> None:
+def test_many_long_histories_of_keys_keep_invariants_and_are_recovered(seed: int) -> None:
     agrees(seed, 600)

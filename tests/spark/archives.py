@@ -1,4 +1,4 @@
-"""What tests do with archives: archive a shop's streams, read archive and stream as one."""
+"""Helpers for tests of archives: archive a shop's streams, read archive and stream together."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def archive(shop: Shop, path: Path, schema: str | None = "n bigint", **how: Any)
 
 
 class Table:
-    """A batch read of archive and stream, planned when it is made and read when it is asked."""
+    """A batch read of archive and stream, planned when it is created and read by `rows`."""
 
     def __init__(self, shop: Shop, path: Path, schema: str = "n bigint", **options: str) -> None:
         given = {"url": shop.url, "stream": "s", "archive": str(path)} | options

@@ -1,10 +1,9 @@
 """The long campaign of the Spark pipeline: `make chaos-spark`.
 
-Drivers and executors are killed at random moments, and drivers between a sink's batch and Spark's
-log of it, while a stream grows; after each life of a query its sink must hold each entry's id once
-(chaos/lives.py). Each life is one line of campaigns/chaos-spark.jsonl: its kind is the part, its
-kills are the trials. The next run goes on with the next seed. A seed runs again by itself, without being
-written down:
+While a stream grows, drivers and executors are killed at random moments, and drivers between a sink's batch
+and Spark's log of it. After each life of a query its sink must contain each entry's id once
+(chaos/lives.py). Each life is one line of campaigns/chaos-spark.jsonl: its kind is the part, its kills are
+the trials. The next run continues with the next seed. A single seed can be repeated, without being recorded:
 
     python -m tests.spark.campaign --seed 17 --trials 1 --kinds commit
 """
@@ -28,12 +27,12 @@ from tests.spark.chaos.ways import WAYS
 NAME = "chaos-spark"
 
 STORES = {"headwater": 3, "redis-8.2": 1, "valkey-9.1": 1}
-"""How often each is the store of a life, in proportion."""
+"""The relative frequency of each store."""
 
 
 @contextmanager
 def store_called(name: str) -> Iterator[str]:
-    """The url of a store of its own."""
+    """Start a store and yield its url."""
     if name == "headwater":
         with server_process("--appendfsync", "no") as server:
             yield server.url
@@ -43,7 +42,7 @@ def store_called(name: str) -> Iterator[str]:
 
 
 def one_life(kind: Kind, seed: int, *, kills: int, way: str | None = None) -> Life:
-    """The life that ``seed`` stands for."""
+    """Run the life that ``seed`` determines."""
     chance = random.Random(f"{kind} {seed}")
     chosen = chance.choice([name for name, way in WAYS.items() if kind in way.kinds])
     store = chance.choices(list(STORES), list(STORES.values()))[0]
@@ -52,32 +51,32 @@ def one_life(kind: Kind, seed: int, *, kills: int, way: str | None = None) -> Li
 
 
 def outcome_of(life: Life, seconds: float) -> Outcome:
-    """What is written down of a life."""
+    """Return the record of a life."""
     failures = [f"{life.way} on {life.store}: {text}" for text in life.failures]
     return Outcome(life.kind, (life.seed, life.seed), life.trials, "kills", failures, seconds)
 
 
 def next_seed() -> int:
-    """The seed that no life of any kind has had."""
+    """Return the lowest seed that no life of any kind has used."""
     return max(campaigns.next_seed(NAME, kind) for kind in KINDS)
 
 
 def main() -> int:
-    """Run; the exit status says whether anything failed."""
+    """Run the campaign; the exit status is 1 if anything failed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=100, help="kills of each kind")
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no life after")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="start no life after")
     parser.add_argument("--kinds", default=",".join(KINDS), help="of " + ", ".join(KINDS))
-    parser.add_argument("--way", choices=list(WAYS), help="one way only")
-    parser.add_argument("--seed", type=int, help="the first; by default the next")
+    parser.add_argument("--way", choices=list(WAYS), help="use only this way")
+    parser.add_argument("--seed", type=int, help="the first seed; by default the next unused one")
     wanted = parser.parse_args()
-    # Whoever ends the campaign ends what it started, too.
+    # Exit normally on SIGTERM, so that started processes are ended too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     kinds: list[Kind] = [kind for kind in KINDS if kind in wanted.kinds.split(",")]
     seed = wanted.seed or next_seed()
     began, failed = time.monotonic(), 0
     done = dict.fromkeys(kinds, 0)
-    # The kinds in turn, so that a run that is cut short has tried each.
+    # Alternate the kinds, so that an interrupted run has tried each.
     while any(count < wanted.trials for count in done.values()):
         for kind in [kind for kind in kinds if done[kind] < wanted.trials]:
             if time.monotonic() - began > wanted.seconds:

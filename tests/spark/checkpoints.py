@@ -1,4 +1,4 @@
-"""Checkpoints of queries that no Spark has run."""
+"""Checkpoints of queries, written without Spark."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from pathlib import Path
 
 
 def give_checkpoint(path: Path, query: str = "q1") -> None:
-    """What Spark leaves before a query's first batch."""
+    """Write what Spark writes before a query's first batch."""
     path.mkdir(parents=True, exist_ok=True)
     (path / "metadata").write_text(json.dumps({"id": query}))

@@ -1,10 +1,10 @@
-"""A real standalone cluster of Spark on loopback, from pip's pyspark: a master and its workers.
+"""A real standalone Spark cluster on loopback, from pip's pyspark: a master and its workers.
 
 with standalone_cluster(workers=2, cores=1) as cluster:
     session(master=cluster.master)
     os.kill(cluster.executors()[0], signal.SIGKILL)
 
-Everything it started is ended when the block is left, by process id.
+The end of the block ends all processes that it started, by process id.
 """
 
 from __future__ import annotations
@@ -28,34 +28,34 @@ from tests.peers import free_port
 from tests.processes import children, command_line, descendants
 
 READY_SECONDS = 60.0
-"""How long a cluster may take until its workers are known to the master; 4 s on an idle machine."""
+"""How long the workers may take to register with the master; 4 s on an idle machine."""
 
 _EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 
 
 class ClusterFailed(AssertionError):
-    """A cluster did not come up; the text is what its processes said."""
+    """A cluster did not start; the text contains its processes' output."""
 
 
 @dataclass
 class Cluster:
-    """``master`` is what Spark takes; ``pages`` is where the master tells of itself."""
+    """``master`` is the url for Spark; ``pages`` is the url of the master's web pages."""
 
     master: str
     pages: str
     directory: Path
-    """Logs, and the directories in which executors run."""
+    """Contains logs and the executors' working directories."""
     master_pid: int = 0
     worker_pids: list[int] = field(default_factory=list)
 
     def executors(self) -> list[int]:
-        """The process ids of the executors that run now, the oldest first."""
+        """Return the process ids of the running executors, oldest first."""
         return sorted(
             pid for worker in self.worker_pids for pid in children(worker) if _runs(pid, _EXECUTOR)
         )
 
     def logs(self) -> str:
-        """Everything that master, workers and executors said."""
+        """Return the output of master, workers and executors."""
         said = [*self.directory.glob("*.log"), *self.directory.rglob("std*")]
         return "\n".join(
             f"== {path.relative_to(self.directory)}\n{path.read_text(errors='replace')}"
@@ -64,7 +64,7 @@ class Cluster:
         )
 
     def state(self) -> dict[str, object]:
-        """What the master's page says, as JSON."""
+        """Return the master's state from its web page, as JSON."""
         with urllib.request.urlopen(f"{self.pages}/json/", timeout=5) as answer:
             found: dict[str, object] = json.load(answer)
             return found
@@ -74,10 +74,10 @@ class Cluster:
 def standalone_cluster(
     workers: int = 1, cores: int = 2, *, memory: str = "1g", path: str | None = None
 ) -> Iterator[Cluster]:
-    """A master and ``workers`` workers with ``cores`` each, ready to take applications.
+    """Start a master and ``workers`` workers with ``cores`` each, ready for applications.
 
-    ``path`` is the PATH of the workers, and so of their executors; by default the system's, without
-    this Python's directory: a worker is a machine on which nothing of ours is installed.
+    ``path`` is the PATH of the workers and their executors. The default is the system's, without this
+    Python's directory: a worker is a machine on which Headwater is not installed.
     """
     directory = Path(tempfile.mkdtemp(prefix="hw-cluster-"))
     port, pages = free_port(), free_port()
@@ -126,7 +126,7 @@ def standalone_cluster(
 
 
 def spark_home() -> Path:
-    """Where pip has put Spark."""
+    """Return the directory in which pip has installed Spark."""
     spec = find_spec("pyspark")
     assert spec is not None
     assert spec.origin is not None
@@ -138,7 +138,7 @@ def _runs(pid: int, what: str) -> bool:
 
 
 def _environment(directory: Path, path: str | None) -> dict[str, str]:
-    """What a machine has on which only Spark, Java and a bare Python are installed."""
+    """Return the environment of a machine that has only Spark, Java and a bare Python."""
     wanted = {"HOME", "LANG", "LC_ALL", "TMPDIR", "USER"}
     kept = {name: value for name, value in os.environ.items() if name in wanted}
     return {
@@ -157,7 +157,7 @@ def _environment(directory: Path, path: str | None) -> dict[str, str]:
 def _await(
     cluster: Cluster, started: list[subprocess.Popen[bytes]], ready: Callable[[], bool]
 ) -> None:
-    """There is no event to wait for: the master's page is asked until it knows its workers."""
+    """Poll the master's page until its workers are registered; there is no event to wait for."""
     deadline = time.monotonic() + READY_SECONDS
     while time.monotonic() < deadline:
         if any(process.poll() is not None for process in started):
@@ -170,7 +170,7 @@ def _await(
 
 
 def _end(cluster: Cluster, started: list[subprocess.Popen[bytes]]) -> None:
-    """Workers end their executors; what is left of those is ended here, by id."""
+    """End all processes: workers end their executors; remaining ones are killed by id."""
     left = [each for process in started for each in descendants(process.pid)]
     for process in reversed(started):
         process.terminate()

@@ -1,4 +1,4 @@
-"""Stores that the source reads from, and the one Spark session of a run."""
+"""Fixtures: the stores that the source reads from, and one Spark session per run."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 STORES = ("headwater", "redis-8.2", "valkey-9.1")
 SELDOM = ("redis-7.0", "valkey-9.1")
-"""Left out of `make quick`: what differs between servers shows on the first two in most cases."""
+"""Not in `make quick`: differences between servers mostly show on the other two."""
 
 NO_PANDAS = "ignore:PySpark does not yet fully support pandas:FutureWarning"
-"""pandas comes with other packages; PySpark mentions it when it finds it."""
+"""Other packages install pandas, and PySpark warns when it finds it."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -46,7 +46,7 @@ def _headwater_of_this_run() -> Iterator[Callable[[], str]]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A test of a `Shop` runs on each store, or on those that its module names."""
+    """Run a test with a `Shop` on each store, or on those that its module names."""
     named = [
         mark for mark in metafunc.definition.iter_markers("parametrize") if mark.args[0] == "shop"
     ]
@@ -63,7 +63,7 @@ def shop(
     _headwater_of_this_run: Callable[[], str],
     shared_peer: Callable[[str], peers.Peer],
 ) -> Iterator[Shop]:
-    """A store, empty, with a client to fill it: each kind of server in turn."""
+    """An empty store with a client to fill it, for each kind of server in turn."""
     name = request.param
     url = _headwater_of_this_run() if name == "headwater" else shared_peer(name).url
     with redis.Redis.from_url(url, protocol=2) as client:
@@ -73,7 +73,7 @@ def shop(
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """A bare session: nothing is registered and nothing of Headwater is configured in it."""
+    """A bare session, in which nothing is registered or configured for Headwater."""
     import warnings
 
     from headwater.spark.sessions import prepare_environment
@@ -100,14 +100,14 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.fixture
 def warned(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
-    """The log, listening to what the source warns of."""
+    """The log records at level WARNING of the source."""
     with caplog.at_level(logging.WARNING, "headwater.spark"):
         yield caplog
 
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sink of small steps, so that a few rows take many."""
+    """Reduce the sink's steps, so that a few rows take many of them."""
     from headwater.spark.sink import appending, chunks
 
     monkeypatch.setattr(chunks, "CHUNK_ENTRIES", 5)
@@ -116,7 +116,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(params=["lua", "plain"])
 def url(request: pytest.FixtureRequest, shop: Shop) -> Iterator[str]:
-    """The store, for a user who may run Lua scripts and for one who may not."""
+    """The store's url for a user with and without permission to run Lua scripts."""
     from tests.spark.writes import without_lua
 
     if request.param == "lua":

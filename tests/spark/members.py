@@ -1,4 +1,4 @@
-"""Queries in group mode, step by step, and the consumers beside them."""
+"""Queries in group mode, step by step, and other consumers of their groups."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PATIENCE_SECONDS = 30.0
 
 
 def eventually(condition: Callable[[], Any], what: str = "what was waited for") -> Any:
-    """The first true value of ``condition``."""
+    """Return the first true value of ``condition``."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:
         found = condition()
@@ -46,8 +46,7 @@ class GroupQuery(Query):
         super().__init__(shop, log=log, **given)
 
     def kill(self) -> None:
-        """As SIGKILL does: nothing is said any more. Its name's lease has run out, as time would
-        make it."""
+        """Stop as after SIGKILL, without settling; the lease on its name expires immediately."""
         driver = self.reader._driver
         if driver is not None and driver._renewer is not None:
             driver._renewer.end()
@@ -60,7 +59,7 @@ class GroupQuery(Query):
         self.reader.stop()
 
     def read_all(self) -> list[int]:
-        """The numbers of all batches there are, in order of their coming."""
+        """Return the numbers of all batches, in the order in which they are read."""
         return [number for batch in self.batches() for number in batch]
 
 
@@ -74,7 +73,7 @@ def member_query(shop: Shop, **options: Any) -> Iterator[GroupQuery]:
 
 
 class Consumer:
-    """A consumer as a worker is one: it claims, reads and settles through `headwater.groups`."""
+    """A consumer that works like a worker: it claims, reads and settles with `headwater.groups`."""
 
     def __init__(self, shop: Shop, name: str = "worker", stream: str = "s") -> None:
         self.client = redis.Redis.from_url(shop.url)
@@ -101,13 +100,13 @@ class Consumer:
 
 
 def owners(shop: Shop, stream: str = "s", group: str = "g") -> dict[int, str]:
-    """Number of a pending entry → who owns it."""
+    """Return the owner of each pending entry, by its number."""
     rows: Any = shop.client.xpending_range(stream, group, "-", "+", 100_000)
     return {int(row["message_id"].split(b"-")[0]): row["consumer"].decode() for row in rows}
 
 
 def idle(shop: Shop, count: int, consumer: str, stream: str = "s") -> bool:
-    """Whether ``count`` entries of ``consumer`` can be claimed."""
+    """Return whether ``count`` entries of ``consumer`` can be claimed."""
     rows: Any = shop.client.xpending_range(
         stream, "g", "-", "+", 100_000, consumer, idle=CLAIM_AFTER_MS
     )
@@ -115,14 +114,14 @@ def idle(shop: Shop, count: int, consumer: str, stream: str = "s") -> bool:
 
 
 def abandoned(shop: Shop, count: int, consumer: str = "gone", stream: str = "s") -> None:
-    """Entries that a consumer read and then fell silent over, old enough to be claimed."""
+    """Let a consumer read entries and stop, until they can be claimed."""
     found: Any = shop.client.xreadgroup("g", consumer, {stream: ">"}, count=count)
     assert len(found[0][1]) == count
-    eventually(lambda: idle(shop, count, consumer, stream), "the lease of a dead consumer ends")
+    eventually(lambda: idle(shop, count, consumer, stream), "a dead consumer's leases expire")
 
 
 def checkpoint(directory: Path, log: list[Offset], *, committed: int | None) -> Path:
-    """A checkpoint as Spark writes it: every offset of ``log``, committed up to one of them."""
+    """Write a checkpoint like Spark's: all offsets of ``log``, committed up to one of them."""
     for name in ("offsets", "commits"):
         (directory / name).mkdir(parents=True)
     for number, offset in enumerate(log):

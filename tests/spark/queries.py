@@ -1,4 +1,4 @@
-"""What Spark does with a reader, step by step, for tests that look at each step without Spark."""
+"""Calls a reader as Spark does, for tests that check each step without Spark."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SCHEMA = parse_schema("stream string, id string, n bigint")
 
 
 class Query:
-    """What Spark does with a reader, step by step; offsets go through JSON as in its log."""
+    """Calls a reader as Spark does; offsets pass through JSON as in Spark's log."""
 
     def __init__(self, shop: Shop, *, log: list[Offset] | None = None, **options: str) -> None:
         given = {"url": shop.url, "stream": "s"} | options
@@ -28,7 +28,7 @@ class Query:
         return json.loads(json.dumps(getattr(self.reader, method)(*arguments)))
 
     def plan(self) -> bool:
-        """Plan and log a batch; whether there was one."""
+        """Plan and log a batch; return whether there was one."""
         limit = self.reader.getDefaultReadLimit()
         end = self.ask("latestOffset", self.start, limit)
         if end == self.start:
@@ -38,8 +38,8 @@ class Query:
         return True
 
     def read(self, end: Offset | None = None) -> list[int]:
-        """The numbers of the batch that ends at ``end``, or of the last one."""
-        partitions = self.reader.partitions({"what": "never asked"}, end or self.log[-1])
+        """Return the numbers of the batch that ends at ``end``, or of the last one."""
+        partitions = self.reader.partitions({"what": "never used"}, end or self.log[-1])
         executor: StreamReader = pickle.loads(pickle.dumps(self.reader))
         return [
             number
@@ -49,7 +49,7 @@ class Query:
         ]
 
     def batches(self) -> list[list[int]]:
-        """All batches there are."""
+        """Return all remaining batches."""
         found = []
         while self.plan():
             found.append(self.read())

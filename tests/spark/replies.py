@@ -1,4 +1,4 @@
-"""Replies to XRANGE as a server writes them, and what is made of them without a server."""
+"""Replies to XRANGE as a server writes them, decoded without a server."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Fields = dict[bytes, bytes]
 
 
 def reply_of(*entries: tuple[bytes, list[bytes]]) -> bytes:
-    """What a server answers to XRANGE."""
+    """Return a server's reply to XRANGE."""
 
     def bulk(value: bytes) -> bytes:
         return b"$%d\r\n%b\r\n" % (len(value), value)
@@ -28,7 +28,7 @@ def reply_of(*entries: tuple[bytes, list[bytes]]) -> bytes:
 
 
 def page_of(*bodies: Fields | list[bytes]) -> Page:
-    """A page as it comes from the wire, with ids 1-0, 2-0, …"""
+    """Return a page decoded from a reply, with ids 1-0, 2-0, …"""
     flat = [
         body if isinstance(body, list) else [part for pair in body.items() for part in pair]
         for body in bodies

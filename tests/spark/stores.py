@@ -1,4 +1,4 @@
-"""What tests put into the stores that the source reads from."""
+"""The stores that the source reads from, and their contents."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Any
 import redis
 
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""For tables of a few rows the JVM's best compiler costs more than it gains: half of a test's time."""
+"""With tables of a few rows the JVM's optimising compiler would take half of a test's time."""
 
 
 @dataclass
 class Shop:
-    """A store with a client. ``name`` says which kind it is."""
+    """A store with a client. ``name`` is the kind of server."""
 
     name: str
     url: str
     client: redis.Redis
 
     def add(self, stream: str, numbers: Iterable[int], **fields: Any) -> None:
-        """Entries with the ids ``<number>-1`` and the field ``n``."""
+        """Add entries with the ids ``<number>-1`` and the field ``n``."""
         pipeline = self.client.pipeline(transaction=False)
         for number in numbers:
             body: Any = {"n": number} | fields
@@ -32,6 +32,6 @@ class Shop:
         self.client.xdel(stream, *(f"{number}-1" for number in numbers))
 
     def numbers(self, stream: str) -> list[int]:
-        """The ``n`` of every entry that lives."""
+        """Return the ``n`` of every entry in the stream."""
         entries: Any = self.client.xrange(stream)
         return [int(fields[b"n"]) for _id, fields in entries]

@@ -1,4 +1,4 @@
-"""A user who may do what the guide lists, and no more, can use each mode."""
+"""A user with exactly the permissions in the guide can use each mode."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SIXTY = list(range(1, 61))
 
 
 def rules(mode: str) -> list[str]:
-    """What the guide lists, for the stream ``s``."""
+    """Return the guide's ACL rules for ``mode``, for the stream ``s``."""
     (text,) = re.findall(r"```text\n(.*?)```", GUIDE.read_text(), re.DOTALL)
     lines = text.splitlines()
     line: str = lines[lines.index(f"# {mode}") + 1]
@@ -34,7 +34,7 @@ def server_of(shop: Shop) -> str:
 
 
 def as_user(shop: Shop, *allowed: str) -> Shop:
-    """The same shop by the url of a user who may do just that."""
+    """Return the shop with the url of a user who has only these permissions."""
     shop.client.execute_command(
         "ACL", "SETUSER", "spark", "reset", "on", ">a secret", "resetchannels", *allowed
     )
@@ -52,7 +52,7 @@ def test_log_mode(shop: Shop) -> None:
     assert all_of(Query(user, maxEntriesPerTrigger="25")) == SIXTY
 
 
-def test_log_mode_reads_without_writing_its_place_and_says_so(
+def test_log_mode_reads_without_permission_to_store_its_offset(
     shop: Shop, warned: pytest.LogCaptureFixture
 ) -> None:
     allowed = [rule for rule in rules(f"log mode, {server_of(shop)}") if rule != "+hset"]
@@ -63,7 +63,7 @@ def test_log_mode_reads_without_writing_its_place_and_says_so(
     assert "a secret" not in warned.text
 
 
-def test_a_pattern_and_a_bound_in_bytes_ask_for_one_command_more(shop: Shop) -> None:
+def test_a_pattern_and_a_limit_in_bytes_need_one_more_command_each(shop: Shop) -> None:
     base = rules(f"log mode, {server_of(shop)}")
     user = as_user(shop, *base, "+scan", "+memory|usage")
     shop.add("s", SIXTY)
@@ -90,7 +90,7 @@ def test_the_sink(shop: Shop, mode: str, options: dict[str, Any]) -> None:
     assert sorted(shop.numbers("s")) == SIXTY
 
 
-def test_what_is_not_allowed_is_said_without_the_password(shop: Shop) -> None:
+def test_a_missing_permission_is_reported_without_the_password(shop: Shop) -> None:
     user = as_user(shop, "~s", "+xadd")
     shop.add("s", SIXTY)
     with pytest.raises(Exception, match=r"redis://\*\*\*@.*(?i:permission)") as raised:

@@ -1,4 +1,4 @@
-"""Archive and stream as one: each entry once, whatever was archived and trimmed meanwhile."""
+"""Reads of archive and stream together: each entry once, even during archiving and trimming."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ def test_a_batch_reads_archive_and_stream_once(shop: Shop, tmp_path: Path) -> No
     assert Table(shop, tmp_path, minPartitions="7").numbers() == list(range(1, 1101))
 
 
-def test_what_is_archived_and_not_trimmed_is_read_once(shop: Shop, tmp_path: Path) -> None:
+def test_entries_that_are_archived_but_not_trimmed_are_read_once(
+    shop: Shop, tmp_path: Path
+) -> None:
     shop.add("s", range(1, 101))
     archive(shop, tmp_path, trimming=None)
     shop.add("s", range(101, 111))
@@ -38,7 +40,7 @@ def test_what_is_archived_and_not_trimmed_is_read_once(shop: Shop, tmp_path: Pat
     assert Table(shop, tmp_path).numbers() == list(range(1, 111))
 
 
-def test_places_are_the_same_in_archive_and_stream(shop: Shop, tmp_path: Path) -> None:
+def test_positions_are_the_same_in_archive_and_stream(shop: Shop, tmp_path: Path) -> None:
     shop.add("s", range(1, 101))
     archive(shop, tmp_path)
     shop.add("s", range(101, 201))
@@ -52,7 +54,7 @@ def test_places_are_the_same_in_archive_and_stream(shop: Shop, tmp_path: Path) -
     assert numbers(startingId="101", endingId="100-1") == []
 
 
-def test_a_query_begins_in_the_archive_and_goes_on_in_the_stream(
+def test_a_query_begins_in_the_archive_and_continues_in_the_stream(
     shop: Shop, tmp_path: Path
 ) -> None:
     shop.add("s", range(1, 1001))
@@ -65,11 +67,13 @@ def test_a_query_begins_in_the_archive_and_goes_on_in_the_stream(
     assert [number for batch in batches for number in batch] == list(range(1, 1501))
 
 
-def test_a_query_older_than_the_stream_goes_on_from_the_archive(shop: Shop, tmp_path: Path) -> None:
+def test_a_query_older_than_the_stream_continues_from_the_archive(
+    shop: Shop, tmp_path: Path
+) -> None:
     shop.add("s", range(1, 1001))
     old = Query(shop, maxEntriesPerTrigger="100")
     old.plan()
-    shop.client.delete("{s}:hw:queries")  # it was forgotten
+    shop.client.delete("{s}:hw:queries")  # its line is forgotten
     archive(shop, tmp_path)
     shop.add("s", [1001, 1002])
 
@@ -77,12 +81,12 @@ def test_a_query_older_than_the_stream_goes_on_from_the_archive(shop: Shop, tmp_
         Query(shop, log=old.log).plan()
     again = Query(shop, log=old.log, archive=str(tmp_path))
 
-    assert again.read(old.log[0]) == list(range(1, 101))  # a replay of what was trimmed since
+    assert again.read(old.log[0]) == list(range(1, 101))  # replays a batch that was trimmed since
     assert again.batches() == [list(range(101, 1003))]
     assert again.batches() == []
 
 
-def test_a_replay_equals_the_first_run_though_it_was_archived_meanwhile(
+def test_a_replay_equals_the_first_run_after_its_batch_was_archived(
     shop: Shop, tmp_path: Path
 ) -> None:
     shop.add("s", range(1, 501))
@@ -98,7 +102,7 @@ def test_a_replay_equals_the_first_run_though_it_was_archived_meanwhile(
     assert again.batches() == [list(range(201, 501))]
 
 
-def test_what_is_archived_and_trimmed_between_planning_and_reading_is_read(
+def test_entries_archived_and_trimmed_between_planning_and_reading_are_read(
     shop: Shop, tmp_path: Path
 ) -> None:
     shop.add("s", range(1, 101))
@@ -112,7 +116,7 @@ def test_what_is_archived_and_trimmed_between_planning_and_reading_is_read(
     assert table.numbers() == list(range(1, 20_001))
 
 
-def test_what_is_archived_and_trimmed_while_a_partition_is_read_is_read(
+def test_entries_archived_and_trimmed_while_a_partition_is_read_are_read(
     shop: Shop, tmp_path: Path
 ) -> None:
     shop.add("s", range(1, 4001))
@@ -128,11 +132,9 @@ def test_what_is_archived_and_trimmed_while_a_partition_is_read_is_read(
     assert numbers == list(range(1, 4001))
 
 
-def test_a_page_of_which_a_part_was_trimmed_is_not_taken_for_whole(
-    shop: Shop, tmp_path: Path
-) -> None:
+def test_a_partly_trimmed_page_is_not_considered_complete(shop: Shop, tmp_path: Path) -> None:
     shop.add("s", range(1, 20_001))
-    shop.client.xgroup_create("s", "g", "9000-1")  # so that the trim ends there
+    shop.client.xgroup_create("s", "g", "9000-1")  # trimming ends there
     table = Table(shop, tmp_path, minPartitions="1")
     rows = table.reader.read(table.parts[0])
     numbers = next(rows).column("n").to_pylist()
@@ -146,7 +148,7 @@ def test_a_page_of_which_a_part_was_trimmed_is_not_taken_for_whole(
 
 
 @pytest.mark.parametrize("question", ["look", "cut", "limit"])
-def test_what_is_archived_and_trimmed_while_a_question_is_answered_is_counted_once(
+def test_entries_archived_and_trimmed_during_planning_are_counted_once(
     shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, question: str
 ) -> None:
     shop.add("s", range(1, 101))
@@ -175,7 +177,7 @@ def test_what_is_archived_and_trimmed_while_a_question_is_answered_is_counted_on
 
 
 @pytest.mark.slow
-def test_readers_beside_writers_archivers_and_trims_see_no_gap_and_no_duplicate(
+def test_readers_see_no_gap_and_no_duplicate_during_writes_archiving_and_trims(
     shop: Shop, tmp_path: Path
 ) -> None:
     rounds, size = 12, 400
@@ -210,7 +212,7 @@ def test_readers_beside_writers_archivers_and_trims_see_no_gap_and_no_duplicate(
     assert Table(shop, tmp_path).numbers() == query_read == list(range(1, rounds * size + 1))
 
 
-def test_min_partitions_cuts_evenly_across_the_seam(shop: Shop, tmp_path: Path) -> None:
+def test_min_partitions_splits_archive_and_stream_evenly(shop: Shop, tmp_path: Path) -> None:
     shop.add("s", range(1, 1001))
     archive(shop, tmp_path)
     shop.add("s", range(1001, 2001))
@@ -222,9 +224,7 @@ def test_min_partitions_cuts_evenly_across_the_seam(shop: Shop, tmp_path: Path) 
     assert max(counts) == 250
 
 
-def test_streams_with_archives_are_found_by_a_pattern_though_their_keys_are_gone(
-    shop: Shop, tmp_path: Path
-) -> None:
+def test_a_pattern_finds_archived_streams_whose_keys_are_gone(shop: Shop, tmp_path: Path) -> None:
     shop.add("a.1", [1, 2])
     shop.add("a.2", [3])
     archive(shop, tmp_path, stream="a.*")
@@ -241,7 +241,7 @@ def test_streams_with_archives_are_found_by_a_pattern_though_their_keys_are_gone
     ]
 
 
-def test_any_name_of_a_stream_is_a_directory_of_its_own(shop: Shop, tmp_path: Path) -> None:
+def test_each_stream_has_its_own_directory_whatever_its_name(shop: Shop, tmp_path: Path) -> None:
     names = ["a/b", "..", "_x", "a=b", "ä", "x" * 300, "x" * 301, "A", "a%2Fb"]
     for number, name in enumerate(names):
         shop.add(name, [number + 1])
@@ -252,7 +252,7 @@ def test_any_name_of_a_stream_is_a_directory_of_its_own(shop: Shop, tmp_path: Pa
         assert Table(shop, tmp_path, stream=f'["{name}"]').numbers() == [number + 1]
 
 
-def test_pushed_filters_leave_row_groups_closed(shop: Shop, tmp_path: Path) -> None:
+def test_pushed_filters_skip_row_groups(shop: Shop, tmp_path: Path) -> None:
     from pyspark.sql.datasource import EqualTo
 
     shop.add("s", range(1, 101))
@@ -267,7 +267,7 @@ def test_pushed_filters_leave_row_groups_closed(shop: Shop, tmp_path: Path) -> N
     ]
 
 
-def test_status_says_who_holds_the_trim_back(shop: Shop, tmp_path: Path) -> None:
+def test_status_says_who_prevents_trimming(shop: Shop, tmp_path: Path) -> None:
     shop.add("s", range(1, 11))
     shop.client.xgroup_create("s", "billing", "4-1")
     archive(shop, tmp_path)

@@ -1,4 +1,4 @@
-"""Archives that are not as they should be: what is wrong is said, by the name of what it is."""
+"""Damaged archives: the error names the file and the damage."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.spark.stores import Shop
 pytestmark = pytest.mark.peer
 
 
-def test_a_stream_made_anew_with_old_ids_is_refused(shop: Shop, tmp_path: Path) -> None:
+def test_a_stream_recreated_with_old_ids_is_refused(shop: Shop, tmp_path: Path) -> None:
     shop.add("s", range(1, 101))
     archive(shop, tmp_path)
     shop.client.delete("s")
@@ -24,13 +24,13 @@ def test_a_stream_made_anew_with_old_ids_is_refused(shop: Shop, tmp_path: Path) 
     assert Table(shop, tmp_path).numbers() == list(range(1, 101))
     shop.add("s", range(1, 11))
 
-    with pytest.raises(DataLoss, match="made anew or set back"):
+    with pytest.raises(DataLoss, match="recreated or set back"):
         archive(shop, tmp_path)
-    with pytest.raises(DataLoss, match="made anew or set back"):
+    with pytest.raises(DataLoss, match="recreated or set back"):
         Table(shop, tmp_path)
 
 
-def test_a_query_whose_stream_was_deleted_reads_nothing_of_the_archive_twice(
+def test_a_query_whose_stream_was_deleted_reads_no_archived_entry_twice(
     shop: Shop, tmp_path: Path, warned: pytest.LogCaptureFixture
 ) -> None:
     shop.add("s", range(1, 101))
@@ -46,10 +46,10 @@ def test_a_query_whose_stream_was_deleted_reads_nothing_of_the_archive_twice(
     read += [number for batch in again.batches() for number in batch]
 
     assert read == [*range(1, 111), 200, 201, 202]
-    assert "deleted, made anew or set back" in warned.text
+    assert "deleted, recreated or set back" in warned.text
 
 
-def test_what_went_before_it_was_archived_is_loss(
+def test_entries_removed_before_they_were_archived_are_data_loss(
     shop: Shop, tmp_path: Path, warned: pytest.LogCaptureFixture
 ) -> None:
     shop.add("s", range(1, 11))
@@ -67,7 +67,7 @@ def test_what_went_before_it_was_archived_is_loss(
     assert Table(shop, tmp_path).numbers() == [*range(1, 15), *range(16, 22)]
 
 
-def test_a_file_that_is_missing_is_loss_and_named(
+def test_a_missing_file_is_data_loss_and_named(
     shop: Shop, tmp_path: Path, warned: pytest.LogCaptureFixture
 ) -> None:
     shop.add("s", range(1, 11))
@@ -80,12 +80,12 @@ def test_a_file_that_is_missing_is_loss_and_named(
     with pytest.raises(DataLoss, match=rf"{first.name} is missing, with 10 entries"):
         Table(shop, tmp_path).numbers()
     assert Table(shop, tmp_path, failOnDataLoss="false").numbers() == list(range(11, 21))
-    assert "10 entries are left out" in warned.text
+    assert "10 entries are omitted" in warned.text
 
 
 @pytest.mark.parametrize("damage", ["cut", "changed", "replaced"])
 @pytest.mark.parametrize("shop", ["headwater"], indirect=True)
-def test_a_file_that_is_damaged_is_loss_and_named(shop: Shop, tmp_path: Path, damage: str) -> None:
+def test_a_damaged_file_is_data_loss_and_named(shop: Shop, tmp_path: Path, damage: str) -> None:
     shop.add("s", range(1, 1001), item="tea")
     archive(shop, tmp_path)
     (name,) = (file.name for file in Manifest(tmp_path, "s").segments()[0].files)
@@ -104,7 +104,9 @@ def test_a_file_that_is_damaged_is_loss_and_named(shop: Shop, tmp_path: Path, da
 
 
 @pytest.mark.parametrize("shop", ["headwater"], indirect=True)
-def test_a_manifest_that_is_damaged_or_anothers_is_said(shop: Shop, tmp_path: Path) -> None:
+def test_a_damaged_manifest_and_another_streams_manifest_are_reported(
+    shop: Shop, tmp_path: Path
+) -> None:
     shop.add("s", range(1, 11))
     archive(shop, tmp_path)
     file = tmp_path / "s" / "_headwater" / "manifest.jsonl"
@@ -121,16 +123,17 @@ def test_a_manifest_that_is_damaged_or_anothers_is_said(shop: Shop, tmp_path: Pa
 
 
 @pytest.mark.parametrize("shop", ["headwater"], indirect=True)
-def test_one_archiver_at_a_time(shop: Shop, tmp_path: Path) -> None:
+def test_only_one_archiver_runs_at_a_time(shop: Shop, tmp_path: Path) -> None:
     shop.add("s", range(1, 11))
 
-    with _locked(Manifest(tmp_path, "s")), pytest.raises(StoreInUse, match="another run archives"):
+    held = _locked(Manifest(tmp_path, "s"))
+    with held, pytest.raises(StoreInUse, match="another run is archiving"):
         archive(shop, tmp_path)
     assert archive(shop, tmp_path)[0].entries == 10
 
 
 @pytest.mark.parametrize("shop", ["headwater"], indirect=True)
-def test_a_url_is_no_archive(shop: Shop, tmp_path: Path) -> None:
+def test_a_url_is_refused_as_an_archive(shop: Shop, tmp_path: Path) -> None:
     shop.add("s", [1])
 
     with pytest.raises(DeclarationError, match=r"'s3://bucket/x' is a url"):

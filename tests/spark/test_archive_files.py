@@ -1,4 +1,4 @@
-"""What the archive's files hold, and what a killed archiver leaves."""
+"""The contents of an archive's files, and what remains after an archiver was killed."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def page_of(rising: list[int], fields: list[Any]) -> Page:
 
 
 def written(directory: Path, page: Page, schema: str, size: int = 5) -> Manifest:
-    """An archive of ``page`` in row groups of ``size``."""
-    with pytest.MonkeyPatch.context() as patch:  # no power is lost between two examples
+    """Archive ``page`` in row groups of ``size``."""
+    with pytest.MonkeyPatch.context() as patch:  # examples need not survive a power loss
         patch.setattr("headwater.spark.core.durable.os.fsync", lambda _number: None)
         return _written(directory, page, schema, size)
 
@@ -74,7 +74,7 @@ def _written(directory: Path, page: Page, schema: str, size: int) -> Manifest:
 
 @given(fields=entries, ms=st.lists(moments, min_size=12, max_size=12).map(sorted))
 @settings(max_examples=60)
-def test_any_entry_comes_back_as_it_was(
+def test_any_entry_is_read_back_unchanged(
     fields: list[Any], ms: list[int], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     page = page_of(ms[: len(fields)], fields)
@@ -110,7 +110,7 @@ def test_any_entry_comes_back_as_it_was(
     window=st.tuples(st.integers(0, 11), st.integers(1, 12)),
 )
 @settings(max_examples=100)
-def test_the_archive_reads_as_the_stream_does(
+def test_the_archive_has_the_same_rows_as_the_stream(
     fields: list[Any],
     ms: list[int],
     schema: str,
@@ -130,7 +130,7 @@ def test_the_archive_reads_as_the_stream_does(
     part = ListPage(page.ids[low:high], page.bodies[low:high])
     ids = IDRange(StreamID.parse(page.ids[low]), StreamID.parse(page.ids[high - 1]))
 
-    # As Arrow's tables: Python has no datetime after the year 9999.
+    # As Arrow's tables, because Python has no datetime after the year 9999.
     def archived() -> tuple[pa.Table, int]:
         builder = RowBuilder(shape, "s")
         rows = list(ArchivedRows(options, manifest, builder).read(ids))
@@ -146,7 +146,7 @@ def test_the_archive_reads_as_the_stream_does(
     assert archived() == (expected, len(part))
 
 
-def test_a_day_is_a_directory() -> None:
+def test_the_directory_is_named_after_the_day() -> None:
     assert day_of(0) == "1970-01-01"
     assert day_of(86_400_000 - 1) == "1970-01-01"
     assert day_of(86_400_000) == "1970-01-02"
@@ -155,7 +155,7 @@ def test_a_day_is_a_directory() -> None:
 
 @pytest.mark.peer
 @pytest.mark.parametrize("shop", ["headwater"], indirect=True)
-def test_files_are_of_one_day_each(shop: Shop, tmp_path: Path) -> None:
+def test_each_file_contains_one_day(shop: Shop, tmp_path: Path) -> None:
     day = 86_400_000
     shop.add("s", [1, 2, day - 1, day, day + 1, 5 * day])
 
@@ -170,7 +170,7 @@ def test_files_are_of_one_day_each(shop: Shop, tmp_path: Path) -> None:
 
 @pytest.mark.peer
 @pytest.mark.parametrize("shop", ["headwater"], indirect=True)
-def test_bad_values_are_said_by_the_archive_too(
+def test_bad_values_in_the_archive_are_reported(
     shop: Shop, tmp_path: Path, warned: pytest.LogCaptureFixture
 ) -> None:
     shop.add("s", [1, 2])
@@ -182,12 +182,12 @@ def test_bad_values_are_said_by_the_archive_too(
     rescued = Table(shop, tmp_path, "n bigint, _rescued string").rows()
     assert [row["_rescued"] for row in rescued] == [None, None, '{"n": "three"}']
     assert Table(shop, tmp_path, mode="dropmalformed").numbers() == [1, 2]
-    with pytest.raises(DecodeError, match="n='three' is no bigint"):
+    with pytest.raises(DecodeError, match="n='three' is not a valid bigint"):
         Table(shop, tmp_path, mode="failfast").numbers()
 
 
 class Killed(BaseException):
-    """What no handler of the archiver takes for an error of its own."""
+    """An exception that the archiver does not handle."""
 
 
 def kill(*_of: Any, **_how: Any) -> NoReturn:
@@ -214,7 +214,7 @@ def half_a_line(self: Manifest, _segment: Segment) -> NoReturn:
         ((Trimmer, "_remove_below"), kill),
     ],
 )
-def test_an_archiver_that_was_killed_loses_nothing_and_keeps_nothing_twice(
+def test_a_killed_archiver_loses_no_entry_and_duplicates_none(
     shop: Shop, tmp_path: Path, place: tuple[type, str], what: Any
 ) -> None:
     shop.add("s", range(1, 11))
@@ -224,8 +224,8 @@ def test_an_archiver_that_was_killed_loses_nothing_and_keeps_nothing_twice(
         patch.setattr(*place, what)
         with pytest.raises(Killed):
             archive(shop, tmp_path, step_entries=7)
-    stranger = tmp_path / "s" / "day=1970-01-01" / "left-by-a-task.parquet"
-    stranger.write_bytes(b"half a file")
+    leftover = tmp_path / "s" / "day=1970-01-01" / "left-by-a-task.parquet"
+    leftover.write_bytes(b"half a file")
 
     assert Table(shop, tmp_path).numbers() == list(range(1, 31))
     archive(shop, tmp_path, step_entries=7)

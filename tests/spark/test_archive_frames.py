@@ -1,4 +1,4 @@
-"""Of an archive Spark reads what it can by itself: the same rows as through the source, each once."""
+"""Spark reads archived files itself where it can: the same rows as through the source, each once."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def plan(frame: DataFrame) -> str:
     return str(frame._jdf.queryExecution().executedPlan())
 
 
-def test_rows_of_every_type_are_those_of_the_source(
+def test_rows_of_every_type_equal_those_of_the_source(
     shop: Shop, tmp_path: Path, spark: SparkSession
 ) -> None:
     schema = TYPED + ", id string, timestamp timestamp, stream string, _rescued string"
@@ -79,7 +79,7 @@ def test_rows_of_every_type_are_those_of_the_source(
     assert frame.schema == through_the_source(spark, shop, tmp_path, schema).schema
 
 
-def test_what_is_archived_after_the_frame_was_made_is_read_once(
+def test_entries_archived_after_the_frame_was_made_are_read_once(
     shop: Shop, tmp_path: Path, spark: SparkSession
 ) -> None:
     shop.add("s", range(1, 10))
@@ -102,7 +102,7 @@ def test_what_is_archived_after_the_frame_was_made_is_read_once(
         ({"starting_id": "3-0", "ending_id": "8"}, range(3, 9), 0),
     ],
 )
-def test_a_range_takes_whole_files_and_has_its_edges_from_the_source(
+def test_spark_reads_whole_files_and_the_source_the_edges_of_a_range(
     shop: Shop,
     tmp_path: Path,
     spark: SparkSession,
@@ -121,7 +121,7 @@ def test_a_range_takes_whole_files_and_has_its_edges_from_the_source(
     assert len(frame.inputFiles()) == scanned
 
 
-def test_small_files_do_not_pay(
+def test_small_files_are_left_to_the_source(
     shop: Shop, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.undo()
@@ -132,7 +132,7 @@ def test_small_files_do_not_pay(
 
 
 @pytest.mark.parametrize("schema", ["x double, n bigint", "x float, n bigint"])
-def test_filters_see_numbers_that_statistics_do_not(
+def test_filters_consider_numbers_that_statistics_do_not(
     shop: Shop, tmp_path: Path, spark: SparkSession, schema: str
 ) -> None:
     for n, x in enumerate(("1.5", "nan", "-0.0", "inf"), 1):
@@ -151,7 +151,7 @@ def test_filters_see_numbers_that_statistics_do_not(
         assert {row.n for row in frame.where(where).collect()} == numbers, where
 
 
-def test_a_field_that_is_called_as_a_column_of_the_file_is_the_sources(
+def test_a_field_with_the_name_of_a_files_column_is_left_to_the_source(
     shop: Shop, tmp_path: Path, spark: SparkSession
 ) -> None:
     shop.add("s", [1, 2], ID=7)
@@ -173,14 +173,14 @@ def test_a_stream_that_ends_before_its_archive_is_refused(
     shop.client.delete("s")
     shop.add("s", [1, 2])
 
-    with pytest.raises(DataLoss, match=r"deleted, made anew or set back: .* up to 10-1"):
+    with pytest.raises(DataLoss, match=r"deleted, recreated or set back: .* up to 10-1"):
         read(spark, shop, tmp_path, "n bigint", **end)
     through = through_the_source(spark, shop, tmp_path, "n bigint")
-    with pytest.raises(Exception, match="deleted, made anew or set back"):
+    with pytest.raises(Exception, match="deleted, recreated or set back"):
         through.collect()
 
 
-def test_a_relative_path_is_this_processs(
+def test_a_relative_path_is_relative_to_this_process(
     shop: Shop, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shop.add("s", range(1, 11))
@@ -192,10 +192,10 @@ def test_a_relative_path_is_this_processs(
     assert sorted(row.n for row in frame.collect()) == list(range(3, 10))
 
 
-def test_what_needs_the_decoder_lies_between_files_that_do_not(
+def test_files_that_need_the_decoder_may_lie_between_others(
     shop: Shop, tmp_path: Path, spark: SparkSession
 ) -> None:
-    # Given files of which the one in the middle has the column by another type
+    # Given three files, of which the middle one has the column with another type
     for start, schema in ((1, "n bigint"), (4, "n string"), (7, "n bigint")):
         shop.add("s", range(start, start + 3))
         archive(shop, tmp_path, schema)
@@ -204,7 +204,7 @@ def test_what_needs_the_decoder_lies_between_files_that_do_not(
 
     assert sorted(row.n for row in frame.collect()) == list(range(1, 10))
     assert plan(frame).count("BatchScan headwater") == 2
-    # A map of all fields, a text where there was a number: the source decodes them
+    # The source decodes a map of all fields, and a text that was archived as a number
     for schema in ("fields map<string, string>", "n decimal(5, 1)"):
         other = read(spark, shop, tmp_path, schema)
         assert "FileScan" not in plan(other)
@@ -224,7 +224,7 @@ def test_filters_and_columns_reach_the_files(
     assert frame.count() == 5
 
 
-def test_values_that_did_not_fit_are_heard_of_as_the_mode_says(
+def test_bad_values_are_reported_depending_on_the_mode(
     shop: Shop, tmp_path: Path, spark: SparkSession, caplog: pytest.LogCaptureFixture
 ) -> None:
     shop.client.xadd("s", {"n": "many"}, id="1-0")
@@ -241,7 +241,7 @@ def test_values_that_did_not_fit_are_heard_of_as_the_mode_says(
     assert "many" in rescued._rescued
 
 
-def test_a_file_that_is_damaged_is_data_loss_or_left_out(
+def test_a_damaged_file_is_data_loss_or_omitted(
     shop: Shop, tmp_path: Path, spark: SparkSession
 ) -> None:
     for start in (1, 4):

@@ -1,4 +1,4 @@
-"""Archives with Spark: its executors write and read them, and its queries go on from them."""
+"""Archives with Spark: its executors write and read them, and its queries continue from them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.peer, pytest.mark.xdist_group("spark")]
 
 STORES = ("headwater",)
-"""What differs from server to server is looked at without Spark (test_archive.py)."""
+"""Differences between servers are tested without Spark (test_archive.py)."""
 
 PIPELINE = """
 [source.events]
@@ -47,7 +47,7 @@ def declared(shop: Shop, base: Path) -> Archive:
     return archive
 
 
-def test_executors_archive_and_a_table_is_read_from_both(
+def test_executors_archive_and_a_table_is_read_from_archive_and_stream(
     shop: Shop, tmp_path: Path, spark: SparkSession
 ) -> None:
     archive = declared(shop, tmp_path)
@@ -85,7 +85,7 @@ def test_the_files_are_a_table_for_any_reader(
     ]
 
 
-def test_a_query_goes_on_in_the_archive_after_it_was_stopped(
+def test_a_stopped_query_continues_in_the_archive(
     shop: Shop, tmp_path: Path, spark: SparkSession
 ) -> None:
     archive = declared(shop, tmp_path)
@@ -117,7 +117,7 @@ def test_a_query_goes_on_in_the_archive_after_it_was_stopped(
     assert numbers == list(range(1, 2101))
 
 
-def test_a_pipeline_archives_after_its_tables_and_goes_on(
+def test_a_pipeline_archives_after_its_tables_and_continues(
     shop: Shop, tmp_path: Path, spark: SparkSession
 ) -> None:
     declared(shop, tmp_path)
@@ -136,7 +136,7 @@ def test_a_pipeline_archives_after_its_tables_and_goes_on(
     assert shop.client.xlen("s") == 0
 
 
-def test_what_an_executor_raises_is_said_in_one_sentence(
+def test_an_error_of_an_executor_is_one_sentence(
     shop: Shop, tmp_path: Path, spark: SparkSession
 ) -> None:
     archive = declared(shop, tmp_path)

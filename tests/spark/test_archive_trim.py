@@ -1,4 +1,4 @@
-"""What of an archived stream is trimmed: what nobody needs any more, and nothing else."""
+"""Which entries of an archived stream are trimmed: those that are no longer needed, and no others."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def read(shop: Shop, group: str, count: int) -> list[Any]:
     return [id_ for id_, _fields in replies[0][1]] if replies else []
 
 
-def test_a_group_keeps_what_it_was_not_given(shop: Shop, tmp_path: Path) -> None:
+def test_a_group_keeps_undelivered_entries(shop: Shop, tmp_path: Path) -> None:
     shop.add("s", range(1, 11))
     shop.client.xgroup_create("s", "g", "0")
     shop.client.xack("s", "g", *read(shop, "g", 6))
@@ -38,7 +38,7 @@ def test_a_group_keeps_what_it_was_not_given(shop: Shop, tmp_path: Path) -> None
     assert Table(shop, tmp_path).numbers() == list(range(1, 11))
 
 
-def test_a_group_keeps_what_is_pending(shop: Shop, tmp_path: Path) -> None:
+def test_a_group_keeps_pending_entries(shop: Shop, tmp_path: Path) -> None:
     shop.add("s", range(1, 11))
     shop.client.xgroup_create("s", "g", "0")
     ids = read(shop, "g", 10)
@@ -53,7 +53,7 @@ def test_a_group_keeps_what_is_pending(shop: Shop, tmp_path: Path) -> None:
     assert Table(shop, tmp_path).numbers() == list(range(1, 11))
 
 
-def test_a_group_may_have_any_name(shop: Shop, tmp_path: Path) -> None:
+def test_a_group_can_have_any_name(shop: Shop, tmp_path: Path) -> None:
     shop.add("s", range(1, 11))
     shop.client.xgroup_create("s", b"\xff", "0")
     shop.client.xreadgroup(b"\xff", "me", {"s": ">"}, count=10)  # type: ignore[arg-type]
@@ -64,7 +64,7 @@ def test_a_group_may_have_any_name(shop: Shop, tmp_path: Path) -> None:
     assert shop.numbers("s") == list(range(3, 11))
 
 
-def test_the_slowest_of_all_groups_decides(shop: Shop, tmp_path: Path) -> None:
+def test_the_slowest_group_limits_trimming(shop: Shop, tmp_path: Path) -> None:
     shop.add("s", range(1, 11))
     for group, count in (("fast", 10), ("slow", 2)):
         shop.client.xgroup_create("s", group, "0")
@@ -75,11 +75,11 @@ def test_the_slowest_of_all_groups_decides(shop: Shop, tmp_path: Path) -> None:
     assert shop.numbers("s") == list(range(3, 11))
 
 
-def test_a_query_keeps_what_it_has_not_committed(shop: Shop, tmp_path: Path) -> None:
+def test_a_query_keeps_uncommitted_entries(shop: Shop, tmp_path: Path) -> None:
     shop.add("s", range(1, 11))
     query = Query(shop, maxEntriesPerTrigger="4")
     query.plan()
-    query.plan()  # which says that the first batch is committed
+    query.plan()  # this reports that the first batch is committed
     (line,) = committed(shop.client, "s")
     assert line.id < StreamID(5, 1)
 
@@ -89,7 +89,7 @@ def test_a_query_keeps_what_it_has_not_committed(shop: Shop, tmp_path: Path) -> 
     assert query.read() == [5, 6, 7, 8]
 
 
-def test_a_query_that_was_not_seen_for_long_can_be_forgotten(shop: Shop, tmp_path: Path) -> None:
+def test_a_query_that_was_not_seen_for_long_can_be_ignored(shop: Shop, tmp_path: Path) -> None:
     shop.add("s", range(1, 11))
     Query(shop, maxEntriesPerTrigger="4").plan()
     line = '{"to": "4-1", "at": %d, "app": "old:1"}'
@@ -103,7 +103,7 @@ def test_a_query_that_was_not_seen_for_long_can_be_forgotten(shop: Shop, tmp_pat
     assert shop.numbers("s") == []
 
 
-def test_keep_leaves_the_youngest_entries(shop: Shop, tmp_path: Path) -> None:
+def test_keep_retains_the_youngest_entries(shop: Shop, tmp_path: Path) -> None:
     hour = 3_600_000
     seconds, _microseconds = shop.client.time()
     now = seconds * 1000
@@ -114,7 +114,7 @@ def test_keep_leaves_the_youngest_entries(shop: Shop, tmp_path: Path) -> None:
     assert shop.numbers("s") == [now - hour]
 
 
-def test_without_trimming_the_stream_stays(shop: Shop, tmp_path: Path) -> None:
+def test_without_trimming_the_stream_is_unchanged(shop: Shop, tmp_path: Path) -> None:
     shop.add("s", range(1, 11))
 
     archive(shop, tmp_path, trimming=None)
@@ -123,7 +123,7 @@ def test_without_trimming_the_stream_stays(shop: Shop, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("change", ["set back", "made"])
-def test_a_group_that_comes_between_the_question_and_the_trim_keeps_its_entries(
+def test_a_group_that_changes_between_the_check_and_the_trim_keeps_its_entries(
     shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
     shop.add("s", range(1, 11))
@@ -190,7 +190,7 @@ def test_a_long_stream_is_trimmed_in_steps(
     assert removed == [300, 300, 300, 99]
 
 
-def test_nothing_is_trimmed_that_the_manifest_does_not_name(
+def test_entries_that_the_manifest_does_not_name_are_not_trimmed(
     shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shop.add("s", range(1, 11))
@@ -207,15 +207,15 @@ def test_nothing_is_trimmed_that_the_manifest_does_not_name(
     assert shop.numbers("s") == list(range(11, 21))
 
 
-def test_a_user_who_may_not_trim_is_told(shop: Shop, tmp_path: Path) -> None:
+def test_a_missing_permission_to_trim_is_reported(shop: Shop, tmp_path: Path) -> None:
     shop.add("s", range(1, 11))
     shop.client.execute_command("ACL SETUSER", "reader", "on", ">secret", "~*", "+@all", "-xtrim")
     try:
         address = shop.url.removeprefix("redis://")
         other = Shop(shop.name, f"redis://reader:secret@{address}", shop.client)
-        with pytest.raises(Exception, match=r"(?i)noperm|no permissions") as told:
+        with pytest.raises(Exception, match=r"(?i)noperm|no permissions") as raised:
             archive(other, tmp_path)
-        assert "secret" not in str(told.value)
+        assert "secret" not in str(raised.value)
     finally:
         shop.client.execute_command("ACL DELUSER", "reader")
 

@@ -1,4 +1,4 @@
-"""A backfill adds what a table has not read, once, and nothing that it has."""
+"""A backfill adds entries that a table has not read, once, and none that it has."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def silent(_line: str) -> None:
     return None
 
 
-def test_what_came_before_a_table_is_added_once(
+def test_entries_from_before_a_table_began_are_added_once(
     spark: SparkSession, shop: Shop, file: Path
 ) -> None:
     shop.add("s", range(1, 101))
@@ -74,22 +74,22 @@ def test_what_came_before_a_table_is_added_once(
     run(load(file), report=silent)
     assert numbers(file) == list(range(51, 101))
 
-    # When a part is filled, and the same part again
+    # When a part is backfilled, and then the same part again
     part = backfill(load(file), "numbers", start="21", end="30-1")
     again = backfill(load(file), "numbers", start="21", end="30-1")
 
     assert (part.outcome.rows, again.outcome.rows) == (10, THERE_ALREADY)
     assert numbers(file) == [*range(21, 31), *range(51, 101)]
 
-    # Then neither that part nor what the table has read can be taken a second time
+    # Then neither that part nor entries that the table has read can be backfilled
     with pytest.raises(PipelineError, match=r"21-0 to 30-1 was backfilled already"):
         backfill(load(file), "numbers")
-    with pytest.raises(PipelineError, match=r"the table has what comes after 51-0"):
+    with pytest.raises(PipelineError, match=r"the table has the entries after 51-0"):
         backfill(load(file), "numbers", start="31-1", end="60-1")
-    with pytest.raises(PipelineError, match=r"there is nothing from 70-1 on"):
+    with pytest.raises(PipelineError, match=r"from 70-1 on there is nothing"):
         backfill(load(file), "numbers", start="70-1")
 
-    # And the rest, up to where the table begins, goes through its expectations
+    # And the rest, up to where the table begins, passes through its expectations
     rest = backfill(load(file), "numbers", start="31-1")
     first = backfill(load(file), "numbers", end="20-1")
     assert (rest.outcome.rows, first.outcome.rows, first.outcome.dropped) == (20, 19, 1)
@@ -98,23 +98,25 @@ def test_what_came_before_a_table_is_added_once(
     assert numbers(file) == [n for n in range(1, 111) if n != 7]
 
 
-def test_one_that_was_cut_short_is_done_by_doing_it_again(
+def test_an_interrupted_backfill_is_completed_by_repeating_it(
     spark: SparkSession, shop: Shop, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shop.add("s", range(1, 61))
     run(load(file), report=silent)
 
-    # Given a driver that dies when the files are in place and the manifest does not know them
+    # Given a driver that dies when the files are in place but not in the manifest
     def die(*_arguments: Any) -> Any:
-        raise RuntimeError("the power is gone")
+        raise RuntimeError("power loss")
 
     with monkeypatch.context() as patched:
         patched.setattr(AppendTable, "_append", die)
         with pytest.raises(RuntimeError):
             backfill(load(file), "numbers", start="41-1")
-    assert numbers(file) == list(range(41, 61)), "as a reader sees it that lists the directory"
+    assert numbers(file) == list(range(41, 61)), "as seen by a reader that lists the directory"
 
-    with pytest.raises(PipelineError, match=r"is half backfilled already.* --from 41-1 --to 51-0"):
+    with pytest.raises(
+        PipelineError, match=r"is partly backfilled already.* --from 41-1 --to 51-0"
+    ):
         backfill(load(file), "numbers", start="31-1")
     assert backfill(load(file), "numbers", start="41-1", end="51-0").outcome.rows == 10
     assert numbers(file) == list(range(41, 61))
@@ -128,7 +130,7 @@ def test_one_that_was_cut_short_is_done_by_doing_it_again(
         ("SELECT a.n, a.ts FROM raw a JOIN raw b ON a.n = b.n AND a.ts = b.ts", "joins streams"),
     ],
 )
-def test_sql_that_needs_both_sides_of_the_seam_is_refused(
+def test_sql_that_combines_entries_is_refused(
     spark: SparkSession, shop: Shop, file: Path, sql: str, why: str
 ) -> None:
     # Given a table whose beginning is known
@@ -154,13 +156,13 @@ def note_first_batch(checkpoint: Checkpoint) -> None:
     checkpoint.note_beginning()
 
 
-def test_what_cannot_be_backfilled_is_refused_with_the_reason(shop: Shop, file: Path) -> None:
+def test_an_impossible_backfill_is_refused_with_the_reason(shop: Shop, file: Path) -> None:
     file.write_text(
         FILE
         + '\n[table.sums]\nmode = "complete"\nsql = "SELECT sum(n) AS n FROM numbers"\npath = "sums"\n'
     )
 
-    with pytest.raises(PipelineError, match=r"table\.sums is made anew at every run"):
+    with pytest.raises(PipelineError, match=r"table\.sums is rebuilt by every run"):
         backfill(load(file), "sums")
     with pytest.raises(
         PipelineError, match="there is no table 'nubmers'; tables are numbers, sums"

@@ -1,4 +1,4 @@
-"""After any kill of what Spark consists of, the sink holds each entry once: a sample of the campaign."""
+"""After any process of Spark is killed, the sink has each entry once: a sample of the campaign."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SEED = 20261121
 @pytest.mark.peer
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_killed_costs_no_entry_and_doubles_none(kind: Kind) -> None:
+def test_a_kill_loses_no_entry_and_duplicates_none(kind: Kind) -> None:
     life = campaign.one_life(kind, SEED, kills=2)
 
     assert life.failures == []
@@ -24,7 +24,7 @@ def test_what_is_killed_costs_no_entry_and_doubles_none(kind: Kind) -> None:
     assert life.entries > 0
 
 
-def test_a_life_is_written_down_with_its_kills_and_failures() -> None:
+def test_a_life_is_recorded_with_its_kills_and_failures() -> None:
     life = Life(
         "driver", "parquet", "headwater", 8, moments=["jvm in batch 1"], failures=["lost 1"]
     )
@@ -42,7 +42,5 @@ def test_a_life_is_written_down_with_its_kills_and_failures() -> None:
         (["1-0", "2-0", "4-0"], ["lost 1: ['3-0']", "too many 1: ['4-0']"]),
     ],
 )
-def test_the_verdict_sees_what_is_lost_and_what_is_there_twice(
-    held: list[str], said: list[str]
-) -> None:
+def test_the_verdict_lists_lost_and_duplicate_ids(held: list[str], said: list[str]) -> None:
     assert verdict(Counter(["1-0", "2-0", "3-0"]), Counter(held)) == said

@@ -1,4 +1,4 @@
-"""A standalone cluster: a master and a worker on which nothing of ours is installed."""
+"""A standalone cluster: a master and a worker on which Headwater is not installed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ pytestmark = [
 
 BASE_PYTHON = os.path.realpath(sys.executable)
 ROWS = 150_000
-"""Read twice, by two processes: enough for one of them to say that it is slow."""
+"""Read twice by two processes, enough for one of them to warn that it is slow."""
 
 PROGRAM = """
 import json, sys
@@ -39,7 +39,7 @@ url, place = sys.argv[1], Path(sys.argv[2])
 import headwater.spark
 
 def where(_number):
-    # A module of what was brought, imported by an executor.
+    # An executor imports a module of the packed environment.
     import headwater
     return headwater.__file__
 
@@ -60,7 +60,7 @@ BARE = """
 from pyspark.sql import SparkSession
 spark = SparkSession.builder.getOrCreate()
 """
-"""What a program does that spark-submit runs."""
+"""The session of a program that spark-submit runs."""
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +79,7 @@ def store() -> Iterator[Shop]:
 
 @pytest.fixture(scope="module")
 def dependencies(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with a python3 that has what Headwater needs, and not Headwater."""
+    """A directory with a python3 that has Headwater's dependencies, but not Headwater."""
     import importlib.util
 
     directory = tmp_path_factory.mktemp("executor")
@@ -107,7 +107,7 @@ def cluster(dependencies: Path) -> Iterator[Cluster]:
 def run(
     command: list[str], place: Path, session: str, store: Shop, **environment: str
 ) -> list[Any]:
-    """What the program says, run as a driver of its own."""
+    """Run the program as a driver process; return its result."""
     place.mkdir()
     (place / "app.py").write_text(PROGRAM.format(session=session))
     done = subprocess.run(
@@ -123,7 +123,7 @@ def run(
     return said
 
 
-def test_executors_run_in_the_environment_that_was_packed(
+def test_executors_run_in_the_packed_environment(
     cluster: Cluster, store: Shop, tmp_path: Path
 ) -> None:
     packed = packing.pack_environment(tmp_path / "headwater-env.tar.gz")
@@ -143,7 +143,7 @@ spark = headwater.spark.session(
     assert file.endswith("/environment/site-packages/headwater/__init__.py")
 
 
-def test_spark_submit_runs_in_an_environment_that_was_unpacked_where_it_is_called(
+def test_spark_submit_uses_an_environment_that_is_unpacked_in_its_directory(
     cluster: Cluster, store: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     packed = packing.pack_environment(tmp_path / "headwater-env.tar.gz")
@@ -171,7 +171,7 @@ def test_spark_submit_runs_in_an_environment_that_was_unpacked_where_it_is_calle
     assert "/site-packages/headwater/" in file
 
 
-def test_a_module_by_py_files_reads_with_the_plain_decoder_and_says_so(
+def test_a_module_from_py_files_reads_with_the_plain_decoder_and_warns(
     cluster: Cluster, store: Shop, tmp_path: Path
 ) -> None:
     packed = packing.pack_module(tmp_path / "headwater.zip")

@@ -1,4 +1,4 @@
-"""What a codec makes of an entry, which columns there are, and what a plain executor says."""
+"""How codecs read an entry, which columns there are, and the warning of a plain executor."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_json_documents_are_read_by_attribute() -> None:
 
 
 @pytest.mark.parametrize("body", [{b"data": b'{"n": 1'}, {b"data": b"[1]"}, {b"n": b"1"}])
-def test_what_is_no_document_is_a_bad_entry(body: Fields) -> None:
+def test_an_invalid_document_is_a_bad_entry(body: Fields) -> None:
     rows = rows_of("n int, _rescued string", body, {b"data": b'{"n": 2}'}, codec="json")
 
     assert [row["n"] for row in rows] == [None, 2]
@@ -66,7 +66,7 @@ def test_msgpack_documents_are_read_by_attribute() -> None:
 
 
 @pytest.mark.parametrize("document", [b"\xc1", b"", b"\x93\x01\x02\x03", b"\x81\xa1n"])
-def test_what_is_no_packed_document_is_a_bad_entry(document: bytes) -> None:
+def test_an_invalid_packed_document_is_a_bad_entry(document: bytes) -> None:
     rows = rows_of("n int, _rescued string", {b"data": document}, codec="msgpack")
 
     assert rows[0]["n"] is None
@@ -92,7 +92,7 @@ def test_faststreams_entries_are_read_in_both_of_its_formats() -> None:
     assert [row["_rescued"] is None for row in rows] == [True, True, True, False, False]
 
 
-def test_faststreams_own_writer_is_understood() -> None:
+def test_the_output_of_faststreams_own_writer_is_read() -> None:
     from faststream.redis.parser import BinaryMessageFormatV1
 
     data = asyncio.run(
@@ -104,17 +104,17 @@ def test_faststreams_own_writer_is_understood() -> None:
     assert rows_of("n int", {b"__data__": data}, codec="faststream") == [{"n": 17}]
 
 
-def test_raw_fields_are_taken_as_they_are() -> None:
+def test_raw_fields_are_not_converted() -> None:
     body = {b"a": b"\xff\r\n\x00", b"b": b"", b"c": b"text"}
 
     assert rows_of("a binary, b binary, c string, d binary", body, codec="bytes") == [
         {"a": b"\xff\r\n\x00", "b": b"", "c": "text", "d": None}
     ]
-    with pytest.raises(DeclarationError, match="codec=bytes takes fields as they are"):
+    with pytest.raises(DeclarationError, match="codec=bytes does not convert fields"):
         rows_of("a int", body, codec="bytes")
 
 
-# --- which columns --------------------------------------------------------------------------------
+# --- columns --------------------------------------------------------------------------------------
 
 
 def options(**given: str) -> SourceOptions:
@@ -136,31 +136,29 @@ def options(**given: str) -> SourceOptions:
         ({"codec": "bytes"}, DEFAULT_SCHEMA.replace("map<string, string>", "map<string, binary>")),
     ],
 )
-def test_options_say_which_columns_there_are_without_a_schema(
-    given: dict[str, str], schema: str
-) -> None:
+def test_options_determine_the_columns_without_a_schema(given: dict[str, str], schema: str) -> None:
     found = parse_schema(default_schema(options(**given)))
 
     assert found == parse_schema(schema.replace("map<…>", "map<string, string>"))
     assert RowShape.of(found, options(**given)).schema == found
 
 
-def test_columns_that_a_schema_contradicts_are_refused_and_those_it_has_are_not() -> None:
+def test_columns_must_agree_with_a_schema() -> None:
     schema = parse_schema("id string, n int")
 
     assert RowShape.of(schema, options(columns="n, id")).schema == schema
-    with pytest.raises(DeclarationError, match=r"columns names n, item, and the schema has id, n"):
+    with pytest.raises(DeclarationError, match=r"columns names n, item, but the schema has id, n"):
         RowShape.of(schema, options(columns="n, item"))
 
 
-def test_columns_select_of_a_schema_that_was_found() -> None:
+def test_columns_select_from_an_inferred_schema() -> None:
     found = parse_schema("id string, n int, item string")
 
     assert narrowed(found, options()) == found
     assert narrowed(found, options(columns="n, other")) == parse_schema("n int, other string")
 
 
-def test_columns_of_a_delivery_belong_to_group_mode() -> None:
+def test_columns_of_a_delivery_exist_only_in_group_mode() -> None:
     schema = parse_schema("n int, _delivery_count int, _consumer string")
     shape = RowShape.of(schema, options(group="g"))
     page = page_of({b"n": b"1"}, {b"n": b"2"})
@@ -171,14 +169,14 @@ def test_columns_of_a_delivery_belong_to_group_mode() -> None:
     assert batch.column("_delivery_count").to_pylist() == [1, 3]
     assert batch.column("_consumer").to_pylist() == ["spark-1", "spark-1"]
     assert unknown.column("_delivery_count").null_count == 2
-    with pytest.raises(DeclarationError, match="'_delivery_count' tells of a delivery"):
+    with pytest.raises(DeclarationError, match="'_delivery_count' describes a delivery"):
         RowShape.of(schema, options())
 
 
 # --- executors without the compiled modules ---------------------------------------------------------
 
 
-def test_a_plain_executor_says_so_once(
+def test_a_plain_executor_warns_once(
     warned: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(uncompiled, "_rows", 0)
@@ -192,7 +190,7 @@ def test_a_plain_executor_says_so_once(
     assert "--archives" in said
 
 
-def test_an_executor_is_silent_that_is_compiled_or_was_asked_to_be_plain(
+def test_an_executor_that_is_compiled_or_intentionally_plain_does_not_warn(
     warned: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(uncompiled, "_rows", 0)

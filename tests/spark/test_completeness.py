@@ -1,4 +1,4 @@
-"""What is missing is told from what the stream says of itself, and nothing missing goes unsaid."""
+"""Missing entries are detected from the stream's counters, and never ignored."""
 
 from __future__ import annotations
 
@@ -41,43 +41,43 @@ def options(**given: str) -> SourceOptions:
     return parse_options({"url": "redis://localhost", "stream": "s"} | given)
 
 
-def test_what_was_added_and_is_there_is_complete() -> None:
+def test_a_stream_with_all_added_entries_is_complete() -> None:
     assert judge("s", AT, state(), live=4) is None
 
 
-def test_fewer_without_a_deletion_in_the_range_is_loss() -> None:
+def test_fewer_entries_without_a_deletion_in_the_range_are_loss() -> None:
     found = judge("s", AT, state(deleted=5), live=1)
 
     assert found is not None
-    assert found.told
+    assert found.certain
     assert "3 of 4 entries after 5-0 up to 9-0" in found.text
 
 
-def test_fewer_with_a_deletion_in_the_range_cannot_be_told() -> None:
+def test_fewer_entries_with_a_deletion_in_the_range_are_uncertain() -> None:
     found = judge("s", AT, state(deleted=7), live=1)
 
     assert found is not None
-    assert not found.told
+    assert not found.certain
 
 
 @pytest.mark.parametrize(("added", "live"), [(9, 1), (12, 4)])
-def test_more_than_were_added_is_another_stream(added: int, live: int) -> None:
+def test_more_entries_than_were_added_mean_another_stream(added: int, live: int) -> None:
     found = judge("s", AT, state(added=added, deleted=7), live=live)
 
     assert found is not None
-    assert found.told
+    assert found.certain
 
 
-def test_a_stream_that_ends_before_our_place_was_set_back() -> None:
+def test_a_stream_that_ends_before_the_position_was_set_back() -> None:
     assert was_set_back(AT, None)
     assert was_set_back(AT, state(last=4))
     assert not was_set_back(AT, state(last=5))
     assert not was_set_back(Position(MIN_ID, 0), None)
-    assert set_back("s", AT, state(last=4)).told
+    assert set_back("s", AT, state(last=4)).certain
     assert "the key is gone" in set_back("s", AT, None).text
 
 
-def test_a_range_is_judged_when_it_is_read() -> None:
+def test_a_range_is_checked_when_it_is_read() -> None:
     start, end = StreamID(5, 0), StreamID(9, 0)
 
     def judged(found: int, at: StreamState | None) -> Finding | None:
@@ -86,17 +86,17 @@ def test_a_range_is_judged_when_it_is_read() -> None:
     assert judged(4, state()) is None
     trimmed, deleted = judged(3, state()), judged(3, state(deleted=6))
     assert trimmed
-    assert trimmed.told
+    assert trimmed.certain
     assert deleted
-    assert not deleted.told
+    assert not deleted.certain
     for at, found in ((None, 0), (state(last=8), 3), (state(deleted=6), 5)):
         finding = judged(found, at)
         assert finding
-        assert finding.told
+        assert finding.certain
 
 
 @pytest.mark.parametrize(
-    ("told", "given", "fails"),
+    ("certain", "given", "fails"),
     [
         (True, {}, True),
         (False, {}, True),
@@ -106,23 +106,23 @@ def test_a_range_is_judged_when_it_is_read() -> None:
         (False, {"failOnDataLoss": "false"}, False),
     ],
 )
-def test_the_options_say_what_is_an_error_and_what_a_warning(
-    told: bool, given: dict[str, str], fails: bool, caplog: pytest.LogCaptureFixture
+def test_options_decide_between_an_error_and_a_warning(
+    certain: bool, given: dict[str, str], fails: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    finding = Finding("s", told=told, text="stream 's': 3 of 4 entries were removed")
+    finding = Finding("s", certain=certain, text="stream 's': 3 of 4 entries were removed")
 
     with caplog.at_level(logging.WARNING, "headwater.spark"):
         if fails:
             with pytest.raises(DataLoss, match="3 of 4 entries") as raised:
                 report(finding, options(**given))
-            assert ("failOnDataLoss" if told else "ignoreDeletes") in str(raised.value)
+            assert ("failOnDataLoss" if certain else "ignoreDeletes") in str(raised.value)
         else:
             report(finding, options(**given))
 
     assert bool(caplog.messages) is not fails
 
 
-def test_an_offset_says_what_its_batch_reads_and_survives_as_json() -> None:
+def test_an_offset_describes_its_batch_and_can_be_written_as_json() -> None:
     span = ReadSpan(Position(StreamID(5, 0), 10), Position(StreamID(9, 3), 14))
 
     offset = end_offset({"s": span})
@@ -140,14 +140,14 @@ def test_the_offset_before_the_first_batch_differs_from_every_later_one() -> Non
     assert spans_of(before) == {}
 
 
-def test_a_query_in_group_mode_left_a_checkpoint_that_is_named_as_such() -> None:
+def test_a_checkpoint_of_group_mode_is_reported_as_such() -> None:
     of_a_group = {"group": "g", "consumer": "spark", "batch": 7, "streams": {"s": {"seen": "9-3"}}}
 
     with pytest.raises(DeclarationError, match="with the option group"):
         positions_of(of_a_group)
 
 
-def test_the_querys_own_id_is_no_stream() -> None:
+def test_the_querys_own_id_is_not_a_stream() -> None:
     span = ReadSpan(AT, AT)
     offset = end_offset({"s": span}, query="q")
 
@@ -155,7 +155,7 @@ def test_the_querys_own_id_is_no_stream() -> None:
     assert query_of({"s": {}}) is None
     assert spans_of(offset) == {"s": span}
     assert positions_of(initial_offset({"s": AT}, query="q")) == {"s": AT}
-    with pytest.raises(DeclarationError, match="keep for themselves"):
+    with pytest.raises(DeclarationError, match="is a reserved name"):
         options(stream=f"s,{QUERY}")
 
 
@@ -167,12 +167,12 @@ def test_the_querys_own_id_is_no_stream() -> None:
         (state(deleted=6), "max-deleted-entry-id went back from 7-0 to 6-0"),
         (state(length=5, deleted=7), "the number of removed entries went back from 10 to 9"),
         (state(first=5, deleted=7), "the first entry went back from 6-0 to 5-0"),
-        (None, "the key is gone, which counted 14 added"),
+        (None, "the key is gone; it had counted 14 added"),
         (state(deleted=7), None),
         (state(length=0, last=20, deleted=9, added=15, first=0), None),
     ],
 )
-def test_what_only_ever_rises_tells_another_stream(
+def test_a_decreasing_counter_means_another_stream(
     now: StreamState | None, said: str | None
 ) -> None:
     memory = LastSeen()
@@ -182,7 +182,7 @@ def test_what_only_ever_rises_tells_another_stream(
     assert memory.compare("s", now) is None
 
 
-def test_an_empty_stream_that_never_held_anything_may_go() -> None:
+def test_a_stream_that_never_had_entries_may_be_deleted() -> None:
     memory = LastSeen()
     memory.compare("s", state(length=0, last=0, added=0, first=0))
 

@@ -1,7 +1,7 @@
-"""Random histories of a stream under a query, against a list that cannot forget.
+"""Random histories of a stream with a query, checked against a list of all its entries.
 
-Between two batches the stream is added to, trimmed, deleted from, deleted and made anew, or set by
-XSETID. A query that accepts loss goes on; what it says is compared with what was lost.
+Between two batches, entries are added, trimmed and deleted, or the stream is recreated or set back by
+XSETID. A query that accepts loss continues; its warnings are compared with the entries that were lost.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ STEPS = 14
 
 
 class History:
-    """One stream, one query, and a list of all entries that ever were."""
+    """One stream, one query, and a list of all entries that were ever added."""
 
     def __init__(self, shop: Shop, seed: int, log: pytest.LogCaptureFixture) -> None:
         self.shop, self.log = shop, log
@@ -36,17 +36,17 @@ class History:
         self.live: dict[int, str] = {}
         self.read: set[int] = set()
         self.said: set[int] = set()
-        """Gone unread, and the query has said so."""
+        """Entries that were removed unread, and that the query has reported."""
         self.forged = False
-        """Whether the stream was made anew, or its counters set, since the last batch."""
+        """Whether the stream was recreated, or its counters set, since the last batch."""
         self.deleted: set[str] = set()
-        self.told: list[str] = []
+        self.warnings: list[str] = []
         shop.client.flushall()
         self.add()
         self.options = self.chance.choice([{}, {"maxEntriesPerTrigger": "3"}])
         self.query = Query(shop, log=None, failOnDataLoss="false", **self.options)
 
-    # --- what happens to the stream ---------------------------------------------------------------
+    # --- changes of the stream --------------------------------------------------------------------
 
     def add(self) -> None:
         for _entry in range(self.chance.randint(1, 6)):
@@ -66,7 +66,7 @@ class History:
             self.deleted.add(self.live[number])
         self._see()
 
-    def make_anew(self) -> None:
+    def recreate(self) -> None:
         self.forged = True
         self.shop.client.delete("s")
         self.live.clear()
@@ -90,7 +90,7 @@ class History:
         try:
             self.shop.client.execute_command(*words)
         except redis.ResponseError:
-            return  # the server refuses what contradicts the entries
+            return  # the server refuses counters that contradict the entries
         self.ms = max(self.ms, last.ms + 3)
 
     def _see(self) -> None:
@@ -98,7 +98,7 @@ class History:
         left = {int(fields[b"n"]) for _id, fields in entries}
         self.live = {number: id_ for number, id_ in self.live.items() if number in left}
 
-    # --- what the query does ----------------------------------------------------------------------
+    # --- steps of the query -----------------------------------------------------------------------
 
     def restart(self) -> None:
         if self.query.log:
@@ -106,27 +106,27 @@ class History:
             self.query = Query(self.shop, log=log, failOnDataLoss="false", **self.options)
 
     def plan(self) -> None:
-        """Plan and read a batch; what is said of it must be what happened."""
+        """Plan and read a batch; check that its warnings match what happened."""
         place = positions_of(self.query.start)["s"]
         unread = self._unread_and_gone()
         fits = self._fits(place)
         self.log.clear()
         planned = self.query.plan()
-        told = [record.getMessage() for record in self.log.records]
+        warnings = [record.getMessage() for record in self.log.records]
         if self.forged:
-            assert told or fits, (place, "a stream made anew went unsaid")
+            assert warnings or fits, (place, "a recreated stream was not reported")
         else:
-            assert [int(n) for n in re.findall(r": (\d+) of \d+ entries", " ".join(told))] == (
+            assert [int(n) for n in re.findall(r": (\d+) of \d+ entries", " ".join(warnings))] == (
                 [len(unread)] if unread else []
-            ), (place, told, unread)
-            for text in told:
+            ), (place, warnings, unread)
+            for text in warnings:
                 certain = all(StreamID.parse(id_) <= place.id for id_ in self.deleted)
                 assert ("were trimmed" in text) == certain
         self.said |= unread
-        self.told += told
+        self.warnings += warnings
         if planned:
             self._read()
-        if self.forged:  # of a stream that was changed, what lies before the place is not read
+        if self.forged:  # of a changed stream, entries before the position are not read
             end = positions_of(self.query.start)["s"].id
             before = {n for n, id_ in self.live.items() if StreamID.parse(id_) <= end}
             self.said |= before - self.read
@@ -143,7 +143,7 @@ class History:
         return set(range(1, self.number + 1)) - set(self.live) - self.read - self.said
 
     def _fits(self, place: Position) -> bool:
-        """Whether the counters fit as many entries as are there."""
+        """Return whether the counters fit the number of entries."""
         if not self.shop.client.exists("s"):
             return place.id == (0, 0) and place.added == 0
         info: Any = self.shop.client.execute_command("XINFO STREAM", "s")
@@ -166,11 +166,11 @@ def _text(value: Any) -> str:
 
 
 def play(shop: Shop, seed: int, log: pytest.LogCaptureFixture, *, honest: bool) -> History:
-    """A history; ``honest``: the stream stays one and the same, only entries come and go."""
+    """Play a history; with ``honest`` entries are only added and removed."""
     history = History(shop, seed, log)
     happens = [history.add, history.add, history.trim, history.delete, history.restart]
     if not honest:
-        happens += [history.make_anew, history.set_counters]
+        happens += [history.recreate, history.set_counters]
     for _step in range(STEPS):
         history.chance.choice(happens)()
         if history.chance.random() < 0.6:
@@ -193,7 +193,7 @@ HISTORIES = pytest.mark.parametrize(
 
 
 @HISTORIES
-def test_exactly_what_went_unread_is_said(
+def test_exactly_the_unread_entries_are_reported(
     shop: Shop, seeds: range, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING, "headwater.spark"):
@@ -203,11 +203,11 @@ def test_exactly_what_went_unread_is_said(
             everything = set(range(1, history.number + 1))
             assert history.read | history.said == everything, seed
             assert not history.read & history.said, seed
-            assert bool(history.told) == bool(history.said), seed
+            assert bool(history.warnings) == bool(history.said), seed
 
 
 @HISTORIES
-def test_a_stream_made_anew_is_said_unless_its_counters_fit(
+def test_a_recreated_stream_is_reported_unless_its_counters_fit(
     shop: Shop, seeds: range, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING, "headwater.spark"):

@@ -1,4 +1,4 @@
-"""An executor's process opens one connection, keeps it, and never trusts it blindly."""
+"""An executor's process opens one connection, keeps it, and checks it before each use."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.peer
 
 
 def opened(shop: Shop) -> int:
-    """How many connections the server has ever accepted."""
+    """Return how many connections the server has ever accepted."""
     stats: Any = shop.client.info("stats")
     return int(stats["total_connections_received"])
 
@@ -30,12 +30,12 @@ def test_a_process_reads_its_partitions_over_one_connection(shop: Shop) -> None:
     assert query.plan()
     rows = query.read() + query.read()
 
-    # Then it has opened no other
+    # Then it has opened no other connection
     assert rows == [*range(51, 101)] * 2
     assert opened(shop) == before
 
 
-def test_a_connection_that_the_server_closed_meanwhile_is_not_used(shop: Shop) -> None:
+def test_a_connection_that_the_server_has_closed_is_not_used(shop: Shop) -> None:
     shop.add("s", range(1, 11))
     query = Query(shop)
     assert query.plan()
@@ -48,8 +48,8 @@ def test_a_connection_that_the_server_closed_meanwhile_is_not_used(shop: Shop) -
     assert query.read() == list(range(1, 11))
 
 
-def test_a_partition_that_was_left_midway_leaves_no_reply_behind(shop: Shop) -> None:
-    # Given a task that ended after its first page, with the next one on its way
+def test_an_unfinished_partition_leaves_no_reply_behind(shop: Shop) -> None:
+    # Given a task that ended after its first page, while the next one was on its way
     shop.add("s", range(1, 2001))
     query = Query(shop)
     assert query.plan()

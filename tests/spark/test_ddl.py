@@ -1,4 +1,4 @@
-"""A schema's text is read as Spark reads it, and its mistakes are found without a JVM."""
+"""A schema's text is parsed as Spark parses it, and its mistakes are found without a JVM."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ SCHEMAS = (
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "the end where the name of a column"),
-        ("a", "column 'a': the end is no type"),
+        ("", "expected a column name, got the end"),
+        ("a", "column 'a': expected a type, got the end"),
         ("a strng", "Did you mean 'string'"),
-        ("a int b int", "'b' where a comma or the end"),
-        ("a int,", "the end where the name"),
+        ("a int b int", "expected a comma or the end, got 'b'"),
+        ("a int,", "expected a column name, got the end"),
         ("a decimal(40)", "at most 38 digits"),
-        ("a decimal(4, 5)", "no more behind the point"),
-        ("a array<int", "the end where '>'"),
-        ("a array", "the end where '<'"),
-        ("a map<string>", "'>' where ','"),
-        ("a int not", "NULL goes there"),
-        ("a int, A string", "'a' is named twice"),
-        ("a int; b int", "'; b int' cannot stand"),
-        ("a decimal(x)", "'x' where a number"),
+        ("a decimal(4, 5)", "no more than those after the point"),
+        ("a array<int", "expected '>', got the end"),
+        ("a array", "expected '<', got the end"),
+        ("a map<string>", "expected ',', got '>'"),
+        ("a int not", "expected NULL after NOT"),
+        ("a int, A string", "duplicate column 'a'"),
+        ("a int; b int", "'; b int' is not valid in a schema"),
+        ("a decimal(x)", "expected a number, got 'x'"),
     ],
 )
 def test_a_mistake_is_named(text: str, said: str) -> None:
@@ -47,7 +47,7 @@ def test_a_mistake_is_named(text: str, said: str) -> None:
 
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
-def test_a_schema_means_what_it_means_to_spark(spark: SparkSession) -> None:
+def test_a_schema_equals_sparks(spark: SparkSession) -> None:
     for text in SCHEMAS:
         theirs = spark.createDataFrame([], text).schema
 

@@ -1,4 +1,4 @@
-"""A pipeline's file is checked in full: each mistake with its key and what would be right."""
+"""A pipeline's file is fully checked: each mistake is reported with its key and the remedy."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def changed(old: str, new: str) -> str:
     return GOOD.replace(old, new)
 
 
-def test_a_whole_declaration_is_understood(directory: Path) -> None:
+def test_a_complete_declaration_is_read(directory: Path) -> None:
     pipeline: Pipeline = load(written(directory, GOOD))
 
     assert pipeline.sources["orders"].options == {
@@ -97,21 +97,25 @@ def test_a_whole_declaration_is_understood(directory: Path) -> None:
         ("maxEntriesPerTrigger", "maxEntries", "source.orders.maxEntries: unknown key. Did you"),
         ("failOnDataLoss = false", "inferSchema = true", "source.orders.inferSchema: is for spark"),
         ("failOnDataLoss = false", "failOnDataLoss = 3", "'3' is neither true nor false"),
-        ("maxEntriesPerTrigger = 1000", "maxEntriesPerTrigger = 1.5", "no whole number"),
+        ("maxEntriesPerTrigger = 1000", "maxEntriesPerTrigger = 1.5", "not a whole number"),
         (
             "maxEntriesPerTrigger = 1000",
             "maxEntriesPerTrigger = 2026-11-21",
-            "cannot be an option's",
+            "is not a valid option value",
         ),
-        ('"NA"', "2026-11-21", "input.items.options.nullValue: datetime.date(2026, 11, 21) cannot"),
+        (
+            '"NA"',
+            "2026-11-21",
+            "input.items.options.nullValue: datetime.date(2026, 11, 21) is not",
+        ),
         ("order_id bigint", "order_id bigit", "source.orders.schema: column 'order_id'"),
-        ("id string", "id bigint", "the column 'id' is the entry's own"),
-        ('url = "redis:', 'url = "http:', "begins with none of redis://"),
-        ("items.csv", "itmes.csv", "input.items.path: there is no"),
+        ("id string", "id bigint", "the column 'id' is the entry's metadata"),
+        ('url = "redis:', 'url = "http:', "does not begin with one of redis://"),
+        ("items.csv", "itmes.csv", "itmes.csv does not exist"),
         ('"items.csv"', '"s3://items.csv"', "is a url"),
         ("partition_by", "partitionBy", "table.sales.partitionBy: unknown key. Did you mean"),
         ('["category"]', '"category"', "table.sales.partition_by: 'category' is not a list"),
-        ('mode = "append"', 'mode = "upsert"', "'upsert' is none of append, complete, update"),
+        ('mode = "append"', 'mode = "upsert"', "'upsert' is not one of append, complete, update"),
         ('mode = "append"', 'mode = "update"', "sinks with it: delta"),
         (
             'mode = "append"',
@@ -121,41 +125,41 @@ def test_a_whole_declaration_is_understood(directory: Path) -> None:
         (
             'mode = "append"',
             'mode = "append"\nkey = ["id"]',
-            "is no key of the sink parquet; of delta",
+            "is not a key of the sink parquet, but of delta",
         ),
         (
             'mode = "append"',
             'mode = "append"\nsink = "stream"',
-            "table.sales.path: is no key of the",
+            "table.sales.path: is not a key of the",
         ),
         ('mode = "append"\n', "", "table.sales.mode: is missing; one of append, complete"),
         ('path = "tables/sales"', "", "table.sales.path: is missing"),
         (
             'path = "tables/sales"',
             'path = "tables/sales"\nsink = "hive"',
-            "'hive' is none of parquet, delta",
+            "'hive' is not one of parquet, delta",
         ),
-        ('path = "tables/sales"', 'path = "tables/by_category/x"', "lies in table.by_category's"),
-        ("1.5 s", "soon", "trigger.interval: 'soon' is no duration"),
+        ('path = "tables/sales"', 'path = "tables/by_category/x"', "is in table.by_category's"),
+        ("1.5 s", "soon", "trigger.interval: 'soon' is not a duration"),
         ("[spark]", "[spark]\ncores = 2", "spark.cores: unknown key. Keys here are master, app"),
         ("conf.spark.sql", "conf.sql", "spark.conf.sql.ansi.enabled: names of Spark's"),
-        ("FROM orders o", "FROM ordres o", "reads 'ordres', which is no source, input or table"),
-        ("FROM Sales", "FROM orders", "reads the source 'orders'; what is trimmed there"),
+        ("FROM orders o", "FROM ordres o", "reads 'ordres', which is not a source, input or"),
+        ("FROM Sales", "FROM orders", "reads the source 'orders'; entries trimmed there"),
         ("FROM orders o LEFT JOIN items i", "FROM items o JOIN items i", "reads no source"),
         ("FROM orders o", "FROM by_category o", "reads 'by_category', a table of mode complete"),
         ("[table.sales]", "[table.orders]", "source.orders has that name too"),
-        ("[table.sales]", '[table."my sales"]', "a name that SQL can use"),
-        ("[input.items]", "[[input.items]]", "input.items: a table is expected"),
-        ("sql = ", "sq = ", "table.by_category.sql: an SQL query is expected"),
+        ("[table.sales]", '[table."my sales"]', "expected a name that SQL can use"),
+        ("[input.items]", "[[input.items]]", "input.items: expected a table"),
+        ("sql = ", "sq = ", "table.by_category.sql: expected an SQL query"),
     ],
 )
-def test_a_mistake_is_named_with_its_key_and_remedy(
+def test_a_mistake_is_reported_with_its_key_and_remedy(
     directory: Path, old: str, new: str, said: str
 ) -> None:
     assert said in refused(directory, changed(old, new))
 
 
-def test_all_mistakes_are_told_at_once(directory: Path) -> None:
+def test_all_mistakes_are_reported_at_once(directory: Path) -> None:
     text = changed("[trigger]", "[triger]").replace("partition_by", "partition")
 
     said = refused(directory, text)
@@ -165,12 +169,12 @@ def test_all_mistakes_are_told_at_once(directory: Path) -> None:
     assert "table.sales.partition:" in said
 
 
-def test_a_source_with_a_group_feeds_one_streamed_table(directory: Path) -> None:
-    # Given a group, whose entries go to one member each
+def test_a_source_with_a_group_is_for_one_streamed_table(directory: Path) -> None:
+    # Given a group, which gives each entry to one member
     text = changed("failOnDataLoss = false", 'group = "tables"')
     load(written(directory, text))
 
-    # When a second table follows the source, by the first one's SQL
+    # When a second table follows the source through the first one's SQL
     late = """
 [table.late]
 mode = "append"
@@ -190,29 +194,31 @@ def test_tables_that_read_each_other_in_a_circle_are_refused(directory: Path) ->
     assert "in a circle: " in refused(directory, text.replace("[spark]", "[spark]", 1))
 
 
-def test_what_is_no_toml_is_said_with_its_line(directory: Path) -> None:
-    assert "is no TOML: " in refused(directory, "[source.orders\nurl = 1")
+def test_invalid_toml_is_reported_with_its_line(directory: Path) -> None:
+    assert "invalid TOML: " in refused(directory, "[source.orders\nurl = 1")
     assert "at line 1" in refused(directory, "[source.orders\nurl = 1")
     assert "declares no table" in refused(directory, "")
     with pytest.raises(PipelineError, match="cannot be read: No such file"):
         load(directory / "none.toml")
 
 
-def test_what_the_environment_lacks_is_said_once(directory: Path) -> None:
+def test_a_missing_environment_variable_is_reported_once(directory: Path) -> None:
     said = refused(directory, changed("redis://localhost:6379", "${HW_NOT_SET}"))
 
-    assert "source.orders.url: the environment has no HW_NOT_SET" in said
+    assert "source.orders.url: HW_NOT_SET is not set in the environment" in said
     assert "mistakes" not in said
 
 
-def test_the_environment_fills_in_what_no_file_should_hold(
+def test_environment_variables_are_expanded_except_in_sql(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = changed("redis://localhost:6379", "redis://:${HW_PASSWORD}@localhost").replace(
         "SELECT category", "SELECT '${HW_PASSWORD}' AS kept, category"
     )
 
-    assert "source.orders.url: the environment has no HW_PASSWORD" in refused(directory, text)
+    assert "source.orders.url: HW_PASSWORD is not set in the environment" in refused(
+        directory, text
+    )
     monkeypatch.setenv("HW_PASSWORD", "hunter2")
     pipeline = load(written(directory, text))
     assert pipeline.sources["orders"].options["url"] == "redis://:hunter2@localhost"
@@ -220,7 +226,7 @@ def test_the_environment_fills_in_what_no_file_should_hold(
     assert "hunter2" not in repr(pipeline)
 
 
-def test_values_can_be_put_over_the_files(directory: Path) -> None:
+def test_overrides_replace_and_add_values(directory: Path) -> None:
     file = written(directory, GOOD)
 
     pipeline = load(
@@ -237,7 +243,7 @@ def test_values_can_be_put_over_the_files(directory: Path) -> None:
     assert pipeline.sources["orders"].options["maxEntriesPerTrigger"] == "5"
     assert pipeline.conf["spark.sql.ansi.enabled"] == "false"
     assert pipeline.interval == 2
-    with pytest.raises(PipelineError, match="is no key=value"):
+    with pytest.raises(PipelineError, match="is not key=value"):
         load(file, overrides=["source.orders.url"])
     with pytest.raises(PipelineError, match="url is a value in the file"):
         load(file, overrides=["source.orders.url.x=1"])

@@ -1,6 +1,6 @@
-"""Columns that are cut out of a reply's bytes are those that hiredis parses, for whatever arrives.
+"""Columns cut from a reply's bytes equal those that hiredis parses, for any bytes.
 
-`cutting.py` is decided upon where it is compiled; these tests run it in either kind.
+Replies are cut only where `cutting.py` is compiled; these tests run it compiled and plain.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def regular(draw: st.DrawFn, *, most: int = 12) -> list[Entry]:
 
 @st.composite
 def irregular(draw: st.DrawFn) -> list[Entry]:
-    """Entries of any kind, regular ones first: names missing, repeated, in another order, none."""
+    """Arbitrary entries, regular ones first: names missing, repeated, in another order, none."""
     entries = list(draw(st.one_of(st.just([]), regular(most=4))))
     bodies = st.lists(st.tuples(NAMES, VALUES), max_size=5)
     for id_, body in draw(st.lists(st.tuples(IDS, bodies), max_size=6)):
@@ -64,7 +64,7 @@ def irregular(draw: st.DrawFn) -> list[Entry]:
 
 
 def pieces(wire: bytes, seed: int) -> Iterator[bytes]:
-    """``wire`` cut at random places."""
+    """Yield ``wire`` split at random places."""
     rng = random.Random(seed)
     places = sorted(rng.randrange(len(wire) + 1) for _ in range(rng.randrange(8)))
     for start, end in zip([0, *places], [*places, len(wire)], strict=True):
@@ -73,7 +73,7 @@ def pieces(wire: bytes, seed: int) -> Iterator[bytes]:
 
 
 def shown(page: Page) -> dict[str, Any]:
-    """Everything that a page answers."""
+    """Return the results of all methods of a page."""
     names = {name for body in page.bodies for name in body[::2]}
     columns: dict[str, pa.Array] = {
         f"column {name!r}": page.column(name) for name in [*sorted(names), b"no such field"]
@@ -91,14 +91,14 @@ def shown(page: Page) -> dict[str, Any]:
 
 
 def whole(wire: bytes) -> dict[str, Any]:
-    """The page that hiredis parses."""
+    """Return the page that hiredis parses."""
     page = PageDecoder(cut=False).feed(wire)
     assert page is not None
     return shown(page)
 
 
 def outcome(wire: bytes, seed: int, *, cut: bool) -> list[Any]:
-    """What a decoder says to each piece: None, a page's contents or the error's class and text."""
+    """Return a decoder's result for each piece: None, a page's contents or an error."""
     decoder, said = PageDecoder(cut=cut), []
     for piece in pieces(wire, seed):
         try:
@@ -109,12 +109,12 @@ def outcome(wire: bytes, seed: int, *, cut: bool) -> list[Any]:
     return said
 
 
-# --- the same columns -----------------------------------------------------------------------------
+# --- equal columns --------------------------------------------------------------------------------
 
 
 @SETTINGS
 @given(entries=regular(), seed=st.integers(0, 2**32))
-def test_a_regular_reply_is_cut_to_what_hiredis_parses(entries: list[Entry], seed: int) -> None:
+def test_a_regular_reply_is_cut_as_hiredis_parses_it(entries: list[Entry], seed: int) -> None:
     wire = reply_of(*entries)
     cutter = ReplyCutter()
 
@@ -126,7 +126,7 @@ def test_a_regular_reply_is_cut_to_what_hiredis_parses(entries: list[Entry], see
 
 @SETTINGS
 @given(entries=irregular(), seed=st.integers(0, 2**32))
-def test_an_irregular_reply_gives_the_same_columns(entries: list[Entry], seed: int) -> None:
+def test_an_irregular_reply_has_the_same_columns(entries: list[Entry], seed: int) -> None:
     wire = reply_of(*entries)
 
     assert outcome(wire, seed, cut=True) == outcome(wire, seed, cut=False)
@@ -134,7 +134,7 @@ def test_an_irregular_reply_gives_the_same_columns(entries: list[Entry], seed: i
 
 @SETTINGS
 @given(entries=regular(most=4), seed=st.integers(0, 2**32), data=st.data())
-def test_damaged_bytes_give_the_same_error_or_the_same_columns(
+def test_damaged_bytes_have_the_same_error_or_the_same_columns(
     entries: list[Entry], seed: int, data: st.DataObject
 ) -> None:
     wire = bytearray(reply_of(*entries))
@@ -149,7 +149,7 @@ def test_damaged_bytes_give_the_same_error_or_the_same_columns(
 
 @SETTINGS
 @given(entries=regular(most=5))
-def test_every_beginning_of_a_regular_reply_asks_for_more(entries: list[Entry]) -> None:
+def test_every_prefix_of_a_regular_reply_needs_more(entries: list[Entry]) -> None:
     wire = reply_of(*entries)
     whole, pieced = bytearray(wire), ReplyCutter()
 
@@ -159,7 +159,7 @@ def test_every_beginning_of_a_regular_reply_asks_for_more(entries: list[Entry]) 
     assert pieced.scan(whole, len(wire)) == WHOLE
 
 
-# --- what is odd ----------------------------------------------------------------------------------
+# --- odd replies ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -183,25 +183,25 @@ def test_every_beginning_of_a_regular_reply_asks_for_more(entries: list[Entry]) 
         b"*1\r\n*2\r\n$99999999999\r\n",
     ],
 )
-def test_what_is_odd_is_left_to_hiredis(wire: bytes) -> None:
+def test_an_odd_reply_is_left_to_hiredis(wire: bytes) -> None:
     assert ReplyCutter().scan(bytearray(wire), len(wire)) == ODD
     for seed in range(10):
         assert outcome(wire, seed, cut=True) == outcome(wire, seed, cut=False)
 
 
 @pytest.mark.parametrize("cut", [True, False])
-def test_what_is_no_list_of_entries_is_one_error(cut: bool) -> None:
+def test_a_reply_that_is_not_a_list_of_entries_is_an_error(cut: bool) -> None:
     for wire in (b":1\r\n", b"*1\r\n$1\r\na\r\n", b"*1\r\n*2\r\n$1\r\na\r\n*1\r\n$1\r\nb\r\n"):
-        with pytest.raises(ProtocolError, match="no list of entries"):
+        with pytest.raises(ProtocolError, match="not a list of entries"):
             PageDecoder(cut=cut).feed(wire)
     with pytest.raises(ProtocolError, match="malformed"):
         PageDecoder(cut=cut).feed(b"?\r\n")
-    with pytest.raises(ProtocolError, match="more than the reply"):
+    with pytest.raises(ProtocolError, match="more than the requested reply"):
         PageDecoder(cut=cut).feed(reply_of(*[(b"1-1", [b"a", b"b"])]) + b"*")
 
 
 @pytest.mark.parametrize("cut", [True, False])
-def test_a_decoder_takes_one_reply_after_the_other_and_pages_keep_theirs(cut: bool) -> None:
+def test_a_decoder_parses_successive_replies_and_pages_keep_their_bytes(cut: bool) -> None:
     decoder = PageDecoder(cut=cut)
     wires = [
         reply_of(*[(b"1-1", [b"a", b"x" * 100_000]), (b"2-1", [b"a", b"y"])]),
@@ -220,7 +220,7 @@ def test_a_decoder_takes_one_reply_after_the_other_and_pages_keep_theirs(cut: bo
     assert decoder.weight == len(wires[-1])
 
 
-def test_a_count_that_is_a_lie_allocates_nothing() -> None:
+def test_an_announced_count_allocates_nothing() -> None:
     wire = b"*999999999\r\n" + reply_of(*[(b"1-1", [b"a", b"b"])])[4:] + b"*2\r\n$999999999\r\n"
     decoder = PageDecoder(cut=True)
 

@@ -1,4 +1,4 @@
-"""A store of this process, read by Spark's: the same store, by a socket that only this user can open."""
+"""Spark reads a store of this process through a socket that only this user can open."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def path_of(url: str) -> Path:
     return Path(urlsplit(url).path)
 
 
-def test_both_doors_lead_to_one_store(tmp_path: Path) -> None:
+def test_the_client_and_the_socket_use_one_store(tmp_path: Path) -> None:
     url = f"headwater://{tmp_path / 'shop'}"
     with headwater.connect(url, decode_responses=True) as shop:
         shop.xadd("orders", {"n": 1}, id="1-1")
@@ -46,7 +46,7 @@ def test_both_doors_lead_to_one_store(tmp_path: Path) -> None:
         assert shop.xlen("orders") == 3
 
 
-def test_nobody_else_can_open_the_socket_and_nothing_is_left_of_it() -> None:
+def test_only_this_user_can_open_the_socket_and_its_directory_is_removed() -> None:
     with headwater.spark.serving(MEMORY) as url:
         path = path_of(url)
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -55,7 +55,7 @@ def test_nobody_else_can_open_the_socket_and_nothing_is_left_of_it() -> None:
     assert not path.parent.exists()
 
 
-def test_serving_keeps_the_store_open_and_its_end_closes_it() -> None:
+def test_serving_keeps_the_store_open_until_it_ends() -> None:
     shop = headwater.connect(MEMORY)
     shop.xadd("orders", {"n": 1})
     with headwater.spark.serving(MEMORY) as url:
@@ -68,7 +68,7 @@ def test_serving_keeps_the_store_open_and_its_end_closes_it() -> None:
         shop.xlen("orders")
 
 
-def test_whoever_waits_at_one_door_is_woken_by_the_other() -> None:
+def test_a_blocked_read_at_the_socket_is_woken_by_this_process() -> None:
     with (
         headwater.connect(MEMORY) as shop,
         headwater.spark.serving(MEMORY) as url,
@@ -90,8 +90,8 @@ def _blocked(client: redis.Redis) -> bool:
     return int(client.info("clients")["blocked_clients"]) > 0
 
 
-def test_what_this_process_delays_reaches_a_waiter_at_the_socket() -> None:
-    """The deadline was set by a turn of this thread; the socket's loop must hear of it."""
+def test_an_entry_delayed_by_this_process_reaches_a_waiter_at_the_socket() -> None:
+    """The deadline is set by a turn of this thread; the socket's loop must notice it."""
     with (
         headwater.connect(MEMORY) as shop,
         headwater.spark.serving(MEMORY) as url,
@@ -115,7 +115,7 @@ def test_what_this_process_delays_reaches_a_waiter_at_the_socket() -> None:
         assert len(got) == 1
 
 
-def test_a_database_of_the_url_stays_the_same() -> None:
+def test_the_urls_database_is_used() -> None:
     with headwater.connect(f"{MEMORY}?db=3") as shop:
         shop.xadd("orders", {"n": 1})
         with (
@@ -125,7 +125,7 @@ def test_a_database_of_the_url_stays_the_same() -> None:
             assert other.xlen("orders") == 1
 
 
-def test_a_memory_of_ones_own_cannot_be_served() -> None:
+def test_a_private_memory_store_cannot_be_served() -> None:
     with (
         pytest.raises(ConfigError, match=r"Give it a name: headwater://memory/orders"),
         headwater.spark.serving("headwater://memory"),
@@ -133,7 +133,7 @@ def test_a_memory_of_ones_own_cannot_be_served() -> None:
         pass
 
 
-def test_a_long_temporary_directory_is_no_obstacle(
+def test_a_long_temporary_directory_is_avoided(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deep = tmp_path / ("d" * 100)
@@ -144,7 +144,7 @@ def test_a_long_temporary_directory_is_no_obstacle(
     assert list(deep.iterdir()) == []
 
 
-def test_threads_at_both_doors_disturb_nobody() -> None:
+def test_threads_use_the_client_and_the_socket_at_the_same_time() -> None:
     with headwater.connect(MEMORY) as shop, headwater.spark.serving(MEMORY) as url:
 
         def fill(client: redis.Redis, stream: str) -> None:
@@ -167,7 +167,7 @@ def test_threads_at_both_doors_disturb_nobody() -> None:
             client.close()
 
 
-def test_a_store_with_a_clock_of_its_own_is_served(tmp_path: Path) -> None:
+def test_a_store_with_its_own_clock_is_served(tmp_path: Path) -> None:
     clock = ManualClock()
     url = f"headwater://{tmp_path}"
     with (
@@ -179,14 +179,14 @@ def test_a_store_with_a_clock_of_its_own_is_served(tmp_path: Path) -> None:
         assert other.xlen("orders") == 1
 
 
-def test_what_is_served_ends_with_spark(tmp_path: Path) -> None:
+def test_serving_ends_with_spark(tmp_path: Path) -> None:
     context = SimpleNamespace(master="local[2]", _jsc=object())
     spark: Any = SimpleNamespace(sparkContext=context)
     url = f"headwater://{tmp_path}/shop"
 
     path = path_of(embedded.reachable(url, spark))
     assert embedded.reachable(url, spark).endswith(str(path))
-    context._jsc = None  # what `spark.stop()` leaves
+    context._jsc = None  # as after `spark.stop()`
     embedded._all_served[f"{os.getpid()} {url}"]._thread.join(60)
 
     assert not path.parent.exists()
@@ -206,7 +206,7 @@ def test_a_cluster_is_refused_with_the_remedy(master: str, tmp_path: Path) -> No
     assert not (tmp_path / "shop").exists()
 
 
-def test_the_source_alone_cannot_reach_it_and_says_what_can() -> None:
+def test_the_source_refuses_an_embedded_url_with_the_remedy() -> None:
     source = HeadwaterSource({"url": "headwater:///var/lib/shop", "stream": "orders"})
     schema = parse_schema("n bigint")
     for ask in (
@@ -256,7 +256,7 @@ def test_a_query_reads_what_this_process_adds(spark: SparkSession, tmp_path: Pat
 
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
-def test_bare_spark_is_told_the_remedy(spark: SparkSession, tmp_path: Path) -> None:
+def test_bare_spark_reports_the_remedy(spark: SparkSession, tmp_path: Path) -> None:
     reader = spark.read.format("headwater").option("stream", "orders")
     with pytest.raises(Exception, match=r"headwater\.spark\.read\(spark"):
         reader.option("url", f"headwater://{tmp_path / 'shop'}").load()

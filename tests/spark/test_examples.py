@@ -1,4 +1,4 @@
-"""The worked pipelines of examples/, run on real flights."""
+"""The example pipelines of examples/, run with real flights."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ SPOILED = 30
 def example(
     request: pytest.FixtureRequest, shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Path:
-    """A copy of the example that a test names, so that its tables are made elsewhere."""
+    """A copy of the example that a test names, so that its tables are written elsewhere."""
     monkeypatch.setenv("FLIGHTS_URL", shop.url)
     monkeypatch.setenv("FLIGHTS_INPUTS", str(tmp_path / "inputs"))
     copy: Path = tmp_path / request.param
@@ -61,10 +61,10 @@ def run_pipeline(example: Path) -> None:
 
 
 @pytest.mark.parametrize("example", ["medallion"], indirect=True)
-def test_what_breaks_a_rule_is_in_quarantine_and_everything_else_in_silver(
+def test_rows_that_break_a_rule_are_quarantined_and_all_others_are_in_silver(
     spark: SparkSession, shop: Shop, example: Path, tmp_path: Path
 ) -> None:
-    # Given flights, a few of them spoiled, in two parts
+    # Given flights in two parts, some of which are corrupt
     publish.write_inputs(tmp_path / "inputs")
     fill(shop, FLIGHTS, spoil=SPOILED)
     run_pipeline(example)
@@ -87,7 +87,7 @@ def test_what_breaks_a_rule_is_in_quarantine_and_everything_else_in_silver(
 
 @contextmanager
 def workers(shop: Shop, *, knows_all: bool) -> Iterator[None]:
-    """The example's workers, until they have nothing left to do."""
+    """Run the example's workers until they have nothing left to do."""
     process = subprocess.Popen(
         [sys.executable, "-m", "headwater", "work", "examples.dead_letters.app:app"],
         env=os.environ
@@ -119,19 +119,19 @@ def settled(shop: Shop, process: subprocess.Popen[bytes]) -> None:
 
 
 @pytest.mark.parametrize("example", ["dead_letters"], indirect=True)
-def test_dead_letters_are_told_apart_by_cause_and_replayed_after_the_repair(
+def test_dead_letters_are_grouped_by_cause_and_replayed_after_the_repair(
     spark: SparkSession, shop: Shop, example: Path
 ) -> None:
     fill(shop, FLIGHTS, spoil=SPOILED)
     unlisted = sum(flight.dest in {"BQN", "PSE", "SJU", "STT"} for flight in flights(limit=FLIGHTS))
 
-    # When workers with the fault have run
+    # When workers with a bug have run
     with workers(shop, knows_all=False):
         pass
     run_pipeline(example)
     found = dead_report.write(example / "tables", example / "report.html")
 
-    # Then each cause has its letters: a destination, an airline, a type
+    # Then each cause has its dead letters: a destination, an airline, a type
     causes = {row["what"]: row["letters"] for row in found.causes}
     assert causes["airline ??"] == SPOILED // 3
     assert causes["a value of the wrong type"] == SPOILED // 3
@@ -142,7 +142,7 @@ def test_dead_letters_are_told_apart_by_cause_and_replayed_after_the_repair(
     assert attempts["airport SJU"] == 3
     assert attempts["airline ??"] == 1
 
-    # And after the repair only what was spoiled is dead again
+    # And after the repair only corrupt flights become dead letters again
     from typer.testing import CliRunner
 
     from headwater.cli.pipeline import app
@@ -156,7 +156,9 @@ def test_dead_letters_are_told_apart_by_cause_and_replayed_after_the_repair(
 
 
 @pytest.mark.parametrize("example", ["archive"], indirect=True)
-def test_archive_and_stream_are_read_as_one(spark: SparkSession, shop: Shop, example: Path) -> None:
+def test_archive_and_stream_are_read_together(
+    spark: SparkSession, shop: Shop, example: Path
+) -> None:
     fill(shop, FLIGHTS)
     run_pipeline(example)
     assert shop.client.xlen("flights") == 0

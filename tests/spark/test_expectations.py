@@ -1,4 +1,4 @@
-"""Expectations count, drop, hold back or refuse rows, each row once, in every mode."""
+"""Expectations count, drop, quarantine or refuse rows, each row once, in every mode."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def file(tmp_path: Path, shop: Shop, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def fill(shop: Shop, numbers: range) -> None:
-    """Every seventh price is none."""
+    """Add entries; every seventh price is not a number."""
     pipeline = shop.client.pipeline(transaction=False)
     for number in numbers:
         body: Any = {"n": number, "price": "none" if number % 7 == 0 else "1.5"}
@@ -97,16 +97,16 @@ def silent(_line: str) -> None:
     return None
 
 
-def test_rows_go_where_their_expectations_send_them(
+def test_rows_are_kept_dropped_or_quarantined_as_declared(
     spark: SparkSession, shop: Shop, file: Path
 ) -> None:
-    # Given twenty entries: 7 and 14 without a price, 18 to 20 too large
+    # Given twenty entries, of which 7 and 14 have no price, and 18 to 20 are too large
     fill(shop, range(1, 21))
     progress, lines = Progress(), list[str]()
 
     run(load(file), report=lines.append, progress=progress)
 
-    # Then a price that is null has not met its expectation, and nothing is lost but what is dropped
+    # Then a null price violates its expectation, and only dropped rows are missing
     good = [n for n in range(1, 18) if n % 7]
     assert sorted(row["n"] for row in rows(file, "kept")) == good
     held = {row["n"]: row["_expectations"] for row in rows(file, "kept.quarantine")}
@@ -119,18 +119,18 @@ def test_rows_go_where_their_expectations_send_them(
         for one in lines
     )
 
-    # And a table that reads it has its rows, and one that is made anew has a quarantine of its own
+    # And a table that reads it has the same rows, and a complete table has its own quarantine
     assert sorted(row["n"] for row in rows(file, "below")) == good
     assert {row["part"] for row in rows(file, "totals")} == {0, 1, 2, 3}
     assert [row["part"] for row in rows(file, "totals.quarantine")] == [4]
 
-    # When a run has nothing to add, the quarantine stays and the complete one is made anew
+    # When a run has nothing to add, the quarantine is unchanged and the complete table is rebuilt
     run(load(file), report=silent)
     assert len(rows(file, "kept.quarantine")) == 2
     assert len(rows(file, "totals.quarantine")) == 1
 
 
-def test_fail_comes_before_anything_is_written(spark: SparkSession, shop: Shop, file: Path) -> None:
+def test_fail_prevents_any_write(spark: SparkSession, shop: Shop, file: Path) -> None:
     file.write_text(
         FILE.replace('action = "drop"', 'action = "fail"').partition("[table.below]")[0]
     )
@@ -145,16 +145,14 @@ def test_fail_comes_before_anything_is_written(spark: SparkSession, shop: Shop, 
     )
     assert not list((file.parent / "tables").rglob("*.parquet"))
 
-    # And once the expectation is loosened, the same entries are there once
+    # And after the expectation is relaxed, the same entries are there once
     file.write_text(FILE.partition("[table.below]")[0])
     run(load(file), report=silent)
     assert len(rows(file, "kept")) == 15
 
 
-def test_a_batch_is_computed_once_however_often_its_rows_are_looked_at(
-    spark: SparkSession, file: Path
-) -> None:
-    # Given a batch whose every computed row is counted
+def test_a_batch_is_computed_once_for_all_checks(spark: SparkSession, file: Path) -> None:
+    # Given a batch that counts its computed rows
     stores = TableSinks(load(file))
     kept = stores.streamed["kept"]
     kept.prepare()
@@ -176,10 +174,10 @@ def test_a_batch_is_computed_once_however_often_its_rows_are_looked_at(
     assert computed.value == 20
 
 
-def test_a_batch_that_was_cut_short_leaves_each_row_in_one_place(
+def test_an_interrupted_batch_leaves_each_row_in_one_place(
     spark: SparkSession, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Given a driver that dies when the quarantine is written and the table is not
+    # Given a driver that dies after the quarantine is written and before the table is
     def opened() -> Any:
         kept = TableSinks(load(file)).streamed["kept"]
         kept.prepare()
@@ -192,14 +190,14 @@ def test_a_batch_that_was_cut_short_leaves_each_row_in_one_place(
     )
 
     def die(*_arguments: Any) -> int:
-        raise RuntimeError("the power is gone")
+        raise RuntimeError("power loss")
 
     monkeypatch.setattr(kept.sink, "write", die)
     with pytest.raises(RuntimeError):
         kept.write(frame, BatchId(0))
     assert len(rows(file, "kept.quarantine")) == 2
 
-    # When the batch is run again, and once more
+    # When the batch is repeated twice
     outcomes = [opened().write(frame, BatchId(0)).rows for _ in range(2)]
 
     assert outcomes == [15, -1]

@@ -1,4 +1,4 @@
-"""Streams as frames in one call: Python's spelling and values, and mistakes told before Spark starts."""
+"""Streams as frames in one call: Python's spelling and values; mistakes raise before Spark starts."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_values_are_pythons(option: str, value: object, text: str) -> None:
     assert list(texts(**{option: value}).values()) == [text]
 
 
-def test_the_source_reads_what_is_made_of_values() -> None:
+def test_the_source_parses_the_texts_of_values() -> None:
     begin = dt.datetime(2026, 11, 21, 9, tzinfo=dt.timezone(dt.timedelta(hours=2)))
     given = {"url": "redis://h", "stream": frames.option_text("stream", ["a,b", "c*"])} | texts(
         starting_timestamp={"a,b": begin}, columns=["n"], fail_on_data_loss=False
@@ -73,7 +73,7 @@ def test_the_source_reads_what_is_made_of_values() -> None:
     assert (options.columns, options.fail_on_data_loss) == (("n",), False)
 
 
-def test_an_option_that_is_none_is_left_out() -> None:
+def test_an_option_that_is_none_is_omitted() -> None:
     assert texts(starting_id=None) == {}
 
 
@@ -100,7 +100,7 @@ def test_a_store_must_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
         headwater.spark.read(nobody, "orders")
 
 
-def test_mistakes_are_told_without_spark() -> None:
+def test_mistakes_are_reported_without_spark() -> None:
     nobody: Any = None
     with pytest.raises(DeclarationError, match="startingId: 'soon' is none of earliest"):
         headwater.spark.read_stream(nobody, "orders", url="redis://h", starting_id="soon")
@@ -120,13 +120,13 @@ def test_importing_the_package_imports_no_spark() -> None:
 
 
 @pytest.mark.parametrize("module", [frames, embedded])
-def test_the_examples_of_docstrings_run(module: ModuleType) -> None:
+def test_the_doctests_of_modules_pass(module: ModuleType) -> None:
     done = doctest.testmod(module)
     assert done.attempted >= 3
     assert done.failed == 0
 
 
-def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
+def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'reed'"):
         _ = headwater.spark.reed
 
@@ -166,7 +166,7 @@ def test_frames_are_read_and_written_in_one_call(
     assert shop.numbers("copy, and more") == [1, 2, 3, 4, 5]
 
 
-def test_a_trigger_is_one_of_two() -> None:
+def test_available_now_and_interval_exclude_each_other() -> None:
     nothing: Any = None
     with pytest.raises(DeclarationError, match="available_now and interval exclude each other"):
         headwater.spark.write_stream(

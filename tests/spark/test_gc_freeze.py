@@ -1,4 +1,4 @@
-"""Spark's collection after every task does not go through what a process has loaded for good."""
+"""Spark's garbage collection after every task skips the modules that a process has loaded."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from headwater.spark.decoding import gc_freeze
 IN_A_TASK = """
 import gc
 from pyspark import TaskContext
-from headwater.spark.decoding.gc_freeze import freeze_what_is_loaded
+from headwater.spark.decoding.gc_freeze import freeze_loaded_objects
 
 TaskContext._getOrCreate()
 counts = []
 for _ in range(4):
-    freeze_what_is_loaded()
+    freeze_loaded_objects()
     counts.append(gc.get_freeze_count())
 print(counts)
 """
 
 
-def test_what_is_loaded_is_frozen_once_at_a_process_s_second_task() -> None:
+def test_loaded_objects_are_frozen_once_at_a_process_s_second_task() -> None:
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", IN_A_TASK],
         capture_output=True,
@@ -39,11 +39,13 @@ def test_what_is_loaded_is_frozen_once_at_a_process_s_second_task() -> None:
     assert later.count(later[0]) == 3
 
 
-def test_a_process_that_runs_no_task_keeps_its_collector(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_without_tasks_keeps_its_garbage_collector(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     frozen: list[bool] = []
     monkeypatch.setattr(gc, "freeze", lambda: frozen.append(True))
 
     for _ in range(3):
-        gc_freeze.freeze_what_is_loaded()
+        gc_freeze.freeze_loaded_objects()
 
     assert not frozen

@@ -1,4 +1,4 @@
-"""Group mode as Spark calls it, without Spark: what is taken, held, settled, and never lost."""
+"""Group mode, called as Spark calls it: entries are fetched, renewed and settled, and never lost."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def worker(shop: Shop) -> Iterator[Consumer]:
     consumer.close()
 
 
-def test_a_batch_is_settled_when_the_next_one_is_asked_for_and_not_before(shop: Shop) -> None:
+def test_a_batch_is_settled_when_the_next_one_is_requested(shop: Shop) -> None:
     # Given a batch that was planned and read
     shop.add("s", range(1, 501))
     with member_query(shop) as query:
@@ -47,17 +47,17 @@ def test_a_batch_is_settled_when_the_next_one_is_asked_for_and_not_before(shop: 
         assert query.read() == list(range(1, 501))
         assert len(owners(shop)) == 500
 
-        # When Spark, having committed it, asks for the next
+        # When Spark, after committing it, requests the next one
         shop.add("s", [501])
         assert query.plan()
 
-        # Then it is settled, and the next is not
+        # Then it is settled, but the next one is not
         assert owners(shop) == {501: "spark"}
         assert [query.plan(), query.plan()] == [False, False]
         assert owners(shop) == {}
 
 
-def test_what_others_left_is_claimed_and_listed_singly(shop: Shop, worker: Consumer) -> None:
+def test_claimed_entries_are_named_singly(shop: Shop, worker: Consumer) -> None:
     shop.add("s", range(1, 11))
     abandoned(shop, 4)
     mine = worker.read(2, claims=False)
@@ -65,7 +65,7 @@ def test_what_others_left_is_claimed_and_listed_singly(shop: Shop, worker: Consu
     with member_query(shop) as query:
         assert query.plan()
 
-        # Neither what a worker holds, nor between it and the claimed ones anything as a run
+        # Then neither the worker's entries nor the claimed ones are part of a run
         assert query.log[-1]["streams"]["s"] == {
             "seen": "10-1",
             "runs": [["7-1", "10-1", 4]],
@@ -77,7 +77,7 @@ def test_what_others_left_is_claimed_and_listed_singly(shop: Shop, worker: Consu
         assert owners(shop) == {}
 
 
-def test_rows_tell_their_deliveries_and_their_consumer(shop: Shop, worker: Consumer) -> None:
+def test_rows_contain_their_delivery_count_and_consumer(shop: Shop, worker: Consumer) -> None:
     from headwater.spark.core.ddl import parse_schema
     from headwater.spark.source import HeadwaterSource
 
@@ -111,7 +111,7 @@ def test_rows_tell_their_deliveries_and_their_consumer(shop: Shop, worker: Consu
 def test_a_query_killed_at_any_step_loses_nothing_and_settles_nothing_unread(
     shop: Shop, step: str
 ) -> None:
-    # Given a query that has committed a batch of 10, killed in the next at one of Spark's steps
+    # Given a query that has committed a batch of 10 and is killed in the next, at a step of Spark's
     shop.add("s", range(1, 31))
     log: list[Any] = []
     query = GroupQuery(shop, log=log, maxEntriesPerTrigger="10")
@@ -132,7 +132,7 @@ def test_a_query_killed_at_any_step_loses_nothing_and_settles_nothing_unread(
             query.ask("latestOffset", end, limit)
     query.kill()
 
-    # When it starts again: what was logged is replayed, if it was not committed
+    # When it starts again, and logged but uncommitted batches are replayed
     with member_query(shop, log=log, maxEntriesPerTrigger="10") as again:
         committed = {"read": 1, "next": 2}.get(step, min(len(log), 1))
         for number in range(committed + 1, len(log) + 1):
@@ -147,12 +147,12 @@ def test_a_query_killed_at_any_step_loses_nothing_and_settles_nothing_unread(
     assert owners(shop) == {}
 
 
-def test_what_a_batch_holds_is_renewed_while_it_runs(shop: Shop, worker: Consumer) -> None:
+def test_a_batchs_entries_are_renewed_while_it_runs(shop: Shop, worker: Consumer) -> None:
     shop.add("s", range(1, 6))
     with member_query(shop) as query:
         query.plan()
 
-        # A worker looks for what it can claim, for three times as long as a lease
+        # A worker tries to claim entries for three times the length of a lease
         looked = 0
         began = worker.client.time()
         while True:
@@ -164,18 +164,18 @@ def test_what_a_batch_holds_is_renewed_while_it_runs(shop: Shop, worker: Consume
         assert looked > 3
         assert set(owners(shop).values()) == {"spark"}
 
-    # Once it is stopped nothing is renewed: it falls to the worker
-    claimed = eventually(worker.read, "a worker claims what a stopped query held")
+    # Once the query has stopped, nothing is renewed and the worker claims its entries
+    claimed = eventually(worker.read, "a worker claims a stopped query's entries")
     assert (claimed[0].id, claimed[0].delivery_count) == (b"1-1", 2)
 
 
-def test_a_replayed_batch_is_held_again_and_read_whole(shop: Shop, worker: Consumer) -> None:
-    # Given a killed query, and a worker that took a part of what it held
+def test_a_replayed_batch_is_renewed_and_read_completely(shop: Shop, worker: Consumer) -> None:
+    # Given a killed query, and a worker that claimed some of its entries
     shop.add("s", range(1, 11))
     query = GroupQuery(shop)
     query.plan()
     query.kill()
-    eventually(lambda: idle(shop, 10, "spark"), "its leases run out")
+    eventually(lambda: idle(shop, 10, "spark"), "its leases expire")
     taken = worker.read(4)
     assert [one.claimed for one in taken] == [True] * 4
 
@@ -183,14 +183,14 @@ def test_a_replayed_batch_is_held_again_and_read_whole(shop: Shop, worker: Consu
     with member_query(shop, log=query.log) as again:
         assert again.read() == list(range(1, 11))
 
-        # Then the rest is held again, and the worker's is the worker's to settle
+        # Then the other entries are renewed, and the worker settles its own
         assert not idle(shop, 6, "spark")
         assert worker.settle(taken) == [True] * 4
         assert not again.plan()
         assert owners(shop) == {}
 
 
-def test_a_limit_is_exact_and_leaves_no_stream_out(shop: Shop) -> None:
+def test_a_limit_is_exact_and_skips_no_stream(shop: Shop) -> None:
     for stream in ("a", "b", "c"):
         shop.add(stream, range(1, 8))
     with member_query(shop, stream="a,b,c", maxEntriesPerTrigger="2") as query:
@@ -204,7 +204,7 @@ def test_a_limit_is_exact_and_leaves_no_stream_out(shop: Shop) -> None:
     assert sizes == [2] * 10 + [1]
 
 
-def test_big_entries_end_a_batch_by_their_bytes(shop: Shop) -> None:
+def test_large_entries_end_a_batch_by_their_bytes(shop: Shop) -> None:
     shop.add("s", range(1, 1001), padding="x" * 1000)
     with member_query(shop, maxBytesPerTrigger="300000") as query:
         batches = query.batches()
@@ -224,19 +224,19 @@ def test_a_stream_that_a_pattern_finds_later_is_read_from_its_beginning(shop: Sh
 @pytest.mark.parametrize(
     ("starting", "numbers"), [("earliest", [1, 2, 3, 4]), ("latest", [4]), ("2", [2, 3, 4])]
 )
-def test_a_new_group_begins_where_it_is_told_to(
+def test_a_new_group_begins_where_the_options_say(
     shop: Shop, starting: str, numbers: list[int]
 ) -> None:
     shop.add("s", [1, 2, 3])
     with member_query(shop, startingId=starting) as query:
         shop.add("s", [4])
         assert query.read_all() == numbers
-    # A group that is there keeps its position
+    # An existing group keeps its position
     with member_query(shop, startingId="earliest") as later:
         assert later.read_all() == []
 
 
-def test_an_offset_that_was_not_logged_is_given_again(shop: Shop) -> None:
+def test_an_offset_that_was_not_logged_is_returned_again(shop: Shop) -> None:
     shop.add("s", [1, 2])
     with member_query(shop) as query:
         limit = query.reader.getDefaultReadLimit()
@@ -245,7 +245,7 @@ def test_an_offset_that_was_not_logged_is_given_again(shop: Shop) -> None:
         assert query.ask("latestOffset", query.start, limit) == first
 
 
-def test_available_now_takes_what_is_there_and_ends(shop: Shop, worker: Consumer) -> None:
+def test_available_now_reads_existing_entries_and_ends(shop: Shop, worker: Consumer) -> None:
     shop.add("s", range(1, 3001))
     abandoned(shop, 1200)
     with member_query(shop, maxEntriesPerTrigger="500") as query:
@@ -277,7 +277,7 @@ def test_entries_delivered_too_often_become_dead_letters(shop: Shop, worker: Con
     assert owners(shop) == {}
 
 
-def test_a_dead_letter_that_is_not_taken_waits(
+def test_a_dead_letter_that_is_not_accepted_stays_pending(
     shop: Shop, worker: Consumer, warned: pytest.LogCaptureFixture
 ) -> None:
     shop.client.set("graves", "full")
@@ -289,11 +289,11 @@ def test_a_dead_letter_that_is_not_taken_waits(
         assert query.read_all() == [2, 3]
 
     assert set(owners(shop)) == {1}
-    assert "graves does not take the dead letter" in warned.text
+    assert "graves did not accept the dead letter" in warned.text
 
 
 @pytest.mark.slow
-def test_a_long_list_of_own_entries_is_taken_in_parts(
+def test_a_long_list_of_own_entries_is_fetched_in_parts(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headwater.spark.group_mode.fetch.MOST_SINGLES", 1_500)
@@ -302,7 +302,7 @@ def test_a_long_list_of_own_entries_is_taken_in_parts(
     first.plan()
     first.kill()
 
-    # Nothing was logged: all of it is found again, so much at a time
+    # Nothing was logged, so all entries are fetched again, up to the limit at a time
     with member_query(shop) as query:
         batches = query.batches()
     assert [len(batch) for batch in batches] == [1500, 1500, 1000]

@@ -1,4 +1,4 @@
-"""Group mode when something is wrong: what is gone, what vanished, who else reads, bad input."""
+"""Failures in group mode: removed entries, vanished groups, other readers, invalid input."""
 
 from __future__ import annotations
 
@@ -38,10 +38,12 @@ def worker(shop: Shop) -> Iterator[Consumer]:
     consumer.close()
 
 
-# --- what is gone ---------------------------------------------------------------------------------
+# --- removed entries ------------------------------------------------------------------------------
 
 
-def test_what_goes_before_it_is_read_is_loss(shop: Shop, warned: pytest.LogCaptureFixture) -> None:
+def test_entries_removed_before_they_are_read_are_data_loss(
+    shop: Shop, warned: pytest.LogCaptureFixture
+) -> None:
     shop.add("s", range(1, 11))
     with member_query(shop) as query:
         query.plan()
@@ -55,7 +57,7 @@ def test_what_goes_before_it_is_read_is_loss(shop: Shop, warned: pytest.LogCaptu
     assert owners(shop) == {}
 
 
-def test_own_entries_that_went_before_any_batch_named_them_are_loss(
+def test_own_entries_removed_before_a_batch_named_them_are_data_loss(
     shop: Shop, warned: pytest.LogCaptureFixture
 ) -> None:
     shop.add("s", range(1, 5))
@@ -73,7 +75,7 @@ def test_own_entries_that_went_before_any_batch_named_them_are_loss(
     assert owners(shop) == {}
 
 
-def test_trimming_what_was_read_is_no_loss(shop: Shop) -> None:
+def test_trimming_read_entries_is_not_data_loss(shop: Shop) -> None:
     shop.add("s", range(1, 11))
     with member_query(shop) as query:
         query.plan()
@@ -85,10 +87,10 @@ def test_trimming_what_was_read_is_no_loss(shop: Shop) -> None:
         assert owners(shop) == {11: "spark"}
 
 
-# --- a group that vanishes ------------------------------------------------------------------------
+# --- vanished groups ------------------------------------------------------------------------------
 
 
-def test_a_group_that_was_destroyed_goes_on_behind_what_was_seen(
+def test_a_destroyed_group_continues_after_the_last_seen_entry(
     shop: Shop, warned: pytest.LogCaptureFixture
 ) -> None:
     shop.add("s", range(1, 6))
@@ -99,14 +101,14 @@ def test_a_group_that_was_destroyed_goes_on_behind_what_was_seen(
         assert query.read_all() == [6]
         shop.client.xgroup_destroy("s", "g")
         shop.add("s", [7])
-    assert "was gone and is created again behind 5-1" in warned.text
+    assert "was gone and is created again after 5-1" in warned.text
 
-    # Also when it vanishes while no query runs
+    # The same if it vanishes while no query runs
     with member_query(shop, log=query.log) as later:
         assert later.read_all() == [7]
 
 
-def test_a_stream_that_was_made_anew_is_read_from_its_beginning(shop: Shop) -> None:
+def test_a_recreated_stream_is_read_from_its_beginning(shop: Shop) -> None:
     shop.add("s", range(1, 6))
     with member_query(shop) as query:
         assert len(query.read_all()) == 5
@@ -130,7 +132,9 @@ def test_a_group_that_vanishes_while_a_batch_runs_does_not_stop_it(shop: Shop) -
         assert owners(shop) == {}
 
 
-def test_what_another_member_registered_anew_is_settled(shop: Shop, worker: Consumer) -> None:
+def test_entries_that_another_member_registered_again_are_settled(
+    shop: Shop, worker: Consumer
+) -> None:
     from headwater.groups.member import rejoin
     from headwater.groups.operation import run
 
@@ -138,7 +142,7 @@ def test_what_another_member_registered_anew_is_settled(shop: Shop, worker: Cons
     with member_query(shop) as query:
         query.plan()
         shop.client.xgroup_destroy("s", "g")
-        run(worker.client, rejoin(worker.member, unsettled=(), seen=b"5-1", mark="anew"))
+        run(worker.client, rejoin(worker.member, unsettled=(), seen=b"5-1", mark="again"))
         assert query.read() == [1, 2, 3, 4, 5]
         assert not query.plan()
         assert owners(shop) == {}
@@ -147,10 +151,10 @@ def test_what_another_member_registered_anew_is_settled(shop: Shop, worker: Cons
 # --- connections ----------------------------------------------------------------------------------
 
 
-def test_a_lost_connection_is_made_again_and_loses_nothing(
+def test_a_lost_connection_is_reopened_and_loses_nothing(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Given a connection that goes after each of the first replies to reads, which are lost with it
+    # Given a connection that is lost after each of the first read replies, together with the reply
     from headwater.groups import claiming
 
     shop.add("s", range(1, 1001))
@@ -172,7 +176,9 @@ def test_a_lost_connection_is_made_again_and_loses_nothing(
     assert owners(shop) == {}
 
 
-def test_a_store_that_is_away_is_said_without_its_password(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_store_is_reported_without_its_password(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("headwater.spark.core.store.PATIENCE_SECONDS", 0.2)
     nowhere = Shop("nowhere", "redis://:hunter2@127.0.0.1:1", None)  # type: ignore[arg-type]
     with pytest.raises(Disconnected, match="cannot reach the store") as said:
@@ -180,10 +186,10 @@ def test_a_store_that_is_away_is_said_without_its_password(monkeypatch: pytest.M
     assert "hunter2" not in str(said.value)
 
 
-# --- one query a name -----------------------------------------------------------------------------
+# --- one query per name ---------------------------------------------------------------------------
 
 
-def test_a_second_query_of_the_same_name_is_refused(shop: Shop) -> None:
+def test_a_second_query_with_the_same_name_is_refused(shop: Shop) -> None:
     shop.add("s", range(1, 4))
     with member_query(shop) as query:
         query.plan()
@@ -207,26 +213,26 @@ def test_the_name_of_a_dead_query_is_free_after_one_lease(shop: Shop) -> None:
     assert not shop.client.exists(key)
 
 
-def test_a_query_whose_name_was_taken_from_it_ends(shop: Shop) -> None:
+def test_a_query_that_has_lost_its_name_ends(shop: Shop) -> None:
     shop.add("s", range(1, 4))
     key = reader_key("s", "g", "spark")
     with member_query(shop) as query:
         query.plan()
         shop.client.set(key, "somebody else")
         driver: Any = query.reader._driver
-        eventually(lambda: driver._name_lease._lost, "the thread finds out")
+        eventually(lambda: driver._name_lease._lost, "the thread notices")
         with pytest.raises(HeadwaterError, match="held by somebody else"):
             query.plan()
     assert shop.client.get(key) == b"somebody else"
 
 
-def test_a_name_that_ran_out_meanwhile_is_taken_again(shop: Shop) -> None:
+def test_an_expired_name_is_leased_again(shop: Shop) -> None:
     shop.add("s", range(1, 4))
     key = reader_key("s", "g", "spark")
     with member_query(shop) as query:
         query.plan()
         shop.client.delete(key)
-        eventually(lambda: shop.client.exists(key), "the thread holds it again")
+        eventually(lambda: shop.client.exists(key), "the thread leases it again")
         assert query.read() == [1, 2, 3]
         assert not query.plan()
 
@@ -239,15 +245,15 @@ def test_renewal_ends_with_the_parent_process(shop: Shop, monkeypatch: pytest.Mo
         eventually(lambda: not thread.alive, "the thread ends")
 
 
-# --- what disagrees -------------------------------------------------------------------------------
+# --- disagreements --------------------------------------------------------------------------------
 
 
-def test_members_agree_when_entries_are_claimed(shop: Shop, worker: Consumer) -> None:
+def test_members_must_agree_on_when_entries_are_claimed(shop: Shop, worker: Consumer) -> None:
     with pytest.raises(DeclarationError, match=rf"claims after {CLAIM_AFTER_MS} ms.*60000 ms"):
         GroupQuery(shop, minIdleTime="1m")
 
 
-def test_without_min_idle_time_the_groups_is_taken(shop: Shop, worker: Consumer) -> None:
+def test_without_min_idle_time_the_groups_value_is_used(shop: Shop, worker: Consumer) -> None:
     from headwater.spark.core.ddl import parse_schema
     from headwater.spark.source import HeadwaterSource
 
@@ -264,9 +270,9 @@ def test_a_checkpoint_of_another_kind_or_name_is_refused(shop: Shop) -> None:
     reading_the_log.plan()
     with member_query(shop) as query:
         query.plan()
-        with pytest.raises(DeclarationError, match="not of a query in group mode"):
+        with pytest.raises(DeclarationError, match="not from a query in group mode"):
             query.reader.partitions({}, reading_the_log.log[-1])
-    with pytest.raises(DeclarationError, match="no query in log mode has written"):
+    with pytest.raises(DeclarationError, match="not from a query in log mode"):
         reading_the_log.reader.latestOffset(
             query.log[-1], reading_the_log.reader.getDefaultReadLimit()
         )
@@ -277,13 +283,13 @@ def test_a_checkpoint_of_another_kind_or_name_is_refused(shop: Shop) -> None:
         other.stop()
 
 
-def test_a_key_of_another_type_is_named(shop: Shop) -> None:
+def test_a_key_of_another_type_is_reported(shop: Shop) -> None:
     shop.client.rpush("s", "no stream")
     with pytest.raises(DeclarationError, match="the key 's' holds a list, not a stream"):
         GroupQuery(shop)
 
 
-def test_a_user_who_may_not_is_told_what_is_needed(shop: Shop) -> None:
+def test_missing_permissions_are_listed(shop: Shop) -> None:
     shop.add("s", range(1, 4))
     words = ("on", ">pw", "resetkeys", "~s", "~{s}*", "-@all")
     shop.client.execute_command("ACL SETUSER", "tables", "reset", *words, "+xinfo")
@@ -293,7 +299,7 @@ def test_a_user_who_may_not_is_told_what_is_needed(shop: Shop) -> None:
         with pytest.raises(HeadwaterError, match=r"NOPERM.*Group mode needs") as said:
             GroupQuery(allowed)
         assert "pw" not in str(said.value)
-        # And what it says is enough
+        # And the listed permissions are sufficient
         needed = re.findall(r"[+-]@?[a-z]+(?=[ ,])", str(said.value).partition("needs")[2])
         shop.client.execute_command("ACL SETUSER", "tables", *needed)
         with member_query(allowed) as query:
@@ -307,7 +313,7 @@ def test_a_user_who_may_not_is_told_what_is_needed(shop: Shop) -> None:
 
 
 def test_the_last_committed_batch_is_settled_after_the_end(shop: Shop, tmp_path: Path) -> None:
-    # Given a query of two batches, the second of which was not committed
+    # Given a query with two batches, of which the second is not committed
     shop.add("s", range(1, 8))
     query = GroupQuery(shop, maxEntriesPerTrigger="4")
     query.plan()
@@ -315,12 +321,12 @@ def test_the_last_committed_batch_is_settled_after_the_end(shop: Shop, tmp_path:
     query.kill()
     options = parse_options({"url": shop.url, "stream": "s", "group": "g"})
 
-    # When it has ended, what the log says is committed is settled, once
+    # When it has ended, the last batch that the log says is committed is settled once
     assert settle_committed(options, tmp_path / "nothing") == 0
     none = checkpoint(tmp_path / "none", query.log, committed=None)
     assert settle_committed(options, none) == 0
     one = checkpoint(tmp_path / "one", query.log, committed=0)
-    assert settle_committed(options, one) == 0  # the query did that itself
+    assert settle_committed(options, one) == 0  # the query settled that batch itself
     assert len(owners(shop)) == 3
     both = checkpoint(tmp_path / "both", query.log, committed=1)
     assert settle_committed(options, both) == 3
@@ -332,16 +338,16 @@ def test_the_last_committed_batch_is_settled_after_the_end(shop: Shop, tmp_path:
     ("text", "said"),
     [
         ("v2\n{}\n{}", "has the format 'v2'"),
-        ("v1\n{}", "no offset file of a query with a source at place 0"),
-        ("v1\n{}\n{", "no offset file"),
-        ('v1\n{}\n{"s": {"from": "0-0"}}', "not of a query in group mode"),
+        ("v1\n{}", "not an offset file of a query with a source at index 0"),
+        ("v1\n{}\n{", "not an offset file"),
+        ('v1\n{}\n{"s": {"from": "0-0"}}', "not from a query in group mode"),
         (
             'v1\n{}\n{"group": "g", "consumer": "spark", "batch": 1, "streams": {"s": {"runs": [[]]}}}',
-            "not of a query in group mode",
+            "not from a query in group mode",
         ),
     ],
 )
-def test_a_checkpoint_that_cannot_be_read_is_said(text: str, said: str, tmp_path: Path) -> None:
+def test_an_unreadable_checkpoint_is_reported(text: str, said: str, tmp_path: Path) -> None:
     options = parse_options({"url": "redis://localhost:1", "stream": "s", "group": "g"})
     where = checkpoint(tmp_path / "c", [{}], committed=0)
     (where / "offsets" / "0").write_text(text)

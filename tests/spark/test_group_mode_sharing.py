@@ -1,4 +1,4 @@
-"""A query and worker processes in one group: every entry is handled, whoever dies."""
+"""A query and worker processes in one group: every entry is handled, whichever process dies."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STORES = ("headwater", "redis-8.2")
 
 
 def add(shop: Shop, numbers: range) -> None:
-    """Orders, as the workers' app and the query read them."""
+    """Add orders in the form that the workers' app and the query read."""
     pipeline = shop.client.pipeline(transaction=False)
     for number in numbers:
         pipeline.xadd("orders", {"id": number, "n": number, "do": "yield"}, id=f"{number}-1")
@@ -26,13 +26,13 @@ def add(shop: Shop, numbers: range) -> None:
 
 
 def handled(shop: Shop) -> list[int]:
-    """What the workers have handled; each result is published in one step with its settlement."""
+    """Return what the workers have handled; each result is published together with its settlement."""
     results: Any = shop.client.xrange("invoices")
     return [int(fields[b"order"]) for _id, fields in results]
 
 
-def test_each_entry_is_handled_by_one_of_them_when_nobody_dies(shop: Shop) -> None:
-    # Given a worker and a query at one group, and entries that come bit by bit
+def test_each_entry_is_handled_by_one_of_them_if_none_dies(shop: Shop) -> None:
+    # Given a worker and a query in one group, and entries that are added gradually
     rows: list[int] = []
     with (
         one_worker(shop.url, SHOP_CLAIM_AFTER="20s"),
@@ -42,9 +42,9 @@ def test_each_entry_is_handled_by_one_of_them_when_nobody_dies(shop: Shop) -> No
             add(shop, range(first, first + 100))
             if query.plan():
                 rows += query.read()
-            eventually(lambda: handled(shop), "the worker takes its share")
+            eventually(lambda: handled(shop), "the worker handles its share")
 
-        # When both have come to the end
+        # When both have nothing left to read
         def everything() -> bool:
             rows.extend(query.read_all())
             return len(rows) + len(handled(shop)) >= 1000
@@ -59,8 +59,8 @@ def test_each_entry_is_handled_by_one_of_them_when_nobody_dies(shop: Shop) -> No
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_nothing_is_lost_when_consumers_workers_and_the_query_die(shop: Shop, seed: int) -> None:
-    # Given workers that are killed, consumers that never settle, and a query that is killed too
+def test_no_entry_is_lost_if_consumers_workers_and_the_query_die(shop: Shop, seed: int) -> None:
+    # Given killed workers, consumers that never settle, and a query that is killed too
     chance = random.Random(seed)
     log: list[Any] = []
     sink: dict[int, list[int]] = {}
@@ -101,7 +101,7 @@ def test_nothing_is_lost_when_consumers_workers_and_the_query_die(shop: Shop, se
         current.kill()
         current = query()
 
-    # When those that live have come to the end
+    # When the remaining ones have nothing left to read
     def settled() -> bool:
         step(current)
         return not owners(shop, "orders") and not shop.client.xreadgroup(

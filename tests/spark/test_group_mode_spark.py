@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.peer, pytest.mark.xdist_group("spark")]
 
 STORES = ("headwater",)
-"""What Spark does does not depend on the server; test_group_mode.py has all of them."""
+"""Spark's part does not depend on the server; test_group_mode.py tests all of them."""
 
 
 class Table:
-    """A query into a sink that keys on the batch id, as a table of a pipeline does."""
+    """A query into a sink that keys on the batch id, like a table of a pipeline."""
 
     def __init__(self, spark: SparkSession, shop: Shop, directory: Path) -> None:
         self.spark = spark
@@ -38,7 +38,7 @@ class Table:
         self.fail = False
 
     def run(self, **changed: Any) -> None:
-        """Everything there is now."""
+        """Run a query for the current entries."""
         query = self.start(availableNow=True, **changed)
         try:
             query.awaitTermination()
@@ -68,10 +68,10 @@ class Table:
         return sorted(n for batch in self.batches.values() for n, _count in batch)
 
 
-def test_what_dying_consumers_leave_is_in_the_table_once(
+def test_entries_of_dead_consumers_are_in_the_table_once(
     spark: SparkSession, shop: Shop, tmp_path: Path
 ) -> None:
-    # Given a group with a worker that settles and one that died
+    # Given a group with a worker that settles and a consumer that died
     shop.add("s", range(1, 101))
     worker = Consumer(shop)
     done = worker.read(30)
@@ -79,7 +79,7 @@ def test_what_dying_consumers_leave_is_in_the_table_once(
     abandoned(shop, 30)
     table = Table(spark, shop, tmp_path)
 
-    # When queries run until there is nothing, one of them stopped between its write and its commit
+    # When queries run until nothing is left, one of them failing between its write and its commit
     table.fail = True
     with pytest.raises(Exception, match="between the sink's write and the commit"):
         table.run(maxEntriesPerTrigger=25)
@@ -88,7 +88,7 @@ def test_what_dying_consumers_leave_is_in_the_table_once(
     table.run(maxEntriesPerTrigger=25)
     worker.close()
 
-    # Then every entry is in one batch, the replayed one as it was, and all are settled
+    # Then every entry is in one batch, the replayed batch is unchanged, and all are settled
     assert table.rows() == list(range(31, 101))
     assert table.batches[0] == first[0]
     counts = Counter(count for batch in table.batches.values() for _n, count in batch)
@@ -96,7 +96,7 @@ def test_what_dying_consumers_leave_is_in_the_table_once(
     assert owners(shop) == {}
 
 
-def test_a_query_that_was_stopped_goes_on_from_its_checkpoint(
+def test_a_stopped_query_continues_from_its_checkpoint(
     spark: SparkSession, shop: Shop, tmp_path: Path
 ) -> None:
     shop.add("s", range(1, 21))
@@ -106,7 +106,7 @@ def test_a_query_that_was_stopped_goes_on_from_its_checkpoint(
     eventually(lambda: not query.status["isTriggerActive"] or query.lastProgress, "it is committed")
     query.stop()
 
-    # Its name is free at once, and what was committed last can be settled without it
+    # Its name is free immediately, and its last committed batch can be settled without it
     eventually(lambda: not shop.client.exists(reader_key("s", "g", "spark")), "the name is free")
     options = parse_options({"url": shop.url, "stream": "s", "group": "g"})
     settle_committed(options, table.checkpoint)
@@ -140,8 +140,8 @@ def write(frame, number):
 
 
 @pytest.mark.slice
-def test_a_killed_drivers_entries_fall_to_others(shop: Shop, tmp_path: Path) -> None:
-    # Given a query whose batch is running, and what it holds renewed
+def test_a_killed_drivers_entries_are_claimed_by_others(shop: Shop, tmp_path: Path) -> None:
+    # Given a query whose batch is running, and whose entries are renewed
     shop.add("s", range(1, 11))
     worker = Consumer(shop)
     command = [sys.executable, "-c", DRIVER, shop.url, str(tmp_path / "c"), QUICK_JVM]
@@ -156,8 +156,8 @@ def test_a_killed_drivers_entries_fall_to_others(shop: Shop, tmp_path: Path) -> 
         # When the driver is killed
         os.kill(java, signal.SIGKILL)
 
-        # Then its source's process renews nothing any more
-        eventually(lambda: idle(shop, 10, "spark"), "its leases run out")
+        # Then its source's process renews nothing more
+        eventually(lambda: idle(shop, 10, "spark"), "its leases expire")
         assert [one.delivery_count for one in worker.read()] == [2] * 10
     finally:
         driver.kill()

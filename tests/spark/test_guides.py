@@ -1,4 +1,4 @@
-"""What the guides show is what the code takes."""
+"""The code, options and declarations in the guides are valid."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def blocks(guide: str, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
 
 
-def test_the_pipeline_in_the_guide_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_guides_pipeline_is_valid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ORDERS_URL", "redis://localhost:6379")
     monkeypatch.setenv("SHOP_PASSWORD", "hunter2")
     (tmp_path / "items.csv").write_text("item,category\n")
@@ -72,7 +72,7 @@ def test_the_guide_lists_every_option_with_its_default() -> None:
     }
 
 
-def test_the_guides_python_compiles_and_its_schemas_are_schemas() -> None:
+def test_the_guides_python_compiles_and_its_schemas_are_valid() -> None:
     code = [*blocks("spark.md", "python"), *blocks("pipeline.md", "python")]
 
     for text in code:

@@ -1,4 +1,4 @@
-"""The guides to notebooks, to clusters and for those who come from elsewhere show what works."""
+"""The examples in the guides to notebooks, clusters and migration work."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ KNOWN = {*options.OPTIONS, *sink_options.OPTIONS}
 
 
 def rows(guide: str, heading: str) -> list[list[str]]:
-    """The cells of the table that begins with ``heading``."""
+    """Return the cells of the table that begins with ``heading``."""
     text = (GUIDES / guide).read_text()
     table = text[text.index(f"| {heading} |") :].partition("\n\n")[0]
     return [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()[2:]]
 
 
 @pytest.mark.parametrize("heading", ["spark-redis", "Kafka's source", "Kafka's sink"])
-def test_every_option_named_as_ours_is_one(heading: str) -> None:
+def test_every_option_named_in_the_migration_guide_exists(heading: str) -> None:
     found = rows("migrating.md", heading)
     ours = {name for row in found for name in re.findall(r"`(\w+)`", row[1])}
     words = {"writeStream"}  # Spark's own
@@ -41,7 +41,7 @@ def test_every_option_named_as_ours_is_one(heading: str) -> None:
     assert said - {"atLeastOnce"} <= KNOWN
 
 
-def test_every_option_of_kafkas_source_is_answered() -> None:
+def test_every_option_of_kafkas_source_has_an_equivalent() -> None:
     text = " ".join(row[0] for row in rows("migrating.md", "Kafka's source"))
     for name in (
         "subscribe",
@@ -65,19 +65,19 @@ def test_every_option_of_kafkas_source_is_answered() -> None:
         assert f"`{name}`" in text
 
 
-def test_the_notebook_guide_spells_options_as_python_does() -> None:
+def test_the_notebook_guide_spells_options_in_python() -> None:
     spelt = {frames.snake(name) for name in KNOWN}
     for row in rows("notebooks.md", "option"):
         assert set(re.findall(r"`([a-z_]+)`", row[0])) <= spelt
 
 
-def test_the_notebook_guide_lists_what_there_is() -> None:
+def test_the_notebook_guide_lists_all_functions() -> None:
     text = (GUIDES / "notebooks.md").read_text()
     listed = set(re.findall(r"^\| `(\w+)\(", text, re.MULTILINE))
     assert listed == set(headwater.spark.__all__) - {"pack_environment", "pack_module"}
 
 
-def test_the_pipeline_of_the_cluster_guide_is_a_part_of_one(tmp_path: Path) -> None:
+def test_the_cluster_guides_toml_is_part_of_a_valid_pipeline(tmp_path: Path) -> None:
     (text,) = blocks("spark-cluster.md", "toml")
     (tmp_path / "orders.toml").write_text(
         f"""{text}
@@ -98,7 +98,7 @@ path = "numbers"
 
 
 def run(program: str, *replacements: tuple[str, str]) -> dict[str, Any]:
-    """What a program of a guide leaves behind, in the session of this run."""
+    """Run a program of a guide in this run's session; return its namespace."""
     for old, new in replacements:
         assert old in program, old
         program = program.replace(old, new)
@@ -109,7 +109,7 @@ def run(program: str, *replacements: tuple[str, str]) -> dict[str, Any]:
 
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
-def test_the_notebook_runs(
+def test_the_notebooks_program_runs(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     program = "\n".join(blocks("notebooks.md", "python"))
@@ -123,13 +123,13 @@ def test_the_notebook_runs(
 @pytest.mark.spark
 @pytest.mark.peer
 @pytest.mark.xdist_group("spark")
-def test_the_programs_for_those_who_come_from_elsewhere_run(
+def test_the_programs_of_the_migration_guide_run(
     spark: SparkSession, shop: Shop, tmp_path: Path
 ) -> None:
     shop.client.xadd("sensors", {"sensor-id": "1", "temperature": "28.1"})
     shop.client.xgroup_create("sensors", "spark-source", id="0")
-    shop.client.xadd("orders", {"data": "one"})
-    shop.client.xadd("payments", {"data": "skipped"})
+    shop.client.xadd("orders", {"item": "one"})
+    shop.client.xadd("invoices", {"item": "skipped"})
     from_redis, source, sink = blocks("migrating.md", "python")
     place = ("redis://localhost:6379", shop.url)
 
@@ -142,6 +142,6 @@ def test_the_programs_for_those_who_come_from_elsewhere_run(
     assert fields[b"value"] == b"one"
 
 
-def test_the_cluster_guides_programs_are_programs() -> None:
+def test_the_cluster_guides_programs_compile() -> None:
     for program in blocks("spark-cluster.md", "python"):
         compile(program, "guide", "exec")

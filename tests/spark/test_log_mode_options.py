@@ -1,4 +1,4 @@
-"""What the options of log mode do to what is read."""
+"""The effects of log mode's options on what is read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.peer
 
 
 def read(shop: Shop, **options: str) -> list[int]:
-    """The numbers that a batch read finds."""
+    """Return the numbers that a batch read finds."""
     reader = HeadwaterSource({"url": shop.url, "stream": "s"} | options).reader(SCHEMA)
     return [
         number
@@ -47,7 +47,7 @@ def read(shop: Shop, **options: str) -> list[int]:
         ({"endingId": '{"s": "3-1"}', "startingTimestamp": '{"s": "2"}'}, range(2, 4)),
     ],
 )
-def test_a_batch_read_goes_from_its_start_to_its_end(
+def test_a_batch_read_is_from_its_start_to_its_end(
     shop: Shop, options: dict[str, str], numbers: range
 ) -> None:
     shop.add("s", range(1, 101))
@@ -72,14 +72,14 @@ def test_each_stream_has_its_own_end(shop: Shop) -> None:
         ({"pushdown": "true"}, "pushdown is for batch reads"),
     ],
 )
-def test_a_streaming_query_has_no_options_of_batches(
+def test_a_streaming_query_refuses_the_options_of_batches(
     shop: Shop, options: dict[str, str], said: str
 ) -> None:
     with pytest.raises(DeclarationError, match=said):
         HeadwaterSource({"url": shop.url, "stream": "s"} | options).streamReader(SCHEMA)
 
 
-def test_a_batch_holds_about_as_many_bytes_as_are_asked_for(shop: Shop) -> None:
+def test_a_batch_has_about_the_requested_number_of_bytes(shop: Shop) -> None:
     shop.add("s", range(1, 2001), body="x" * 500)
 
     sizes = [len(batch) for batch in Query(shop, maxBytesPerTrigger="100000").batches()]
@@ -88,7 +88,7 @@ def test_a_batch_holds_about_as_many_bytes_as_are_asked_for(shop: Shop) -> None:
     assert all(80 <= size <= 250 for size in sizes[:-1]), sizes
 
 
-def test_a_batch_holds_an_entry_however_big_it_is(shop: Shop) -> None:
+def test_a_batch_has_at_least_one_entry_however_large_it_is(shop: Shop) -> None:
     shop.add("a", [1, 3], body="x" * 10_000)
     shop.add("b", [2, 4], body="x" * 10_000)
 
@@ -98,7 +98,7 @@ def test_a_batch_holds_an_entry_however_big_it_is(shop: Shop) -> None:
     assert {len(batch) for batch in batches} == {1}
 
 
-def test_entries_and_bytes_both_bound_a_batch(shop: Shop) -> None:
+def test_entries_and_bytes_both_limit_a_batch(shop: Shop) -> None:
     shop.add("s", range(1, 1001), body="x" * 500)
 
     by_entries = Query(shop, maxBytesPerTrigger="100000", maxEntriesPerTrigger="20").batches()
@@ -109,7 +109,7 @@ def test_entries_and_bytes_both_bound_a_batch(shop: Shop) -> None:
     assert sum(map(len, by_bytes)) == 1000
 
 
-def test_allowances_are_dealt_out_and_never_nothing() -> None:
+def test_allowances_are_divided_and_include_at_least_one_entry() -> None:
     def weigh(stream: str) -> int:
         return {"a": 10, "b": 1000}[stream]
 
@@ -124,7 +124,7 @@ def test_allowances_are_dealt_out_and_never_nothing() -> None:
     assert allowances({}, entries=1, size=1, weigh=weigh) == {}
 
 
-def test_both_starts_of_a_streaming_query(shop: Shop) -> None:
+def test_a_streaming_query_starts_at_one_time_or_at_one_per_stream(shop: Shop) -> None:
     shop.add("a", range(1, 11))
     shop.add("b", range(1, 11))
 
@@ -133,7 +133,7 @@ def test_both_starts_of_a_streaming_query(shop: Shop) -> None:
     assert each == [[9, 10, 10]]
 
 
-def test_a_batch_is_cut_into_as_many_tasks_as_are_asked_for(shop: Shop) -> None:
+def test_a_batch_is_split_into_the_requested_number_of_tasks(shop: Shop) -> None:
     shop.add("a", range(1, 11))
     shop.add("b", range(1, 3))
     query = Query(shop, stream="a,b", minPartitions="6")

@@ -1,4 +1,4 @@
-"""Log mode inside Spark: what only Spark can show, and hard input."""
+"""Log mode inside Spark: what only Spark can show, and difficult input."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def stream(spark: SparkSession, shop: Shop, schema: str, **options: Any) -> Data
 
 
 class Collected:
-    """A streaming query whose batches are kept as lists."""
+    """A streaming query whose batches are stored as lists."""
 
     def __init__(self, frame: DataFrame, checkpoint: Path, mode: str = "append") -> None:
         self.batches: list[list[Any]] = []
@@ -45,7 +45,7 @@ class Collected:
         self.batches.append(frame.collect())
 
     def rows(self) -> list[Any]:
-        """Everything that came until now, once all that is there has been read."""
+        """Return all rows so far, after all existing entries have been read."""
         self.query.processAllAvailable()
         return [row for rows in self.batches for row in rows]
 
@@ -59,7 +59,7 @@ class Collected:
 # --- columns and filters --------------------------------------------------------------------------
 
 
-def test_inferred_columns_can_be_queried_and_given_to_a_streaming_query(
+def test_inferred_columns_can_be_queried_and_used_in_a_streaming_query(
     spark: SparkSession, shop: Shop, tmp_path: Path
 ) -> None:
     shop.add("s", range(1, 101), price="1.50", day="2013-01-31", lines='[{"item": "tea"}]')
@@ -81,7 +81,7 @@ def test_inferred_columns_can_be_queried_and_given_to_a_streaming_query(
         ).start().processAllAvailable()
 
 
-def test_pushed_filters_leave_fewer_entries_to_be_read(spark: SparkSession, shop: Shop) -> None:
+def test_pushed_filters_reduce_the_entries_that_are_read(spark: SparkSession, shop: Shop) -> None:
     shop.add("s", range(1, 1001))
     shop.add("t", range(1, 1001))
     spark.conf.set(PUSHDOWN, "true")
@@ -91,14 +91,14 @@ def test_pushed_filters_leave_fewer_entries_to_be_read(spark: SparkSession, shop
     )
 
     def where(condition: str) -> DataFrame:
-        # Loaded for each query: Spark keeps in a loaded frame what the last filters left of it.
+        # Loaded for each query, because Spark keeps the pushed filters in a loaded frame.
         return batch(spark, shop, stream="s,t", pushdown="true").where(condition)
 
     try:
         frame: Any = where(some)
         plan = frame._jdf.queryExecution().executedPlan().toString()
         assert sorted(row.id for row in frame.collect()) == [f"{n}-1" for n in range(920, 951)]
-        # What the reader answers for is not in Spark's filter, what it does not is.
+        # Spark's filter contains only what the reader does not handle completely.
         applied = plan.partition("Filter ")[2].partition("\n")[0]
         assert "id#" in applied
         assert "timestamp#" not in applied
@@ -112,7 +112,7 @@ def test_without_its_setting_pushdown_is_refused_with_the_settings_name(
     spark: SparkSession, shop: Shop
 ) -> None:
     shop.add("s", [1])
-    # Given a session without it, whatever other tests' sessions have set
+    # Given a session without the setting, whatever other tests' sessions have set
     bare = spark.newSession()
     bare.conf.set(PUSHDOWN, "false")
 
@@ -120,10 +120,10 @@ def test_without_its_setting_pushdown_is_refused_with_the_settings_name(
         batch(bare, shop, pushdown="true").where("id = '1-1'").count()
 
 
-# --- streams under a query ------------------------------------------------------------------------
+# --- changes of streams during a query ------------------------------------------------------------
 
 
-def test_late_events_and_those_out_of_order_count_by_the_watermark(
+def test_late_and_unordered_events_count_within_the_watermark(
     spark: SparkSession, shop: Shop, tmp_path: Path
 ) -> None:
     from pyspark.sql.functions import window
@@ -139,15 +139,15 @@ def test_late_events_and_those_out_of_order_count_by_the_watermark(
     counted = events.groupBy(window("at", "5 minutes").alias("five")).count()
     with Collected(counted, tmp_path, mode="append") as collected:
         assert collected.rows() == []
-        add(4, 31)  # late, and within what is waited for; then the watermark moves to 21
+        add(4, 31)  # late, but within the delay; then the watermark moves to 21
         collected.rows()
-        add(6, 0, 45)  # too late, both; the watermark moves to 35
+        add(6, 0, 45)  # 6 and 0 are too late; the watermark moves to 35
         found = {row.five.start.minute: row["count"] for row in collected.rows()}
 
     assert found == {0: 4, 5: 1, 10: 1, 30: 1}
 
 
-def test_two_queries_on_one_stream_each_read_everything(
+def test_two_queries_on_one_stream_both_read_everything(
     spark: SparkSession, shop: Shop, tmp_path: Path
 ) -> None:
     shop.add("s", range(1, 501))
@@ -165,13 +165,13 @@ def test_two_queries_on_one_stream_each_read_everything(
     assert len(committed(shop.client, "s")) == 2
 
 
-def test_a_running_query_stops_when_entries_are_trimmed_under_it(
+def test_a_running_query_stops_if_unread_entries_are_trimmed(
     spark: SparkSession, shop: Shop, tmp_path: Path
 ) -> None:
     shop.add("s", range(1, 101))
     with Collected(stream(spark, shop, "n int"), tmp_path) as collected:
         collected.rows()
-        shop.client.xtrim("s", maxlen=0, approximate=False)  # what was read may go
+        shop.client.xtrim("s", maxlen=0, approximate=False)  # trimming read entries is allowed
         shop.add("s", range(101, 201))
         assert len(collected.rows()) == 200
         pipeline = shop.client.pipeline(transaction=True)
@@ -185,7 +185,7 @@ def test_a_running_query_stops_when_entries_are_trimmed_under_it(
     assert len([row for rows in collected.batches for row in rows]) == 200
 
 
-def test_streams_that_appear_under_a_pattern_are_read_whole(
+def test_streams_that_a_pattern_finds_later_are_read_completely(
     spark: SparkSession, shop: Shop, tmp_path: Path
 ) -> None:
     for number in range(20):
@@ -223,7 +223,7 @@ ODD = [b"", b"\n", b"a\r\nb\n", b"\xff\x00\xfe", "né\u2028".encode(), b"plain",
 
 
 def _body(number: int) -> dict[str, bytes]:
-    """Fields of which some are missing, some empty, some binary, some with line ends inside."""
+    """Return fields of which some are missing, empty, binary, or contain line ends."""
     body = {"n": b"%d" % number, "odd": ODD[number % len(ODD)] + b"%d" % (number % 3)}
     if number % 5:
         body["maybe"] = ODD[number % 4]
@@ -233,7 +233,7 @@ def _body(number: int) -> dict[str, bytes]:
 
 
 def _fill(shop: Shop) -> None:
-    """A million XADDs, packed here: a client's pipeline would take half a minute longer."""
+    """Add a million entries in packed commands; a client's pipeline would take half a minute more."""
     connection: Any = shop.client.connection_pool.get_connection()
     step = min(MILLION, 10_000)
     for first in range(0, MILLION, step):
@@ -252,7 +252,7 @@ def _fill(shop: Shop) -> None:
 
 @pytest.mark.slice
 @pytest.mark.timeout(300)
-def test_a_million_odd_entries_arrive_as_they_were_written(
+def test_a_million_odd_entries_are_read_unchanged(
     spark: SparkSession, shop: Shop, tmp_path: Path
 ) -> None:
     from pyspark.sql import functions as f
@@ -296,7 +296,7 @@ def test_a_million_odd_entries_arrive_as_they_were_written(
 
 
 def _expected(shop: Shop) -> list[Any]:
-    """The same sums by redis-py and a loop."""
+    """Compute the same sums with redis-py and a loop."""
     count = total = maybe = length = big = mixed = 0
     smallest = None
     start = "-"

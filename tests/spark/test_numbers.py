@@ -1,4 +1,4 @@
-"""What is parsed from text without Arrow is what Arrow's cast makes of it, or is left to Arrow."""
+"""Values parsed without Arrow equal the results of Arrow's cast, or are left to Arrow."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def decimal_numbers(precision: int, scale: int) -> Parse:
 
 
 def agree(type_: DataType, arrow: pa.DataType, parse: Parse, texts: Sequence[str | None]) -> bool:
-    """Whether the column was parsed; if so, to what Arrow's cast gives."""
+    """Return whether the column was parsed; if so, check it against Arrow's cast."""
     values = pa.array([None if text is None else text.encode() for text in texts], pa.binary())
     found = parse(values)
     if found is None:
@@ -111,7 +111,7 @@ def test_times(texts: list[Any]) -> None:
     agree(TimestampType(), INSTANT, lambda values: parsed(values, numbers.instants, INSTANT), texts)
 
 
-def test_every_day_of_four_centuries_is_the_calendars() -> None:
+def test_every_day_of_four_centuries_is_parsed_correctly() -> None:
     first = dt.date(1970, 1, 1)
     days = [(first + dt.timedelta(days=day)).isoformat() for day in range(0, 146_097, 3)]
     texts = [f"{day}T23:59:59.5Z" for day in days]
@@ -131,14 +131,14 @@ def test_every_day_of_four_centuries_is_the_calendars() -> None:
         (lambda v: parsed(v, numbers.instants, INSTANT), "2013-01-31T05:00:00.25Z", "2013-01-31"),
     ],
 )
-def test_the_common_spelling_is_parsed_and_one_other_leaves_the_column_to_arrow(
+def test_common_forms_are_parsed_and_one_other_form_leaves_the_column_to_arrow(
     parse: Parse, good: str, odd: str
 ) -> None:
     texts = [good.encode(), None, good.encode()]
 
     assert parse(pa.array(texts, pa.binary())) is not None
     assert parse(pa.array([*texts, odd.encode()], pa.binary())) is None
-    assert parse(pa.array([*texts, b""], pa.binary())) is None  # empty is no number, and no null
+    assert parse(pa.array([*texts, b""], pa.binary())) is None  # an empty text is not a null
 
 
 @SETTINGS

@@ -1,4 +1,4 @@
-"""Options are refused before anything is connected, and never show a password."""
+"""Options are checked before any connection is made, and never show a password."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def parsed(**given: str) -> SourceOptions:
         (r"literal\*", (r"literal\*",)),
     ],
 )
-def test_streams_are_named_one_by_one_or_as_a_list(text: str, streams: tuple[str, ...]) -> None:
+def test_streams_are_named_singly_or_as_a_list(text: str, streams: tuple[str, ...]) -> None:
     options = parsed(stream=text)
 
     assert options.streams == streams
@@ -38,12 +38,12 @@ def test_a_glob_is_a_pattern(text: str) -> None:
     assert parsed(stream=text).pattern == text
 
 
-def test_a_pattern_with_a_comma_is_refused_rather_than_guessed_at() -> None:
-    with pytest.raises(DeclarationError, match="stands alone"):
+def test_a_pattern_with_a_comma_is_refused() -> None:
+    with pytest.raises(DeclarationError, match="is a pattern with a comma"):
         parsed(stream="orders.*,payments")
 
 
-def test_starting_ids_are_one_for_all_or_one_for_each_stream() -> None:
+def test_a_starting_id_is_for_all_streams_or_for_each() -> None:
     assert parsed(startingId="latest").start_of("orders") == "latest"
     assert parsed(startingId="5").start_of("orders") == StreamID(5, 0)
     each = parsed(stream="a,b", startingId='{"a": "7-1"}')
@@ -51,7 +51,7 @@ def test_starting_ids_are_one_for_all_or_one_for_each_stream() -> None:
     assert each.start_of("b") == "earliest"
 
 
-def test_names_and_words_are_compared_without_regard_to_case() -> None:
+def test_the_case_of_names_and_words_is_ignored() -> None:
     options = parse_options(
         {"URL": URL, "STREAM": "orders", "failondataloss": "FALSE", "Mode": "FailFast"}
     )
@@ -67,36 +67,36 @@ def test_names_and_words_are_compared_without_regard_to_case() -> None:
         ({"startingId": "5", "startingTimestamp": "5"}, "exclude each other"),
         ({"endingId": "5", "endingTimestamp": "5"}, "exclude each other"),
         ({"endingId": "earliest"}, "neither latest nor an id"),
-        ({"endingTimestamp": "noon"}, "is no time: ISO 8601"),
+        ({"endingTimestamp": "noon"}, "is not a time: ISO 8601"),
         ({"startingTimestamp": "1969-12-31"}, "before 1970"),
         ({"startingTimestamp": '{"other": "5"}'}, "names other"),
-        ({"maxBytesPerTrigger": "4 MB"}, "no whole number of at least 1"),
+        ({"maxBytesPerTrigger": "4 MB"}, "not a whole number of at least 1"),
         ({"columns": "n*"}, "is a pattern"),
-        ({"minIdleTime": "soon", "group": "g"}, "no duration like 500ms"),
+        ({"minIdleTime": "soon", "group": "g"}, "not a duration like 500ms"),
         ({"minIdleTime": "5s"}, "no group is named"),
-        ({"endingId": "5", "group": "g"}, "does nothing with group"),
-        ({"ignoreDeletes": "true", "group": "g"}, "does nothing with group"),
-        ({"deadLetterStream": "d", "group": "g"}, "does nothing without maxDeliveries"),
+        ({"endingId": "5", "group": "g"}, "has no effect with group"),
+        ({"ignoreDeletes": "true", "group": "g"}, "has no effect with group"),
+        ({"deadLetterStream": "d", "group": "g"}, "has no effect without maxDeliveries"),
         (
             {"deadLetterStream": "orders", "group": "g", "maxDeliveries": "2"},
-            "is read by this query itself",
+            "this query reads 'orders' itself",
         ),
-        ({"samplingEntries": "50"}, "does nothing without inferSchema=true"),
-        ({"samplingEntries": "50", "inferSchema": "false"}, "does nothing without inferSchema"),
+        ({"samplingEntries": "50"}, "has no effect without inferSchema=true"),
+        ({"samplingEntries": "50", "inferSchema": "false"}, "has no effect without inferSchema"),
         ({"path": "x"}, "The options are url, stream"),
         ({"startingId": "yesterday"}, "none of earliest, latest"),
-        ({"startingId": "99999999999999999999"}, "fit 64 bits"),
+        ({"startingId": "99999999999999999999"}, "fit in 64 bits"),
         ({"startingId": '{"other": "5-0"}'}, "names other"),
-        ({"startingId": '{"orders": [5]}'}, "no JSON object"),
-        ({"maxEntriesPerTrigger": "0"}, "no whole number of at least 1"),
-        ({"minPartitions": "many"}, "no whole number of at least 1"),
+        ({"startingId": '{"orders": [5]}'}, "not a JSON object"),
+        ({"maxEntriesPerTrigger": "0"}, "not a whole number of at least 1"),
+        ({"minPartitions": "many"}, "not a whole number of at least 1"),
         ({"failOnDataLoss": "no"}, "neither true nor false"),
         ({"codec": "jsn"}, "Did you mean 'json'"),
-        ({"mode": "strict"}, "none of permissive, failfast, dropmalformed"),
+        ({"mode": "strict"}, "not one of permissive, failfast, dropmalformed"),
         ({"stream": " "}, '"stream" is missing'),
-        ({"stream": "a,,b"}, "empty stream"),
+        ({"stream": "a,,b"}, "has an empty name"),
         ({"url": ""}, '"url" is missing'),
-        ({"url": "localhost:6379"}, "begins with none of"),
+        ({"url": "localhost:6379"}, "does not begin with one of"),
         (
             {"url": "redis+cluster://:pw@one:7000,two:7000"},
             r"\*\*\*@one:7000,two:7000' names a cluster",
@@ -104,17 +104,17 @@ def test_names_and_words_are_compared_without_regard_to_case() -> None:
         ({"url": "valkeys+cluster://one"}, "not of a cluster"),
     ],
 )
-def test_a_wrong_option_is_refused_with_the_right_one(given: dict[str, str], said: str) -> None:
+def test_a_wrong_option_is_refused_with_the_remedy(given: dict[str, str], said: str) -> None:
     with pytest.raises(DeclarationError, match=said.replace("(", r"\(")):
         parsed(**given)
 
 
 @pytest.mark.parametrize("url", ["valkey://h", "valkeys://h:1", "redis+sentinel://a,b/shop"])
-def test_every_address_of_a_server_is_taken(url: str) -> None:
+def test_every_address_of_a_server_is_accepted(url: str) -> None:
     assert parsed(url=url).url == url
 
 
-def test_options_travel_to_executors_and_are_printed_without_the_password() -> None:
+def test_options_can_be_pickled_and_printed_without_the_password() -> None:
     options = parsed(url="redis://:hunter2@db:6379")
 
     assert "hunter2" not in repr(options)

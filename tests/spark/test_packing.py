@@ -1,4 +1,4 @@
-"""What executors are given starts and imports on a machine that has Python and nothing of ours."""
+"""Packed environments start and import on a machine that has Python but not Headwater."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from tests.spark.cluster import spark_home
 pytestmark = pytest.mark.slow
 
 BASE_PYTHON = os.path.realpath(sys.executable)
-"""This Python without its virtual environment."""
+"""This Python, without its virtual environment."""
 
 SPARKS_PYTHON = [str(path) for path in sorted((spark_home() / "python" / "lib").glob("*.zip"))]
-"""What Spark puts on the path of its Python processes."""
+"""The files that Spark puts on the path of its Python processes."""
 
 PACKAGES = ("decoding", "log_mode", "group_mode", "sink", "archive")
-"""What executors import."""
+"""The packages that executors import."""
 
 IMPORT_ALL = f"""
 import importlib, pathlib, pkgutil, sys
@@ -42,7 +42,7 @@ print(headwater.__file__)
 
 @pytest.fixture
 def light(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An environment without pyarrow, which takes seconds to pack."""
+    """Pack without pyarrow, which takes seconds."""
     monkeypatch.setattr(packing, "NEEDED", ("msgspec",))
 
 
@@ -53,7 +53,7 @@ def unpacked(archive: Path, directory: Path) -> Path:
 
 
 def run(python: Path, program: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """As an executor would: from its own directory, with little in its environment."""
+    """Run a program as an executor would: in its own directory, with a minimal environment."""
     return subprocess.run(
         [str(python), "-c", program],
         capture_output=True,
@@ -66,7 +66,7 @@ def run(python: Path, program: str, **environment: str) -> subprocess.CompletedP
 
 
 @pytest.mark.slow
-def test_all_that_executors_import_is_packed(tmp_path: Path) -> None:
+def test_everything_that_executors_import_is_packed(tmp_path: Path) -> None:
     packed = packing.pack_environment(tmp_path / "env.tar.gz")
     there = unpacked(packed.path, tmp_path / "there")
 
@@ -82,7 +82,7 @@ def test_all_that_executors_import_is_packed(tmp_path: Path) -> None:
     assert packed.bytes == packed.path.stat().st_size
 
 
-def test_it_may_lie_anywhere_and_under_any_name(light: None, tmp_path: Path) -> None:
+def test_an_environment_may_be_unpacked_anywhere(light: None, tmp_path: Path) -> None:
     packed = packing.pack_environment(tmp_path / "env.tar.gz")
     program = "import msgspec, headwater.spark; print(msgspec.__file__)"
     for name in ("environment", "a directory; with $signs"):
@@ -101,7 +101,7 @@ def test_the_same_files_make_the_same_archive(light: None, tmp_path: Path) -> No
     assert one.read_bytes() == two.read_bytes()
 
 
-def test_nothing_in_it_leads_out_of_it(light: None, tmp_path: Path) -> None:
+def test_an_archive_has_no_links_and_no_paths_out_of_it(light: None, tmp_path: Path) -> None:
     packed = packing.pack_environment(tmp_path / "env.tar.gz")
     with tarfile.open(packed.path) as opened:
         members = opened.getmembers()
@@ -111,7 +111,9 @@ def test_nothing_in_it_leads_out_of_it(light: None, tmp_path: Path) -> None:
     assert len({member.name for member in members}) == len(members) == packed.files
 
 
-def test_further_distributions_come_with_what_they_require(light: None, tmp_path: Path) -> None:
+def test_further_distributions_are_packed_with_their_requirements(
+    light: None, tmp_path: Path
+) -> None:
     packed = packing.pack_environment(tmp_path / "env.tar.gz", also=["Typer"])
     with tarfile.open(packed.path) as opened:
         tops = {name.split("/")[1] for name in opened.getnames()}
@@ -119,13 +121,13 @@ def test_further_distributions_come_with_what_they_require(light: None, tmp_path
     assert "pyspark" not in tops
 
 
-def test_what_is_not_installed_cannot_be_packed(tmp_path: Path) -> None:
+def test_a_distribution_that_is_not_installed_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(HeadwaterError, match=r"no-such-thing is not installed here.*pip install"):
         packing.pack_environment(tmp_path / "env.tar.gz", also=["no-such-thing"])
     assert list(tmp_path.iterdir()) == []
 
 
-def test_another_python_is_told_so(light: None, tmp_path: Path) -> None:
+def test_another_version_of_python_is_refused(light: None, tmp_path: Path) -> None:
     there = unpacked(packing.pack_environment(tmp_path / "env.tar.gz").path, tmp_path / "there")
     other = tmp_path / "python2"
     other.write_text("#!/bin/sh\nexit 1\n")
@@ -139,7 +141,7 @@ def test_another_python_is_told_so(light: None, tmp_path: Path) -> None:
         assert "spark.executorEnv.HEADWATER_PYTHON" in done.stderr
 
 
-def test_the_module_is_plain_python_and_imports_from_its_zip(tmp_path: Path) -> None:
+def test_the_module_is_plain_python_and_can_be_imported_from_its_zip(tmp_path: Path) -> None:
     packed = packing.pack_module(tmp_path / "headwater.zip")
     with zipfile.ZipFile(packed.path) as opened:
         names = opened.namelist()
@@ -157,12 +159,12 @@ def test_the_module_is_plain_python_and_imports_from_its_zip(tmp_path: Path) -> 
     assert done.stdout.strip() == f"{packed.path}/headwater/__init__.py"
 
 
-def test_a_file_that_cannot_be_written_is_one_clear_error(light: None, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_is_one_error(light: None, tmp_path: Path) -> None:
     with pytest.raises(HeadwaterError, match="cannot be written: No such file or directory"):
         packing.pack_environment(tmp_path / "nowhere" / "env.tar.gz")
 
 
-def test_the_command_says_how_its_file_is_used(light: None, tmp_path: Path) -> None:
+def test_the_command_says_how_to_use_its_file(light: None, tmp_path: Path) -> None:
     output = tmp_path / "env.tar.gz"
     done = CliRunner().invoke(app, ["spark", "pack", "--output", str(output)])
     assert done.exit_code == 0, done.output

@@ -1,4 +1,4 @@
-"""Pages come over one connection, the next asked for early, and nothing is read twice or missed."""
+"""Pages are read over one connection, with the next one requested early; none is lost or repeated."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def numbers(found: Iterator[Page]) -> list[int]:
     return [int(value) for page in found for value in page.column(b"n").to_pylist()]
 
 
-def test_pages_follow_each_other_without_gap_or_overlap(shop: Shop) -> None:
+def test_pages_are_consecutive_without_gap_or_overlap(shop: Shop) -> None:
     shop.add("s", range(1, 12_001))
 
     found = list(reading(shop, 12_000))
@@ -38,40 +38,40 @@ def test_pages_follow_each_other_without_gap_or_overlap(shop: Shop) -> None:
     assert max(map(len, found)) <= MOST_A_PAGE
 
 
-def test_a_connection_that_ends_between_two_pages_costs_nothing(shop: Shop) -> None:
+def test_a_connection_that_ends_between_two_pages_loses_nothing(shop: Shop) -> None:
     shop.add("s", range(1, 8001))
     found = reading(shop, 8000)
     seen = numbers(iter([next(found)]))
 
-    # When the server closes the reader's connection, a request on its way
+    # When the server closes the reader's connection while a request is pending
     shop.client.client_kill_filter(_type="normal", skipme=True)
 
     assert seen + numbers(found) == list(range(1, 8001))
 
 
-def test_entries_that_come_while_a_page_is_decoded_are_read_too(shop: Shop) -> None:
+def test_entries_added_while_a_page_is_decoded_are_read_too(shop: Shop) -> None:
     shop.add("s", range(1, FIRST_PAGE + 1))
     found = reading(shop, FIRST_PAGE)
-    next(found)  # the request for what follows is under way, and may see these or not
+    next(found)  # the next request is pending, and may see the new entries or not
 
     shop.add("s", range(1000, 1010))
 
     assert numbers(found) in ([], list(range(1000, 1010)))
 
 
-def test_an_error_of_the_server_is_one_error_with_its_words(shop: Shop) -> None:
+def test_an_error_reply_is_one_error_with_its_text(shop: Shop) -> None:
     shop.client.set("text", "x")
 
     with pytest.raises(HeadwaterError, match=r"answered: WRONGTYPE"):
         list(reading(shop, 1, "text"))
 
 
-def test_a_source_asks_again_what_it_was_not_asked_ahead(shop: Shop) -> None:
+def test_a_source_sends_a_request_that_was_not_sent_ahead(shop: Shop) -> None:
     shop.add("s", range(1, 11))
     source = PageSource(shop.url)
     low, high = IDRange(StreamID(1, 0), StreamID(5, 9)), IDRange(StreamID(6, 0), StreamID(10, 9))
 
-    # Given a page that was asked for, and another that is wanted
+    # When one page was requested ahead, and another one is read first
     source.ahead(Request("s", low, 100))
     wanted = source.page(Request("s", high, 100))
     again = source.page(Request("s", low, 100))
@@ -81,7 +81,7 @@ def test_a_source_asks_again_what_it_was_not_asked_ahead(shop: Shop) -> None:
     assert numbers(iter([again])) == [1, 2, 3, 4, 5]
 
 
-def test_a_page_beyond_arrows_offsets_is_read_entry_by_entry(
+def test_a_page_too_large_for_arrows_offsets_is_read_entry_by_entry(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headwater.spark.decoding.reading.MOST_BYTES", 100)
@@ -94,8 +94,8 @@ def test_a_page_beyond_arrows_offsets_is_read_entry_by_entry(
 
 
 @pytest.mark.parametrize("last", [b"9-0", b"4-0", b"x"])
-def test_an_entry_that_was_not_asked_for_ends_the_reading(last: bytes) -> None:
+def test_an_entry_outside_of_the_range_is_an_error(last: bytes) -> None:
     asked = Request("s", IDRange(StreamID(5, 0), StreamID(8, 0)), 1)
 
-    with pytest.raises(ProtocolError, match="where 5-0 to 8-0 was asked for"):
+    with pytest.raises(ProtocolError, match="outside of the requested range 5-0 to 8-0"):
         _following(asked, ListPage([last], [[b"a", b"b"]]), 40)

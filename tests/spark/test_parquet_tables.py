@@ -1,4 +1,4 @@
-"""Tables of Parquet files hold each batch once, and only what can be read together."""
+"""Tables of Parquet files contain each batch once, and only files that can be read together."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def rows_in(kept: AppendTable) -> list[int]:
     return sorted(found)
 
 
-def test_a_batch_that_is_there_is_not_written_again(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_existing_batch_is_not_written_again(spark: SparkSession, tmp_path: Path) -> None:
     kept = AppendTable(tmp_path / "t", ())
     kept.prepare()
     give_checkpoint(kept.checkpoint)
@@ -42,7 +42,7 @@ def test_a_batch_that_is_there_is_not_written_again(spark: SparkSession, tmp_pat
     assert sorted(kept.files()) == sorted(kept.path.glob("*.parquet"))
 
 
-def test_rows_that_could_not_be_read_with_those_there_are_refused(
+def test_rows_that_do_not_fit_the_existing_ones_are_refused(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     kept = AppendTable(tmp_path / "t", ("day",))
@@ -51,22 +51,22 @@ def test_rows_that_could_not_be_read_with_those_there_are_refused(
     rows = spark.range(2).selectExpr("id", "'mon' AS day")
     kept.write(rows, BatchId(0))
 
-    # A column may come, and go again
+    # A column may be added, and removed again
     assert kept.write(rows.selectExpr("*", "1 AS n"), BatchId(1)) == 2
     assert kept.write(rows, BatchId(2)) == 2
-    # What it was it stays, and so do the directories
-    with pytest.raises(PipelineError, match=r"n is int, and the SQL gives string: its files"):
+    # Its type must not change, and neither must the directories
+    with pytest.raises(PipelineError, match=r"n is int, but the SQL has string: its files"):
         kept.write(rows.selectExpr("*", "'1' AS n"), BatchId(3))
-    with pytest.raises(PipelineError, match=r"N is int, and the SQL gives string"):
+    with pytest.raises(PipelineError, match=r"N is int, but the SQL has string"):
         kept.write(rows.selectExpr("*", "'1' AS N"), BatchId(3))
-    with pytest.raises(PipelineError, match="partitioned by day, and is to be by nothing"):
+    with pytest.raises(PipelineError, match="partitioned by day, but should be by nothing"):
         AppendTable(tmp_path / "t", ()).write(rows, BatchId(3))
 
     assert rows_in(kept) == [0, 0, 0, 1, 1, 1]
     assert [batch.rows for batch in kept.batches()] == [2, 2, 2]
 
 
-def test_a_move_that_was_cut_short_is_undone(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_interrupted_move_is_undone(spark: SparkSession, tmp_path: Path) -> None:
     def rows(start: int, end: int) -> DataFrame:
         return spark.range(start, end).selectExpr("id", "id AS part")
 
@@ -74,7 +74,7 @@ def test_a_move_that_was_cut_short_is_undone(spark: SparkSession, tmp_path: Path
     kept.prepare()
     give_checkpoint(kept.checkpoint)
     kept.write(rows(0, 2), BatchId(0))
-    # Given a run that was killed when one of its three files was in place and half a line written
+    # Given a run that was killed with one of its three files in place and half a line written
     (kept.path / "part=2").mkdir()
     victim = kept.path / "part=2" / "batch-00000001-00000.parquet"
     victim.write_bytes(next(kept.path.rglob("batch-00000000-*.parquet")).read_bytes())
@@ -109,7 +109,7 @@ def test_another_checkpoint_is_refused(spark: SparkSession, tmp_path: Path) -> N
         AppendTable(tmp_path / "mine", ()).prepare()
 
 
-def test_a_complete_table_is_replaced_whole(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_complete_table_is_replaced_atomically(spark: SparkSession, tmp_path: Path) -> None:
     kept = CompleteTable(tmp_path / "t", ())
     kept.prepare()
     kept.write(spark.range(3))
@@ -121,7 +121,7 @@ def test_a_complete_table_is_replaced_whole(spark: SparkSession, tmp_path: Path)
     assert sorted(pq.read_table(tmp_path / "t").column("id").to_pylist()) == [3, 4, 5, 6, 7]
     assert all(path.exists() for path in open_before)
     (tmp_path / "mine").mkdir()
-    with pytest.raises(PipelineError, match="no table that mode complete made"):
+    with pytest.raises(PipelineError, match="is not a table of mode complete"):
         CompleteTable(tmp_path / "mine", ()).prepare()
 
 

@@ -1,4 +1,4 @@
-"""A pipeline's tables hold each entry once, whatever ended the run before."""
+"""A pipeline's tables contain each entry once, however the previous run ended."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def fill(shop: Shop, numbers: range) -> None:
 
 
 def table(file: Path, name: str) -> list[dict[str, Any]]:
-    """The rows, as a reader sees them that knows nothing of us and lists the directory."""
+    """Return the rows as any reader sees them that lists the directory."""
     rows: list[dict[str, Any]] = (
         ds.dataset(str(file.parent / "tables" / name), partitioning="hive").to_table().to_pylist()
     )
@@ -93,7 +93,7 @@ def made_by(results: list[Made]) -> dict[str, int]:
     return {made.table: made.rows for made in results}
 
 
-def test_tables_follow_the_stream_and_each_run_goes_on(
+def test_tables_follow_the_stream_and_each_run_continues(
     spark: SparkSession, shop: Shop, file: Path
 ) -> None:
     fill(shop, range(1, 601))
@@ -124,7 +124,7 @@ def test_tables_follow_the_stream_and_each_run_goes_on(
     assert versions == ["00000002", "00000003"]
 
 
-def test_a_pipeline_with_an_interval_keeps_its_tables_fresh_until_it_is_stopped(
+def test_a_pipeline_with_an_interval_updates_its_tables_until_it_is_stopped(
     spark: SparkSession, shop: Shop, file: Path
 ) -> None:
     file.write_text(FILE + '\n[trigger]\ninterval = "100ms"\n')
@@ -147,7 +147,7 @@ def test_a_pipeline_with_an_interval_keeps_its_tables_fresh_until_it_is_stopped(
     assert made_by(made)["sales"] == 30
 
 
-def test_data_loss_stops_the_run_and_names_table_and_stream(
+def test_data_loss_ends_the_run_and_names_table_and_stream(
     spark: SparkSession, shop: Shop, file: Path
 ) -> None:
     fill(shop, range(1, 11))
@@ -166,7 +166,7 @@ def test_data_loss_stops_the_run_and_names_table_and_stream(
     ("old", "new", "said"),
     [
         ("i.category FROM", "i.categry FROM", "table.sales.sql: [UNRESOLVED_COLUMN"),
-        ('["category"]', '["town"]', "table.sales.partition_by: 'town' is no column"),
+        ('["category"]', '["town"]', "table.sales.partition_by: the table has no column 'town'"),
         (
             "SELECT category FROM totals",
             "SELEC category FROM totals",
@@ -174,7 +174,7 @@ def test_data_loss_stops_the_run_and_names_table_and_stream(
         ),
     ],
 )
-def test_what_only_spark_can_know_is_an_error_with_the_key(
+def test_an_error_that_only_spark_detects_is_reported_with_the_key(
     spark: SparkSession, shop: Shop, file: Path, old: str, new: str, said: str
 ) -> None:
     fill(shop, range(1, 3))
@@ -185,10 +185,10 @@ def test_what_only_spark_can_know_is_an_error_with_the_key(
         run(load(file), report=lambda _line: None)
 
     assert str(raised.value).startswith(f"{file}: {said}")
-    assert not (file.parent / "tables").exists(), "nothing is touched before all is analysed"
+    assert not (file.parent / "tables").exists(), "nothing is written before all is analysed"
 
 
-# --- the tables' own promises ---------------------------------------------------------------------
+# --- crashes --------------------------------------------------------------------------------------
 
 
 KILLED = """
@@ -216,7 +216,7 @@ def one_table(file: Path) -> Path:
 def test_a_driver_killed_between_table_and_commit_leaves_each_entry_once(
     spark: SparkSession, shop: Shop, one_table: Path
 ) -> None:
-    # Given a driver that dies when its second batch is in the table, before Spark has logged that
+    # Given a driver that dies after its second batch is in the table and before Spark has logged it
     fill(shop, range(1, 1001))
     child = subprocess.run(
         [sys.executable, "-c", KILLED, str(one_table)],
@@ -230,13 +230,13 @@ def test_a_driver_killed_between_table_and_commit_leaves_each_entry_once(
     assert child.returncode == -signal.SIGKILL, child.stderr
     assert "batch 0, 400 rows" in child.stdout
 
-    # When the next one goes on
+    # When the next run continues
     fill(shop, range(1001, 1101))
     lines: list[str] = []
     made = run(load(one_table), report=lines.append)
 
-    # Then it leaves that batch alone and misses nothing
-    assert lines[0].startswith("sales: batch 1 was there already, from the run before")
+    # Then it does not write that batch again and misses nothing
+    assert lines[0].startswith("sales: batch 1 was already there, from the previous run")
     assert made_by(made) == {"sales": 300}
     assert sorted(row["n"] for row in table(one_table, "sales")) == list(range(1, 1101))
 
@@ -249,13 +249,13 @@ def test_a_run_that_ended_while_files_were_moved_is_undone_and_replayed(
 
     def die_after_the_second(source: Path, target: Path) -> None:
         if len(moved) == 2:
-            raise RuntimeError("the power is gone")
+            raise RuntimeError("power loss")
         move(source, target)
         moved.append(target)
 
     with monkeypatch.context() as patched:
         patched.setattr(parquet, "_move", die_after_the_second)
-        with pytest.raises(PipelineError, match=r"table sales: .*the power is gone"):
+        with pytest.raises(PipelineError, match=r"table sales: .*power loss"):
             run(load(one_table), report=lambda _line: None)
     assert 0 < len(table(one_table, "sales")) < 300
 
@@ -278,7 +278,7 @@ def command() -> Callable[..., Any]:
     return invoke
 
 
-def test_the_command_runs_a_file_and_says_what_it_made(
+def test_the_command_runs_a_file_and_reports_its_tables(
     spark: SparkSession, shop: Shop, file: Path, command: Callable[..., Any]
 ) -> None:
     file.write_text(FILE + '\n[trigger]\ninterval = "1h"\n')

@@ -1,4 +1,4 @@
-"""What may change about a pipeline between two runs, and what is refused in one sentence."""
+"""Which changes of a pipeline are allowed between two runs, and errors with one sentence."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ path = "tables/kinds"
 """
 
 
-def test_sources_keep_their_number_and_order_and_may_change_their_names(tmp_path: Path) -> None:
-    # Spark knows a query's sources by their place: exchanged, each would begin where the other stood.
+def test_sources_keep_their_number_and_order_but_may_be_renamed(tmp_path: Path) -> None:
+    # Spark identifies a query's sources by index, so each would continue at the other's position.
     checkpoint = Checkpoint(tmp_path / "c")
     checkpoint.note_sources(["a", "b"])
-    checkpoint.note_sources(["b", "a"])  # nothing was read yet
+    checkpoint.note_sources(["b", "a"])  # allowed: nothing was read yet
     checkpoint.note_sources(["a", "b"])
     (checkpoint.path / "offsets").mkdir()
     (checkpoint.path / "offsets" / "0").write_text("v1\n{}\n{}\n{}")
 
     for names in (["b", "a"], ["a"], ["a", "c", "b"], ["c", "a"]):
-        with pytest.raises(PipelineError, match="is of a, b: they stay as they are, and in that"):
+        with pytest.raises(PipelineError, match="is of a, b: the sources and their order must not"):
             checkpoint.note_sources(names)
     checkpoint.note_sources(["a", "new"])
 
     assert checkpoint.sources() == ["a", "new"]
 
 
-def test_two_runs_at_once_make_no_complete_table_together(tmp_path: Path) -> None:
+def test_two_runs_cannot_write_a_complete_table_at_once(tmp_path: Path) -> None:
     (tmp_path / "items.csv").write_text("item,category\ntea,drinks\n")
     file = tmp_path / "kinds.toml"
     file.write_text(ONLY_COMPLETE)
@@ -63,7 +63,7 @@ def test_two_runs_at_once_make_no_complete_table_together(tmp_path: Path) -> Non
         TableSinks(load(file)).prepare(third)
 
 
-def test_metrics_without_their_package_are_refused_with_its_name(
+def test_metrics_without_their_package_fail_with_its_name(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
@@ -74,7 +74,7 @@ def test_metrics_without_their_package_are_refused_with_its_name(
         pass
 
 
-def test_a_pipeline_without_spark_installed_is_refused_with_the_extras_name(
+def test_a_pipeline_without_spark_fails_with_the_extras_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name in ("pyspark", "pyspark.sql", "pyspark.sql.types"):
@@ -86,7 +86,7 @@ def test_a_pipeline_without_spark_installed_is_refused_with_the_extras_name(
     assert "pip install 'headwater[spark]'" in said
 
 
-def test_names_that_are_none_are_mistakes_of_the_file(tmp_path: Path) -> None:
+def test_impossible_names_are_mistakes_in_the_file(tmp_path: Path) -> None:
     file = tmp_path / "kinds.toml"
     file.write_text(
         ONLY_COMPLETE.replace("items.csv", "x" * 3000 + ".csv")
@@ -95,14 +95,14 @@ def test_names_that_are_none_are_mistakes_of_the_file(tmp_path: Path) -> None:
     )
     with pytest.raises(PipelineError) as caught:
         load(file)
-    assert "input.items.path: there is no" in str(caught.value)
-    assert "dead_letters.streams: one of them has no name" in str(caught.value)
+    assert ".csv does not exist" in str(caught.value)
+    assert "dead_letters.streams: one of the names is empty" in str(caught.value)
 
 
-def test_a_delta_table_is_not_gone_on_with_as_plain_parquet(tmp_path: Path) -> None:
+def test_a_delta_table_is_not_continued_as_plain_parquet(tmp_path: Path) -> None:
     (tmp_path / "_headwater").mkdir()
     (tmp_path / "_delta_log").mkdir()
-    with pytest.raises(PipelineError, match="is a Delta table, and the sink is parquet"):
+    with pytest.raises(PipelineError, match="is a Delta table, but the sink is parquet"):
         AppendTable(tmp_path, ()).prepare()
 
 
@@ -110,7 +110,7 @@ def test_a_delta_table_is_not_gone_on_with_as_plain_parquet(tmp_path: Path) -> N
 @pytest.mark.peer
 @pytest.mark.xdist_group("spark")
 def test_a_complete_table_is_read_as_it_was_written(spark: SparkSession, tmp_path: Path) -> None:
-    # Given partitions that look like numbers, and then no row at all
+    # Given partition values that look like numbers, and then no rows
     kept = CompleteTable(tmp_path / "parts", ("code",))
     kept.prepare()
     rows = spark.createDataFrame([(1, "0123")], "n int, code string")

@@ -1,4 +1,4 @@
-"""``headwater pipeline``: each command says what is so, shows no secret, and touches what it says."""
+"""``headwater pipeline``: each command reports correctly, shows no secret, and writes only its part."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ DEAD = "{orders}.dead"
 
 @pytest.fixture
 def file(tmp_path: Path, shop: Shop, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A pipeline whose url holds a password."""
+    """A pipeline whose url contains a password."""
     shop.client.execute_command("ACL", "SETUSER", "ops", "on", f">{PASSWORD}", "~*", "&*", "+@all")
     monkeypatch.setenv("HW_TEST_URL", shop.url.replace("://", f"://ops:{PASSWORD}@"))
     (tmp_path / "names.csv").write_text(
@@ -111,7 +111,7 @@ def command() -> Callable[..., Any]:
 
 
 def fill(shop: Shop) -> None:
-    """Ten orders, of which two have no name, and two dead letters."""
+    """Add ten orders, two of which have no name, and two dead letters."""
     shop.add("orders", range(1, 11))
     for number, deliveries in ((3, 4), (5, 6)):
         record = dead_letter_fields(
@@ -135,7 +135,7 @@ def rows(file: Path, name: str) -> list[dict[str, Any]]:
     return found
 
 
-def test_a_plan_says_everything_and_writes_nothing(
+def test_a_plan_reports_everything_and_writes_nothing(
     spark: SparkSession, shop: Shop, file: Path, command: Callable[..., Any]
 ) -> None:
     fill(shop)
@@ -143,7 +143,7 @@ def test_a_plan_says_everything_and_writes_nothing(
     planned = command("plan", str(file)).output
     place = shop.url.rpartition("/")[2]
     assert f"source orders: orders at redis://***@{place} (log, from earliest)" in planned
-    assert "orders: holds 10, 10 entries to read, the oldest " in planned
+    assert "orders orders: 10 entries to read, the oldest " in planned
     assert "columns n bigint, id string, timestamp timestamp, name string" in planned
     assert "table per_minute: append" in planned
     assert "watermark timestamp, 10 minutes" in planned
@@ -152,7 +152,7 @@ def test_a_plan_says_everything_and_writes_nothing(
     assert planned.index("table sales:") < planned.index("table total:")
     assert not (file.parent / "tables").exists()
 
-    # And what no stream can do is said before anything is written too
+    # And SQL that Spark does not support on streams is reported before anything is written
     file.write_text(FILE + LATE.replace("watermark =", "# watermark ="))
     refused = str(command("run", str(file)).exception)
     assert f"{file}: table.per_minute: [" in refused
@@ -160,10 +160,10 @@ def test_a_plan_says_everything_and_writes_nothing(
     assert not (file.parent / "tables").exists()
 
 
-def test_a_run_is_looked_at_before_and_after(
+def test_status_shows_a_pipeline_before_and_after_a_run(
     spark: SparkSession, shop: Shop, file: Path, command: Callable[..., Any]
 ) -> None:
-    # Given a pipeline that did not run yet
+    # Given a pipeline that has not run yet
     fill(shop)
     before = command("status", str(file)).output
     assert "sales: append, parquet " in before
@@ -182,7 +182,7 @@ def test_a_run_is_looked_at_before_and_after(
     assert (dead["3-1"]["stream"], dead["3-1"]["deliveries"]) == ("orders", 4)
     assert dead["3-1"]["at"].isoformat().startswith("2018-05-17T15:04:58.055")
 
-    # Then its state says so, in words and in JSON
+    # Then its status is updated, as text and as JSON
     shop.add("orders", range(11, 14))
     after = json.loads(command("status", str(file), "--json").output)
     tables = {table["name"]: table for table in after["tables"]}
@@ -194,8 +194,11 @@ def test_a_run_is_looked_at_before_and_after(
     assert after["dead_letters"] == {DEAD: 2}
     assert "batch 0" in command("status", str(file)).output
 
+    # And a plan says what is left to read
+    assert "orders orders: 3 entries to read, the oldest " in command("plan", str(file)).output
 
-def test_dead_letters_go_back_to_their_streams_once(
+
+def test_dead_letters_are_replayed_to_their_streams_once(
     shop: Shop, file: Path, command: Callable[..., Any]
 ) -> None:
     fill(shop)
@@ -211,14 +214,14 @@ def test_dead_letters_go_back_to_their_streams_once(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ((), "say what is to be replayed: --dead"),
-        (("--dead",), "name dead letters by --id, or take them all by --all"),
-        (("--dead", "--all", "--id", "1-1"), "name dead letters by --id, or take them all"),
+        ((), "choose what to replay: --dead"),
+        (("--dead",), "choose dead letters with --id, or all of them with --all"),
+        (("--dead", "--all", "--id", "1-1"), "choose dead letters with --id, or all"),
         (("--dead", "--id", "1-1"), "no dead-letter stream has 1-1"),
         (("--dead", "--all", "--source", "ordres"), "there is no source 'ordres'"),
     ],
 )
-def test_a_replay_says_what_it_lacks(
+def test_a_replay_says_which_option_is_missing(
     file: Path, command: Callable[..., Any], words: tuple[str, ...], said: str
 ) -> None:
     result = command("replay", str(file), *words)
@@ -233,7 +236,7 @@ def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("without_spark")
-def test_what_is_wrong_with_a_stream_is_said_before_spark_starts(
+def test_a_wrong_stream_is_reported_before_spark_starts(
     shop: Shop, file: Path, command: Callable[..., Any], tmp_path: Path
 ) -> None:
     shop.add("order", [1])
@@ -274,12 +277,12 @@ def test_an_embedded_store_on_a_cluster_is_refused_before_spark_starts(
     assert not (tmp_path / "tables").exists()
 
 
-def test_wrong_sql_is_one_sentence_with_no_stack_of_the_jvm_beside_it(
+def test_wrong_sql_is_one_sentence_without_a_jvm_stack(
     shop: Shop, file: Path, command: Callable[..., Any]
 ) -> None:
     from pyspark.logger import PySparkLogger
 
-    # Given what PySpark logs such errors with
+    # Given the logger that PySpark uses for such errors
     fill(shop)
     said = io.StringIO()
     logger = PySparkLogger.getLogger("SQLQueryContextLogger")
@@ -292,28 +295,28 @@ def test_wrong_sql_is_one_sentence_with_no_stack_of_the_jvm_beside_it(
     finally:
         logger.removeHandler(handler)
 
-    # Then it is said once, and short
+    # Then it is reported once, in one line
     assert f"{file}: table.total.sql: [UNRESOLVED_COLUMN" in str(wrong)
     assert "\n" not in str(wrong)
     assert said.getvalue() == ""
 
 
-def test_a_table_is_written_by_one_process_at_a_time(file: Path) -> None:
+def test_only_one_process_at_a_time_writes_a_table(file: Path) -> None:
     from contextlib import ExitStack
 
     from headwater.spark.pipeline.table_sinks import TableSinks
 
     with ExitStack() as locks, ExitStack() as more:
-        TableSinks(load(file)).hold("sales", locks)
+        TableSinks(load(file)).lock("sales", locks)
         with pytest.raises(
             PipelineError, match=r"table\.sales: the table is being written by process \d"
         ):
-            TableSinks(load(file)).hold("sales", more)
+            TableSinks(load(file)).lock("sales", more)
     with ExitStack() as locks:
-        TableSinks(load(file)).hold("sales", locks)
+        TableSinks(load(file)).lock("sales", locks)
 
 
-def test_metrics_are_what_the_progress_says() -> None:
+def test_metrics_show_the_progress() -> None:
     progress = Progress()
     progress.begin("sales", "append")
     progress.begin("total", "complete")
@@ -339,7 +342,7 @@ def test_metrics_are_what_the_progress_says() -> None:
         assert line in text
 
 
-def test_a_terminal_shows_every_table_as_it_is() -> None:
+def test_a_terminal_shows_every_table() -> None:
     from rich.console import Console
 
     from headwater.cli.pipeline_text import live, progress_table

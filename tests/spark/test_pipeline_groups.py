@@ -1,4 +1,4 @@
-"""A pipeline whose source is a member of a group leaves nothing pending when it has ended."""
+"""A pipeline whose source has a group leaves nothing pending when it ends."""
 
 from __future__ import annotations
 

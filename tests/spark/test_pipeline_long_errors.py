@@ -1,4 +1,4 @@
-"""What stops a query ends the run, however long Spark's text of it is."""
+"""An error of a query ends the run, however long Spark's text for it is."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.peer, pytest.mark.xdist_group("spar
 STORES = ("headwater",)
 
 
-def test_an_error_of_many_lines_ends_the_run_and_is_said(
+def test_an_error_of_many_lines_ends_the_run_and_is_reported(
     spark: SparkSession, shop: Shop, tmp_path: Path
 ) -> None:
     # Given a task that fails with a text of 100,000 characters

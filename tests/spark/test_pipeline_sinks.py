@@ -1,4 +1,4 @@
-"""Each sink of a pipeline holds a batch once, whatever ended the run before."""
+"""Each sink of a pipeline contains a batch once, however the previous run ended."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ STORES = ("headwater",)
 
 
 def rows_of(path: Path, *columns: str) -> list[tuple[Any, ...]]:
-    """The rows that any reader of Delta finds."""
+    """Return the rows as any reader of Delta sees them."""
     table = DeltaTable(path).to_pyarrow_table(columns=list(columns))
     return sorted(tuple(row.values()) for row in table.to_pylist())
 
@@ -74,7 +74,7 @@ def test_delta_has_each_batch_of_each_series_once(spark: SparkSession, tmp_path:
     assert read.schema.simpleString() == expected.schema.simpleString()
 
 
-def test_what_a_run_moved_in_and_did_not_commit_is_no_part_of_the_table(
+def test_files_that_were_not_committed_are_not_part_of_the_table(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept = DeltaAppend(tmp_path / "t")
@@ -83,7 +83,7 @@ def test_what_a_run_moved_in_and_did_not_commit_is_no_part_of_the_table(
     kept.write(some(spark, 0, 3), BatchId(0))
 
     def die(*_arguments: object, **_options: object) -> None:
-        raise RuntimeError("the power is gone")
+        raise RuntimeError("power loss")
 
     with monkeypatch.context() as patched:
         patched.setattr(DeltaTable, "create_write_transaction", die)
@@ -99,7 +99,7 @@ def test_what_a_run_moved_in_and_did_not_commit_is_no_part_of_the_table(
     assert files == {str(file) for file in kept.path.glob("*.parquet")}
 
 
-def test_an_update_puts_a_batchs_rows_in_the_place_of_those_with_their_key(
+def test_an_update_replaces_the_rows_with_the_same_keys(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     kept = DeltaUpdate(tmp_path / "t", ("id",), partition_by=("kind",))
@@ -122,7 +122,7 @@ def test_an_update_puts_a_batchs_rows_in_the_place_of_those_with_their_key(
     assert sorted(read.collect()) == sorted(expected.collect())
 
 
-def test_a_complete_delta_table_is_replaced_whole(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_complete_delta_table_is_replaced_atomically(spark: SparkSession, tmp_path: Path) -> None:
     for parts in ((), ("kind",)):
         kept = DeltaComplete(tmp_path / f"t{len(parts)}", partition_by=parts)
         kept.prepare()
@@ -143,7 +143,7 @@ def test_a_complete_delta_table_is_replaced_whole(spark: SparkSession, tmp_path:
         assert kept.finished(spark, some(spark, 0, 0).schema).collect() == []
 
 
-def test_what_does_not_belong_to_a_delta_table_is_refused(
+def test_rows_and_checkpoints_of_another_delta_table_are_refused(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     kept = DeltaAppend(tmp_path / "t")
@@ -156,14 +156,14 @@ def test_what_does_not_belong_to_a_delta_table_is_refused(
     with pytest.raises(PipelineError, match="partitioned by kind: change one"):
         DeltaAppend(kept.path, partition_by=("kind",)).write(some(spark, 2, 4), BatchId(1))
     give_checkpoint(kept.checkpoint, "other")
-    with pytest.raises(PipelineError, match=r"was written by query q1, .*holds query other"):
+    with pytest.raises(PipelineError, match=r"was written by query q1, .*is of query other"):
         kept.prepare()
     (kept.checkpoint / "metadata").unlink()
-    with pytest.raises(PipelineError, match="is gone: everything would be read once more"):
+    with pytest.raises(PipelineError, match="is gone: everything would be read again"):
         kept.prepare()
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "a.parquet").write_text("")
-    with pytest.raises(PipelineError, match="is no Delta table"):
+    with pytest.raises(PipelineError, match="is not a Delta table"):
         DeltaComplete(tmp_path / "mine").prepare()
 
 
@@ -259,7 +259,7 @@ run(load(sys.argv[1]))
 
 
 def printed(text: str) -> list[int]:
-    """The numbers in the tables that a console shows."""
+    """Return the numbers in the tables that a console shows."""
     cells = (line.strip("| ") for line in text.splitlines() if line.startswith("|"))
     return sorted(int(cell) for cell in cells if cell.isdecimal())
 
@@ -275,7 +275,7 @@ def test_a_driver_killed_between_sink_and_commit_leaves_each_row_once(
     capsys: pytest.CaptureFixture[str],
     kind: str,
 ) -> None:
-    # Given a driver that dies when its second batch is in the sink, before Spark has logged that
+    # Given a driver that dies after its second batch is in the sink and before Spark has logged it
     monkeypatch.setenv("HW_TEST_URL", shop.url)
     file = tmp_path / "p.toml"
     file.write_text(FILE + TARGETS[kind] + "\n")
@@ -291,13 +291,13 @@ def test_a_driver_killed_between_sink_and_commit_leaves_each_row_once(
     )
     assert child.returncode == -signal.SIGKILL, child.stderr
 
-    # When the next one goes on
+    # When the next run continues
     shop.add("s", range(101, 111))
     lines: list[str] = []
     made = run(load(file), report=lines.append)
 
-    # Then it leaves that batch alone and misses nothing
-    assert any("batch 1 was there already" in line for line in lines), lines
+    # Then it does not write that batch again and misses nothing
+    assert any("batch 1 was already there" in line for line in lines), lines
     assert made[0].rows == 30
     look: dict[str, Callable[[], list[int]]] = {
         "delta": lambda: [n for (n,) in rows_of(tmp_path / "t", "n")],

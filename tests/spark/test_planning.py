@@ -1,4 +1,4 @@
-"""What planning says of a stream equals what counting its entries says, on every server."""
+"""Planning gives the same numbers as counting the entries, on every server."""
 
 from __future__ import annotations
 
@@ -34,18 +34,20 @@ def plans(store: SourceStore) -> Planner:
 
 
 def ids_in(shop: Shop, start: StreamID, end: StreamID) -> list[StreamID]:
-    """The obvious way to know what lives in a range (start excluded)."""
+    """Return the live entries of a range (start excluded) with XRANGE."""
     if start >= end:
         return []
     found: Any = shop.client.xrange("s", str(after(start)), str(end))
     return [StreamID.parse(id_) for id_, _fields in found]
 
 
-def test_our_server_is_planned_by_xsplit_and_others_by_lua(shop: Shop, plans: Planner) -> None:
+def test_headwater_is_planned_with_xsplit_and_other_servers_with_lua(
+    shop: Shop, plans: Planner
+) -> None:
     assert isinstance(plans, SplitPlanner if shop.name == "headwater" else LuaPlanner)
 
 
-def test_a_look_counts_what_lives_after_a_place(shop: Shop, plans: Planner) -> None:
+def test_a_look_counts_the_live_entries_after_a_position(shop: Shop, plans: Planner) -> None:
     shop.add("s", range(1, 101))
     shop.delete("s", 40, 41, 99)
     shop.client.xtrim("s", maxlen=90, approximate=False)
@@ -61,7 +63,7 @@ def test_a_look_counts_what_lives_after_a_place(shop: Shop, plans: Planner) -> N
         assert look.state.max_deleted_id == StreamID(99, 1)
 
 
-def test_a_look_up_to_an_earlier_end_takes_what_was_there_then(shop: Shop, plans: Planner) -> None:
+def test_a_look_with_an_end_counts_only_entries_up_to_it(shop: Shop, plans: Planner) -> None:
     shop.add("s", range(1, 11))
     then = Position(StreamID(10, 1), 10)
     shop.add("s", range(11, 31))
@@ -72,7 +74,7 @@ def test_a_look_up_to_an_earlier_end_takes_what_was_there_then(shop: Shop, plans
         assert (look.to, look.total, look.taken) == (StreamID(10, 1), 26, 6)
 
 
-def test_nothing_is_seen_of_a_stream_that_is_not_there(plans: Planner) -> None:
+def test_a_look_at_a_missing_stream_is_none(plans: Planner) -> None:
     assert plans.look("s", Position(MIN_ID, 0), None) is None
     assert (
         plans.cut("s", ReadSpan(Position(MIN_ID, 0), Position(StreamID(9, 0), 9)), 3).state is None
@@ -80,7 +82,9 @@ def test_nothing_is_seen_of_a_stream_that_is_not_there(plans: Planner) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 255, 256, 257, 1499, 2999])
-def test_a_limit_ends_behind_exactly_so_many(shop: Shop, plans: Planner, count: int) -> None:
+def test_a_limit_ends_after_exactly_that_many_entries(
+    shop: Shop, plans: Planner, count: int
+) -> None:
     shop.add("s", range(1, 3101))
     shop.delete("s", *range(50, 3000, 61))
     start = Position(StreamID(20, 1), 20)
@@ -94,7 +98,7 @@ def test_a_limit_ends_behind_exactly_so_many(shop: Shop, plans: Planner, count: 
     assert len(ids_in(shop, start.id, limited.to)) == count
 
 
-def test_parts_cover_the_range_once_and_their_counts_are_true(shop: Shop, plans: Planner) -> None:
+def test_parts_cover_the_range_once_with_correct_counts(shop: Shop, plans: Planner) -> None:
     chance = random.Random(8)
     shop.add("s", sorted(chance.sample(range(1, 100_000), 2000)))
     entries = ids_in(shop, MIN_ID, MAX_ID)
@@ -117,7 +121,9 @@ def test_parts_cover_the_range_once_and_their_counts_are_true(shop: Shop, plans:
             assert len(ids_in(shop, before(ids.start), ids.end)) == size
 
 
-def test_what_went_after_it_was_counted_shows_in_the_cut(shop: Shop, plans: Planner) -> None:
+def test_entries_removed_after_they_were_counted_are_missing_in_the_cut(
+    shop: Shop, plans: Planner
+) -> None:
     shop.add("s", range(1, 101))
     span = ReadSpan(Position(StreamID(10, 1), 10), Position(StreamID(90, 1), 90))
     shop.delete("s", 11, 50, 51, 90)
@@ -129,7 +135,7 @@ def test_what_went_after_it_was_counted_shows_in_the_cut(shop: Shop, plans: Plan
         assert len(ids_in(shop, before(ids.start), ids.end)) == size
 
 
-def test_the_greatest_id_is_no_stumbling_block(shop: Shop, plans: Planner) -> None:
+def test_the_greatest_id_is_planned(shop: Shop, plans: Planner) -> None:
     shop.client.xadd("s", {"n": 1}, id="5-1")
     shop.client.xadd("s", {"n": 2}, id=str(MAX_ID))
 
@@ -144,7 +150,7 @@ def test_the_greatest_id_is_no_stumbling_block(shop: Shop, plans: Planner) -> No
 
 
 @pytest.mark.parametrize("shop", ["redis-8.2", "valkey-9.1"], indirect=True)
-def test_lua_walks_only_when_something_may_have_gone(
+def test_lua_walks_only_if_entries_may_have_been_removed(
     shop: Shop, store: SourceStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plans = LuaPlanner(store)
@@ -166,19 +172,22 @@ def test_lua_walks_only_when_something_may_have_gone(
 
     shop.add("s", range(1, 51))
     assert (total_after(10), walks) == (40, [40])
-    assert (total_after(10), walks) == (40, [])  # nothing was added or removed since
+    assert (total_after(10), walks) == (40, [])  # nothing was added or removed
     shop.add("s", range(51, 61))
-    assert (total_after(30), walks) == (30, [10])  # nothing was removed, what is new is counted
+    assert (total_after(30), walks) == (
+        30,
+        [10],
+    )  # nothing was removed; only new entries are counted
     shop.delete("s", 5)
-    assert (total_after(30), walks) == (30, [30])  # it might have been one that is to come
+    assert (total_after(30), walks) == (30, [30])  # the deleted entry might be after the position
     shop.client.xtrim("s", maxlen=15, approximate=False)
-    assert (total_after(30), walks) == (15, [])  # the first entry lies after our place
+    assert (total_after(30), walks) == (15, [])  # the first entry is after the position
     assert (total_after(50), walks) == (10, [10])
 
 
 @pytest.mark.parametrize("shop", ["redis-8.2", "valkey-9.1"], indirect=True)
-def test_big_entries_are_copied_into_lua_a_few_at_a_time(shop: Shop, plans: Planner) -> None:
-    # Given 60 MB in entries of 100 KB, behind small ones
+def test_large_entries_are_copied_into_lua_a_few_at_a_time(shop: Shop, plans: Planner) -> None:
+    # Given 60 MB in entries of 100 KB, after small ones
     shop.add("s", range(1, 501))
     shop.add("s", range(501, 1101), body=b"x" * 100_000)
     shop.client.config_resetstat()
@@ -189,7 +198,7 @@ def test_big_entries_are_copied_into_lua_a_few_at_a_time(shop: Shop, plans: Plan
         "s", ReadSpan(Position(StreamID(5, 1), 5), Position(StreamID(1100, 1), 1100)), 4
     )
 
-    # Then no call held all of them, and nothing was left out
+    # Then no call copied all of them, and all were counted
     assert counted == cut.entries == 1095
     assert [size for _ids, size in cut.parts] == [274, 274, 274, 273]
     stats: Any = shop.client.info("commandstats")
@@ -198,7 +207,7 @@ def test_big_entries_are_copied_into_lua_a_few_at_a_time(shop: Shop, plans: Plan
 
 
 @pytest.mark.parametrize("shop", ["redis-8.2", "valkey-9.1"], indirect=True)
-def test_a_stream_made_anew_with_the_same_first_entry_is_counted_again(
+def test_a_recreated_stream_with_the_same_first_entry_is_counted_again(
     shop: Shop, plans: Planner
 ) -> None:
     shop.add("s", range(1, 6))
@@ -214,7 +223,7 @@ def test_a_stream_made_anew_with_the_same_first_entry_is_counted_again(
     assert look.total == 7
 
 
-def test_a_pattern_finds_streams_and_leaves_out_what_is_ours(shop: Shop) -> None:
+def test_a_pattern_excludes_headwaters_own_keys(shop: Shop) -> None:
     for key in ("orders", "orders.eu", "{orders}:hw:stage:1", "payments"):
         shop.client.xadd(key, {"n": 1})
     shop.client.set("orders.text", "no stream")
@@ -225,23 +234,23 @@ def test_a_pattern_finds_streams_and_leaves_out_what_is_ours(shop: Shop) -> None
     store.close()
 
 
-def test_a_stream_whose_name_is_no_text_is_refused(shop: Shop) -> None:
+def test_a_stream_whose_name_is_not_utf8_is_refused(shop: Shop) -> None:
     shop.client.xadd(b"orders\xff", {"n": 1})
     store = SourceStore(parse_options({"url": shop.url, "stream": "orders*"}))
 
-    with pytest.raises(DeclarationError, match="no UTF-8"):
+    with pytest.raises(DeclarationError, match="not UTF-8"):
         store.streams()
     store.close()
 
 
-def test_a_key_of_another_type_is_named(shop: Shop, plans: Planner) -> None:
+def test_a_key_of_another_type_is_reported(shop: Shop, plans: Planner) -> None:
     shop.client.set("s", "text")
 
     with pytest.raises(DeclarationError, match="the key 's' holds a string, not a stream"):
         plans.look("s", Position(MIN_ID, 0), None)
 
 
-def test_a_server_that_is_not_there_is_named_without_its_password(
+def test_an_unreachable_server_is_reported_without_its_password(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("headwater.spark.core.store.PATIENCE_SECONDS", 0.0)
@@ -256,7 +265,7 @@ def test_a_server_that_is_not_there_is_named_without_its_password(
 
 
 @pytest.mark.parametrize("shop", ["redis-8.2", "valkey-9.1"], indirect=True)
-def test_a_wrong_password_is_said_and_not_repeated(shop: Shop) -> None:
+def test_a_wrong_password_is_reported_without_showing_it(shop: Shop) -> None:
     shop.client.config_set("requirepass", "right")
     try:
         url = shop.url.replace("://", "://:hunter2@")

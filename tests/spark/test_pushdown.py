@@ -1,4 +1,4 @@
-"""What Spark pushes down narrows a read to exactly what Spark would have kept, or Spark looks again."""
+"""Pushed filters narrow a read to exactly the rows that Spark would keep, or Spark applies them too."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def holds(one: Any, value: Any) -> bool:
 
 
 def check(one: Any, found: tuple[Bounds, bool], id_: StreamID, value: Any) -> None:
-    """Nothing that the filter keeps is left out, and where it is answered for, nothing else is in."""
+    """Check that no kept row is excluded and, for exact bounds, that no other row is included."""
     bounds, exact = found
     inside = bounds.first <= id_ <= bounds.last
     assert inside or not holds(one, value)
@@ -61,7 +61,7 @@ def check(one: Any, found: tuple[Bounds, bool], id_: StreamID, value: Any) -> No
 
 
 @given(st.data(), ids)
-def test_a_filter_on_the_timestamp_keeps_what_spark_keeps(
+def test_a_filter_on_the_timestamp_keeps_the_same_rows_as_spark(
     data: st.DataObject, id_: StreamID
 ) -> None:
     kind: Any = data.draw(st.sampled_from(list(COMPARISONS)))
@@ -72,7 +72,9 @@ def test_a_filter_on_the_timestamp_keeps_what_spark_keeps(
 
 
 @given(st.data(), ids)
-def test_a_filter_on_the_id_keeps_what_spark_keeps(data: st.DataObject, id_: StreamID) -> None:
+def test_a_filter_on_the_id_keeps_the_same_rows_as_spark(
+    data: st.DataObject, id_: StreamID
+) -> None:
     kind: Any = data.draw(st.sampled_from(list(COMPARISONS)))
     texts = st.one_of(ids.map(str), st.sampled_from(["", "5", "05-1", "5-x", "9"]))
     one = kind(("id",), data.draw(st.lists(texts).map(tuple) if kind is In else texts))
@@ -80,7 +82,7 @@ def test_a_filter_on_the_id_keeps_what_spark_keeps(data: st.DataObject, id_: Str
     check(one, id_bounds(one), id_, str(id_))
 
 
-def test_an_id_that_is_no_time_is_no_row_of_any_comparison() -> None:
+def test_an_id_beyond_the_last_timestamp_matches_no_comparison() -> None:
     beyond = StreamID(MAX_TIMESTAMP_MS + 1, 0)
 
     for one in (GreaterThan(("timestamp",), EPOCH), IsNotNull(("timestamp",))):
@@ -107,7 +109,7 @@ def rows(reader: PushdownReader) -> list[tuple[str, int]]:
 
 
 @pytest.mark.peer
-def test_only_what_is_left_is_read(shop: Shop) -> None:
+def test_only_the_remaining_entries_are_read(shop: Shop) -> None:
     shop.add("a", range(1, 101))
     shop.add("b", range(50, 61))
 
@@ -130,7 +132,7 @@ def test_only_what_is_left_is_read(shop: Shop) -> None:
         EqualTo(("n",), 5),
         Not(EqualTo(("stream",), "a")),
         StringStartsWith(("stream",), "a"),
-        EqualTo(("timestamp",), dt.datetime(2013, 1, 31)),  # noqa: DTZ001 - of no zone, as Spark's NTZ
+        EqualTo(("timestamp",), dt.datetime(2013, 1, 31)),  # noqa: DTZ001 - no zone, as Spark's NTZ
     ]
     read, again = left(*others)
     assert len(read) == 111

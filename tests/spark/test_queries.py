@@ -1,4 +1,4 @@
-"""A query leaves at the server how far it has committed, where the server lets it."""
+"""A query stores at the server how far it has committed, if it has the permission."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def store(shop: Shop) -> Iterator[SourceStore]:
     opened.close()
 
 
-def test_those_furthest_behind_come_first_and_the_forgotten_not_at_all(
+def test_the_query_furthest_behind_comes_first_and_forgotten_ones_are_missing(
     shop: Shop, store: SourceStore
 ) -> None:
     Register(store, "ahead").record({"s": StreamID(9, 0), "t": StreamID(1, 1)}, now_ms=5)
@@ -41,7 +41,7 @@ def test_those_furthest_behind_come_first_and_the_forgotten_not_at_all(
     assert committed(shop.client, "none") == []
 
 
-def test_a_line_is_written_when_it_is_news_or_a_minute_old(shop: Shop, store: SourceStore) -> None:
+def test_a_line_is_written_if_it_changed_or_is_a_minute_old(shop: Shop, store: SourceStore) -> None:
     register = Register(store, "q")
 
     def written_at(ms: int, now_ms: int) -> int:
@@ -54,14 +54,14 @@ def test_a_line_is_written_when_it_is_news_or_a_minute_old(shop: Shop, store: So
     assert written_at(2, 1001 + RENEW_MS) == 1001 + RENEW_MS
 
 
-def test_a_line_of_somebody_else_is_named(shop: Shop) -> None:
+def test_a_line_in_another_format_is_reported(shop: Shop) -> None:
     shop.client.hset("{s}:hw:queries", "mine", "5-0")
 
     with pytest.raises(HeadwaterError, match=r"HDEL \{s\}:hw:queries mine"):
         committed(shop.client, "s")
 
 
-def test_who_may_not_write_says_so_once_and_goes_on(
+def test_a_query_without_permission_warns_once_and_continues(
     shop: Shop, warned: pytest.LogCaptureFixture
 ) -> None:
     shop.client.execute_command("ACL SETUSER", "reader", "on", "nopass", "~*", "+@read")

@@ -1,4 +1,4 @@
-"""The readers as Spark calls them, without Spark: offsets, replays, what a batch holds."""
+"""The readers, called as Spark calls them: offsets, replays, contents of batches."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.spark.stores import Shop
 pytestmark = pytest.mark.peer
 
 
-def test_batches_hold_each_entry_once_and_in_order(shop: Shop) -> None:
+def test_batches_contain_each_entry_once_in_order(shop: Shop) -> None:
     shop.add("s", range(1, 8001))
     query = Query(shop)
 
@@ -40,7 +40,7 @@ def test_max_entries_per_trigger_is_exact(shop: Shop) -> None:
     assert sizes == [64] * 14 + [4]
 
 
-def test_max_entries_per_trigger_is_dealt_out_among_streams(shop: Shop) -> None:
+def test_max_entries_per_trigger_is_divided_among_streams(shop: Shop) -> None:
     shop.add("a", range(1, 101))
     shop.add("b", range(1, 4))
     shop.add("c", range(1, 101))
@@ -54,14 +54,14 @@ def test_max_entries_per_trigger_is_dealt_out_among_streams(shop: Shop) -> None:
     assert sum(map(len, query.batches())) == 203 - 11
 
 
-def test_shares_leave_nobody_waiting() -> None:
+def test_shares_let_no_stream_wait() -> None:
     assert shares({"a": 10**6, "b": 1}, 10) == {"a": 9, "b": 1}
     assert shares({"a": 5, "b": 5, "c": 5}, 2) == {"a": 1, "b": 1, "c": 0}
     assert shares({"a": 2}, 10) == {"a": 2}
     assert shares({}, 10) == {}
 
 
-def test_a_replay_equals_the_first_run_whatever_was_added_since(shop: Shop) -> None:
+def test_a_replay_equals_the_first_run_after_more_entries_were_added(shop: Shop) -> None:
     shop.add("s", range(1, 500))
     query = Query(shop, maxEntriesPerTrigger="200")
     query.plan()
@@ -75,7 +75,7 @@ def test_a_replay_equals_the_first_run_whatever_was_added_since(shop: Shop) -> N
     assert again.read() == list(range(201, 208))
 
 
-def test_min_partitions_cuts_evenly(shop: Shop) -> None:
+def test_min_partitions_splits_evenly(shop: Shop) -> None:
     shop.add("s", range(1, 1001))
     query = Query(shop, minPartitions="7")
     query.plan()
@@ -96,7 +96,7 @@ def test_min_partitions_cuts_evenly(shop: Shop) -> None:
     ]
 
 
-def test_latest_is_settled_once_for_a_reader_and_then_by_the_log(shop: Shop) -> None:
+def test_latest_is_determined_once_and_then_taken_from_the_log(shop: Shop) -> None:
     shop.add("s", range(1, 11))
     query = Query(shop, startingId="latest")
     shop.add("s", range(11, 21))
@@ -104,11 +104,11 @@ def test_latest_is_settled_once_for_a_reader_and_then_by_the_log(shop: Shop) -> 
     assert query.ask("initialOffset") == query.start
     assert query.plan()
     assert query.read() == list(range(11, 21))
-    # A run that failed before it read anything begins where the first began.
+    # After a run that failed before it read anything, the next one begins where the first began.
     assert Query(shop, log=query.log[:1], startingId="latest").read() == list(range(11, 21))
 
 
-def test_latest_is_logged_even_when_there_is_nothing_to_read(shop: Shop) -> None:
+def test_latest_is_logged_even_if_there_is_nothing_to_read(shop: Shop) -> None:
     shop.add("s", range(1, 11))
     query = Query(shop, startingId="latest")
 
@@ -132,7 +132,7 @@ def test_reading_begins_at_starting_id(shop: Shop, starting: str, first: int | N
     assert query.batches() == [list(range(first or 101, 102))]
 
 
-def test_available_now_ends_where_the_streams_ended_when_it_began(shop: Shop) -> None:
+def test_available_now_ends_at_the_streams_ends_when_it_began(shop: Shop) -> None:
     shop.add("a", range(1, 101))
     query = Query(shop, stream="[ab]", maxEntriesPerTrigger="40")
     query.reader.prepareForTriggerAvailableNow()
@@ -148,7 +148,7 @@ def test_available_now_ends_where_the_streams_ended_when_it_began(shop: Shop) ->
     assert sorted(later.batches()[0]) == sorted([*range(101, 201), *range(1, 11)])
 
 
-def test_a_stream_that_appears_later_under_a_pattern_is_read_from_its_beginning(
+def test_a_stream_that_a_pattern_finds_later_is_read_from_its_beginning(
     shop: Shop,
 ) -> None:
     shop.add("orders.a", [1])
@@ -160,7 +160,7 @@ def test_a_stream_that_appears_later_under_a_pattern_is_read_from_its_beginning(
     assert sorted(query.batches()[0]) == [2, 3, 4]
 
 
-def test_a_stream_that_is_not_there_is_refused_with_the_nearest_that_is(shop: Shop) -> None:
+def test_a_missing_stream_is_refused_with_the_nearest_existing_one(shop: Shop) -> None:
     shop.add("orders", [1])
     shop.client.xadd("{orders}:hw:stage:1", {"n": 1})
 
@@ -170,11 +170,11 @@ def test_a_stream_that_is_not_there_is_refused_with_the_nearest_that_is(shop: Sh
     ):
         with pytest.raises(DeclarationError, match=r"no stream 'order' at .*Did you mean 'orders'"):
             read()
-    with pytest.raises(DeclarationError, match=r"found by a pattern, like 'x\*'"):
+    with pytest.raises(DeclarationError, match=r"A pattern like 'x\*' finds"):
         Query(shop, stream="x")
 
 
-def test_a_stream_that_is_not_there_yet_is_waited_for_under_a_pattern(shop: Shop) -> None:
+def test_a_pattern_waits_for_a_stream_that_does_not_exist_yet(shop: Shop) -> None:
     query = Query(shop, stream="s*", startingId="latest")
     query.plan()
     shop.add("s", [1, 2])
@@ -182,7 +182,7 @@ def test_a_stream_that_is_not_there_yet_is_waited_for_under_a_pattern(shop: Shop
     assert query.batches() == [[1, 2]]
 
 
-def test_an_empty_stream_is_waited_for(shop: Shop) -> None:
+def test_a_query_waits_for_entries_of_an_empty_stream(shop: Shop) -> None:
     shop.client.xgroup_create("s", "g", mkstream=True)
     query = Query(shop)
     query.plan()
@@ -191,7 +191,7 @@ def test_an_empty_stream_is_waited_for(shop: Shop) -> None:
     assert query.batches() == [[1, 2]]
 
 
-def test_a_stream_that_is_no_longer_asked_for_keeps_its_place(
+def test_a_stream_that_is_no_longer_named_keeps_its_position(
     shop: Shop, warned: pytest.LogCaptureFixture
 ) -> None:
     shop.add("a", [1])
@@ -203,11 +203,11 @@ def test_a_stream_that_is_no_longer_asked_for_keeps_its_place(
     shop.add("b", [4])
 
     assert only_a.batches() == [[3]]
-    assert ["a place in b" in said for said in warned.messages] == [True]
+    assert ["a position in b" in said for said in warned.messages] == [True]
     assert Query(shop, log=only_a.log, stream="a,b").batches() == [[4]]
 
 
-def test_a_stream_that_is_added_to_the_list_begins_where_the_options_say(shop: Shop) -> None:
+def test_a_stream_added_to_the_list_begins_where_the_options_say(shop: Shop) -> None:
     shop.add("a", [1])
     query = Query(shop, stream="a")
     query.plan()
@@ -226,12 +226,13 @@ def test_a_checkpoint_of_another_stream_is_refused(shop: Shop, asked: str) -> No
     query = Query(shop, stream="a")
     query.plan()
 
-    for step in ("plan", "read"):  # what Spark asks first after a batch that was done, or was not
-        with pytest.raises(DeclarationError, match="the checkpoint is of a, and none of them"):
+    # Spark's first call after a committed batch is the first, after a logged one the second
+    for step in ("plan", "read"):
+        with pytest.raises(DeclarationError, match=r"checkpoint is of a, but .* includes none of"):
             getattr(Query(shop, log=query.log, stream=asked), step)()
 
 
-def test_a_query_leaves_its_place_at_the_server_when_it_is_committed(shop: Shop) -> None:
+def test_a_query_stores_its_offset_at_the_server_when_it_is_committed(shop: Shop) -> None:
     shop.add("s", range(1, 31))
     query = Query(shop, maxEntriesPerTrigger="10")
 
@@ -253,13 +254,13 @@ def test_a_query_leaves_its_place_at_the_server_when_it_is_committed(shop: Shop)
     assert [name for name, _at in places()] == [query_of(other.log[0]), name]
 
 
-def test_a_checkpoint_from_before_queries_had_ids_goes_on_and_gets_one(shop: Shop) -> None:
-    # Given offsets without an id: one before any batch, and one of a batch that was not committed
+def test_a_checkpoint_from_before_queries_had_ids_is_continued_and_gets_one(shop: Shop) -> None:
+    # Given offsets without an id: one before any batch, and one of a batch that is not committed
     shop.add("s", range(1, 11))
     begun = [{"s": {"to": "3-1", "added_to": 3}}]
     logged = [{"s": {"from": "3-1", "added_from": 3, "to": "9-1", "added_to": 9}}]
 
-    # Then the batch is read as it was, and what follows is read once, under one id from then on
+    # Then the batch is read unchanged, and later entries are read once, under one new id
     assert Query(shop, log=begun).batches() == [list(range(4, 11))]
     query = Query(shop, log=logged)
     assert query.read() == list(range(4, 10))
@@ -268,7 +269,7 @@ def test_a_checkpoint_from_before_queries_had_ids_goes_on_and_gets_one(shop: Sho
     assert query_of(query.log[-1]) is not None
 
 
-def test_a_batch_reads_what_is_there(shop: Shop) -> None:
+def test_a_batch_reads_the_current_entries(shop: Shop) -> None:
     shop.add("a", range(1, 3001))
     shop.add("b", [5])
     shop.delete("a", 7)
@@ -289,7 +290,7 @@ def test_a_batch_reads_what_is_there(shop: Shop) -> None:
         HeadwaterSource({"url": shop.url, "stream": "a", "startingId": "latest"}).reader(SCHEMA)
 
 
-def test_the_driver_reports_how_far_the_streams_reach(shop: Shop) -> None:
+def test_the_driver_reports_the_ends_of_the_streams(shop: Shop) -> None:
     shop.add("s", range(1, 101))
     query = Query(shop, maxEntriesPerTrigger="10")
     assert query.reader.reportLatestOffset() is None
@@ -306,7 +307,7 @@ def test_the_driver_reports_how_far_the_streams_reach(shop: Shop) -> None:
     assert everything["s"]["added_to"] == 100
 
 
-def test_big_entries_come_in_smaller_pages_and_whole(shop: Shop) -> None:
+def test_large_entries_are_read_completely_in_smaller_pages(shop: Shop) -> None:
     shop.add("s", range(1, 41), body="x" * 300_000)
     query = Query(shop)
     query.plan()
@@ -317,7 +318,7 @@ def test_big_entries_come_in_smaller_pages_and_whole(shop: Shop) -> None:
     assert sum(sizes) == 40
 
 
-def test_a_server_that_is_restarted_is_waited_for() -> None:
+def test_reading_waits_for_a_server_that_is_restarted() -> None:
     with (
         server_process("--appendfsync", "always") as server,
         redis.Redis.from_url(server.url) as one,

@@ -1,4 +1,4 @@
-"""The readers as Spark calls them, without Spark: what is missing is seen, judged, and said."""
+"""Missing entries, with readers called as Spark calls them: detected, classified and reported."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.spark.stores import Shop
 pytestmark = pytest.mark.peer
 
 
-def test_trimming_what_was_read_is_no_loss(shop: Shop) -> None:
+def test_trimming_read_entries_is_not_data_loss(shop: Shop) -> None:
     shop.add("s", range(1, 101))
     query = Query(shop)
     query.batches()
@@ -23,7 +23,7 @@ def test_trimming_what_was_read_is_no_loss(shop: Shop) -> None:
     assert query.batches() == [[101, 102, 103]]
 
 
-def test_trimming_what_was_not_read_is_loss(shop: Shop) -> None:
+def test_trimming_unread_entries_is_data_loss(shop: Shop) -> None:
     shop.add("s", range(1, 101))
     query = Query(shop, maxEntriesPerTrigger="10")
     query.plan()
@@ -33,7 +33,7 @@ def test_trimming_what_was_not_read_is_loss(shop: Shop) -> None:
         query.plan()
 
 
-def test_accepted_loss_is_said_once_and_counted(
+def test_accepted_loss_is_reported_once_and_counted(
     shop: Shop, warned: pytest.LogCaptureFixture
 ) -> None:
     shop.add("s", range(1, 101))
@@ -50,7 +50,7 @@ def test_accepted_loss_is_said_once_and_counted(
     assert query.log[-1]["s"]["added_to"] == 100
 
 
-def test_loss_of_all_that_was_left_is_said_once_and_logged(
+def test_loss_of_all_remaining_entries_is_reported_once_and_logged(
     shop: Shop, warned: pytest.LogCaptureFixture
 ) -> None:
     shop.add("s", range(1, 11))
@@ -81,7 +81,7 @@ def test_deletions_are_an_error_unless_they_are_accepted(
     assert "2 of 10" in warned.messages[0]
 
 
-def test_what_goes_between_planning_and_reading_is_seen(shop: Shop) -> None:
+def test_entries_removed_between_planning_and_reading_are_detected(shop: Shop) -> None:
     shop.add("s", range(1, 101))
     query = Query(shop, minPartitions="4")
     query.plan()
@@ -95,7 +95,7 @@ def test_what_goes_between_planning_and_reading_is_seen(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize("numbers", [range(1, 6), range(200, 206)])
-def test_a_stream_made_anew_is_loss(
+def test_a_recreated_stream_is_data_loss(
     shop: Shop, numbers: range, warned: pytest.LogCaptureFixture
 ) -> None:
     shop.add("s", range(1, 101))
@@ -104,14 +104,14 @@ def test_a_stream_made_anew_is_loss(
     shop.client.delete("s")
     shop.add("s", numbers)
 
-    with pytest.raises(DataLoss, match="made anew"):
+    with pytest.raises(DataLoss, match="recreated"):
         query.plan()
-    going_on = Query(shop, log=query.log, failOnDataLoss="false")
-    assert going_on.batches() == [list(numbers)]
+    continuing = Query(shop, log=query.log, failOnDataLoss="false")
+    assert continuing.batches() == [list(numbers)]
     assert len(warned.messages) == 1
 
 
-def test_a_stream_that_is_gone_is_loss_and_begins_anew(
+def test_a_deleted_stream_is_data_loss_and_is_read_from_its_new_beginning(
     shop: Shop, warned: pytest.LogCaptureFixture
 ) -> None:
     shop.add("s", range(1, 11))
@@ -121,32 +121,32 @@ def test_a_stream_that_is_gone_is_loss_and_begins_anew(
 
     with pytest.raises(DataLoss, match="the key is gone"):
         query.plan()
-    going_on = Query(shop, log=query.log, failOnDataLoss="false")
-    assert going_on.batches() == [[]]
+    continuing = Query(shop, log=query.log, failOnDataLoss="false")
+    assert continuing.batches() == [[]]
     assert len(warned.messages) == 1
     shop.add("s", [3, 4])
-    assert going_on.batches() == [[3, 4]]
+    assert continuing.batches() == [[3, 4]]
     assert len(warned.messages) == 1
 
 
-def test_what_is_deleted_beyond_available_nows_end_is_said_once_and_spoils_no_batch(
+def test_a_deletion_after_available_nows_end_is_reported_once_and_affects_no_batch(
     shop: Shop, warned: pytest.LogCaptureFixture
 ) -> None:
-    # Given a run that takes several batches, and a deletion behind where it ends
+    # Given a run of several batches, and a deletion after its end
     shop.add("s", range(1, 21))
     query = Query(shop, maxEntriesPerTrigger="5", ignoreDeletes="true")
     query.reader.prepareForTriggerAvailableNow()
     shop.add("s", range(21, 31))
     shop.delete("s", 25)
 
-    # Then it reads what was there, and the next run the rest
+    # Then it reads the entries up to its end, and the next run reads the rest
     assert query.batches() == [list(range(first, first + 5)) for first in (1, 6, 11, 16)]
     later = Query(shop, log=query.log, ignoreDeletes="true")
     assert later.batches() == [[21, 22, 23, 24, 26, 27, 28, 29, 30]]
     assert len(warned.messages) == 1
 
 
-def test_a_stream_made_anew_is_loss_for_available_now_too(shop: Shop) -> None:
+def test_a_recreated_stream_is_data_loss_for_available_now_too(shop: Shop) -> None:
     shop.add("s", range(1, 101))
     query = Query(shop)
     query.batches()
@@ -155,11 +155,11 @@ def test_a_stream_made_anew_is_loss_for_available_now_too(shop: Shop) -> None:
 
     later = Query(shop, log=query.log)
     later.reader.prepareForTriggerAvailableNow()
-    with pytest.raises(DataLoss, match="made anew"):
+    with pytest.raises(DataLoss, match="recreated"):
         later.plan()
 
 
-def test_a_stream_that_went_between_available_nows_start_and_its_first_batch_is_loss(
+def test_a_stream_deleted_between_available_nows_start_and_its_first_batch_is_data_loss(
     shop: Shop,
 ) -> None:
     shop.add("s", range(1, 11))
@@ -171,7 +171,7 @@ def test_a_stream_that_went_between_available_nows_start_and_its_first_batch_is_
         query.plan()
 
 
-def test_a_trimmed_stream_that_went_before_its_first_batch_is_loss(shop: Shop) -> None:
+def test_a_trimmed_stream_deleted_before_its_first_batch_is_data_loss(shop: Shop) -> None:
     shop.add("s", range(1, 11))
     shop.client.xtrim("s", maxlen=5, approximate=False)
     query = Query(shop)
@@ -181,23 +181,23 @@ def test_a_trimmed_stream_that_went_before_its_first_batch_is_loss(shop: Shop) -
         query.plan()
 
 
-def test_a_running_query_sees_a_stream_made_anew_whose_counters_fit(
+def test_a_running_query_detects_a_recreated_stream_whose_counters_fit(
     shop: Shop, warned: pytest.LogCaptureFixture
 ) -> None:
     shop.add("s", range(1, 11))
     query = Query(shop, maxEntriesPerTrigger="5")
     query.plan()
     shop.client.delete("s")
-    shop.add("s", [*range(1, 6), 7, 8])  # five up to our place, as there were, and two after it
+    shop.add("s", [*range(1, 6), 7, 8])  # five up to the position, as before, and two after it
 
     with pytest.raises(DataLoss, match="entries-added went back from 10 to 7"):
         query.plan()
-    # What cannot be known: the checkpoint has no more than the counters, and these fit.
+    # A new run cannot detect it: the checkpoint only has the counters, and these fit.
     assert Query(shop, log=query.log, failOnDataLoss="false").batches() == [[7, 8]]
     assert warned.messages == []
 
 
-def test_reading_goes_on_behind_a_place_that_a_changed_stream_still_has(
+def test_reading_continues_after_a_position_that_a_changed_stream_still_has(
     shop: Shop, warned: pytest.LogCaptureFixture
 ) -> None:
     shop.add("s", range(1, 101))
@@ -206,8 +206,8 @@ def test_reading_goes_on_behind_a_place_that_a_changed_stream_still_has(
     shop.client.delete("s")
     shop.add("s", [50, 60, 200, 201])
 
-    going_on = Query(shop, log=query.log, failOnDataLoss="false")
+    continuing = Query(shop, log=query.log, failOnDataLoss="false")
 
-    assert going_on.batches() == [[200, 201]]
+    assert continuing.batches() == [[200, 201]]
     assert len(warned.messages) == 1
-    assert "2 entries after 100-1 are read and 2 before it are not" in warned.messages[0]
+    assert "the 2 after 100-1 are read and the 2 before it are not" in warned.messages[0]

@@ -1,4 +1,4 @@
-"""The readers through TLS: the url says where the certificates are."""
+"""The readers over TLS, with the certificates' paths in the url."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.spark.stores import Shop
 
 @pytest.fixture
 def secured(tmp_path: Path) -> Iterator[Shop]:
-    """A shop on a store that only speaks TLS and wants a certificate."""
+    """A shop on a store that accepts only TLS and requires a client certificate."""
     made = certificates.make(tmp_path)
     with server_process(*made.flags(tls_port=free_port())) as server:
         url = f"{server.tls_url}?{urlencode(made.client_options)}"
@@ -27,7 +27,7 @@ def secured(tmp_path: Path) -> Iterator[Shop]:
 
 
 def test_batches_are_read_through_tls(secured: Shop) -> None:
-    # Pages of several records each
+    # Entries for several pages, each of several TLS records
     secured.add("s", range(1, 20_001))
     query = Query(secured)
     assert query.batches() == [list(range(1, 20_001))]

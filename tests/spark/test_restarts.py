@@ -1,9 +1,9 @@
-"""A query that is stopped between any two steps goes on from its checkpoint: each entry once (I10).
+"""A query that is stopped between any two steps continues from its checkpoint: each entry once (I10).
 
-Spark's steps in a batch: initialOffset (new queries only), latestOffset, the offset log, partitions,
-read, the sink, the commit log. `Life` takes them one by one, on every server and without Spark; the
-tests below it do the same to Spark itself, by taking away from a checkpoint what a kill at that step
-would not have written.
+Spark's steps in a batch are: initialOffset (new queries only), latestOffset, the offset log, partitions,
+read, the sink, the commit log. `Life` executes them one by one, on every server and without Spark. The tests
+below it do the same with Spark itself: they remove from a checkpoint what a kill at that step would not have
+written.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ STEPS: Final = (
 
 
 class Stopped(Exception):
-    """The process ended here."""
+    """The process has ended here."""
 
 
 class Checkpoint:
-    """What is on the disk: Spark's two logs, and a sink that keys on the batch's number."""
+    """The contents of the disk: Spark's two logs, and a sink that keys on the batch's number."""
 
     def __init__(self) -> None:
         self.offsets: list[str] = []
@@ -57,7 +57,7 @@ class Checkpoint:
 
 
 class Life:
-    """One process's part of a query; ``stop`` names the batch and the step after which it ends."""
+    """One process of a query; ``stop`` names the batch and the step after which it ends."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Life:
         self.disk, self.stop, self.available_now = disk, stop, available_now
 
     def run(self) -> None:
-        """All batches there are, or those up to where it stops."""
+        """Run all batches, or those up to ``stop``."""
         try:
             if self.available_now:
                 self.reader.prepareForTriggerAvailableNow()
@@ -102,7 +102,7 @@ class Life:
         return start
 
     def _execute(self, end: Any, batch: int) -> None:
-        partitions = self.reader.partitions({"not": "asked"}, end)
+        partitions = self.reader.partitions({"not": "used"}, end)
         self._passed(batch, "partitions planned")
         executor = pickle.loads(pickle.dumps(self.reader))
         rows = [
@@ -115,7 +115,7 @@ class Life:
         ]
         self._passed(batch, "rows read")
         there = self.disk.sink.setdefault(batch, rows)
-        assert Counter(there) == Counter(rows), f"batch {batch} is another than it was"
+        assert Counter(there) == Counter(rows), f"batch {batch} differs from the first run"
         self._passed(batch, "sink written")
         self.disk.commits = batch
         self._passed(batch, "commit logged")
@@ -137,7 +137,7 @@ def every(shop: Shop) -> Counter[str]:
 @pytest.mark.parametrize("available_now", [False, True], ids=["interval", "available now"])
 @pytest.mark.parametrize("batch", [0, 1])
 @pytest.mark.parametrize("step", STEPS)
-def test_a_query_that_stopped_after_a_step_goes_on_and_reads_each_entry_once(
+def test_a_query_stopped_after_any_step_continues_and_reads_each_entry_once(
     shop: Shop, step: str, batch: int, available_now: bool
 ) -> None:
     # Given a query over two streams that ended after this step of this batch
@@ -147,7 +147,7 @@ def test_a_query_that_stopped_after_a_step_goes_on_and_reads_each_entry_once(
     with pytest.raises(Stopped):
         Life(shop, disk, stop=stopped, available_now=available_now).run()
 
-    # When entries came meanwhile, what was committed was trimmed, and it is started again
+    # When entries are added, committed ones are trimmed, and the query is started again
     fill(shop, range(61, 101))
     added = every(shop)
     if disk.commits >= 0:
@@ -156,7 +156,7 @@ def test_a_query_that_stopped_after_a_step_goes_on_and_reads_each_entry_once(
             shop.client.xtrim(stream, minid=str(place.id), approximate=False)
     Life(shop, disk, available_now=available_now).run()
 
-    # Then nothing is missing and nothing twice, and one more start finds nothing to do
+    # Then no entry is missing or duplicate, and another start has nothing to do
     assert disk.held() == added
     batches = len(disk.offsets)
     Life(shop, disk, available_now=available_now).run()
@@ -164,7 +164,7 @@ def test_a_query_that_stopped_after_a_step_goes_on_and_reads_each_entry_once(
 
 
 @pytest.mark.parametrize("step", STEPS[2:])
-def test_latest_is_settled_with_the_first_batch_whatever_step_it_ended_at(
+def test_latest_is_determined_by_the_first_batch_whatever_step_it_ended_at(
     shop: Shop, step: str
 ) -> None:
     fill(shop, range(1, 11))
@@ -181,7 +181,7 @@ def test_latest_is_settled_with_the_first_batch_whatever_step_it_ended_at(
 
 
 @pytest.mark.parametrize("step", STEPS[2:])
-def test_a_stream_that_appeared_under_a_pattern_is_read_once_from_its_first_entry(
+def test_a_stream_that_a_pattern_found_is_read_once_from_its_first_entry(
     shop: Shop, step: str
 ) -> None:
     shop.add("part:a", range(1, 11))
@@ -201,7 +201,7 @@ def test_a_stream_that_appeared_under_a_pattern_is_read_once_from_its_first_entr
     )
 
 
-# --- Spark itself ---------------------------------------------------------------------------------
+# --- with Spark -----------------------------------------------------------------------------------
 
 ON_SPARK = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 ONE_STORE = pytest.mark.parametrize("shop", ["headwater"], indirect=True)
@@ -234,7 +234,7 @@ def join(spark: SparkSession, shop: Shop) -> DataFrame:
 
 
 class Disk:
-    """A checkpoint, and a sink that keys on the batch's number, as one kill leaves them."""
+    """A checkpoint, and a sink that keys on the batch's number, as a kill leaves them."""
 
     def __init__(self, directory: Path, sink: dict[int, list[str]]) -> None:
         self.directory, self.sink = directory, sink
@@ -244,12 +244,12 @@ class Disk:
         return Disk(directory, dict(self.sink))
 
     def run(self, frame: DataFrame, trigger: dict[str, Any]) -> None:
-        """Until there is nothing more to read."""
+        """Run a query until there is nothing left to read."""
 
         def write(rows: DataFrame, batch: int) -> None:
             found = sorted(row.row for row in rows.collect())
             there = self.sink.setdefault(batch, found)
-            assert there == found, f"batch {batch} is another than it was"
+            assert there == found, f"batch {batch} differs from the first run"
 
         writer = frame.writeStream.foreachBatch(write).trigger(**trigger)
         query = writer.option("checkpointLocation", str(self.directory)).start()
@@ -265,7 +265,7 @@ class Disk:
         return max(int(path.name) for path in (self.directory / "offsets").glob("[0-9]*"))
 
     def forget(self, log: str, batch: int) -> None:
-        """As if Spark had died while it wrote this batch's line of the log."""
+        """Undo a batch's line of a log, as if Spark had died while it wrote it."""
         place = self.directory / log
         (place / str(batch)).rename(place / f".{batch}.0f5ee2a1-1d0f-4d31-ae0b-24ad0bb5e9d5.tmp")
         (place / f".{batch}.crc").unlink(missing_ok=True)
@@ -286,7 +286,7 @@ class Disk:
 NOW: dict[str, Any] = {"availableNow": True}
 SOON: dict[str, Any] = {"processingTime": "10 milliseconds"}
 LEFT_BEHIND = ("latestOffset", "offset logged", "sink written", "commit logged")
-"""The states that a kill can leave on the disk: planning and reading write nothing."""
+"""The states that a kill can leave on disk; planning and reading write nothing."""
 
 
 def expected(shop: Shop, query: Query) -> Counter[str]:
@@ -299,7 +299,7 @@ class TestSpark:
 
     @ONE_STORE
     @pytest.mark.parametrize(("query", "trigger"), [(one_source, NOW), (union, SOON)])
-    def test_a_checkpoint_as_each_step_leaves_it_is_gone_on_from(
+    def test_a_query_continues_from_the_checkpoint_that_each_step_leaves(
         self, spark: SparkSession, shop: Shop, tmp_path: Path, query: Query, trigger: dict[str, Any]
     ) -> None:
         fill(shop, range(1, 61))
@@ -333,7 +333,7 @@ class TestSpark:
     def test_a_first_batch_that_was_only_logged_is_read(
         self, spark: SparkSession, shop: Shop, tmp_path: Path
     ) -> None:
-        # Spark takes half a file of its first offset for another query's, unless it is told not to
+        # Otherwise Spark takes a partial file of the first offset for another query's
         spark = spark.newSession()
         spark.conf.set("spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart", "false")
         fill(shop, range(1, 25))

@@ -1,4 +1,4 @@
-"""Entries become typed rows; what does not fit its column is null, kept, dropped or refused."""
+"""Entries become typed rows; values that do not fit are null, kept, dropped or refused."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def values_of(type_: str, *texts: bytes) -> list[Any]:
 # --- the wire -------------------------------------------------------------------------------------
 
 
-def test_a_page_is_the_same_whole_and_byte_by_byte() -> None:
+def test_a_page_is_the_same_whether_fed_at_once_or_byte_by_byte() -> None:
     wire = reply_of((b"1-0", [b"a", b"x\r\ny", b"b", b""]), (b"2-0", []))
     decoder = PageDecoder()
 
@@ -41,7 +41,7 @@ def test_a_page_is_the_same_whole_and_byte_by_byte() -> None:
     assert page.bodies == [[b"a", b"x\r\ny", b"b", b""], []]
 
 
-def test_the_servers_error_is_raised_and_an_empty_page_is_a_page() -> None:
+def test_an_error_reply_is_raised_and_an_empty_page_is_valid() -> None:
     with pytest.raises(hiredis.ReplyError, match="WRONGTYPE"):
         PageDecoder().feed(b"-WRONGTYPE Operation\r\n")
     empty = PageDecoder().feed(b"*0\r\n")
@@ -72,7 +72,7 @@ def test_columns_are_the_same_for_regular_and_irregular_entries(bodies: list[lis
 # --- types ----------------------------------------------------------------------------------------
 
 
-def test_text_becomes_what_its_column_says() -> None:
+def test_text_is_cast_to_its_columns_type() -> None:
     utc = dt.UTC
     assert values_of("string", b"", b"a\nb\r\n", "né".encode()) == ["", "a\nb\r\n", "né"]
     assert values_of("binary", b"\xff\x00", b"") == [b"\xff\x00", b""]
@@ -151,7 +151,7 @@ def test_a_value_that_does_not_fit_is_null_and_its_entry_is_kept(type_: str, tex
     assert [row["_rescued"] for row in rows[1:]] == [None] * (len(bodies) - 1)
 
 
-def test_one_bad_value_among_thousands_costs_only_itself() -> None:
+def test_one_bad_value_among_thousands_affects_only_itself() -> None:
     bodies: list[Fields] = [{b"v": b"%d" % number} for number in range(3000)]
     bodies[1234] = {b"v": b"bad"}
 
@@ -164,24 +164,24 @@ def test_one_bad_value_among_thousands_costs_only_itself() -> None:
 # --- modes ----------------------------------------------------------------------------------------
 
 
-def test_dropmalformed_leaves_such_entries_out() -> None:
+def test_dropmalformed_omits_bad_entries() -> None:
     bodies: list[Fields] = [{b"v": b"1"}, {b"v": b"x"}, {b"v": b"3"}]
 
     assert [r["v"] for r in rows_of("v int", *bodies, mode="dropmalformed")] == [1, 3]
 
 
 def test_failfast_names_stream_entry_field_value_and_type() -> None:
-    with pytest.raises(DecodeError, match=r"stream 's', entry 2-0: v='x{100}…' is no int"):
+    with pytest.raises(DecodeError, match=r"stream 's', entry 2-0: v='x{100}…' is not a valid int"):
         rows_of("v int", {b"v": b"1"}, {b"v": b"x" * 200}, mode="failfast")
 
 
-def test_a_missing_value_in_a_not_null_column_is_never_invented() -> None:
+def test_a_missing_value_in_a_not_null_column_is_an_error_or_dropped() -> None:
     bodies: list[Fields] = [{b"v": b"1"}, {b"w": b""}]
 
     assert [r["v"] for r in rows_of("v int not null", *bodies, mode="dropmalformed")] == [1]
     with pytest.raises(DecodeError, match=r"entry 2-0: v is missing.*NOT NULL"):
         rows_of("v int not null", *bodies)
-    with pytest.raises(DecodeError, match=r"v='x' is no int.*NOT NULL"):
+    with pytest.raises(DecodeError, match=r"v='x' is not a valid int.*NOT NULL"):
         rows_of("v int not null", {b"v": b"x"})
 
 
@@ -195,7 +195,7 @@ def test_bad_entries_are_counted_for_the_log() -> None:
     builder.build(page_of({b"v": b"y"}))
 
     assert builder.bad_rows == 2
-    assert builder.first_bad == "stream 's', entry 1-0: v='x' is no int"
+    assert builder.first_bad == "stream 's', entry 1-0: v='x' is not a valid int"
 
 
 # --- columns --------------------------------------------------------------------------------------
@@ -209,7 +209,7 @@ def test_without_a_schema_the_fields_are_a_map() -> None:
     assert rows[0]["timestamp"] == dt.datetime(1970, 1, 1, 0, 0, 0, 1000, tzinfo=dt.UTC)
 
 
-def test_bytes_that_are_no_text_are_null_in_a_map_of_strings_and_whole_in_one_of_binary() -> None:
+def test_invalid_utf8_is_null_in_a_map_of_strings_and_unchanged_in_one_of_binary() -> None:
     body = {b"ok": b"1", b"v\xff": b"\xfe"}
 
     assert rows_of("fields map<string, string>", body)[0]["fields"] == [
@@ -230,7 +230,7 @@ def test_a_narrow_schema_reads_only_its_columns() -> None:
     assert rows_of("id string", {b"a": b"x"}) == [{"id": "1-0"}]
 
 
-def test_the_frameworks_own_fields_are_hidden_unless_asked_for() -> None:
+def test_reserved_fields_are_hidden_unless_they_are_requested() -> None:
     body = {b"a": b"1", b"hw.error": b"E", b"traceparent": b"00"}
 
     assert rows_of("fields map<string, string>", body)[0]["fields"] == [("a", "1")]
@@ -241,7 +241,7 @@ def test_the_frameworks_own_fields_are_hidden_unless_asked_for() -> None:
     assert rows_of("traceparent string", body, includeMetadata="true") == [{"traceparent": "00"}]
 
 
-def test_an_id_beyond_the_last_timestamp_has_none() -> None:
+def test_an_id_beyond_the_last_timestamp_has_a_null_timestamp() -> None:
     builder = RowBuilder(
         RowShape.of(
             parse_schema("id string, timestamp timestamp"),
@@ -258,18 +258,18 @@ def test_an_id_beyond_the_last_timestamp_has_none() -> None:
 @pytest.mark.parametrize(
     ("schema", "said"),
     [
-        ("id bigint", "the entry's own and has the type string"),
+        ("id bigint", "the entry's metadata and has the type string"),
         ("timestamp string", "has the type timestamp"),
         ("fields map<string, int>", "map<string, string> or map<string, binary>"),
         ("v map<int, string>", "cannot be read from a message's text"),
     ],
 )
-def test_a_column_that_cannot_be_made_is_refused_by_name(schema: str, said: str) -> None:
+def test_an_impossible_column_is_refused_by_name(schema: str, said: str) -> None:
     with pytest.raises(DeclarationError, match=said):
         rows_of(schema)
 
 
-def test_arrow_is_given_strings_and_not_views() -> None:
+def test_record_batches_contain_strings_and_not_string_views() -> None:
     shape = RowShape.of(
         parse_schema("v string"), parse_options({"url": "redis://localhost", "stream": "s"})
     )

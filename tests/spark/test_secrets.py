@@ -1,7 +1,7 @@
-"""A password in a url is told to nobody: no plan, log, page, event, checkpoint, process list or error.
+"""A url's password appears in no plan, log, page, event, checkpoint, process list or error.
 
-A driver of its own does what users do, with Spark's pages on and its log at INFO; everything that it
-and its children show is searched for the password.
+A separate driver does what users do, with Spark's web pages enabled and its log at INFO. All output of it and
+its children is searched for the password.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.spark.stores import QUICK_JVM
 
 pytestmark = [pytest.mark.spark, pytest.mark.slice, pytest.mark.xdist_group("spark-secrets")]
 
-PASSWORD = "hunter2/Zq8@ :?#%"  # what a url must encode, and what a careless split would show
+PASSWORD = "hunter2/Zq8@ :?#%"  # must be encoded in a url; careless splitting would show a part
 SPELLINGS = ("hunter2", quote(PASSWORD, safe=""), PASSWORD)
 
 PROGRAM = """
@@ -111,7 +111,7 @@ def fails(action):
         import traceback
         traceback.print_exc()
     else:
-        raise AssertionError("it was to fail")
+        raise AssertionError("it should have failed")
 
 fails(lambda: headwater.spark.read(spark, "s", url=url, starting_idd="5"))
 fails(lambda: headwater.spark.read(spark, "text", url=url, schema="n bigint").count())
@@ -147,7 +147,7 @@ appender.all.fileName = {file}
 appender.all.layout.type = PatternLayout
 appender.all.layout.pattern = %d %p %c: %m%n%ex
 """
-"""PySpark's own configuration drops what is below WARN, whatever level is set."""
+"""PySpark's own configuration drops lines below WARN, whatever level is set."""
 
 PIPELINE = """
 [spark.conf]
@@ -172,8 +172,8 @@ path = "tables/total"
 
 @pytest.fixture
 def guarded(tmp_path: Path) -> Iterator[str]:
-    """The url of a store that asks for a user and a password."""
-    # By an ACL file: a server's command line is in the process list, too.
+    """The url of a store that requires a user and a password."""
+    # With an ACL file, because a server's command line is in the process list, too.
     users = tmp_path / "users.acl"
     users.write_text("user default off\nuser hw on nopass ~* &* +@all\n")
     with server_process("--appendfsync", "no", "--aclfile", str(users)) as server:
@@ -189,12 +189,12 @@ def guarded(tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.mark.timeout(400)
-def test_a_password_is_told_to_nobody(guarded: str, tmp_path: Path) -> None:
+def test_a_password_is_never_shown(guarded: str, tmp_path: Path) -> None:
     (tmp_path / "events").mkdir()
     (tmp_path / "app.py").write_text(PROGRAM)
     (tmp_path / "orders.toml").write_text(PIPELINE)
     (tmp_path / "log4j2.properties").write_text(LOGGING.format(file=tmp_path / "spark.log"))
-    # Through a file descriptor: an argument would be in the process list by the test's own doing.
+    # Through the environment, because an argument of the test itself would be in the process list.
     starter = (
         "import os, sys; "
         "sys.argv = ['app', os.environ['HW_SECRET_URL'], *sys.argv[1:]]; "
@@ -216,7 +216,7 @@ def test_a_password_is_told_to_nobody(guarded: str, tmp_path: Path) -> None:
         for path in tmp_path.rglob("*")
         if path.is_file() and path.name != "users.acl"
     }
-    # What is searched is there, in clear text.
+    # Check that the searched output is complete and in clear text.
     events = "".join(text for name, text in written.items() if name.startswith("events/"))
     assert "BatchScan headwater" in events
     assert "SparkListenerSQLExecutionStart" in events
@@ -231,6 +231,6 @@ def test_a_password_is_told_to_nobody(guarded: str, tmp_path: Path) -> None:
 
 
 def leaks(text: str) -> list[str]:
-    """Where a spelling of the password stands, with what stands around it."""
+    """Return where the password occurs in any spelling, with the surrounding text."""
     found = re.compile("|".join(re.escape(spelling) for spelling in SPELLINGS))
     return [text[max(0, m.start() - 200) : m.end() + 100] for m in found.finditer(text)][:10]

@@ -1,4 +1,4 @@
-"""What a session of a cluster is told about the Python that executors run."""
+"""The settings of a cluster's session for the Python that executors run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
-    """No JVM, and an environment that is put back."""
+    """No JVM, and environment variables that are restored."""
     monkeypatch.setattr("pyspark.SparkContext._gateway", None)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("PATH", os.environ["PATH"])
@@ -37,7 +37,7 @@ def packed(tmp_path: Path) -> Path:
     return path
 
 
-def test_one_name_starts_this_python_here_and_the_packed_one_there(
+def test_one_command_starts_this_python_here_and_the_packed_one_on_executors(
     bare: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     settings = sessions._packed(packed(tmp_path), {}, submitted=False)
@@ -57,7 +57,7 @@ def test_one_name_starts_this_python_here_and_the_packed_one_there(
     assert said.stdout.strip() == sys.executable
 
 
-def test_archives_of_the_configuration_are_kept_and_count(
+def test_archives_in_the_configuration_are_kept_and_used(
     bare: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     config = {"spark.archives": "/data/model.zip#model,/env.tar.gz#environment"}
@@ -70,18 +70,18 @@ def test_archives_of_the_configuration_are_kept_and_count(
     assert sessions._packed(None, {}, submitted=True) == {}
 
 
-def test_an_environment_that_is_not_there_is_said(tmp_path: Path) -> None:
-    with pytest.raises(HeadwaterError, match=r"env\.tar\.gz is no file; headwater spark pack"):
+def test_a_missing_environment_is_reported(tmp_path: Path) -> None:
+    with pytest.raises(HeadwaterError, match=r"env\.tar\.gz is not a file; headwater spark pack"):
         sessions._packed(tmp_path / "env.tar.gz", {}, submitted=False)
 
 
-def test_spark_submit_has_to_be_given_it(tmp_path: Path) -> None:
-    with pytest.raises(HeadwaterError, match=r"spark-submit has started Spark before"):
+def test_spark_submit_needs_the_environment_itself(tmp_path: Path) -> None:
+    with pytest.raises(HeadwaterError, match=r"spark-submit started Spark before"):
         sessions._packed(packed(tmp_path), {}, submitted=True)
 
 
-def test_a_cluster_that_is_away_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What PySpark raises a minute later, for a context that its JVM has given up."""
+def test_an_unreachable_cluster_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PySpark raises this error a minute later, for a context that its JVM has given up."""
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
     from pyspark import SparkContext
 
@@ -98,12 +98,12 @@ def test_a_cluster_that_is_away_is_one_sentence(monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setattr(SparkContext, "_active_spark_context", context)
         raise Py4JJavaError("", java)
 
-    # When a session is asked for
+    # When a session is created
     with pytest.raises(HeadwaterError) as raised:
         sessions._started(cast("Any", SimpleNamespace(getOrCreate=start)), "spark://host:7077")
     monkeypatch.setattr(SparkContext, "_active_spark_context", before)
 
-    # Then no stack is shown, and the next session is not given what does not run
+    # Then no stack is shown, and the next session does not get the context that failed
     assert str(raised.value) == (
         "Spark did not start on spark://host:7077: Cannot call methods on a stopped SparkContext. "
         "Is the master running there, and can it be reached from here?"
@@ -114,14 +114,14 @@ def test_a_cluster_that_is_away_is_one_sentence(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
-def test_a_jvm_that_runs_cannot_be_given_one(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(HeadwaterError, match="Make this session first, in a new process"):
+def test_a_running_jvm_cannot_get_an_environment(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(HeadwaterError, match="Create this session first, in a new process"):
         sessions._packed(packed(tmp_path), {}, submitted=False)
 
 
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
-def test_the_running_session_is_given_what_pushdown_needs(spark: SparkSession) -> None:
+def test_the_running_session_gets_the_setting_for_pushdown(spark: SparkSession) -> None:
     name = "spark.sql.python.filterPushdown.enabled"
     try:
         assert headwater.spark.session() is spark

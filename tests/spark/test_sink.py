@@ -1,4 +1,4 @@
-"""The sink writes each row once, whichever step its process does not survive."""
+"""The sink writes each row once, at whatever step its process is killed."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_epochs_are_written_in_the_order_of_their_partitions(
     }
 
 
-def test_an_epoch_that_is_written_is_skipped(shop: Shop, url: str) -> None:
+def test_a_written_epoch_is_skipped(shop: Shop, url: str) -> None:
     query = Writing(shop, url=url)
     query.epoch(0, numbers(5))
 
@@ -67,7 +67,7 @@ def test_an_epoch_that_is_written_is_skipped(shop: Shop, url: str) -> None:
 def test_a_replay_after_any_step_leaves_each_row_once(
     shop: Shop, url: str, small: None, torn: bool
 ) -> None:
-    # Given rows that a replay cuts and orders differently
+    # Given rows that a replay splits and orders differently
     rows = [{"n": number} for number in range(1, 17)]
     first = [rows[:9], [], rows[9:12], rows[12:]]
     cuts = random.Random(1).sample(rows, len(rows))
@@ -86,7 +86,7 @@ def test_a_replay_after_any_step_leaves_each_row_once(
             done = True
         except Killed:
             done = False
-        # Then nothing that is recorded can expire, and the replay ends what was begun
+        # Then no recorded stage can expire, and the replay completes the epoch
         Writing(shop, url=url).epoch(7, again)
         found = shop.numbers("s")
         assert found[:2] == [100, 101]
@@ -137,7 +137,7 @@ def test_two_drivers_of_one_query_write_each_row_once(shop: Shop, url: str, smal
     assert stages(shop) == {}
 
 
-def test_others_may_write_to_the_stream_meanwhile(
+def test_other_clients_may_write_to_the_stream_at_the_same_time(
     shop: Shop, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(chunks, "CHUNK_ENTRIES", 20)
@@ -177,7 +177,7 @@ def test_an_epoch_below_the_last_one_names_the_checkpoint(shop: Shop) -> None:
     assert stages(shop) == {}
 
 
-def test_an_epoch_without_rows_leaves_nothing(shop: Shop) -> None:
+def test_an_epoch_without_rows_leaves_no_entry(shop: Shop) -> None:
     query = Writing(shop)
 
     query.epoch(0, [])
@@ -189,7 +189,7 @@ def test_an_epoch_without_rows_leaves_nothing(shop: Shop) -> None:
     assert shop.numbers("s") == [1]
 
 
-# --- straight -------------------------------------------------------------------------------------
+# --- without streaming queries --------------------------------------------------------------------
 
 
 def test_at_least_once_needs_no_stage(shop: Shop, small: None) -> None:
@@ -224,7 +224,7 @@ def test_a_batch_with_a_transaction_is_written_once(shop: Shop, url: str, small:
     assert stages(shop) == {}
 
 
-def test_a_stream_is_bounded_by_what_is_published(shop: Shop, url: str, small: None) -> None:
+def test_publishing_trims_the_stream(shop: Shop, url: str, small: None) -> None:
     Writing(shop, url=url, maxlen="=3").epoch(0, numbers(11))
 
     assert shop.numbers("s") == [9, 10, 11]

@@ -1,4 +1,4 @@
-"""What the sink says when something is in its way, and what it leaves then."""
+"""Errors of the sink, and what they leave behind."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ STORES = ("headwater", "redis-7.0", "redis-8.2", "valkey-9.1")
 MARKER = "{s}:hw:sink:q"
 
 
-# --- stages that are gone -------------------------------------------------------------------------
+# --- missing stages -------------------------------------------------------------------------------
 
 
-def test_a_recorded_stage_that_is_gone_is_an_error_that_names_it(
+def test_a_missing_recorded_stage_is_an_error_that_names_it(
     shop: Shop, url: str, small: None
 ) -> None:
     query = Writing(shop, url=url)
@@ -46,13 +46,13 @@ def test_a_recorded_stage_that_is_gone_is_an_error_that_names_it(
 
     assert shop.numbers("s") == [1, 2, 3, 4, 5]
     assert stages(shop) == {}
-    # And the way out that it tells works
+    # And the remedy in the error works
     shop.client.execute_command(*str(e.value).partition("without them: ")[2].split())
     query.epoch(1, numbers(1, start=15))
     assert shop.numbers("s") == [1, 2, 3, 4, 5, 15]
 
 
-def test_a_stage_that_went_before_anything_was_visible_is_replaced(shop: Shop, url: str) -> None:
+def test_a_stage_lost_before_anything_was_visible_is_replaced(shop: Shop, url: str) -> None:
     query = Writing(shop, url=url)
     messages = query.stage(numbers(3, 4))
     with killed_when(lambda: shop.client.exists(MARKER)), pytest.raises(Killed):
@@ -66,19 +66,19 @@ def test_a_stage_that_went_before_anything_was_visible_is_replaced(shop: Shop, u
     assert stages(shop) == {}
 
 
-def test_a_stage_that_is_short_when_it_is_to_be_recorded_is_an_error(shop: Shop) -> None:
+def test_a_stage_with_missing_entries_cannot_be_recorded(shop: Shop) -> None:
     query = Writing(shop)
     messages = query.stage(numbers(3))
     shop.client.delete(*stages(shop))
 
-    with pytest.raises(DataLoss, match="holds 0 of 3 entries"):
+    with pytest.raises(DataLoss, match="has 0 of 3 entries"):
         query.commit(messages, 0)
 
     query.epoch(0, numbers(3))
     assert shop.numbers("s") == [1, 2, 3]
 
 
-def test_abort_removes_only_what_is_not_recorded(shop: Shop, small: None) -> None:
+def test_abort_keeps_recorded_stages(shop: Shop, small: None) -> None:
     query = Writing(shop)
     recorded = query.stage(numbers(8))
     with killed_when(lambda: shop.client.exists("s")), pytest.raises(Killed):
@@ -88,12 +88,12 @@ def test_abort_removes_only_what_is_not_recorded(shop: Shop, small: None) -> Non
     query.abort([*recorded, *others, None], 0)
 
     assert list(stages(shop).values()) == [-1]
-    query.epoch(0, [])  # no task, nothing to go by
+    query.epoch(0, [])  # without tasks the query's id is not known
     query.epoch(1, numbers(1, start=9))
     assert shop.numbers("s") == list(range(1, 10))
 
 
-def test_a_task_that_fails_takes_its_stage_with_it(shop: Shop, small: None) -> None:
+def test_a_failed_task_removes_its_stage(shop: Shop, small: None) -> None:
     query = Writing(shop, "n bigint, text string")
     rows: Any = [{"n": number} for number in range(1, 9)] + [{"n": None, "text": None}]
 
@@ -124,12 +124,12 @@ def test_the_column_id_is_the_entrys_id(shop: Shop, url: str, small: None) -> No
     [
         ([["2-0", "1-0"]], "row 1 of this task has the id 1-0, which is not above 2-0"),
         ([["1-0", None]], "row 1 of this task has the id None"),
-        ([["1-*"]], "row 0 of this task has the id '1-[*]', which is no entry's id"),
-        ([["5-0"], ["4-0"]], "gives 4-0, which is not above 5-0, the last one of the task before"),
-        ([["0-1"]], "gives 0-1, which is not above 0-9, the last one in the stream"),
+        ([["1-*"]], "row 0 of this task has the invalid id '1-[*]'"),
+        ([["5-0"], ["4-0"]], "sets 4-0, which is not above 5-0, the last one of the previous task"),
+        ([["0-1"]], "sets 0-1, which is not above 0-9, the last one in the stream"),
     ],
 )
-def test_ids_that_do_not_rise_are_refused_before_anything_is_written(
+def test_ids_that_do_not_increase_are_refused_before_anything_is_written(
     shop: Shop, parts: list[list[str]], said: str
 ) -> None:
     shop.client.xadd("s", {"n": 0}, id="0-9")
@@ -142,7 +142,7 @@ def test_ids_that_do_not_rise_are_refused_before_anything_is_written(
     assert shop.client.xlen("s") == 1
 
 
-def test_ids_that_another_producer_overtakes_are_an_error_with_the_count(
+def test_ids_below_those_of_another_producer_are_an_error_with_the_count(
     shop: Shop, url: str, small: None
 ) -> None:
     query = Writing(shop, "id string, n bigint", url=url)
@@ -158,7 +158,7 @@ def test_ids_that_another_producer_overtakes_are_an_error_with_the_count(
     assert shop.numbers("s") == [1, 2, 3, 4, 5, 0]
 
 
-# --- what is in the way ---------------------------------------------------------------------------
+# --- obstacles ------------------------------------------------------------------------------------
 
 
 def test_a_key_of_another_type_is_an_error(shop: Shop, url: str) -> None:
@@ -173,9 +173,7 @@ def test_a_key_of_another_type_is_an_error(shop: Shop, url: str) -> None:
     assert shop.client.keys() == [b"s"]
 
 
-def test_the_key_may_become_another_in_the_midst_of_an_epoch(
-    shop: Shop, url: str, small: None
-) -> None:
+def test_the_key_may_change_its_type_during_an_epoch(shop: Shop, url: str, small: None) -> None:
     query = Writing(shop, url=url)
     messages = query.stage(numbers(12))
     with killed_when(lambda: shop.client.exists("s")), pytest.raises(Killed):
@@ -190,7 +188,7 @@ def test_the_key_may_become_another_in_the_midst_of_an_epoch(
     assert shop.numbers("s") == list(range(6, 13))
 
 
-def test_an_entry_of_more_fields_than_lua_can_hand_on_is_written(shop: Shop) -> None:
+def test_an_entry_with_too_many_fields_for_lua_is_written(shop: Shop) -> None:
     columns = [f"c{number}" for number in range(4000)]
     query = Writing(shop, ", ".join(f"{column} string" for column in columns))
 
@@ -200,10 +198,10 @@ def test_an_entry_of_more_fields_than_lua_can_hand_on_is_written(shop: Shop) -> 
     assert [len(fields) for _id, fields in entries] == [1, 4000, 1]
 
 
-def test_a_server_that_goes_away_for_a_moment_is_waited_for(
+def test_the_sink_waits_for_a_server_that_is_briefly_unreachable(
     shop: Shop, small: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Given connections that break before, after and in the middle of what is sent
+    # Given connections that break before, after and in the middle of a request
     from redis.connection import AbstractConnection
 
     send: Any = AbstractConnection.send_packed_command

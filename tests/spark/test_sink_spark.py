@@ -1,4 +1,4 @@
-"""The sink in real Spark: what its commits, retries and restarts make of it."""
+"""The sink in real Spark, with its commits, retries and restarts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STORES = ("headwater",)
 
 
 def copy(spark: SparkSession, shop: Shop, at: Path, *, columns: str = "n", **options: str) -> None:
-    """Run a query from ``s`` to ``t`` over what there is now."""
+    """Run a query from ``s`` to ``t`` over the current entries."""
     frame = (
         spark.readStream.format("headwater")
         .options(url=shop.url, stream="s", maxEntriesPerTrigger="40", minPartitions="3")
@@ -38,14 +38,14 @@ def copy(spark: SparkSession, shop: Shop, at: Path, *, columns: str = "n", **opt
     query.awaitTermination()
 
 
-def test_a_stream_is_written_to_a_stream_once_across_restarts(
+def test_a_stream_is_copied_to_a_stream_once_across_restarts(
     spark: SparkSession, shop: Shop, tmp_path: Path
 ) -> None:
     shop.add("s", range(1, 101))
     copy(spark, shop, tmp_path / "c", columns="id;n")
     shop.add("s", range(101, 131))
 
-    # When a batch is run again that Spark had not logged the end of
+    # When a batch is repeated whose end Spark had not logged
     last = max((tmp_path / "c" / "commits").glob("[0-9]*"), key=lambda file: int(file.name))
     for file in (last, last.with_name(f".{last.name}.crc")):
         file.unlink(missing_ok=True)
@@ -59,7 +59,7 @@ def test_a_stream_is_written_to_a_stream_once_across_restarts(
     assert marker.decode().removeprefix("{t}:hw:sink:") in metadata
 
 
-def test_a_task_that_fails_and_is_run_again_leaves_each_row_once(
+def test_a_task_that_fails_and_is_repeated_leaves_each_row_once(
     spark: SparkSession, shop: Shop, tmp_path: Path
 ) -> None:
     shop.add("s", range(1, 21))

@@ -1,4 +1,4 @@
-"""What rows become in a stream: the bytes that a producer of messages would write."""
+"""Rows are written to a stream with the same bytes as a producer's messages."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ ROW: dict[str, Any] = {
 def entries(
     schema: str | StructType, arrow: pa.Schema, rows: list[dict[str, Any]], codec: Any
 ) -> list[Any]:
-    """The fields of each row, read back from the RESP arguments."""
+    """Return the fields of each row, parsed from the RESP arguments."""
     batch = pa.RecordBatch.from_pylist(rows, arrow)
     wanted = parse_schema(schema) if isinstance(schema, str) else schema
     found = []
@@ -84,7 +84,7 @@ def entries(
     return found
 
 
-def test_columns_are_written_as_messages_write_them() -> None:
+def test_columns_are_written_like_messages() -> None:
     (found,) = entries(WITH_VOID, ARROW, [ROW], "fields")
 
     assert found == [
@@ -122,7 +122,7 @@ def test_columns_are_written_as_messages_write_them() -> None:
         ("binary", pa.binary(), [b"", b"\xff"]),
     ],
 )
-def test_a_value_has_the_bytes_that_the_codec_of_messages_gives_it(
+def test_a_value_has_the_same_bytes_as_with_the_codec_of_messages(
     spark: str, arrow: pa.DataType, values: list[Any]
 ) -> None:
     rows = [{"v": value} for value in values]
@@ -132,7 +132,7 @@ def test_a_value_has_the_bytes_that_the_codec_of_messages_gives_it(
     assert found == [[(b"v", text(value))] for value in values]
 
 
-def test_null_is_an_absent_field_and_empty_is_empty() -> None:
+def test_null_is_a_missing_field_and_empty_is_empty() -> None:
     schema = pa.schema([("a", pa.string()), ("b", pa.string())])
     rows: list[dict[str, Any]] = [{"a": "", "b": None}, {"a": None, "b": "x"}, {"a": "y", "b": "z"}]
 
@@ -143,7 +143,7 @@ def test_null_is_an_absent_field_and_empty_is_empty() -> None:
     ]
 
 
-def test_the_column_fields_is_written_as_the_fields_it_holds() -> None:
+def test_the_contents_of_the_column_fields_are_written_as_fields() -> None:
     schema = pa.schema([("fields", pa.map_(pa.string(), pa.binary())), ("n", pa.int64())])
     rows: list[dict[str, Any]] = [
         {"fields": [("a", b"\xff"), ("gone", None), ("hw.error", b"x")], "n": 1},
@@ -158,7 +158,7 @@ def test_the_column_fields_is_written_as_the_fields_it_holds() -> None:
     ]
 
 
-def test_json_and_msgpack_are_one_document_of_all_columns() -> None:
+def test_json_and_msgpack_write_one_document_of_all_columns() -> None:
     ((name, document),) = entries(WITH_VOID, ARROW, [ROW], "json")[0]
     ((packed_name, packed),) = entries(WITH_VOID, ARROW, [ROW], "msgpack")[0]
 
@@ -172,7 +172,7 @@ def test_json_and_msgpack_are_one_document_of_all_columns() -> None:
     assert (again["b"], again["p"]) == (b"\x00\xff\n", {"a": INSTANT})
 
 
-def test_a_batch_is_cut_into_slices_without_losing_a_row() -> None:
+def test_a_batch_is_split_into_slices_without_losing_a_row() -> None:
     rows = [{"n": number if number % 3 else None, "m": number} for number in range(2500)]
 
     found = entries(
@@ -183,7 +183,7 @@ def test_a_batch_is_cut_into_slices_without_losing_a_row() -> None:
     assert [len(fields) for fields in found[:4]] == [1, 2, 2, 1]
 
 
-# --- what is refused ------------------------------------------------------------------------------
+# --- refusals -------------------------------------------------------------------------------------
 
 GOOD = {"url": "redis://localhost:1", "stream": "s"}
 
@@ -194,13 +194,16 @@ GOOD = {"url": "redis://localhost:1", "stream": "s"}
         ({"strem": "s"}, "unknown option 'strem'. Did you mean 'stream'?"),
         ({"stream": "a,b"}, "is not one stream"),
         ({"stream": "a*"}, "is not one stream"),
-        ({"url": "localhost"}, "begins with none of"),
-        ({"maxlen": "many"}, "no number of entries; 100000 keeps about as many, =100000 exactly"),
+        ({"url": "localhost"}, "does not begin with one of"),
+        (
+            {"maxlen": "many"},
+            "not a number of entries; 100000 keeps about as many, =100000 exactly",
+        ),
         ({"maxlen": "5", "minid": "5-0"}, "maxlen and minid exclude each other"),
-        ({"minid": "x"}, "'x' is no id"),
+        ({"minid": "x"}, "'x' is not an id"),
         ({"codec": "jsn"}, "Did you mean 'json'"),
-        ({"txnAppId": "a"}, "Only txnAppId is given"),
-        ({"txnAppId": "a", "txnVersion": "-1"}, "no whole number of at least 0"),
+        ({"txnAppId": "a"}, "Only txnAppId is set"),
+        ({"txnAppId": "a", "txnVersion": "-1"}, "not a whole number of at least 0"),
         ({"delivery": "exactlyOnce"}, "delivery says how a streaming query writes"),
         ({"checkpointLocation": "/c"}, "unknown option 'checkpointLocation'"),
     ],
@@ -231,10 +234,10 @@ def test_wrong_options_of_a_stream_are_refused_with_the_remedy() -> None:
         ("id bigint, n bigint", "the column 'id' is the entry's id.*AS order_id"),
         ("n map<int, string>", "'n' has the type map<int,string>"),
         ("n array<map<int, string>>", "'n' has the type array<map<int,string>>"),
-        ("id string", "no column but 'id'"),
+        ("id string", "'id' is the only column"),
     ],
 )
-def test_columns_that_a_message_cannot_carry_are_refused(schema: str, said: str) -> None:
+def test_columns_that_a_message_cannot_contain_are_refused(schema: str, said: str) -> None:
     with pytest.raises(DeclarationError, match=said):
         HeadwaterSource(GOOD).writer(parse_schema(schema), overwrite=False)
 
@@ -246,7 +249,7 @@ def test_intervals_are_refused() -> None:
         HeadwaterSource(GOOD).writer(schema, overwrite=False)
 
 
-def test_what_would_replace_the_stream_is_refused() -> None:
+def test_replacing_the_stream_is_refused() -> None:
     schema = parse_schema("n bigint")
 
     with pytest.raises(

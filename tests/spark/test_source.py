@@ -1,4 +1,4 @@
-"""The source inside Spark: found by name, typed, replayed, and never short of an entry unsaid."""
+"""The source inside Spark: found by name, typed, replayed, with every missing entry reported."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.peer, pytest.mark.xdist_group("spark")]
 
 STORES = ("headwater",)
-"""What Spark does with a plan does not depend on the server; test_readers.py has all of them."""
+"""Spark's part does not depend on the server; test_readers.py tests all of them."""
 
 BOTH_WAYS = pytest.mark.parametrize("shop", ["headwater", "redis-8.2"], indirect=True)
-"""Planned by XSPLIT and by Lua."""
+"""One is planned with XSPLIT, one with Lua."""
 
 
 def batch(spark: SparkSession, shop: Shop, schema: str | None = None, **options: Any) -> DataFrame:
@@ -29,14 +29,14 @@ def batch(spark: SparkSession, shop: Shop, schema: str | None = None, **options:
 
 
 class Copy:
-    """A streaming query that copies a stream into Parquet by Spark's own sink."""
+    """A streaming query that copies a stream to Parquet with Spark's own sink."""
 
     def __init__(self, spark: SparkSession, shop: Shop, directory: Path, **options: Any) -> None:
         self.spark, self.shop, self.directory = spark, shop, directory
         self.options = {"url": shop.url, "stream": "s"} | options
 
     def run(self, **changed: Any) -> list[Any]:
-        """Everything there is; the progress of each batch that read something."""
+        """Run a query for the current entries; return the progress of each batch with rows."""
         stream = (
             self.spark.readStream.format("headwater")
             .options(**(self.options | changed))
@@ -78,7 +78,7 @@ def test_the_source_is_found_without_registration(spark: SparkSession, shop: Sho
     assert rows[0].fields == {"n": "1", "item": "tea"}
 
 
-def test_values_arrive_as_the_schema_types_them(spark: SparkSession, shop: Shop) -> None:
+def test_values_have_the_types_of_the_schema(spark: SparkSession, shop: Shop) -> None:
     body: Any = {
         "whole": "-9223372036854775808",
         "price": "12.50",
@@ -112,7 +112,7 @@ def test_values_arrive_as_the_schema_types_them(spark: SparkSession, shop: Shop)
     assert hour.count() == 1
 
 
-def test_a_narrow_schema_and_an_empty_stream_read_alike(spark: SparkSession, shop: Shop) -> None:
+def test_a_narrow_schema_can_be_read_from_an_empty_stream(spark: SparkSession, shop: Shop) -> None:
     shop.client.xadd("s", {"n": 1, "big": "x" * 1000}, id="1-1")
 
     assert batch(spark, shop, "n int").collect()[0].asDict() == {"n": 1}
@@ -121,7 +121,7 @@ def test_a_narrow_schema_and_an_empty_stream_read_alike(spark: SparkSession, sho
 
 
 @BOTH_WAYS
-def test_a_query_goes_on_from_its_checkpoint_and_reads_each_entry_once(
+def test_a_query_continues_from_its_checkpoint_and_reads_each_entry_once(
     spark: SparkSession, shop: Shop, tmp_path: Path
 ) -> None:
     shop.add("s", range(1, 2501))
@@ -174,7 +174,7 @@ def test_a_first_run_that_failed_is_replayed_from_where_it_began(
     assert seen == [[], [11, 12, 13, 14, 15], [11, 12, 13, 14, 15], [16, 17]]
 
 
-def test_entries_trimmed_under_a_query_stop_it_unless_loss_is_accepted(
+def test_trimmed_entries_stop_a_query_unless_loss_is_accepted(
     spark: SparkSession, shop: Shop, tmp_path: Path
 ) -> None:
     shop.add("s", range(1, 101))
@@ -185,9 +185,9 @@ def test_entries_trimmed_under_a_query_stop_it_unless_loss_is_accepted(
 
     with pytest.raises(Exception, match=r"DataLoss: stream 's': 60 of 100 entries after 100-1"):
         copy.run()
-    going_on = copy.run(failOnDataLoss="false")
+    continuing = copy.run(failOnDataLoss="false")
 
-    assert [progress.numInputRows for progress in going_on] == [40]
+    assert [progress.numInputRows for progress in continuing] == [40]
     assert copy.numbers() == [*range(1, 101), *range(161, 201)]
 
 
@@ -202,7 +202,7 @@ def test_entries_trimmed_under_a_query_stop_it_unless_loss_is_accepted(
         ),
     ],
 )
-def test_what_cannot_be_read_is_one_clear_error(
+def test_an_impossible_read_is_one_error(
     spark: SparkSession, shop: Shop, options: dict[str, str], said: str
 ) -> None:
     shop.client.set("text", "no stream")

@@ -1,4 +1,4 @@
-"""Each mode through TLS with a client's certificate and a user: all of it stands in the url."""
+"""Each mode over TLS with a client certificate and a user, all of them given in the url."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NUMBERS = list(range(1, 61))
 def guarded(
     request: pytest.FixtureRequest, tmp_path: Path, peer: Callable[..., Peer]
 ) -> Iterator[Shop]:
-    """A store that speaks TLS with certificates on both sides, and asks for a user."""
+    """A store that requires TLS with certificates on both sides, and a user."""
     made, port = certificates.make(tmp_path), free_port()
     with ExitStack() as stack:
         if request.param == "headwater":
@@ -66,7 +66,7 @@ def test_the_sink(guarded: Shop) -> None:
     assert sorted(guarded.numbers("s")) == NUMBERS
 
 
-def test_who_has_no_certificate_is_told_so_without_the_password(guarded: Shop) -> None:
+def test_a_missing_certificate_is_reported_without_the_password(guarded: Shop) -> None:
     bare = Shop(guarded.name, guarded.url.partition("&ssl_certfile")[0], guarded.client)
     guarded.add("s", NUMBERS)
     with pytest.raises(Exception, match=r"rediss://\*\*\*@127\.0\.0\.1:") as raised:

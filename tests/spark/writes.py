@@ -1,4 +1,4 @@
-"""What Spark does with a writer, step by step, for tests that look at each step without Spark."""
+"""Calls a writer as Spark does, for tests that check each step without Spark."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NUMBERS = "n bigint"
 
 
 def numbers(*counts: int, start: int = 1) -> list[Rows]:
-    """Partitions of that many rows, counted through."""
+    """Return partitions with that many rows each, numbered consecutively."""
     found, at = list[Rows](), start
     for size in counts:
         found.append([{"n": number} for number in range(at, at + size)])
@@ -36,8 +36,8 @@ def numbers(*counts: int, start: int = 1) -> list[Rows]:
 
 
 class Writing:
-    """What Spark does with a writer: everything is pickled on its way, and each process makes its
-    own."""
+    """Calls a writer as Spark does: everything is pickled on its way, and each process has its own
+    writer."""
 
     def __init__(
         self, shop: Shop, schema: str = NUMBERS, *, query: str = "q", url: str = "", **options: str
@@ -77,7 +77,7 @@ class Writing:
     def commit(self, messages: Messages, epoch: int) -> None:
         try:
             self._source().streamWriter(self.schema, overwrite=False).commit(messages, epoch)
-        except Exception:  # a driver that is killed does nothing more
+        except Exception:  # not after `Killed`: a killed driver does nothing more
             self.abort(messages, epoch)
             raise
 
@@ -85,11 +85,11 @@ class Writing:
         self._source().streamWriter(self.schema, overwrite=False).abort(messages, epoch)
 
     def epoch(self, number: int, partitions: Sequence[Rows]) -> None:
-        """A whole micro-batch."""
+        """Write a complete micro-batch."""
         self.commit(self.stage(partitions), number)
 
     def batch(self, partitions: Sequence[Rows]) -> None:
-        """``df.write.mode("append").save()``."""
+        """Do the same as ``df.write.mode("append").save()``."""
         writer = self._source().writer(self.schema, overwrite=False)
         messages = self.tasks(writer, partitions)
         again = pickle.loads(pickle.dumps(writer))
@@ -102,9 +102,9 @@ class Writing:
 
 @contextmanager
 def task_of(query: str) -> Iterator[None]:
-    """A task of Spark's that works for ``query``."""
+    """Simulate a Spark task that works for ``query``."""
     before = TaskContext._taskContext
-    TaskContext._taskContext = None  # which the next line sets: there is one a process
+    TaskContext._taskContext = None  # the next line sets it: there is one per process
     TaskContext()._localProperties = {"sql.streaming.queryId": query}
     try:
         yield
@@ -113,16 +113,16 @@ def task_of(query: str) -> Iterator[None]:
 
 
 class Killed(BaseException):
-    """The process is gone: no `except Exception` sees it."""
+    """The process was killed: no `except Exception` handles it."""
 
 
 _dead: WeakSet[Any] = WeakSet()
-"""Connections of processes that are gone. Whoever throws such an object away later sends nothing."""
+"""Connections of killed processes, which send nothing when they are garbage-collected later."""
 
 
 @contextmanager
 def killed_when(due: Callable[[], object], *, torn: bool = False) -> Iterator[None]:
-    """Whoever is about to send when it is ``due`` is gone; ``torn``: with half of it sent."""
+    """Kill the sender of the next request when it is ``due``; with ``torn`` half of it is sent."""
     send: Any = AbstractConnection.send_packed_command
     used: list[Any] = []
     looking = False
@@ -160,14 +160,14 @@ def killed_when(due: Callable[[], object], *, torn: bool = False) -> Iterator[No
 
 
 def killed_after(sends: int, *, torn: bool = False) -> AbstractContextManager[None]:
-    """Whoever sends once more than ``sends`` times from now on is gone."""
+    """Kill the sender of the request after the next ``sends`` ones."""
     counter = count()
     return killed_when(lambda: next(counter) >= sends, torn=torn)
 
 
 @contextmanager
 def without_lua(shop: Shop) -> Iterator[str]:
-    """A url of ``shop`` for a user who may run no scripts: as on a server that has no Lua."""
+    """Yield a url of ``shop`` for a user who may not run scripts, as on a server without Lua."""
     shop.client.execute_command(
         "ACL", "SETUSER", "plain", "on", ">pw", "~*", "&*", "+@all", "-@scripting"
     )
@@ -179,6 +179,6 @@ def without_lua(shop: Shop) -> Iterator[str]:
 
 
 def stages(shop: Shop) -> dict[str, int]:
-    """The stages that are there, and in how many seconds each goes; -1 for never."""
+    """Return the existing stages with the seconds until they expire; -1 for never."""
     client: Any = shop.client
     return {key.decode(): client.ttl(key) for key in client.keys("*:hw:stage:*")}

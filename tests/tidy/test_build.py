@@ -1,4 +1,4 @@
-"""What is compiled is what stands in the sources, and plain Python can always be asked for."""
+"""The extensions are compiled from the current sources, and plain Python can always be requested."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PACKAGE = Path(headwater.__file__).parent
 
 
 @pytest.mark.parametrize("module", hot_modules(PACKAGE), ids=lambda module: module.name)
-def test_an_extension_was_made_from_the_sources_beside_it(module: HotModule) -> None:
+def test_an_extension_was_compiled_from_the_current_sources(module: HotModule) -> None:
     if module.extension() is None:
         pytest.skip(f"{module.name} is not compiled here")
     assert module.compiled_digest() == module.digest(), f"{module.name} is stale: make build"
@@ -32,7 +32,7 @@ def test_pure_mode_loads_sources_only() -> None:
         "    path = getattr(module, '__file__', None)\n"
         "    if name.startswith('headwater') and path: print(path)\n"
     )
-    # When a fresh interpreter runs it
+    # When a new interpreter runs the program
     done = subprocess.run(
         [sys.executable, "-c", program],
         env={**os.environ, "HEADWATER_PURE": "1"},
@@ -40,7 +40,7 @@ def test_pure_mode_loads_sources_only() -> None:
         text=True,
         check=True,
     )
-    # Then every module of ours came from a .py file
+    # Then every module of Headwater came from a .py file
     paths = done.stdout.splitlines()
     assert paths
     assert [path for path in paths if not path.endswith(".py")] == []
@@ -48,7 +48,7 @@ def test_pure_mode_loads_sources_only() -> None:
 
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
-    """A package of one hot module, and one that is not hot."""
+    """A package with a hot module, and one that is not hot."""
     package = tmp_path / "headwater"
     (package / "engine").mkdir(parents=True)
     (package / "engine" / "hot.py").write_text("value = 1\n")
@@ -57,14 +57,12 @@ def package(tmp_path: Path) -> Path:
     return package
 
 
-def test_a_module_is_hot_when_a_pxd_stands_beside_it(package: Path) -> None:
+def test_a_module_with_a_pxd_is_hot(package: Path) -> None:
     assert [module.name for module in hot_modules(package)] == ["headwater.engine.hot"]
 
 
 @pytest.mark.parametrize("edited", ["hot.py", "hot.pxd", "another.pxd"])
-def test_an_edit_of_anything_that_is_compiled_in_changes_the_digest(
-    package: Path, edited: str
-) -> None:
+def test_an_edit_of_any_compiled_file_changes_the_digest(package: Path, edited: str) -> None:
     (module,) = hot_modules(package)
     before = module.digest()
     with (package / "engine" / edited).open("a") as file:
@@ -73,7 +71,7 @@ def test_an_edit_of_anything_that_is_compiled_in_changes_the_digest(
 
 
 def test_an_extension_of_other_sources_is_stale(package: Path) -> None:
-    # Given an extension that carries the digest of the sources
+    # Given an extension that contains the digest of the sources
     (module,) = hot_modules(package)
     from importlib.machinery import EXTENSION_SUFFIXES
 
@@ -84,5 +82,5 @@ def test_an_extension_of_other_sources_is_stale(package: Path) -> None:
     assert summary([module]) == ("plain" if os.environ.get("HEADWATER_PURE") == "1" else "compiled")
     # When the source is edited
     module.source.write_text("value = 3\n")
-    # Then nobody can take it for the source's twin
+    # Then the extension does not match the source
     assert module.compiled_digest() != module.digest()

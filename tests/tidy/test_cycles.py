@@ -1,7 +1,7 @@
-"""Imports go one way: typing imports and cimports count, and what still goes round is listed.
+"""There are no import cycles except the listed ones; typing imports and cimports count.
 
-The cycles of today are in cycles.toml. A module that joins one fails, and so does a listed module that has
-left its cycle: the list only shrinks.
+cycles.toml lists the known cycles. A module that joins a cycle fails the test, and so does a listed module
+that is no longer in one: the list only shrinks.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _CIMPORT = re.compile(r"^\s*from (headwater[\w.]*) cimport (.+)$", re.MULTILINE)
 
 
 def cimports(pxd: Path) -> Iterator[str]:
-    """The modules whose declarations a ``.pxd`` takes, by dotted name."""
+    """Yield the modules that a ``.pxd`` cimports from, by dotted name."""
     for source, names in _CIMPORT.findall(text(pxd)):
         yield source
         yield from (f"{source}.{name}" for name in re.findall(r"\w+", names))
 
 
 def imports() -> grimp.ImportGraph:
-    """Who imports whom, typing imports and cimports included."""
+    """Return the import graph, typing imports and cimports included."""
     graph = grimp.build_graph("headwater", exclude_type_checking_imports=False, cache_dir=None)
     for pxd in files():
         if pxd.suffix != ".pxd":
@@ -43,7 +43,7 @@ def imports() -> grimp.ImportGraph:
 
 
 def cycles(graph: grimp.ImportGraph) -> list[set[str]]:
-    """The largest sets of modules that all import one another, through others or not."""
+    """Return the largest sets of modules that import one another, directly or through others."""
     found: list[set[str]] = []
     for module in sorted(graph.modules):
         if any(module in cycle for cycle in found):
@@ -64,19 +64,15 @@ def listed() -> list[set[str]]:
     return [set(names) for names in tomllib.loads(LISTED.read_text())["cycles"]]
 
 
-def test_no_import_goes_round_that_is_not_listed(
-    found: list[set[str]], listed: list[set[str]]
-) -> None:
+def test_every_import_cycle_is_listed(found: list[set[str]], listed: list[set[str]]) -> None:
     new = [sorted(cycle) for cycle in found if not any(cycle <= known for known in listed)]
-    assert not new, f"these modules import one another, and {LISTED.name} does not list them: {new}"
+    assert not new, f"import cycles that {LISTED.name} does not list: {new}"
 
 
-def test_the_list_of_cycles_shrinks_with_them(
-    found: list[set[str]], listed: list[set[str]]
-) -> None:
+def test_every_listed_module_is_in_a_cycle(found: list[set[str]], listed: list[set[str]]) -> None:
     gone = sorted(set().union(*listed) - set().union(*found))
     assert not gone, (
-        f"these modules are in no cycle any more, remove them from {LISTED.name}: {gone}"
+        f"these modules are no longer in a cycle, remove them from {LISTED.name}: {gone}"
     )
 
 

@@ -1,4 +1,4 @@
-"""Every ``.pxd`` declares what its ``.py`` keeps: a compiled object has no other attributes."""
+"""Every ``.pxd`` declares the attributes that its ``.py`` assigns: a compiled object has no others."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parents[2] / "src" / "headwater"
 HOT = sorted(path for path in PACKAGE.rglob("*.pxd") if path.with_suffix(".py").exists())
-"""Without the twins in C of functions (``memory_c.pxd``), which keep nothing."""
+"""Without the C counterparts of functions (``memory_c.pxd``), which have no attributes."""
 
 _CLASS = re.compile(r"^cdef class (\w+)(?:\((\w+)\))?:")
 _ATTRIBUTES = re.compile(r"^    cdef (?:public |readonly )?[\w :\[\].]+ (\w+(?:, \w+)*)$")
 
 
 def imported(text: str, name: str, ending: str) -> Path | None:
-    """The file that ``name`` comes from, if the text imports it from another module of the package."""
+    """Return the file that ``name`` is imported from, if that is another module of the package."""
     word = "cimport" if ending == ".pxd" else "import"
     found = re.search(rf"^from headwater\.([\w.]+) {word} (?:.*\b)?{name}\b", text, re.MULTILINE)
     return found and (PACKAGE / found[1].replace(".", "/")).with_suffix(ending)
 
 
 def declared(text: str) -> dict[str, set[str]]:
-    """Class → attributes, its base's included, as a ``.pxd`` declares them."""
+    """Return class → attributes, its base's included, as declared in a ``.pxd``."""
     found: dict[str, set[str]] = {}
     current = ""
     for line in text.splitlines():
@@ -38,12 +38,12 @@ def declared(text: str) -> dict[str, set[str]]:
             current = "" if line.strip() else current
         elif current and "(" not in line and (match := _ATTRIBUTES.match(line)):
             found[current].update(name.strip() for name in match[1].split(","))
-            found[current].discard("__weakref__")  # the object's own, kept by Python
+            found[current].discard("__weakref__")  # managed by Python
     return found
 
 
 def own(node: ast.ClassDef) -> set[str]:
-    """Attributes that a class annotates without a value, or assigns on ``self``."""
+    """Return the attributes that a class annotates without a value, or assigns on ``self``."""
     annotated = {
         line.target.id
         for line in node.body
@@ -60,7 +60,7 @@ def own(node: ast.ClassDef) -> set[str]:
 
 
 def kept(source: str) -> dict[str, set[str]]:
-    """Class → the attributes that it, or its base, keeps."""
+    """Return class → attributes, its base's included, as assigned in the source."""
     found: dict[str, set[str]] = {}
     for node in ast.parse(source).body:
         if isinstance(node, ast.ClassDef):
@@ -74,7 +74,7 @@ def kept(source: str) -> dict[str, set[str]]:
 
 @pytest.mark.parametrize("path", HOT, ids=lambda path: path.relative_to(PACKAGE).as_posix())
 def test_a_compiled_class_has_the_attributes_of_its_source(path: Path) -> None:
-    # Given what the source assigns and what the declarations say
+    # Given the attributes in the source and in the declarations
     classes = declared(path.read_text())
     source = kept(path.with_suffix(".py").read_text())
 

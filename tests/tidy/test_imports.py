@@ -1,4 +1,4 @@
-"""Importing costs only what is used, and the command line answers at once."""
+"""Importing Headwater loads only what is used, and the command line starts fast."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WITHIN_MS = 200
 
 
 def python(program: str) -> str:
-    """What a fresh interpreter prints for the program."""
+    """Run the program in a new interpreter and return its output."""
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
     )
@@ -25,7 +25,7 @@ def python(program: str) -> str:
 
 
 def loaded_by(program: str, names: tuple[str, ...]) -> list[str]:
-    """Which of the modules ``names`` are loaded after the program has run."""
+    """Return which of the modules ``names`` are loaded after the program has run."""
     tail = f"\nimport sys; print(); print(*[n for n in {names!r} if n in sys.modules])"
     return python(program + tail).splitlines()[-1].split()
 
@@ -61,8 +61,8 @@ def test_a_wrong_public_name_is_an_attribute_error() -> None:
 
 
 @pytest.mark.skipif("PYTEST_XDIST_WORKER" in os.environ, reason="measured alone: in `make check`")
-def test_help_answers_within_200_ms() -> None:
-    """The best of five: other work on the machine makes a run slower, nothing makes it faster."""
+def test_help_takes_at_most_200_ms() -> None:
+    """The best of five runs counts: other work on the machine only makes a run slower."""
     best = min(_help_seconds() for _ in range(5))
     assert best * 1000 < WITHIN_MS, f"headwater --help took {best * 1000:.0f} ms at best"
 

@@ -1,4 +1,4 @@
-"""One name, one class: a reader who searches for a class finds the one that is meant."""
+"""Each public class has a unique name, so that a search for it finds one class."""
 
 from __future__ import annotations
 
@@ -17,5 +17,5 @@ def test_no_two_modules_define_a_public_class_of_the_same_name() -> None:
                 if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                     places[node.name].append(str(path))
 
-    # Then each name has one place
+    # Then each name is defined once
     assert {name: found for name, found in places.items() if len(found) > 1} == {}

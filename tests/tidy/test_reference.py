@@ -1,4 +1,4 @@
-"""The generated reference pages are what the program says."""
+"""The generated reference pages are up to date."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from tools import api_reference, configuration_page, reference, reliability
 from tools.api_docstrings import Anchors
 
 
-def test_the_page_of_the_command_line_is_what_the_program_prints() -> None:
+def test_the_page_of_the_command_line_is_up_to_date() -> None:
     written = reference.CLI_PAGE.read_text(encoding="utf-8")
-    assert written == reference.cli_page(), "run `make docs` and look at what changed"
+    assert written == reference.cli_page(), "run `make docs` and review the changes"
 
 
-def test_the_page_of_the_commands_is_what_the_command_table_says() -> None:
+def test_the_page_of_the_commands_is_up_to_date() -> None:
     written = reference.COMMANDS_PAGE.read_text(encoding="utf-8")
-    assert written == reference.commands_page(), "run `make docs` and look at what changed"
+    assert written == reference.commands_page(), "run `make docs` and review the changes"
 
 
-def test_the_page_of_the_settings_is_what_their_declarations_say() -> None:
+def test_the_page_of_the_settings_is_up_to_date() -> None:
     written = configuration_page.PAGE.read_text(encoding="utf-8")
-    assert written == configuration_page.page(), "run `make docs` and look at what changed"
+    assert written == configuration_page.page(), "run `make docs` and review the changes"
 
 
-def test_the_page_of_the_python_api_is_what_the_docstrings_say() -> None:
+def test_the_page_of_the_python_api_is_up_to_date() -> None:
     written = api_reference.PAGE.read_text(encoding="utf-8")
-    assert written == api_reference.page(), "run `make docs` and look at what changed"
+    assert written == api_reference.page(), "run `make docs` and review the changes"
 
 
 def test_every_public_name_is_on_the_page_of_the_python_api() -> None:
@@ -48,36 +48,36 @@ def test_every_public_name_and_member_has_a_docstring() -> None:
     assert api_reference.undocumented() == []
 
 
-def test_every_link_of_the_python_api_leads_somewhere() -> None:
+def test_every_link_of_the_python_api_has_a_target() -> None:
     # Given the page, its headings and its links
     page = api_reference.page()
     anchors = Anchors()
     there = {anchors.of(heading) for heading in re.findall(r"^#+ (.+)$", page, re.MULTILINE)}
     links = {link for link in re.findall(r"\]\(([^)]+)\)", page) if "://" not in link}
-    # Then each leads to a heading, or to a file
+    # Then the target of each is a heading or a file
     assert {link for link in links if link.startswith("#") and link[1:] not in there} == set()
     files = {link.partition("#")[0] for link in links if not link.startswith("#")}
     assert [name for name in files if not (api_reference.PAGE.parent / name).exists()] == []
 
 
-def test_the_page_of_reliability_is_what_the_campaigns_wrote_down() -> None:
+def test_the_page_of_reliability_is_up_to_date() -> None:
     written = reliability.PAGE.read_text(encoding="utf-8")
-    assert written == reliability.page(), "run `make docs` and look at what changed"
+    assert written == reliability.page(), "run `make docs` and review the changes"
 
 
 @pytest.mark.parametrize("name", WORDS)
-def test_a_word_says_in_the_list_what_it_says_itself(name: str) -> None:
+def test_the_summary_of_a_subcommand_is_the_first_line_of_its_help(name: str) -> None:
     first = (load(name).help or "").split("\n")[0].strip()
     assert first == WORDS[name].summary
 
 
 @pytest.mark.parametrize("name", WORDS)
-def test_every_option_says_what_it_does(name: str) -> None:
+def test_every_option_has_a_help_text(name: str) -> None:
     assert [*silent_options(load(name), name)] == []
 
 
 def silent_options(command: Any, path: str) -> list[str]:
-    """Options and arguments of ``command`` and its words that have no help text."""
+    """Return the options and arguments of ``command`` and its subcommands that have no help text."""
     silent = [
         f"{path} {parameter.opts[0]}"
         for parameter in command.params

@@ -1,7 +1,7 @@
-"""Spark's modules import one way, typing imports included.
+"""Spark's modules have no import cycles, typing imports included.
 
-lint-imports leaves out what is imported under ``if TYPE_CHECKING``. The contracts of Spark's packages
-hold without that exception.
+lint-imports ignores imports under ``if TYPE_CHECKING``. These tests check the contracts of Spark's packages
+with those imports.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SPARK = "headwater.spark"
 
 
 def contracts() -> list[dict[str, Any]]:
-    """The contracts of Spark's packages, as pyproject.toml has them."""
+    """Return the contracts of Spark's packages from pyproject.toml."""
     linter = tomllib.loads(tree.text(Path("pyproject.toml")))["tool"]["importlinter"]
     return [
         contract
@@ -33,12 +33,12 @@ def contracts() -> list[dict[str, Any]]:
 
 @cache
 def graph() -> grimp.ImportGraph:
-    """All imports, typing imports among them."""
+    """Return the graph of all imports, typing imports included."""
     return grimp.build_graph("headwater", exclude_type_checking_imports=False, cache_dir=None)
 
 
 def layers(contract: dict[str, Any]) -> list[grimp.Layer]:
-    """The contract's layers, highest first; ``|`` stands between modules that do not meet."""
+    """Return the contract's layers, highest first; ``|`` separates modules that do not import each other."""
     return [
         grimp.Layer(*(name.strip() for name in line.split("|")), independent=True)
         for line in contract["layers"]
@@ -54,7 +54,7 @@ def test_imports_go_down_the_layers(contract: dict[str, Any]) -> None:
     assert routes == []
 
 
-def test_no_module_imports_itself_through_others() -> None:
+def test_there_is_no_import_cycle() -> None:
     imports = {
         module: graph().find_modules_directly_imported_by(module)
         for module in graph().modules

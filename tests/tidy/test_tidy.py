@@ -1,4 +1,4 @@
-"""The style is a test that walks the tree."""
+"""Checks the project's style rules in all files of the tree."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LOCK_FILES = {
 }
 
 MACHINE_PATHS = re.compile(r"(?<![\w.])/(?:home|Users|root|work|opt|mnt|srv)/[\w.-]+")
-"""Paths of somebody's machine; /tmp, /usr, /etc and /dev are everybody's."""
+"""Paths that are specific to a machine; /tmp, /usr, /etc and /dev exist on all."""
 
 UNFINISHED = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK)\b")
 
@@ -39,8 +39,8 @@ def exceptions() -> dict[str, dict[str, Any]]:
 
 
 def too_long(found: dict[str, int], limit: int, kind: str) -> list[str]:
-    """A sentence for each length over ``limit`` that no exception allows, and for each exception
-    that allows nothing."""
+    """Return a sentence for each length over ``limit`` without an exception, and for each exception that
+    is not needed."""
     allowed = exceptions()[kind]
     wrong = []
     for name, length in found.items():
@@ -50,13 +50,13 @@ def too_long(found: dict[str, int], limit: int, kind: str) -> list[str]:
             wrong.append(f"{name} has {length} lines, at most {bound} are allowed: split it")
     for name, entry in allowed.items():
         if not entry.get("reason"):
-            wrong.append(f"the exception for {name} gives no reason")
+            wrong.append(f"the exception for {name} has no reason")
         if found.get(name, 0) <= limit:
             wrong.append(f"the exception for {name} is no longer needed")
     return wrong
 
 
-def test_a_file_has_one_subject_and_under_400_lines() -> None:
+def test_a_file_has_under_400_lines() -> None:
     lengths = {str(path): len(tree.text(path).splitlines()) for path in tree.code()}
     assert too_long(lengths, FILE_LINES - 1, "files") == []
 
@@ -70,7 +70,7 @@ def test_a_function_has_under_60_lines() -> None:
     assert too_long(lengths, FUNCTION_LINES - 1, "functions") == []
 
 
-def test_nothing_says_where_on_a_machine_it_was_written() -> None:
+def test_no_file_contains_a_path_of_a_machine() -> None:
     found = [
         f"{path}: {match[0]}"
         for path in tree.files()
@@ -80,14 +80,14 @@ def test_nothing_says_where_on_a_machine_it_was_written() -> None:
     assert found == []
 
 
-def test_nothing_is_left_unfinished_in_words() -> None:
+def test_no_file_has_a_mark_of_unfinished_work() -> None:
     found = [
         f"{path}: {match[0]}"
         for path in tree.files()
         if path.name != "LICENSE"
         for match in UNFINISHED.finditer(tree.text(path))
     ]
-    assert found == [], "finish it, or open an issue and say nothing here"
+    assert found == [], "finish it, or open an issue and remove the mark"
 
 
 def test_there_is_no_lock_file() -> None:
@@ -109,7 +109,7 @@ def test_every_dependency_is_pinned() -> None:
     extras = project["optional-dependencies"].values()
     wanted = [*project["dependencies"], *(name for extra in extras for name in extra)]
     names = {re.split(r"[\[<>=~!; ]", requirement)[0].lower() for requirement in wanted}
-    # Then the constraints hold a version of each
+    # Then the constraints have a version of each
     pinned = {
         line.split("==")[0].lower()
         for line in tree.text(Path("constraints.txt")).splitlines()
@@ -119,9 +119,9 @@ def test_every_dependency_is_pinned() -> None:
 
 
 @pytest.mark.parametrize("path", tree.code(), ids=str)
-def test_a_module_says_what_it_is(path: Path) -> None:
+def test_a_module_has_a_docstring(path: Path) -> None:
     import ast
 
     module = ast.parse(tree.text(path))
     if module.body:
-        assert ast.get_docstring(module), f"{path} begins without a sentence on what it is"
+        assert ast.get_docstring(module), f"{path} has no docstring"

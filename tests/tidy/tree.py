@@ -1,4 +1,4 @@
-"""The files that are the project's own, for the tests that walk the tree."""
+"""The project's files, for the tests that check the whole tree."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
-CODE_ROOMS = ("src", "tests", "benchmarks", "tools")
+CODE_DIRECTORIES = ("src", "tests", "benchmarks", "tools")
 
 _SKIPPED = {".git", ".venv", ".peers", "build", "dist", "__pycache__", "node_modules"}
 
 
 @cache
 def files() -> list[Path]:
-    """Every file that git has or would take, relative to the root; where there is no git (a source
+    """Return every file that git tracks or would track, relative to the root; without git (in a source
     distribution), every file outside of caches."""
     done = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
@@ -34,17 +34,17 @@ def files() -> list[Path]:
 
 
 def code() -> list[Path]:
-    """The Python files, relative to the root."""
-    return [path for path in files() if path.suffix == ".py" and path.parts[0] in CODE_ROOMS]
+    """Return the Python files, relative to the root."""
+    return [path for path in files() if path.suffix == ".py" and path.parts[0] in CODE_DIRECTORIES]
 
 
 def text(path: Path) -> str:
-    """The content of one of `files`, bytes that are no UTF-8 replaced."""
+    """Return the content of one of `files`; invalid UTF-8 is replaced."""
     return (ROOT / path).read_text(encoding="utf-8", errors="replace")
 
 
 def functions(path: Path) -> Iterator[tuple[str, int]]:
-    """Dotted name and length in lines of every function, decorators and docstring left out."""
+    """Yield the dotted name and the length in lines of every function, without decorators and docstring."""
     yield from _functions(ast.parse(text(path)), "")
 
 
@@ -60,7 +60,7 @@ def _functions(node: ast.AST, prefix: str) -> Iterator[tuple[str, int]]:
 
 
 def _length(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    """Lines from ``def`` to the end; what a docstring takes is explanation, not length."""
+    """Return the number of lines from ``def`` to the end, without the docstring."""
     assert function.end_lineno is not None
     length = function.end_lineno - function.lineno + 1
     first = function.body[0]

@@ -1,4 +1,4 @@
-"""The keyspace of one of its parts, for tests that look at the whole."""
+"""Finds the keyspace of one of its parts, for tests that check the whole keyspace."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ from headwater.engine.stream import StoredStream
 
 
 def keyspace_of(part: Database | StoredStream | ConsumerGroup) -> Keyspace:
-    """The keyspace that this is in."""
+    """Return the keyspace that ``part`` belongs to."""
     assert isinstance(part.keyspace, Keyspace)
     return part.keyspace

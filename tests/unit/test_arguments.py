@@ -1,4 +1,4 @@
-"""Arguments are read as Redis reads them, and given back as they were sent."""
+"""Arguments are parsed as in Redis, and returned as they were sent."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ NO_INTEGERS = [
 
 
 @pytest.mark.parametrize("text", NO_INTEGERS, ids=lambda text: repr(text[:12]))
-def test_what_is_no_strict_integer_is_refused_or_gives_the_default(text: bytes) -> None:
+def test_an_invalid_integer_is_refused_or_gives_the_default(text: bytes) -> None:
     with pytest.raises(CommandError) as caught:
         one(text).integer(0)
     assert str(caught.value) == INTEGER_ERROR
@@ -61,7 +61,7 @@ def test_what_is_no_strict_integer_is_refused_or_gives_the_default(text: bytes) 
 
 
 @given(st.integers(-(2**63), 2**63 - 1))
-def test_every_integer_of_64_bits_comes_back(value: int) -> None:
+def test_every_integer_of_64_bits_is_read_back(value: int) -> None:
     assert one(b"%d" % value).integer(0) == value
 
 
@@ -78,7 +78,7 @@ IDS = {
 
 
 @pytest.mark.parametrize("text", IDS)
-def test_an_id_is_read_as_c_would_read_its_halves(text: bytes) -> None:
+def test_the_halves_of_an_id_are_parsed_as_in_c(text: bytes) -> None:
     assert one(text).id(0) == IDS[text]
 
 
@@ -104,7 +104,7 @@ NO_IDS = [
 
 
 @pytest.mark.parametrize("text", NO_IDS, ids=lambda text: repr(text[:12]))
-def test_what_is_no_id_is_refused(text: bytes) -> None:
+def test_an_invalid_id_is_refused(text: bytes) -> None:
     assert parse_id(text) is None
     with pytest.raises(CommandError) as caught:
         one(text).id(0)
@@ -119,12 +119,14 @@ def test_the_ends_of_a_range_may_be_signs_and_may_lack_their_sequence() -> None:
 
 
 @given(st.integers(0, MAX_U64), st.integers(0, MAX_U64))
-def test_every_id_comes_back(ms: int, seq: int) -> None:
+def test_every_id_is_read_back(ms: int, seq: int) -> None:
     assert one(b"%d-%d" % (ms, seq)).id(0) == (ms, seq)
 
 
 @given(st.lists(st.binary(max_size=300), min_size=2, max_size=20), st.data())
-def test_wire_is_the_encoding_of_any_neighbours(values: list[bytes], data: st.DataObject) -> None:
+def test_wire_is_the_encoding_of_any_adjacent_arguments(
+    values: list[bytes], data: st.DataObject
+) -> None:
     start = data.draw(st.integers(1, len(values) - 1))
     end = data.draw(st.integers(start + 1, len(values)))
     arguments = Arguments.of(*values)
@@ -134,18 +136,18 @@ def test_wire_is_the_encoding_of_any_neighbours(values: list[bytes], data: st.Da
 
 
 def test_a_copy_outlives_the_buffer_it_was_read_from() -> None:
-    # Given the second of two requests that one client has sent, of many arguments
+    # Given the second of two requests of one client, with many arguments
     words = [b"xadd", b"s", b"\r\n", *(b"%d" % number for number in range(200))]
     scanner, arguments = Scanner(), Arguments()
     scanner.feed(b"*1\r\n$4\r\nPING\r\n" + bytes(Arguments.of(*words).buffer))
     assert scanner.next(arguments)
     assert scanner.next(arguments)
 
-    # When it is copied and the buffer is written over
+    # When it is copied and the buffer is overwritten
     copied = arguments.copy()
     arguments.buffer[:] = b"\xff" * len(arguments.buffer)
 
-    # Then the copy is whole, and no copy of it is needed
+    # Then the copy is complete, and copying it returns itself
     assert copied.values() == words
     assert copied.token(0) == b"XADD"
     assert len(copied) == len(words)

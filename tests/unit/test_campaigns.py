@@ -1,4 +1,4 @@
-"""Campaigns write down what they did, with new seeds each time, and the page says it."""
+"""Campaigns record their runs, with new seeds each time, and the page summarizes them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_a_run_is_one_line_with_date_commit_seeds_trials_and_failures(tmp_path: 
     assert {"date", "commit", "build", "unit", "seconds"} < line.keys()
 
 
-def test_each_run_takes_seeds_that_no_run_of_its_part_had(tmp_path: Path) -> None:
+def test_each_run_uses_new_seeds_of_its_part(tmp_path: Path) -> None:
     assert campaigns.next_seed("crash", "journal", directory=tmp_path, first=100) == 100
     for seeds in ((100, 120), (121, 130), (3, 4)):
         campaigns.record(
@@ -38,7 +38,7 @@ def test_each_run_takes_seeds_that_no_run_of_its_part_had(tmp_path: Path) -> Non
     assert campaigns.next_seed("crash", "kills", directory=tmp_path) == 1
 
 
-def test_the_page_sums_up_runs_and_names_failures(tmp_path: Path) -> None:
+def test_the_page_summarizes_runs_and_names_failures(tmp_path: Path) -> None:
     campaigns.record("crash", Outcome("kills", (1, 2), 100, "kills", [], 1), directory=tmp_path)
     campaigns.record(
         "crash",
@@ -47,10 +47,10 @@ def test_the_page_sums_up_runs_and_names_failures(tmp_path: Path) -> None:
     )
     page = reliability.page(tmp_path)
     assert "| kills | 2 | 450 kills | 1 | 1 to 9 |" in page
-    assert "kills: 1 failures, the first: `seed 4: s1 is lost`" in page
+    assert "kills: 1 failed, first: `seed 4: s1 is lost`" in page
 
 
-def test_a_part_of_conform_keeps_its_seeds_counts_and_failures() -> None:
+def test_the_outcome_of_conform_has_seeds_counts_and_failures() -> None:
     found = {
         "first_seed": 7,
         "last_seed": 9,
@@ -63,9 +63,7 @@ def test_a_part_of_conform_keeps_its_seeds_counts_and_failures() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", ["journal", "errors"])
-def test_the_crash_campaign_counts_what_it_tried(
-    part: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_crash_campaign_counts_its_trials(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(crash, "POLICIES", ("no",))
     monkeypatch.setattr(crash, "TURNS", 5)
     outcome = crash.run(part, 1, seeds=1)
@@ -73,7 +71,7 @@ def test_the_crash_campaign_counts_what_it_tried(
     assert outcome.failures == []
 
 
-def test_a_replayed_seed_is_not_written_down(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_repeated_seed_is_not_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(crash, "POLICIES", ("no",))
     monkeypatch.setattr(crash, "TURNS", 3)
     recorded: list[str] = []

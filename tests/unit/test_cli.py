@@ -1,4 +1,4 @@
-"""The command line says what is there, and one line when something is wrong."""
+"""The command line prints what is installed, and one line for an error."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def test_info_names_versions_extras_and_java() -> None:
     assert first.keys() >= {"python", "hot", "spark", "demo", "java"}
 
 
-def test_info_in_one_line() -> None:
+def test_info_short_is_one_line() -> None:
     done = run("info", "--short")
     assert done.stdout.startswith(f"headwater {headwater.__version__}, ")
     assert len(done.stdout.splitlines()) == 1
 
 
-def test_info_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_info_marks_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     def no_java() -> None:
         raise JavaMissing("install one")
 
@@ -46,20 +46,20 @@ def test_info_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert info.version_of("no-such-distribution") == "(missing)"
 
 
-def test_the_version() -> None:
+def test_version_prints_the_version() -> None:
     assert run("--version").stdout == f"headwater {headwater.__version__}\n"
 
 
-def test_a_wrong_word_is_status_2_and_suggests_the_right_one() -> None:
+def test_an_unknown_command_is_status_2_with_a_suggestion() -> None:
     done = run("inf")
     assert done.returncode == 2
     assert "Did you mean 'info'?" in done.stderr
 
 
-def test_an_error_of_ours_is_one_line_and_status_1(
+def test_a_headwater_error_is_one_line_and_status_1(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    # Given a word that fails as ours fail
+    # Given a command that raises an error of Headwater
     def failing() -> None:
         raise StoreInUse("the directory data is held by process 7; stop it first")
 
@@ -67,7 +67,7 @@ def test_an_error_of_ours_is_one_line_and_status_1(
     # When it is run
     with pytest.raises(SystemExit) as ended:
         main.main(["info"])
-    # Then there is one line and no traceback
+    # Then it prints one line and no traceback
     assert ended.value.code == 1
-    said = capsys.readouterr().err
-    assert said == "headwater: the directory data is held by process 7; stop it first\n"
+    printed = capsys.readouterr().err
+    assert printed == "headwater: the directory data is held by process 7; stop it first\n"

@@ -1,4 +1,4 @@
-"""What a connection has sent, whether it is tried again, and what its errors say."""
+"""What a connection has sent, whether it is repeated, and what its errors say."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def commands(*texts: str) -> list[list[str]]:
     return [text.split() for text in texts]
 
 
-def test_nothing_sent_may_be_tried_again() -> None:
+def test_an_attempt_that_sent_nothing_may_be_repeated() -> None:
     assert Sent().may_repeat
 
 
@@ -31,7 +31,7 @@ def test_the_first_command_that_may_not_run_twice_is_named() -> None:
     assert (sent.may_repeat, sent.unrepeatable) == (False, "XADD")
 
 
-def test_a_transaction_is_as_repeatable_as_what_it_holds() -> None:
+def test_a_transaction_is_as_repeatable_as_its_commands() -> None:
     reads, writes, alone = Sent(), Sent(), Sent()
     reads.note(commands("MULTI", "XLEN s", "XACK s g 1-1", "EXEC"))
     writes.note(commands("MULTI", "XLEN s", "XADD s * a 1", "EXEC"))
@@ -39,21 +39,21 @@ def test_a_transaction_is_as_repeatable_as_what_it_holds() -> None:
     assert (reads.may_repeat, writes.unrepeatable, alone.unrepeatable) == (True, "XADD", "EXEC")
 
 
-def test_bytes_of_unknown_commands_may_not_run_twice() -> None:
+def test_unknown_commands_may_not_run_twice() -> None:
     sent = Sent()
     sent.note(None)
     assert not sent.may_repeat
     assert not sent.only_one
 
 
-def test_an_attempt_within_another_is_judged_by_itself() -> None:
-    # Given an attempt that has sent nothing yet, and one within it that connects
+def test_a_nested_attempt_is_judged_separately() -> None:
+    # Given an attempt that has sent nothing yet, and a nested one that connects
     sent = Sent()
     outer = sent.begin()
     inner = sent.begin()
     sent.note(commands("HELLO 3", "NOSUCH"))
     within = sent.may_repeat
-    # When that is over, then the outer one still has sent nothing
+    # When the nested one ends, then the outer one still has sent nothing
     sent.end(inner)
     assert (within, sent.may_repeat) == (False, True)
     sent.note(commands("XADD s * a 1"))
@@ -62,14 +62,12 @@ def test_an_attempt_within_another_is_judged_by_itself() -> None:
 
 
 @pytest.mark.parametrize(
-    ("holding", "letting_go"),
+    ("acquiring", "releasing"),
     [("WATCH k", "UNWATCH"), ("WATCH k", "EXEC"), ("MULTI", "DISCARD"), ("MULTI", "RESET")],
 )
-def test_a_connection_that_holds_something_cannot_be_replaced(
-    holding: str, letting_go: str
-) -> None:
+def test_a_connection_with_state_cannot_be_replaced(acquiring: str, releasing: str) -> None:
     sent = Sent()
-    for text, replaceable in ((holding, False), (letting_go, True)):
+    for text, replaceable in ((acquiring, False), (releasing, True)):
         outer = sent.begin()
         sent.note(commands(text))
         sent.end(outer)
@@ -78,7 +76,7 @@ def test_a_connection_that_holds_something_cannot_be_replaced(
         sent.end(outer)
 
 
-def test_what_a_connection_held_goes_with_it() -> None:
+def test_the_state_of_a_connection_ends_with_it() -> None:
     sent = Sent()
     sent.note(commands("WATCH k"))
     sent.disconnected()
@@ -92,7 +90,7 @@ def test_waits_add_up() -> None:
     assert sent.wait == 0.75
 
 
-def test_an_answer_may_take_what_its_command_asked_to_wait_and_the_usual_time() -> None:
+def test_a_reply_may_take_the_wait_of_its_command_and_the_usual_time() -> None:
     sent = Sent()
     sent.note(commands("XREAD BLOCK 500 STREAMS s $"))
     assert sent.answer_seconds(30.0) == 30.5
@@ -104,7 +102,7 @@ def test_an_answer_may_take_what_its_command_asked_to_wait_and_the_usual_time() 
 
 
 class Attempts:
-    """A call that fails as often as there are errors, each after sending commands, and then returns."""
+    """A call that raises each error once, after sending its commands, and then returns."""
 
     def __init__(self, *failures: tuple[str, Exception]) -> None:
         self.sent = Sent()
@@ -122,14 +120,14 @@ class Attempts:
         self.failed.append(arguments)
 
     def run(self, **options: Any) -> Any:
-        """Carry them out in this thread."""
+        """Run the attempts in this thread."""
         policy = GuardedRetry(Retry(ConstantBackoff(0.25), 3), self.sent)
         return policy.call_with_retry(self.do, **{"fail": self.fail, **options})
 
 
 @pytest.fixture(autouse=True)
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The seconds between attempts, which nobody waits for."""
+    """The recorded seconds between attempts; the test does not wait."""
     found: list[float] = []
     monkeypatch.setattr("headwater.client.sync.guarded.sleep", found.append)
     return found
@@ -138,13 +136,13 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 LOST = RedisConnectionError("lost")
 
 
-def test_a_read_is_tried_again_after_a_pause(pauses: list[float]) -> None:
+def test_a_read_is_repeated_after_a_pause(pauses: list[float]) -> None:
     attempts = Attempts(("XLEN s", LOST), ("XLEN s", LOST))
     assert attempts.run(with_failure_count=True) == "done"
     assert (attempts.failed, pauses) == ([(LOST, 1), (LOST, 2)], [0.25, 0.25])
 
 
-def test_an_attempt_that_sent_nothing_is_made_again() -> None:
+def test_an_attempt_that_sent_nothing_is_repeated() -> None:
     attempts = Attempts(("", LOST))
     assert attempts.run() == "done"
     assert attempts.failed == [(LOST,)]
@@ -169,7 +167,7 @@ def test_a_write_is_not_sent_again_and_its_error_says_so() -> None:
     assert len(attempts.failed) == 1
 
 
-def test_refused_credentials_are_not_tried_again() -> None:
+def test_refused_credentials_are_not_repeated() -> None:
     error = AuthenticationError("WRONGPASS")
     attempts = Attempts(("", error))
     with pytest.raises(AuthenticationError, match=r"^WRONGPASS$") as caught:
@@ -211,14 +209,14 @@ def test_a_failed_watch_that_ran_nothing_is_reported() -> None:
         attempts.run(fail=_watch_error)
 
 
-def test_the_attempt_around_is_as_it_was() -> None:
+def test_a_failed_attempt_does_not_change_the_outer_one() -> None:
     attempts = Attempts(("XADD s * a 1", RedisConnectionError("lost")))
     with pytest.raises(RedisConnectionError):
         attempts.run()
     assert attempts.sent.may_repeat
 
 
-def test_both_drivers_carry_out_the_attempts() -> None:
+def test_both_drivers_repeat_attempts() -> None:
     # Given calls that fail once
     sync, aio = Attempts(("XLEN s", LOST)), Attempts(("XLEN s", LOST))
 
@@ -228,7 +226,7 @@ def test_both_drivers_carry_out_the_attempts() -> None:
     async def fail(error: Exception) -> None:
         aio.fail(error)
 
-    # When a sync and an asyncio policy carry them out
+    # When a sync and an asyncio policy run them
     for_threads = GuardedRetry(Retry(ConstantBackoff(0.001), 3), sync.sent)
     for_loops = AsyncGuardedRetry(AsyncRetry(ConstantBackoff(0.001), 3), aio.sent)
     found = (
@@ -236,6 +234,6 @@ def test_both_drivers_carry_out_the_attempts() -> None:
         asyncio.run(for_loops.call_with_retry(do, fail)),
     )
 
-    # Then both have tried again
+    # Then both repeat the call
     assert found == ("done", "done")
     assert sync.failed == aio.failed == [(LOST,)]

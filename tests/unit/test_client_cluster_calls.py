@@ -1,4 +1,4 @@
-"""The calls of a cluster's client, with nodes that are not there."""
+"""The calls of a cluster's client, with simulated nodes."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from headwater.client.slots import Topology
 A, B = NodeAddress("a", 1), NodeAddress("b", 2)
 
 SLOTS = [[0, 16383, [b"b", 2]]]
-"""The second node owns all."""
+"""The second node owns all slots."""
 
 
 class Nodes:
-    """The clients of two nodes: each answers CLUSTER SLOTS, and other commands as it is told."""
+    """The clients of two nodes. They answer CLUSTER SLOTS, and other commands with ``answers``."""
 
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)
-        self.asked: list[tuple[NodeAddress, tuple[Any, ...]]] = []
+        self.received: list[tuple[NodeAddress, tuple[Any, ...]]] = []
         self.opened: list[NodeAddress] = []
 
     def open(self, node: NodeAddress) -> _Node:
@@ -48,7 +48,7 @@ class _Node:
     def execute_command(self, *words: Any, **_options: Any) -> Any:
         if words[0] == b"CLUSTER":
             return SLOTS
-        self.nodes.asked.append((self.address, words))
+        self.nodes.received.append((self.address, words))
         answer = self.nodes.answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
@@ -85,7 +85,7 @@ XADD = QueuedCommand(("XADD", "orders", "*", "a", "1"))
 def test_a_command_goes_to_the_node_of_its_key() -> None:
     nodes = Nodes(3)
     assert run(nodes.calls().redirected(("XLEN", "orders"), {}, None)) == 3
-    assert nodes.asked == [(B, ("XLEN", "orders"))]
+    assert nodes.received == [(B, ("XLEN", "orders"))]
 
 
 def test_an_error_reply_is_raised() -> None:
@@ -103,7 +103,7 @@ def test_a_single_server_that_redirects_is_followed() -> None:
     assert calls.routed
 
 
-def test_a_client_that_keeps_to_one_connection_does_not_follow() -> None:
+def test_a_client_with_a_dedicated_connection_does_not_follow() -> None:
     nodes = Nodes()
     calls = nodes.calls(cluster=False, stays=True)
     with pytest.raises(SlotMoved):
@@ -112,24 +112,24 @@ def test_a_client_that_keeps_to_one_connection_does_not_follow() -> None:
     assert nodes.opened == []
 
 
-def test_a_call_is_made_again_while_nothing_of_it_may_have_run() -> None:
+def test_a_call_is_repeated_if_none_of_it_may_have_run() -> None:
     nodes = Nodes(RedisConnectionError("1"), RedisConnectionError("2"), 3)
     assert run(nodes.calls().run([XLEN])) == [3]
 
 
-def test_the_retry_policy_says_how_often() -> None:
+def test_the_retry_policy_bounds_the_attempts() -> None:
     nodes = Nodes(*[RedisConnectionError(str(n)) for n in range(1, 9)])
     with pytest.raises(RedisConnectionError, match="3"):
         run(nodes.calls().run([XLEN]))
 
 
-def test_what_may_have_run_is_not_sent_again() -> None:
+def test_a_command_that_may_have_run_is_not_sent_again() -> None:
     error = RedisConnectionError("lost")
     say_may_have_run(error)
     nodes = Nodes(error, "1-1")
     with pytest.raises(RedisConnectionError, match="lost"):
         run(nodes.calls().run([XADD]))
-    assert len(nodes.asked) == 1
+    assert len(nodes.received) == 1
 
 
 def test_the_client_of_a_node_is_opened_once_and_handed_over_to_be_closed() -> None:
@@ -173,12 +173,12 @@ def test_a_pipeline_on_a_single_server_is_redis_pys_own() -> None:
     assert queue.raised == [[(XLEN.words, {}), (XADD.words, {})], [1, b"1-1"]]
 
 
-def test_of_a_pipeline_only_what_was_redirected_is_sent_again() -> None:
+def test_only_redirected_commands_of_a_pipeline_are_sent_again() -> None:
     queue = Queue(1, AskError("1 b:2"))
     nodes = Nodes(b"OK", b"1-1")
     calls = nodes.calls(cluster=False)
     assert run(calls.run_pipeline(queue, queue.execute, raise_on_error=False)) == [1, b"1-1"]
-    assert nodes.asked == [(B, (b"ASKING",)), (B, XADD.words)]
+    assert nodes.received == [(B, (b"ASKING",)), (B, XADD.words)]
     assert queue.raised == []
 
 

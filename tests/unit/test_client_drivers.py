@@ -1,4 +1,4 @@
-"""Both drivers carry out the same procedures."""
+"""Both drivers run the same procedures."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ drivers = pytest.mark.parametrize("carry_out", [_for_threads, _for_loops])
 
 
 @drivers
-def test_results_are_sent_and_errors_raised_where_they_were_asked_for(carry_out: Any) -> None:
-    # Given a procedure that goes on after an error, and waits in between
+def test_results_and_errors_of_a_call_arrive_at_its_yield(carry_out: Any) -> None:
+    # Given a procedure that continues after an error, and sleeps in between
     def procedure(call: Callable[..., Any]) -> Procedure[list[Any]]:
         found = [(yield call(len, "abc"))]
         try:
@@ -39,12 +39,12 @@ def test_results_are_sent_and_errors_raised_where_they_were_asked_for(carry_out:
         yield Sleep(0.001)
         return [*found, (yield call(len, ""))]
 
-    # When it is carried out, then it returns what it made of them
+    # When a driver runs it, then it returns the collected results
     assert carry_out(procedure) == [3, "invalid literal", 0]
 
 
 @drivers
-def test_an_error_that_the_procedure_leaves_alone_is_the_callers(carry_out: Any) -> None:
+def test_an_error_that_the_procedure_does_not_catch_reaches_the_caller(carry_out: Any) -> None:
     def procedure(call: Callable[..., Any]) -> Procedure[None]:
         yield call(int, "x")
 
@@ -67,7 +67,7 @@ async def test_a_cancelled_call_is_raised_in_the_procedure() -> None:
     await asyncio.sleep(0)
     # When its task is cancelled
     task.cancel()
-    # Then it hears of that, and so does the task's owner
+    # Then the procedure and the task's owner get CancelledError
     with pytest.raises(asyncio.CancelledError):
         await task
     assert ended == ["cancelled"]

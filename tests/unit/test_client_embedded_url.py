@@ -1,4 +1,4 @@
-"""What a ``headwater://`` url says, and what is said about one that is wrong."""
+"""Parsing ``headwater://`` urls, and the errors for wrong ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_a_directory_is_absolute_and_percent_decoded(tmp_path: Path) -> None:
     assert address.key == f"dir:{tmp_path / 'bills'}"
 
 
-def test_links_to_one_directory_are_one_store(tmp_path: Path) -> None:
+def test_symlinks_to_one_directory_are_one_store(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "data")
     assert (
         parse_embedded(f"headwater://{tmp_path}/link").key
@@ -27,14 +27,14 @@ def test_links_to_one_directory_are_one_store(tmp_path: Path) -> None:
     )
 
 
-def test_memory_has_a_name_only_when_it_is_given() -> None:
+def test_memory_has_a_name_only_if_the_url_gives_one() -> None:
     assert parse_embedded("headwater://memory").key is None
     assert parse_embedded("headwater://memory/").key is None
     assert parse_embedded("headwater://memory/shop").key == "memory:shop"
     assert parse_embedded("headwater://memory?name=shop").key == "memory:shop"
 
 
-def test_settings_are_the_configurations(tmp_path: Path) -> None:
+def test_a_url_may_contain_settings(tmp_path: Path) -> None:
     address = parse_embedded(f"headwater://{tmp_path}?appendfsync=always&stream_node_max_entries=7")
     config = address.config()
     assert (config.appendfsync, config.stream_node_max_entries) == ("always", 7)
@@ -42,7 +42,7 @@ def test_settings_are_the_configurations(tmp_path: Path) -> None:
     assert parse_embedded("headwater://memory").config().appendonly is False
 
 
-def test_the_environment_does_not_make_a_directory_forget(
+def test_the_environment_does_not_turn_off_durability(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HEADWATER_APPENDONLY", "no")
@@ -65,7 +65,7 @@ def test_options_of_the_client_have_their_types() -> None:
 
 
 @pytest.mark.parametrize("declared", SETTINGS.values(), ids=SETTINGS)
-def test_a_url_takes_the_settings_that_are_declared_for_it(declared: Setting) -> None:
+def test_a_url_accepts_the_settings_that_are_declared_for_it(declared: Setting) -> None:
     value = quote(declared.spelled_default)
     for place, uses in (
         ("/data", {EmbeddedUse.ALWAYS, EmbeddedUse.ON_DISK}),
@@ -76,62 +76,60 @@ def test_a_url_takes_the_settings_that_are_declared_for_it(declared: Setting) ->
             if declared.embedded in uses:
                 assert parse_embedded(url).settings == {declared.name: declared.spelled_default}
             else:
-                with pytest.raises(ConfigError, match=f"{declared.name} does nothing for"):
+                with pytest.raises(ConfigError, match=f"{declared.name} has no effect for"):
                     parse_embedded(url)
 
 
 @pytest.mark.parametrize(
-    ("url", "said"),
+    ("url", "text"),
     [
-        ("headwater://data/orders", "'data' stands where a host would"),
+        ("headwater://data/orders", "'data' is in the place of a host"),
         ("headwater://localhost:6379", "For a server, write redis://host:port"),
-        ("headwater://", "names no directory"),
-        ("headwater:///", "names no directory"),
-        ("headwater:///data?port=7000", "port does nothing for headwater:///data"),
-        ("headwater:///data?appendonly=no", "appendonly does nothing"),
-        ("headwater:///data?dir=/x", "dir does nothing"),
+        ("headwater://", "does not name a directory"),
+        ("headwater:///", "does not name a directory"),
+        ("headwater:///data?port=7000", "port has no effect for headwater:///data"),
+        ("headwater:///data?appendonly=no", "appendonly has no effect"),
+        ("headwater:///data?dir=/x", "dir has no effect"),
         (
             "headwater://memory?appendfsync=always",
-            "appendfsync does nothing for headwater://memory",
+            "appendfsync has no effect for headwater://memory",
         ),
-        ("headwater:///data?appendfzync=always", "'appendfzync' is no parameter. There are"),
-        ("headwater:///data?name=shop", "'name' is no parameter"),
+        ("headwater:///data?appendfzync=always", "unknown parameter 'appendfzync'. Parameters:"),
+        ("headwater:///data?name=shop", "unknown parameter 'name'"),
         ("headwater://memory?db=first", "db cannot be 'first'"),
         ("headwater://memory?decode_responses=maybe", "decode_responses cannot be 'maybe'"),
         ("headwater:///data?appendfsync=often", "'appendfsync' cannot be 'often'"),
     ],
 )
-def test_what_is_wrong_is_named(url: str, said: str) -> None:
+def test_the_error_names_what_is_wrong(url: str, text: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_embedded(url).config()
-    assert said in str(caught.value)
+    assert text in str(caught.value)
 
 
 @pytest.mark.parametrize("url", ["", "localhost:6379", "http://localhost", "redis:localhost", None])
-def test_a_url_that_names_no_store_is_told_which_there_are(url: str | None) -> None:
+def test_an_unknown_scheme_is_refused(url: str | None) -> None:
     import headwater
 
     for module in (headwater, headwater.aio):
-        with pytest.raises(ConfigError, match="names no store"):
+        with pytest.raises(ConfigError, match="does not name a store"):
             module.connect(url)
 
 
 @pytest.mark.parametrize(
-    ("url", "said"),
+    ("url", "text"),
     [
         ("redis://localhost:6379/0?nothing=1", "unexpected keyword argument 'nothing'"),
-        ("redis://localhost:port", "look at its port"),
+        ("redis://localhost:port", "check its port"),
         ("redis://:hunter2#@localhost", "%23 for #"),
         ("redis://localhost?socket_timeout=hunter2", "its parameters"),
     ],
 )
-def test_a_servers_url_that_cannot_be_read_is_refused_without_its_secrets(
-    url: str, said: str
-) -> None:
+def test_the_error_for_an_invalid_server_url_shows_no_secret(url: str, text: str) -> None:
     import headwater
 
     for module in (headwater, headwater.aio):
         with pytest.raises(ConfigError) as caught:
             module.connect(url)
-        assert said in str(caught.value)
+        assert text in str(caught.value)
         assert "hunter2" not in str(caught.value)

@@ -1,4 +1,4 @@
-"""Asyncio connections pack commands by hiredis, to the bytes that redis-py sends."""
+"""Asyncio connections pack commands with hiredis, to the same bytes as redis-py."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_the_bytes_of_a_command_are_those_of_redis_py(
 
 
 @pytest.mark.parametrize("value", [None, True, object(), [1]])
-def test_what_redis_py_refuses_is_refused(value: Any) -> None:
+def test_values_that_redis_py_refuses_are_refused(value: Any) -> None:
     connection = guarded(redis.asyncio.Connection)()
     with pytest.raises(DataError):
         connection.pack_command("SET", "k", value)

@@ -1,4 +1,4 @@
-"""Which server is taken for the primary of a service, told by Sentinels that are not there."""
+"""Finding the primary of a service, with simulated Sentinels."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headwater.client.server_url import parse_sentinel
 
 
 class Sentinels:
-    """redis-py's Sentinel: the last that was named answers."""
+    """In place of redis-py's Sentinel: the last Sentinel of the url answers."""
 
     def __init__(self, nodes: list[Any], sentinel_kwargs: dict[str, Any]) -> None:
         self.sentinels = [_Client(host, port) for host, port in reversed(nodes)]
@@ -42,7 +42,7 @@ made: list[Sentinels] = []
 
 
 class Server:
-    """A connection to what the Sentinels named."""
+    """A connection to the server that the Sentinels named."""
 
     host, port = "primary", 7000
 
@@ -66,7 +66,7 @@ def primary(url: str = "redis+sentinel://a,b:5000/shop", **options: Any) -> Prim
     return Primary(parse_sentinel(url), options)
 
 
-def test_the_sentinel_that_answered_is_asked_first_next_time() -> None:
+def test_the_sentinel_that_answered_is_queried_first_next_time() -> None:
     found = primary()
     assert run(found.find(Sentinels, Sentinels.close)) == ("primary", 7000)
     assert found.nodes == [("b", 5000), ("a", 26379)]
@@ -95,15 +95,15 @@ def test_sentinels_have_their_own_password_and_the_tls_of_the_servers() -> None:
 
 
 @pytest.mark.parametrize("role", [b"master", "master", NoPermissionError("NOPERM")])
-def test_a_primary_and_a_server_that_does_not_say_are_kept(role: Any) -> None:
+def test_a_primary_and_a_server_that_refuses_role_are_accepted(role: Any) -> None:
     server = Server(role)
     run(primary().confirm(server))
     assert server.calls == ["ROLE"]
 
 
-def test_a_replica_is_left_and_another_sentinel_asked() -> None:
+def test_a_replica_is_disconnected_and_another_sentinel_is_queried() -> None:
     found, server = primary(), Server(b"slave")
-    with pytest.raises(RedisConnectionError, match="primary of 'shop', and it is a replica"):
+    with pytest.raises(RedisConnectionError, match="primary of 'shop', but it is a replica"):
         run(found.confirm(server))
     assert server.calls == ["ROLE", "disconnect"]
     assert found.nodes == [("b", 5000), ("a", 26379)]

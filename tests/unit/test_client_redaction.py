@@ -1,4 +1,4 @@
-"""An address in a log line or an error shows no secret, however it is spelt."""
+"""An address in a log line or an error shows no secret, however it is written."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_url_is_shown_without_its_secrets(url: str, shown: str) -> None:
 
 
 @pytest.mark.parametrize("refuse", [App, connect])
-def test_an_address_that_is_refused_is_shown_without_its_secrets(refuse: type[App]) -> None:
+def test_the_error_for_a_refused_address_shows_no_secret(refuse: type[App]) -> None:
     with pytest.raises(HeadwaterError, match=r"http://\*\*\*@db") as refused:
         refuse("http://ann:hunter2@db:6379")
     assert "hunter2" not in str(refused.value)

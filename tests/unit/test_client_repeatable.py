@@ -1,4 +1,4 @@
-"""Which commands may run twice, and how long each asks to wait."""
+"""Which commands may run twice, and how long each may block."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from headwater.commands.table import COMMANDS
         "SCRIPT LOAD x",
     ],
 )
-def test_what_may_run_twice(command: str) -> None:
+def test_a_repeatable_command(command: str) -> None:
     assert is_repeatable(command.split())
     assert is_repeatable([word.encode() for word in command.lower().split()])
 
@@ -66,7 +66,7 @@ def test_what_may_run_twice(command: str) -> None:
         "",
     ],
 )
-def test_what_may_not(command: str) -> None:
+def test_a_command_that_is_not_repeatable(command: str) -> None:
     assert not is_repeatable(command.split() or [""])
 
 
@@ -78,7 +78,7 @@ def test_a_name_of_several_words_is_read_as_one_command() -> None:
     assert wait_seconds(("XREAD BLOCK 500 STREAMS s $",)) == 0.5
 
 
-def test_no_command_that_writes_is_repeated_but_those_that_are_named() -> None:
+def test_only_listed_commands_that_write_are_repeated() -> None:
     writers = {
         row.name.upper().replace("|", " ")
         for container in COMMANDS.values()
@@ -114,7 +114,7 @@ def test_no_command_that_writes_is_repeated_but_those_that_are_named() -> None:
         ("MONITOR", inf),
     ],
 )
-def test_how_long_a_command_asks_to_wait(command: str, seconds: float) -> None:
+def test_how_long_a_command_may_block(command: str, seconds: float) -> None:
     assert wait_seconds(command.split()) == seconds
     assert wait_seconds([word.encode() for word in command.split()]) == seconds
 

@@ -38,7 +38,7 @@ def _topology(*, cluster: bool = True) -> Topology:
 def _run(
     router: Router, commands: list[tuple[Any, ...]], answers: Answers, replies: Any = None
 ) -> tuple[list[Any], list[tuple[NodeAddress, list[Any]]]]:
-    """The replies, and what went to which node."""
+    """Return the replies, and the commands that each node received."""
     sent: list[tuple[NodeAddress, list[Any]]] = []
     routing = router.route([QueuedCommand(words) for words in commands], replies)
     try:
@@ -63,7 +63,7 @@ def _at(node: NodeAddress, slot_key: str) -> str:
     return f"{slot_of(slot_key)} {node}"
 
 
-def test_the_keys_lie_where_the_tests_think() -> None:
+def test_the_slots_of_the_keys_are_in_the_expected_halves() -> None:
     assert slot_of(LOW) < HALF <= slot_of(HIGH)
 
 
@@ -104,7 +104,7 @@ def test_commands_go_to_the_owners_of_their_keys_and_replies_keep_their_order() 
     assert [(node, len(words)) for node, words in sent] == [(A, 2), (B, 1)]
 
 
-def test_what_has_no_key_goes_with_the_others_or_home() -> None:
+def test_a_command_without_a_key_goes_with_the_others_or_home() -> None:
     router = Router(_topology(), home=HIGH)
     assert _run(router, [("CLIENT", "ID")], _ok)[1][0][0] == B
     assert _run(router, [("TIME",), ("XLEN", LOW)], _ok)[1] == [(A, [["TIME"], ["XLEN", LOW]])]
@@ -118,11 +118,11 @@ def test_a_moved_slot_is_followed_and_remembered() -> None:
 
     found, sent = _run(Router(topology), [("XADD", LOW, "*", "a", 1)], answers)
     assert found == [b"OK"]
-    # The cluster was asked again, and said as before; the last node to say so is believed.
+    # CLUSTER SLOTS was called again, with the same result. The redirection takes precedence.
     assert sent[0][0] == A
 
 
-def test_a_node_without_a_host_means_the_one_that_answered() -> None:
+def test_a_redirection_without_a_host_means_the_node_that_answered() -> None:
     def answers(part: Part) -> list[Any]:
         return _ok(part) if part.node.port == 9 else [MovedError(f"{slot_of(LOW)} :9")]
 
@@ -130,7 +130,7 @@ def test_a_node_without_a_host_means_the_one_that_answered() -> None:
     assert _run(router, [("XLEN", LOW)], answers)[1][1][0] == NodeAddress("a", 9)
 
 
-def test_asked_once_a_unit_goes_behind_asking_and_its_read_is_short() -> None:
+def test_an_ask_redirection_sends_asking_first_and_shortens_the_read() -> None:
     read = ("XREADGROUP", "GROUP", "BLOCK", "c", "BLOCK", 5000, "STREAMS", LOW, ">")
 
     def answers(part: Part) -> list[Any]:
@@ -161,8 +161,8 @@ def test_a_transaction_on_two_slots_is_refused_before_it_is_sent() -> None:
     assert not sent
 
 
-def test_a_write_that_moved_is_waited_for_again() -> None:
-    # Given WAIT, which said of the wrong node that all is replicated
+def test_wait_is_sent_again_with_a_moved_write() -> None:
+    # Given a WAIT that the wrong node answered with success
     def answers(part: Part) -> list[Any]:
         return [b"1-1", 0] if part.node == C else [MovedError(_at(C, LOW)), 1]
 
@@ -185,7 +185,7 @@ def test_a_write_that_moved_is_waited_for_again() -> None:
     assert finished.value.value == [b"1-1", 0]
 
 
-def test_what_redirects_for_ever_is_an_answer_in_the_end() -> None:
+def test_an_endless_redirection_is_returned_as_the_reply() -> None:
     found, sent = _run(
         Router(_topology()), [("XLEN", LOW)], lambda _part: [MovedError(_at(C, LOW))]
     )
@@ -193,7 +193,7 @@ def test_what_redirects_for_ever_is_an_answer_in_the_end() -> None:
     assert len(sent) < 20
 
 
-def test_a_lost_connection_is_raised_and_its_node_doubted() -> None:
+def test_a_lost_connection_is_raised_and_its_node_is_moved_to_the_end() -> None:
     topology = _topology()
     with pytest.raises(RedisConnectionError) as caught:
         _run(Router(topology), [("XADD", LOW, "*", "a", 1)], lambda _part: RedisConnectionError())
@@ -211,7 +211,7 @@ def test_a_lost_connection_after_another_node_has_written_says_so() -> None:
     assert may_have_run(caught.value)
 
 
-def test_a_router_that_stays_asks_for_another_connection() -> None:
+def test_a_router_with_a_dedicated_connection_raises_on_redirection() -> None:
     topology = _topology()
     with pytest.raises(RedisConnectionError, match="another node"):
         _run(
@@ -223,11 +223,11 @@ def test_a_router_that_stays_asks_for_another_connection() -> None:
 
 
 def test_a_single_server_that_redirects_is_a_node_of_a_cluster() -> None:
-    # Given replies of a server that was taken for a single one
+    # Given replies of a presumed single server
     topology = _topology(cluster=False)
     replies = [MovedError(_at(B, HIGH)), 3]
 
-    # When they are looked at, only what was redirected is sent
+    # When they are routed, then only redirected commands are sent
     commands = [("XLEN", HIGH), ("XLEN", LOW)]
     found, sent = _run(Router(topology), commands, _ok, replies)
     assert found == [b"OK", 3]
@@ -245,28 +245,28 @@ TRANSACTION: list[tuple[Any, ...]] = [("MULTI",), ("XADD", LOW, "*", "a", 1), ("
 
 
 def _asked_elsewhere(part: Part) -> list[Any]:
-    """Replies while the stream is at C already, and the watched key is not."""
+    """Reply as if the stream is at C already and the watched key is not."""
     if part.node == C:
         return _ok(part)
     return [AskError(_at(C, LOW)) if one.words[0] == "XADD" else b"OK" for one in part.commands]
 
 
 def test_a_transaction_goes_only_to_the_node_that_watches() -> None:
-    # Given a watched key, and a stream that is on its way to another node
+    # Given a watched key, and a stream that is moving to another node
     router = Router(_topology())
     _run(router, [("WATCH", LOW), ("GET", LOW)], _asked_elsewhere)
 
-    # When the transaction is redirected, then it does not run where nobody watches
+    # When the transaction is redirected, then it does not run on a node that does not watch the key
     found, sent = _run(router, TRANSACTION, _asked_elsewhere)
     assert all(isinstance(one, TryAgainError) for one in found)
     assert [node for node, _words in sent] == [A]
 
-    # And the next attempt begins from nothing
+    # And the next attempt starts from the beginning
     assert _run(router, TRANSACTION, _asked_elsewhere)[0] == [b"OK"] * 3
 
 
-def test_a_key_that_was_watched_elsewhere_keeps_a_transaction_back() -> None:
-    # Given a watched key that is on its way to another node, and its stream is not
+def test_a_transaction_is_refused_if_its_key_is_watched_on_another_node() -> None:
+    # Given a watched key that is moving to another node, and a stream that is not
     router = Router(_topology())
 
     def key_is_away(part: Part) -> list[Any]:
@@ -275,27 +275,27 @@ def test_a_key_that_was_watched_elsewhere_keeps_a_transaction_back() -> None:
 
     _run(router, [("WATCH", LOW)], key_is_away)
 
-    # Then the transaction is not sent where nobody watches
+    # Then the transaction is not sent to a node that does not watch the key
     found, sent = _run(router, TRANSACTION, _ok)
     assert all(isinstance(one, TryAgainError) for one in found)
     assert sent == []
 
 
-def test_a_transaction_ends_what_its_node_watches() -> None:
+def test_a_transaction_ends_the_watches_of_its_node() -> None:
     router = Router(_topology())
     _run(router, [("WATCH", LOW)], _ok)
     _run(router, TRANSACTION, _ok)
     assert _run(router, TRANSACTION, _asked_elsewhere)[0] == [b"OK"] * 3
 
 
-def test_a_server_without_a_cluster_is_said() -> None:
+def test_a_server_without_cluster_support_is_an_error() -> None:
     routing = Router(_topology()).route([QueuedCommand(("XLEN", LOW))])
     next(routing)
     with pytest.raises(ConfigError, match="redis://a:1"):
         routing.send([ResponseError("This instance has cluster support disabled")])
 
 
-def test_a_node_that_is_away_is_passed_over_for_another() -> None:
+def test_an_unreachable_node_is_skipped() -> None:
     topology = Topology([A, B], cluster=True)
     routing = Router(topology).route([QueuedCommand(("XLEN", LOW))])
     assert next(routing).node == A
@@ -303,12 +303,12 @@ def test_a_node_that_is_away_is_passed_over_for_another() -> None:
     assert routing.send([HALVES]).node == A
 
 
-def test_a_node_that_does_not_know_its_address_is_where_it_was_asked() -> None:
+def test_a_node_without_an_address_in_its_reply_has_the_address_of_the_query() -> None:
     assert parse_slots([[0, 16383, [None, 7000]]], A)[5] == NodeAddress("a", 7000)
     assert parse_slots([[0, 16383, [b"", 7000]]], B)[5] == NodeAddress("b", 7000)
 
 
-def test_a_user_who_may_not_ask_for_the_slots_is_told_so() -> None:
+def test_missing_permission_for_cluster_slots_is_returned_as_the_reply() -> None:
     routing = Router(_topology()).route(
         [QueuedCommand(("XLEN", LOW)), QueuedCommand(("XLEN", HIGH))]
     )

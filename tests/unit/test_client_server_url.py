@@ -21,7 +21,7 @@ from headwater.errors import ConfigError, DeclarationError
 from headwater.worker import App
 
 
-def test_a_cluster_is_named_by_some_of_its_nodes() -> None:
+def test_a_cluster_url_has_some_of_its_nodes() -> None:
     found = parse_cluster("rediss+cluster://app:p%40ss@one:7000,[::1]:7001,two?protocol=2")
     assert found.nodes == (
         NodeAddress("one", 7000),
@@ -31,7 +31,7 @@ def test_a_cluster_is_named_by_some_of_its_nodes() -> None:
     assert found.node_url(found.nodes[1]) == "rediss://app:p%40ss@[::1]:7001?protocol=2"
 
 
-def test_sentinels_have_credentials_of_their_own() -> None:
+def test_sentinels_have_separate_credentials() -> None:
     found = parse_sentinel(
         "redis+sentinel://app:pw@one:5000,two/shop/3?sentinel_username=s&sentinel_password=x%26y"
     )
@@ -55,12 +55,12 @@ def test_valkey_is_another_word_for_redis(url: str, same: str) -> None:
 
 
 @pytest.mark.parametrize("url", [f"{scheme}://host/0" for scheme in SCHEMES])
-def test_an_app_takes_every_scheme(url: str) -> None:
+def test_an_app_accepts_every_scheme(url: str) -> None:
     assert is_server(url)
     assert App(url).url == url
 
 
-def test_the_kinds_are_told_by_the_scheme() -> None:
+def test_the_scheme_determines_the_kind() -> None:
     assert is_cluster("valkeys+cluster://h")
     assert not is_cluster("redis://h")
     assert is_sentinel("redis+sentinel://h/s")
@@ -83,11 +83,11 @@ def test_only_database_0_may_belong_to_a_cluster() -> None:
         ("redis+cluster://host:port", "host:port"),
         ("redis+cluster://", "host:port"),
         ("redis+cluster://one,,two", "host:port"),
-        ("redis+sentinel://host:26379", "names no service"),
-        ("redis+sentinel://host/shop/first", "names no service"),
+        ("redis+sentinel://host:26379", "does not name a service"),
+        ("redis+sentinel://host/shop/first", "does not name a service"),
     ],
 )
-def test_an_address_that_cannot_be_meant_is_refused(url: str, says: str) -> None:
+def test_an_invalid_address_is_refused(url: str, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         headwater.connect(url)
 
@@ -112,6 +112,6 @@ def test_no_error_shows_a_password() -> None:
     )
 
 
-def test_an_app_says_which_schemes_there_are() -> None:
+def test_the_error_for_an_unknown_scheme_lists_all_schemes() -> None:
     with pytest.raises(DeclarationError, match=r"redis\+cluster://"):
         App("redis+clusters://host")

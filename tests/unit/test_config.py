@@ -1,4 +1,4 @@
-"""Settings have redis.conf's names and syntax, and nothing wrong is accepted in silence."""
+"""Settings have redis.conf's names and syntax, and no mistake is accepted silently."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def refused(directory: Path, text: str) -> str:
     return message.replace(str(directory), "")
 
 
-def test_a_file_is_read_as_redis_reads_it(tmp_path: Path) -> None:
+def test_a_file_is_parsed_as_in_redis(tmp_path: Path) -> None:
     config = from_file(
         tmp_path,
         """
@@ -54,7 +54,7 @@ def test_a_file_is_read_as_redis_reads_it(tmp_path: Path) -> None:
     assert config.client_output_buffer_limit.pubsub == (32 * 1024**2, 8 * 1024**2, 60)
 
 
-def test_flags_win_over_the_environment_that_over_the_file_and_the_last_line_counts(
+def test_flags_override_the_environment_and_the_environment_overrides_the_file(
     tmp_path: Path,
 ) -> None:
     # Given a file that names three settings, one of them twice
@@ -67,11 +67,11 @@ def test_flags_win_over_the_environment_that_over_the_file_and_the_last_line_cou
         flags=[("maxclients", "4")],
     )
 
-    # Then each has its strongest value
+    # Then each has the value with the highest precedence
     assert (config.port, config.timeout, config.maxclients) == (2, 3, 4)
 
 
-def test_an_include_stands_at_its_place(tmp_path: Path) -> None:
+def test_an_include_applies_at_its_position(tmp_path: Path) -> None:
     (tmp_path / "more").mkdir()
     written(tmp_path / "more", "port 2\ntimeout 2\n", "a.conf")
     written(tmp_path / "more", "maxclients 2\n", "b.conf")
@@ -80,10 +80,10 @@ def test_an_include_stands_at_its_place(tmp_path: Path) -> None:
 
 
 MISTAKES = {
-    "prot 7000": "/headwater.conf, line 1: 'prot' is no setting of Headwater; did you mean 'port'?",
-    "\n\nappendsync no": "/headwater.conf, line 3: 'appendsync' is no setting of Headwater; "
+    "prot 7000": "/headwater.conf, line 1: unknown setting 'prot'; did you mean 'port'?",
+    "\n\nappendsync no": "/headwater.conf, line 3: unknown setting 'appendsync'; "
     "did you mean 'appendfsync'?",
-    "qqq 1": "/headwater.conf, line 1: 'qqq' is no setting of Headwater; "
+    "qqq 1": "/headwater.conf, line 1: unknown setting 'qqq'; "
     "docs/reference/configuration.md lists all.",
     "port x": "/headwater.conf, line 1: 'port' cannot be 'x': "
     "argument couldn't be parsed into an integer",
@@ -91,15 +91,15 @@ MISTAKES = {
     "argument must be between 0 and 65535 inclusive",
     "port 1 2": "/headwater.conf, line 1: 'port' takes one value, not 2; quote it",
     "port": "/headwater.conf, line 1: 'port' has no value; write port and its value, or \"\"",
-    'requirepass "a': "/headwater.conf, line 1: quotes do not balance in 'requirepass \"a'",
+    'requirepass "a': "/headwater.conf, line 1: unbalanced quotes in 'requirepass \"a'",
     "proto-max-bulk-len 1x": "/headwater.conf, line 1: 'proto-max-bulk-len' cannot be '1x': "
     "argument must be a memory value",
     "maxmemory 1gb": "/headwater.conf, line 1: 'maxmemory' cannot be '1gb': "
-    "it stays 0; no memory limit can be set in this release",
+    "the only value is 0; no memory limit can be set in this release",
     "save 900 1": "/headwater.conf, line 1: 'save' cannot be '900 1': "
-    "it stays empty; there are no snapshots: the journal holds everything",
+    "the only value is empty; there are no snapshots: the journal holds everything",
     "databases 32": "/headwater.conf, line 1: 'databases' cannot be '32': "
-    "it stays 16; there are 16 databases, always",
+    "the only value is 16; the number of databases cannot be changed",
     "unixsocketperm 888": "/headwater.conf, line 1: 'unixsocketperm' cannot be '888': "
     "argument must be octal permissions, 0 to 777",
     "client-output-buffer-limit pubsub 1 1 1mb": "/headwater.conf, line 1: "
@@ -121,19 +121,19 @@ def test_a_file_that_includes_itself_is_refused(tmp_path: Path) -> None:
     assert "does it include itself?" in refused(tmp_path, "include headwater.conf")
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_the_error_for_a_missing_file_names_it(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"none\.conf: cannot be read: No such file"):
         load(file=tmp_path / "none.conf", environ={})
 
 
-def test_mistakes_in_flags_and_in_the_environment_name_their_place() -> None:
-    with pytest.raises(ConfigError, match=r"^flag --prt: 'prt' is no setting .* 'port'"):
+def test_the_error_names_the_flag_or_variable() -> None:
+    with pytest.raises(ConfigError, match=r"^flag --prt: unknown setting 'prt'; .* 'port'"):
         load(flags=[("prt", "1")], environ={})
     with pytest.raises(ConfigError, match=r"^environment, HEADWATER_PORT: 'port' cannot be 'x'"):
         load(environ={"HEADWATER_PORT": "x"})
-    with pytest.raises(ConfigError, match=r"^flag --port: a value is missing"):
+    with pytest.raises(ConfigError, match=r"^flag --port: the value is missing"):
         flag_pairs(["--port", "--bind", "::1"])
-    with pytest.raises(ConfigError, match=r"^'port' is no flag"):
+    with pytest.raises(ConfigError, match=r"^'port' is not a flag"):
         flag_pairs(["port", "1"])
 
 
@@ -148,7 +148,7 @@ def test_sizes_have_the_suffixes_of_redis(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "kb", "1 kb", "1kib", "-1", "1.5mb", "1bb", "٣"])
-def test_what_is_no_size_changes_nothing(text: str) -> None:
+def test_an_invalid_size_changes_nothing(text: str) -> None:
     config = Config()
     with pytest.raises(ValueError, match="memory value"):
         config.set("stream-node-max-bytes", text)
@@ -156,7 +156,7 @@ def test_what_is_no_size_changes_nothing(text: str) -> None:
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_every_default_is_read_back_as_it_is_shown(name: str) -> None:
+def test_every_default_can_be_set_as_it_is_shown(name: str) -> None:
     config = Config()
     config.set(name, config.get(name))
     if name != "dir":  # which is shown as an absolute path
@@ -164,9 +164,9 @@ def test_every_default_is_read_back_as_it_is_shown(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FIXED)
-def test_what_cannot_change_may_still_be_said(name: str) -> None:
+def test_a_fixed_setting_accepts_only_its_value(name: str) -> None:
     Config().set(name, FIXED[name].value)
-    with pytest.raises(ValueError, match="it stays"):
+    with pytest.raises(ValueError, match="the only value is"):
         Config().set(name, "something else")
 
 

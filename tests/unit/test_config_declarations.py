@@ -1,4 +1,4 @@
-"""Every setting is declared once, and its declaration is sound."""
+"""Every setting is declared once, and its declaration is consistent."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from headwater.server.services.tls import VERSIONS
 
 @dataclass(kw_only=True)
 class Example:
-    """Settings that exist nowhere else."""
+    """Settings for this test."""
 
     a_number: int = setting(1, "Some number.")
     a_switch: bool = setting(True, "On or off.")
@@ -35,11 +35,11 @@ def test_a_name_is_declared_once() -> None:
 
 
 @pytest.mark.parametrize("declared", SETTINGS.values(), ids=SETTINGS)
-def test_a_default_is_a_value_that_can_be_given(declared: Setting) -> None:
+def test_a_default_is_a_valid_value(declared: Setting) -> None:
     assert declared.kind.parse(declared.spelled_default) == declared.default
 
 
-def test_an_annotation_is_the_kind_unless_the_declaration_says_more() -> None:
+def test_the_annotation_determines_the_kind() -> None:
     # Given declarations of each type, then each is parsed and spelled as its type
     found = {each.name: each for each in settings_of(Example)}
     assert list(found) == ["a-number", "a-switch", "a-choice", "a-list"]
@@ -47,20 +47,20 @@ def test_an_annotation_is_the_kind_unless_the_declaration_says_more() -> None:
     assert found["a-list"].kind.parse("x y") == ("x", "y")
     with pytest.raises(ValueError, match="one of the following: red, blue"):
         found["a-choice"].kind.parse("green")
-    # And a secret is not in the object's text
+    # And the object's repr does not show a secret
     assert "blue" not in repr(Example())
 
 
-def test_the_code_that_reads_a_choice_knows_each_of_its_words() -> None:
+def test_code_that_reads_a_choice_handles_each_value() -> None:
     assert set(LOG_LEVELS) == set(SETTINGS["loglevel"].kind.choices)
     assert set(STREAM_FORMS) == set(SETTINGS["dump-format"].kind.choices)
     assert set(VERSIONS) == set(TLS_PROTOCOLS)
 
 
-def test_commands_have_the_defaults_until_they_are_given_a_configuration() -> None:
+def test_commands_without_a_configuration_use_the_defaults() -> None:
     assert StreamSettings().node_max_bytes == Config().stream_node_max_bytes
     assert StreamSettings(Config(stream_node_max_bytes=7)).node_max_bytes == 7
 
 
-def test_nothing_fixed_is_empty_of_a_reason() -> None:
+def test_every_fixed_setting_has_a_reason() -> None:
     assert [name for name, fixed in FIXED.items() if not fixed.reason] == []

@@ -1,4 +1,4 @@
-"""The delivery order against a list that is kept sorted by hand."""
+"""The delivery order compared with a sorted list."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Naive:
-    """A list of (time, id); who comes later stands behind those of the same time."""
+    """A sorted list of (time, id). A new item goes after those of the same time."""
 
     def __init__(self) -> None:
         self.pel = PendingList()
@@ -61,7 +61,7 @@ class Naive:
 
 @given(steps)
 @settings(max_examples=500)
-def test_the_walk_is_by_time_and_then_by_arrival(steps: list[tuple[str, ID, int]]) -> None:
+def test_a_walk_is_ordered_by_time_and_then_by_arrival(steps: list[tuple[str, ID, int]]) -> None:
     naive = Naive()
     for step in steps:
         naive.do(*step)
@@ -71,7 +71,7 @@ def test_the_walk_is_by_time_and_then_by_arrival(steps: list[tuple[str, ID, int]
 
 @given(steps)
 @settings(max_examples=200)
-def test_no_id_is_covered_twice_by_runs_of_one_time(steps: list[tuple[str, ID, int]]) -> None:
+def test_runs_of_one_time_do_not_overlap(steps: list[tuple[str, ID, int]]) -> None:
     naive = Naive()
     for step in steps:
         naive.do(*step)
@@ -84,7 +84,7 @@ def test_no_id_is_covered_twice_by_runs_of_one_time(steps: list[tuple[str, ID, i
         assert all(a[1] < b[0] for a, b in pairwise(runs))
 
 
-def test_a_thousand_neighbours_of_one_time_are_one_run() -> None:
+def test_adjacent_entries_of_one_time_are_one_run() -> None:
     naive = Naive()
     for seq in range(1000):
         at = naive.pel.insert(5, seq, owner=1, time=7, count=1)
@@ -93,8 +93,8 @@ def test_a_thousand_neighbours_of_one_time_are_one_run() -> None:
     assert naive.order.covered == 1000
 
 
-def test_runs_without_a_record_do_not_pile_up() -> None:
-    # Given one record that is owned anew ten thousand times
+def test_runs_without_a_record_do_not_accumulate() -> None:
+    # Given one record that changes its time ten thousand times
     naive = Naive()
     for time in range(10_000):
         naive.do("own", (1, 1), time)
@@ -102,36 +102,36 @@ def test_runs_without_a_record_do_not_pile_up() -> None:
     assert len(naive.order) <= 4 * len(naive.pel) + 64
 
 
-def test_a_run_covers_no_records_but_those_put_into_it() -> None:
-    # Given two consumers' entries that lie among each other, all of one time
+def test_a_run_covers_only_the_records_that_were_added_to_it() -> None:
+    # Given alternating entries of two consumers, all of one time
     naive = Naive()
     for seq in range(100):
         at = naive.pel.insert(1, seq, owner=1 + seq % 2, time=1, count=1)
         naive.order.add(at, 1, 1)
-    # When one of them renews its own
+    # When one consumer renews its entries
     for seq in range(0, 100, 2):
         at = naive.pel.find(1, seq)
         naive.pel.change(at, owner=1, time=2, count=1)
         naive.order.add(at, 1, 2)
-    # Then no run of the later time reaches over the other's
+    # Then no run of the later time covers the other consumer's entries
     later = [run for run in naive.order.runs() if run[0] == 2]
     assert len(later) == 50
     assert all(first == last for _, first, last in later)
 
 
-def test_thousands_given_one_time_in_any_order_are_found_quickly() -> None:
-    # Given entries that got one time from the last to the first, and then the other way round
+def test_entries_added_with_one_time_in_any_order_are_in_order_of_arrival() -> None:
+    # Given entries that got one time from the last to the first, and then again from the first
     naive = Naive()
     for seq in range(3000):
         naive.pel.insert(1, seq, owner=1, time=7, count=1)
     for seq in (*range(2999, -1, -1), *range(3000)):
         naive.order.add(naive.pel.find(1, seq), 1, 7)
-    # Then they stand in the order of the second time
+    # Then they are in the order of the second pass
     assert [at[1] for _, at in naive.walked()] == list(range(3000))
 
 
 class Counting(PendingList):
-    """Counts how often a walk goes on to the next record."""
+    """Counts the steps of a walk to the next record."""
 
     steps = 0
 
@@ -141,7 +141,7 @@ class Counting(PendingList):
 
 
 def test_a_walk_costs_a_few_steps_for_each_pending_entry() -> None:
-    # Given sixteen consumers whose entries lie among each other and are renewed again and again
+    # Given sixteen consumers with interleaved entries that are renewed again and again
     pel = Counting()
     order = DeliveryOrder(pel)
     for seq in range(512):
@@ -152,28 +152,28 @@ def test_a_walk_costs_a_few_steps_for_each_pending_entry() -> None:
             at = pel.find(1, seq)
             pel.change(at, owner=1 + owner, time=turn, count=1)
             order.add(at, 1, turn)
-    # When all are walked
+    # When a walk visits all of them
     pel.steps = 0
     assert len(list(order.walk())) == 512
-    # Then it took no more than what rule 3 allows
+    # Then it took no more steps than rule 3 permits
     assert pel.steps <= 4 * 512 + 64
 
 
-def test_a_walk_after_all_but_a_few_were_settled_is_short() -> None:
-    # Given many singly delivered entries, all but the last of which are settled
+def test_a_walk_removes_the_runs_of_settled_entries() -> None:
+    # Given many singly delivered entries, of which all but the last are settled
     pel = Counting()
     order = DeliveryOrder(pel)
     for seq in range(1000):
         order.add(pel.insert(1, seq, owner=1, time=seq, count=1), 1, seq)
     for seq in range(999):
         pel.remove(pel.find(1, seq))
-    # When it is walked once, then the runs of the others are gone
+    # When a walk has run once, then the runs of the others are gone
     assert [pel.id(at) for at in order.walk()] == [(1, 999)]
     assert len(order) == 1
 
 
-def test_the_head_is_found_in_a_few_steps_once_it_was_looked_for() -> None:
-    # Given a hundred consumers' entries of which only the last of a long run was not renewed
+def test_the_head_is_found_quickly_after_the_first_search() -> None:
+    # Given a long run of entries of which only the last was not renewed
     pel = Counting()
     order = DeliveryOrder(pel)
     for seq in range(1000):
@@ -183,15 +183,15 @@ def test_the_head_is_found_in_a_few_steps_once_it_was_looked_for() -> None:
         pel.change(at, owner=1, time=1, count=1)
         order.add(at, 1, 1)
     assert order.oldest() == 0
-    # When the head is asked for again
+    # When the head is searched for again
     pel.steps = 0
     assert order.oldest() == 0
-    # Then nothing was walked over
+    # Then no entries were skipped again
     assert pel.steps <= 2
 
 
-def test_mostly_settled_runs_are_built_anew() -> None:
-    # Given long runs of which one entry each is left
+def test_mostly_settled_runs_are_rebuilt() -> None:
+    # Given long runs with one entry left in each
     naive = Naive()
     for time in range(20):
         for seq in range(100):
@@ -199,9 +199,9 @@ def test_mostly_settled_runs_are_built_anew() -> None:
             naive.order.add(at, 1, time)
         for seq in range(1, 100):
             naive.pel.remove(naive.pel.find(time, seq))
-    # When they are walked, in order
+    # When a walk visits them, in order
     assert [at for _, at in naive.walked()] == [(time, 0) for time in range(20)]
-    # Then nothing but them is covered
+    # Then only they are covered
     assert naive.order.covered == 20
 
 

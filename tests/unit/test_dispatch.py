@@ -1,4 +1,4 @@
-"""What a request is taken for does not depend on what its client has sent before."""
+"""The command of a request does not depend on the client's earlier requests."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def refused(reply: Reply, code: bytes) -> bool:
 
 
 @pytest.mark.parametrize("before", BEFORE)
-def test_the_name_of_a_subcommand_is_no_command(before: str) -> None:
+def test_the_full_name_of_a_subcommand_is_not_a_command(before: str) -> None:
     client = LocalStore().client()
     client(*BEFORE[before])
     assert refused(client("XGROUP|CREATE", "x", "s", "g2", "$"), b"ERR unknown command")
-    # And it spoils a transaction
+    # And it aborts a transaction
     client(*BEFORE[before])
     client("MULTI")
     assert refused(client("XGROUP|CREATE", "x", "s", "g2", "$"), b"ERR unknown command")
@@ -42,6 +42,6 @@ def test_a_name_is_compared_as_a_whole(before: str, name: str) -> None:
     assert refused(client(name), b"ERR wrong number" if known else b"ERR unknown command")
 
 
-def test_a_command_is_found_again_in_whatever_case() -> None:
+def test_a_command_is_found_in_any_case() -> None:
     client = LocalStore().client()
     assert [client(name) for name in ("ping", "PING", "Ping", "ping")] == [Simple(b"PONG")] * 4

@@ -1,4 +1,4 @@
-"""Blocks of entries against a sorted dict that cannot lie; block sizes far below the real ones."""
+"""Blocks of entries compared with a dict, with block sizes far below the real ones."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Naive:
-    """The same stream as a dict, and the engine's stream beside it."""
+    """The same stream twice: as a dict and as the engine's stream."""
 
     def __init__(self) -> None:
         self.entries: dict[ID, bytes] = {}
@@ -82,7 +82,7 @@ class Naive:
         sealing.help(most)
 
     def copy(self) -> None:
-        """Go on with a copy of the log; the original shares its blocks."""
+        """Continue with a copy of the log, which shares the original's blocks."""
         self.others.append((self.log, dict(self.entries)))
         self.log = self.stream.log = self.log.copy()
 
@@ -101,7 +101,9 @@ class Naive:
 
 @given(steps)
 @settings(max_examples=150)
-def test_what_was_appended_and_not_removed_is_there(steps: list[tuple[str, Any, Any]]) -> None:
+def test_entries_that_were_appended_and_not_removed_are_there(
+    steps: list[tuple[str, Any, Any]],
+) -> None:
     # Given any history of a stream
     naive = Naive()
     for step in steps:
@@ -111,7 +113,7 @@ def test_what_was_appended_and_not_removed_is_there(steps: list[tuple[str, Any, 
         assert naive.log.length == len(naive.entries)
         assert naive.log.first() == min(naive.entries, default=(0, 0))
         assert naive.log.last() == max(naive.entries, default=(0, 0))
-    # And each entry is there with its bytes, in what was copied too
+    # And each entry is there with its bytes, in copies too
     for log, entries in (*naive.others, (naive.log, naive.entries)):
         assert log.length == len(entries)
         for entry_id, body in entries.items():
@@ -120,7 +122,7 @@ def test_what_was_appended_and_not_removed_is_there(steps: list[tuple[str, Any, 
 
 @given(steps, ids, ids, st.sampled_from([-1, 0, 1, 2, 5]))
 @settings(max_examples=300)
-def test_a_range_is_what_a_list_would_give(
+def test_a_range_equals_that_of_a_list(
     steps: list[tuple[str, Any, Any]], start: ID, end: ID, count: int
 ) -> None:
     # Given any history
@@ -129,10 +131,10 @@ def test_a_range_is_what_a_list_would_give(
         naive.do(*step)
     inside = [at for at in sorted(naive.entries) if start <= at <= end]
     most = len(inside) if count < 0 else count
-    # When it is read forward, backward, counted
+    # When it is read forward, backward and counted
     forward, found = naive.log.spans(start, end, count)
     backward, found_back = naive.log.backward(start, end, count)
-    # Then ids, bytes and numbers are those of the list
+    # Then ids, bytes and counts equal those of the list
     assert [at for span in forward for at in span.ids()] == inside[:most]
     assert b"".join(bytes(span.wire()) for span in forward) == b"".join(
         naive.entries[at] for at in inside[:most]
@@ -156,13 +158,13 @@ def test_the_nth_entry_is_found_by_counts(
 
 
 def test_ids_rise_in_a_block_although_last_id_was_set_back() -> None:
-    # Given a block whose last entry is gone without a mark, and last_id set back below it
+    # Given a block whose last entry was deleted without a mark, and last_id set back below it
     naive = Naive()
     for _ in range(5):
         naive.append(1, 1)
     naive.stream.delete([(4, 0), (5, 0)], marks=False)
     naive.stream.set_id((3, 0), 5, (0, 0))
-    # When the next entry gets an id that was there before
+    # When the next entry gets an id that was used before
     naive.append(1, 1)
     # Then it is found, and the block is in order
     assert naive.log.get(4, 0) is not None
@@ -176,15 +178,15 @@ def test_dead_bytes_never_outweigh_the_live_ones() -> None:
     for seq in range(100):
         append(log, 1, seq, wire(1))
     before = sum(len(block.data) for block in log.blocks)
-    # When all but every tenth go
+    # When all but every tenth are deleted
     for seq in range(100):
         if seq % 10:
             log.delete(1, seq)
-    # Then so does their place
+    # Then their space is freed
     assert sum(len(block.data) for block in log.blocks) < before / 4
 
 
-def test_an_entry_larger_than_a_block_has_one_of_its_own() -> None:
+def test_an_entry_larger_than_a_block_gets_a_separate_block() -> None:
     log = EntryLog()
     for seq, size in enumerate((1, 1000, 1)):
         append(log, 1, seq, wire(size))
@@ -201,8 +203,8 @@ def test_the_greatest_id_can_be_trimmed_away() -> None:
 
 
 @pytest.mark.parametrize("sealed", [False, True])
-def test_a_copied_log_goes_its_own_way(sealed: bool) -> None:
-    # Given a log of several blocks, and a copy
+def test_a_log_and_its_copy_change_independently(sealed: bool) -> None:
+    # Given a log of several blocks and a copy of it
     log = EntryLog()
     log.sealing.configure(0, "zlib" if sealed else "none")
     for seq in range(20):
@@ -217,7 +219,7 @@ def test_a_copied_log_goes_its_own_way(sealed: bool) -> None:
         return b"".join(bytes(span.wire()) for span in one.spans((0, 0), (9, 9))[0])
 
     whole = bytes_of(log)
-    # When each is changed in every way
+    # When each is changed by every operation
     for one, seq in ((log, 20), (copy, 21)):
         other, before = (copy, bytes_of(copy)) if one is log else (log, bytes_of(log))
         append(one, 1, seq, WIRE % (1, b"b"))
@@ -225,12 +227,12 @@ def test_a_copied_log_goes_its_own_way(sealed: bool) -> None:
         one.delete(1, seq)
         one.trim_through(1, 1)
         assert bytes_of(other) == before
-    # Then each has what it would have had alone
+    # Then each has what it would have without the other
     assert (
         bytes_of(log) == bytes_of(copy) == b"".join(log.get(1, seq) or b"" for seq in range(2, 20))
     )
     assert len(whole) > len(bytes_of(log))
-    # And a copy of the copy, made when the last blocks had gone, is as good
+    # And a copy of the copy, made after the last entries were deleted, works as well
     copy.delete(1, 19)
     third = copy.copy()
     for seq in range(2, 19):

@@ -1,4 +1,4 @@
-"""Keys whose time comes: deleted before the next command, told of, a few at a time."""
+"""Expired keys are deleted before the next command, with notifications, a few at a time."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from headwater.testing.node import LocalStore
 from headwater.testing.replies import Failure, Nil
 
 
-def test_a_key_is_gone_and_told_of_before_the_next_command_runs() -> None:
-    # Given a key with a time, a client that watches it, and one that listens
+def test_an_expired_key_is_deleted_and_notified_before_the_next_command() -> None:
+    # Given a key with an expiry, a client that watches it, and a client that listens for events
     store = LocalStore()
     client, other, listener = store.client(), store.client(), store.client()
     client("CONFIG", "SET", "notify-keyspace-events", "Exmn")
     client("SET", "k", "v", "PX", 1000)
     other("WATCH", "k")
     listener("PSUBSCRIBE", "__keyevent@0__:*")
-    # When the time has come and somebody uses the key, without a tick in between
+    # When it has expired and a client uses the key, without a tick in between
     store.clock.advance(1)
     assert client("GET", "k") == Nil.BULK
     client("SET", "k", "w")
-    # Then it was told of, in order, and the watch is broken
-    told = [listener.reply() for _ in range(3)]
-    assert [message[2] for message in told if isinstance(message, list)] == [
+    # Then the events were sent in order, and the watching transaction fails
+    messages = [listener.reply() for _ in range(3)]
+    assert [message[2] for message in messages if isinstance(message, list)] == [
         b"__keyevent@0__:expired",
         b"__keyevent@0__:keymiss",
         b"__keyevent@0__:new",
@@ -34,7 +34,7 @@ def test_a_key_is_gone_and_told_of_before_the_next_command_runs() -> None:
     assert other("EXEC") == Nil.ARRAY
 
 
-def test_many_keys_that_end_at_once_go_a_few_at_a_time() -> None:
+def test_many_keys_that_expire_at_once_are_deleted_a_few_at_a_time() -> None:
     store = LocalStore()
     client = store.client()
     count = 3 * MAX_KEYS_EXPIRED_AT_ONCE
@@ -46,14 +46,14 @@ def test_many_keys_that_end_at_once_go_a_few_at_a_time() -> None:
     assert client("DBSIZE") == 1
     assert client("KEYS", "*") == [b"stays"]
     assert len(store.node.keyspace.databases[0].values) == 1 + count - 2 * MAX_KEYS_EXPIRED_AT_ONCE
-    # The node goes on with the rest at once
+    # The node continues with the rest at once
     deadline = store.node.next_deadline()
     assert deadline == store.clock.monotonic()
     store.node.tick()
     assert len(store.node.keyspace.databases[0].values) == 1
 
 
-def test_keys_without_room_for_their_end_stay_invisible() -> None:
+def test_expired_keys_stay_invisible_while_the_journal_has_no_room() -> None:
     store = LocalStore()
     client = store.client()
     client("SET", "k", "v", "PX", 1000)
@@ -63,7 +63,7 @@ def test_keys_without_room_for_their_end_stay_invisible() -> None:
     store.advance(1)
     assert client("EXISTS", "k", "l") == 0
     assert client("RANDOMKEY") == Nil.BULK
-    # What is put there has nothing of what was
+    # A new value does not inherit anything from the expired one
     assert client("RPUSH", "l", "b") == 1
     assert client("LRANGE", "l", 0, -1) == [b"b"]
     assert client("TTL", "l") == -1
@@ -73,7 +73,7 @@ def test_keys_without_room_for_their_end_stay_invisible() -> None:
     assert sorted(store.node.keyspace.databases[0].values) == [b"l"]
 
 
-def test_idle_times_begin_anew_with_each_use() -> None:
+def test_each_use_resets_the_idle_time() -> None:
     store = LocalStore()
     client = store.client()
     client("SET", "k", "v")
@@ -85,7 +85,7 @@ def test_idle_times_begin_anew_with_each_use() -> None:
 
     store.advance(10)
     for look in ("TTL", "EXISTS", "TYPE"):
-        client(look, "k")  # looks at the key, and does not use it
+        client(look, "k")  # does not count as a use
     assert idle() == [10, 10, 10]
     client("GET", "k")
     client("XLEN", "s")
@@ -95,7 +95,7 @@ def test_idle_times_begin_anew_with_each_use() -> None:
     client("RENAME", "k", "k2")
     client("RENAME", "k2", "k")
     assert idle() == [0, 5, 0]
-    # A client may ask to leave no trace; TOUCH does what it says nevertheless
+    # With CLIENT NO-TOUCH only TOUCH resets the idle time
     store.advance(5)
     client("CLIENT", "NO-TOUCH", "ON")
     client("GET", "k")
@@ -106,14 +106,14 @@ def test_idle_times_begin_anew_with_each_use() -> None:
     client("RESET")
     client("LLEN", "l")
     assert idle() == [0, 0, 0]
-    # Who was not used since the store was opened is idle since then
+    # Keys that were not used since the store was opened are idle since then
     store.crash()
     store.advance(3)
     client = store.client()
     assert idle() == [3, 3, 3]
 
 
-def test_a_string_grows_to_the_length_of_an_argument_at_most(
+def test_a_string_is_at_most_as_long_as_an_argument(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(strings, "MAX_BULK_BYTES", 5)

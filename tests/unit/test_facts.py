@@ -1,4 +1,4 @@
-"""One mutator, one fact, absolute values, the same bytes for ever."""
+"""Each mutator writes one fact with absolute values, and its bytes never change."""
 
 from __future__ import annotations
 
@@ -64,15 +64,15 @@ GOLDEN = {
     "databases_swapped": "1d 00 01",
     "all_flushed": "16 ff",
 }
-"""What a version 1 journal holds for the history of `told`: a reader of any later version reads it."""
+"""The facts of `history` in a version 1 journal. Every later version must read them."""
 
 
 Note = Callable[[str], None]
-"""Writes down, under this name, what has been written since the last time."""
+"""Records, under this name, the bytes that were written since the last call."""
 
 
-def told() -> tuple[Keyspace, dict[str, str]]:
-    """A history that calls every mutator once, and what each has written."""
+def history() -> tuple[Keyspace, dict[str, str]]:
+    """Run a history that calls every mutator once, and return the bytes that each has written."""
     keyspace = Keyspace()
     db, written, seen = keyspace.databases[0], {}, 0
 
@@ -85,15 +85,15 @@ def told() -> tuple[Keyspace, dict[str, str]]:
     note("stream_created")
     stream.append(5, 1, WIRE, 1, True)
     note("appended")
-    _tell_of_a_group(stream, note)
+    _group_history(stream, note)
     stream.delete([(5, 1)], marks=True)
     note("deleted")
     stream.set_id((9, 0), 3, (5, 1))
     note("stream_set_id")
-    _tell_of_producers(stream.idempotency, note)
+    _producers_history(stream.idempotency, note)
     stream.trim_through(8, 0)
     note("trimmed")
-    _tell_of_values(db, note)
+    _values_history(db, note)
     keyspace_of(db).flush(db.index)
     note("flushed")
     keyspace.swap(0, 1)
@@ -103,7 +103,7 @@ def told() -> tuple[Keyspace, dict[str, str]]:
     return keyspace, written
 
 
-def _tell_of_a_group(stream: StoredStream, note: Note) -> None:
+def _group_history(stream: StoredStream, note: Note) -> None:
     group = stream.create_group(b"g", 1, 0, 0, -1)
     note("group_created")
     consumer = group.create_consumer(b"c", 1, 1000)
@@ -132,7 +132,7 @@ def _tell_of_a_group(stream: StoredStream, note: Note) -> None:
     note("group_destroyed")
 
 
-def _tell_of_producers(known: Idempotency, note: Note) -> None:
+def _producers_history(known: Idempotency, note: Note) -> None:
     known.record(b"p", b"i", (5, 1), now_ms=5)
     note("iid_recorded")
     known.count_duplicate(1)
@@ -145,7 +145,7 @@ def _tell_of_producers(known: Idempotency, note: Note) -> None:
     note("idempotency_restored")
 
 
-def _tell_of_values(db: Database, note: Note) -> None:
+def _values_history(db: Database, note: Note) -> None:
     db.set_string(b"k", b"v")
     note("string_set")
     db.set_expiry(b"k", 5000)
@@ -168,12 +168,12 @@ def _tell_of_values(db: Database, note: Note) -> None:
     note("key_deleted")
 
 
-def test_every_mutator_writes_its_fact_as_ever() -> None:
-    _, written = told()
+def test_every_mutator_writes_its_fact_unchanged() -> None:
+    _, written = history()
     assert written == {name: text.replace(" ", "") for name, text in GOLDEN.items()}
 
 
-def test_every_kind_of_fact_is_drawn_and_read_back() -> None:
+def test_every_kind_of_fact_is_documented_and_replayed() -> None:
     drawn = {int(kind, 16) for kind in re.findall(r"0x([1-9][\dA-F])", facts.__doc__ or "")}
     assert drawn == set(replay._STEPS)
     assert {bytes.fromhex(text)[0] for text in GOLDEN.values()} == set(replay._STEPS)
@@ -191,21 +191,21 @@ def test_a_muted_buffer_holds_nothing() -> None:
     assert not keyspace.facts.data
 
 
-def test_no_fact_is_larger_than_its_headroom_and_what_varies() -> None:
+def test_the_fixed_part_of_a_fact_fits_into_the_headroom() -> None:
     fixed = {name: len(bytes.fromhex(text)) for name, text in GOLDEN.items() if name != "appended"}
     assert max(fixed.values()) <= facts.HEADROOM
 
 
 @pytest.mark.parametrize("last", list(GOLDEN))
-def test_the_state_after_each_fact_comes_back(last: str) -> None:
+def test_the_state_after_each_fact_is_recovered(last: str) -> None:
     # Given the facts up to one of them
     names = list(GOLDEN)
     until = b"".join(bytes.fromhex(GOLDEN[name]) for name in names[: names.index(last) + 1])
-    # When they are applied, and what that wrote is applied elsewhere
+    # When they are applied, and the facts that this wrote are applied to another keyspace
     once, twice = Keyspace(), Keyspace()
     apply(once, memoryview(until), 5)
     apply(twice, memoryview(bytes(once.facts.data)), 5)
-    # Then the same bytes were written again, and both states are sound and the same
+    # Then the same bytes were written again, and both states are sound and equal
     assert once.facts.data == twice.facts.data == until
     assert picture(once) == picture(twice)
     assert broken_invariants(once) == []

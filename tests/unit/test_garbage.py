@@ -1,4 +1,4 @@
-"""What is large and gone is freed a little at a time, and wholly in the end."""
+"""Large deleted values are freed in steps, and completely in the end."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LARGE = 4 * SMALL_GARBAGE
 
 
 def large_stream(keyspace: Keyspace) -> StoredStream:
-    """A stream with a group that has everything pending, some of it released and delayed."""
+    """Create a stream with a group that has all entries pending, some of them released or delayed."""
     stream = keyspace.databases[0].create_stream(b"s", keyspace.next_sid)
     for ms in range(1, LARGE + 1):
         stream.append(ms, 0, b"$1\r\na\r\n$1\r\nb\r\n", 1, opens_node=ms == 1)
@@ -32,10 +32,10 @@ def large_stream(keyspace: Keyspace) -> StoredStream:
 
 
 class Part:
-    """Stands among the blocks of a stream, to see when they are freed."""
+    """An object among the blocks of a stream, to observe when they are freed."""
 
 
-def test_a_large_stream_goes_at_once_and_is_freed_in_steps() -> None:
+def test_a_large_stream_is_deleted_at_once_and_freed_in_steps() -> None:
     # Given a large stream
     keyspace = Keyspace()
     stream = large_stream(keyspace)
@@ -48,7 +48,7 @@ def test_a_large_stream_goes_at_once_and_is_freed_in_steps() -> None:
     try:
         # When its key is deleted
         keyspace.databases[0].delete(b"s")
-        # Then it is gone, and freed little by little, without a collector of cycles
+        # Then it is gone, and is freed in steps, without the cyclic collector
         assert keyspace.databases[0].lookup(b"s", 0) is None
         assert keyspace.garbage
         steps = 0
@@ -73,7 +73,7 @@ def test_any_container_is_emptied(value: object) -> None:
     assert garbage == []
 
 
-def test_a_store_frees_what_is_gone_by_itself() -> None:
+def test_a_store_frees_deleted_values_without_requests() -> None:
     # Given a store with a large hash and a group with a large pending list
     store = LocalStore(journaled=False)
     client = store.client()
@@ -83,7 +83,7 @@ def test_a_store_frees_what_is_gone_by_itself() -> None:
     # When the group is destroyed and everything is flushed
     client("XGROUP", "DESTROY", "s", "g")
     client("FLUSHALL")
-    # Then time alone frees it
+    # Then the node's ticks free it
     while store.node.keyspace.garbage:
         assert store.seconds_ahead() == 0
         store.advance(0.001)

@@ -1,4 +1,4 @@
-"""Python's cyclic collector neither holds a server up nor lets its memory grow."""
+"""Python's cyclic collector neither delays a server nor lets its memory grow."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ from tests.conformance.wire import connected
 
 
 class Part:
-    """Something that can be watched by a weak reference, and be part of a cycle."""
+    """An object for weak references and cycles."""
 
     def __init__(self) -> None:
         self.other: object = None
 
 
 def dead_cycle() -> weakref.ref[Part]:
-    """Two objects that only refer to each other."""
+    """Create two objects that are only referenced by each other."""
     one, two = Part(), Part()
     one.other, two.other = two, one
     return weakref.ref(one)
@@ -48,7 +48,7 @@ def dead_cycle() -> weakref.ref[Part]:
 
 @contextmanager
 def serving(*, short_seconds: float = SHORT_SECONDS) -> Iterator[GarbageCollection]:
-    """A collector that serves a node in this process, within a loop of asyncio that stands still."""
+    """A collector for a node in this process, with an asyncio loop that is not running."""
     collection = GarbageCollection(short_seconds=short_seconds)
 
     async def begin() -> None:
@@ -127,17 +127,17 @@ def script(client: LocalClient) -> None:
     ],
     ids=lambda story: story.__name__,
 )
-def test_what_commands_leave_is_freed_without_the_cyclic_collector(
+def test_commands_leave_nothing_for_the_cyclic_collector(
     story: Callable[[LocalClient], None],
 ) -> None:
-    # Given a store that has done it before, so that everything is loaded
+    # Given a store that has run the commands before, so that everything is loaded
     store = LocalStore(journaled=False)
     client = store.client()
     story(client)
     store.node.tick()
     gc.collect()
     with collector_off():
-        # When it does it fifty times
+        # When it runs them fifty times
         for _ in range(50):
             story(client)
             store.node.tick()
@@ -145,8 +145,8 @@ def test_what_commands_leave_is_freed_without_the_cyclic_collector(
         assert gc.collect() == 0
 
 
-def test_what_clients_leave_is_freed_without_the_cyclic_collector() -> None:
-    def living() -> int:
+def test_clients_leave_nothing_for_the_cyclic_collector() -> None:
+    def open_objects() -> int:
         return sum(isinstance(one, Session | Connection) for one in gc.get_objects())
 
     with server_thread() as server:
@@ -166,18 +166,18 @@ def test_what_clients_leave_is_freed_without_the_cyclic_collector() -> None:
 
         left = [0]
         with collector_off():
-            # When many clients come and go, some of them while they wait
-            before = living()
+            # When many clients connect and disconnect, some of them while blocked
+            before = open_objects()
             for _ in range(20):
                 visit()
             while left:
                 server.run(all_gone)
-            # Then no session and no socket is left behind
-            assert living() == before
+            # Then no session and no connection is left
+            assert open_objects() == before
 
 
-def test_a_replay_of_keys_that_came_and_went_leaves_no_garbage(tmp_path: Path) -> None:
-    # Given a journal of streams with groups, small and large, that were deleted again
+def test_a_replay_of_deleted_keys_leaves_no_garbage(tmp_path: Path) -> None:
+    # Given a journal of streams with groups, small and large, that were deleted
     with headwater.connect(f"headwater://{tmp_path}") as client:
         for number in range(20):
             client.xgroup_create(f"s{number}", "g", mkstream=True)
@@ -195,15 +195,15 @@ def test_a_replay_of_keys_that_came_and_went_leaves_no_garbage(tmp_path: Path) -
         node.close()
 
 
-# --- the collector of an embedded store's host ----------------------------------------------------------
+# --- the collector of an embedded store's program -------------------------------------------------------
 
 
 @pytest.mark.parametrize("enabled", [True, False])
 @pytest.mark.parametrize("fails", [True, False])
-def test_an_embedded_store_leaves_the_collector_as_it_found_it(
+def test_an_embedded_store_restores_the_collector(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, enabled: bool, fails: bool
 ) -> None:
-    # Given a host program with settings of its own, and a store to replay
+    # Given a program with its own collector settings, and a store to replay
     with headwater.connect(f"headwater://{tmp_path}") as client:
         for number in range(3000):
             client.xadd(f"s{number}", {"a": "b"})
@@ -227,7 +227,7 @@ def test_an_embedded_store_leaves_the_collector_as_it_found_it(
         else:
             with headwater.connect(f"headwater://{tmp_path}") as client:
                 client.xadd("s", {"a": "b"})
-        # Then the collector did not run in the replay, and is as it was
+        # Then the collector did not run during the replay, and has its previous settings
         assert seen
         assert not any(seen)
         assert gc.isenabled() is enabled
@@ -239,14 +239,14 @@ def test_an_embedded_store_leaves_the_collector_as_it_found_it(
 # --- the collector of a server --------------------------------------------------------------------------
 
 
-def test_a_server_leaves_its_keys_out_of_automatic_collections() -> None:
+def test_a_server_excludes_its_keys_from_automatic_collections() -> None:
     found = gc.get_threshold()
     with serving():
-        # Given a server: what it had read is frozen, and the oldest generation is not collected by itself
+        # Given a server. Its loaded objects are frozen, and the oldest generation is not collected automatically
         assert gc.isenabled()
         assert gc.get_freeze_count() > 0
         full = gc.get_stats()[2]["collections"]
-        # When more objects come than would have made a full collection
+        # When more objects are created than would have caused a full collection
         kept = [[number] for number in range(300_000)]
         # Then there was none
         assert gc.get_stats()[2]["collections"] == full
@@ -268,40 +268,40 @@ def test_cycles_of_a_busy_server_are_collected() -> None:
 
 def test_frozen_cycles_are_collected_when_the_server_is_idle() -> None:
     with serving() as collection:
-        # Given a store that takes long to look at, and a cycle in it
+        # Given a store that takes long to collect, and a cycle in it
         kept = [[number] for number in range(400_000)]
         part = Part()
         part.other = part
         seen = weakref.ref(part)
         collection.collect_recent()
-        assert gc.get_freeze_count() > 400_000, "it was not too much to look at"
+        assert gc.get_freeze_count() > 400_000, "collecting it was not slow enough"
         del part
         later = time.monotonic() + FULL_INTERVAL_SECONDS
-        # When requests come all the time, then it stays, however long
+        # When requests come all the time, then the cycle stays
         turns = 0
         for second in range(0, 90_000, 1000):
             turns += 10_000
             assert not collection.check(later + second, turns)
         collection.collect_recent()
         assert seen() is not None
-        # When none came for a while, then it is freed
+        # When no requests come for a while, then it is freed
         assert collection.check(later + 100_000, turns)
         assert seen() is None
-        # And nothing is looked at again before anything was asked
+        # And there is no further collection before the next request
         assert not collection.check(later + 200_000, turns)
         del kept
 
 
-def test_a_small_store_is_collected_wholly_although_it_is_busy() -> None:
-    with serving(short_seconds=60.0) as collection:  # what this test process takes is short
+def test_a_small_store_is_collected_fully_even_if_it_is_busy() -> None:
+    with serving(short_seconds=60.0) as collection:  # a collection of this process is short enough
         # Given a frozen cycle
         seen = dead_cycle()
         gc.freeze()
         now = time.monotonic()
-        # When it is not time yet, then it stays
+        # When the interval is not over, then it stays
         assert not collection.check(now + FULL_INTERVAL_SECONDS / 2, 10_000)
         assert seen() is not None
-        # When it is, then it is freed although requests come
+        # When it is over, then it is freed although requests come
         assert collection.check(now + FULL_INTERVAL_SECONDS * 2, 20_000)
         assert seen() is None
 
@@ -316,9 +316,9 @@ def test_pauses_of_the_collector_are_reported() -> None:
                 for number in range(start, start + 500):
                     pipeline.xadd(f"s{number}", {"a": "b"})
                 pipeline.execute()
-            # When all of their objects are looked at
+            # When all of their objects are collected
             client.memory_purge()
-            # Then it shows, where delays are looked for and in INFO
+            # Then LATENCY and INFO show the pause
             assert client.ping()
             events = {event[0]: event for event in client.latency_latest()}
             assert events[b"gc"][3] >= 1

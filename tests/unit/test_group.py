@@ -1,4 +1,4 @@
-"""Who owns what: every pending entry has one owner, or is released, or delayed."""
+"""Ownership in a group: every pending entry has one owner, or is released, or is delayed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ID = tuple[int, int]
 
 @pytest.fixture
 def stream() -> Iterator[StoredStream]:
-    """Entries 1-0 to 6-0; sound after the test."""
+    """A stream with entries 1-0 to 6-0. Checks its invariants after the test."""
     made = Keyspace().databases[0].create_stream(b"s", 1)
     for ms in range(1, 7):
         made.append(ms, 0, WIRE, 1, ms == 1)
@@ -56,13 +56,13 @@ def owners(group: ConsumerGroup) -> dict[ID, bytes | None]:
 
 
 def record(group: ConsumerGroup, ms: int) -> tuple[int, int]:
-    """Time and delivery count of a pending entry."""
+    """Return time and delivery count of a pending entry."""
     at = group.pel.find(ms, 0)
     return group.pel.time(at), group.pel.delivery_count(at)
 
 
 def ids(group: ConsumerGroup, now_ms: int) -> list[ID]:
-    """What is due."""
+    """Return the ids that are due."""
     return id_pairs(group.due(now_ms))
 
 
@@ -74,15 +74,13 @@ def test_delivered_entries_are_owned(group: ConsumerGroup, ann: GroupConsumer) -
     assert record(group, 2) == (50, 1)
 
 
-def test_without_acknowledgement_nothing_becomes_pending(
-    group: ConsumerGroup, ann: GroupConsumer
-) -> None:
+def test_with_noack_nothing_becomes_pending(group: ConsumerGroup, ann: GroupConsumer) -> None:
     group.deliver(ann, 50, (1, 0), (3, 0), 3, 3, noack=True)
     assert owners(group) == {}
     assert (group.last_id, ann.seen_time, ann.active_time) == ((3, 0), 50, NEVER)
 
 
-def test_what_is_delivered_again_changes_hands_with_count_1(
+def test_an_entry_delivered_as_new_again_gets_a_new_owner_and_count_1(
     group: ConsumerGroup, ann: GroupConsumer, bob: GroupConsumer
 ) -> None:
     group.deliver(ann, 50, (1, 0), (2, 0), 2, 2, noack=False)
@@ -94,7 +92,7 @@ def test_what_is_delivered_again_changes_hands_with_count_1(
     assert (ann.pending, bob.pending) == (1, 1)
 
 
-def test_an_acknowledged_entry_is_forgotten_whoever_owned_it(
+def test_an_acknowledged_entry_is_removed_whatever_its_owner(
     group: ConsumerGroup, ann: GroupConsumer
 ) -> None:
     group.deliver(ann, 50, (1, 0), (4, 0), 4, 4, noack=False)
@@ -105,7 +103,9 @@ def test_an_acknowledged_entry_is_forgotten_whoever_owned_it(
     assert (group.released, group.delayed, group.keyspace.delaying) == ({}, {}, {})
 
 
-def test_the_released_stand_first_in_first_out(group: ConsumerGroup, ann: GroupConsumer) -> None:
+def test_released_entries_are_in_order_of_their_release(
+    group: ConsumerGroup, ann: GroupConsumer
+) -> None:
     group.deliver(ann, 50, (1, 0), (4, 0), 4, 4, noack=False)
     group.release(flat_words([(3, 0, 1), (1, 0, 1)]))
     group.release(flat_words([(2, 0, 1), (3, 0, 7)]))
@@ -115,22 +115,22 @@ def test_the_released_stand_first_in_first_out(group: ConsumerGroup, ann: GroupC
     assert ann.pending == 1
 
 
-def test_a_delay_ends_by_due_time_and_then_by_id(group: ConsumerGroup, ann: GroupConsumer) -> None:
+def test_delays_end_in_order_of_due_time_and_id(group: ConsumerGroup, ann: GroupConsumer) -> None:
     # Given three delayed entries and one that was released before
     group.deliver(ann, 50, (1, 0), (4, 0), 4, 4, noack=False)
     group.delay(flat_words([(3, 0, 200, 1), (1, 0, 200, 2), (2, 0, 100, 3)]))
     group.release(flat_words([(4, 0, 1)]))
     assert (group.next_due(), ids(group, 99), ids(group, 100)) == (100, [], [(2, 0)])
     assert ids(group, 200) == [(2, 0), (1, 0), (3, 0)]
-    # When their time has come
+    # When they are due
     group.end_delay(group.due(200))
-    # Then they stand behind it in that order, with their counts
+    # Then they follow the released one in that order, with their counts
     assert list(group.released) == [(4, 0), (2, 0), (1, 0), (3, 0)]
     assert (group.next_due(), group.delayed, group.keyspace.delaying) == (None, {}, {})
     assert [record(group, ms) for ms in (1, 2, 3)] == [(0, 2), (0, 3), (0, 1)]
 
 
-def test_a_delayed_entry_can_be_delayed_anew_released_or_owned(
+def test_a_delayed_entry_can_be_delayed_again_released_or_owned(
     group: ConsumerGroup, ann: GroupConsumer
 ) -> None:
     group.deliver(ann, 50, (1, 0), (3, 0), 3, 3, noack=False)
@@ -157,14 +157,14 @@ def test_deleting_a_consumer_drops_its_entries_and_no_others(
     assert group.consumers == {b"bob": bob}
 
 
-def test_a_number_of_a_consumer_is_not_given_twice(
+def test_the_number_of_a_consumer_is_not_assigned_twice(
     group: ConsumerGroup, ann: GroupConsumer
 ) -> None:
     group.delete_consumer(ann)
     assert group.next_cid == 2
 
 
-def test_only_the_exact_owner_owns(
+def test_only_the_owner_owns_an_entry(
     group: ConsumerGroup, ann: GroupConsumer, bob: GroupConsumer
 ) -> None:
     group.deliver(ann, 50, (1, 0), (2, 0), 2, 2, noack=False)
@@ -176,11 +176,13 @@ def test_only_the_exact_owner_owns(
     assert not group.owns(None, 1, 0)
 
 
-def test_who_was_only_seen_is_to_be_written_down(group: ConsumerGroup, ann: GroupConsumer) -> None:
+def test_a_consumer_that_was_only_seen_is_noted_as_unwritten(
+    group: ConsumerGroup, ann: GroupConsumer
+) -> None:
     written = len(group.facts.data)
     group.see(ann, 77)
     assert (len(group.facts.data), group.keyspace.unseen) == (written, {1: {1: None}})
-    # Until a fact that names the consumer takes it along
+    # Until a fact that names the consumer includes its seen time
     group.deliver(ann, 80, (1, 0), (1, 0), 1, 1, noack=False)
     assert group.keyspace.unseen == {}
 
@@ -193,10 +195,10 @@ def test_who_was_only_seen_is_to_be_written_down(group: ConsumerGroup, ann: Grou
     st.integers(1, 8),
 )
 @settings(max_examples=400)
-def test_entries_read_after_many_is_that_after_one_by_one(
+def test_entries_read_after_many_equals_that_after_single_deliveries(
     deleted: list[int], trimmed: int, position: int, entries_read: int, count: int
 ) -> None:
-    # Given a stream with holes and a group somewhere in it
+    # Given a stream with gaps and a group at some position in it
     stream = Keyspace().databases[0].create_stream(b"s", 1)
     for ms in range(1, 9):
         stream.append(ms, 0, WIRE, 1, ms == 1)
@@ -206,7 +208,7 @@ def test_entries_read_after_many_is_that_after_one_by_one(
     spans, _ = stream.log.spans((position, 1), (99, 0), count)
     # When the next entries are delivered at once
     at_once = group.entries_read_after(spans, sum(span.end - span.first for span in spans))
-    # Then what the group has read is what one delivery after the other would say
+    # Then entries_read is the same as after one delivery per entry
     consumer = group.create_consumer(b"c", 1, 0)
     for entry_id in [entry_id for span in spans for entry_id in span.ids()]:
         read = group.entries_read_after(stream.log.spans(entry_id, entry_id)[0], 1)
@@ -219,8 +221,8 @@ def test_entries_read_after_many_is_that_after_one_by_one(
     st.integers(0, 3),
 )
 @settings(max_examples=400)
-def test_the_lag_is_exact_or_not_told(steps: list[tuple[str, int]], position: int) -> None:
-    # Given any history that sets no counter by hand
+def test_the_lag_is_exact_or_unknown(steps: list[tuple[str, int]], position: int) -> None:
+    # Given any history that does not set counters explicitly
     stream = Keyspace().databases[0].create_stream(b"s", 1)
     for ms in range(1, 4):
         stream.append(ms, 0, WIRE, 1, ms == 1)
@@ -240,6 +242,6 @@ def test_the_lag_is_exact_or_not_told(steps: list[tuple[str, int]], position: in
             if new:
                 read = group.entries_read_after(stream.log.spans(new[0], new[-1])[0], len(new))
                 group.deliver(consumer, 5, new[0], new[-1], len(new), read, noack=True)
-        # Then after each step the lag is what is left to read, or None
+        # Then after each step the lag is the number of unread entries, or None
         unread = stream.log.count_range((group.last_id[0], group.last_id[1] + 1), (99, 0))
         assert group.lag() in (None, unread)

@@ -1,4 +1,4 @@
-"""What a command of hashes looks at."""
+"""Hash commands access only the fields that they name."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from headwater.testing.node import LocalStore
 
 
 class Unwalked(dict[bytes, bytes]):
-    """A hash that nobody may walk through: a transaction of 100,000 HSET would take minutes."""
+    """A hash that forbids iteration: a transaction of 100,000 HSET would take minutes with it."""
 
     def __iter__(self) -> Any:
-        raise AssertionError("all fields were walked through")
+        raise AssertionError("a command iterated over all fields")
 
     keys = values = items = __iter__
 
@@ -28,12 +28,12 @@ class Unwalked(dict[bytes, bytes]):
         (("HDEL", "h", "a", "none"), 1),
     ],
 )
-def test_a_command_looks_at_no_field_but_its_own(words: tuple[str, ...], answer: object) -> None:
+def test_a_command_accesses_only_its_own_fields(words: tuple[str, ...], answer: object) -> None:
     # Given a hash
     store = LocalStore()
     values = store.node.keyspace.databases[0].values
     store.client()("HSET", "h", "a", "1", "b", "2")
     values[b"h"] = Unwalked({b"a": b"1", b"b": b"2"})
 
-    # When a command names some of its fields, then it walks through no others
+    # When a command names some of its fields, then it does not iterate over the others
     assert store.client()(*words) == answer

@@ -1,4 +1,4 @@
-"""Idempotent producers: what is known of them, for how long, and what that costs."""
+"""Idempotent producers: which iids a stream remembers, for how long, and at what cost."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headwater.engine.idempotency import Idempotency
 from headwater.engine.keyspace import Keyspace
 
 LATE = 2**40
-"""A time after all ids here: an iid is known from the time of its entry's id on."""
+"""A time after all ids in these tests. The window of an iid begins at the time of its entry's id."""
 
 
 @pytest.fixture
@@ -27,10 +27,10 @@ def known(keyspace: Keyspace) -> Idempotency:
     return keyspace.databases[0].create_stream(b"s", 1).idempotency
 
 
-# --- what is known ----------------------------------------------------------------------------------
+# --- remembered iids --------------------------------------------------------------------------------
 
 
-def test_a_full_producer_forgets_its_own_oldest(known: Idempotency) -> None:
+def test_a_full_producer_forgets_its_oldest_iid(known: Idempotency) -> None:
     known.configure(100, 2)
     known.record(b"q", b"1", (1, 0), now_ms=LATE)
     for number in (1, 2, 3):
@@ -42,7 +42,7 @@ def test_a_full_producer_forgets_its_own_oldest(known: Idempotency) -> None:
     assert (known.tracked, known.added) == (3, 4)
 
 
-def test_a_producer_without_iids_is_not_there(known: Idempotency) -> None:
+def test_a_producer_without_iids_is_removed(known: Idempotency) -> None:
     known.record(b"p", b"1", (1, 0), now_ms=LATE)
     known.record(b"p", b"2", (2, 0), now_ms=LATE)
     known.expire(b"p", 1)
@@ -52,7 +52,7 @@ def test_a_producer_without_iids_is_not_there(known: Idempotency) -> None:
     assert (known.tracked, known.added) == (0, 2)
 
 
-def test_a_copy_and_what_is_restored_share_nothing(keyspace: Keyspace, known: Idempotency) -> None:
+def test_a_copy_and_a_restored_one_are_independent(keyspace: Keyspace, known: Idempotency) -> None:
     known.configure(7, 3)
     known.record(b"p", b"1", (1, 0), now_ms=LATE)
     known.count_duplicate(4)
@@ -66,10 +66,10 @@ def test_a_copy_and_what_is_restored_share_nothing(keyspace: Keyspace, known: Id
         assert (one.duration_s, one.maxsize, one.added, one.duplicates) == (7, 3, 1, 4)
 
 
-# --- when it is forgotten ---------------------------------------------------------------------------
+# --- expiry -----------------------------------------------------------------------------------------
 
 
-def test_the_earliest_oldest_iid_of_the_store_is_found(
+def test_deadlines_are_found_in_order_across_the_store(
     keyspace: Keyspace, known: Idempotency
 ) -> None:
     other = keyspace.databases[3].create_stream(b"s", 2).idempotency
@@ -84,7 +84,7 @@ def test_the_earliest_oldest_iid_of_the_store_is_found(
     assert found == [(141_000, b"q"), (150_000, b"p"), (161_000, b"r")]
 
 
-def test_a_sweep_is_on_the_whole_second(keyspace: Keyspace, known: Idempotency) -> None:
+def test_a_sweep_is_at_a_whole_second(keyspace: Keyspace, known: Idempotency) -> None:
     assert keyspace.iid_deadlines.next_sweep_ms() is None
     known.record(b"p", b"1", (1, 0), now_ms=LATE)
     assert keyspace.iid_deadlines.next_sweep_ms() == 101_000
@@ -94,10 +94,8 @@ def test_a_sweep_is_on_the_whole_second(keyspace: Keyspace, known: Idempotency) 
     assert keyspace.iid_deadlines.next_sweep_ms() == 3000
 
 
-def test_an_oldest_iid_that_was_pushed_out_moves_the_deadline(
-    keyspace: Keyspace, known: Idempotency
-) -> None:
-    """Later as a rule; earlier where XIDMPRECORD recorded an old entry late."""
+def test_removing_the_oldest_iid_moves_the_deadline(keyspace: Keyspace, known: Idempotency) -> None:
+    """It usually moves later, but earlier if XIDMPRECORD recorded an older entry afterwards."""
     known.configure(1, 2)
     for iid, ms in ((b"1", 5000), (b"2", 9000), (b"3", 3000), (b"4", 8000)):
         known.record(b"p", iid, (ms, 0), now_ms=LATE)
@@ -111,7 +109,7 @@ def test_an_oldest_iid_that_was_pushed_out_moves_the_deadline(
     assert first[0] == 9000
 
 
-def test_producers_that_come_and_go_leave_few_notes(keyspace: Keyspace) -> None:
+def test_removed_producers_leave_few_notes(keyspace: Keyspace) -> None:
     db = keyspace.databases[0]
     for number in range(1, 3000):
         stream = db.create_stream(b"s", number)
@@ -122,8 +120,8 @@ def test_producers_that_come_and_go_leave_few_notes(keyspace: Keyspace) -> None:
 # --- IDMPAUTO ---------------------------------------------------------------------------------------
 
 
-def test_the_hash_of_contents_stays_what_it_is() -> None:
-    """It stands in journals: another one would take a retry after an upgrade for something new."""
+def test_the_hash_of_contents_never_changes() -> None:
+    """Journals contain it: with a different hash, a retry after an upgrade would count as new."""
     assert content_hash([b"item", b"tea", b"price", b"3"]).hex() == GOLDEN_HASH
 
 
@@ -145,7 +143,7 @@ GOLDEN_HASH = "be1de2c40175d895c418cf6d0d0a783d"
         [b"a\0", b"1", b"b", b"2"],
     ],
 )
-def test_other_contents_have_another_hash(other: list[bytes]) -> None:
+def test_different_contents_have_different_hashes(other: list[bytes]) -> None:
     contents = [b"a", b"1", b"b", b"2"]
     assert content_hash(contents) == content_hash(contents[2:] + contents[:2])
     assert content_hash(other) != content_hash(contents)

@@ -1,4 +1,4 @@
-"""Idempotent producers of a whole store: expiry, hits, what goes where a stream goes, settings."""
+"""Idempotent producers in a whole store: expiry, hits, moved and copied streams, settings."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ def client(store: LocalStore) -> LocalClient:
 
 
 def tracked(client: LocalClient, key: str = "s") -> dict[bytes, Any]:
-    """The six fields of XINFO STREAM."""
+    """Return the six fields of XINFO STREAM about idempotent producers."""
     reply = client("XINFO", "STREAM", key)
     assert isinstance(reply, list)
     pairs = dict(zip(reply[::2], reply[1::2], strict=True))
     return {name: pairs[name] for name in pairs if isinstance(name, bytes) and b"id" in name[:4]}
 
 
-# --- when iids are forgotten ------------------------------------------------------------------------
+# --- expiry -----------------------------------------------------------------------------------------
 
 
-def test_nothing_is_due_while_nothing_is_known(store: LocalStore, client: LocalClient) -> None:
+def test_there_is_no_deadline_without_iids(store: LocalStore, client: LocalClient) -> None:
     client("XADD", "s", "*", "a", "1")
     assert store.node.next_deadline() is None
     client("XADD", "s", "IDMP", "p", "1", "*", "a", "1")
@@ -52,18 +52,18 @@ def test_nothing_is_due_while_nothing_is_known(store: LocalStore, client: LocalC
     assert store.node.next_deadline() is None
 
 
-def test_an_idle_embedded_store_forgets_when_it_is_asked(
+def test_an_idle_embedded_store_expires_iids_at_the_next_command(
     store: LocalStore, client: LocalClient
 ) -> None:
     client("XADD", "s", "IDMP", "p", "1", "*", "a", "1")
-    store.clock.advance(100)  # and nobody ticks
+    store.clock.advance(100)  # without a tick
     assert client("XADD", "s", "IDMP", "p", "1", "*", "a", "1") == b"%d-0" % (START_MS + 100_000)
 
 
-def test_a_sweep_is_a_fact_that_nobody_waits_for(
+def test_a_sweep_is_a_fact_without_an_fsync(
     store: LocalStore, client: LocalClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Given what two producers have sent, and a journal that says whether it was asked to sync
+    # Given entries of two producers, and a journal that records whether it was told to fsync
     client("XADD", "s", "IDMP", "p", "1", "*", "a", "1")
     client("XADD", "s", "IDMP", "q", "1", "*", "a", "1")
     journal = store.node.journal
@@ -72,9 +72,9 @@ def test_a_sweep_is_a_fact_that_nobody_waits_for(
     watched = WatchedJournal(journal, lambda _buffer, sync: syncs.append(sync))
     monkeypatch.setattr(store.node.records, "journal", watched)
     dirty = store.node.keyspace.dirty
-    # When their time has come
+    # When their iids expire
     store.advance(100)
-    # Then one group without a sync says so, no change is counted, and a recovered store knows it
+    # Then one record group without an fsync says so, no change is counted, and it is recovered
     assert syncs == [False]
     assert store.node.keyspace.dirty == dirty
     assert tracked(client)[b"pids-tracked"] == 0
@@ -83,25 +83,27 @@ def test_a_sweep_is_a_fact_that_nobody_waits_for(
     assert tracked(store.client())[b"iids-tracked"] == 0
 
 
-def test_a_sweep_takes_its_time_over_many(
+def test_a_sweep_of_many_producers_is_split(
     store: LocalStore, client: LocalClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Given more producers than one sweep forgets
+    # Given more producers than one sweep removes
     monkeypatch.setattr(timers, "MAX_IIDS_A_SWEEP", 3)
     for number in range(8):
         client("XADD", "s", "IDMP", f"p{number}", "1", "*", "a", "1")
-    # When their time has come, then it is done in three steps, each at once after the other
+    # When their iids expire, then they are removed in three sweeps without a delay between them
     left = []
     store.advance(100)
     while store.node.next_deadline() is not None:
         left.append(tracked(store.client())[b"pids-tracked"])
         assert store.seconds_ahead() == 0
         store.node.tick()
-    assert left == [2]  # each question was a turn, and a turn sweeps too
+    assert left == [2]  # each command was a turn, and a turn sweeps too
     assert tracked(client)[b"pids-tracked"] == 0
 
 
-def test_a_full_disk_is_asked_again_a_second_later(store: LocalStore, client: LocalClient) -> None:
+def test_a_sweep_on_a_full_disk_is_repeated_a_second_later(
+    store: LocalStore, client: LocalClient
+) -> None:
     client("XADD", "s", "IDMP", "p", "1", "*", "a", "1")
     records = store.node.records
     admission = records.admission
@@ -113,7 +115,7 @@ def test_a_full_disk_is_asked_again_a_second_later(store: LocalStore, client: Lo
     assert tracked(client)[b"pids-tracked"] == 0
 
 
-def test_the_window_of_an_id_of_the_far_future_is_as_long_as_any(
+def test_the_window_of_an_id_in_the_far_future_is_as_long_as_any(
     store: LocalStore, client: LocalClient
 ) -> None:
     client("XADD", "s", f"{2**64 - 1}-5", "a", "1")
@@ -123,18 +125,18 @@ def test_the_window_of_an_id_of_the_far_future_is_as_long_as_any(
     assert client("XADD", "s", "IDMP", "p", "1", "*", "a", "1") == b"18446744073709551615-7"
 
 
-def test_an_older_entry_that_is_recorded_by_hand_counts_from_its_id(
+def test_the_window_of_an_entry_recorded_by_xidmprecord_begins_at_its_id(
     store: LocalStore, client: LocalClient
 ) -> None:
-    # Given an entry of 60 s ago, and a later one
+    # Given an entry added 60 s ago, and a later one
     old = client("XADD", "s", "*", "a", "1")
     store.advance(60)
     client("XADD", "s", "*", "a", "2")
-    # When an iid is recorded for it, then it is known for the rest of the 100 s, as in Redis
+    # When an iid is recorded for the older one, then it is known for the rest of 100 s, as in Redis
     assert isinstance(old, bytes)
     client("XIDMPRECORD", "s", "p", "1", old)
     assert store.seconds_ahead() == 40
-    # And it is so after a restart, and when the stream moves
+    # And also after a restart, and in a restored payload
     store.crash()
     assert store.seconds_ahead() == 40
     again = store.client()
@@ -145,11 +147,11 @@ def test_an_older_entry_that_is_recorded_by_hand_counts_from_its_id(
     assert store.seconds_ahead() == 40
 
 
-# --- what a hit is ----------------------------------------------------------------------------------
+# --- hits -------------------------------------------------------------------------------------------
 
 
 def test_what_counts_as_a_change(store: LocalStore, client: LocalClient) -> None:
-    """What Redis propagates, INFO counts: a hit, but no XCFGSET or XIDMPRECORD that changes nothing."""
+    """INFO counts what Redis propagates: a hit, but not an XCFGSET or XIDMPRECORD without effect."""
     counted = []
     for words in (
         "XADD s IDMP p 1 * a 1",
@@ -168,23 +170,23 @@ def test_what_counts_as_a_change(store: LocalStore, client: LocalClient) -> None
     assert counted == [1, 1, 1, 0, 1, 1, 0, 0, 0]
 
 
-def test_a_hit_is_no_event_and_neither_is_configuring(
-    store: LocalStore, client: LocalClient
-) -> None:
-    heard = take_events(store.node)
+def test_neither_a_hit_nor_configuring_is_an_event(store: LocalStore, client: LocalClient) -> None:
+    seen = take_events(store.node)
     store.node.keyspace.notified = events.ALL
     client("XADD", "s", "IDMP", "p", "1", "*", "a", "1")
-    assert heard == [b"s: xadd"]
+    assert seen == [b"s: xadd"]
     client("XADD", "s", "IDMP", "p", "1", "MAXLEN", "0", "*", "a", "1")
     client("XCFGSET", "s", "IDMP-MAXSIZE", "5")
     client("XIDMPRECORD", "s", "p", "1", f"{START_MS}-0")
     store.advance(100)
-    assert heard == [b"s: xadd"]
+    assert seen == [b"s: xadd"]
     client("XADD", "s", "IDMP", "p", "1", "MAXLEN", "1", "*", "a", "1")
-    assert heard == [b"s: xadd", b"s: xadd", b"s: xtrim"]
+    assert seen == [b"s: xadd", b"s: xadd", b"s: xtrim"]
 
 
-def test_a_hit_needs_room_for_its_count_too(store: LocalStore, client: LocalClient) -> None:
+def test_a_hit_needs_room_in_the_journal_for_its_count(
+    store: LocalStore, client: LocalClient
+) -> None:
     client("XADD", "s", "IDMP", "p", "1", "*", "a", "1")
     admission = client.session.call.admission
     client.session.call.admission = lambda _size: "no space"
@@ -208,7 +210,7 @@ def test_a_hit_needs_room_for_its_count_too(store: LocalStore, client: LocalClie
     ],
     ids=lambda value: value if isinstance(value, str) else value[0].split()[0],
 )
-def test_what_is_known_goes_where_the_stream_goes(
+def test_iids_are_moved_and_copied_with_their_stream(
     store: LocalStore, client: LocalClient, words: list[str], key: str
 ) -> None:
     client("XADD", "s", "IDMP", "p", "1", "*", "a", "1")
@@ -219,12 +221,12 @@ def test_what_is_known_goes_where_the_stream_goes(
     assert client("XADD", key, "IDMP", "p", "2", "*", "a", "3") == b"%d-1" % START_MS
     there = tracked(client, key)
     assert (there[b"idmp-maxsize"], there[b"iids-added"], there[b"iids-duplicates"]) == (7, 2, 1)
-    # and it runs out there as anywhere
+    # And the iids expire there too
     store.advance(100)
     assert tracked(client, key)[b"pids-tracked"] == 0
 
 
-def test_what_is_known_is_in_a_dump(store: LocalStore, client: LocalClient) -> None:
+def test_a_dump_contains_the_iids(store: LocalStore, client: LocalClient) -> None:
     client("XADD", "s", "IDMP", "p", "1", "*", "a", "1")
     client("XADD", "s", "IDMPAUTO", "q", "*", "a", "1")
     client("XCFGSET", "s", "IDMP-DURATION", "10")
@@ -248,7 +250,7 @@ def test_both_options_share_one_map(client: LocalClient) -> None:
 
 
 @pytest.mark.parametrize("makes", ["XADD s * a 1", "XGROUP CREATE s g $ MKSTREAM"])
-def test_a_new_stream_begins_as_configured_and_says_so_in_its_journal(
+def test_a_new_stream_has_the_configured_settings_also_after_recovery(
     store: LocalStore, client: LocalClient, makes: str
 ) -> None:
     client("CONFIG", "SET", "stream-idmp-duration", "5", "stream-idmp-maxsize", "6")
@@ -258,7 +260,7 @@ def test_a_new_stream_begins_as_configured_and_says_so_in_its_journal(
     assert (fields[b"idmp-duration"], fields[b"idmp-maxsize"]) == (5, 6)
 
 
-def test_settling_into_a_new_stream_configures_it_as_well(
+def test_a_stream_created_by_xsettle_has_the_configured_settings(
     store: LocalStore, client: LocalClient
 ) -> None:
     client("XADD", "s", "1-1", "a", "1")
@@ -270,7 +272,7 @@ def test_settling_into_a_new_stream_configures_it_as_well(
     assert (tracked(client, "t")[b"idmp-maxsize"], tracked(client)[b"idmp-maxsize"]) == (6, 100)
 
 
-def test_every_step_of_many_producers_is_sound(
+def test_invariants_hold_with_many_producers(
     store: LocalStore, client: LocalClient, check: Callable[[], None]
 ) -> None:
     """Thousands of producers of one iid each, in several streams, over several seconds."""

@@ -1,4 +1,4 @@
-"""A group's checksum is CRC-32C, whoever computes it."""
+"""A group's checksum is CRC-32C, the same as the library's."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from headwater.journal.records import GROUP_HEADER_BYTES, begin_group, seal_grou
     now_ms=st.integers(0, 2**64 - 1),
     seed=st.integers(0, 2**32 - 1),
 )
-def test_a_group_is_sealed_with_the_checksum_that_the_library_computes(
+def test_the_checksum_of_a_sealed_group_equals_that_of_the_library(
     ahead: bytes, facts: bytes, turn: int, now_ms: int, seed: int
 ) -> None:
-    # Given a group of any length at any place of the buffer
+    # Given a group of any length at any offset of the buffer
     buffer = bytearray(ahead)
     mark = begin_group(buffer)
     buffer += facts
@@ -29,7 +29,7 @@ def test_a_group_is_sealed_with_the_checksum_that_the_library_computes(
     # When it is sealed
     assert seal_group(buffer, mark, turn, now_ms, seed)
 
-    # Then its header holds the checksum of all behind it, begun with seed XOR length
+    # Then its header has the checksum of the bytes after it, begun from seed XOR length
     length, checksum, *times = unpack_from("<IIQQ", buffer, mark)
     assert (length, times) == (len(facts), [turn, now_ms])
     assert checksum == google_crc32c.extend(seed ^ length, bytes(buffer[mark + 8 :]))

@@ -1,4 +1,4 @@
-"""What the journal admits is written; what it cannot take is refused before it happens."""
+"""The journal writes what it admits, and refuses in advance what does not fit."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def journal(files: CrashableFiles) -> Journal:
 # --- what fits ----------------------------------------------------------------------------------
 
 
-def test_what_was_committed_is_recovered(files: CrashableFiles, journal: Journal) -> None:
+def test_committed_turns_are_recovered(files: CrashableFiles, journal: Journal) -> None:
     write_turn(journal, "one", "two", turn=1)
     write_turn(journal, "three", turn=5)
     journal.close()
@@ -42,13 +42,13 @@ def test_what_was_committed_is_recovered(files: CrashableFiles, journal: Journal
     assert again.recovery.clean
 
 
-def test_whatever_the_reserve_admits_it_takes_however_it_is_divided() -> None:
+def test_every_admitted_turn_is_written_whatever_the_size_of_its_groups() -> None:
     """Groups do not span files, so the sum of what two files have left is not what fits."""
     taken = 0
     for first in range(0, WHOLE_FILE - GROUP_HEADER_BYTES, 97):
         for size in (1, 30, 200, 430, WHOLE_FILE - GROUP_HEADER_BYTES - 1):
             for many in range(1, 2 * WHOLE_FILE // (GROUP_HEADER_BYTES + 1 + size) + 1):
-                # Given a file that is full to some degree, the next, and no space for another
+                # Given a partly full file, the next one, and no space for another
                 files = CrashableFiles()
                 journal, _ = open_journal(files, file_bytes=FILE_BYTES)
                 write_turn(journal, b"f" * first, turn=1)
@@ -64,7 +64,7 @@ def test_whatever_the_reserve_admits_it_takes_however_it_is_divided() -> None:
     assert taken > 100
 
 
-def test_a_turn_far_larger_than_a_file_is_taken(files: CrashableFiles, journal: Journal) -> None:
+def test_a_turn_far_larger_than_a_file_is_written(files: CrashableFiles, journal: Journal) -> None:
     texts = [b"%d" % number * 100 for number in range(200)]
     write_turn(journal, *texts, turn=1)
     journal.close()
@@ -80,7 +80,7 @@ def test_a_first_group_larger_than_a_file_leaves_the_first_file_empty(
     assert recovery.current.name == "journal-000002"
 
 
-def test_a_turn_that_grows_does_not_make_a_file_for_each_command(
+def test_a_growing_turn_does_not_create_a_file_for_each_command(
     files: CrashableFiles, journal: Journal
 ) -> None:
     for nbytes in range(100, 3 * FILE_BYTES, 10):
@@ -88,30 +88,30 @@ def test_a_turn_that_grows_does_not_make_a_file_for_each_command(
     assert sum(line.startswith("create") for line in files.transcript) == 2 + 3
 
 
-def test_more_than_a_group_may_have_is_refused(journal: Journal) -> None:
+def test_a_group_above_the_limit_is_refused(journal: Journal) -> None:
     reason = journal.admits(MAX_RECORD_GROUP_BYTES + 1)
     assert reason is not None
     assert str(MAX_RECORD_GROUP_BYTES) in reason
 
 
-def test_figures_tell_what_was_written(files: CrashableFiles, journal: Journal) -> None:
+def test_statistics_describe_what_was_written(files: CrashableFiles, journal: Journal) -> None:
     write_turn(journal, b"x" * 500, turn=1)
     write_turn(journal, b"x" * 500, turn=2)
-    figures = journal.statistics()
-    assert figures.current_bytes == 2 * (64 + 41 + GROUP_HEADER_BYTES + 501)
-    assert figures.base_bytes == 64
-    assert (figures.files, figures.fsyncs, figures.delayed_fsyncs) == (2, 2, 0)
-    assert (figures.failure, figures.refusal) == (None, None)
+    statistics = journal.statistics()
+    assert statistics.current_bytes == 2 * (64 + 41 + GROUP_HEADER_BYTES + 501)
+    assert statistics.base_bytes == 64
+    assert (statistics.files, statistics.fsyncs, statistics.delayed_fsyncs) == (2, 2, 0)
+    assert (statistics.failure, statistics.refusal) == (None, None)
     journal.close()
     again, _ = open_journal(files, file_bytes=FILE_BYTES)
-    assert again.statistics().base_bytes == figures.current_bytes + 41
+    assert again.statistics().base_bytes == statistics.current_bytes + 41
 
 
 # --- a full disk --------------------------------------------------------------------------------
 
 
-def test_a_full_disk_refuses_and_writes_go_on_when_space_returns() -> None:
-    # Given a disk that holds two files, the second of them in use
+def test_a_full_disk_refuses_writes_until_space_returns() -> None:
+    # Given a disk with space for two files, of which the second is in use
     files = CrashableFiles(capacity=2 * FILE_BYTES + 100)
     journal, _ = open_journal(files, file_bytes=FILE_BYTES)
     turn = 0
@@ -120,15 +120,15 @@ def test_a_full_disk_refuses_and_writes_go_on_when_space_returns() -> None:
         turn += 1
         write_turn(journal, b"x" * 100, turn=turn)
         reason = journal.admits(125)
-    # Then what does not fit is refused with the reason, as often as it is asked
+    # Then what does not fit is refused with the reason, each time
     assert "1024 bytes are needed for the next file and 100 are free" in reason
     assert journal.admits(125) == reason
     assert journal.statistics().refusal == reason
-    # And what fits is still taken
+    # And what fits is still written
     write_turn(journal, b"y", turn=turn + 1)
     # When space returns
     files.capacity = None
-    # Then the next write is taken
+    # Then the next write succeeds
     write_turn(journal, b"z" * 100, turn=turn + 2)
     assert journal.statistics().refusal is None
     journal.close()
@@ -138,7 +138,7 @@ def test_a_full_disk_refuses_and_writes_go_on_when_space_returns() -> None:
 
 @pytest.mark.parametrize("operation", ["create", "write", "sync", "rename"])
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
-def test_a_file_that_cannot_be_made_is_a_refusal_whatever_step_fails(
+def test_a_failure_to_create_a_file_is_a_refusal_whichever_step_fails(
     files: CrashableFiles, journal: Journal, operation: str, number: int
 ) -> None:
     write_turn(journal, "before", turn=1)
@@ -151,22 +151,22 @@ def test_a_file_that_cannot_be_made_is_a_refusal_whatever_step_fails(
     assert facts_in(files)[0] == [fact("before"), fact(b"x" * 2000)]
 
 
-def test_a_file_whose_name_may_not_be_durable_is_never_written(
+def test_a_file_whose_name_may_not_be_durable_is_not_written(
     files: CrashableFiles, journal: Journal
 ) -> None:
-    # Given a larger file in place of the next whose name did not become durable
+    # Given a larger next file whose name did not become durable
     write_turn(journal, "before", turn=1)
     files.fail("sync_directory")
     assert journal.admits(2000) is not None
-    # Then no file is made or used until restart, because a second fsync proves nothing
+    # Then no file is created or used until a restart, because a second fsync proves nothing
     reason = journal.admits(2000)
     assert reason is not None
-    assert "until restart" in reason
+    assert "until a restart" in reason
     assert journal.admits(WHOLE_FILE) is not None
-    # But what this file has room for is written
+    # But what fits into the current file is written
     write_turn(journal, "after", turn=2)
     journal.close()
-    # And after a restart everything works again
+    # And after a restart writes work again
     again, facts = open_journal(files, file_bytes=FILE_BYTES)
     assert facts == [fact("before"), fact("after")]
     write_turn(again, b"x" * 2000, turn=3)
@@ -177,18 +177,18 @@ def test_a_store_starts_on_a_full_disk_and_can_be_read() -> None:
     journal, _ = open_journal(files, file_bytes=FILE_BYTES)
     write_turn(journal, "one", turn=1)
     journal.close()
-    # Given a current file that was cut behind the record of its clean stop, and no space for more
+    # Given a current file that was cut after the record of its clean stop, and no free space
     end = journal._writer.end
     files.cut("journal-000001", end)
     files.capacity = 0
     # When the store starts
     journal, facts = open_journal(files, file_bytes=FILE_BYTES)
-    # Then it has its facts, and the next file, whose space is taken, is written
+    # Then its facts are there, and the next file, whose space is allocated, is written
     assert facts == [fact("one")]
     assert journal.recovery.notes == [
         (
-            f"memory:/journal-000001 has {end} bytes and was made with 1024: it ends with a record that "
-            "says so, as after a clean stop; nothing is known of what stood behind"
+            f"memory:/journal-000001 has {end} bytes and was created with 1024: its last record says that "
+            "it ends there, as after a clean stop; what may have followed is unknown"
         )
     ]
     write_turn(journal, "two", turn=2)
@@ -197,6 +197,6 @@ def test_a_store_starts_on_a_full_disk_and_can_be_read() -> None:
     assert facts_in(files)[0] == [fact("one"), fact("two")]
 
 
-def test_a_new_store_on_a_full_disk_says_so() -> None:
-    with pytest.raises(StoreUnusable, match=r"no journal can be begun .* 10 are free"):
+def test_opening_a_new_store_on_a_full_disk_is_an_error() -> None:
+    with pytest.raises(StoreUnusable, match=r"no journal can be created .* 10 are free"):
         open_journal(CrashableFiles(capacity=10), file_bytes=FILE_BYTES)

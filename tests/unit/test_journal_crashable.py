@@ -1,4 +1,4 @@
-"""The twin in memory forgets what it may forget, and nothing else."""
+"""The in-memory files lose in a crash what a disk may lose, and nothing else."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headwater.testing.files import SECTOR_BYTES, CrashableFiles
 
 
 def made(*, size: int = 8, seed: int = 0) -> CrashableFiles:
-    """A directory with one durable file ``a`` of zeros."""
+    """Create a directory with one durable file ``a`` of zeros."""
     files = CrashableFiles(seed=seed)
     files.create("a", size)
     files.sync("a")
@@ -23,14 +23,14 @@ def contents(files: CrashableFiles) -> set[bytes]:
     return {bytes(image.read("a")) for image in files.all_crash_images()}
 
 
-def test_what_was_synced_stays() -> None:
+def test_synced_bytes_survive() -> None:
     files = made()
     files.write("a", 2, b"abc")
     files.sync("a")
     assert contents(files) == {b"\0\0abc\0\0\0"}
 
 
-def test_what_was_not_synced_may_be_torn_at_any_byte() -> None:
+def test_unsynced_bytes_may_be_torn_at_any_byte() -> None:
     files = made(size=3)
     files.write("a", 0, b"abc")
     assert contents(files) == {b"\0\0\0", b"a\0\0", b"ab\0", b"abc", b"\0bc", b"\0\0c"}
@@ -43,7 +43,7 @@ def test_writes_since_a_sync_may_reach_the_disk_in_any_order() -> None:
     assert contents(files) == {b"\0\0", b"x\0", b"\0y", b"xy"}
 
 
-def test_another_file_s_sync_makes_nothing_durable() -> None:
+def test_a_sync_makes_nothing_of_another_file_durable() -> None:
     files = made(size=1)
     files.create("b", 1)
     files.sync_directory()
@@ -52,7 +52,7 @@ def test_another_file_s_sync_makes_nothing_durable() -> None:
     assert b"\0" in contents(files)
 
 
-def test_a_new_file_may_vanish_until_its_directory_is_synced() -> None:
+def test_a_new_file_may_be_lost_until_its_directory_is_synced() -> None:
     files = made()
     files.create("b", 4)
     files.sync("b")
@@ -61,14 +61,14 @@ def test_a_new_file_may_vanish_until_its_directory_is_synced() -> None:
     assert {tuple(image.names()) for image in files.all_crash_images()} == {("a", "b")}
 
 
-def test_a_new_file_may_be_shorter_than_it_was_made() -> None:
+def test_a_new_file_may_be_shorter_than_allocated() -> None:
     files = CrashableFiles()
     files.create("a", 4)
     files.sync_directory()
     assert contents(files) == {b"", b"\0\0\0\0"}
 
 
-def test_a_rename_may_be_before_or_after() -> None:
+def test_a_rename_may_be_lost() -> None:
     files = made(size=1)
     files.write("a", 0, b"1")
     files.sync("a")
@@ -86,25 +86,25 @@ def test_a_removed_file_may_still_be_there() -> None:
     assert {tuple(image.names()) for image in files.all_crash_images()} == {(), ("a",)}
 
 
-def test_chance_meets_every_kind_of_loss() -> None:
+def test_random_crashes_include_every_kind_of_loss() -> None:
     # Given a write over several sectors
     files = made(size=3 * SECTOR_BYTES)
     files.write("a", 10, b"x" * 2 * SECTOR_BYTES)
-    # When many crashes are drawn
+    # When many random crashes are simulated
     images = list(files.crash_images(seed=1, count=300))
     found = {bytes(image.read("a")) for image in images}
-    # Then there is all of it, none of it, a first part, a last part and a sector in the middle
+    # Then some have all of it, none of it, a first part, a last part or a sector in the middle
     whole, none = bytes(files.read("a")), bytes(3 * SECTOR_BYTES)
     assert {whole, none} <= found
     assert any(image[10:20] == b"x" * 10 and image not in whole for image in found)
     sector = slice(SECTOR_BYTES, 2 * SECTOR_BYTES)
     assert any(image[sector] == b"x" * SECTOR_BYTES and image[10] == 0 for image in found)
-    # And the same seed draws the same crashes
+    # And the same seed gives the same crashes
     again = [bytes(image.read("a")) for image in files.crash_images(seed=1, count=300)]
     assert [bytes(image.read("a")) for image in images] == again
 
 
-def test_after_a_failed_sync_the_bytes_are_read_and_never_durable() -> None:
+def test_bytes_are_readable_but_not_durable_after_a_failed_sync() -> None:
     # Given a write whose sync failed
     for seed in range(20):
         files = made(size=4, seed=seed)
@@ -112,9 +112,9 @@ def test_after_a_failed_sync_the_bytes_are_read_and_never_durable() -> None:
         files.fail("sync")
         with pytest.raises(OSError, match="Input/output"):
             files.sync("a")
-        # When it is synced again, with success
+        # When it is synced again, successfully
         files.sync("a")
-        # Then it can be read, and what a crash leaves was decided when the first sync failed
+        # Then it can be read, and what survives a crash was decided when the first sync failed
         assert bytes(files.read("a")) == b"lost"
         assert len(contents(files)) == 1
         if b"lost" not in contents(files):
@@ -122,7 +122,7 @@ def test_after_a_failed_sync_the_bytes_are_read_and_never_durable() -> None:
     pytest.fail("no failed sync has lost anything")
 
 
-def test_what_is_written_again_after_a_failed_sync_can_be_made_durable() -> None:
+def test_bytes_written_again_after_a_failed_sync_can_become_durable() -> None:
     files = made(size=4)
     files.write("a", 0, b"lost")
     files.fail("sync")
@@ -133,7 +133,7 @@ def test_what_is_written_again_after_a_failed_sync_can_be_made_durable() -> None
     assert contents(files) == {b"lost"}
 
 
-def test_a_failed_sync_of_the_directory_is_not_mended_by_another() -> None:
+def test_a_failed_sync_of_the_directory_is_not_repaired_by_another() -> None:
     kept = set()
     for seed in range(20):
         files = made(seed=seed)
@@ -146,7 +146,7 @@ def test_a_failed_sync_of_the_directory_is_not_mended_by_another() -> None:
     assert kept == {("a",), ("a", "b")}
 
 
-def test_a_chosen_operation_fails_as_told() -> None:
+def test_a_chosen_operation_fails_as_requested() -> None:
     files = made()
     files.fail("write", error=errno.ENOSPC, passes=1, times=2)
     files.write("a", 0, b"1")
@@ -189,7 +189,7 @@ def test_a_full_directory_refuses_what_needs_space() -> None:
     files.create("b", 10)
 
 
-def test_damage_by_other_hands_is_durable() -> None:
+def test_injected_damage_is_durable() -> None:
     files = made(size=4)
     files.corrupt("a", 2, b"xyz")
     assert contents(files) == {b"\0\0xyz"}

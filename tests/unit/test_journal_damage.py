@@ -1,4 +1,4 @@
-"""Damage is refused with its place, and nothing is changed; what is harmless is not damage."""
+"""Damage is refused with its place, and nothing is changed. Harmless changes are not damage."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_bad_record_is_damage_when_a_later_one_vouches_for_its_place() -> None
 
 
 def test_a_bad_record_is_a_tail_when_nothing_vouches_for_its_place() -> None:
-    """The fact that vouches for the record before it is there; it says nothing of this one."""
+    """The last `synced` fact vouches for the record before it, not for this one."""
     written = Written(4)
     _name, end = written.ends[2]
     written.files.corrupt(FIRST, end + SYNCED_GROUP_BYTES + 25, b"\xff")
@@ -55,14 +55,14 @@ def test_a_bad_record_is_a_tail_when_nothing_vouches_for_its_place() -> None:
     assert len(journal.recovery.cuts) == 1
 
 
-def test_zeros_in_the_midst_of_durable_records_are_damage() -> None:
+def test_zeros_between_durable_records_are_damage() -> None:
     written = Written(4)
     written.files.corrupt(FIRST, written.ends[0][1], bytes(80))
     assert place(refused(written.files)) == (FIRST, written.ends[0][1])
 
 
 def test_a_bad_record_is_damage_when_a_later_file_holds_records() -> None:
-    # Given turns under no, so that only the next file vouches for this one
+    # Given turns under policy no, so that only the next file vouches for this one
     written = Written(15, policy="no", file_bytes=FILE_BYTES)
     first = [end for name, end in written.ends if name == FIRST]
     written.files.corrupt(FIRST, first[2] + 25, b"\xff")
@@ -79,7 +79,7 @@ def test_a_file_whose_end_was_zeroed_is_damaged() -> None:
 
 
 def test_a_later_file_vouches_even_if_its_own_first_record_is_bad() -> None:
-    # Given two bad places: the end of the first file, the start of the second
+    # Given two damaged places: the end of the first file and the start of the second
     written = Written(15, file_bytes=FILE_BYTES)
     first = [end for name, end in written.ends if name == FIRST]
     written.files.corrupt(SECOND, 64, b"\xff\xff")
@@ -99,8 +99,8 @@ def test_a_bad_first_record_is_damage_when_only_a_much_later_file_says_so() -> N
     assert place(refused(written.files)) == (SECOND, 64)
 
 
-def test_bytes_behind_the_end_of_an_earlier_file_lose_nothing() -> None:
-    """The next file says where it ended, so they are none of ours."""
+def test_bytes_after_the_end_of_an_earlier_file_are_ignored() -> None:
+    """The next file says where the earlier one ended, so the journal did not write them."""
     written = Written(15, file_bytes=FILE_BYTES)
     first = max(end for name, end in written.ends if name == FIRST)
     written.files.corrupt(FIRST, first, b"stray")
@@ -108,15 +108,15 @@ def test_bytes_behind_the_end_of_an_earlier_file_lose_nothing() -> None:
     assert facts == written.facts
     assert journal.recovery.notes == [
         (
-            f"memory:/{FIRST}: 5 bytes behind its last record at {first} were ignored; the next file "
+            f"memory:/{FIRST}: 5 bytes after its last record at {first} were ignored; the next file "
             "says that it ended there"
         )
     ]
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_every_flipped_bit_is_named_or_harmless(clean: bool) -> None:
-    """Never different facts; after a clean stop never fewer."""
+def test_every_flipped_bit_is_reported_or_harmless(clean: bool) -> None:
+    """The facts are never different, and after a clean stop never fewer."""
     whole = Written(9, file_bytes=FILE_BYTES, clean=clean)
     outcomes = {"damaged": 0, "cut": 0, "harmless": 0}
     for name, content in bytes_of(whole.files).items():
@@ -137,28 +137,28 @@ def test_every_flipped_bit_is_named_or_harmless(clean: bool) -> None:
                 continue
             assert facts == whole.facts[: len(facts)]
             if facts != whole.facts:
-                # Only the last turn, which nothing vouches for but a clean stop
+                # Only the last turn is missing. Only a clean stop vouches for it
                 assert not clean
                 assert facts == whole.facts[:-1]
                 assert journal.recovery.cuts
             cut = bool(journal.recovery.cuts or journal.recovery.notes)
             outcomes["cut" if cut else "harmless"] += 1
-    # Every single byte of the files means something, if only that nothing stands there
+    # Every byte of the files has a meaning, if only that it is unused
     assert outcomes["damaged"] > 500
     assert outcomes["cut"] > 500
     assert outcomes["harmless"] == 0
 
 
-def test_records_that_a_client_sends_vouch_for_nothing() -> None:
-    """A client that stores what looks like our records must not keep a store from starting."""
-    # Given a turn with a forged record that says the whole file was durable, behind a torn turn
+def test_forged_records_in_a_payload_vouch_for_nothing() -> None:
+    """A client that stores bytes like the journal's records must not prevent a start."""
+    # Given a torn turn, and after it a turn with a forged record that says the whole file was durable
     forged = bytes(synced_group(Synced(1, 4000), 2**63, 1, 0))
     written = Written(2)
     torn = written.ends[-1][1]
     write_turn(written.journal, "torn", turn=3)
     write_turn(written.journal, forged, turn=4)
     written.files.corrupt(FIRST, torn + 20, b"\xff\xff")
-    # Then the start is refused for the true record that vouches for it, not for the forged one
+    # Then the start is refused because of the true record that vouches for it, not the forged one
     assert "before 4000" not in refused(written.files)
     # And without the true one the tail is cut
     written.files.corrupt(FIRST, written.journal._writer.end - len(forged) - 60, b"\xff" * 30)
@@ -166,8 +166,8 @@ def test_records_that_a_client_sends_vouch_for_nothing() -> None:
     assert facts == written.facts
 
 
-def test_a_copy_of_our_own_records_in_a_client_s_payload_vouches_for_nothing() -> None:
-    """A backup of the journal stored in the store: old records vouch for old places."""
+def test_a_copy_of_journal_records_in_a_payload_vouches_for_nothing() -> None:
+    """A copy of the journal stored in the store: its records vouch for other places."""
     written = Written(3)
     copy = bytes(written.files.content(FIRST).data)[: written.ends[-1][1]]
     torn = written.journal._writer.end
@@ -197,7 +197,7 @@ def test_a_missing_file_is_named(missing: str) -> None:
     written = Written(30, file_bytes=FILE_BYTES)
     written.files.remove(missing)
     text = refused(written.files)
-    assert text.startswith(f"memory:/{missing} is missing, although there is memory:/journal-0")
+    assert text.startswith(f"memory:/{missing} is missing, although memory:/journal-0")
 
 
 def test_files_of_other_names_are_left_alone() -> None:
@@ -222,7 +222,7 @@ def test_files_of_other_names_are_left_alone() -> None:
         (file_header(2, 4096, SEED + 1), "the header of a file of another store"),
     ],
 )
-def test_a_file_that_is_none_of_ours_is_named(content: bytes, found: str) -> None:
+def test_a_file_that_is_not_a_journal_file_is_named(content: bytes, found: str) -> None:
     written = Written(3)
     written.files.cut(SECOND, 0)
     written.files.corrupt(SECOND, 0, content)
@@ -231,14 +231,14 @@ def test_a_file_that_is_none_of_ours_is_named(content: bytes, found: str) -> Non
     assert found in text
 
 
-def test_a_number_spelled_in_another_way_is_no_second_file() -> None:
+def test_a_file_number_in_another_spelling_is_not_a_journal_file() -> None:
     written = Written(3)
     written.files.rename(SECOND, "journal-0000002")
     assert refused(written.files).startswith(f"memory:/{SECOND} is missing")
 
 
 @pytest.mark.parametrize("version", [0, 3, 65535])
-def test_a_later_format_asks_for_a_later_version(version: int) -> None:
+def test_an_unknown_format_requires_a_later_version(version: int) -> None:
     written = Written(0)
     written.files.corrupt(FIRST, 0, file_header(1, 4096, SEED, version=version))
     with pytest.raises(StoreUnusable, match=rf"journal-000001 has format {version};.*or later"):
@@ -257,10 +257,13 @@ def own_group(facts: bytes) -> bytearray:
     ("group", "found"),
     [
         (own_group(b"\x05 what is this"), "a fact of unknown kind 0x05"),
-        (synced_group(Synced(1, 4000), 9, 9, SEED), "the statement that 4000 was durable"),
+        (
+            synced_group(Synced(1, 4000), 9, 9, SEED),
+            "a record that declares a later offset, 4000, durable",
+        ),
     ],
 )
-def test_what_the_journal_never_says_is_damage(group: bytearray, found: str) -> None:
+def test_a_fact_that_the_journal_never_writes_is_damage(group: bytearray, found: str) -> None:
     written = Written(3)
     end = written.ends[-1][1]
     written.files.corrupt(FIRST, end, bound(group, 1, end))
@@ -269,7 +272,7 @@ def test_what_the_journal_never_says_is_damage(group: bytearray, found: str) -> 
     assert found in text
 
 
-def test_a_later_file_that_names_another_end_is_believed() -> None:
+def test_the_end_of_a_file_according_to_the_next_file_takes_precedence() -> None:
     written = Written(3)
     written.files.corrupt(SECOND, 64, bound(synced_group(Synced(1, 64), 9, 9, SEED), 2, 64))
     text = refused(written.files)
@@ -282,12 +285,12 @@ def test_a_later_file_that_names_no_end_is_damaged() -> None:
     written.files.corrupt(SECOND, 64, bound(own_group(b"\x20no such thing was said"), 2, 64))
     text = refused(written.files)
     assert place(text) == (SECOND, 64)
-    assert "does not say where the file before it ended" in text
+    assert "does not say where the previous file ended" in text
 
 
 def test_records_in_the_next_file_without_its_first_are_a_tail_when_nothing_vouches() -> None:
-    """Under everysec: the first part of a write is lost, the second is not, the file before ended
-    where it did."""
+    """Under everysec: the first part of a write is lost and the second is not. The previous file is
+    complete."""
     written = Written(15, policy="no", file_bytes=FILE_BYTES)
     first = [fact for fact, end in zip(written.facts, written.ends, strict=True) if end[0] == FIRST]
     assert written.ends[-1][0] == SECOND

@@ -35,7 +35,7 @@ def test_a_journal_on_disk_is_recovered(tmp_path: Path) -> None:
     _last.close()
 
 
-def test_a_directory_is_let_go_when_a_start_fails(tmp_path: Path) -> None:
+def test_a_directory_is_unlocked_if_a_start_fails(tmp_path: Path) -> None:
     (tmp_path / "journal-000001").write_bytes(b"not a journal")
     for _ in range(2):
         with pytest.raises(Exception, match="no header of a journal file"):
@@ -43,7 +43,7 @@ def test_a_directory_is_let_go_when_a_start_fails(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*use of fork.*:DeprecationWarning")
-def test_a_journal_is_refused_to_a_child_made_by_fork(tmp_path: Path) -> None:
+def test_a_forked_child_cannot_use_the_journal(tmp_path: Path) -> None:
     journal, _ = open_journal(DiskFiles(tmp_path), policy="everysec", file_bytes=8192)
     write_turn(journal, "parent", turn=1)
     ready, go = os.pipe()
@@ -61,7 +61,7 @@ def test_a_journal_is_refused_to_a_child_made_by_fork(tmp_path: Path) -> None:
             except ForkedStore:
                 refused += 1
             except BaseException:
-                # Nothing of a child may run on into the tests.
+                # The child must not continue with the tests.
                 os._exit(1)
         os.write(go, bytes([refused]))
         os.kill(os.getpid(), signal.SIGKILL)
@@ -76,8 +76,8 @@ def test_a_journal_is_refused_to_a_child_made_by_fork(tmp_path: Path) -> None:
     again.close()
 
 
-def test_what_the_error_advises_helps(tmp_path: Path) -> None:
-    """Zeros from the named offset on, no files after it: everything before is there."""
+def test_the_remedy_in_the_error_works(tmp_path: Path) -> None:
+    """Zeros from the named offset on and no later files: everything before is recovered."""
     # Given a journal on disk with a flipped bit in its second file
     journal, _ = open_journal(DiskFiles(tmp_path), file_bytes=FILE_BYTES)
     facts = [f"turn {turn}" for turn in range(1, 31)]
@@ -90,7 +90,7 @@ def test_what_the_error_advises_helps(tmp_path: Path) -> None:
     damaged.write_bytes(content)
     with pytest.raises(JournalDamaged) as caught:
         open_journal(DiskFiles(tmp_path), file_bytes=FILE_BYTES)
-    # When the advice is followed
+    # When the remedy is applied
     match = re.search(r"truncate -s (\d+), then truncate -s (\d+)", str(caught.value))
     assert match
     for size in match.groups():
@@ -98,7 +98,7 @@ def test_what_the_error_advises_helps(tmp_path: Path) -> None:
     for later in sorted(tmp_path.glob("journal-*")):
         if later.name > "journal-000002":
             later.unlink()
-    # Then the store starts with what stood before the place, and goes on
+    # Then the store starts with what was written before that place, and accepts writes
     journal, found = open_journal(DiskFiles(tmp_path), file_bytes=FILE_BYTES)
     assert 3 < len(found) < 15
     assert found == [fact(text) for text in facts[: len(found)]]

@@ -66,29 +66,29 @@ def test_a_failed_fsync_of_the_thread_poisons(files: CrashableFiles, everysec: J
     with pytest.raises(NodePoisoned, match="Input/output error"):
         everysec.commit(bytearray())
     assert everysec.failure is not None
-    # And it is not tried again
+    # And the fsync is not repeated
     files.transcript.clear()
     flusher_of(everysec).wrote(1, 100, 1)
     assert not flusher_of(everysec).flush_once()
     assert files.transcript == []
 
 
-def test_an_fsync_that_breaks_otherwise_poisons_as_well(
+def test_an_unexpected_exception_in_an_fsync_poisons_as_well(
     files: CrashableFiles, everysec: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Given an fsync that does not fail by the disk
+    # Given an fsync that fails with another exception than OSError
     write_turn(everysec, "one", turn=1)
     with monkeypatch.context() as patches:
         patches.setattr(files, "sync", lambda name: dict[str, None]()[name])
         assert not flusher_of(everysec).flush_once()
-    # Then nothing is written any more, and nobody waits for it for ever
+    # Then nothing more is written, and waiting for the flusher ends
     with pytest.raises(NodePoisoned, match="KeyError"):
         everysec.commit(bytearray(b"x"))
     flusher_of(everysec).wait_until_idle()
 
 
 class SlowSync:
-    """Holds the fsync of a flusher's thread until it is let go."""
+    """Delays the fsync of a flusher's thread until `end`."""
 
     def __init__(self, files: CrashableFiles, journal: Journal) -> None:
         self.running, self.go = threading.Event(), threading.Event()
@@ -109,7 +109,7 @@ class SlowSync:
         self.thread.join()
 
 
-def test_a_turn_does_not_wait_for_an_fsync_that_runs(
+def test_a_turn_does_not_wait_for_a_running_fsync(
     files: CrashableFiles, everysec: Journal, clock: ManualClock
 ) -> None:
     write_turn(everysec, "one", turn=1)
@@ -119,11 +119,11 @@ def test_a_turn_does_not_wait_for_an_fsync_that_runs(
     write_turn(everysec, "two", turn=2)
     assert everysec.statistics().delayed_fsyncs == 0
     slow.end()
-    # What was written while it ran is not covered by it
+    # That fsync does not cover what was written while it ran
     assert flusher_of(everysec).flush_once()
 
 
-def test_a_turn_waits_for_an_fsync_that_runs_for_two_seconds(
+def test_a_turn_waits_for_an_fsync_that_takes_two_seconds(
     files: CrashableFiles, everysec: Journal, clock: ManualClock
 ) -> None:
     # Given an fsync that has run for two seconds
@@ -140,7 +140,7 @@ def test_a_turn_waits_for_an_fsync_that_runs_for_two_seconds(
 
     turn = threading.Thread(target=commit)
     turn.start()
-    # Then it waits until that fsync has ended, and is counted
+    # Then it waits for the end of that fsync, and the delay is counted
     while turn.is_alive() and not flusher_of(everysec).delayed:
         turn.join(0.001)
     assert order == []
@@ -151,10 +151,8 @@ def test_a_turn_waits_for_an_fsync_that_runs_for_two_seconds(
     assert everysec.statistics().delayed_fsyncs == 1
 
 
-def test_a_file_is_not_left_before_the_fsync_that_runs_has_ended(
-    files: CrashableFiles, everysec: Journal
-) -> None:
-    """Else its late success would vouch for the wrong place, and its error would reach nobody."""
+def test_a_rotation_waits_for_a_running_fsync(files: CrashableFiles, everysec: Journal) -> None:
+    """Otherwise its late success would vouch for the wrong place, and its error would be lost."""
     write_turn(everysec, b"x" * 700, turn=1)
     slow = SlowSync(files, everysec)
     slow.begin()
@@ -165,7 +163,7 @@ def test_a_file_is_not_left_before_the_fsync_that_runs_has_ended(
     assert facts_in(files)[0] == [fact(b"x" * 700), fact(b"y" * 700)]
 
 
-def test_an_fsync_that_fails_while_a_file_is_left_poisons(
+def test_an_fsync_that_fails_during_a_rotation_poisons(
     files: CrashableFiles, everysec: Journal
 ) -> None:
     write_turn(everysec, b"x" * 700, turn=1)
@@ -202,7 +200,7 @@ def test_the_policy_can_be_changed(files: CrashableFiles, policy: FsyncPolicy) -
 
 
 @pytest.mark.parametrize("second", ["no", "everysec"])
-def test_a_turn_that_leaves_always_is_durable_whatever_the_policy_becomes(
+def test_a_turn_begun_under_always_is_durable_whatever_the_new_policy(
     files: CrashableFiles, second: FsyncPolicy
 ) -> None:
     # Given a turn that began under always
@@ -211,7 +209,7 @@ def test_a_turn_that_leaves_always_is_durable_whatever_the_policy_becomes(
     journal.set_policy("everysec")
     journal.set_policy(second)
     write_turn(journal, "one", turn=1)
-    # Then no crash loses it
+    # Then it survives every crash
     for image in files.all_crash_images():
         assert len(facts_in(image)[0]) == 1
     journal.close()

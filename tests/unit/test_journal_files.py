@@ -1,4 +1,4 @@
-"""The door to the disk, and its twin in memory: the same operations, the same results."""
+"""The interface to the disk and its in-memory twin: the same operations, the same results."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def files(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Files]:
 # --- both ---------------------------------------------------------------------------------------
 
 
-def test_a_file_is_made_full_of_zeros(files: Files) -> None:
+def test_a_new_file_is_full_of_zeros(files: Files) -> None:
     files.create("a", 5000)
     assert bytes(files.content("a").data) == bytes(5000)
 
 
-def test_a_file_that_is_made_again_is_empty_again(files: Files) -> None:
+def test_a_file_that_is_created_again_is_empty(files: Files) -> None:
     files.create("a", 10)
     files.write("a", 0, b"old")
     files.create("a", 4)
@@ -59,7 +59,7 @@ def test_bytes_of_every_kind_are_written(files: Files) -> None:
     assert bytes(files.read("a", 4)) == b"\0\0ab"
 
 
-def test_space_is_added_as_zeros_and_never_taken_away(files: Files) -> None:
+def test_allocation_adds_zeros_and_never_shrinks(files: Files) -> None:
     files.create("a", 4)
     files.write("a", 0, b"abcd")
     files.allocate("a", 8)
@@ -67,7 +67,7 @@ def test_space_is_added_as_zeros_and_never_taken_away(files: Files) -> None:
     assert bytes(files.content("a").data) == b"abcd\0\0\0\0"
 
 
-def test_a_renamed_file_takes_the_place_of_another(files: Files) -> None:
+def test_a_renamed_file_replaces_another(files: Files) -> None:
     files.create("a", 2)
     files.create("b", 2)
     files.write("a", 0, b"xy")
@@ -82,7 +82,7 @@ def test_a_renamed_file_takes_the_place_of_another(files: Files) -> None:
 
 @pytest.mark.parametrize("size", [0, 1, 5000, 3 * (1 << 20) + 5])
 @pytest.mark.parametrize("used", [0, 1, 4096, 4097, 1 << 20, (1 << 20) + 1, 3 * (1 << 20) + 5])
-def test_it_is_known_where_the_zeros_begin(files: Files, size: int, used: int) -> None:
+def test_the_end_of_the_used_bytes_is_known(files: Files, size: int, used: int) -> None:
     files.create("a", size)
     if used:
         files.write("a", used - 1, b"x")
@@ -104,7 +104,7 @@ def test_free_space_is_known(files: Files) -> None:
     assert files.free_bytes() > 0
 
 
-def test_a_directory_is_held_once(files: Files, tmp_path: Path) -> None:
+def test_a_directory_is_locked_once(files: Files, tmp_path: Path) -> None:
     other = DiskFiles(tmp_path) if isinstance(files, DiskFiles) else files
     with pytest.raises(StoreInUse):
         other.lock()
@@ -116,13 +116,13 @@ def test_a_directory_is_held_once(files: Files, tmp_path: Path) -> None:
 # --- the disk -----------------------------------------------------------------------------------
 
 
-def test_space_is_taken_when_a_file_is_made(disk: DiskFiles) -> None:
+def test_space_is_allocated_for_a_new_file(disk: DiskFiles) -> None:
     disk.create("a", 1 << 20)
     assert Path(disk.path("a")).stat().st_blocks * 512 >= 1 << 20
 
 
 @pytest.mark.parametrize("number", [errno.EOPNOTSUPP, errno.EINVAL])
-def test_zeros_are_written_where_space_cannot_be_taken(
+def test_zeros_are_written_where_preallocation_is_not_supported(
     disk: DiskFiles, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     # Given a file system without preallocation
@@ -130,16 +130,16 @@ def test_zeros_are_written_where_space_cannot_be_taken(
         raise OSError(number, "not here")
 
     monkeypatch.setattr(os, "posix_fallocate", refuse)
-    # When a file is made that is larger than one write, and grows
+    # When a file larger than one write is created and extended
     disk.create("a", (1 << 20) + 7)
     disk.write("a", 0, b"kept")
     disk.allocate("a", (1 << 21) + 7)
-    # Then its space is taken all the same
+    # Then its space is allocated nevertheless
     assert Path(disk.path("a")).stat().st_blocks * 512 >= 1 << 21
     assert bytes(disk.content("a").data) == b"kept" + bytes((1 << 21) + 3)
 
 
-def test_a_full_disk_is_not_taken_for_one_that_cannot_preallocate(
+def test_a_full_disk_does_not_count_as_missing_preallocation(
     disk: DiskFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(_descriptor: int, _offset: int, _size: int) -> None:
@@ -150,9 +150,7 @@ def test_a_full_disk_is_not_taken_for_one_that_cannot_preallocate(
         disk.create("a", 100)
 
 
-def test_a_write_that_the_system_cuts_short_is_finished(
-    disk: DiskFiles, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_partial_write_is_completed(disk: DiskFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     real = os.pwrite
     monkeypatch.setattr(os, "pwrite", lambda fd, data, at: real(fd, bytes(data)[:2], at))
     disk.create("a", 0)
@@ -160,7 +158,7 @@ def test_a_write_that_the_system_cuts_short_is_finished(
     assert bytes(disk.content("a").data) == b"hello world"
 
 
-def test_a_file_that_a_system_has_no_fdatasync_for_is_fsynced(
+def test_fsync_is_used_where_fdatasync_is_missing(
     disk: DiskFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[int] = []
@@ -171,8 +169,8 @@ def test_a_file_that_a_system_has_no_fdatasync_for_is_fsynced(
     assert len(synced) == 1
 
 
-def test_the_holder_of_a_directory_is_named(tmp_path: Path) -> None:
-    # Given a process that holds a directory
+def test_the_error_names_the_process_that_locks_a_directory(tmp_path: Path) -> None:
+    # Given a process that has locked a directory
     program = (
         "import sys\n"
         "from headwater.journal.files import DiskFiles\n"
@@ -187,13 +185,13 @@ def test_the_holder_of_a_directory_is_named(tmp_path: Path) -> None:
     ) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
-        # When another wants it, it is told who has it and what to do
+        # When another process locks it, then the error names the first one and the remedy
         with pytest.raises(StoreInUse) as caught:
             DiskFiles(tmp_path).lock()
         assert f"process {holder.pid}" in str(caught.value)
         assert str(tmp_path) in str(caught.value)
         assert "choose another directory" in str(caught.value)
-        # And when the first is killed, the directory is free
+        # And when the first process is killed, the directory is free
         holder.kill()
         holder.wait()
     files = DiskFiles(tmp_path)
@@ -201,7 +199,7 @@ def test_the_holder_of_a_directory_is_named(tmp_path: Path) -> None:
     files.unlock()
 
 
-def test_a_holder_that_could_not_write_its_number_holds_all_the_same(
+def test_a_process_that_could_not_write_its_id_still_has_the_lock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_arguments: object) -> int:
@@ -217,8 +215,8 @@ def test_a_holder_that_could_not_write_its_number_holds_all_the_same(
 
 
 @pytest.mark.filterwarnings("ignore:.*use of fork.*:DeprecationWarning")
-def test_a_child_made_by_fork_neither_holds_nor_writes(tmp_path: Path) -> None:
-    # Given a store whose process forks a child that lives on
+def test_a_forked_child_neither_locks_nor_writes(tmp_path: Path) -> None:
+    # Given a store whose process forks a child that keeps running
     files = DiskFiles(tmp_path)
     files.lock()
     files.create("a", 10)
@@ -241,7 +239,7 @@ def test_a_child_made_by_fork_neither_holds_nor_writes(tmp_path: Path) -> None:
             except ForkedStore as error:
                 refused += str(tmp_path) in str(error)
             except BaseException:
-                # Nothing of a child may run on into the tests.
+                # The child must not continue with the tests.
                 os._exit(1)
         os.write(go, bytes([refused]))
         signal.pause()
@@ -249,7 +247,7 @@ def test_a_child_made_by_fork_neither_holds_nor_writes(tmp_path: Path) -> None:
     try:
         # Then every operation in the child is refused
         assert os.read(ready, 1) == bytes([7])
-        # And when the parent lets go, the directory is free although the child still runs
+        # And when the parent unlocks, the directory is free although the child still runs
         files.unlock()
         other = DiskFiles(tmp_path)
         other.lock()
@@ -263,14 +261,14 @@ def test_a_child_made_by_fork_neither_holds_nor_writes(tmp_path: Path) -> None:
         os.close(go)
 
 
-def test_a_program_that_is_run_inherits_no_descriptor(disk: DiskFiles) -> None:
+def test_an_executed_program_inherits_no_descriptor(disk: DiskFiles) -> None:
     disk.create("a", 10)
     assert disk._lock is not None
     for descriptor in (disk._lock, *disk._open.values()):
         assert not os.get_inheritable(descriptor)
 
 
-def test_a_directory_that_cannot_be_made_says_why(tmp_path: Path) -> None:
+def test_the_error_says_why_a_directory_cannot_be_created(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreUnusable) as caught:
         DiskFiles(tmp_path / "file" / "data").lock()
@@ -279,13 +277,15 @@ def test_a_directory_that_cannot_be_made_says_why(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.getuid() == 0, reason="root may write everywhere")
-def test_a_directory_that_may_not_be_written_says_so(tmp_path: Path) -> None:
+def test_a_directory_without_write_permission_is_an_error(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
-    with pytest.raises(StoreUnusable, match="right to write"):
+    with pytest.raises(StoreUnusable, match="write permission"):
         DiskFiles(tmp_path).lock()
 
 
-def test_a_directory_without_locks_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_system_without_locks_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(_descriptor: int, _operation: int) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
 

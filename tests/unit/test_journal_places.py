@@ -1,4 +1,4 @@
-"""Format 2: a record counts only at the place where it was written. Format 1 is read and written on."""
+"""In format 2 a record is valid only at the place where it was written. Files of format 1 stay usable."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ FILE_BYTES = 512
 
 
 def groups_of(files: CrashableFiles, name: str) -> list[Group]:
-    """All whole groups of a file, the journal's own among them."""
+    """Return all whole groups of a file, including the journal's own."""
     data = files.content(name).data
     key = file_key(int(name.removeprefix("journal-")))
     return list(read_groups(data, FILE_HEADER_BYTES, seed=SEED, key=key))
 
 
 def alike(turns: int, *, policy: FsyncPolicy) -> Written:
-    """A journal whose turns are of the same length, so that one fits where another was."""
+    """Write a journal whose turns have the same length, so that one fits in place of another."""
     written = Written(0, policy=policy)
     for turn in range(1, turns + 1):
         write_turn(written.journal, f"turn {turn:03}", turn=turn)
@@ -72,7 +72,7 @@ def test_no_two_files_share_a_mask_at_an_offset() -> None:
     assert len({place_mask(file_key(number), 64) for number in range(1, 100_001)}) == 100_000
 
 
-def test_the_masks_of_neighbouring_places_differ_in_about_half_of_their_bits() -> None:
+def test_the_masks_of_adjacent_places_differ_in_about_half_of_their_bits() -> None:
     changed = [
         (
             place_mask(file_key(number), offset) ^ place_mask(file_key(number), offset + 1)
@@ -84,7 +84,7 @@ def test_the_masks_of_neighbouring_places_differ_in_about_half_of_their_bits() -
 
 
 def test_binding_masks_the_checksum_of_each_group_with_its_place() -> None:
-    """Computed here step by step, so that a file can be read with the documentation alone."""
+    """The test computes it step by step, to show that the documentation suffices to read a file."""
     sealed = turn_of(Written(0).journal, [fact("one"), fact("the second")], turn=3)
     buffer = bytearray(b"before") + sealed
     bind_groups(buffer, 6, len(buffer), file_key(5), 1000)
@@ -118,23 +118,23 @@ def test_a_record_copied_over_the_next_is_never_applied(policy: FsyncPolicy) -> 
         files = copied(whole.files)
         content = bytes(files.content(FIRST).data)
         files.corrupt(FIRST, second.offset, content[first.offset : first.end])
-        outcome_is_honest(files, whole, second.offset)
+        check_cut_or_damage(files, whole, second.offset)
 
 
 @pytest.mark.parametrize("policy", ["always", "no"])
-def test_a_record_doubled_in_place_is_never_applied_twice(policy: FsyncPolicy) -> None:
-    """Everything behind it is moved by its length."""
+def test_a_duplicated_record_is_never_applied_twice(policy: FsyncPolicy) -> None:
+    """Everything after it is shifted by its length."""
     whole = Written(9, policy=policy)
     content = bytes(whole.files.content(FIRST).data)
     for group in groups_of(whole.files, FIRST):
         files = copied(whole.files)
         doubled = content[: group.end] + content[group.offset : group.end] + content[group.end :]
         files.corrupt(FIRST, 0, doubled)
-        outcome_is_honest(files, whole, group.end)
+        check_cut_or_damage(files, whole, group.end)
 
 
-def test_records_behind_inserted_bytes_still_vouch_for_their_places() -> None:
-    """Under always a lost acknowledged record is damage, not a tail, wherever its proof is now."""
+def test_records_after_inserted_bytes_still_vouch_for_their_places() -> None:
+    """Under always, a lost acknowledged record is damage, not a tail, even if its proof was shifted."""
     whole = Written(9)
     name, end = whole.ends[3]
     content = bytes(whole.files.content(name).data)
@@ -145,7 +145,7 @@ def test_records_behind_inserted_bytes_still_vouch_for_their_places() -> None:
 
 
 @pytest.mark.parametrize("policy", ["always", "no"])
-def test_two_records_swapped_are_never_applied(policy: FsyncPolicy) -> None:
+def test_swapped_records_are_never_applied(policy: FsyncPolicy) -> None:
     whole = alike(9, policy=policy)
     groups = [group for group in groups_of(whole.files, FIRST) if group.facts[0] >= 0x10]
     for first, second in itertools.pairwise(groups):
@@ -153,11 +153,11 @@ def test_two_records_swapped_are_never_applied(policy: FsyncPolicy) -> None:
         content = bytes(files.content(FIRST).data)
         files.corrupt(FIRST, first.offset, content[second.offset : second.end])
         files.corrupt(FIRST, second.offset, content[first.offset : first.end])
-        outcome_is_honest(files, whole, first.offset)
+        check_cut_or_damage(files, whole, first.offset)
 
 
 def test_a_record_of_another_file_is_never_applied() -> None:
-    """At the same offset, with the same length, and a turn that fits."""
+    """It has the same offset and length and a plausible turn."""
     written = Written(0, policy="no", file_bytes=FILE_BYTES)
     turn = 0
     while written.journal._writer.name != THIRD:
@@ -171,8 +171,8 @@ def test_a_record_of_another_file_is_never_applied() -> None:
     assert place(refused(written.files)) == (SECOND, second[1].offset)
 
 
-def test_an_older_copy_of_a_file_put_back_ends_where_it_ended_or_is_named() -> None:
-    """Nothing vouches for a newest file that is older than it was: that much stays silent."""
+def test_a_restored_older_copy_of_a_file_is_reported() -> None:
+    """An older copy of the newest file is not detected: no later record vouches for that file."""
     written = Written(4, file_bytes=FILE_BYTES)
     older = bytes_of(written.files)
     for turn in range(5, 30):
@@ -185,8 +185,9 @@ def test_an_older_copy_of_a_file_put_back_ends_where_it_ended_or_is_named() -> N
         assert place(refused(files))[0] == name
 
 
-def outcome_is_honest(files: CrashableFiles, whole: Written, at: int) -> None:
-    """A prefix with a reported cut at that place, or the place is named as damaged."""
+def check_cut_or_damage(files: CrashableFiles, whole: Written, at: int) -> None:
+    """Check that the facts are a prefix with a reported cut at ``at``, or that ``at`` is reported as
+    damage."""
     try:
         journal, facts = open_journal(files)
     except JournalDamaged as error:
@@ -196,8 +197,10 @@ def outcome_is_honest(files: CrashableFiles, whole: Written, at: int) -> None:
     assert [(cut.file, cut.offset) for cut in journal.recovery.cuts] == [(FIRST, at)]
 
 
-def test_a_tail_is_read_in_proportion_to_its_length(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many records that vouch for something seem to begin in it."""
+def test_reading_a_tail_takes_time_proportional_to_its_length(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """This holds for any number of apparent beginnings of `synced` records in it."""
     hashed = 0
 
     def counted(crc: int, source: memoryview, start: int, end: int) -> int:
@@ -226,7 +229,7 @@ def test_a_tail_is_read_in_proportion_to_its_length(monkeypatch: pytest.MonkeyPa
 
 
 def old_journal(facts: list[bytes], *, spare: bool = True) -> CrashableFiles:
-    """A journal of format 1, as an earlier version left it."""
+    """Create a journal of format 1, as an earlier version would."""
     buffer = turn_of(Written(0).journal, facts, turn=1)
     files = CrashableFiles()
     files.create(FIRST, FILE_BYTES)
@@ -242,22 +245,22 @@ def versions(files: CrashableFiles) -> list[int]:
     return [header.version for header in headers if header is not None]
 
 
-def test_a_file_of_format_1_is_written_on_and_new_files_are_of_format_2() -> None:
+def test_a_file_of_format_1_is_continued_and_new_files_have_format_2() -> None:
     # Given a journal of format 1 with a spare
     facts = [fact("one"), fact("two")]
     files = old_journal(facts)
-    # When it is opened, then the spare, which holds nothing, is made again
+    # When it is opened, then the spare, which holds nothing, is created again
     journal, found = open_journal(files, file_bytes=FILE_BYTES)
     assert found == facts
     assert versions(files) == [1, 2]
-    # And the first file goes on as it was begun, the next are bound
+    # And the first file continues in format 1, and later files have format 2
     for turn in range(2, 30):
         write_turn(journal, f"turn {turn}", turn=turn)
         facts.append(fact(f"turn {turn}"))
     assert versions(files) == [1] + [2] * (len(files.names()) - 1)
     assert len(files.names()) > 3
     assert facts_in(files)[0] == facts
-    # Also when a turn goes over from the one to the other
+    # Also when a turn spans both formats
     again = old_journal([fact("one")])
     journal, _ = open_journal(again, file_bytes=FILE_BYTES)
     many = [f"{number} " + "x" * 100 for number in range(5)]
@@ -266,7 +269,7 @@ def test_a_file_of_format_1_is_written_on_and_new_files_are_of_format_2() -> Non
     assert facts_in(again)[0] == [fact("one"), *map(fact, many)]
 
 
-def test_a_spare_of_format_1_is_used_where_there_is_no_space_for_another() -> None:
+def test_a_spare_of_format_1_is_used_if_there_is_no_space_for_another() -> None:
     files = old_journal([fact("one")])
     files.capacity = files.used_bytes()
     journal, _ = open_journal(files, file_bytes=FILE_BYTES)
@@ -278,17 +281,17 @@ def test_a_spare_of_format_1_is_used_where_there_is_no_space_for_another() -> No
     assert facts_in(files)[0] == [fact("one"), *(fact(f"turn {turn}") for turn in range(2, 10))]
 
 
-def test_no_file_is_used_whose_making_may_not_be_durable() -> None:
-    """Whether the name stands for the old or the new file after a crash is not known."""
+def test_a_recreated_spare_that_may_not_be_durable_is_not_used() -> None:
+    """After a crash its name may refer to the old or the new file."""
     files = old_journal([fact("one")])
-    files.fail("sync_directory", passes=1)  # the first is the repair's
+    files.fail("sync_directory", passes=1)  # the first call belongs to the repair
     journal, _ = open_journal(files, file_bytes=FILE_BYTES)
     reason = journal.admits(FILE_BYTES)
     assert reason is not None
-    assert "until restart" in reason
+    assert "until a restart" in reason
 
 
-def test_a_bound_record_is_no_record_of_format_1() -> None:
+def test_a_record_of_format_2_is_not_valid_in_format_1() -> None:
     written = Written(1)
     groups = groups_of(written.files, FIRST)
     data = written.files.content(FIRST).data

@@ -1,4 +1,4 @@
-"""A write or fsync that fails ends what the journal answers: nothing is trusted, nothing repeated."""
+"""After a failed write or fsync the journal refuses every call and repeats nothing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def journal(files: CrashableFiles) -> Journal:
 
 
 @pytest.mark.parametrize("operation", ["write", "sync"])
-def test_a_failure_after_execution_poisons_and_nothing_is_tried_again(
+def test_a_failure_after_execution_poisons_and_nothing_is_repeated(
     files: CrashableFiles, journal: Journal, operation: str
 ) -> None:
     # Given a turn whose write or fsync fails
@@ -35,7 +35,7 @@ def test_a_failure_after_execution_poisons_and_nothing_is_tried_again(
     files.fail(operation)
     with pytest.raises(NodePoisoned, match=r"journal-000001.*Input/output error.*restart"):
         write_turn(journal, "lost", turn=2)
-    # Then every later call fails in the same way, and nothing touches the disk
+    # Then every later call fails in the same way, and nothing accesses the disk
     files.transcript.clear()
     buffer = turn_of(journal, [fact("later")], turn=3)
     calls: list[Callable[[], object]] = [
@@ -50,14 +50,14 @@ def test_a_failure_after_execution_poisons_and_nothing_is_tried_again(
     assert journal.failure == journal.statistics().failure
     journal.close()
     assert files.transcript == ["unlock"]
-    # And after any crash what was acknowledged is there
+    # And after any crash the acknowledged turn is there
     for image in files.all_crash_images():
         assert facts_in(image)[0][:1] == [fact("durable")]
 
 
-def test_a_restart_does_not_trust_what_a_failed_fsync_left_in_memory() -> None:
-    """The bytes can be read and a new fsync succeeds, yet they are not on the disk: only writing
-    them again puts them there."""
+def test_a_restart_writes_again_what_a_failed_fsync_left_in_memory() -> None:
+    """The bytes can be read and a new fsync succeeds, but they are not on the disk until they are
+    written again."""
     for seed in range(10):
         files = CrashableFiles(seed=seed)
         journal, _ = open_journal(files, file_bytes=FILE_BYTES)
@@ -66,11 +66,11 @@ def test_a_restart_does_not_trust_what_a_failed_fsync_left_in_memory() -> None:
         with pytest.raises(NodePoisoned):
             write_turn(journal, "in memory only", turn=2)
         journal.close()
-        # When the store is started again without a crash of the system, it shows that turn
+        # When the store is started again without a crash of the system, then it has that turn
         again, facts = open_journal(files, file_bytes=FILE_BYTES)
         assert facts == [fact("durable"), fact("in memory only")]
         write_turn(again, "next", turn=3)
-        # Then it survives every crash from then on
+        # And the turn survives every later crash
         for image in files.all_crash_images():
             assert facts_in(image)[0] == [*facts, fact("next")]
 
@@ -88,20 +88,20 @@ def test_an_interruption_poisons(
         journal.admits(1)
 
 
-def test_a_turn_that_could_not_be_read_back_is_not_written(journal: Journal) -> None:
+def test_a_turn_number_that_decreases_is_not_written(journal: Journal) -> None:
     write_turn(journal, "one", turn=5)
     with pytest.raises(NodePoisoned, match="turn 4 after turn 5"):
         write_turn(journal, "two", turn=4)
 
 
-def test_what_was_not_admitted_and_finds_no_room_poisons() -> None:
+def test_a_turn_that_was_not_admitted_and_does_not_fit_poisons() -> None:
     files = CrashableFiles(capacity=2 * FILE_BYTES)
     journal, _ = open_journal(files, file_bytes=FILE_BYTES)
     with pytest.raises(NodePoisoned, match="not admitted"):
         journal.commit(turn_of(journal, [b"\x20" * 5000], turn=1))
 
 
-def test_a_last_fsync_that_fails_is_reported(files: CrashableFiles, journal: Journal) -> None:
+def test_a_failure_of_the_last_fsync_is_reported(files: CrashableFiles, journal: Journal) -> None:
     write_turn(journal, "one", turn=1)
     files.fail("sync")
     with pytest.raises(NodePoisoned):

@@ -1,4 +1,4 @@
-"""The record format: what is written is read back, and nothing else is."""
+"""The record format: written records are read back, and nothing else is accepted."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def read(data: bytes | bytearray, *, seed: int = SEED, turn: int = 0) -> list[by
 def test_groups_are_read_back_as_they_were_written(
     groups: list[tuple[bytes, int, int]], seed: int, behind: int
 ) -> None:
-    # Given groups whose turns do not fall, with zeros behind them
+    # Given groups whose turns do not decrease, with zeros after them
     turns = sorted(turn for _facts, turn, _now_ms in groups)
     written = [
         (facts, turn, now_ms) for (facts, _, now_ms), turn in zip(groups, turns, strict=True)
@@ -67,14 +67,14 @@ def test_groups_are_read_back_as_they_were_written(
     buffer += bytes(behind)
     # When they are read
     found = list(read_groups(memoryview(bytes(buffer)), 0, seed=seed))
-    # Then they are the same, one behind the other, and end where the zeros begin
+    # Then they are the same, adjacent, and end where the zeros begin
     assert [(bytes(group.facts), group.turn, group.now_ms) for group in found] == written
     assert [group.end for group in found] == [group.offset for group in found[1:]] + [size] * bool(
         found
     )
 
 
-def test_a_command_without_facts_leaves_no_trace() -> None:
+def test_a_command_without_facts_writes_nothing() -> None:
     buffer = sealed(b"before")
     before = bytes(buffer)
     mark = begin_group(buffer)
@@ -82,7 +82,7 @@ def test_a_command_without_facts_leaves_no_trace() -> None:
     assert buffer == before
 
 
-def test_the_layout_is_the_one_that_is_documented() -> None:
+def test_the_layout_matches_the_documentation() -> None:
     buffer = sealed(b"\x20facts", turn=0x0102, now_ms=0x0A0B, seed=0)
     length, _checksum, turn, now_ms = struct.unpack_from("<IIQQ", buffer)
     assert (length, turn, now_ms) == (6, 0x0102, 0x0A0B)
@@ -91,7 +91,7 @@ def test_the_layout_is_the_one_that_is_documented() -> None:
 
 
 def test_the_checksum_is_crc32c_begun_from_seed_xor_length() -> None:
-    """Computed here bit by bit, so that a file can be read by who knows only the documentation."""
+    """The test computes it bit by bit, to show that the documentation suffices to read a file."""
     buffer = sealed(b"\x20facts", seed=0xDEADBEEF)
     crc = (0xDEADBEEF ^ 6) ^ 0xFFFFFFFF
     for byte in buffer[8:]:
@@ -101,7 +101,7 @@ def test_the_checksum_is_crc32c_begun_from_seed_xor_length() -> None:
     assert struct.unpack_from("<I", buffer, 4)[0] == crc ^ 0xFFFFFFFF
 
 
-def test_every_flipped_bit_is_noticed() -> None:
+def test_every_flipped_bit_is_detected() -> None:
     whole = sealed(b"\x20some facts of a command", turn=3)
     for bit in range(len(whole) * 8):
         flipped = bytearray(whole)
@@ -109,26 +109,26 @@ def test_every_flipped_bit_is_noticed() -> None:
         assert read(flipped + bytes(100)) == []
 
 
-def test_a_group_cut_anywhere_is_none() -> None:
+def test_a_truncated_group_is_not_read() -> None:
     whole = sealed(b"\x20some facts")
     for size in range(len(whole)):
         assert read(whole[:size]) == []
     assert read(whole) == [b"\x20some facts"]
 
 
-def test_a_group_of_another_store_is_none() -> None:
+def test_a_group_of_another_store_is_not_read() -> None:
     assert read(sealed(b"\x20facts", seed=SEED), seed=SEED + 1) == []
 
 
-def test_a_group_of_an_earlier_turn_is_none() -> None:
+def test_a_group_of_an_earlier_turn_is_not_read() -> None:
     data = sealed(b"\x20first", turn=7) + sealed(b"\x20stale", turn=6)
     assert read(data) == [b"\x20first"]
     assert read(data, turn=8) == []
 
 
 @pytest.mark.parametrize("length", [MAX_RECORD_GROUP_BYTES, MAX_RECORD_GROUP_BYTES + 1, 2**32 - 1])
-def test_a_length_is_checked_before_anything_is_read_by_it(length: int) -> None:
-    """An allocation of gigabytes would end the process before the checksum could say a word."""
+def test_a_length_is_checked_before_it_is_used(length: int) -> None:
+    """An allocation of gigabytes would end the process before the checksum is compared."""
     data = struct.pack("<IIQQ", length, 0, 1, 1) + bytes(1000)
     assert read(data) == []
     assert str(length) in flaw(memoryview(data), 0, seed=SEED)
@@ -144,18 +144,18 @@ def test_a_length_is_checked_before_anything_is_read_by_it(length: int) -> None:
         (bytes(sealed(b"\x20facts", turn=4)), "turn 4 after one of turn 9"),
     ],
 )
-def test_what_is_no_record_is_described(data: bytes, words: str) -> None:
+def test_the_error_describes_an_invalid_record(data: bytes, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         raise ValueError(flaw(memoryview(data), 0, seed=SEED, turn=9))
 
 
-def test_a_file_header_says_what_file_it_is() -> None:
+def test_a_file_header_is_read_back() -> None:
     header = file_header(3, 4096, SEED)
     assert len(header) == FILE_HEADER_BYTES
     assert read_file_header(memoryview(header + bytes(100))) == FileHeader(2, SEED, 3, 4096)
 
 
-def test_a_damaged_file_header_is_none() -> None:
+def test_a_damaged_file_header_is_not_read() -> None:
     header = file_header(3, 4096, SEED)
     for bit in range(len(header) * 8):
         flipped = bytearray(header)
@@ -165,12 +165,12 @@ def test_a_damaged_file_header_is_none() -> None:
         assert read_file_header(memoryview(header[:size])) is None
 
 
-def test_a_group_that_is_no_header_is_none() -> None:
+def test_a_group_is_not_read_as_a_header() -> None:
     assert read_file_header(memoryview(sealed(b"\x20" * 40, seed=0))) is None
 
 
 @given(before=st.binary(max_size=200), after=st.binary(max_size=50), number=U64, offset=U64)
-def test_what_was_synced_is_found_at_any_byte(
+def test_a_synced_group_is_found_at_any_byte(
     before: bytes, after: bytes, number: int, offset: int
 ) -> None:
     group = synced_group(Synced(number, offset), 5, 1, SEED)
@@ -182,15 +182,15 @@ def test_what_was_synced_is_found_at_any_byte(
     assert list(find_synced(data, 0, len(data), seed=SEED + 1, turn=5)) == []
 
 
-def test_what_was_synced_is_found_inside_what_looks_like_it() -> None:
-    """A search that goes on behind a false match would miss it."""
+def test_a_synced_group_is_found_inside_a_false_match() -> None:
+    """A search that continued after the false match would miss it."""
     bait = struct.pack("<I", 17) + bytes(19)
     group = synced_group(Synced(1, 2), 5, 1, SEED)
     data = memoryview(bait + group)
     assert list(find_synced(data, 0, len(data), seed=SEED, turn=0)) == [(1, 2)]
 
 
-def test_what_was_synced_is_found_although_it_ends_in_zeros() -> None:
+def test_a_synced_group_that_ends_in_zeros_is_found() -> None:
     data = memoryview(synced_group(Synced(1, 2), 5, 1, SEED) + bytes(100))
     assert list(find_synced(data, 0, 33, seed=SEED, turn=0)) == [(1, 2)]
 
@@ -206,19 +206,19 @@ def test_a_group_is_found_at_any_byte(before: bytes, facts: bytes) -> None:
     assert not holds_group(data, 0, used, seed=SEED + 1, turn=9)
 
 
-def test_a_search_for_a_group_ends_however_many_seem_to_begin() -> None:
-    """Each of these would be a checksum over all that follows: hours, for a file of 64 MiB."""
+def test_a_search_for_a_group_is_bounded() -> None:
+    """Each apparent beginning would need a checksum of all that follows: hours for a file of 64 MiB."""
     begins = struct.pack("<IIQQ", 200_000, 1, 9, 1) * 10_000
     data = memoryview(begins + bytes(200_000) + bytes(sealed(b"\x20facts", turn=9)))
     assert not holds_group(data, 0, len(data), seed=SEED, turn=9)
 
 
-def test_other_facts_are_not_taken_for_synced() -> None:
+def test_other_facts_are_not_read_as_synced() -> None:
     assert read_synced(memoryview(b"\x02" + bytes(15))) is None
     assert read_synced(memoryview(b"\x20" + bytes(16))) is None
 
 
-# --- files that were written before -------------------------------------------------------------
+# --- files of earlier versions ------------------------------------------------------------------
 
 VERSION_1 = bytes.fromhex(
     "280000006db7760e000000000000000000000000000000000168656164776174"
@@ -227,8 +227,8 @@ VERSION_1 = bytes.fromhex(
     "0040000000000000000f000000f7d8e5ee0700000000000000c7f5a16e630100"
     "0021616e206f70617175652066616374"
 )
-"""A header, what was synced, and one group, as the first version wrote them. Never changed: a later
-version writes its own, and reads this one."""
+"""A header, a `synced` group and one group, as the first version wrote them. Never change it: later
+versions write their own format and read this one."""
 
 
 def test_a_file_of_version_1_is_read() -> None:

@@ -1,4 +1,4 @@
-"""A tail is cut, reported, and never seen again."""
+"""A tail is cut, reported, and never read again."""
 
 from __future__ import annotations
 
@@ -44,26 +44,26 @@ FILE_BYTES = 512
         bytes(turn_of(Written(0).journal, [fact("stale turn")], turn=2)),
     ],
 )
-def test_a_tail_is_cut_reported_and_never_seen_again(tail: bytes) -> None:
+def test_a_tail_is_cut_reported_and_never_read_again(tail: bytes) -> None:
     # Given three turns and a tail
     written = Written(3)
     name, end = written.ends[-1]
     written.files.corrupt(name, end, tail)
     # When the store starts
     journal, facts = written.open()
-    # Then it has the turns, and says what it cut
+    # Then it has the turns and reports the cut
     assert facts == written.facts
     (cut,) = journal.recovery.cuts
     assert (cut.file, cut.offset, cut.length) == (name, end, len(tail))
     assert str(cut).startswith(f"{FIRST}: cut {len(tail)} bytes at offset {end}: ")
-    # And what is written next follows the turns, with zeros behind it
+    # And the next turn is written after them, followed by zeros
     write_turn(journal, "next", turn=4)
     after = bytes(written.files.content(name).data)
     assert not any(after[journal._writer.end :])
     assert facts_in(written.files)[0] == [*written.facts, fact("next")]
 
 
-def test_zeros_behind_the_records_are_no_tail() -> None:
+def test_zeros_after_the_records_are_not_a_tail() -> None:
     written = Written(3)
     written.files.corrupt(FIRST, 4096, bytes(10_000))
     journal, facts = written.open()
@@ -71,7 +71,7 @@ def test_zeros_behind_the_records_are_no_tail() -> None:
     assert journal.recovery.cuts == []
 
 
-def test_garbage_behind_the_allocated_space_is_a_tail() -> None:
+def test_garbage_after_the_allocated_space_is_a_tail() -> None:
     written = Written(3)
     written.files.corrupt(FIRST, 4096, b"garbage")
     written.files.corrupt(SECOND, 4096, b"garbage")
@@ -86,34 +86,34 @@ def test_garbage_behind_the_allocated_space_is_a_tail() -> None:
     assert len(facts_in(written.files)[0]) == 5
 
 
-def test_a_whole_record_behind_a_torn_one_is_cut_with_it() -> None:
+def test_a_whole_record_after_a_torn_one_is_cut_too() -> None:
     """Under everysec and no, the disk may have written a later turn before an earlier one."""
-    # Given turns that no fsync has covered, the second torn, the third whole
+    # Given three turns without an fsync, the second torn, the third whole
     written = Written(3, policy="no")
     _name, end = written.ends[0]
     written.files.corrupt(FIRST, end + 30, b"\xff")
     # When the store starts
     journal, facts = written.open()
-    # Then it has the first, and the third cannot come back when a new turn fills the gap exactly
+    # Then it has the first, and the third does not come back when a new turn exactly fills the gap
     assert facts == written.facts[:1]
     (cut,) = journal.recovery.cuts
     assert (cut.offset, cut.offset + cut.length) == (end, written.ends[2][1])
     buffer = turn_of(journal, [written.facts[1]], turn=2)
-    journal._writer.vouch = None
+    journal._writer.unrecorded_sync = None
     journal.commit(buffer)
     assert journal._writer.end == written.ends[1][1]
     assert facts_in(written.files)[0] == written.facts[:2]
 
 
 def test_a_tail_in_the_next_file_is_cut_there() -> None:
-    # Given a first write to the second file, of which only a middle part reached the disk
+    # Given a second file in which only the middle of its first write reached the disk
     written = Written(3)
     written.files.corrupt(SECOND, 80, b"middle")
     journal, facts = written.open()
     assert facts == written.facts
     (cut,) = journal.recovery.cuts
     assert (cut.file, cut.offset, cut.length) == (SECOND, 64, 22)
-    # Then the first file goes on, and the second is used when its time comes
+    # Then the first file is continued, and the second one is used after it
     write_turn(journal, "x" * 3500, turn=4)
     write_turn(journal, "y" * 3500, turn=5)
     assert journal._writer.name == SECOND
@@ -131,11 +131,11 @@ def test_tails_in_two_files_are_cut() -> None:
 
 @pytest.mark.parametrize("policy", ["always", "no"])
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_file_cut_at_any_byte_is_named_unless_a_record_names_its_end(
+def test_a_truncated_file_is_damage_unless_a_record_names_its_end(
     policy: FsyncPolicy, clean: bool
 ) -> None:
-    """What stood behind the end of a file that is too short is not known."""
-    # Given a journal of several files, the last of them a spare
+    """It is unknown what followed the end of a file that is too short."""
+    # Given a journal of several files, of which the last is a spare
     whole = Written(12, policy=policy, file_bytes=FILE_BYTES, clean=clean)
     before = bytes_of(whole.files)
     last, spare = whole.names()[-2:]
@@ -153,12 +153,12 @@ def test_a_file_cut_at_any_byte_is_named_unless_a_record_names_its_end(
             journal, facts = outcome
             assert facts == whole.facts[: len(facts)]
             assert name == last or facts == whole.facts
-            notes = [f"{name} has {size} bytes and was made with {FILE_BYTES}"] * (name == last)
+            notes = [f"{name} has {size} bytes and was created with {FILE_BYTES}"] * (name == last)
             assert len(journal.recovery.notes) == len(notes)
             assert all(note in journal.recovery.notes[0] for note in notes)
             accepted.add(size)
-        # Then the start is refused, except where a record says that the file ended there: its own
-        # last one, or the first of the next file
+        # Then the start is refused, unless a record says that the file ended there: its own last
+        # record, or the first record of the next file
         if name == last:
             assert accepted == own_ends(name, content)
         else:
@@ -166,7 +166,7 @@ def test_a_file_cut_at_any_byte_is_named_unless_a_record_names_its_end(
 
 
 def opened(files: CrashableFiles) -> tuple[Journal, list[bytes]] | str:
-    """What opening gives, or the text with which it is refused."""
+    """Return the result of opening, or the text of its error."""
     try:
         return open_journal(files, file_bytes=FILE_BYTES)
     except JournalDamaged as error:
@@ -174,7 +174,7 @@ def opened(files: CrashableFiles) -> tuple[Journal, list[bytes]] | str:
 
 
 def own_ends(name: str, content: bytes) -> set[int]:
-    """Where the records end that say that everything before them was durable."""
+    """Return the ends of the file's records which say that everything before them was durable."""
     number = int(name.removeprefix("journal-"))
     return {
         group.end
@@ -183,7 +183,7 @@ def own_ends(name: str, content: bytes) -> set[int]:
     }
 
 
-def test_what_the_error_for_a_short_file_advises_helps() -> None:
+def test_the_remedy_for_a_short_file_works() -> None:
     written = Written(3)
     name, end = written.ends[1]
     written.files.cut(name, end + 30)
@@ -197,8 +197,8 @@ def test_what_the_error_for_a_short_file_advises_helps() -> None:
     assert written.open()[1] == written.facts[:2]
 
 
-def test_a_replay_that_is_given_up_lets_the_directory_go() -> None:
-    """Whatever the reader of the groups fails with, the same process can try again."""
+def test_an_abandoned_replay_unlocks_the_directory() -> None:
+    """Whatever exception ends the replay, the same process can open the store again."""
     written = Written(3)
     before = bytes_of(written.files)
     journal = Journal.open(written.files, policy="always")
@@ -210,7 +210,7 @@ def test_a_replay_that_is_given_up_lets_the_directory_go() -> None:
     assert written.open()[1] == written.facts
 
 
-def test_a_clean_stop_is_known_as_such() -> None:
+def test_a_clean_stop_is_recognized() -> None:
     assert facts_in(Written(3, clean=True).files)[1].clean
     assert not facts_in(Written(3).files)[1].clean
     assert facts_in(Written(0, clean=True).files)[1].end == FILE_HEADER_BYTES + SYNCED_GROUP_BYTES

@@ -1,4 +1,4 @@
-"""Nothing but regular files is opened in a data directory, and no link leads out of it."""
+"""Only regular files of a data directory are opened, and no link leads out of it."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def data(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def victim(tmp_path: Path) -> Path:
-    """A file of somebody else, outside of the data directory."""
+    """Another user's file, outside of the data directory."""
     path = tmp_path / "victim"
     path.write_text("precious")
     return path
 
 
 def open_journal(data: Path) -> None:
-    """What every way of opening a store does; closed again."""
+    """Open and close a journal, as every way of opening a store does."""
     journal = Journal.open(DiskFiles(data), policy="always")
     for _group in journal.replay():
         pass
@@ -50,7 +50,7 @@ def refusal(data: Path) -> str:
 
 
 @pytest.mark.parametrize("name", [*DATA_FILES, "journal-000009.new"])
-def test_a_directory_in_the_place_of_a_data_file_is_refused_by_name(data: Path, name: str) -> None:
+def test_a_directory_in_place_of_a_data_file_is_refused(data: Path, name: str) -> None:
     open_journal(data)
     (data / name).unlink(missing_ok=True)
     (data / name).mkdir()
@@ -61,10 +61,10 @@ def test_a_directory_in_the_place_of_a_data_file_is_refused_by_name(data: Path, 
 
 
 @pytest.mark.parametrize("name", DATA_FILES)
-def test_a_symbolic_link_in_the_place_of_a_data_file_is_refused_by_name(
+def test_a_symbolic_link_in_place_of_a_data_file_is_refused(
     data: Path, victim: Path, name: str
 ) -> None:
-    # Given a store, and a link that somebody put in the place of one of its files
+    # Given a store with a link in place of one of its files
     open_journal(data)
     (data / name).unlink()
     (data / name).symlink_to(victim)
@@ -72,14 +72,14 @@ def test_a_symbolic_link_in_the_place_of_a_data_file_is_refused_by_name(
     # When it is opened
     said = refusal(data)
 
-    # Then the file is named, and what the link points to is as it was
+    # Then the error names the file, and the link's target is unchanged
     assert said.startswith(f"{data / name} is a symbolic link; ")
     assert victim.read_text() == "precious"
     assert (data / name).is_symlink()
 
 
 @pytest.mark.parametrize("name", [LOCK_NAME, "journal-000001"])
-def test_a_link_that_leads_nowhere_makes_no_file_there(
+def test_a_dangling_link_creates_no_file_at_its_target(
     data: Path, tmp_path: Path, name: str
 ) -> None:
     (data / name).symlink_to(tmp_path / "made")
@@ -88,10 +88,10 @@ def test_a_link_that_leads_nowhere_makes_no_file_there(
 
 
 @pytest.mark.parametrize("leftover", ["link", "file", "hard link"])
-def test_what_is_in_the_place_of_an_unfinished_file_is_removed_and_not_written_to(
+def test_a_leftover_in_place_of_an_unfinished_file_is_removed_and_not_written_to(
     data: Path, victim: Path, leftover: str
 ) -> None:
-    # Given what a crash, or somebody, left under the name of a file that is being made
+    # Given a leftover under the name of a file that is being created
     place = data / UNFINISHED
     if leftover == "link":
         place.symlink_to(victim)
@@ -100,10 +100,10 @@ def test_what_is_in_the_place_of_an_unfinished_file_is_removed_and_not_written_t
     else:
         place.write_bytes(b"half of a header")
 
-    # When a journal is begun there
+    # When a journal is created there
     open_journal(data)
 
-    # Then it is complete, and the other file is as it was
+    # Then it is complete, and the other file is unchanged
     assert victim.read_text() == "precious"
     assert not place.exists()
     assert (data / "journal-000001").is_file()
@@ -133,7 +133,7 @@ def make_socket(path: Path) -> None:
     ids=["fifo", "directory", "socket"],
 )
 @pytest.mark.parametrize("name", [LOCK_NAME, "journal-000001"])
-def test_what_is_not_a_regular_file_is_refused_and_nothing_waits(
+def test_a_file_that_is_not_regular_is_refused_without_blocking(
     data: Path,
     name: str,
     make: Callable[[Path], None],
@@ -157,13 +157,13 @@ def test_a_directory_that_every_user_may_write_to_is_refused(data: Path, mode: i
     data.chmod(mode)
     said = refusal(data)
     assert f"the data directory {data} can be written by every user (mode {mode:04o})" in said
-    # /tmp and its like are shared on purpose: nobody is told to change them
+    # /tmp and similar directories are shared on purpose, so the remedy is not to change them
     remedy = f"such as {data}/headwater." if mode & 0o1000 else f"Run chmod o-w {data}, or"
     assert remedy in said
     assert list(data.iterdir()) == []
 
 
-def test_an_embedded_store_refuses_such_a_directory_too(data: Path) -> None:
+def test_an_embedded_store_refuses_a_directory_that_every_user_may_write_to(data: Path) -> None:
     data.chmod(0o777)
     with pytest.raises(StoreUnusable, match="can be written by every user"):
         headwater.connect(f"headwater://{data}")
@@ -175,7 +175,7 @@ def test_a_directory_for_the_owner_and_a_group_is_used(data: Path, mode: int) ->
     open_journal(data)
 
 
-def test_a_directory_that_is_made_is_for_its_owner_only(tmp_path: Path) -> None:
+def test_a_new_directory_is_only_for_its_owner(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         open_journal(tmp_path / "made")
@@ -196,7 +196,7 @@ def test_a_directory_may_be_reached_by_a_link(data: Path, tmp_path: Path) -> Non
 def test_a_slow_fsync_is_logged_with_its_file_and_duration(
     data: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    # Given a disk whose fsync takes as long as we say
+    # Given a disk with a chosen duration of an fsync
     clock, seconds = ManualClock(), 0.9
     monkeypatch.setattr(os, "fdatasync", lambda _descriptor: clock.advance(seconds))
     files = DiskFiles(data, clock=clock)
@@ -205,7 +205,7 @@ def test_a_slow_fsync_is_logged_with_its_file_and_duration(
     files.sync("journal-000001")
     assert caplog.messages == []
 
-    # When one takes longer than a second, again and again
+    # When fsyncs take longer than a second, again and again
     seconds = 1.5
     for _ in range(100):
         files.sync("journal-000001")

@@ -1,4 +1,4 @@
-"""A spare whose header is damaged is made again, and reported; what may have held records is not."""
+"""A spare with a damaged header is created again, with a note. A file that may hold records is not."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from tests.crash.journal_tools import (
         (0, b"\xff" * FILE_HEADER_BYTES),
     ],
 )
-def test_a_damaged_spare_is_made_again_with_a_note(offset: int, bytes_there: bytes) -> None:
-    # Given a journal whose next file has lost its header, wholly or in part
+def test_a_damaged_spare_is_created_again_with_a_note(offset: int, bytes_there: bytes) -> None:
+    # Given a journal whose next file has lost its header, completely or in part
     written = Written(3)
     written.files.corrupt(SECOND, offset, bytes_there)
     # When the store is opened
     journal, facts = written.open()
-    # Then it has everything, says so, and the next file is as good as new
+    # Then it has all facts and a note, and the next file can be used
     assert facts == written.facts
     (note,) = journal.recovery.notes
     assert note.startswith(f"memory:/{SECOND}: its header cannot be read. It is the last file")
@@ -45,7 +45,7 @@ def test_a_damaged_spare_is_made_again_with_a_note(offset: int, bytes_there: byt
     assert facts_in(written.files)[0] == [*facts, fact("x" * 3900)]
 
 
-def test_every_flipped_bit_of_a_spare_s_header_is_survived() -> None:
+def test_a_flipped_bit_in_a_spare_header_loses_nothing() -> None:
     whole = Written(1)
     content = bytes(whole.files.content(SECOND).data)
     for bit in range(FILE_HEADER_BYTES * 8):
@@ -56,8 +56,8 @@ def test_every_flipped_bit_of_a_spare_s_header_is_survived() -> None:
         assert len(journal.recovery.notes) == 1
 
 
-def test_a_damaged_spare_is_removed_before_another_is_made() -> None:
-    """On a full disk, its space is what the new one needs."""
+def test_a_damaged_spare_is_removed_before_another_is_created() -> None:
+    """On a full disk, the new one needs its space."""
     written = Written(3)
     written.files.corrupt(SECOND, 0, bytes(FILE_HEADER_BYTES))
     written.files.capacity = written.files.used_bytes()
@@ -65,7 +65,7 @@ def test_a_damaged_spare_is_removed_before_another_is_made() -> None:
     assert read_file_header(written.files.content(SECOND).data) is not None
 
 
-def test_every_crash_while_a_spare_is_made_again_is_survived() -> None:
+def test_a_crash_while_a_spare_is_created_again_loses_nothing() -> None:
     written = Written(3)
     written.files.corrupt(SECOND, 0, bytes(FILE_HEADER_BYTES))
     trials = 0
@@ -82,7 +82,7 @@ def test_every_crash_while_a_spare_is_made_again_is_survived() -> None:
 
 
 def test_a_first_file_without_a_header_is_damaged() -> None:
-    """Nothing says that it was a spare."""
+    """A first file is never a spare."""
     written = Written(0)
     written.files.remove(SECOND)
     written.files.corrupt(FIRST, 0, bytes(FILE_HEADER_BYTES))
@@ -90,7 +90,7 @@ def test_a_first_file_without_a_header_is_damaged() -> None:
 
 
 def test_a_file_without_a_header_before_a_later_file_is_damaged() -> None:
-    """The later file was made when this one was begun."""
+    """The later file was created when this one was begun."""
     written = Written(15, policy="no", file_bytes=512)
     assert written.ends[-1][0] == SECOND
     written.files.corrupt(SECOND, 0, bytes(512))
@@ -106,7 +106,7 @@ def test_a_file_with_records_and_no_header_is_damaged() -> None:
 
 @pytest.mark.parametrize("size", [0, 1, FILE_HEADER_BYTES - 1])
 def test_a_file_shorter_than_a_header_is_damaged(size: int) -> None:
-    """A copy that ended too early looks so, and the file may have held records."""
+    """An incomplete copy looks like this, and the file may have held records."""
     written = Written(3)
     written.files.cut(SECOND, size)
     assert place(refused(written.files)) == (SECOND, 0)

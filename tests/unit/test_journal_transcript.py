@@ -1,6 +1,6 @@
-"""Every operation that the journal asks of the disk, in order: a lost fsync is a difference here.
+"""Every operation of the journal on the disk, in order. A missing fsync fails a test here.
 
-Each text is what one reads aloud: what happened, ``----``, the operations.
+Each expected text has one operation per line.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from tests.crash.journal_tools import open_journal, write_turn
 
 
 class Story:
-    """A journal in memory whose operations are told chapter by chapter."""
+    """A journal in memory. Each method returns the operations that it caused."""
 
     def __init__(self, *, policy: FsyncPolicy = "always", file_bytes: int = 1024) -> None:
         self.files = CrashableFiles()
@@ -25,22 +25,22 @@ class Story:
         self.journal, _facts = open_journal(
             self.files, policy=self.policy, file_bytes=self.file_bytes
         )
-        return self.told()
+        return self.operations()
 
     def write(self, *texts: str, sync: bool = True) -> str:
         self.turn += 1
         write_turn(self.journal, *texts, turn=self.turn, sync=sync)
-        return self.told()
+        return self.operations()
 
     def flush(self) -> str:
         self.journal._flusher.flush_once()
-        return self.told()
+        return self.operations()
 
     def stop(self) -> str:
         self.journal.close()
-        return self.told()
+        return self.operations()
 
-    def told(self) -> str:
+    def operations(self) -> str:
         lines, self.files.transcript = self.files.transcript, []
         return "\n".join(lines)
 
@@ -70,7 +70,7 @@ def test_the_first_start() -> None:
 
 
 def test_a_turn_under_always() -> None:
-    """41 bytes say how far the last fsync reached; then the groups of the turn, in one write."""
+    """41 bytes record how far the last fsync reached; then the groups of the turn follow, in one write."""
     story = Story()
     story.start()
     expect(
@@ -91,11 +91,11 @@ def test_a_turn_under_always() -> None:
     )
 
 
-def test_a_turn_without_facts_asks_nothing_of_the_disk() -> None:
+def test_a_turn_without_facts_does_not_access_the_disk() -> None:
     story = Story()
     story.start()
     story.journal.commit(bytearray())
-    expect(story.told(), "")
+    expect(story.operations(), "")
 
 
 def test_turns_under_everysec() -> None:
@@ -134,7 +134,7 @@ def test_turns_under_no() -> None:
 
 
 def test_seen_times_cause_no_fsync() -> None:
-    """They are written, and become durable with the next turn that somebody waits for."""
+    """They are written, and become durable with the next turn that is fsynced."""
     story = Story()
     story.start()
     expect(
@@ -158,7 +158,7 @@ def test_seen_times_cause_no_fsync() -> None:
 
 
 def test_a_full_file_is_fsynced_and_followed_by_the_next() -> None:
-    """The one after the next is made when the next is begun, after the turn is durable."""
+    """The file after the next is created when the next is begun, after the turn is durable."""
     story = Story(policy="no")
     story.start()
     story.write("x" * 700)
@@ -179,7 +179,7 @@ def test_a_full_file_is_fsynced_and_followed_by_the_next() -> None:
 
 
 def test_a_larger_group_gets_a_file_that_is_large_enough() -> None:
-    """It is made before the command runs, in place of the next file, which is too small."""
+    """It is created before the command runs, in place of the next file, which is too small."""
     story = Story()
     story.start()
     story.write("small")
@@ -203,7 +203,7 @@ def test_a_larger_group_gets_a_file_that_is_large_enough() -> None:
     )
 
 
-def test_a_clean_stop_ends_with_what_is_durable() -> None:
+def test_a_clean_stop_ends_with_a_synced_record() -> None:
     story = Story()
     story.start()
     story.write("one")
@@ -218,7 +218,7 @@ def test_a_clean_stop_ends_with_what_is_durable() -> None:
 
 
 def test_a_clean_stop_under_everysec() -> None:
-    """First what was written becomes durable, then the record that says so."""
+    """First the written turns become durable, then the record that says so."""
     story = Story(policy="everysec")
     story.start()
     story.write("one")
@@ -234,8 +234,8 @@ def test_a_clean_stop_under_everysec() -> None:
 
 
 def test_a_start_after_a_clean_stop() -> None:
-    """Nothing vouches for the last record itself, so it is written again; nor for the name of a
-    file without records, so it is given again."""
+    """Nothing vouches for the last record itself, so it is written again. Nothing vouches for the name
+    of a file without records, so the file is renamed again."""
     story = Story()
     story.start()
     story.write("one")
@@ -257,7 +257,8 @@ def test_a_start_after_a_clean_stop() -> None:
 
 
 def test_a_start_after_a_crash() -> None:
-    """The last turn is written again, because its fsync may have failed; the tail becomes zeros."""
+    """The last turn is written again, because its fsync may have failed. The tail is overwritten with
+    zeros."""
     story = Story()
     story.start()
     story.write("one")
@@ -289,12 +290,12 @@ def test_a_start_after_a_crash() -> None:
     )
 
 
-def test_a_start_after_a_crash_while_a_file_was_made() -> None:
+def test_a_start_after_a_crash_while_a_file_was_created() -> None:
     story = Story()
     story.start()
     story.stop()
     story.files.create("journal-000003.new", 10)
-    story.told()
+    story.operations()
     expect(
         story.start(),
         """
@@ -312,8 +313,8 @@ def test_a_start_after_a_crash_while_a_file_was_made() -> None:
 
 
 def test_a_start_without_any_record() -> None:
-    """Whether either name is durable is not known. The second file goes before the first is named
-    again, so that no crash leaves the second alone."""
+    """It is unknown whether either name is durable. The second file is removed before the first is
+    renamed again, so no crash leaves only the second."""
     story = Story()
     story.start()
     story.files._locked = False
@@ -337,12 +338,12 @@ def test_a_start_without_any_record() -> None:
     )
 
 
-def test_a_change_of_policy_makes_durable_what_was_written_before() -> None:
+def test_a_change_to_always_fsyncs_earlier_turns() -> None:
     story = Story(policy="no")
     story.start()
     story.write("one")
     story.journal.set_policy("always")
-    expect(story.told(), "sync journal-000001")
+    expect(story.operations(), "sync journal-000001")
     expect(
         story.write("two"),
         """
@@ -353,8 +354,8 @@ def test_a_change_of_policy_makes_durable_what_was_written_before() -> None:
     )
 
 
-def test_the_turn_that_leaves_always_is_still_fsynced() -> None:
-    """A command of it may have told already that what came before is safe (WAITAOF)."""
+def test_the_turn_that_changes_from_always_is_still_fsynced() -> None:
+    """One of its commands may have replied that earlier writes are durable (WAITAOF)."""
     story = Story(policy="always")
     story.start()
     story.write("one")

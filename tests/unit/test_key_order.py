@@ -1,4 +1,4 @@
-"""SCAN's promise: what is there during a whole scan is seen."""
+"""SCAN's guarantee: a scan returns every key that exists during the whole scan."""
 
 from __future__ import annotations
 
@@ -25,45 +25,45 @@ class Keys:
 
 
 @given(st.lists(st.tuples(st.booleans(), keys)), st.lists(changes), st.integers(1, 5))
-def test_a_key_that_is_there_all_the_time_is_seen(
+def test_a_scan_returns_every_key_that_exists_all_the_time(
     before: list[tuple[bool, bytes]], between: list[list[tuple[bool, bytes]]], count: int
 ) -> None:
     # Given some keys
-    held = Keys()
+    store = Keys()
     for change in before:
-        held.change(*change)
-    stays = set(held.present)
-    # When a scan goes on while keys come and go
+        store.change(*change)
+    stays = set(store.present)
+    # When a scan runs while keys are added and removed
     seen: set[bytes] = set()
-    cursor, found = held.order.scan(0, count)
+    cursor, found = store.order.scan(0, count)
     pauses = iter(between)
     while True:
         assert len(found) <= count
-        assert held.present.keys() >= set(found)
+        assert store.present.keys() >= set(found)
         seen.update(found)
         if cursor == 0:
             break
         for change in next(pauses, []):
-            held.change(*change)
-        stays &= held.present.keys()
-        cursor, found = held.order.scan(cursor, count)
-    # Then it has seen all that was there from its start to its end
+            store.change(*change)
+        stays &= store.present.keys()
+        cursor, found = store.order.scan(cursor, count)
+    # Then it has returned every key that existed from its start to its end
     assert seen >= stays
 
 
 @given(st.lists(st.tuples(st.booleans(), keys)))
-def test_a_scan_of_what_stands_still_names_each_key(history: list[tuple[bool, bytes]]) -> None:
-    held = Keys()
+def test_a_scan_without_changes_returns_each_key_once(history: list[tuple[bool, bytes]]) -> None:
+    store = Keys()
     for change in history:
-        held.change(*change)
-    cursor, found = held.order.scan(0, 10_000)
+        store.change(*change)
+    cursor, found = store.order.scan(0, 10_000)
     assert cursor == 0
-    assert sorted(found) == sorted(held.present)
+    assert sorted(found) == sorted(store.present)
 
 
-def test_a_lock_that_comes_and_goes_takes_no_place() -> None:
-    held = Keys()
+def test_a_key_that_is_added_and_removed_repeatedly_takes_no_space() -> None:
+    store = Keys()
     for _ in range(10_000):
-        held.change(True, b"lock")
-        held.change(False, b"lock")
-    assert len(held.order.names) <= 70
+        store.change(True, b"lock")
+        store.change(False, b"lock")
+    assert len(store.order.names) <= 70

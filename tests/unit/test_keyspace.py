@@ -1,4 +1,4 @@
-"""Keys: what stands over what, what ends when, who hears of it."""
+"""Keys: replacing values, expiry, and signals to waiting and watching clients."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def db(keyspace: Keyspace) -> Database:
     return keyspace.databases[0]
 
 
-def test_a_key_is_gone_when_its_time_has_come_deleted_or_not(db: Database) -> None:
+def test_an_expired_key_is_invisible_before_it_is_deleted(db: Database) -> None:
     db.set_string(b"k", b"v")
     db.set_expiry(b"k", 1000)
     assert (db.lookup(b"k", 999), db.lookup(b"k", 1000)) == (b"v", None)
@@ -36,7 +36,7 @@ def test_a_key_is_gone_when_its_time_has_come_deleted_or_not(db: Database) -> No
     assert keyspace_of(db).first_expiry() == (1000, db, b"k")
 
 
-def test_the_next_expiry_is_the_earliest_that_still_holds(db: Database) -> None:
+def test_the_next_expiry_is_the_earliest_that_still_applies(db: Database) -> None:
     for key, at in ((b"a", 300), (b"b", 200), (b"c", 100)):
         db.set_string(key, b"v")
         db.set_expiry(key, at)
@@ -55,7 +55,7 @@ def test_an_expiry_that_is_moved_often_leaves_few_notes(db: Database) -> None:
     assert keyspace_of(db).next_expiry() == 9999
 
 
-def test_what_is_put_over_a_key_takes_nothing_from_it(db: Database) -> None:
+def test_a_value_that_replaces_another_inherits_nothing(db: Database) -> None:
     stream = db.create_stream(b"k", 1)
     stream.create_group(b"g", 1, 0, 0, 0)
     db.set_expiry(b"k", 1000)
@@ -69,7 +69,7 @@ def test_what_is_put_over_a_key_takes_nothing_from_it(db: Database) -> None:
     assert db.values[b"k"] == {b"f": b"v", b"g": b"w"}
 
 
-def test_a_hash_without_fields_goes(db: Database) -> None:
+def test_a_hash_without_fields_is_deleted(db: Database) -> None:
     db.set_fields(b"h", [(b"f", b"v"), (b"g", b"w")])
     db.delete_fields(b"h", [b"f"])
     assert b"h" in db.values
@@ -77,7 +77,7 @@ def test_a_hash_without_fields_goes(db: Database) -> None:
     assert b"h" not in db.values
 
 
-def test_flushing_one_database_leaves_the_others(keyspace: Keyspace) -> None:
+def test_flushing_one_database_does_not_change_the_others(keyspace: Keyspace) -> None:
     for number in (0, 1):
         keyspace.databases[number].create_stream(b"s", number + 1)
     keyspace.flush(0)
@@ -86,55 +86,55 @@ def test_flushing_one_database_leaves_the_others(keyspace: Keyspace) -> None:
     assert keyspace.streams == {}
 
 
-def test_a_number_of_a_stream_is_not_given_twice(db: Database) -> None:
+def test_the_number_of_a_stream_is_not_assigned_twice(db: Database) -> None:
     db.create_stream(b"a", db.keyspace.next_sid)
     db.delete(b"a")
     assert db.create_stream(b"a", db.keyspace.next_sid).sid == 2
 
 
-def test_whoever_waits_hears_of_all_that_may_end_the_wait(db: Database) -> None:
-    # Given somebody who waits for a key
+def test_a_key_is_signalled_by_everything_that_may_end_a_wait(db: Database) -> None:
+    # Given a client that waits for a key
     db.awaited[b"s"] = None
     signalled = db.keyspace.signalled
 
-    def heard() -> bool:
+    def was_signalled() -> bool:
         found = (0, b"s") in signalled
         signalled.clear()
         return found
 
-    # Then each of these is heard
+    # Then each of these changes signals it, unless it cannot end a wait
     stream = db.create_stream(b"s", 1)
-    assert heard()
+    assert was_signalled()
     stream.append(1, 0, WIRE, 1, True)
-    assert heard()
+    assert was_signalled()
     group = stream.create_group(b"g", 1, 0, 0, 0)
-    assert not heard()
+    assert not was_signalled()
     consumer = group.create_consumer(b"c", 1, 0)
     group.deliver(consumer, 5, (1, 0), (1, 0), 1, 1, noack=False)
-    assert not heard()
+    assert not was_signalled()
     group.release(flat_words([(1, 0, 1)]))
-    assert heard()
+    assert was_signalled()
     group.delay(flat_words([(1, 0, 9, 1)]))
-    assert not heard()
+    assert not was_signalled()
     group.end_delay(flat_words([(1, 0)]))
-    assert heard()
+    assert was_signalled()
     stream.destroy_group(b"g")
-    assert heard()
+    assert was_signalled()
     db.set_string(b"s", b"v")
-    assert heard()
+    assert was_signalled()
     db.delete(b"s")
-    assert heard()
+    assert was_signalled()
     db.create_stream(b"s", 2)
-    heard()
+    was_signalled()
     keyspace_of(db).flush(db.index)
-    assert heard()
-    # And nothing of another key
+    assert was_signalled()
+    # And changes of another key do not
     db.create_stream(b"other", 3)
     assert not signalled
     del db.awaited[b"s"]
 
 
-def test_a_watched_key_that_is_modified_is_noted(db: Database) -> None:
+def test_a_modified_watched_key_is_noted(db: Database) -> None:
     db.watched[b"k"] = None
     db.set_string(b"l", b"v")
     assert not db.keyspace.touched

@@ -1,4 +1,4 @@
-"""What can be caused again and again is logged so often and no more, and nothing is lost unsaid."""
+"""Repeated log lines are limited per template and minute, and the omitted ones are counted."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def log(clock: ManualClock, caplog: pytest.LogCaptureFixture) -> LimitedLog:
     return LimitedLog(logging.getLogger("limited"), monotonic=clock.monotonic)
 
 
-def test_a_hundred_thousand_lines_are_ten_and_their_count(
+def test_lines_above_the_limit_are_counted(
     log: LimitedLog, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     # Given a client that causes the same line a hundred thousand times within a minute
@@ -41,7 +41,7 @@ def test_a_hundred_thousand_lines_are_ten_and_their_count(
     # Then ten are written
     assert caplog.messages == [TEMPLATE % number for number in range(LIMITED_LOG_LINES)]
 
-    # And when the minute is over, how many more there were; once
+    # And when the minute is over, one line says how many were left out
     log.report()
     clock.advance(LIMITED_LOG_SECONDS)
     for _ in range(2):
@@ -50,7 +50,7 @@ def test_a_hundred_thousand_lines_are_ten_and_their_count(
     assert {record.levelname for record in caplog.records} == {"WARNING"}
 
 
-def test_the_next_line_after_the_minute_brings_the_count_and_is_written(
+def test_the_next_line_after_the_minute_follows_the_count(
     log: LimitedLog, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     for number in range(LIMITED_LOG_LINES + 3):
@@ -60,7 +60,7 @@ def test_the_next_line_after_the_minute_brings_the_count_and_is_written(
     assert caplog.messages[LIMITED_LOG_LINES:] == [summary(3), TEMPLATE % 99]
 
 
-def test_another_kind_of_line_is_not_held_back(
+def test_a_line_of_another_template_is_not_limited(
     log: LimitedLog, caplog: pytest.LogCaptureFixture
 ) -> None:
     for number in range(1000):
@@ -69,7 +69,7 @@ def test_another_kind_of_line_is_not_held_back(
     assert caplog.messages[-1] == "another"
 
 
-def test_a_wall_clock_that_is_set_lets_no_more_lines_pass(
+def test_setting_the_wall_clock_does_not_change_the_limit(
     log: LimitedLog, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     for _ in range(50):

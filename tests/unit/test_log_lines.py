@@ -1,4 +1,4 @@
-"""A record is one line in either format, the log's file can be changed, and a full disk breaks nothing."""
+"""A record is one line in either format, the log file can be replaced, and a full disk is harmless."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TEXT_LINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} (INFO|WARNING|ERRO
 
 @pytest.fixture
 def logger() -> Iterator[logging.Logger]:
-    """Headwater's logger, as it was when the test is over."""
+    """Headwater's logger. Restores it after the test."""
     found = logging.getLogger("headwater")
     before = list(found.handlers), found.level, found.propagate
     yield found
@@ -63,10 +63,10 @@ def open_files() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-# --- what a line looks like -----------------------------------------------------------------------------
+# --- the format of a line -------------------------------------------------------------------------------
 
 
-def test_a_client_can_neither_end_nor_forge_a_line_of_text() -> None:
+def test_a_client_can_neither_break_nor_forge_a_text_line() -> None:
     line = TextFormatter().format(record("client %s said %s", 7, FORGED))
     assert TEXT_LINE.fullmatch(line)
     assert line.isprintable()
@@ -81,7 +81,7 @@ def test_the_lines_of_a_traceback_are_indented_and_escaped() -> None:
     assert all(line.startswith("    ") and line.isprintable() for line in lines[1:])
 
 
-def test_a_line_of_json_has_its_fields_and_is_one_line() -> None:
+def test_a_json_record_has_its_fields_and_is_one_line() -> None:
     line = JsonFormatter().format(record("client %s said %s", 7, FORGED))
     assert line.isascii()
     assert line.isprintable()
@@ -97,7 +97,7 @@ def test_a_line_of_json_has_its_fields_and_is_one_line() -> None:
     assert said["message"].isprintable()
 
 
-def test_a_line_of_json_holds_the_traceback() -> None:
+def test_a_json_record_contains_the_traceback() -> None:
     line = JsonFormatter().format(record("failed", error=failure("bad\x1bthing")))
     said = json.loads(line)
     assert "\n" not in line
@@ -111,33 +111,31 @@ def test_a_message_of_ten_megabytes_is_cut(formatter: logging.Formatter) -> None
     assert "(10000000 characters)" in line
 
 
-# --- where lines go -------------------------------------------------------------------------------------
+# --- the log file ---------------------------------------------------------------------------------------
 
 
-def test_log_format_is_changed_while_the_server_runs(
+def test_log_format_can_be_changed_while_the_server_runs(
     logger: logging.Logger, tmp_path: Path
 ) -> None:
     # Given a server that logs text
     path = tmp_path / "log"
     configure_logging(Config(logfile=str(path)))
     logger.warning("first")
-    # When CONFIG SET asks for JSON, and for text again
+    # When CONFIG SET sets JSON, and then text again
     client = LocalStore(journaled=False).client()
     client("CONFIG", "SET", "log-format", "json")
     logger.warning("second")
     client("CONFIG", "SET", "log-format", "text", "loglevel", "nothing")
     logger.critical("unsaid")
-    # Then lines are so from then on
+    # Then later lines have that format
     first, second = path.read_text().splitlines()
     assert first.endswith(" WARNING first")
     assert json.loads(second)["message"] == "second"
     client("CONFIG", "SET", "loglevel", "notice")
 
 
-def test_a_log_file_that_was_moved_away_is_begun_again(
-    logger: logging.Logger, tmp_path: Path
-) -> None:
-    # Given a log that logrotate has renamed
+def test_a_renamed_log_file_is_created_again(logger: logging.Logger, tmp_path: Path) -> None:
+    # Given a log file that logrotate has renamed
     path, old = tmp_path / "log", tmp_path / "log.1"
     configure_logging(Config(logfile=str(path)))
     logger.warning("before")
@@ -146,19 +144,19 @@ def test_a_log_file_that_was_moved_away_is_begun_again(
     # When it is opened again
     reopen_log("SIGHUP")
     logger.warning("after")
-    # Then what follows goes to a new file
+    # Then later lines go to a new file
     assert [line.partition(" WARNING ")[2] for line in old.read_text().splitlines()] == [
         "before",
         "still the old file",
     ]
     assert [line.split(" ", 3)[3] for line in path.read_text().splitlines()] == [
-        "SIGHUP: the log file is opened again",
+        "SIGHUP: the log file is reopened",
         "after",
     ]
 
 
 @pytest.mark.parametrize("made", ["directory", "fifo"])
-def test_a_log_file_that_cannot_be_opened_again_leaves_the_old_one_in_use(
+def test_the_old_log_file_stays_in_use_if_the_new_one_cannot_be_opened(
     logger: logging.Logger, tmp_path: Path, made: str
 ) -> None:
     path, old = tmp_path / "log", tmp_path / "log.1"
@@ -170,13 +168,13 @@ def test_a_log_file_that_cannot_be_opened_again_leaves_the_old_one_in_use(
         reopen_log("SIGUSR1")
     logger.warning("after")
     lines = old.read_text().splitlines()
-    assert f"ERROR SIGUSR1: logfile '{path}' cannot be opened again: " in lines[0]
-    assert lines[0].endswith("the old file stays in use")
+    assert f"ERROR SIGUSR1: logfile '{path}' cannot be reopened: " in lines[0]
+    assert lines[0].endswith("the old file remains in use")
     assert lines[-1].endswith("WARNING after")
     assert open_files() == open_before
 
 
-def test_a_log_file_that_cannot_be_opened_is_an_error_of_the_start(tmp_path: Path) -> None:
+def test_a_log_file_that_cannot_be_opened_is_an_error_at_the_start(tmp_path: Path) -> None:
     path = tmp_path / "missing" / "log"
     with pytest.raises(ConfigError) as caught:
         configure_logging(Config(logfile=str(path)))
@@ -186,10 +184,10 @@ def test_a_log_file_that_cannot_be_opened_is_an_error_of_the_start(tmp_path: Pat
     )
 
 
-def test_lines_that_a_full_disk_does_not_take_are_counted_and_break_nothing(
+def test_lines_lost_to_a_full_disk_are_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    # Given a log on a disk that is full
+    # Given a log on a full disk
     path = tmp_path / "log"
     path.symlink_to("/dev/full")
     handler = LogHandler(str(path))
@@ -197,23 +195,23 @@ def test_lines_that_a_full_disk_does_not_take_are_counted_and_break_nothing(
     for number in range(50):
         handler.handle(record("line %d", number))
 
-    # When it has room again
+    # When there is space again
     path.unlink()
     handler.reopen()
     handler.handle(record("written"))
     handler.close()
 
-    # Then the log says how much is missing, and standard error has nothing of it
+    # Then the log says how many lines are missing, and standard error is empty
     lost, written = path.read_text().splitlines()
     assert lost.endswith("ERROR 50 log lines were lost: [Errno 28] No space left on device")
     assert written.endswith("WARNING written")
     assert capsys.readouterr().err == ""
 
 
-def test_a_line_that_was_written_in_part_does_not_spoil_the_next(
+def test_a_partly_written_line_does_not_damage_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Given a disk that takes ten bytes of a line and then no more
+    # Given a disk that is full after ten bytes of a line
     path = tmp_path / "log"
     handler = LogHandler(str(path))
     handler.setFormatter(JsonFormatter())
@@ -231,10 +229,10 @@ def test_a_line_that_was_written_in_part_does_not_spoil_the_next(
         patched.setattr(os, "write", full)
         handler.handle(record("torn"))
         handler.handle(record("lost"))
-    # When there is room again
+    # When there is space again
     handler.handle(record("whole"))
     handler.close()
-    # Then the next lines are whole
+    # Then the next lines are complete
     torn, *lines = path.read_text().splitlines()
     assert torn == '{"time": "'
     assert [json.loads(line)["message"] for line in lines] == [
@@ -243,7 +241,7 @@ def test_a_line_that_was_written_in_part_does_not_spoil_the_next(
     ]
 
 
-def test_a_line_that_cannot_be_formatted_is_said_and_breaks_nothing(tmp_path: Path) -> None:
+def test_a_line_that_cannot_be_formatted_is_reported(tmp_path: Path) -> None:
     handler = LogHandler(str(tmp_path / "log"))
     handler.setFormatter(TextFormatter())
     handler.handle(record("%d is not a number", "seven"))
@@ -251,7 +249,7 @@ def test_a_line_that_cannot_be_formatted_is_said_and_breaks_nothing(tmp_path: Pa
     assert "a log line cannot be formatted: '%d is not a number'" in (tmp_path / "log").read_text()
 
 
-def test_without_standard_error_nothing_is_written_to_another_file(
+def test_without_standard_error_lines_go_to_dev_null(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "stderr", None)

@@ -1,4 +1,4 @@
-"""A transaction of many commands: what it keeps, what it costs, what its commands see."""
+"""A transaction of many commands: what it stores, what it costs, what its commands see."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MANY = 20_000
 
 
 def scanned(wire: bytes) -> Arguments:
-    """The one request in ``wire``."""
+    """Parse the one request in ``wire``."""
     scanner, arguments = Scanner(), Arguments()
     scanner.feed(wire)
     assert scanner.next(arguments)
@@ -33,18 +33,18 @@ def scanned(wire: bytes) -> Arguments:
         b"*4\r\n$4\r\nMSET\r\n$1\r\nk\r\n$300\r\n" + b"v" * 300 + b"\r\n$0\r\n\r\n",
     ],
 )
-def test_a_queued_request_comes_back_as_it_was_sent(wire: bytes) -> None:
-    # Given a request, however its client has spelled it
+def test_a_queued_request_is_read_back_unchanged(wire: bytes) -> None:
+    # Given a request in any spelling
     arguments = scanned(wire)
     expected = arguments.values()
     queue = TransactionQueue()
 
-    # When it is queued twice and the buffer that it came in is used again
+    # When it is queued twice and its input buffer is reused
     for _ in range(2):
         queue.add(find_command(arguments), arguments)
     arguments.buffer[:] = b"?" * len(arguments.buffer)
 
-    # Then both come back, and nothing else
+    # Then both are read back, and nothing else
     queue.begin()
     again = Arguments()
     for _ in range(2):
@@ -53,7 +53,7 @@ def test_a_queued_request_comes_back_as_it_was_sent(wire: bytes) -> None:
     assert not queue.next(again)
 
 
-def test_a_queued_command_needs_no_object_of_its_own() -> None:
+def test_a_queued_command_creates_no_object() -> None:
     # Given a transaction
     client = LocalStore(journaled=False).client()
     client("MULTI")
@@ -69,7 +69,7 @@ def test_a_queued_command_needs_no_object_of_its_own() -> None:
     assert len(gc.get_objects()) < before + 100
 
 
-def test_what_is_queued_counts_as_input_and_as_memory_until_it_ran() -> None:
+def test_queued_commands_count_as_input_and_memory_until_they_run() -> None:
     # Given a transaction of commands of a kilobyte
     client = LocalStore(journaled=False).client()
     session = client.session
@@ -84,11 +84,11 @@ def test_what_is_queued_counts_as_input_and_as_memory_until_it_ran() -> None:
     # When they have run
     client("EXEC")
 
-    # Then nothing is
+    # Then nothing is counted
     assert session.input_bytes() == 0
 
 
-def test_each_command_of_a_transaction_has_its_reply_or_its_error_in_its_place() -> None:
+def test_the_replies_and_errors_of_a_transaction_are_in_order() -> None:
     # Given a transaction whose commands succeed and fail in turn
     client = LocalStore().client()
     client("MULTI")
@@ -101,7 +101,7 @@ def test_each_command_of_a_transaction_has_its_reply_or_its_error_in_its_place()
     # When it runs
     replies = client("EXEC")
 
-    # Then the replies stand in order
+    # Then the replies are in order
     assert isinstance(replies, list)
     assert len(replies) == MANY
     for number in range(MANY // 4):
@@ -115,7 +115,7 @@ def test_each_command_of_a_transaction_has_its_reply_or_its_error_in_its_place()
 
 
 def test_commands_of_a_transaction_are_counted_one_by_one() -> None:
-    # Given a store that has counted nothing
+    # Given a store without counted commands
     store = LocalStore(journaled=False)
     client = store.client()
 
@@ -133,7 +133,7 @@ def test_commands_of_a_transaction_are_counted_one_by_one() -> None:
     assert observed[b"EXEC"].calls == 1
 
 
-def test_a_right_that_goes_within_a_transaction_is_gone_for_what_follows() -> None:
+def test_a_permission_revoked_in_a_transaction_is_missing_for_the_next_commands() -> None:
     # Given a user who may do everything
     store = LocalStore(journaled=False)
     client = store.client(kind="tcp")
@@ -141,14 +141,14 @@ def test_a_right_that_goes_within_a_transaction_is_gone_for_what_follows() -> No
     admin("ACL", "SETUSER", "alice", "on", ">secret", "~*", "&*", "+@all")
     client("AUTH", "alice", "secret")
 
-    # When a transaction takes a right from that user in its middle
+    # When a transaction revokes a permission of that user in the middle
     client("MULTI")
     client("SET", "k", "1")
     client("ACL", "SETUSER", "alice", "-set")
     client("SET", "k", "2")
     replies = client("EXEC")
 
-    # Then what stands behind it is refused, in its place
+    # Then the next command that needs it is refused, at its position
     assert isinstance(replies, list)
     assert replies[:2] == [Simple(b"OK"), Simple(b"OK")]
     refused = replies[2]
@@ -157,7 +157,7 @@ def test_a_right_that_goes_within_a_transaction_is_gone_for_what_follows() -> No
     assert admin("GET", "k") == b"1"
 
 
-def test_a_transaction_is_one_record_group_however_long() -> None:
+def test_a_long_transaction_is_one_record_group() -> None:
     # Given a journaled store
     store = LocalStore()
     client = store.client()
@@ -168,13 +168,13 @@ def test_a_transaction_is_one_record_group_however_long() -> None:
         client("XADD", "s", f"{number + 1}-0", "n", number)
     client("EXEC")
 
-    # Then the journal has one group, and a restart the whole
+    # Then the journal has one group, and a restart recovers all of it
     assert len(store.facts()) == 1
     store.crash()
     assert store.client()("XLEN", "s") == 1000
 
 
-def test_a_string_that_is_overwritten_keeps_its_place_among_the_keys() -> None:
+def test_an_overwritten_string_keeps_its_position_in_a_scan() -> None:
     # Given three keys
     client = LocalStore(journaled=False).client()
     for name in "abc":
@@ -183,7 +183,7 @@ def test_a_string_that_is_overwritten_keeps_its_place_among_the_keys() -> None:
     # When the first is set again
     client("SET", "a", 2)
 
-    # Then a scan finds it where it was
+    # Then a scan returns it at the same position
     found = client("SCAN", 0, "COUNT", 3)
     assert isinstance(found, list)
     assert found[1] == [b"a", b"b", b"c"]

@@ -1,4 +1,4 @@
-"""XINFO STREAM FULL over many pending entries, against a reply that is built entry by entry."""
+"""XINFO STREAM FULL with many pending entries, compared with other commands' replies."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ CONSUMERS = 40
 
 
 def as_map(reply: Reply) -> dict[bytes, Reply]:
-    """A flat array of names and values as a dict."""
+    """Convert a flat array of names and values to a dict."""
     assert isinstance(reply, list)
     return dict(zip(reply[0::2], reply[1::2], strict=True))  # type: ignore[arg-type]
 
 
 def rows_of(reply: Reply) -> list[list[Reply]]:
-    """An array of arrays."""
+    """Check that the reply is an array of arrays, and return it."""
     assert isinstance(reply, list)
     rows: list[list[Reply]] = []
     for row in reply:
@@ -29,8 +29,8 @@ def rows_of(reply: Reply) -> list[list[Reply]]:
 
 
 def scattered(entries: int, *, seed: int) -> LocalClient:
-    """A client of a store with one group, whose pending entries were dealt to consumers at random,
-    some released and some acknowledged."""
+    """Return a client of a store with one group. Random consumers own its pending entries; some entries
+    are released and some acknowledged."""
     draw = random.Random(seed)
     client = LocalStore(journaled=False).client()
     for number in range(1, entries + 1):
@@ -57,16 +57,16 @@ def scattered(entries: int, *, seed: int) -> LocalClient:
 
 @pytest.mark.parametrize("count", [0, 1, 7, 100_000])
 def test_full_shows_each_pending_entry_under_its_consumer(count: int) -> None:
-    # Given pending entries of many consumers, dealt at random
+    # Given pending entries of many consumers, distributed at random
     client = scattered(2000, seed=count)
 
-    # When the whole stream is shown
+    # When XINFO STREAM FULL runs
     found = as_map(client("XINFO", "STREAM", "s", "FULL", "COUNT", count))
     groups = found[b"groups"]
     assert isinstance(groups, list)
     group = as_map(groups[0])
 
-    # Then the group's rows are those of XPENDING, with no name on what was released
+    # Then the group's rows are those of XPENDING, without a name for released entries
     most = count or 100_000
     pending = rows_of(client("XPENDING", "s", "g", "-", "+", 100_000))
     assert [(row[0], row[1], row[3]) for row in rows_of(group[b"pending"])] == [
@@ -83,14 +83,14 @@ def test_full_shows_each_pending_entry_under_its_consumer(count: int) -> None:
         assert one[b"pel-count"] == len(own)
 
 
-def test_full_shows_every_entry_once_however_many_blocks_hold_them() -> None:
-    # Given a stream of many blocks with holes
+def test_full_shows_every_entry_once_for_any_number_of_blocks() -> None:
+    # Given a stream of many blocks with deleted entries
     client = LocalStore(journaled=False).client()
     for number in range(1, 5001):
         client("XADD", "s", f"{number}-0", "n", "x" * 50)
     client("XDEL", "s", *(f"{number}-0" for number in range(3, 5000, 7)))
 
-    # When it is shown in full
+    # When XINFO STREAM FULL runs
     found = as_map(client("XINFO", "STREAM", "s", "FULL", "COUNT", 0))
 
     # Then its entries are those of XRANGE

@@ -5,8 +5,8 @@ from __future__ import annotations
 from headwater.testing.clock import ManualClock
 
 
-def test_who_waits_for_less_than_a_microsecond_is_called_a_little_later() -> None:
-    # Given a callback that waits for a moment, again if a hair is missing
+def test_a_wait_of_less_than_a_microsecond_ends() -> None:
+    # Given a callback that waits for a moment, and again if its time has not quite come
     clock = ManualClock()
     due = clock.monotonic() + 1.0000000001
     called = []
@@ -18,12 +18,12 @@ def test_who_waits_for_less_than_a_microsecond_is_called_a_little_later() -> Non
 
     clock.call_later(1, look)
 
-    # When time passes, then it comes to an end
+    # When time passes, then it stops waiting
     clock.advance(2)
     assert called == [1.0, 1.000001]
 
 
-def test_what_is_to_be_called_at_once_is_called_when_time_passes_at_all() -> None:
+def test_a_callback_without_a_delay_runs_at_the_next_advance() -> None:
     clock, called = ManualClock(), []
     clock.call_later(0, lambda: called.append(clock.monotonic()))
     clock.advance(0)

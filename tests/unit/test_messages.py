@@ -1,4 +1,4 @@
-"""Codec json, names beside a stream, and dead-letter records."""
+"""Codec json, names of a stream's additional keys, and dead-letter records."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from pydantic import BaseModel
 
 from headwater.errors import DecodeError, EncodeError
 from headwater.messages import (
-    beside,
     codec_for,
     dead_letter_fields,
     dead_letter_stream,
@@ -24,6 +23,7 @@ from headwater.messages import (
     is_reserved,
     iso_time,
     parse_dead_letter,
+    related_key,
     trace_text,
 )
 
@@ -55,50 +55,50 @@ def test_json_is_read_laxly_and_other_fields_are_ignored() -> None:
 @pytest.mark.parametrize(
     ("data", "complaint"),
     [
-        (b'{"id":', "field 'data' = b'{\"id\":' is no JSON document"),
-        (b"\xff", "is no JSON document"),
+        (b'{"id":', "field 'data' = b'{\"id\":' is not a JSON document"),
+        (b"\xff", "is not a JSON document"),
         (b'{"id":"abc"}', r"field 'id' = 'abc': Expected int, got str"),
         (b'{"id":1,"lines":[{"price":1},{"price":[]}]}', r"field 'lines\[1\].price' = \[\]"),
         (b'{"lines":[]}', "missing required field id"),
         (b"[]", r"field 'data' = \[\]: Expected object, got array"),
     ],
 )
-def test_json_that_does_not_fit_is_named(data: bytes, complaint: str) -> None:
+def test_the_error_for_invalid_json_names_field_and_value(data: bytes, complaint: str) -> None:
     with pytest.raises(DecodeError, match=complaint):
         decode([(b"data", data)], Order, codec="json")
 
 
-def test_an_entry_without_data_says_what_it_has() -> None:
+def test_the_error_for_an_entry_without_data_lists_its_fields() -> None:
     with pytest.raises(DecodeError, match=r"field 'data' is missing.*the fields 'id', 'x'"):
         decode([(b"id", b"1"), (b"x", b"")], Order, codec="json")
 
 
-def test_pydantic_json_that_does_not_fit_is_named() -> None:
+def test_the_error_for_invalid_pydantic_json_names_field_and_value() -> None:
     with pytest.raises(DecodeError, match="field 'id' = 'abc'"):
         decode([(b"data", b'{"id":"abc"}')], Model, codec="json")
     with pytest.raises(DecodeError, match="field 'id' is missing"):
         decode([(b"data", b"{}")], Model, codec="json")
-    with pytest.raises(DecodeError, match="is no JSON document"):
+    with pytest.raises(DecodeError, match="is not a JSON document"):
         decode([(b"data", b"{")], Model, codec="json")
 
 
-def test_what_json_cannot_hold_is_not_written() -> None:
+def test_a_value_that_json_cannot_represent_is_refused() -> None:
     with pytest.raises(EncodeError, match="cannot be written as JSON"):
         codec_for(dict[str, int], "json").encode({"a": object()})
 
 
-def test_pydantic_is_imported_only_by_who_uses_it() -> None:
+def test_headwater_does_not_import_pydantic() -> None:
     program = "import sys, headwater.messages; sys.exit('pydantic' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
-def test_keys_beside_a_stream_share_its_hash_slot() -> None:
+def test_additional_keys_share_the_hash_slot_of_their_stream() -> None:
     assert dead_letter_stream("orders") == "{orders}.dead"
     assert dead_letter_stream("{eu}.orders") == "{eu}.orders.dead"
     assert group_settings_key("orders", "billing") == "{orders}:hw:group:billing"
     assert due_key("{eu}.orders", "billing") == "{eu}.orders:hw:due:billing"
     for name in ("orders", "{eu}.orders", "a{}b"):
-        tag = hash_tag(beside(name, ":x"))
+        tag = hash_tag(related_key(name, ":x"))
         assert tag == (hash_tag(name) or name) or name == "a{}b"
 
 
@@ -109,7 +109,7 @@ def test_reserved_names() -> None:
     ]
 
 
-def test_a_dead_letter_keeps_the_original_and_says_why() -> None:
+def test_a_dead_letter_has_the_original_fields_and_the_error() -> None:
     try:
         raise ValueError("no such customer")
     except ValueError as error:
@@ -141,6 +141,6 @@ def test_a_dead_letter_keeps_the_original_and_says_why() -> None:
     assert letter.at == "2018-05-17T15:04:58.055Z" == iso_time(1526569498055)
 
 
-def test_a_foreign_record_can_be_shown_too() -> None:
+def test_an_incomplete_dead_letter_can_be_parsed() -> None:
     letter = parse_dead_letter("9-0", [b"x", b"1", b"hw.deliveries", b"many"])
     assert (letter.deliveries, letter.error, letter.fields) == (0, "", [(b"x", b"1")])

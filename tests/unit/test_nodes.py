@@ -1,4 +1,4 @@
-"""Redis's nodes: sizes by the listpack format, and which entries belong to which node.
+"""Redis's nodes: sizes in the listpack format, and which entries belong to which node.
 
 Whole histories are compared with a real server in tests/conformance/test_nodes.py.
 """
@@ -58,12 +58,12 @@ def wire(*texts: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("text", SIZES, ids=lambda text: repr(text[:24]))
-def test_an_element_takes_what_its_encoding_takes(text: bytes) -> None:
+def test_an_element_has_the_size_of_its_encoding(text: bytes) -> None:
     assert element_bytes(text) == SIZES[text]
 
 
 @given(st.integers(-(2**63), 2**63 - 1))
-def test_a_number_takes_the_same_as_its_digits(number: int) -> None:
+def test_a_number_has_the_size_of_its_text(number: int) -> None:
     assert element_bytes(b"%d" % number) == integer_bytes(number)
 
 
@@ -73,7 +73,7 @@ def test_fields_are_read_back_from_their_wire(texts: list[bytes]) -> None:
 
 
 class Nodes:
-    """An index with the bounds under test, fed with ids 1-0, 2-0 and so on."""
+    """An index with the given bounds, to which entries 1-0, 2-0 and so on are added."""
 
     def __init__(self, *, max_bytes: int = 0, max_entries: int = 0) -> None:
         self.index = NodeIndex()
@@ -87,53 +87,53 @@ class Nodes:
         self.next += 1
         return opens
 
-    def lives(self) -> list[int]:
+    def live_counts(self) -> list[int]:
         return [self.index.live(node) for node in range(len(self.index))]
 
 
 def test_a_full_node_is_followed_by_another() -> None:
     nodes = Nodes(max_entries=3)
     assert [nodes.add(b"a", b"b") for _ in range(7)] == [True, False, False] * 2 + [True]
-    assert nodes.lives() == [3, 3, 1]
+    assert nodes.live_counts() == [3, 3, 1]
 
 
-def test_the_deleted_count_against_a_full_node() -> None:
-    # Given a node of three, one of them deleted
+def test_deleted_entries_count_towards_a_full_node() -> None:
+    # Given a node of three entries, one of them deleted
     nodes = Nodes(max_entries=3)
     for _ in range(3):
         nodes.add(b"a", b"b")
     nodes.index.drop(2, 0)
-    # Then its place is not used again
+    # Then the next entry opens another node
     assert nodes.add(b"a", b"b")
-    assert nodes.lives() == [2, 1]
+    assert nodes.live_counts() == [2, 1]
 
 
-def test_the_node_that_a_trim_ends_in_stays_and_takes_more() -> None:
+def test_the_node_in_which_a_trim_ends_stays() -> None:
     # Given two nodes, of which the first ends with a deleted entry
     nodes = Nodes(max_entries=3)
     for _ in range(4):
         nodes.add(b"a", b"b")
     nodes.index.drop(3, 0)
-    # When what lives in the first is trimmed, and no more
+    # When exactly the live entries of the first are trimmed
     nodes.index.trim_through(2, 0, 2)
-    # Then it is empty and there, until a trim goes past its end
-    assert nodes.lives() == [0, 1]
+    # Then it stays, empty, until a trim goes past its end
+    assert nodes.live_counts() == [0, 1]
     nodes.index.trim_through(2, 5, 0)
-    assert nodes.lives() == [0, 1]
+    assert nodes.live_counts() == [0, 1]
     nodes.index.trim_through(3, 0, 0)
-    assert nodes.lives() == [1]
+    assert nodes.live_counts() == [1]
 
 
-def test_when_the_newest_vanishes_the_one_before_takes_more() -> None:
-    # Given a node that was left because the next entry was too large for it
+def test_the_previous_node_is_used_again_when_the_newest_is_removed() -> None:
+    # Given a node followed by another because the next entry was too large for it
     nodes = Nodes(max_bytes=200)
     nodes.add(b"a", b"b")
     assert nodes.add(b"a", b"x" * 190)
-    # When that one goes
+    # When that entry is deleted
     nodes.index.drop(2, 0)
-    # Then the next small one goes where the first one is
+    # Then the next small entry is added to the first node
     assert not nodes.add(b"a", b"c")
-    assert nodes.lives() == [2]
+    assert nodes.live_counts() == [2]
 
 
 def test_the_size_is_that_of_the_listpack() -> None:
@@ -142,7 +142,7 @@ def test_the_size_is_that_of_the_listpack() -> None:
     nodes.add(b"a", b"b")
     # Then an entry adds flags 2, differences 2 each, the value 3, its count 2
     assert nodes.index.size(0) == 7 + 4 + 2 + 3 + 2 + (2 + 2 + 2 + 3 + 2)
-    # And one with another field adds a number of fields and the field, too
+    # And an entry with another field also adds the number of fields and the field
     nodes.add(b"c", b"127")
     assert nodes.index.size(0) == 29 + (2 + 2 + 2 + 2 + 3 + 2 + 2)
 
@@ -163,48 +163,50 @@ def test_counters_above_127_take_a_byte_more() -> None:
     st.integers(1, 4),
     st.integers(0, 10),
 )
-def test_live_counts_are_recounts(steps: list[int | None], max_entries: int, trimmed: int) -> None:
-    # Given entries (None) and deletions by number, each node's ids kept by hand
+def test_live_counts_equal_a_recount(
+    steps: list[int | None], max_entries: int, trimmed: int
+) -> None:
+    # Given entries (None) and deletions by number, with each node's ids recorded by the test
     nodes = Nodes(max_entries=max_entries)
-    held: list[set[int]] = []
+    expected: list[set[int]] = []
     for step in steps:
         if step is None:
             if nodes.add(b"a", b"b"):
-                held.append(set())
-            held[-1].add(nodes.next - 1)
-        elif any(step in node for node in held):
+                expected.append(set())
+            expected[-1].add(nodes.next - 1)
+        elif any(step in node for node in expected):
             nodes.index.drop(step, 0)
-            for node in held:
+            for node in expected:
                 node.discard(step)
-            held = [node for node in held if node]
+            expected = [node for node in expected if node]
     # When the oldest are trimmed
-    oldest = sorted(entry for node in held for entry in node)[:trimmed]
+    oldest = sorted(entry for node in expected for entry in node)[:trimmed]
     bound = oldest[-1] if oldest else 0
-    lasts = [nodes.index.last(at) for at in range(len(held))]
+    lasts = [nodes.index.last(at) for at in range(len(expected))]
     nodes.index.trim_through(bound, 0, len(oldest))
-    # Then what is left is left in each node, and the one that the trim ends in stays even empty
-    held = [
+    # Then each node has its remaining entries, and the node in which the trim ends stays even if empty
+    expected = [
         node - set(oldest)
-        for node, last in zip(held, lasts, strict=True)
+        for node, last in zip(expected, lasts, strict=True)
         if node - set(oldest) or (bound in node and (bound, 0) < last)
     ]
-    assert nodes.lives() == [len(node) for node in held]
+    assert nodes.live_counts() == [len(node) for node in expected]
     assert all(
         nodes.index.first(at) <= (min(node), 0) and (max(node), 0) <= nodes.index.last(at)
-        for at, node in enumerate(held)
+        for at, node in enumerate(expected)
         if node
     )
 
 
-def test_nodes_stay_apart_when_ids_go_back_below_what_is_gone() -> None:
-    # Given a node whose last entry went, and last_id set back below it
+def test_nodes_do_not_overlap_when_ids_go_back_below_deleted_ones() -> None:
+    # Given a node whose last entry was deleted, and last_id set back below it
     index, body = NodeIndex(), bytearray(wire(b"a", b"b"))
     index.add(1, 0, body, 0, len(body), True)
     index.add(5, 0, body, 0, len(body), False)
     index.drop(5, 0)
     # When an entry below that opens a node
     index.add(2, 0, body, 0, len(body), True)
-    # Then it is found where it is
+    # Then the nodes do not overlap, and the entry is found
     assert index.last(0) < index.first(1) == (2, 0)
     index.drop(2, 0)
     assert (len(index), index.live(0)) == (1, 1)
@@ -218,26 +220,26 @@ def test_an_empty_tree_has_its_root_and_one_key_two_nodes() -> None:
     assert index.radix_tree_nodes() == 2
 
 
-def test_the_first_of_many_nodes_goes_without_moving_the_others() -> None:
-    # Given ten nodes with field names of their own
+def test_removing_the_first_nodes_does_not_move_the_others() -> None:
+    # Given ten nodes with different field names
     nodes = Nodes(max_entries=1)
     for number in range(10):
         nodes.add(b"f%d" % number, b"v")
-    # When the first go, one by one or together
+    # When the first nodes are removed, one by one or together
     nodes.index.drop(1, 0)
     nodes.index.trim_through(4, 0, 3)
-    # Then those that are left are counted from the first of them
-    assert nodes.lives() == [1] * 6
+    # Then the remaining ones are counted from the first of them
+    assert nodes.live_counts() == [1] * 6
     assert nodes.index.first(0) == (5, 0)
     assert elements(nodes.index.names_of(0)) == [b"f4"]
     assert nodes.index.gone == 4
-    # And so in a copy, which has no place for what is gone
+    # And also in a copy, which has no space for removed nodes
     copy = nodes.index.copy()
     assert copy.gone == 0
     assert (len(copy), copy.first(0), elements(copy.names_of(5))) == (6, (5, 0), [b"f9"])
-    # And what is gone takes no more place than what is there
+    # And removed nodes take at most as much space as the others
     nodes.index.trim_through(6, 0, 2)
     assert (nodes.index.gone, len(nodes.index), nodes.index.first(0)) == (0, 4, (7, 0))
     nodes.index.trim_through(10, 0, 4)
     assert nodes.add(b"f", b"v")
-    assert nodes.lives() == [1]
+    assert nodes.live_counts() == [1]

@@ -1,4 +1,4 @@
-"""A record that cannot be applied is damage with its place, whatever applying it fails with."""
+"""A record that cannot be applied is damage with its place, whatever the exception."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.unit.test_facts import GOLDEN
 
 
 def journal_of(*facts: bytes) -> tuple[CrashableFiles, list[int]]:
-    """A journal of these facts, a turn each, and where each turn's groups end."""
+    """Write a journal with one turn per fact. Return its files and the end of each turn's groups."""
     files, ends = CrashableFiles(), []
     journal, _ = open_journal(files, policy="no", file_bytes=8192)
     for turn, fact in enumerate(facts, start=1):
@@ -44,7 +44,7 @@ FACTS = {name: bytes.fromhex(text) for name, text in GOLDEN.items()}
 def test_a_record_that_cannot_be_applied_is_damage_with_its_place(
     facts: list[bytes], cause: str
 ) -> None:
-    # Given a whole record, rightly sealed, whose facts do not fit what came before
+    # Given a whole record with a valid checksum whose facts do not fit the earlier ones
     files, ends = journal_of(*facts)
     before = bytes_of(files)
     # When the store is opened
@@ -55,13 +55,13 @@ def test_a_record_that_cannot_be_applied_is_damage_with_its_place(
     assert f"a whole record that cannot be applied ({cause}" in str(caught.value)
     assert type(caught.value.__cause__).__name__ == cause
     assert bytes_of(files) == before
-    # And the directory is let go, so that the advice can be followed and the store opened
+    # And the directory is unlocked, so that the remedy can be applied and the store opened
     files.corrupt(FIRST, ends[0], bytes(8192 - ends[0]))
     open_node(Config(), files=files).close()
 
 
 @pytest.mark.parametrize("error", [MemoryError, lambda: OSError(5, "Input/output error")])
-def test_what_says_nothing_of_the_record_is_not_called_damage(
+def test_an_error_of_the_machine_is_not_reported_as_damage(
     error: Callable[[], Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files, _ends = journal_of(FACTS["string_set"])
@@ -76,8 +76,8 @@ def test_what_says_nothing_of_the_record_is_not_called_damage(
     open_node(Config(), files=files).close()
 
 
-def test_a_record_doubled_in_a_file_is_not_applied_twice() -> None:
-    """RPUSH twice would be another list, and no error would say so."""
+def test_a_duplicated_record_is_not_applied_twice() -> None:
+    """A repeated RPUSH would change the list without an error."""
     files, ends = journal_of(FACTS["string_set"], FACTS["list_pushed"], FACTS["string_set"])
     content = bytes(files.content(FIRST).data)
     doubled = content[: ends[1]] + content[ends[0] : ends[1]] + content[ends[1] :]

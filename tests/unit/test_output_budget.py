@@ -1,4 +1,4 @@
-"""Room for large answers: kept between them, within what all clients may keep together."""
+"""Reply buffers: a session keeps a large one between replies, within a budget for all clients."""
 
 from __future__ import annotations
 
@@ -22,44 +22,44 @@ def connect(node: Node) -> Session:
 
 
 def answer(node: Node, session: Session, size: int) -> None:
-    """The client is given a value of ``size`` bytes and takes it."""
+    """Send the client a value of ``size`` bytes, which it reads."""
     session.feed(b"*2\r\n$4\r\nECHO\r\n$%d\r\n%b\r\n" % (size, bytes(size)))
     node.turn([session])
     assert len(session.output.take_bytes()) > size
 
 
-def test_small_answers_take_nothing_of_it(node: Node) -> None:
-    # When a client is given small answers
+def test_small_replies_do_not_use_the_budget(node: Node) -> None:
+    # When a client gets small replies
     session = connect(node)
     answer(node, session, SMALL - 100)
-    # Then there is as much room for large ones as before
+    # Then the budget is unchanged
     assert node.clients.output_budget.free_bytes == OUTPUT_BUDGET_BYTES
 
 
-def test_a_silent_client_and_one_that_leaves_give_it_back(node: Node) -> None:
-    # Given two clients that were given large answers
+def test_silent_and_disconnected_clients_release_the_budget(node: Node) -> None:
+    # Given two clients that got large replies
     silent, leaving = connect(node), connect(node)
     answer(node, silent, LARGE)
     answer(node, leaving, LARGE)
     answer(node, leaving, LARGE - 1)
     taken = OUTPUT_BUDGET_BYTES - node.clients.output_budget.free_bytes
     assert 4 * (LARGE - SMALL) <= taken < 4 * LARGE
-    # When one is silent for a while and one leaves
+    # When one is silent for a while and one disconnects
     silent.rest()
     node.close_session(leaving)
-    # Then all of it is there again, and who has left takes none
+    # Then the whole budget is free again, and the disconnected one uses nothing
     assert node.clients.output_budget.free_bytes == OUTPUT_BUDGET_BYTES
     leaving.output.released += bytes(LARGE)
     leaving.output.empty_released()
     assert node.clients.output_budget.free_bytes == OUTPUT_BUDGET_BYTES
 
 
-def test_all_clients_together_keep_no_more_than_there_is(node: Node) -> None:
-    # When more clients are given large answers than there is room for
+def test_all_clients_together_stay_within_the_budget(node: Node) -> None:
+    # When more clients get large replies than the budget covers
     sessions = [connect(node) for _ in range(12)]
     for session in sessions:
         answer(node, session, LARGE)
-    # Then what is kept is within bounds, and everybody was served
+    # Then the buffers stay within the budget, and all clients were served
     assert 0 <= node.clients.output_budget.free_bytes < 2 * LARGE
     for session in sessions:
         session.rest()

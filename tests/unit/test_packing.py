@@ -1,4 +1,4 @@
-"""What a sealed block keeps of ids and finds again in its bytes."""
+"""Packing the ids of a sealed block, and finding its entries in its bytes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ IDS = st.lists(
 
 
 @given(IDS)
-def test_ids_come_back_as_they_were(found: list[tuple[int, int]]) -> None:
+def test_packed_ids_are_unpacked_unchanged(found: list[tuple[int, int]]) -> None:
     ids = array("Q", [word for entry_id in found if entry_id != (0, 0) for word in entry_id])
     again: array[int] = array("Q")
     unpack_ids(pack_ids(ids), len(ids) // 2, again)
@@ -34,12 +34,12 @@ def test_ids_come_back_as_they_were(found: list[tuple[int, int]]) -> None:
     ("steps", "most"),
     [
         ([(1, 0)] * 1000, 1000),  # one entry a millisecond
-        ([(0, 1)] * 1000, 1000),  # all in one
-        ([(3, 0), (0, 1), (0, 1), (0, 1)] * 250, 1600),  # a few in each
-        ([(n * 7919 % 5000 + 1, 0) for n in range(1000)], 4100),  # now and then
+        ([(0, 1)] * 1000, 1000),  # all in one millisecond
+        ([(3, 0), (0, 1), (0, 1), (0, 1)] * 250, 1600),  # a few per millisecond
+        ([(n * 7919 % 5000 + 1, 0) for n in range(1000)], 4100),  # at irregular intervals
     ],
 )
-def test_ids_of_clocks_take_a_few_bytes_at_most(steps: list[tuple[int, int]], most: int) -> None:
+def test_packed_ids_of_clocks_take_a_few_bytes(steps: list[tuple[int, int]], most: int) -> None:
     ids = list(
         accumulate(
             steps,
@@ -60,7 +60,7 @@ def entries(*fields: list[bytes]) -> tuple[bytearray, list[int]]:
 
 
 @given(st.lists(st.lists(st.binary(max_size=12), min_size=2, max_size=6)))
-def test_entries_are_found_whatever_they_hold(fields: list[list[bytes]]) -> None:
+def test_entries_are_found_whatever_their_contents(fields: list[list[bytes]]) -> None:
     data, offsets = entries(*fields)
     found: array[int] = array("I")
     index_entries(data, found)
@@ -68,7 +68,7 @@ def test_entries_are_found_whatever_they_hold(fields: list[list[bytes]]) -> None
 
 
 @given(st.data())
-def test_what_is_no_row_of_entries_is_refused(data: st.DataObject) -> None:
+def test_a_truncated_entry_is_refused(data: st.DataObject) -> None:
     whole, _ = entries([b"field", b"value"], [b"a", b""])
     cut = data.draw(st.integers(1, len(whole) - 1))
     if cut == len(entries([b"field", b"value"])[0]):

@@ -1,4 +1,4 @@
-"""The peers that comparisons rest on are what their names say, and leave nothing behind."""
+"""The peers for comparisons have the versions in their names, and leave no processes or files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ VERSIONS = {"redis-7.0": "7.0.15", "redis-8.2": "8.2.3", "valkey-9.1": "9.1.2"}
 
 @pytest.mark.peer
 @pytest.mark.parametrize("name", peers.PEERS)
-def test_a_peer_runs_the_version_that_its_name_says(
+def test_a_peer_has_the_version_in_its_name(
     name: str, shared_peer: Callable[[str], peers.Peer]
 ) -> None:
     server = shared_peer(name)
@@ -40,7 +40,7 @@ def test_a_stopped_peer_leaves_neither_process_nor_files(name: str) -> None:
 
 
 @pytest.mark.peer
-def test_a_peer_that_does_not_come_up_says_why() -> None:
+def test_the_error_for_a_peer_that_does_not_start_has_its_output() -> None:
     if peers.path("redis-8.2") is None:
         pytest.skip(str(peers.PeerMissing("redis-8.2")))
     with pytest.raises(peers.PeerFailed, match="no-such-setting"):
@@ -49,14 +49,14 @@ def test_a_peer_that_does_not_come_up_says_why() -> None:
 
 
 @pytest.mark.peer
-def test_redis_cli_talks_to_a_peer(
+def test_redis_cli_works_with_a_peer(
     redis_cli: str, shared_peer: Callable[[str], peers.Peer]
 ) -> None:
     server = shared_peer("redis-8.2")
-    said = subprocess.run(
+    done = subprocess.run(
         [redis_cli, "-p", str(server.port), "XADD", "s", "5-1", "field", "value"],
         capture_output=True,
         text=True,
         check=True,
     )
-    assert said.stdout.strip() == "5-1"
+    assert done.stdout.strip() == "5-1"

@@ -1,4 +1,4 @@
-"""The pending entries list against a dict, with blocks of eight records."""
+"""The pending entries list compared with a dict, with blocks of eight records."""
 
 from __future__ import annotations
 
@@ -56,7 +56,9 @@ def walked(pel: PendingList) -> dict[ID, Record]:
 
 @given(steps)
 @settings(max_examples=300)
-def test_what_was_put_in_and_not_removed_is_there(steps: list[tuple[ID, Record | None]]) -> None:
+def test_records_that_were_added_and_not_removed_are_there(
+    steps: list[tuple[ID, Record | None]],
+) -> None:
     pel, model = carry_out(steps)
     assert list(walked(pel).items()) == sorted(model.items())
     assert len(pel) == len(model)
@@ -66,7 +68,7 @@ def test_what_was_put_in_and_not_removed_is_there(steps: list[tuple[ID, Record |
 
 @given(steps, ids)
 @settings(max_examples=200)
-def test_seek_finds_the_first_at_or_past_an_id(
+def test_seek_finds_the_first_record_at_or_after_an_id(
     steps: list[tuple[ID, Record | None]], entry_id: ID
 ) -> None:
     pel, model = carry_out(steps)
@@ -80,21 +82,21 @@ moments = st.one_of(
     st.integers(2**40, 2**40 + 5),
     st.sampled_from([2**48 - 1, 2**48, 2**63, 2**64 - 1]),
 )
-"""Evenly spread, in heaps, and as far apart as ids can be."""
+"""Evenly spread, clustered, and as far apart as ids can be."""
 
 
 @given(st.sets(st.tuples(moments, st.integers(0, 2)), max_size=150), moments)
 @settings(max_examples=300)
-def test_an_id_is_found_however_unevenly_ids_are_spread(spread: set[ID], ms: int) -> None:
+def test_an_id_is_found_in_any_distribution_of_ids(spread: set[ID], ms: int) -> None:
     # Given a list of many blocks
     pel, present = PendingList(), sorted(spread)
     for entry_id in present:
         pel.insert(*entry_id, owner=1, time=0, count=1)
     for wanted in [*present, (ms, 0), (ms, 1)]:
-        # When an id is looked for, from nowhere near it
+        # When an id is searched for from the beginning
         pel.seek(0, 0)
         at = pel.seek(*wanted)
-        # Then it is found, or the next one
+        # Then it or the next one is found
         expected = min((found for found in present if found >= wanted), default=None)
         assert (None if at == NOWHERE else pel.id(at)) == expected
         assert pel.find(*wanted) == (at if wanted in spread else NOWHERE)
@@ -115,7 +117,7 @@ def test_the_minimal_time_of_a_block_is_a_lower_bound(
 
 @given(steps, st.integers(0, 3), ids)
 @settings(max_examples=200)
-def test_an_owners_records_are_found_from_any_place(
+def test_the_records_of_an_owner_are_found_from_any_position(
     steps: list[tuple[ID, Record | None]], owner: int, entry_id: ID
 ) -> None:
     pel, model = carry_out(steps)
@@ -126,7 +128,7 @@ def test_an_owners_records_are_found_from_any_place(
 
 @given(steps, st.integers(-1, 1001), ids)
 @settings(max_examples=200)
-def test_a_scan_for_old_deliveries_passes_over_none(
+def test_a_scan_for_old_deliveries_misses_none(
     steps: list[tuple[ID, Record | None]], time: int, entry_id: ID
 ) -> None:
     pel, model = carry_out(steps)
@@ -155,13 +157,13 @@ def test_an_owner_can_be_removed_with_all_its_records(
 
 @given(steps)
 @settings(max_examples=100)
-def test_large_counts_leave_nothing_behind(steps: list[tuple[ID, Record | None]]) -> None:
+def test_large_counts_of_removed_records_are_removed(steps: list[tuple[ID, Record | None]]) -> None:
     pel, model = carry_out(steps)
     large = {at: count for at, (_, _, count) in model.items() if count >= 2**32 - 1}
     assert pel.big_counts == large
 
 
-def test_settling_at_random_leaves_no_block_for_each_survivor() -> None:
+def test_blocks_are_joined_after_random_settlements() -> None:
     # Given blocks full of records
     pel = PendingList()
     for seq in range(800):
@@ -170,30 +172,30 @@ def test_settling_at_random_leaves_no_block_for_each_survivor() -> None:
     for seq in range(800):
         if seq % 8:
             pel.remove(pel.find(1, seq))
-    # Then those left share blocks
+    # Then the remaining ones share blocks
     assert len(pel) == 100
     assert len(pel.blocks) <= 60
 
 
-def test_joined_blocks_keep_the_earlier_of_their_times() -> None:
+def test_joined_blocks_have_the_earlier_of_their_times() -> None:
     # Given a block of late times before one of early times
     pel = PendingList()
     for seq in range(16):
         pel.insert(1, seq, owner=1, time=100 if seq < 8 else 5, count=1)
-    # When so many are settled that they become one
+    # When so many are settled that the blocks are joined
     for seq in (*range(9, 15), *range(1, 8)):
         pel.remove(pel.find(1, seq))
-    # Then no early one is missed
+    # Then min_time is the early time
     assert len(pel.blocks) == 1
     assert pel.blocks[0].min_time == 5
 
 
 @given(steps, st.lists(ids, max_size=8, unique=True), ids)
 @settings(max_examples=200)
-def test_runs_are_appended_and_removed_as_their_records_one_by_one(
+def test_appending_and_removing_runs_equals_single_records(
     steps: list[tuple[ID, Record | None]], added: list[ID], from_id: ID
 ) -> None:
-    # Given a list, and ids past all of it
+    # Given a list, and ids after all of its ids
     pel, model = carry_out(steps)
     more = sorted((ms + 100, seq) for ms, seq in added)
     # When they are appended at once
@@ -202,7 +204,7 @@ def test_runs_are_appended_and_removed_as_their_records_one_by_one(
     model |= dict.fromkeys(more, (3, 7, 1))
     assert list(walked(pel).items()) == sorted(model.items())
     assert len(pel) == len(model)
-    # And as many as stand in one block are removed at once
+    # And adjacent records of one block are removed at once
     at = pel.seek(*from_id)
     if at != NOWHERE:
         block = pel.block_at(at)
@@ -211,20 +213,20 @@ def test_runs_are_appended_and_removed_as_their_records_one_by_one(
         pel.remove(at, count)
         for gone in left[:count]:
             del model[gone]
-    # Then what is left is left
+    # Then the other records remain
     assert list(walked(pel).items()) == sorted(model.items())
     assert len(pel) == len(model)
 
 
 @given(steps, st.lists(ids, max_size=8))
 @settings(max_examples=200)
-def test_of_ids_those_are_kept_that_are_pending(
-    steps: list[tuple[ID, Record | None]], asked: list[ID]
+def test_keep_pending_drops_other_ids(
+    steps: list[tuple[ID, Record | None]], wanted: list[ID]
 ) -> None:
     pel, model = carry_out(steps)
-    words = flat_words(asked)
+    words = flat_words(wanted)
     pel.keep_pending(words)
-    assert id_pairs(words) == [entry_id for entry_id in asked if entry_id in model]
+    assert id_pairs(words) == [entry_id for entry_id in wanted if entry_id in model]
 
 
 @given(steps, ids)
@@ -247,20 +249,20 @@ def test_settling_in_order_moves_no_record() -> None:
     # When its first records are settled, one after the other
     for seq in range(5):
         pel.remove(pel.find(1, seq))
-    # Then the others stand where they stood
+    # Then the others are at the same positions
     assert pel.blocks[0].words == words
     assert pel.blocks[0].head == 5
     assert [pel.id(at) for at in (pel.block_start(0), pel.find(1, 7))] == [(1, 5), (1, 7)]
 
 
-def test_a_full_block_takes_the_memory_of_its_records_alone() -> None:
+def test_a_full_block_allocates_only_its_records() -> None:
     pel = PendingList()
     for seq in range(9):
         pel.insert(1, seq, owner=1, time=0, count=1)
     assert [len(block.words) for block in pel.blocks] == [4 * 8, 4 * 4]
 
 
-def test_nobody_is_no_consumers_number() -> None:
+def test_nobody_is_not_the_number_of_a_consumer() -> None:
     pel = PendingList()
     at = pel.insert(1, 1, owner=NOBODY, time=0, count=5)
     assert pel.owner(at) == NOBODY

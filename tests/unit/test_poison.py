@@ -7,14 +7,14 @@ import pytest
 from headwater.groups.poison import NO_RECORD, Record, alone, judge, outlived
 
 RULE = [
-    # what is known, the count with the claim, from a silent owner, what is known then
+    # the record, the count with the claim, whether the owner was silent, the new record
     (Record(), 2, True, Record(excused=1)),
     (Record(excused=1), 3, True, Record(excused=2)),
     (Record(excused=2), 9, True, Record(excused=3)),
-    # a retry, or a hand-back: its owner lived
+    # a retry, or a hand-back: its owner was alive
     (Record(), 2, False, Record()),
     (Record(excused=2), 4, False, Record(excused=2)),
-    # it ran alone and its process died
+    # it ran alone, and its process died
     (Record(excused=2, alone_at=3), 4, True, Record(excused=2, crashes=1)),
     (Record(excused=2, alone_at=4, crashes=1), 5, True, Record(excused=2, crashes=2)),
     # it ran alone and failed, and its next process died with others
@@ -41,29 +41,29 @@ def test_only_a_death_alone_counts_against_a_message(
         (Record(excused=2, crashes=2), True, True),
     ],
 )
-def test_two_excused_deaths_make_a_suspect_and_two_alone_a_dead_letter(
+def test_two_excused_deaths_make_a_message_suspected_and_two_alone_a_dead_letter(
     record: Record, suspect: bool, condemned: bool
 ) -> None:
     assert (record.suspect, record.condemned()) == (suspect, condemned)
 
 
-def test_a_suspect_that_outlives_its_quarantine_counts_an_attempt_if_it_dies_later() -> None:
-    # Given a suspect at its third delivery, of which two were excused
+def test_a_death_after_the_quarantine_counts_as_an_attempt() -> None:
+    # Given a suspected message at its third delivery, of which two were excused
     running = alone(Record(excused=2), count=3)
 
-    # When it gets neighbours while it runs, and its process dies
+    # When other messages start while it runs, and its process dies
     after = judge(outlived(running), count=4, from_silent=True)
 
-    # Then that is no crash, and one more attempt than before
+    # Then this counts as an attempt and not as a crash
     assert after == Record(excused=2)
     assert 4 - after.excused == 2
 
 
 @pytest.mark.parametrize("record", [NO_RECORD, Record(excused=2, alone_at=7, crashes=1, left=1)])
-def test_a_record_survives_its_hash_field(record: Record) -> None:
+def test_a_record_is_read_back_from_its_hash_field(record: Record) -> None:
     assert Record.parse(record.encode().encode()) == record
 
 
 @pytest.mark.parametrize("value", [None, b"", b"1 2", b"a b c d", b"1 2 3 4 5"])
-def test_a_field_of_another_format_is_no_record(value: bytes | None) -> None:
+def test_a_field_of_another_format_is_ignored(value: bytes | None) -> None:
     assert Record.parse(value) == NO_RECORD

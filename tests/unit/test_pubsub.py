@@ -1,4 +1,4 @@
-"""Who listens and what is heard: `headwater.server.services.pubsub`, in a node without sockets."""
+"""Subscriptions and messages: `headwater.server.services.pubsub`, in a node without sockets."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from headwater.testing.replies import Push, Reply
 
 
 def store_of(**settings: Any) -> LocalStore:
-    """A store that keeps nothing, with these settings."""
+    """Create a store without a journal, with these settings."""
     config = Config(port=0)
     for name, value in settings.items():
         setattr(config, name, value)
@@ -28,7 +28,7 @@ def store_of(**settings: Any) -> LocalStore:
 
 
 def replies(client: LocalClient) -> list[Reply]:
-    """All that has come."""
+    """Return all replies and messages that have arrived."""
     found = []
     while (reply := client.reply()) is not None:
         found.append(reply)
@@ -41,23 +41,23 @@ names = st.text("ab*?[]\\^-", max_size=6).map(str.encode)
 
 
 @given(st.lists(names, unique=True), st.lists(names, unique=True), names)
-def test_the_index_finds_the_patterns_that_fit(
+def test_the_index_finds_the_matching_patterns(
     patterns: list[bytes], dropped: list[bytes], channel: bytes
 ) -> None:
-    # Given patterns, some of which are dropped again
+    # Given patterns, of which some are dropped again
     index = PatternIndex()
     for pattern in patterns:
         index.listeners(pattern)
     for pattern in dropped:
         if pattern in index.by_pattern:
             index.drop(pattern)
-    # Then those that are left and fit are found, each once
+    # Then the remaining ones that match are found, each once
     left = [pattern for pattern in patterns if pattern not in dropped]
     found = [pattern for pattern, _ in index.matching(channel)]
     assert sorted(found) == sorted(pattern for pattern in left if matches(pattern, channel))
 
 
-def test_patterns_that_begin_otherwise_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_patterns_with_another_prefix_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     # Given many patterns
     looked: list[bytes] = []
 
@@ -70,21 +70,21 @@ def test_patterns_that_begin_otherwise_are_not_looked_at(monkeypatch: pytest.Mon
     for number in range(1000):
         index.listeners(b"user:%d:*" % number)
     index.listeners(b"*:7:*")
-    # When a channel is looked for, then few are compared
+    # When a channel is matched, then few patterns are compared
     found = {pattern for pattern, _ in index.matching(b"user:7:x")}
     assert found == {b"*:7:*", b"user:7:*"}
     assert sorted(looked) == sorted(found)
 
 
-def test_a_pattern_that_takes_too_long_refuses_no_write() -> None:
-    # Given one who listens to a pattern that cannot be compared in time
+def test_a_pattern_that_takes_too_long_does_not_fail_a_write() -> None:
+    # Given a client with a pattern that cannot be matched in time
     store = store_of(notify_keyspace_events="KEA")
     listener, client = store.client(), store.client()
     pattern, key = b"*" + b"a" * 400 + b"b", b"a" * 20_000
     with pytest.raises(CommandError):
         matches(pattern, key)
     listener("PSUBSCRIBE", pattern)
-    # When a key is written whose channel would have to be, then it is written
+    # When a key is written whose channel would have to be matched, then it is written
     client("SET", key, "x")
     assert client("EXISTS", key) == 1
     assert replies(listener) == []
@@ -94,13 +94,13 @@ def test_a_pattern_that_takes_too_long_refuses_no_write() -> None:
 
 
 @given(st.text("".join(LETTERS) + "A"))
-def test_classes_are_spelled_so_that_they_are_understood(text: str) -> None:
+def test_spelled_classes_are_parsed_back(text: str) -> None:
     bits = parse_classes(text)
     assert parse_classes(spell_classes(bits)) == bits
     assert spell_classes(bits) == spell_classes(parse_classes(spell_classes(bits)))
 
 
-def test_everything_but_what_is_rare_is_a() -> None:
+def test_all_classes_but_the_rare_ones_are_spelled_a() -> None:
     assert spell_classes(ALL) == "A"
     assert spell_classes(parse_classes("g$lshzxet")) == "g$lshzxet"  # without d, of modules
 
@@ -115,11 +115,11 @@ def test_without_a_channel_or_a_class_nothing_is_published(text: str) -> None:
     assert store.node.keyspace.events == []
 
 
-# --- what is heard, and when ------------------------------------------------------------------------
+# --- messages and their order -----------------------------------------------------------------------
 
 
-def test_who_hears_of_a_write_finds_it_in_the_journal() -> None:
-    # Given one who looks into the journal the moment it hears of anything
+def test_an_event_is_sent_after_its_write_is_in_the_journal() -> None:
+    # Given a client that reads the journal as soon as it gets an event
     store = LocalStore(config=Config(port=0, notify_keyspace_events="KEA"))
     seen: list[bytes] = []
 
@@ -130,28 +130,28 @@ def test_who_hears_of_a_write_finds_it_in_the_journal() -> None:
     session = store.node.connect(kind="embedded", address="", on_output=on_output)
     session.feed(b"PSUBSCRIBE *\r\n")
     store.node.turn([session])
-    # When another writes
+    # When another client writes
     store.client()("XADD", "orders", "1-1", "item", "green tea")
-    # Then what it was told of is there
+    # Then the write is in the journal
     assert len(seen) == 1
     assert b"green tea" in seen[0]
 
 
-def test_who_listens_hears_nothing_of_a_write_that_failed() -> None:
-    # Given a disk that will not sync
+def test_a_failed_write_causes_no_event() -> None:
+    # Given a disk whose fsync fails
     store = LocalStore(config=Config(port=0, notify_keyspace_events="KEA"))
     listener, client = store.client(), store.client()
     listener("PSUBSCRIBE", "*")
     assert store.files is not None
     store.files.fail("sync")
-    # When a write is told of and its commit fails
+    # When a write causes an event and its commit fails
     client.send("XADD", "orders", "1-1", "item", "tea")
-    # Then nobody hears of it
+    # Then no client gets the event
     assert replies(listener) == []
     assert replies(client) == []
 
 
-def test_a_message_is_no_change() -> None:
+def test_a_message_writes_no_fact() -> None:
     store = LocalStore()
     listener, client = store.client(), store.client()
     listener("SUBSCRIBE", "news")
@@ -160,8 +160,8 @@ def test_a_message_is_no_change() -> None:
     assert store.facts() == before
 
 
-def test_messages_of_one_turn_come_in_the_order_of_their_commands() -> None:
-    # Given two who publish in one turn
+def test_messages_of_one_turn_are_in_the_order_of_their_commands() -> None:
+    # Given two clients that publish in one turn
     store = store_of()
     listener, one, other = store.client(), store.client(), store.client()
     listener("SUBSCRIBE", "news")
@@ -171,8 +171,8 @@ def test_messages_of_one_turn_come_in_the_order_of_their_commands() -> None:
     assert replies(listener) == [[b"message", b"news", b"%d" % number] for number in (1, 2, 3)]
 
 
-def test_who_was_woken_hears_of_its_own_command_behind_the_answer() -> None:
-    # Given a client that listens to events and waits for an entry
+def test_a_woken_client_gets_the_event_of_the_write_before_its_reply() -> None:
+    # Given a client that subscribes to events and waits for an entry
     store = store_of(notify_keyspace_events="Et")
     reader, writer = store.client(resp=3), store.client()
     writer("XGROUP", "CREATE", "s", "g", "0", "MKSTREAM")
@@ -181,23 +181,23 @@ def test_who_was_woken_hears_of_its_own_command_behind_the_answer() -> None:
     assert [reply.items[2:] for reply in replies(reader) if isinstance(reply, Push)] == [
         (b"__keyevent@0__:xgroup-createconsumer", b"s")
     ]
-    # When one comes
+    # When an entry is added
     writer("XADD", "s", "1-1", "f", "v")
-    # Then what the writer did is told first, then it is answered
-    told, answer = replies(reader)
-    assert isinstance(told, Push)
-    assert told.items[2:] == (b"__keyevent@0__:xadd", b"s")
-    assert not isinstance(answer, Push)
+    # Then the client gets the writer's event first, then its reply
+    event, reply = replies(reader)
+    assert isinstance(event, Push)
+    assert event.items[2:] == (b"__keyevent@0__:xadd", b"s")
+    assert not isinstance(reply, Push)
 
 
 @pytest.mark.parametrize("resp", [2, 3])
-def test_a_client_that_wants_no_replies_gets_messages(resp: int) -> None:
-    # Given a client that listens and wants no replies
+def test_a_client_without_replies_gets_messages(resp: int) -> None:
+    # Given a subscribed client with CLIENT REPLY OFF
     store = store_of()
     listener, publisher = store.client(resp=resp), store.client()
     listener("SUBSCRIBE", "news")
     listener.session.reply_mode = "off"
-    # When it subscribes to more, and others publish
+    # When it subscribes to another channel, and others publish
     listener.send("SUBSCRIBE", "more")
     listener.send("PING")
     publisher("PUBLISH", "more", "x")
@@ -208,8 +208,8 @@ def test_a_client_that_wants_no_replies_gets_messages(resp: int) -> None:
     assert message == kind((b"message", b"more", b"x"))
 
 
-def test_what_nobody_reads_is_bounded_within_one_command() -> None:
-    # Given one who listens, with a bound
+def test_unread_messages_are_bounded_within_one_command() -> None:
+    # Given a subscribed client with an output limit
     limits = OutputLimits(pubsub=OutputLimit(hard=100_000))
     store = store_of(client_output_buffer_limit=limits)
     listener, client = store.client(), store.client()
@@ -219,13 +219,13 @@ def test_what_nobody_reads_is_bounded_within_one_command() -> None:
     for _ in range(1000):
         client("PUBLISH", "news", b"x" * 10_000)
     client("EXEC")
-    # Then what is kept is the bound and a message, and it is to be disconnected
+    # Then the output is at most the limit and one message, and the client will be disconnected
     assert 100_000 < listener.session.output.unsent < 111_000
     assert listener.session.closing
-    told = client("INFO", "stats")
-    assert isinstance(told, bytes)
-    assert b"client_output_buffer_limit_disconnections:1\r\n" in told
-    # And one who reads gets everything
+    info = client("INFO", "stats")
+    assert isinstance(info, bytes)
+    assert b"client_output_buffer_limit_disconnections:1\r\n" in info
+    # And a client that reads gets everything
     listener = store.client()
     listener("SUBSCRIBE", "news")
     for _ in range(100):
@@ -233,7 +233,7 @@ def test_what_nobody_reads_is_bounded_within_one_command() -> None:
         assert len(replies(listener)) == 1
 
 
-def test_its_own_messages_are_bounded_too() -> None:
+def test_messages_of_the_client_itself_are_bounded_too() -> None:
     limits = OutputLimits(pubsub=OutputLimit(hard=100_000))
     client = store_of(client_output_buffer_limit=limits).client(resp=3)
     client("SUBSCRIBE", "news")
@@ -246,7 +246,7 @@ def test_its_own_messages_are_bounded_too() -> None:
     assert client.session.closing
 
 
-def test_who_said_goodbye_gets_no_more() -> None:
+def test_a_client_gets_no_messages_after_quit() -> None:
     store = store_of()
     listener, client = store.client(), store.client()
     listener("SUBSCRIBE", "news")
@@ -256,7 +256,7 @@ def test_who_said_goodbye_gets_no_more() -> None:
     assert len(replies(listener)) == 1  # OK
 
 
-def test_a_session_that_is_closed_is_forgotten() -> None:
+def test_a_closed_session_leaves_no_subscriptions() -> None:
     store = store_of()
     listener = store.client()
     listener("SUBSCRIBE", "a", "b")
@@ -269,8 +269,8 @@ def test_a_session_that_is_closed_is_forgotten() -> None:
     assert list(hub.patterns.matching(b"a")) == []
 
 
-def test_who_may_no_longer_hear_a_channel_is_disconnected() -> None:
-    # Given a user who may listen to some channels, and does
+def test_a_client_is_disconnected_if_it_loses_permission_for_a_channel() -> None:
+    # Given a user with permission for some channels, and a subscription
     store = store_of()
     admin, listener = store.client(), store.client(kind="tcp")
     admin("ACL", "SETUSER", "ann", "on", "nopass", "+@all", "&news*")
@@ -278,6 +278,6 @@ def test_who_may_no_longer_hear_a_channel_is_disconnected() -> None:
     refused = listener("SUBSCRIBE", "secret")
     assert refused.text.startswith(b"NOPERM")  # type: ignore[union-attr]
     assert listener("SUBSCRIBE", "newsletter") == [b"subscribe", b"newsletter", 1]
-    # When that is taken from her, then she is to be disconnected
+    # When the permission is revoked, then the client will be disconnected
     admin("ACL", "SETUSER", "ann", "resetchannels", "&other")
     assert listener.session.closing

@@ -1,4 +1,4 @@
-"""Keys that are renamed, copied, swapped and flushed: what goes along, what hears of it, what is left."""
+"""Renaming, copying, swapping and flushing keys: what moves with them, the signals, and the garbage."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def other(keyspace: Keyspace) -> Database:
 
 
 def made(db: Database, key: bytes = b"s") -> StoredStream:
-    """A stream of four entries: one acknowledged, one released, one delayed, one owned."""
+    """Create a stream of four entries: one acknowledged, one released, one delayed, one owned."""
     keyspace = keyspace_of(db)
     stream = db.create_stream(key, keyspace.next_sid)
     for seq in range(4):
@@ -71,7 +71,7 @@ def test_a_renamed_stream_is_the_same_stream(db: Database, other: Database) -> N
     assert keyspace_of(db).first_expiry() == (9000, other, b"t")
 
 
-def test_a_copied_stream_shares_nothing(db: Database, other: Database) -> None:
+def test_a_copied_stream_is_independent(db: Database, other: Database) -> None:
     # Given a stream and its copy
     stream = made(db)
     keyspace = keyspace_of(db)
@@ -79,7 +79,7 @@ def test_a_copied_stream_shares_nothing(db: Database, other: Database) -> None:
     copy = other.values[b"t"]
     assert isinstance(copy, StoredStream)
     before = picture(keyspace)["databases"][0]
-    # When everything of the copy changes
+    # When all parts of the copy change
     group = copy.groups[b"g"]
     assert group.gid != stream.groups[b"g"].gid
     copy.append(2, 0, WIRE, 1, True)
@@ -88,12 +88,12 @@ def test_a_copied_stream_shares_nothing(db: Database, other: Database) -> None:
     group.acknowledge(flat_words([(1, 3)]))
     copy.idempotency.expire(b"p", 1)
     copy.trim_through(1, 3)
-    # Then nothing of the original has
+    # Then the original is unchanged
     assert picture(keyspace)["databases"][0] == before
     assert keyspace.next_due() == 5000
 
 
-def test_a_copy_knows_the_delays_of_what_it_was_copied_from(db: Database) -> None:
+def test_a_copy_has_the_delays_of_its_source(db: Database) -> None:
     made(db)
     db.copy(b"s", db, b"t", 2, [(1, 2)])
     db.delete(b"s")
@@ -101,7 +101,7 @@ def test_a_copy_knows_the_delays_of_what_it_was_copied_from(db: Database) -> Non
     assert list(db.keyspace.delaying) == [2]
 
 
-def test_consumers_that_were_only_seen_are_written_down_in_the_copy_too(db: Database) -> None:
+def test_a_copy_has_unwritten_seen_times_too(db: Database) -> None:
     group = made(db).groups[b"g"]
     group.see(group.by_cid[1], 7777)
     db.copy(b"s", db, b"t", 2, [(1, 2)])
@@ -113,7 +113,7 @@ def test_consumers_that_were_only_seen_are_written_down_in_the_copy_too(db: Data
     keyspace.unseen.clear()
 
 
-def test_copies_of_the_other_types_share_nothing(db: Database) -> None:
+def test_copies_of_the_other_types_are_independent(db: Database) -> None:
     db.push(b"l", [b"a"], left=False)
     db.add_members(b"m", [b"a"])
     db.set_fields(b"h", [(b"f", b"v")])
@@ -125,7 +125,7 @@ def test_copies_of_the_other_types_share_nothing(db: Database) -> None:
     assert [db.values[key] for key in (b"l", b"m", b"h")] == [deque([b"a"]), {b"a"}, {b"f": b"v"}]
 
 
-def test_a_value_goes_with_its_last_member(db: Database) -> None:
+def test_a_value_is_deleted_with_its_last_member(db: Database) -> None:
     db.push(b"l", [b"a", b"b"], left=True)
     assert db.values[b"l"] == deque([b"b", b"a"])
     db.pop(b"l", 2, left=False)
@@ -134,8 +134,10 @@ def test_a_value_goes_with_its_last_member(db: Database) -> None:
     assert db.values == {}
 
 
-def test_swapped_databases_keep_who_waits_and_watches(db: Database, other: Database) -> None:
-    # Given keys here and there, and somebody who waits for and watches each
+def test_swapping_databases_signals_waiting_and_watching_clients(
+    db: Database, other: Database
+) -> None:
+    # Given keys in two databases, and clients that wait for and watch each
     made(db)
     other.set_string(b"s", b"v")
     other.set_expiry(b"s", 5000)
@@ -145,21 +147,21 @@ def test_swapped_databases_keep_who_waits_and_watches(db: Database, other: Datab
             database.awaited[key] = database.watched[key] = None
     # When the databases are swapped
     keyspace_of(db).swap(0, 1)
-    # Then values, times and streams have changed places
+    # Then values, expiries and streams are swapped
     assert db.values == {b"s": b"v"}
     assert keyspace_of(db).first_expiry() == (5000, db, b"s")
     assert list(other.values) == [b"s", b"here"]
-    # And whoever waits for or watches a key on either side has heard of it, nobody else
+    # And clients that wait for or watch an existing key of either database are signalled, and no others
     concerned = {(0, b"s"), (1, b"s"), (0, b"here"), (1, b"here")}
     assert set(db.keyspace.touched) == concerned
     assert set(db.keyspace.signalled) == concerned
 
 
 @pytest.mark.parametrize("others", [0, 9])
-def test_flushing_forgets_the_streams_of_one_database_only(
+def test_flushing_a_database_removes_only_its_streams(
     others: int, db: Database, other: Database
 ) -> None:
-    """By what goes when that is less, by what stays otherwise."""
+    """It removes the flushed ones if they are fewer, and otherwise rebuilds from the rest."""
     made(db)
     group = made(db, b"t").groups[b"g"]
     group.see(group.by_cid[1], 7777)
@@ -173,7 +175,7 @@ def test_flushing_forgets_the_streams_of_one_database_only(
     assert keyspace.unseen == {}
 
 
-def test_flushing_is_heard_by_who_waits_and_watches(db: Database) -> None:
+def test_flushing_signals_waiting_and_watching_clients(db: Database) -> None:
     db.set_string(b"k", b"v")
     db.awaited.update({b"k": None, b"none": None})
     db.watched.update({b"k": None, b"none": None})
@@ -181,7 +183,7 @@ def test_flushing_is_heard_by_who_waits_and_watches(db: Database) -> None:
     assert list(db.keyspace.touched) == list(db.keyspace.signalled) == [(0, b"k")]
 
 
-def test_what_is_large_and_gone_is_left_to_be_freed(db: Database) -> None:
+def test_large_deleted_values_become_garbage(db: Database) -> None:
     large = SMALL_GARBAGE + 1
     db.push(b"l", [b"x"] * large, left=True)
     db.add_members(b"m", [b"%d" % at for at in range(large)])
@@ -194,7 +196,7 @@ def test_what_is_large_and_gone_is_left_to_be_freed(db: Database) -> None:
     for key in (b"l", b"m", b"h", b"s", b"k"):
         db.delete(key)
     assert all(a is b for a, b in zip(db.keyspace.garbage, gone, strict=True))
-    # What is small is not, but for a database as a whole
+    # Small values do not, but a whole database does
     made(db)
     db.delete(b"s")
     assert len(db.keyspace.garbage) == len(gone)
@@ -203,7 +205,7 @@ def test_what_is_large_and_gone_is_left_to_be_freed(db: Database) -> None:
     assert db.keyspace.garbage[len(gone) :] == [{b"k": b"v"}]
 
 
-def test_nothing_is_left_to_be_freed_by_a_recovery(db: Database) -> None:
+def test_a_recovery_leaves_no_garbage(db: Database) -> None:
     db.push(b"l", [b"x"] * 1000, left=True)
     db.delete(b"l")
     again = Keyspace()
@@ -211,7 +213,7 @@ def test_nothing_is_left_to_be_freed_by_a_recovery(db: Database) -> None:
     assert again.garbage == []
 
 
-def test_every_key_that_appears_is_told_of_once(db: Database, other: Database) -> None:
+def test_every_new_key_is_notified_once(db: Database, other: Database) -> None:
     keyspace = keyspace_of(db)
     keyspace.notified = events.NEW
     db.set_string(b"a", b"v")
@@ -228,7 +230,7 @@ def test_every_key_that_appears_is_told_of_once(db: Database, other: Database) -
     assert len(found) == len(keyspace.events)
 
 
-def test_any_key_that_is_there_may_be_drawn(db: Database) -> None:
+def test_a_random_key_may_be_any_existing_key(db: Database) -> None:
     assert db.random_key(lambda _below: 0, 0) is None
     for number in range(20):
         db.set_string(b"%d" % number, b"v")
@@ -237,7 +239,7 @@ def test_any_key_that_is_there_may_be_drawn(db: Database) -> None:
     db.set_expiry(b"19", 1000)
     drawn = {db.random_key(partial(mod, n), 1000) for n in range(100)}
     assert drawn == {b"15", b"16", b"17", b"18"}
-    # Where chance finds none, one is found nevertheless
+    # If random attempts fail, an existing key is found nevertheless
     for number in range(16, 20):
         db.delete(b"%d" % number)
     assert db.random_key(lambda _below: 0, 1000) == b"15"
@@ -245,7 +247,7 @@ def test_any_key_that_is_there_may_be_drawn(db: Database) -> None:
     assert db.random_key(lambda _below: 0, 1000) is None
 
 
-def test_a_time_of_use_goes_where_the_value_goes(db: Database, other: Database) -> None:
+def test_the_time_of_use_moves_with_the_value(db: Database, other: Database) -> None:
     db.set_string(b"a", b"v")
     made(db)
     for key in (b"a", b"s"):

@@ -1,4 +1,4 @@
-"""CONFIG REWRITE and ACL SAVE replace a file whole and leave no password hashes lying about."""
+"""CONFIG REWRITE and ACL SAVE replace a file as a whole and leave no password hashes in other files."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def path(tmp_path: Path) -> Iterator[Path]:
     path.write_text("maxclients 50\n")
     path.chmod(0o640)
     yield path
-    assert [each.name for each in path.parent.iterdir()] == [path.name], "nothing else is left"
+    assert [each.name for each in path.parent.iterdir()] == [path.name], "another file is left"
 
 
 def killed_in_the_middle(path: Path) -> None:
-    """A process that writes hashes and is killed before the rename."""
+    """Run a process that writes hashes and is killed before the rename."""
     program = (
         "import os, signal, sys\n"
         "from pathlib import Path\n"
@@ -64,7 +64,7 @@ def test_an_error_leaves_the_old_file_and_nothing_else(
 
 
 @pytest.mark.parametrize("again", ["start", "rewrite"])
-def test_what_a_crash_leaves_has_no_further_rights_and_goes_with_the_next_start_or_rewrite(
+def test_a_file_left_by_a_crash_has_the_same_mode_and_is_removed_later(
     path: Path, again: str
 ) -> None:
     # Given a server that was killed while it wrote password hashes
@@ -74,25 +74,25 @@ def test_what_a_crash_leaves_has_no_further_rights_and_goes_with_the_next_start_
     assert HASH in left.read_text()
     assert path.read_text() == "maxclients 50\n"
 
-    # When one starts, or writes the file again
+    # When a server starts, or writes the file again
     if again == "start":
         remove_unfinished(path)
     else:
         replace_file(path, b"maxclients 60\n")
 
-    # Then nothing of it is left
+    # Then the left file is removed
     assert leftovers(path) == []
 
 
-def test_what_another_server_writes_at_the_moment_is_left_alone(path: Path) -> None:
-    temporary, descriptor = replacement._create_beside(path)
+def test_a_file_that_another_server_is_writing_is_not_removed(path: Path) -> None:
+    temporary, descriptor = replacement._create_temporary(path)
     remove_unfinished(path)
     assert temporary.exists()
     os.close(descriptor)
     remove_unfinished(path)
 
 
-def test_files_with_other_names_are_left_alone(tmp_path: Path) -> None:
+def test_files_with_other_names_are_not_removed(tmp_path: Path) -> None:
     path = tmp_path / "headwater.conf"
     others = [".headwater.conf.swp", ".headwater.conf.0123456789.old", ".other.0123456789.new"]
     for name in others:
@@ -106,7 +106,7 @@ def test_files_with_other_names_are_left_alone(tmp_path: Path) -> None:
     }
 
 
-def test_rights_and_owner_of_the_old_file_stay(path: Path) -> None:
+def test_mode_and_owner_of_the_old_file_are_preserved(path: Path) -> None:
     if os.getuid() == 0:
         os.chown(path, 12345, 23456)
     before = path.stat()
@@ -120,7 +120,7 @@ def test_rights_and_owner_of_the_old_file_stay(path: Path) -> None:
     assert after.st_ino != before.st_ino
 
 
-def test_a_group_that_cannot_be_kept_loses_its_rights(
+def test_a_group_that_cannot_be_preserved_loses_its_permissions(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if os.getuid() != 0:
@@ -135,7 +135,7 @@ def test_a_group_that_cannot_be_kept_loses_its_rights(
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_new_file_is_for_its_owner_only(tmp_path: Path) -> None:
+def test_a_new_file_is_only_for_its_owner(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         replace_file(tmp_path / "users.acl", b"user alice on\n")
@@ -144,15 +144,15 @@ def test_a_new_file_is_for_its_owner_only(tmp_path: Path) -> None:
     assert (tmp_path / "users.acl").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_link_in_the_place_of_the_new_file_is_not_written_to(
+def test_a_link_in_place_of_the_new_file_is_not_written_to(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Given somebody who guesses the name of the new file
+    # Given a link under the name of the new file, as if another user had guessed it
     monkeypatch.setattr(secrets, "token_hex", lambda _count: "0123456789")
     victim = tmp_path / "victim"
     link = path.with_name(".headwater.conf.0123456789.new")
     link.symlink_to(victim)
-    # Then the file is not replaced, and nothing is written where the link points
+    # Then the file is not replaced, and the link's target is not written
     with pytest.raises(FileExistsError):
         replace_file(path, HASH.encode())
     assert not victim.exists()
@@ -161,7 +161,7 @@ def test_a_link_in_the_place_of_the_new_file_is_not_written_to(
 
 
 @pytest.mark.parametrize("command", [("CONFIG", "REWRITE"), ("ACL", "SAVE")])
-def test_a_command_that_fails_says_so_and_leaves_no_hashes(
+def test_a_failed_command_is_an_error_and_leaves_no_hashes(
     path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, str]
 ) -> None:
     # Given a server with a user, and a disk that fails

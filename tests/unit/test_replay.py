@@ -1,4 +1,4 @@
-"""Facts that no version of ours could have written are refused by name, never half believed."""
+"""Facts that no version of Headwater writes are refused with their kind and place."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_a_later_unknown_kind_is_named_with_its_place() -> None:
 
 @pytest.mark.parametrize("name", list(GOLDEN))
 def test_a_fact_that_ends_early_is_refused(name: str) -> None:
-    # Given the state before one fact, and that fact cut short anywhere
+    # Given the state before one fact, and any prefix of that fact
     names = list(GOLDEN)
     before = b"".join(bytes.fromhex(GOLDEN[one]) for one in names[: names.index(name)])
     fact = bytes.fromhex(GOLDEN[name])

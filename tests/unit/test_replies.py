@@ -44,12 +44,12 @@ def written(write: Write, resp: int) -> bytes:
 
 @pytest.mark.parametrize("expected", SAME)
 @pytest.mark.parametrize("resp", [2, 3])
-def test_most_replies_are_the_same_bytes_in_both_versions(expected: bytes, resp: int) -> None:
+def test_most_replies_are_the_same_in_both_versions(expected: bytes, resp: int) -> None:
     assert written(SAME[expected], resp) == expected
 
 
 @pytest.mark.parametrize("name", DIFFERENT)
-def test_what_differs_between_the_versions(name: str) -> None:
+def test_replies_that_differ_between_the_versions(name: str) -> None:
     write, resp2, resp3 = DIFFERENT[name]
     assert written(write, 2) == resp2
     assert written(write, 3) == resp3

@@ -1,4 +1,4 @@
-"""The scanner finds the same requests and the same error however the bytes were cut."""
+"""The scanner finds the same requests and the same error however the bytes are split."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ Outcome = tuple[list[list[bytes]], str | None]
 
 
 def wire(*values: bytes) -> bytes:
-    """A canonical request."""
+    """Encode a canonical request."""
     return bytes(Arguments.of(*values).buffer)
 
 
 def drain(scanner: Scanner) -> Outcome:
-    """Every request that is there, and the text of the error behind them."""
+    """Return all complete requests and the text of the error after them."""
     arguments, found = Arguments(), []
     try:
         while scanner.next(arguments):
@@ -35,7 +35,7 @@ def drain(scanner: Scanner) -> Outcome:
 
 
 def scan(chunks: list[bytes], *, authenticated: bool = True) -> Outcome:
-    """What comes out when the chunks arrive one after the other."""
+    """Return the requests and the error when the chunks arrive one after the other."""
     scanner = Scanner(authenticated=authenticated)
     requests: list[list[bytes]] = []
     for chunk in chunks:
@@ -43,7 +43,7 @@ def scan(chunks: list[bytes], *, authenticated: bool = True) -> Outcome:
         found, error = drain(scanner)
         requests += found
         if error is not None:
-            assert drain(scanner) == ([], error), "an error must stay"
+            assert drain(scanner) == ([], error), "the error must be raised again"
             return requests, error
     return requests, None
 
@@ -51,7 +51,7 @@ def scan(chunks: list[bytes], *, authenticated: bool = True) -> Outcome:
 def three_ways(
     data: bytes, *, trailing: bytes = b"*1\r\n$4", authenticated: bool = True
 ) -> Outcome:
-    """Whole, one byte at a time, and with the beginning of another request behind it."""
+    """Scan as a whole, one byte at a time, and followed by the beginning of another request."""
     whole = scan([data], authenticated=authenticated)
     bytewise = scan([data[i : i + 1] for i in range(len(data))], authenticated=authenticated)
     followed = scan([data + trailing], authenticated=authenticated)
@@ -71,7 +71,7 @@ REQUESTS = {
     "ninety-nine bytes": (wire(b"x" * 99), [[b"x" * 99]]),
     "a hundred bytes": (wire(b"x" * 100), [[b"x" * 100]]),
     "three digits": (wire(b"SET", b"k", LONG), [[b"SET", b"k", LONG]]),
-    "what looks like RESP inside": (wire(b"A", b"$3\r\n*1\r\n\r\n"), [[b"A", b"$3\r\n*1\r\n\r\n"]]),
+    "RESP inside an argument": (wire(b"A", b"$3\r\n*1\r\n\r\n"), [[b"A", b"$3\r\n*1\r\n\r\n"]]),
     "eleven arguments": (wire(*[b"a"] * 11), [[b"a"] * 11]),
     "two requests": (wire(b"A") + wire(b"B", b"c"), [[b"A"], [b"B", b"c"]]),
     "no request, five spellings": (b"*0\r\n*-1\r\n*-5\r\n\r\n\n" + wire(b"A"), [[b"A"]]),
@@ -96,7 +96,7 @@ REQUESTS = {
 
 
 @pytest.mark.parametrize("name", REQUESTS)
-def test_a_request_is_found_whole_byte_by_byte_and_followed_by_another(name: str) -> None:
+def test_a_request_is_found_in_three_ways(name: str) -> None:
     data, expected = REQUESTS[name]
     assert three_ways(data) == (expected, None)
 
@@ -134,16 +134,16 @@ ERRORS = {
     b'ECHO "a"b\r\n': "unbalanced quotes in request",
     b"ECHO 'a'b\r\n": "unbalanced quotes in request",
     b'ECHO "a\\"\r\n': "unbalanced quotes in request",
-    b"POST / HTTP/1.1\r\n": "this is no web server (HTTP request refused)",
-    b"host: localhost\r\n": "this is no web server (HTTP request refused)",
+    b"POST / HTTP/1.1\r\n": "this is not a web server (HTTP request refused)",
+    b"host: localhost\r\n": "this is not a web server (HTTP request refused)",
 }
 
 
 @pytest.mark.parametrize("data", ERRORS, ids=lambda data: repr(data[:24]))
-def test_what_is_no_request_is_refused_with_the_same_text_three_ways(data: bytes) -> None:
+def test_an_invalid_request_has_the_same_error_in_three_ways(data: bytes) -> None:
     before = wire(b"PING")
     requests, error = three_ways(before + data)
-    assert requests == [[b"PING"]], "what came before the error is answered"
+    assert requests == [[b"PING"]], "requests before the error are answered"
     assert error == "Protocol error: " + ERRORS[data]
 
 
@@ -156,7 +156,7 @@ def test_what_is_no_request_is_refused_with_the_same_text_three_ways(data: bytes
 )
 def test_before_auth_a_request_is_small(data: bytes, error: str) -> None:
     assert three_ways(data, authenticated=False) == ([], error)
-    assert three_ways(data, trailing=b"") == ([], None), "after AUTH it is only not whole yet"
+    assert three_ways(data, trailing=b"") == ([], None), "after AUTH it is only incomplete"
 
 
 def test_before_auth_ten_arguments_of_sixteen_kibibytes_are_allowed() -> None:
@@ -164,8 +164,8 @@ def test_before_auth_ten_arguments_of_sixteen_kibibytes_are_allowed() -> None:
     assert scan([wire(*request)], authenticated=False) == ([request], None)
 
 
-def test_limits_that_change_hold_from_the_next_header_on() -> None:
-    # Given a client that has not authenticated, and one request for more than it may send
+def test_changed_limits_apply_from_the_next_header_on() -> None:
+    # Given a client that has not authenticated, and requests above its limits
     scanner = Scanner(authenticated=False, max_bulk_bytes=20_000)
     scanner.feed(wire(b"AUTH", b"secret") + wire(*[b"x"] * 11) + wire(b"y" * 20_001))
     arguments = Arguments()
@@ -174,7 +174,7 @@ def test_limits_that_change_hold_from_the_next_header_on() -> None:
     assert scanner.next(arguments)
     scanner.authenticated = True
 
-    # Then the second is whole, and the third is still held to the longest argument
+    # Then the second is accepted, and the third still exceeds the longest argument
     assert scanner.next(arguments)
     assert arguments.count == 11
     with pytest.raises(ProtocolError, match="invalid bulk length"):
@@ -196,8 +196,8 @@ def test_an_announced_length_allocates_nothing() -> None:
     assert len(scanner.buffer) < 100
 
 
-def test_a_pipeline_of_ten_thousand_is_found_in_order() -> None:
-    # Given 10,000 requests in one piece and in pieces that end anywhere
+def test_ten_thousand_pipelined_requests_are_found_in_order() -> None:
+    # Given 10,000 requests in one piece and in pieces of any size
     requests = [[b"XADD", b"s", b"*", b"n", b"%d" % i] for i in range(10_000)]
     data = b"".join(wire(*request) for request in requests)
 
@@ -216,7 +216,7 @@ def test_two_arguments_objects_hold_two_requests_until_the_next_feed() -> None:
     assert second.values() == [b"B", b"two", b"three"]
 
 
-def test_consumed_bytes_are_dropped_and_a_begun_request_stays() -> None:
+def test_consumed_bytes_are_dropped_and_an_incomplete_request_stays() -> None:
     scanner, arguments = Scanner(), Arguments()
     whole, begun = wire(b"A" * 50, b"b"), wire(b"C", b"d", b"e" * 200)
     scanner.feed(whole + begun[:20])
@@ -234,12 +234,12 @@ def test_consumed_bytes_are_dropped_and_a_begun_request_stays() -> None:
 
 @pytest.mark.skipif(
     not (scanner_module.__file__ or "").endswith(".py"),
-    reason="looks are counted in plain Python; what is compiled is the same source",
+    reason="looks are counted in plain Python; the compiled module has the same source",
 )
 def test_a_large_request_in_small_pieces_is_not_scanned_again_from_its_start() -> None:
     # Given a request of 2,000 arguments that arrives argument by argument
     class Counting(bytearray):
-        """Counts the bytes that are looked at one by one."""
+        """Counts the accesses to single bytes."""
 
         looked_at = 0
 
@@ -252,14 +252,14 @@ def test_a_large_request_in_small_pieces_is_not_scanned_again_from_its_start() -
     request = wire(*[b"value"] * 2_000)
     step = len(wire(b"value")) - 4
 
-    # When each piece is looked at as it comes
+    # When each piece is scanned as it arrives
     for start in range(0, len(request), step):
         found = scanner.next(arguments)
         assert not found
         scanner.feed(request[start : start + step])
     assert scanner.next(arguments)
 
-    # Then the work is a constant for each piece, not the length of what came before
+    # Then the work per piece is constant and does not grow with the length of earlier pieces
     assert arguments.count == 2_000
     assert Counting.looked_at < 2_001 * 40
 
@@ -278,7 +278,7 @@ NOT_CANONICAL = [
 def test_terminators_that_redis_does_not_check_are_never_stored(
     data: bytes, bytewise: bool
 ) -> None:
-    # Given a request that Redis takes although its line ends are wrong
+    # Given a request that Redis accepts although its line ends are wrong
     scanner, arguments = Scanner(), Arguments()
     for chunk in [data[i : i + 1] for i in range(len(data) - 1)] if bytewise else [data[:-1]]:
         scanner.feed(chunk)
@@ -286,7 +286,7 @@ def test_terminators_that_redis_does_not_check_are_never_stored(
     scanner.feed(data[-1:])
     assert scanner.next(arguments)
 
-    # Then its values are right and what would be stored is spelled anew
+    # Then its values are right, and the bytes to store are canonical
     canonical = arguments.canonical
     assert not canonical
     assert arguments.values() == [b"ECHO", b"foo"]
@@ -306,7 +306,7 @@ requests_of_words = st.lists(st.lists(words, min_size=1, max_size=12), max_size=
 
 
 @given(requests_of_words, st.data())
-def test_any_requests_cut_anywhere_come_out_as_they_went_in(
+def test_any_requests_split_anywhere_are_read_back(
     requests: list[list[bytes]], data: st.DataObject
 ) -> None:
     stream = b"".join(wire(*request) for request in requests)
@@ -324,5 +324,5 @@ soup = st.lists(
 
 
 @given(soup)
-def test_any_bytes_at_all_give_the_same_whole_and_byte_by_byte(data: bytes) -> None:
+def test_any_bytes_give_the_same_result_whole_and_byte_by_byte(data: bytes) -> None:
     assert scan([data]) == scan([data[i : i + 1] for i in range(len(data))])

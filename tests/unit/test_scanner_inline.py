@@ -1,4 +1,4 @@
-"""Inline requests are split as Redis splits them, and what is quoted comes back."""
+"""Inline requests are split as in Redis, and quoted words are read back."""
 
 from __future__ import annotations
 
@@ -38,5 +38,5 @@ def test_quotes_that_do_not_balance_are_refused(line: bytes) -> None:
 
 
 @given(st.lists(st.binary(max_size=20), max_size=6))
-def test_quoted_words_come_back(words: list[bytes]) -> None:
+def test_quoted_words_are_read_back(words: list[bytes]) -> None:
     assert split(b" ".join(quote(word) for word in words)) == words

@@ -1,4 +1,4 @@
-"""Scripts: what runs leave in Lua's memory, and what one run can see of another."""
+"""Scripts leave nothing in Lua's memory, and no run sees anything of another."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ pytest.importorskip("lupa")
 
 BATCH = 1000
 SPARE_BYTES = 1 << 20
-"""What the collector may leave for its next steps: Lua's own starts a cycle at twice what is in use."""
+"""Garbage that Lua's collector may leave: it starts a cycle at twice the memory in use."""
 
 INCREMENT = "return redis.call('INCR', KEYS[1])"
 
@@ -28,7 +28,7 @@ def client(store: LocalStore) -> LocalClient:
 
 
 def run(store: LocalStore, client: LocalClient, times: int, words: tuple[Word, ...]) -> None:
-    """Send a command so many times, a batch in each turn."""
+    """Send a command ``times`` times, a batch in each turn."""
     data = request(words) * BATCH
     for _ in range(times // BATCH):
         client.session.feed(data)
@@ -37,15 +37,13 @@ def run(store: LocalStore, client: LocalClient, times: int, words: tuple[Word, .
 
 
 def lua_bytes(client: LocalClient) -> int:
-    """What Lua holds, garbage included."""
+    """Return the memory of Lua in bytes, including garbage."""
     kilobytes = client("EVAL", "return collectgarbage('count')", 0)
     assert isinstance(kilobytes, int)
     return kilobytes * 1024
 
 
-def test_100_000_calls_of_a_script_leave_nothing_behind(
-    store: LocalStore, client: LocalClient
-) -> None:
+def test_many_calls_of_a_script_leave_no_memory(store: LocalStore, client: LocalClient) -> None:
     # Given a script that has run for a while
     sha = client("SCRIPT", "LOAD", INCREMENT)
     assert isinstance(sha, bytes)
@@ -53,7 +51,7 @@ def test_100_000_calls_of_a_script_leave_nothing_behind(
     before = lua_bytes(client)
     # When it runs 100,000 times more
     run(store, client, 100_000, ("EVALSHA", sha, 1, "n"))
-    # Then each run has done its work, and Lua holds no more than before
+    # Then each run has done its work, and Lua uses no more memory than before
     assert client("GET", "n") == b"102000"
     assert lua_bytes(client) < before + SPARE_BYTES
 
@@ -73,7 +71,7 @@ def test_100_000_calls_of_a_script_leave_nothing_behind(
         "return ('a.b'):gsub('%a', function(letter) return letter:upper() .. tostring(_G) end)",
     ],
 )
-def test_no_kind_of_script_leaves_anything_behind(
+def test_no_kind_of_script_leaves_memory(
     store: LocalStore, client: LocalClient, script: str
 ) -> None:
     run(store, client, 1000, ("EVAL", script, 1, "key", "value"))
@@ -82,8 +80,8 @@ def test_no_kind_of_script_leaves_anything_behind(
     assert lua_bytes(client) < before + SPARE_BYTES
 
 
-def test_what_a_large_script_has_used_is_given_back(client: LocalClient) -> None:
-    # Given a script that has held 60 MB
+def test_the_memory_of_a_large_script_is_freed(client: LocalClient) -> None:
+    # Given a script that has used 60 MB
     script = "local t = {} for i = 1, 60 do t[i] = ('x'):rep(1e6) .. i end return #t"
     before = lua_bytes(client)
     assert client("EVAL", script, 0) == 60
@@ -110,7 +108,7 @@ def test_what_a_large_script_has_used_is_given_back(client: LocalClient) -> None
         "loadstring('return _G')().KEYS[2] = 'left'",
     ],
 )
-def test_a_run_sees_nothing_of_the_run_before(client: LocalClient, script: str) -> None:
+def test_a_run_sees_nothing_of_the_previous_run(client: LocalClient, script: str) -> None:
     client("EVAL", script, 1, "theirs", "secret")
     seen = """
     local found = {}
@@ -124,8 +122,8 @@ def test_a_run_sees_nothing_of_the_run_before(client: LocalClient, script: str) 
     assert client("EVAL", seen, 0) == [b"functionfunctionuserdata"]
 
 
-def test_no_function_writes_past_the_metatable_of_a_library(client: LocalClient) -> None:
-    # When a script calls every function that it has with every library, in many ways
+def test_no_function_bypasses_the_metatable_of_a_library(client: LocalClient) -> None:
+    # When a script calls each of its functions with each library, in many ways
     script = """
     local tables, functions = {_G}, {}
     for _, value in pairs(_G) do
@@ -156,7 +154,7 @@ def test_no_function_writes_past_the_metatable_of_a_library(client: LocalClient)
     end
     return tried
     """
-    # Then nothing is written to any
+    # Then no library is changed
     tried = client("EVAL", script, 0)
     assert isinstance(tried, int), tried
     assert tried > 10_000
@@ -165,16 +163,16 @@ def test_no_function_writes_past_the_metatable_of_a_library(client: LocalClient)
     ]
 
 
-def test_answers_of_any_length_and_depth_cross_both_ways(store: LocalStore) -> None:
+def test_replies_of_any_length_and_depth_cross_in_both_directions(store: LocalStore) -> None:
     client = store.client(resp=3)
-    # Given answers of a few values and of many, flat and nested
+    # Given replies of a few values and of many, flat and nested
     for number in range(600):
         client("XADD", "s", f"{number + 1}-1", "field", number, "", "x" * number)
         client("RPUSH", "l", number)
     client("HSET", "h", "a", 1, "b", 2)
     for command in ("'XRANGE', 's', '-', '+'", "'LRANGE', 'l', 0, -1", "'LRANGE', 'l', 0, 3"):
         words = [word.strip("' ") for word in command.split(",")]
-        # Then a script gives them back as they came
+        # Then a script returns them unchanged
         expected = client(*words)
         assert client("EVAL", f"return redis.call({command})", 0) == expected
         inner = f"return #redis.call({command})"
@@ -205,23 +203,23 @@ def test_keys_and_arguments_are_those_of_the_run_everywhere(client: LocalClient)
         assert client("EVAL", script, 1, b"k" + number, b"v" + number) == expected
 
 
-def test_a_failed_run_leaves_the_next_one_whole(client: LocalClient) -> None:
+def test_a_failed_run_does_not_affect_the_next_one(client: LocalClient) -> None:
     for script in ("error('x')", "return nothing", "redis = 1", "local t = nil; t.x = 1"):
         assert isinstance(client("EVAL", script, 1, "theirs", "secret"), Failure)
         assert client("EVAL", "return {#KEYS, #ARGV, type(redis.call)}", 0) == [0, 0, b"function"]
 
 
-def test_info_tells_what_lua_holds(client: LocalClient) -> None:
+def test_info_shows_the_memory_of_lua(client: LocalClient) -> None:
     def memory() -> dict[str, str]:
         text = client("INFO", "memory")
         assert isinstance(text, bytes)
         return dict(line.split(":", 1) for line in text.decode().splitlines() if ":" in line)
 
-    # Given no script yet, Lua holds nothing
+    # Given no script yet, then Lua uses no memory
     fresh = memory()
     assert fresh["used_memory_vm_eval"] == fresh["used_memory_lua"] == "0"
     assert fresh["number_of_cached_scripts"] == fresh["used_memory_scripts"] == "0"
-    # When scripts are loaded, then Lua's memory and that of their table are told
+    # When scripts are loaded, then INFO shows Lua's memory and that of their table
     for number in range(100):
         client("SCRIPT", "LOAD", f"return '{number:010}{'x' * 20_000}'")
     loaded = memory()
@@ -229,6 +227,6 @@ def test_info_tells_what_lua_holds(client: LocalClient) -> None:
     assert loaded["used_memory_vm_total"] == loaded["used_memory_vm_eval"]
     assert loaded["used_memory_scripts_eval"] == loaded["used_memory_scripts"] != "0"
     assert loaded["number_of_cached_scripts"] == "100"
-    # And SCRIPT FLUSH gives it back
+    # And SCRIPT FLUSH frees it
     client("SCRIPT", "FLUSH")
     assert memory()["used_memory_vm_eval"] == "0"

@@ -1,4 +1,4 @@
-"""Lua patterns: what would backtrack without end is ended, and all else is what C's functions answer."""
+"""Lua patterns: endless backtracking is ended, and all other results equal those of C's functions."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def client() -> LocalClient:
 def test_a_pattern_that_backtracks_ends_at_the_time_limit(
     client: LocalClient, expression: str
 ) -> None:
-    # When a pattern would take C longer than anybody waits
+    # When C would take too long for a pattern
     reply = client("EVAL", f"return {expression}", 0)
     # Then the script is ended, and the next one runs
     assert isinstance(reply, Failure), reply
@@ -67,7 +67,7 @@ def test_a_script_cannot_catch_the_end_of_a_pattern(client: LocalClient, script:
     assert client("EVAL", "return 1", 0) == 1
 
 
-def test_common_patterns_over_long_subjects_are_answered(client: LocalClient) -> None:
+def test_common_patterns_over_long_subjects_are_fast(client: LocalClient) -> None:
     # Given subjects for which C's worst case would be too long
     script = """
     local long = ('word=12345, '):rep(20000)
@@ -78,18 +78,18 @@ def test_common_patterns_over_long_subjects_are_answered(client: LocalClient) ->
     return {count, words, #(spaces .. 'x' .. spaces):match('^%s*(.-)%s*$'),
         #(('x'):rep(100000) .. '  '):match('^(.-)%s*$'), long:find('word=99999')}
     """
-    # Then what really is quick is answered within the limit
+    # Then searches that are fast in fact end within the limit
     unbounded = LocalStore(config=Config(port=0, lua_time_limit=60_000)).client()
     assert unbounded("EVAL", script, 0) == [20000, 20001, 1, 100000]
-    # And a single one within a tenth of a second
+    # And a single one ends within a tenth of a second
     assert client("EVAL", "return (('a'):rep(1e6) .. '=1'):match('^(%w+)=(%d+)$') ~= nil", 0) == 1
 
 
-# --- the matcher beside C's ------------------------------------------------------------------------
+# --- the matcher compared with C's ------------------------------------------------------------------
 
 
 class Both:
-    """C's functions, and the matcher's made to run every pattern."""
+    """C's functions, and those of the matcher, which here runs every pattern."""
 
     def __init__(self) -> None:
         lua = lua51.LuaRuntime(encoding=None, unpack_returned_tuples=True)
@@ -143,7 +143,7 @@ class Both:
         }
 
     def check(self, name: bytes, *arguments: Any) -> None:
-        """All three ways answer the same."""
+        """Check that all three implementations return the same."""
         expected = self._run(name, None, *arguments)
         for way in (self._slow, self._attempts):
             assert self._run(name, way, *arguments) == expected, (name, arguments)
@@ -189,7 +189,7 @@ SUBJECTS = st.text(alphabet="aabbc 1.%-]^$(\0", max_size=14).map(str.encode)
     most=st.sampled_from((None, 0, 1, 2, 100)),
     replacement=st.sampled_from(sorted(BOTH.replacements)),
 )
-def test_the_matcher_answers_what_cs_functions_answer(
+def test_the_matcher_returns_the_same_as_cs_functions(
     subject: bytes, pattern: bytes, init: float | None, most: int | None, replacement: bytes
 ) -> None:
     where = () if init is None else (init,)
@@ -208,12 +208,12 @@ def test_patterns_of_32_captures_and_of_more() -> None:
         BOTH.check(b"match", b"y" * 40, b"x" + b"(.)" * count)
 
 
-def test_a_search_for_a_text_finds_what_cs_finds() -> None:
-    chance = random.Random(7)
+def test_a_plain_search_finds_the_same_as_cs() -> None:
+    rng = random.Random(7)
     lua = lua51.LuaRuntime(encoding=None, unpack_returned_tuples=True)
     find = lua.eval(b"function(s, p, i) return string.find(s, p, i, true) end")
     for _ in range(500):
-        subject = bytes(chance.choices(b"ab", k=chance.randrange(40)))
-        text = bytes(chance.choices(b"ab", k=chance.randrange(1, 6)))
-        init = chance.randrange(-45, 45)
+        subject = bytes(rng.choices(b"ab", k=rng.randrange(40)))
+        text = bytes(rng.choices(b"ab", k=rng.randrange(1, 6)))
+        init = rng.randrange(-45, 45)
         assert BOTH._slow[b"find_text"](subject, text, init, 8) == find(subject, text, init)

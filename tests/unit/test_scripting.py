@@ -1,4 +1,4 @@
-"""Scripts: what they cannot reach, cannot use up and cannot break."""
+"""Scripts: what they cannot access, cannot exhaust and cannot break."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ def client(store: LocalStore) -> LocalClient:
 
 
 def failure(client: LocalClient, script: str) -> str:
-    """The text of the error that a script ends with."""
+    """Run a script and return the text of its error."""
     reply = client("EVAL", script, 0)
     assert isinstance(reply, Failure), reply
     return reply.text.decode()
 
 
 def loaded(client: LocalClient, script: str) -> bytes:
-    """The digest under which a script is known from now on."""
+    """Load a script and return its digest."""
     sha = client("SCRIPT", "LOAD", script)
     assert isinstance(sha, bytes)
     return sha
 
 
-# --- what scripts cannot reach --------------------------------------------------------------------
+# --- what scripts cannot access -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def loaded(client: LocalClient, script: str) -> bytes:
         *("print", "getfenv", "setfenv", "python", "host", "bit", "struct", "cmsgpack"),
     ],
 )
-def test_what_is_not_for_scripts_is_not_there(client: LocalClient, name: str) -> None:
+def test_unsafe_globals_are_missing(client: LocalClient, name: str) -> None:
     assert f"nonexistent global variable '{name}'" in failure(client, f"return {name}")
 
 
@@ -74,7 +74,7 @@ def test_what_is_not_for_scripts_is_not_there(client: LocalClient, name: str) ->
         "return coroutine.create(1)",
     ],
 )
-def test_no_way_leads_out(client: LocalClient, script: str) -> None:
+def test_a_script_cannot_leave_its_environment(client: LocalClient, script: str) -> None:
     failure(client, script)
 
 
@@ -94,7 +94,7 @@ def test_no_way_leads_out(client: LocalClient, script: str) -> None:
         "local _, real = pairs(_G) real.redis = nil",
     ],
 )
-def test_a_script_leaves_nothing_behind_for_the_next(client: LocalClient, script: str) -> None:
+def test_a_script_cannot_change_what_the_next_one_sees(client: LocalClient, script: str) -> None:
     failure(client, script)
     assert client("EVAL", "return {('x'):rep(2), type(redis.call), type(cjson.null)}", 0) == [
         b"xx",
@@ -103,13 +103,13 @@ def test_a_script_leaves_nothing_behind_for_the_next(client: LocalClient, script
     ]
 
 
-def test_bytecode_is_not_taken(client: LocalClient) -> None:
+def test_bytecode_is_refused(client: LocalClient) -> None:
     reply = client("EVAL", b"\x1bLua\x51\x00", 0)
     assert isinstance(reply, Failure)
     assert b"precompiled chunks are not loaded" in reply.text
 
 
-# --- what they cannot use up ----------------------------------------------------------------------
+# --- what they cannot exhaust ---------------------------------------------------------------------
 
 RESUMED = ("coroutine.wrap(inner)", "coroutine.resume, coroutine.create(inner)")
 NESTED = """
@@ -144,9 +144,9 @@ level(%d)
 def test_a_script_that_does_not_end_is_ended(
     store: LocalStore, client: LocalClient, script: str
 ) -> None:
-    # When it has run for as long as it may
+    # When it reaches the time limit
     reply = client("EVAL", script, 0)
-    # Then it is ended, what it wrote stands and is in the journal, and the next one runs
+    # Then it is ended, what it wrote remains and is in the journal, and the next one runs
     assert isinstance(reply, Failure)
     assert b"lua-time-limit" in reply.text or b"stack overflow" in reply.text
     assert client("EVAL", "return redis.call('incr', 'm')", 0) == 1
@@ -173,7 +173,7 @@ def test_a_script_cannot_fill_the_memory(client: LocalClient) -> None:
         "error({err = 'x', line = setmetatable({}, {__tostring = error})})",
     ],
 )
-def test_what_a_script_gives_back_runs_nothing_of_its_own(client: LocalClient, script: str) -> None:
+def test_returning_a_table_does_not_run_its_metamethods(client: LocalClient, script: str) -> None:
     client("EVAL", script, 0)
     assert client("EVAL", "return 1", 0) == 1
 
@@ -186,13 +186,13 @@ def test_what_a_script_gives_back_runs_nothing_of_its_own(client: LocalClient, s
         "local t = {1} for i = 1, 40 do t = {t, t} end return cjson.encode(t)",
     ],
 )
-def test_neither_handlers_nor_answers_go_on_for_ever(client: LocalClient, script: str) -> None:
+def test_error_handlers_and_replies_are_bounded(client: LocalClient, script: str) -> None:
     text = failure(client, script)
     assert "lua-time-limit" in text or "too long" in text
 
 
 @pytest.mark.parametrize(
-    ("script", "said"),
+    ("script", "expected"),
     [
         ("return string.find(('a'):rep(1e6), ('a?'):rep(1e6))", "malformed pattern (too complex)"),
         ("return ('a'):gsub(('a?'):rep(1e6), '')", "malformed pattern (too complex)"),
@@ -202,15 +202,15 @@ def test_neither_handlers_nor_answers_go_on_for_ever(client: LocalClient, script
         ("table.insert({}, -2^31, 'x')", "position out of bounds"),
     ],
 )
-def test_what_would_end_the_stack_of_c_or_never_is_refused(
-    client: LocalClient, script: str, said: str
+def test_calls_that_would_overflow_cs_stack_or_never_end_are_refused(
+    client: LocalClient, script: str, expected: str
 ) -> None:
-    assert f"user_script:1: {said}" in failure(client, script).replace(
+    assert f"user_script:1: {expected}" in failure(client, script).replace(
         "bad argument #2 to 'insert' (position out of bounds)", "position out of bounds"
     )
 
 
-def test_bounded_functions_do_what_they_do_in_lua(client: LocalClient) -> None:
+def test_bounded_functions_behave_as_in_lua(client: LocalClient) -> None:
     script = """
     local t = {1, 2} table.insert(t, 3) table.insert(t, 1, 0)
     local words = {} for word in ('a b'):gmatch('%a') do words[#words + 1] = word end
@@ -220,7 +220,7 @@ def test_bounded_functions_do_what_they_do_in_lua(client: LocalClient) -> None:
     assert client("EVAL", script, 0) == [
         *(2, b"a", b"aabb", [b"a", b"b"], [0, 1, 2, 3], [1, 2], []),
     ]
-    for script, said in (
+    for script, expected in (
         ("return ('x'):rep()", "bad argument #2 to 'rep' (number expected, got no value)"),
         ("return table.concat()", "bad argument #1 to 'concat' (table expected, got no value)"),
         ("return table.sort()", "bad argument #1 to 'sort' (table expected, got no value)"),
@@ -229,14 +229,14 @@ def test_bounded_functions_do_what_they_do_in_lua(client: LocalClient) -> None:
         ("table.insert(1, 2)", "bad argument #1 to 'insert' (table expected, got number)"),
         ("('x'):gsub('.', function() error('own') end)", "own"),
     ):
-        assert f"user_script:1: {said} script" in failure(client, script)
+        assert f"user_script:1: {expected} script" in failure(client, script)
 
 
 @pytest.mark.parametrize("size", [100, 1000, 100_000])
-def test_without_memory_left_commands_fail_and_the_server_goes_on(
+def test_without_free_memory_commands_fail_and_the_server_continues(
     size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Given a stream, and a script that has used up all that it may
+    # Given a stream, and a script that uses up its memory
     monkeypatch.setattr(interpreter, "MAX_SCRIPT_MEMORY_BYTES", 4 << 20)
     client = LocalStore(config=Config(port=0, lua_time_limit=5000)).client()
     for _ in range(50):
@@ -256,57 +256,57 @@ def test_without_memory_left_commands_fail_and_the_server_goes_on(
     end
     return 1
     """
-    # When it goes on to call the server
+    # When it continues to call the server
     client("EVAL", script, 0, size)
-    # Then that has harmed nobody
+    # Then the server is not affected
     assert client("EVAL", "return #redis.call('XRANGE', 's', '-', '+')", 0) == 50
     assert client("XLEN", "s") == 50
 
 
-def test_scripts_that_are_kept_cannot_fill_the_memory(
+def test_cached_scripts_cannot_fill_the_memory(
     client: LocalClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Given that scripts may hold a megabyte
+    # Given a limit of one megabyte for scripts
     monkeypatch.setattr(interpreter, "MAX_SCRIPT_MEMORY_BYTES", 1 << 20)
     # When more of them are loaded
     texts = [f"return '{str(number) * 40_000}'" for number in range(50)]
     reply = [client("SCRIPT", "LOAD", text) for text in texts][-1]
-    # Then there comes an end of it, until they are flushed
+    # Then loading fails until they are flushed
     assert isinstance(reply, Failure)
     assert b"not enough memory" in reply.text
     client("SCRIPT", "FLUSH")
     assert client("EVAL", "return 1", 0) == 1
 
 
-def test_our_own_mistakes_are_not_a_scripts_to_catch(
+def test_a_script_cannot_catch_an_exception_of_the_server(
     store: LocalStore, client: LocalClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Given a command that breaks in its middle
+    # Given a command that raises an unexpected exception
     def broken(call: Call) -> None:
         raise ZeroDivisionError
 
     strlen = dispatch.find_command(Arguments.of(b"STRLEN", b"key"))
     monkeypatch.setattr(strlen, "function", broken)
-    # Then a script that calls it breaks too, whatever it does about errors
+    # Then it ends a script that calls the command, even in pcall
     with pytest.raises(ZeroDivisionError):
         client("EVAL", "return pcall(redis.call, 'strlen', 'k')", 0)
 
 
-def test_tables_within_tables_without_end_are_refused(client: LocalClient) -> None:
+def test_endlessly_nested_tables_are_refused(client: LocalClient) -> None:
     assert "lua stack limit" in failure(client, "local t = {} t[1] = t return t")
     assert "excessive depth" in failure(client, "local t = {} t[1] = t return cjson.encode(t)")
     assert "too many nested" in failure(client, "return cjson.decode(('['):rep(5000))")
 
 
-def test_scripts_that_differ_by_their_values_do_not_pile_up(
+def test_scripts_that_differ_by_their_values_do_not_accumulate(
     store: LocalStore, client: LocalClient
 ) -> None:
-    # Given a script that was loaded
+    # Given a script loaded by SCRIPT LOAD
     sha = loaded(client, "return 'kept'")
-    # When a client writes values into its scripts
+    # When a client puts values into the text of its scripts
     for number in range(cache.MOST_FROM_EVAL + 20):
         assert client("EVAL", f"return {number}", 0) == number
-    # Then only the latest are known, and the one that was loaded
+    # Then only the latest are cached, and the loaded one
     assert len(store.node.services.scripts) == cache.MOST_FROM_EVAL + 1
     assert client("EVALSHA", sha, 0) == b"kept"
     first = hashlib.sha1(b"return 0").hexdigest()
@@ -323,12 +323,12 @@ def test_a_script_is_one_record_group(store: LocalStore, client: LocalClient) ->
     assert len(store.facts()) == before + 1
 
 
-def test_a_script_sees_one_time(client: LocalClient) -> None:
+def test_a_script_sees_a_constant_time(client: LocalClient) -> None:
     script = "local a = redis.call('time') local b = redis.call('time') return a[2] == b[2]"
     assert client("EVAL", script, 0) == 1
 
 
-def test_a_restart_forgets_scripts_and_keeps_what_they_did(store: LocalStore) -> None:
+def test_a_restart_removes_scripts_but_not_their_writes(store: LocalStore) -> None:
     sha = loaded(store.client(), "return redis.call('set','k','v')")
     store.client()("EVALSHA", sha, 0)
     store.crash()
@@ -338,11 +338,11 @@ def test_a_restart_forgets_scripts_and_keeps_what_they_did(store: LocalStore) ->
     )
 
 
-def test_a_script_may_what_its_user_may(client: LocalClient) -> None:
+def test_a_script_has_the_permissions_of_its_user(client: LocalClient) -> None:
     # Given a user who may run scripts and read some keys
     client("ACL", "SETUSER", "ann", "on", "nopass", "+eval", "+get", "~mine:*")
     client("AUTH", "ann", "x")
-    # Then a script of theirs may no more
+    # Then the user's scripts have the same permissions
     assert client("EVAL", "return type(redis.call('get', KEYS[1]))", 1, "mine:1") == b"boolean"
     assert "NOPERM ACL failure in script" in failure(client, "return redis.call('get', 'yours')")
     assert "NOPERM ACL failure in script" in failure(client, "return redis.call('del', 'mine:1')")
@@ -351,8 +351,8 @@ def test_a_script_may_what_its_user_may(client: LocalClient) -> None:
     assert isinstance(client("EVAL", "return 1", 1, "yours"), Failure)
 
 
-def test_what_a_script_publishes_comes_after_its_reply(store: LocalStore) -> None:
-    # Given a client that hears itself
+def test_messages_of_a_script_come_after_its_reply(store: LocalStore) -> None:
+    # Given a client that is subscribed
     client = store.client(resp=3)
     assert isinstance(client("SUBSCRIBE", "news"), Push)
     # When it runs a script that publishes
@@ -362,7 +362,9 @@ def test_what_a_script_publishes_comes_after_its_reply(store: LocalStore) -> Non
     assert client.reply() == Push((b"message", b"news", b"x"))
 
 
-def test_a_script_wakes_who_waits_once_it_has_ended(store: LocalStore, client: LocalClient) -> None:
+def test_a_script_wakes_waiting_clients_when_it_has_ended(
+    store: LocalStore, client: LocalClient
+) -> None:
     waiting = store.client()
     waiting.send("XREAD", "BLOCK", 0, "STREAMS", "s", "$")
     script = "redis.call('xadd','s','1-1','a','b') redis.call('xadd','s','2-1','a','b') return 1"
@@ -370,12 +372,12 @@ def test_a_script_wakes_who_waits_once_it_has_ended(store: LocalStore, client: L
     assert waiting.reply() == [[b"s", [[b"1-1", [b"a", b"b"]], [b"2-1", [b"a", b"b"]]]]]
 
 
-def test_the_line_of_an_error_is_told_although_it_was_a_tail_call(client: LocalClient) -> None:
+def test_an_error_in_a_tail_call_has_its_line(client: LocalClient) -> None:
     script = "local f = function()\n return redis.call('get')\nend\n\nreturn f()"
     assert failure(client, script).endswith("on @user_script:2.")
 
 
-def test_a_chunk_without_tail_calls_means_the_same() -> None:
+def test_a_chunk_without_tail_calls_behaves_the_same() -> None:
     from lupa import lua51
 
     lua = lua51.LuaRuntime(encoding=None)

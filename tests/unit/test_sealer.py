@@ -1,4 +1,4 @@
-"""Sealing in a store: the thread, turns that help, settings, what a restart finds."""
+"""Sealing in a store: the thread, turns that help, settings, restarts."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def made(**settings: object) -> LocalStore:
     return LocalStore(config=config)
 
 
-def test_a_thread_seals_what_is_beyond_the_budget() -> None:
-    # Given a store that is written to
+def test_a_thread_seals_blocks_beyond_the_budget() -> None:
+    # Given a store with new entries
     store = made()
     client = store.client()
     fill(client, 300)
@@ -52,28 +52,28 @@ def test_a_thread_seals_what_is_beyond_the_budget() -> None:
     store.node.sealer.stop()
     with store.node.lock:
         store.node.sealer.step()
-    # Then blocks are sealed, and the store is what it was
+    # Then blocks are sealed, and the contents are unchanged
     assert sealed_blocks(store) > 5
     assert client("XRANGE", "s", "-", "+") == before
     assert broken_invariants(store.node.keyspace) == []
-    # And no fact tells of it
+    # And no fact records it
     store.crash()
     assert store.client()("XRANGE", "s", "-", "+") == before
 
 
-def test_turns_help_where_the_thread_lags_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_turns_help_if_the_thread_lags_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     # Given a thread that does nothing
     monkeypatch.setattr(limits, "SEALING_LAG_BYTES", 5000)
-    monkeypatch.setattr(sealing_thread, "MOST_IN_LINE", 0)
+    monkeypatch.setattr(sealing_thread, "MAX_QUEUED", 0)
     store = made()
-    # When entries come
+    # When entries are added
     fill(store.client(), 500)
-    # Then no more than the lag waits
+    # Then at most the lag is unsealed
     assert sealed_blocks(store) > 10
     assert store.node.keyspace.sealing.hot_bytes < 5000 + 2 * 4096
 
 
-def test_a_block_that_cannot_be_compressed_stays_as_it_is(
+def test_a_block_that_cannot_be_compressed_stays_unsealed(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     # Given a codec that fails in the thread
@@ -88,42 +88,42 @@ def test_a_block_that_cannot_be_compressed_stays_as_it_is(
     store.node.sealer.stop()
     with store.node.lock:
         store.node.sealer.step()
-    # Then it stays, the log says so, and the store goes on
+    # Then it stays unsealed, the log says so, and the store continues
     assert sealed_blocks(store) == 0
     assert store.node.keyspace.sealing.kept_bytes > 10_000
     assert "could not be compressed" in caplog.text
     assert store.client()("XLEN", "s") == 300
 
 
-def test_a_store_that_is_let_go_of_ends_its_thread() -> None:
+def test_the_thread_of_a_dropped_store_ends() -> None:
     # Given a store with a thread
     others = set(threading.enumerate())
     store = made()
     fill(store.client(), 100)
     (thread,) = set(threading.enumerate()) - others
     node = weakref.ref(store.node)
-    # When nobody holds it any more, without a word
+    # When the last reference is dropped, without close
     del store
-    # Then the thread ends, once what it may have in hand has been collected too
+    # Then the thread ends, once objects that it may still reference are collected too
     while thread.is_alive():
         gc.collect()
         thread.join(0.01)
     assert node() is None
 
 
-def test_settings_count_from_the_turn_in_which_they_are_given() -> None:
-    # Given a store that may keep all as it is written
+def test_settings_apply_from_the_turn_in_which_they_change() -> None:
+    # Given a store with a budget for all of its entries
     store = made(stream_hot_bytes=10**9)
     client = store.client()
     fill(client, 300)
     assert store.node.keyspace.sealing.hot_bytes > 20_000
-    # When it may keep nothing
+    # When the budget is 0
     assert client("CONFIG", "SET", "stream-hot-bytes", "0") == Simple(b"OK")
     store.node.sealer.stop()
     with store.node.lock:
         store.node.sealer.step()
     assert 0 < sealed_blocks(store)
-    # And none is compressed any more once that is asked for; what is sealed can be read
+    # And no more blocks are compressed after compression is turned off; sealed ones can be read
     assert client("CONFIG", "SET", "stream-compression", "none") == Simple(b"OK")
     before = sealed_blocks(store)
     fill(client, 300, first=301)
@@ -140,26 +140,26 @@ def test_a_codec_that_is_not_installed_is_refused(monkeypatch: pytest.MonkeyPatc
     refused = client("CONFIG", "SET", "stream-compression", "zstd")
     assert isinstance(refused, Failure)
     assert b"pip install zstandard" in refused.text
-    # And the best there is is the other
+    # And auto selects the other codec
     assert client("CONFIG", "SET", "stream-compression", "auto") == Simple(b"OK")
     assert codecs.make_codec("auto").name == "zlib"
 
 
 def test_a_start_seals_while_it_replays(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Given a journal of more than may stay as it is
+    # Given a journal with more than may stay unsealed
     monkeypatch.setattr(limits, "SEALING_LAG_BYTES", 5000)
     store = made()
     fill(store.client(), 500)
-    # When the store comes back
+    # When the store restarts
     store.crash()
-    # Then it never held all of it
+    # Then it seals during the replay
     assert sealed_blocks(store) > 10
     assert store.node.keyspace.sealing.hot_bytes < 5000 + 2 * 4096
 
 
-def test_a_reload_begins_with_books_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reload_starts_with_a_new_accounting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "SEALING_LAG_BYTES", 0)
-    monkeypatch.setattr(sealing_thread, "MOST_IN_LINE", 0)  # turns do it, here and now
+    monkeypatch.setattr(sealing_thread, "MAX_QUEUED", 0)  # turns seal, at once
     store = made(enable_debug_command="yes")
     client = store.client(kind="tcp")
     fill(client, 300)
@@ -175,8 +175,8 @@ def test_a_reload_begins_with_books_of_its_own(monkeypatch: pytest.MonkeyPatch) 
     assert entries[:300] == before
 
 
-def test_what_was_in_work_at_a_reload_is_of_the_store_before() -> None:
-    # Given blocks that were given out and are not back
+def test_jobs_in_progress_at_a_reload_belong_to_the_old_keyspace() -> None:
+    # Given compression jobs that are not settled
     store = made(enable_debug_command="yes")
     client = store.client(kind="tcp")
     sealer, before = store.node.sealer, store.node.keyspace.sealing
@@ -184,20 +184,20 @@ def test_what_was_in_work_at_a_reload_is_of_the_store_before() -> None:
     fill(client, 200)
     jobs = before.choose(4)
     assert len(jobs) == 4
-    # When they come back to another store
+    # When they are settled after a reload
     assert client("DEBUG", "RELOAD") == Simple(b"OK")
     after, seen = store.node.keyspace.sealing, sealed_blocks(store)
     sealer._done.extend((job, "zlib", zlib.compress(job.data)) for job in jobs)
     with store.node.lock:
         sealer.step()
-    # Then its books know nothing of them
+    # Then they do not count in the new keyspace
     assert after is not before
     assert sealed_blocks(store) == seen
     assert before.sealed_count == 4
     assert broken_invariants(store.node.keyspace) == []
 
 
-def test_info_tells_how_much_is_which() -> None:
+def test_info_shows_hot_and_sealed_bytes() -> None:
     store = made()
     client = store.client()
     fill(client, 300)
@@ -206,14 +206,14 @@ def test_info_tells_how_much_is_which() -> None:
         store.node.sealer.step()
     text = client("INFO", "memory")
     assert isinstance(text, bytes)
-    figures = dict(line.split(b":", 1) for line in text.split(b"\r\n") if b":" in line)
+    statistics = dict(line.split(b":", 1) for line in text.split(b"\r\n") if b":" in line)
     sealing = store.node.keyspace.sealing
-    assert int(figures[b"stream_sealed_bytes"]) == sealing.sealed_bytes > 0
-    # How many blocks the thread has got to before it was stopped is its own affair.
-    assert int(figures[b"stream_sealed_entries_bytes"]) == sealing.sealed_size > 0
-    assert int(figures[b"stream_hot_bytes"]) == sealing.hot_bytes + sealing.kept_bytes
-    assert figures[b"stream_compression"] == sealing.codec.encode()
-    # And MEMORY's figures are the same
+    assert int(statistics[b"stream_sealed_bytes"]) == sealing.sealed_bytes > 0
+    # How many blocks the thread sealed before it was stopped is not deterministic.
+    assert int(statistics[b"stream_sealed_entries_bytes"]) == sealing.sealed_size > 0
+    assert int(statistics[b"stream_hot_bytes"]) == sealing.hot_bytes + sealing.kept_bytes
+    assert statistics[b"stream_compression"] == sealing.codec.encode()
+    # And MEMORY's statistics are the same
     stats = client("MEMORY", "STATS")
     assert isinstance(stats, list)
     streams = stats[stats.index(b"streams") + 1]
@@ -222,5 +222,5 @@ def test_info_tells_how_much_is_which() -> None:
         *(b"sealed", sealing.sealed_bytes),
         *(b"sealed.as.written", sealing.sealed_size),
     ]
-    parts = [int(figures[b"used_memory_" + name]) for name in (b"overhead", b"dataset")]
-    assert sum(parts) == int(figures[b"used_memory"])
+    parts = [int(statistics[b"used_memory_" + name]) for name in (b"overhead", b"dataset")]
+    assert sum(parts) == int(statistics[b"used_memory"])

@@ -1,4 +1,4 @@
-"""Which blocks are compressed, which are not, and what is known of them without opening one."""
+"""Which blocks are compressed, which are not, and what is known about them without opening one."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def add(stream: StoredStream, count: int, value: bytes = b"value") -> None:
 def seal(stream: StoredStream, budget: int = 0, codec: str = "zlib") -> Sealing:
     sealing = stream.keyspace.sealing
     sealing.configure(budget, codec)
-    for _ in range(3):  # What is being written to is passed over once.
+    for _ in range(3):  # A block that is still written to is skipped once.
         sealing.help(10_000)
     assert broken_invariants(keyspace_of(stream)) == []
     return sealing
@@ -59,14 +59,14 @@ def whole(stream: StoredStream) -> bytes:
     return b"".join(bytes(span.wire()) for span in spans)
 
 
-def test_nothing_is_sealed_until_it_is_asked_for(stream: StoredStream) -> None:
+def test_nothing_is_sealed_without_a_codec(stream: StoredStream) -> None:
     add(stream, 1000)
     assert seal(stream, 0, "none").sealed_bytes == 0
     assert not any(sealed(stream))
 
 
 @pytest.mark.parametrize("size", [1, 30, 200])
-def test_a_block_that_is_written_to_is_in_the_books_with_its_arrays(
+def test_a_block_that_is_written_to_is_accounted_with_its_arrays(
     stream: StoredStream, size: int
 ) -> None:
     # Given a block that is nearly full
@@ -74,20 +74,20 @@ def test_a_block_that_is_written_to_is_in_the_books_with_its_arrays(
         add(stream, 1, bytes(size))
     (block,) = stream.log.blocks
     assert not block.closed
-    # Then it is booked with what it holds, and with the objects around that
-    held = len(block.data) + 20 * len(block.offsets)
-    assert held < block.booked < 1.3 * held + 800
+    # Then it is accounted with its contents and with the objects around them
+    contents = len(block.data) + 20 * len(block.offsets)
+    assert contents < block.booked < 1.3 * contents + 800
 
 
 @pytest.mark.parametrize("codec", ["zlib", "auto"])
-def test_the_newest_stay_as_they_were_written(stream: StoredStream, codec: str) -> None:
+def test_the_newest_blocks_stay_unsealed(stream: StoredStream, codec: str) -> None:
     # Given many blocks
     add(stream, 1000)
     before = whole(stream)
     taken = stream.keyspace.sealing.hot_bytes
-    # When a quarter of them may stay
+    # When the budget covers a quarter of them
     sealing = seal(stream, taken // 4, codec)
-    # Then that is the last ones, the books have it, and every byte is there
+    # Then these are the last ones, the accounting is right, and every byte is there
     form = sealed(stream)
     assert form == sorted(form, reverse=True)
     assert sealing.hot_bytes <= taken // 4 < sealing.hot_bytes + 3 * BLOCK
@@ -95,23 +95,25 @@ def test_the_newest_stay_as_they_were_written(stream: StoredStream, codec: str) 
     assert whole(stream) == before
 
 
-def test_a_block_that_is_written_to_is_passed_over_once(stream: StoredStream) -> None:
+def test_a_block_that_is_written_to_is_skipped_once(stream: StoredStream) -> None:
     # Given two streams whose blocks are not full
     add(stream, 12)
     other = stream.db.create_stream(b"t", 2)
     add(other, 12)
     sealing = stream.keyspace.sealing
     sealing.configure(0, "zlib")
-    # When the turn of both comes, and again
+    # When both are chosen twice
     assert sealing.choose(2) != [] or sealing.choose(2) != []
-    # Then they are closed, and what comes next has another block
+    # Then they are closed, and the next entry opens another block
     add(stream, 1)
     assert len(stream.log.blocks) == 2
     assert broken_invariants(keyspace_of(stream)) == []
 
 
-def test_what_is_too_small_too_large_or_does_not_shrink_stays(stream: StoredStream) -> None:
-    # Given an entry that is larger than what is ever sealed, noise, and a little stream
+def test_blocks_that_are_too_small_too_large_or_incompressible_stay_unsealed(
+    stream: StoredStream,
+) -> None:
+    # Given an entry above the largest sealed size, random bytes, and a small stream
     noise = random.Random(1)
     add(stream, 1, b"x" * 10_000)
     add(stream, 20, noise.randbytes(500))
@@ -119,9 +121,9 @@ def test_what_is_too_small_too_large_or_does_not_shrink_stays(stream: StoredStre
     add(little, 1)
     for _ in range(40):
         add(stream, 1, noise.randbytes(300))
-    # When nothing may stay
+    # When the budget is 0
     sealing = seal(stream)
-    # Then they stay, are in books of their own, and nobody looks at them again
+    # Then they stay unsealed, are accounted separately, and are not chosen again
     assert not stream.log.blocks[0].packed
     assert not little.log.blocks[0].packed
     assert {block.books for block in stream.log.blocks if block.packed is None} == {KEPT}
@@ -130,12 +132,12 @@ def test_what_is_too_small_too_large_or_does_not_shrink_stays(stream: StoredStre
 
 
 def test_counts_and_ids_open_no_block(stream: StoredStream) -> None:
-    # Given a stream that is sealed but for its end
+    # Given a stream that is sealed except for its end
     add(stream, 500)
     sealing = seal(stream)
     before = sealing.opened_count
     log = stream.log
-    # When it is asked for what is known without a body, and entries are removed
+    # When counts and ids are read, and entries are removed
     assert log.count_range((0, 0), (400, 0)) == 400
     assert log.nth((10, 0), [0, 100, 300]) == [(10, 0), (110, 0), (310, 0)]
     assert log.contains(250, 0)
@@ -153,12 +155,12 @@ def test_counts_and_ids_open_no_block(stream: StoredStream) -> None:
     assert log.first() == (31, 0)
     assert log.last() == (499, 0)
     assert (total, stream.length) == (298, 468)
-    # Then no block was opened for it
+    # Then no block is opened
     assert sealing.opened_count == before
     assert broken_invariants(keyspace_of(stream)) == []
 
 
-def test_a_sealed_block_of_which_most_is_dead_is_written_anew(stream: StoredStream) -> None:
+def test_a_sealed_block_of_mostly_deleted_entries_is_rewritten(stream: StoredStream) -> None:
     # Given sealed blocks
     add(stream, 200)
     sealing = seal(stream)
@@ -167,7 +169,7 @@ def test_a_sealed_block_of_which_most_is_dead_is_written_anew(stream: StoredStre
     gone = [(ms, 0) for ms in range(1, 201) if ms % 4]
     for entry_id in gone:
         stream.delete([entry_id], marks=True)
-    # Then they hold the rest only, and are sealed when they are large enough
+    # Then the blocks have only the rest, and are sealed if they are large enough
     assert sealing.sealed_bytes < before
     assert sum(len(block.entries()) for block in stream.log.blocks) < BLOCK * 4
     seal(stream)
@@ -184,18 +186,18 @@ def test_a_trimmed_head_is_not_opened(stream: StoredStream) -> None:
     assert stream.length == 51
 
 
-def test_a_job_whose_block_has_changed_is_done_again(stream: StoredStream) -> None:
-    # Given a job in another thread's hands
+def test_a_job_whose_block_has_changed_is_dropped(stream: StoredStream) -> None:
+    # Given a compression job
     add(stream, 200)
     sealing = stream.keyspace.sealing
     sealing.configure(0, "zlib")
     (job,) = sealing.choose(1)
-    # When its block is compacted, and another goes with its stream
+    # When its block is compacted before the job is settled
     for ms in range(1, len(job.block.offsets)):
         stream.delete([(ms, 0)], marks=True)
     assert job.block.data is not job.data
     sealing.settle(job, "zlib", b"compressed")
-    # Then what was compressed is not taken for its bytes
+    # Then the compressed bytes are not used
     assert job.block.packed is None
     del job
     seal(stream)
@@ -207,7 +209,7 @@ def entries_of(stream: StoredStream) -> Iterator[tuple[int, int]]:
         yield from span.ids()
 
 
-def test_what_could_not_be_compressed_stays(stream: StoredStream) -> None:
+def test_a_block_whose_compression_failed_stays_unsealed(stream: StoredStream) -> None:
     add(stream, 200)
     sealing = stream.keyspace.sealing
     sealing.configure(0, "zlib")
@@ -228,14 +230,14 @@ def test_few_blocks_are_open_at_a_time(
     assert sealing.opened_count >= 10
     opened = [b for b in stream.log.blocks if b.packed is not None and b.packed.data is not None]
     assert len(opened) == 3
-    # And what is read in small steps is opened once
+    # And reading in small steps opens a block once
     before = sealing.opened_count
     for ms in range(1, 21):
         assert stream.log.get(ms, 0)
     assert sealing.opened_count - before <= 2
 
 
-def test_what_goes_leaves_the_books() -> None:
+def test_deleted_blocks_are_removed_from_the_accounting() -> None:
     # Given sealed, closed, open and copied blocks
     stream = Keyspace().databases[0].create_stream(b"s", 1)
     add(stream, 300)
@@ -243,32 +245,34 @@ def test_what_goes_leaves_the_books() -> None:
     add(stream, 50)
     copy = stream.log.copy()
     copy.delete(20, 0)
-    # When all of it goes
+    # When all of it is deleted
     stream.db.delete(b"s")
     keyspace = keyspace_of(stream)
     keyspace.garbage.clear()
     del stream, copy
-    # Then nothing is left in the books
+    # Then nothing is left in the accounting
     sums = (sealing.hot_bytes, sealing.kept_bytes, sealing.sealed_bytes, sealing.sealed_size)
     assert sums == (0, 0, 0, 0)
     assert broken_invariants(keyspace) == []
 
 
 @pytest.mark.parametrize("budget", [0, 10**9])
-def test_the_books_say_what_blocks_take(budget: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Given blocks of the real size
+def test_the_accounting_equals_the_allocated_memory(
+    budget: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given blocks of the default size
     monkeypatch.undo()
     keyspace = Keyspace()
     stream = keyspace.databases[0].create_stream(b"s", 1)
-    chance = random.Random(1)
+    rng = random.Random(1)
     bodies = [
-        body(b"customer", b"c-%012d" % chance.randrange(10**12), b"note", chance.randbytes(20).hex().encode())
+        body(b"customer", b"c-%012d" % rng.randrange(10**12), b"note", rng.randbytes(20).hex().encode())
         for _ in range(100)
     ]  # fmt: skip
     gc.collect()
     tracemalloc.start()
     try:
-        # When there are many entries
+        # When many entries are added
         before = tracemalloc.get_traced_memory()[0]
         for ms in range(1, 20_000):
             stream.log.append(ms, 0, bytearray(bodies[ms % 100]), 0, len(bodies[ms % 100]), 2)
@@ -280,7 +284,7 @@ def test_the_books_say_what_blocks_take(budget: int, monkeypatch: pytest.MonkeyP
         real = tracemalloc.get_traced_memory()[0] - before
     finally:
         tracemalloc.stop()
-    # Then what is in the books is what the allocator was asked for
+    # Then the accounted bytes match what was allocated
     sealing = keyspace.sealing
-    told = sealing.hot_bytes + sealing.kept_bytes + sealing.sealed_bytes
-    assert abs(told - real) < 0.1 * real
+    accounted = sealing.hot_bytes + sealing.kept_bytes + sealing.sealed_bytes
+    assert abs(accounted - real) < 0.1 * real

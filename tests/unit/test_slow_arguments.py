@@ -1,4 +1,4 @@
-"""What the slow log copies of a command."""
+"""The arguments of a command that the slow log copies."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from headwater.testing.node import LocalStore
 LARGE = 20_000_000
 
 
-def test_a_large_argument_is_not_copied_for_what_the_slow_log_shows_of_it() -> None:
+def test_the_slow_log_copies_only_the_shown_part_of_a_large_argument() -> None:
     # Given a command with a value of 20 MB
     arguments = Arguments.of(b"SET", b"k", b"v" * LARGE)
     tracemalloc.start()
 
-    # When the slow log takes what it shows
+    # When the slow log copies the part that it shows
     shown = first_values(arguments)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
@@ -33,12 +33,12 @@ def test_arguments_beyond_the_bound_are_counted_and_not_shown() -> None:
     assert shown[-2:] == [b"29", b"... (70 more arguments)"]
 
 
-def test_a_secret_is_hidden_in_the_slow_log_whatever_stands_around_it() -> None:
+def test_the_slow_log_hides_secrets_among_any_arguments() -> None:
     # Given a store that logs every command
     client = LocalStore(journaled=False).client()
     client("CONFIG", "SET", "slowlog-log-slower-than", 0)
 
-    # When secrets are among the arguments, behind long ones too
+    # When secrets are among the arguments, even after long ones
     client("CONFIG", "SET", "requirepass", "s3cret")
     client("ACL", "SETUSER", "bob", ">s3cret", *["~" + "k" * 200] * 40)
 

@@ -1,4 +1,4 @@
-"""A stream's counters: what deletions, trims and XSETID change, and what they leave."""
+"""A stream's counters: what deletions, trims and XSETID change, and what they do not."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ WIRE = b"$1\r\na\r\n$1\r\nb\r\n"
 
 
 def stream_of(*ms: int) -> StoredStream:
-    """A stream with the entries ``ms-0``."""
+    """Create a stream with the entries ``ms-0``."""
     stream = Keyspace().databases[0].create_stream(b"s", 1)
     for one in ms:
         stream.append(one, 0, WIRE, 1, one == ms[0])
     return stream
 
 
-def test_an_append_raises_the_last_id_and_the_count_of_all() -> None:
+def test_an_append_raises_the_last_id_and_entries_added() -> None:
     stream = stream_of(1, 2, 5)
     assert (stream.length, stream.last_id, stream.entries_added) == (3, (5, 0), 3)
 
 
-def test_an_append_that_does_not_rise_is_our_mistake() -> None:
+def test_an_append_with_an_id_that_does_not_rise_is_an_assertion_error() -> None:
     stream = stream_of(5)
     with pytest.raises(AssertionError):
         stream.append(5, 0, WIRE, 1, False)
 
 
-def test_a_trim_changes_no_counter_but_the_length() -> None:
+def test_a_trim_changes_only_the_length() -> None:
     stream = stream_of(1, 2, 3)
     stream.trim_through(2, 0)
     assert (stream.length, stream.log.first()) == (1, (3, 0))
     assert (stream.entries_added, stream.max_deleted_id, stream.last_id) == (3, (0, 0), (3, 0))
 
 
-def test_a_deletion_by_name_is_remembered_and_a_trim_of_some_is_not() -> None:
+def test_only_a_deletion_with_marks_raises_max_deleted_id() -> None:
     stream = stream_of(1, 2, 3, 4)
     stream.delete([(2, 0)], marks=False)
     assert stream.max_deleted_id == (0, 0)
@@ -48,13 +48,13 @@ def test_a_deletion_by_name_is_remembered_and_a_trim_of_some_is_not() -> None:
     assert stream.log.first() == (4, 0)
 
 
-def test_deleting_what_is_not_there_is_our_mistake() -> None:
+def test_deleting_a_missing_entry_is_an_assertion_error() -> None:
     stream = stream_of(1)
-    with pytest.raises(AssertionError, match="7-0 is not there"):
+    with pytest.raises(AssertionError, match="7-0 does not exist"):
         stream.delete([(7, 0)], marks=True)
 
 
-def test_an_emptied_stream_is_a_stream() -> None:
+def test_an_emptied_stream_still_exists() -> None:
     stream = stream_of(1, 2)
     stream.delete([(1, 0), (2, 0)], marks=True)
     assert keyspace_of(stream).databases[0].values[b"s"] is stream
@@ -63,16 +63,16 @@ def test_an_emptied_stream_is_a_stream() -> None:
     assert broken_invariants(keyspace_of(stream)) == []
 
 
-def test_what_was_trimmed_lies_up_to_the_greatest_id_that_was() -> None:
+def test_max_trimmed_id_never_decreases() -> None:
     stream = stream_of(1, 2, 3, 4)
     stream.trim_through(2, 0)
-    # XSETID may begin anew below; what was trimmed stays gone
+    # XSETID may set the last id back. What was trimmed stays trimmed
     stream.set_id((4, 0), 4, (0, 0))
     stream.trim_through(1, 0)
     assert stream.max_trimmed_id == (2, 0)
 
 
-def test_a_pending_list_knows_where_it_has_what_was_deleted() -> None:
+def test_a_pending_block_with_a_deleted_entry_is_marked() -> None:
     stream = stream_of(1, 2, 3)
     group = stream.create_group(b"g", 1, 0, 0, 0)
     group.deliver(group.create_consumer(b"c", 1, 5), 5, (1, 0), (2, 0), 2, 2, noack=False)
@@ -94,8 +94,8 @@ def test_a_pending_list_knows_where_it_has_what_was_deleted() -> None:
         ((4, 1), UNKNOWN),
     ],
 )
-def test_entries_read_is_told_at_the_ends_only(entry_id: tuple[int, int], read: int) -> None:
-    # Given four entries ever, the first of them trimmed
+def test_entries_read_is_known_only_at_the_ends(entry_id: tuple[int, int], read: int) -> None:
+    # Given four added entries, of which the first was trimmed
     stream = stream_of(1, 2, 3, 4)
     stream.trim_through(1, 0)
     assert stream.entries_read_at(entry_id) == read
@@ -130,7 +130,7 @@ def test_an_entry_is_referenced_while_unread_or_pending() -> None:
     assert stream.referenced((2, 0))
 
 
-def test_destroying_a_group_forgets_all_of_it() -> None:
+def test_destroying_a_group_removes_all_of_its_state() -> None:
     stream = stream_of(1)
     group = stream.create_group(b"g", 1, 0, 0, UNKNOWN)
     consumer = group.create_consumer(b"c", 1, 0)

@@ -1,4 +1,4 @@
-"""Notifications of a service manager: a real datagram socket hears them, and a hung start asks for nothing."""
+"""Notifications to a service manager, over a real datagram socket."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def manager(tmp_path: Path) -> Iterator[ServiceManager]:
 
 
 def waiting(manager: ServiceManager) -> list[dict[str, str]]:
-    """What has come and was not read yet."""
+    """Return the notifications that were not read yet."""
     manager.socket.setblocking(False)
     found = []
     try:
@@ -34,21 +34,21 @@ def waiting(manager: ServiceManager) -> list[dict[str, str]]:
         return found
 
 
-def test_a_start_that_does_not_work_is_not_given_more_time(
+def test_a_hung_start_does_not_extend_its_timeout(
     manager: ServiceManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Given a start whose thread uses no more processor time from its third look on
+    # Given a start whose thread uses no more processor time from the third reading on
     monkeypatch.setattr(supervision, "EXTEND_EVERY_SECONDS", 0.0)
     times = iter([1.0, 2.0, 2.0, 2.0])
     supervisor = ServiceNotifier(manager.address)
-    # When it is asked for more time as long as it works
+    # When the timeout is extended as long as the start makes progress
     supervisor._extend(threading.Event(), lambda: next(times))
     supervisor.close()
-    # Then that was twice
-    assert [said["EXTEND_TIMEOUT_USEC"] for said in waiting(manager)] == ["30000000"] * 2
+    # Then it was extended twice
+    assert [sent["EXTEND_TIMEOUT_USEC"] for sent in waiting(manager)] == ["30000000"] * 2
 
 
-def test_a_start_that_has_ended_asks_for_no_more(manager: ServiceManager) -> None:
+def test_a_start_that_has_ended_does_not_extend_its_timeout(manager: ServiceManager) -> None:
     supervisor = ServiceNotifier(manager.address)
     ended, times = threading.Event(), count()
     ended.set()
@@ -57,23 +57,23 @@ def test_a_start_that_has_ended_asks_for_no_more(manager: ServiceManager) -> Non
     assert len(waiting(manager)) == 1
 
 
-async def test_a_manager_that_reads_nothing_does_not_hold_the_loop(
+async def test_a_manager_that_does_not_read_does_not_block_the_loop(
     manager: ServiceManager,
 ) -> None:
     # Given a service manager whose queue is full
     supervisor = ServiceNotifier(manager.address, watchdog_seconds=3600)
     loop = asyncio.get_running_loop()
-    # When ten thousand signs of life are sent, which would wait a second each
+    # When ten thousand signs of life are sent, each of which would block for a second
     for _ in range(10_000):
         supervisor.watch(loop)
         assert supervisor._beat is not None
         supervisor._beat.cancel()
     supervisor.close()
-    # Then what its queue has room for is there, and the loop has gone on
+    # Then the queue has as many as fit, and the loop was not blocked
     assert 1 <= len(waiting(manager)) < 10_000
 
 
-def test_a_reload_while_the_server_starts_or_stops_is_not_called_ready(
+def test_a_reload_while_the_server_starts_or_stops_does_not_send_ready(
     manager: ServiceManager,
 ) -> None:
     supervisor = ServiceNotifier(manager.address)
@@ -84,7 +84,7 @@ def test_a_reload_while_the_server_starts_or_stops_is_not_called_ready(
     supervisor.stopping("stopping")
     with supervisor.reloading():
         pass
-    assert [said.keys() & {"READY", "STOPPING"} for said in waiting(manager)] == [
+    assert [sent.keys() & {"READY", "STOPPING"} for sent in waiting(manager)] == [
         {"READY"},
         {"STOPPING"},
     ]
@@ -101,5 +101,5 @@ def test_without_a_manager_nothing_happens() -> None:
 
 
 @pytest.mark.parametrize("usec", ["", "0", "-1", "x", "٣"])
-def test_a_watchdog_that_is_not_set_is_none(usec: str) -> None:
+def test_an_invalid_watchdog_setting_disables_it(usec: str) -> None:
     assert ServiceNotifier.of(Config(), {"WATCHDOG_USEC": usec}).watchdog_seconds == 0

@@ -1,4 +1,4 @@
-"""The clock of a node: steady time, how far the wall clock is from it, and what is a jump."""
+"""The clock of a node: steady time, its offset to the wall clock, and jumps."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headwater.testing.clock import START_MS, ManualClock
 
 
 class Interrupted(ManualClock):
-    """Time passes between two readings: ``pauses`` says how much, reading by reading, in seconds."""
+    """A clock with pauses between readings: ``pauses`` lists them, in seconds."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -26,7 +26,7 @@ class Interrupted(ManualClock):
         return shown
 
 
-def test_steady_time_goes_on_with_elapsed_time_whatever_the_wall_clock_shows() -> None:
+def test_steady_time_advances_with_elapsed_time_whatever_the_wall_clock_shows() -> None:
     clock = ManualClock()
     times = TurnClock(clock)
     for seconds in (3600, -7200, 0.5, 10**9):
@@ -37,25 +37,25 @@ def test_steady_time_goes_on_with_elapsed_time_whatever_the_wall_clock_shows() -
     assert times.wall_now() == clock.now_ms()
 
 
-def test_steady_time_begins_at_the_last_record_where_the_wall_clock_is_behind() -> None:
+def test_steady_time_begins_at_the_last_record_if_the_wall_clock_is_behind() -> None:
     behind = TurnClock(ManualClock(), not_before_ms=START_MS + 5000)
     assert (behind.now(), behind.wall_now()) == (START_MS + 5000, START_MS)
     ahead = TurnClock(ManualClock(), not_before_ms=START_MS - 5000)
     assert (ahead.now(), ahead.wall_now()) == (START_MS, START_MS)
 
 
-def test_a_reading_that_was_interrupted_is_no_jump() -> None:
-    # Given a process that is stopped for minutes while it reads the clocks
+def test_an_interrupted_reading_is_not_a_jump() -> None:
+    # Given a process that is paused for minutes while it reads the clocks
     clock = Interrupted()
     times = TurnClock(clock)
     clock.pauses = [300, 0, 120, 0, 0]
     times.begin_command()
-    # Then time has passed, and the wall clock is where it was
+    # Then time has passed, and the offset of the wall clock is unchanged
     assert times.now_ms == START_MS + 420_000
     assert (times.wall.ahead_ms, times.jumps.count) == (0, 0)
 
 
-def test_a_clock_that_is_read_with_interruptions_only_is_read_as_well_as_can_be() -> None:
+def test_a_clock_that_is_always_read_with_interruptions_is_nearly_right() -> None:
     clock = Interrupted()
     times = TurnClock(clock)
     clock.jump(3600)
@@ -65,8 +65,8 @@ def test_a_clock_that_is_read_with_interruptions_only_is_read_as_well_as_can_be(
     assert abs(times.wall.ahead_ms - 3_600_000) <= 2
 
 
-def test_a_millisecond_more_or_less_moves_nothing() -> None:
-    """A time that was given is shown as it was given, although clocks tick apart."""
+def test_a_difference_of_a_millisecond_does_not_change_the_offset() -> None:
+    """A given time is shown as it was given, although the clocks tick at different moments."""
     clock = ManualClock()
     times = TurnClock(clock)
     for seconds in (0.001, -0.001, -0.001, 0.001):
@@ -78,7 +78,7 @@ def test_a_millisecond_more_or_less_moves_nothing() -> None:
     assert times.wall.ahead_ms == 2
 
 
-def test_a_steady_time_is_a_monotonic_one() -> None:
+def test_a_steady_time_is_converted_to_a_monotonic_one() -> None:
     clock = ManualClock()
     clock.advance(12.3456)
     times = TurnClock(clock)
@@ -101,7 +101,7 @@ def test_the_machines_clocks_agree() -> None:
     assert times.monotonic_at(times.now()) <= clock.monotonic()
 
 
-def test_what_is_no_more_than_a_second_is_no_jump() -> None:
+def test_a_move_of_at_most_a_second_is_not_a_jump() -> None:
     jumps = ClockJumps()
     for moved_ms in (1000, -1000, 3, 0):
         jumps.found(moved_ms, 0)
@@ -110,7 +110,7 @@ def test_what_is_no_more_than_a_second_is_no_jump() -> None:
     assert (jumps.count, jumps.last_ms) == (1, -1001)
 
 
-def test_a_wall_clock_behind_the_last_record_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_wall_clock_behind_the_last_record_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "headwater.server"):
         TurnClock(ManualClock(), not_before_ms=START_MS + 1000)
         assert caplog.messages == []

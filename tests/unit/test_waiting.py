@@ -1,4 +1,4 @@
-"""Readers that wait for what becomes idle are looked at when that is, once."""
+"""Readers that wait for entries to become idle are run again at that time, once."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ def store_with(count: int) -> tuple[LocalStore, list[LocalClient]]:
     return made, [made.client() for _ in range(count)]
 
 
-def look_again(client: LocalClient, entry_id: str) -> None:
-    """Let who waits for ``s`` look again: an entry comes, and has gone before anybody looks."""
+def run_waiters_again(client: LocalClient, entry_id: str) -> None:
+    """Make clients that wait for ``s`` run again: add an entry and delete it in the same step."""
     client("MULTI")
     client("XADD", "s", entry_id, "f", "v")
     client("XDEL", "s", entry_id)
     client("EXEC")
 
 
-def test_a_time_that_a_reader_comes_back_to_serves_it_once() -> None:
-    # Given three entries that somebody has, and a reader that waits for one to become idle
+def test_a_reader_that_waits_for_a_time_is_served_once() -> None:
+    # Given three pending entries, and a reader that waits for one to become idle
     store, (admin, reader) = store_with(2)
     for number in (1, 2, 3):
         admin("XADD", "s", f"{number}-0", "n", number)
@@ -32,14 +32,14 @@ def test_a_time_that_a_reader_comes_back_to_serves_it_once() -> None:
     admin("XACK", "s", "g", "1-0")
     reader.send(*READ, "bob", "COUNT", 1, "BLOCK", 0, "CLAIM", 5000, "STREAMS", "s", ">")
 
-    # When an entry that is idle earlier comes and goes, and each time the reader looks again
+    # When an entry that is idle earlier becomes pending and is acknowledged, and the reader runs each time
     admin("XCLAIM", "s", "g", "cid", 0, "1-0", "TIME", START_MS - 1000, "FORCE", "JUSTID")
-    look_again(admin, "9-1")
+    run_waiters_again(admin, "9-1")
     admin("XACK", "s", "g", "1-0")
-    look_again(admin, "9-2")
+    run_waiters_again(admin, "9-2")
     store.advance(5)
 
-    # Then it is given one entry, and the store goes on
+    # Then it gets one entry, and the store continues
     assert reader.reply() == [[b"s", [[b"2-0", [b"n", b"2"], 5000, 1]]]]
     assert reader.reply() is None
     assert admin("XPENDING", "s", "g") == [2, b"2-0", b"3-0", [[b"ann", b"1"], [b"bob", b"1"]]]

@@ -1,4 +1,4 @@
-"""The registry of WATCH: what breaks a client's watch, and what is left of it."""
+"""The registry of WATCH: what breaks a client's watch, and how it ends."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ def test_a_watch_breaks_when_one_of_its_keys_is_modified(
     assert watches.count_keys() == 2
 
 
-def test_what_was_modified_before_breaks_no_watch(keyspace: Keyspace, watches: Watches) -> None:
+def test_an_earlier_modification_does_not_break_a_watch(
+    keyspace: Keyspace, watches: Watches
+) -> None:
     first, late = Watch(), Watch()
     watches.add(first, (0, b"k"))
     keyspace.databases[0].touch(b"k")
@@ -42,10 +44,10 @@ def test_what_was_modified_before_breaks_no_watch(keyspace: Keyspace, watches: W
     assert (watches.broken(first), watches.broken(late)) == (True, False)
 
 
-def test_a_watch_that_ended_begins_whole_and_leaves_nothing(
+def test_an_ended_watch_leaves_nothing_and_can_begin_again(
     keyspace: Keyspace, watches: Watches
 ) -> None:
-    # Given a broken watch that is ended
+    # Given a broken watch that has ended
     watch, other = Watch(), Watch()
     watches.add(watch, (0, b"k"))
     watches.add(other, (0, b"l"))
@@ -53,19 +55,19 @@ def test_a_watch_that_ended_begins_whole_and_leaves_nothing(
     assert watches.broken(watch)
     watches.end(watch)
 
-    # Then it watches nothing, and the engine notes only what others watch
+    # Then it watches nothing, and the engine notes only keys that others watch
     assert not watches.broken(watch)
     assert list(keyspace.databases[0].watched) == [b"l"]
     watches.end(other)
     assert not keyspace.databases[0].watched
     assert watches.count_keys() == 0
 
-    # and it can begin again
+    # And it can begin again
     watches.add(watch, (0, b"k"))
     assert not watches.broken(watch)
 
 
-def test_a_keyspace_that_takes_the_place_of_another_breaks_every_watch(watches: Watches) -> None:
+def test_a_new_keyspace_breaks_every_watch(watches: Watches) -> None:
     watch, idle = Watch(), Watch()
     watches.add(watch, (3, b"k"))
     again = Keyspace()

@@ -1,4 +1,4 @@
-"""How a delivery ends, as a table: outcome, deliveries so far, settlement."""
+"""`decide` as a table: outcome, deliveries so far, settlement."""
 
 from __future__ import annotations
 
@@ -47,19 +47,19 @@ def not_counted(delay_ms: int) -> Settlement:
 
 
 def _named(value: object) -> str:
-    """Of a policy, which of the two: its text has the address of its source of chance."""
+    """Name a test by its values. A policy's own text has the address of its random generator."""
     return repr(value.retry) if isinstance(value, Policy) else str(value)
 
 
 TABLE: list[tuple[NotReturned, Policy, int, Settlement | None]] = [
-    # failed: the retry policy's wait grows with the deliveries
+    # failed: the delay of the retry policy grows with the deliveries
     (Raised(FAILURE), RETRY, 1, fail(1_000)),
     (Raised(FAILURE), RETRY, 4, fail(8_000)),
     (Raised(FAILURE), AT_ONCE, 4, fail(0)),
     (Raised(SystemExit(0)), RETRY, 1, fail(1_000)),
     (Raised(KeyboardInterrupt()), RETRY, 1, fail(1_000)),
     (TimedOut(SLOW), RETRY, 2, fail(2_000)),
-    # put off by the handler
+    # delayed by the handler
     (Raised(Again("10s")), RETRY, 4, fail(10_000)),
     (Raised(Again("0s")), RETRY, 4, fail(0)),
     (Raised(Again()), RETRY, 3, fail(4_000)),
@@ -69,14 +69,14 @@ TABLE: list[tuple[NotReturned, Policy, int, Settlement | None]] = [
     # the record of a dead letter could not be written
     (Unrecorded(FAILURE), RETRY, 5, fail(300_000)),
     (Unrecorded(FAILURE), AT_ONCE, 5, fail(UNRECORDED_MS)),
-    # given back, or gone
+    # handed back, or lost
     (Stopped(), RETRY, 5, not_counted(0)),
     (Lost(), RETRY, 1, None),
 ]
 
 
 @pytest.mark.parametrize(("outcome", "policy", "count", "expected"), TABLE, ids=_named)
-def test_an_outcome_ends_its_delivery_so(
+def test_an_outcome_determines_the_settlement(
     outcome: NotReturned, policy: Policy, count: int, expected: Settlement | None
 ) -> None:
     found = decide(outcome, policy, delivered(count), NOW)
@@ -101,7 +101,7 @@ DEAD: list[tuple[NotReturned, int, str, int]] = [
 ]
 
 
-def test_deliveries_that_others_ended_count_neither_for_the_retry_nor_for_the_last() -> None:
+def test_excused_deliveries_count_neither_for_the_delay_nor_for_the_maximum() -> None:
     # Given the ninth delivery of an entry, seven of which ended because their process died
     delivery = delivered(9)
     delivery.excuse(7)
@@ -111,7 +111,7 @@ def test_deliveries_that_others_ended_count_neither_for_the_retry_nor_for_the_la
 
 
 @pytest.mark.parametrize(("outcome", "count", "error", "deliveries"), DEAD, ids=str)
-def test_what_cannot_be_handled_is_acknowledged_with_one_dead_letter(
+def test_a_final_failure_is_acknowledged_with_one_dead_letter(
     outcome: NotReturned, count: int, error: str, deliveries: int
 ) -> None:
     settlement = decide(outcome, RETRY, delivered(count), NOW)
@@ -130,7 +130,7 @@ def letter_of(settlement: Settlement) -> DeadLetter:
     return parse_dead_letter("0-0", [part for pair in record.fields for part in pair])
 
 
-def test_an_error_that_cannot_be_printed_is_a_dead_letter_all_the_same() -> None:
+def test_an_error_that_cannot_be_printed_becomes_a_dead_letter() -> None:
     class Unprintable(Exception):
         def __str__(self) -> str:
             raise ZeroDivisionError
@@ -168,7 +168,7 @@ def test_messages_that_are_lists_are_not_split(kind: Any) -> None:
     assert published(kind, [1, 2]) == [[(b"data", b"[1,2]")]]
 
 
-def test_a_list_of_other_messages_is_a_result_for_each() -> None:
+def test_a_list_of_messages_is_one_result_for_each() -> None:
     assert published(dict[str, int], [{"a": 1}, {"b": 2}]) == [
         [(b"data", b'{"a":1}')],
         [(b"data", b'{"b":2}')],

@@ -1,4 +1,4 @@
-"""The mistakes of a first day: each is refused where it is written, with what to write instead."""
+"""Mistakes of beginners are refused at the declaration, with the remedy."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_decorator_without_its_parentheses_is_refused(
 
 
 @pytest.mark.parametrize("decorator", [of_consumer, of_batch])
-def test_a_consumer_without_a_group_is_told_to_name_one(
+def test_a_consumer_without_a_group_is_refused(
     decorator: Callable[[App], Callable[..., Any]],
 ) -> None:
     with pytest.raises(DeclarationError, match="a consumer needs group="):
@@ -65,14 +65,14 @@ def test_use_as_a_default_is_refused() -> None:
         new_app().consumer(orders, group="g")(bill)
 
 
-def test_a_handler_of_named_parameters_only_takes_no_message() -> None:
+def test_a_handler_with_only_keyword_parameters_is_refused() -> None:
     async def bill(**anything: Any) -> None: ...
 
     with pytest.raises(DeclarationError, match="takes no message"):
         new_app().consumer(orders, group="g")(bill)
 
 
-async def test_an_optional_delivery_is_a_delivery() -> None:
+async def test_a_parameter_of_optional_delivery_gets_the_delivery() -> None:
     seen: list[int] = []
     app = new_app()
 
@@ -106,7 +106,7 @@ def test_an_optional_delivery_of_a_batch_is_refused() -> None:
         ({"into": Stream("{orders}.dead", Order)}, "into and dead are both '{orders}.dead'"),
     ],
 )
-def test_options_that_no_worker_could_keep_are_refused(
+def test_options_that_a_worker_cannot_apply_are_refused(
     options: dict[str, Any], complaint: str
 ) -> None:
     with pytest.raises(DeclarationError, match=complaint):
@@ -114,7 +114,7 @@ def test_options_that_no_worker_could_keep_are_refused(
 
 
 @pytest.mark.parametrize("factor", [float("nan"), float("inf"), 1e10, "2", None, True])
-def test_a_factor_that_no_wait_can_grow_by_is_refused(factor: Any) -> None:
+def test_an_invalid_factor_is_refused(factor: Any) -> None:
     with pytest.raises(DeclarationError, match=r"factor=.* must be a number from 1 to 1,000"):
         Backoff("1s", factor=factor)
 
@@ -126,12 +126,12 @@ def test_a_jitter_that_is_not_a_fraction_is_refused(jitter: Any) -> None:
 
 
 @pytest.mark.parametrize("maxlen", [True, 2**63, "5"])
-def test_a_length_that_no_server_takes_is_refused(maxlen: Any) -> None:
-    with pytest.raises(DeclarationError, match=r"maxlen=.* must be a number from 1 on"):
+def test_a_length_that_no_server_accepts_is_refused(maxlen: Any) -> None:
+    with pytest.raises(DeclarationError, match=r"maxlen=.* must be a number, at least 1"):
         Stream("orders", Order, maxlen=maxlen)
 
 
-async def test_a_consumer_that_is_declared_while_the_app_works_is_refused() -> None:
+async def test_a_consumer_declared_while_the_app_runs_is_refused() -> None:
     app = new_app()
     app.consumer(orders, group="g")(handle)
     async with app.test():

@@ -1,4 +1,4 @@
-"""Everything that can be wrong with a declaration is said where it is written."""
+"""Every mistake in a declaration is reported at the declaration."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_durations_are_a_number_and_a_unit(text: str, expected: int) -> None:
 
 
 @pytest.mark.parametrize("wrong", ["", "30", "s", "30 sec", "-5s", "1e3s", "0s", "1000000d", 30])
-def test_what_is_no_duration_is_refused_with_the_form_it_should_have(wrong: Any) -> None:
+def test_an_invalid_duration_is_refused_with_an_example(wrong: Any) -> None:
     with pytest.raises(DeclarationError, match=r"claim_after=.*(30s|at least 1 ms)"):
         milliseconds(wrong, what="claim_after")
 
@@ -81,15 +81,15 @@ def test_defaults() -> None:
         ({"claim_after": "soon"}, "claim_after='soon' is not a duration"),
         ({"claim_after": "50ms"}, "it must be at least 100 ms"),
         ({"claim_after": "10s", "lease": "10s"}, "lease='10s' must be shorter than claim_after"),
-        ({"concurrency": 0}, "concurrency=0 must be a whole number from 1 on"),
+        ({"concurrency": 0}, "concurrency=0 must be a whole number, at least 1"),
         ({"prefetch": True}, "prefetch=True must be a whole number"),
         ({"concurrency": 8, "prefetch": 4}, "prefetch=4 is less than concurrency=8"),
-        ({"max_deliveries": 0}, "max_deliveries=0 must be a whole number from 1 on"),
-        ({"max_crashes": 0}, "max_crashes=0 must be a whole number from 1 on"),
+        ({"max_deliveries": 0}, "max_deliveries=0 must be a whole number, at least 1"),
+        ({"max_crashes": 0}, "max_crashes=0 must be a whole number, at least 1"),
         ({"retry": "1s"}, "retry='1s' must be a Backoff"),
         ({"into": "invoices"}, "into='invoices' is not a Stream"),
         ({"group": ""}, "group='' must be the name of the consumer group"),
-        ({"group": "hw.parked"}, "group='hw.parked': names that begin with 'hw.' are Headwater's"),
+        ({"group": "hw.parked"}, "group='hw.parked': names that begin with 'hw.' are reserved"),
         ({"into": orders}, "into='orders' is the stream that the consumer reads"),
         ({"dead": "orders"}, "dead='orders' is the stream that the consumer reads"),
         ({"dead": 5}, "dead=5 must be the name of the dead-letter stream"),
@@ -98,17 +98,17 @@ def test_defaults() -> None:
         ({"orderby": None, "linger": "1s"}, "unknown option 'linger', 'orderby'"),
     ],
 )
-def test_options_that_are_wrong_are_refused(options: dict[str, Any], complaint: str) -> None:
+def test_invalid_options_are_refused(options: dict[str, Any], complaint: str) -> None:
     with pytest.raises(DeclarationError, match=complaint):
         declared(handle, **options)
 
 
-def test_a_single_delivery_limits_nothing_else() -> None:
+def test_max_deliveries_of_one_limits_nothing_else() -> None:
     consumer = declared(handle, max_deliveries=1)
     assert (consumer.concurrency, consumer.prefetch) == (16, 64)
 
 
-def test_a_thread_has_no_timeout() -> None:
+def test_a_handler_in_a_thread_has_no_timeout() -> None:
     with pytest.raises(DeclarationError, match="runs in a thread, and a thread cannot be stopped"):
         declared(blocking, timeout="1s")
     assert declared(handle, timeout="1s").timeout_ms == 1000
@@ -124,21 +124,21 @@ def test_one_group_of_a_stream_has_one_handler() -> None:
     app.consumer(orders, group="other")(blocking)
 
 
-def test_an_address_that_is_none_is_refused() -> None:
+def test_an_invalid_address_is_refused() -> None:
     with pytest.raises(
         DeclarationError, match="url='localhost:6379' is not the address of a store"
     ):
         App("localhost:6379")
 
 
-def test_streams_need_a_name_a_type_and_a_codec_that_exist() -> None:
+def test_streams_need_a_name_a_known_codec_and_a_valid_maxlen() -> None:
     with pytest.raises(DeclarationError, match="a stream needs a name"):
         Stream("", Order)
     with pytest.raises(
         DeclarationError, match="unknown codec 'avro': choose one of fields, json, "
     ):
         Stream("orders", Order, codec="avro")
-    with pytest.raises(DeclarationError, match="maxlen=0 must be a number from 1 on"):
+    with pytest.raises(DeclarationError, match="maxlen=0 must be a number, at least 1"):
         Stream("orders", Order, maxlen=0)
 
 
@@ -150,7 +150,7 @@ def called(handler: Callable[..., Any]) -> Any:
     return declared(handler).call(Order(17), delivery)
 
 
-def test_a_handler_names_what_it_wants() -> None:
+def test_a_handler_gets_the_parameters_that_it_declares() -> None:
     def only_message(order: Order) -> Any:
         return order.id
 
@@ -183,7 +183,7 @@ def test_a_handler_names_what_it_wants() -> None:
     assert called(functools.partial(with_default, rate=2.0)) == (17, 2.0)
 
 
-def test_an_asynchronous_handler_is_known_as_one() -> None:
+def test_an_asynchronous_handler_is_recognized() -> None:
     class Async:
         async def __call__(self, order: Order) -> None:
             pass
@@ -212,7 +212,7 @@ def test_a_handler_that_cannot_be_called_is_refused() -> None:
 
     refused: list[tuple[Any, str]] = [
         (nothing, "takes no message"),
-        (too_much, "nothing is known to give to parameter 'db'"),
+        (too_much, "there is no value for parameter 'db'"),
         (generator, "is a generator: it must return"),
         (generator_too, "is a generator: it must return"),
         (wrong_type, "expects Invoice, its stream holds Order"),
@@ -241,7 +241,7 @@ def test_a_handler_that_expects_several_messages_at_once_is_refused() -> None:
         declared(of_another_type)
 
 
-def test_annotations_that_fit_in_other_words_are_taken() -> None:
+def test_equivalent_annotations_are_accepted() -> None:
     def optional(order: Order | None) -> None:
         pass
 
@@ -266,7 +266,7 @@ def test_annotations_that_fit_in_other_words_are_taken() -> None:
     assert app.consumers[0].handler is add
 
 
-def test_a_handler_may_leave_the_type_of_its_message_open() -> None:
+def test_a_handler_may_declare_any_message_type() -> None:
     async def anything(message: Any) -> None: ...
 
     async def anything_or_none(message: Any | None) -> None: ...
@@ -282,18 +282,18 @@ def test_a_handler_may_leave_the_type_of_its_message_open() -> None:
             assert app.consumers[0].stream is stream
 
 
-def test_an_unknown_option_is_an_error_for_type_checkers_too() -> None:
+def test_an_unknown_option_is_refused_like_by_type_checkers() -> None:
     app = App("redis://localhost")
     with pytest.raises(DeclarationError, match="unknown option 'prefech': a consumer has group"):
         app.consumer(stream=orders, group="g", prefech=8)  # type: ignore[call-arg]
 
 
-def test_the_decorator_leaves_the_function_as_it_is() -> None:
+def test_the_decorator_returns_the_function_unchanged() -> None:
     app = App("redis://localhost")
     assert app.consumer(orders, group="g")(blocking) is blocking
 
 
-# --- waits ----------------------------------------------------------------------------------------
+# --- delays ---------------------------------------------------------------------------------------
 
 
 def test_a_backoff_spreads_within_its_jitter() -> None:
@@ -313,12 +313,12 @@ def test_a_backoff_spreads_within_its_jitter() -> None:
         ({"first": "10m"}, "ceiling='5m' is shorter than first='10m'"),
     ],
 )
-def test_a_backoff_that_makes_no_sense_is_refused(options: dict[str, Any], complaint: str) -> None:
+def test_an_invalid_backoff_is_refused(options: dict[str, Any], complaint: str) -> None:
     with pytest.raises(DeclarationError, match=complaint):
         Backoff(**options)
 
 
-def test_again_takes_a_duration() -> None:
+def test_again_accepts_a_duration() -> None:
     assert Again(after="10s").after_ms == 10_000
     assert Again().after_ms is None
     assert Again().counted

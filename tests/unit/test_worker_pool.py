@@ -13,7 +13,7 @@ from headwater.worker.clocks import LoopClock
 from headwater.worker.freshness import Freshness
 from headwater.worker.owned import Owned, State
 from headwater.worker.pool import Pool
-from headwater.worker.signals import Changes
+from headwater.worker.waiting import Changes
 
 
 def an_entry(number: int = 1) -> Owned:
@@ -22,12 +22,12 @@ def an_entry(number: int = 1) -> Owned:
 
 
 async def never() -> None:
-    """A pool whose entries were renewed lately asks for no renewal."""
+    """Fail the test: a pool whose entries were renewed recently must not renew them."""
     raise AssertionError
 
 
 async def turns(count: int = 5) -> None:
-    """Let the slots do what they can."""
+    """Let the slots run until they wait."""
     for _ in range(count):
         await asyncio.sleep(0)
 
@@ -36,7 +36,7 @@ async def turns(count: int = 5) -> None:
 async def a_pool(
     size: int, handled: list[bytes]
 ) -> AsyncIterator[tuple[Pool, list[asyncio.Task[None]]]]:
-    """A pool whose slots wait, and their tasks."""
+    """A pool with waiting slots, and their tasks."""
 
     async def run(owned: Owned) -> None:
         assert owned.task is asyncio.current_task()
@@ -55,7 +55,7 @@ async def a_pool(
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def test_entries_are_handled_in_the_order_in_which_they_came() -> None:
+async def test_entries_are_handled_in_order_of_arrival() -> None:
     handled: list[bytes] = []
     async with a_pool(3, handled) as (pool, _tasks):
         for number in range(10):
@@ -65,7 +65,7 @@ async def test_entries_are_handled_in_the_order_in_which_they_came() -> None:
         assert pool.hungry
 
 
-async def test_an_entry_is_handled_although_the_slot_that_was_woken_for_it_is_cancelled() -> None:
+async def test_an_entry_is_handled_if_the_slot_woken_for_it_is_cancelled() -> None:
     handled: list[bytes] = []
     async with a_pool(2, handled) as (pool, tasks):
         # Given an entry for which the first slot is about to wake
@@ -77,7 +77,7 @@ async def test_an_entry_is_handled_although_the_slot_that_was_woken_for_it_is_ca
         assert handled == [b"1-0"]
 
 
-async def test_what_was_lost_while_it_waited_is_not_handled() -> None:
+async def test_an_entry_lost_while_it_waited_is_not_handled() -> None:
     handled: list[bytes] = []
     async with a_pool(1, handled) as (pool, _tasks):
         lost, kept = an_entry(1), an_entry(2)
@@ -89,7 +89,7 @@ async def test_what_was_lost_while_it_waited_is_not_handled() -> None:
         assert kept.task is None
 
 
-async def test_what_was_not_begun_can_be_taken_back() -> None:
+async def test_entries_that_were_not_begun_can_be_removed() -> None:
     handled: list[bytes] = []
     async with a_pool(1, handled) as (pool, _tasks):
         entries = [an_entry(number) for number in range(3)]

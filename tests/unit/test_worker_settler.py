@@ -1,4 +1,4 @@
-"""What waits in a settler goes out together: one settlement for all that returned."""
+"""Entries that wait in a settler share a settlement."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def done(_settlement: Settlement) -> SettleOutcome:
 async def sent(
     queue: Sequence[Owned | Queued], *, answer: Answer = done
 ) -> tuple[list[list[Settlement]], list[tuple[Queued, SettleOutcome]]]:
-    """The batches in which these go out, and what became of each settlement."""
+    """Settle the entries. Return the batches that were sent and the outcome of each settlement."""
     batches: list[list[Settlement]] = []
     ended: list[tuple[Queued, SettleOutcome]] = []
 
@@ -75,9 +75,7 @@ async def test_entries_whose_handlers_returned_nothing_are_one_settlement() -> N
     ]
 
 
-async def test_results_for_one_stream_share_a_settlement_and_those_for_several_have_their_own() -> (
-    None
-):
+async def test_results_for_one_stream_share_a_settlement_and_those_for_several_do_not() -> None:
     left, right = to("left"), to("right")
     queue = [
         an_entry(1, left),
@@ -98,7 +96,7 @@ async def test_results_for_one_stream_share_a_settlement_and_those_for_several_h
 
 
 async def test_a_shared_settlement_that_did_nothing_is_repeated_entry_by_entry() -> None:
-    # Given results of three entries, one of which is another worker's now
+    # Given results of three entries, of which another worker owns one
     entries = [an_entry(number, to("results", b"%d" % number)) for number in range(3)]
 
     def answer(settlement: Settlement) -> SettleOutcome:
@@ -109,7 +107,7 @@ async def test_a_shared_settlement_that_did_nothing_is_repeated_entry_by_entry()
     # When they are settled
     batches, ended = await sent(entries, answer=answer)
 
-    # Then each has a settlement of its own in the next batch, with its own result
+    # Then each has a separate settlement in the next batch, with its result
     assert len(batches) == 2
     assert [(one.id, one.additions) for one in batches[1]] == [
         (owned.id, owned.additions) for owned in entries
@@ -121,7 +119,7 @@ async def test_a_shared_settlement_that_did_nothing_is_repeated_entry_by_entry()
     ]
 
 
-async def test_a_batch_has_no_more_entries_and_bytes_than_its_bounds() -> None:
+async def test_a_batch_is_bounded_in_entries_and_bytes() -> None:
     # Given more than a batch of small results, then three large ones
     large = b"x" * (BATCH_BYTES // 2 + 1)
     small = [an_entry(number, to("results")) for number in range(BATCH + 1)]
@@ -134,7 +132,7 @@ async def test_a_batch_has_no_more_entries_and_bytes_than_its_bounds() -> None:
     assert [len(one.ids) for batch in batches for one in batch] == [BATCH, 3, 1]
 
 
-async def test_a_batch_has_no_more_results_than_its_bound() -> None:
+async def test_a_batch_is_bounded_in_results() -> None:
     # Given entries with many small results each
     entries = [an_entry(n, *[to("results")] * (BATCH_RESULTS // 2)) for n in range(3)]
 

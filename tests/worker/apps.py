@@ -1,4 +1,4 @@
-"""Apps that run inside a test, against a real store."""
+"""Apps and stores for tests of the worker."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from headwater.worker.connections import Connections
 from headwater.worker.running import Running
 
 PATIENCE_SECONDS = 30.0
-"""How long a test waits for what must happen; reached only when it fails."""
+"""Longest time that `eventually` waits. Only a failing test waits that long."""
 
 
 class Order(msgspec.Struct):
@@ -37,15 +37,15 @@ invoices: Stream[Invoice] = Stream("invoices", Invoice)
 
 
 def elapsed(seconds: float) -> Callable[[], bool]:
-    """A condition for `eventually`: this much real time has passed, for what a store does by its
-    own clock."""
+    """A condition for `eventually`: true after ``seconds`` of real time. For tests that depend on the
+    store's clock."""
     end = time.monotonic() + seconds
     return lambda: time.monotonic() > end
 
 
 @dataclass
 class Store:
-    """An empty store, and the test's own connection to look with."""
+    """An empty store, with a connection of the test for inspecting it."""
 
     name: str
     url: str
@@ -55,11 +55,11 @@ class Store:
         return App(self.url, name="test", **options)
 
     async def pending(self, group: str = "g", stream: str = "orders") -> list[Any]:
-        """Rows (id, consumer, idle, count) of the group's pending list."""
+        """Rows (id, consumer, idle time, delivery count) of the group's pending entries list."""
         try:
             rows: Any = await self.look.xpending_range(stream, group, "-", "+", 10_000)
         except redis.exceptions.ResponseError:
-            return []  # no worker has made the group yet
+            return []  # no worker has created the group yet
         return [
             (
                 row["message_id"].decode(),
@@ -82,20 +82,20 @@ class Store:
         return [stream.codec.decode(list(fields.items())) for _entry_id, fields in entries]
 
     async def consumers(self, group: str = "g", stream: str = "orders") -> list[str]:
-        """Names of the group's consumers but Headwater's own."""
+        """Names of the group's consumers, without Headwater's internal ones."""
         found = await self.look.xinfo_consumers(stream, group)
         names = [one["name"].decode() for one in found]
         return [name for name in names if not name.startswith("hw.")]
 
     async def consumers_if_any(self, group: str = "g", stream: str = "orders") -> list[str]:
-        """As `consumers`, and none while the group does not exist."""
+        """Like `consumers`, but empty while the group does not exist."""
         try:
             return await self.consumers(group, stream)
         except redis.exceptions.ResponseError:
             return []
 
     async def settled(self, group: str = "g", stream: str = "orders") -> bool:
-        """Everything was delivered and nothing is pending."""
+        """Whether every entry was delivered and none is pending."""
         if not await self.look.exists(stream):
             return False
         info = await self.look.xinfo_stream(stream)
@@ -108,7 +108,7 @@ class Store:
 
 
 async def eventually(condition: Callable[[], Any], what: str = "") -> Any:
-    """Wait until ``condition``, which may be asynchronous, holds; its value."""
+    """Wait until ``condition``, which may be asynchronous, is true. Returns its value."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         value = condition()
@@ -116,12 +116,12 @@ async def eventually(condition: Callable[[], Any], what: str = "") -> Any:
             value = await value
         if value:
             return value
-        assert time.monotonic() < deadline, f"it never came to be: {what or condition}"
+        assert time.monotonic() < deadline, f"condition not met in time: {what or condition}"
         await asyncio.sleep(0.005)
 
 
 def worker(app: App) -> Running:
-    """A worker of this app, in this process; several are as several processes."""
+    """A worker of this app in this process. Several of them act like several processes."""
     return Running(
         app.consumers, connections=Connections(app.url), clock=LoopClock(), chance=Random(1)
     )
@@ -129,7 +129,7 @@ def worker(app: App) -> Running:
 
 @asynccontextmanager
 async def working(app: App, *, grace: float = 10.0) -> AsyncIterator[Running]:
-    """A worker that runs while the block does."""
+    """Run a worker for the duration of the block."""
     running = worker(app)
     running.start()
     try:
@@ -140,14 +140,14 @@ async def working(app: App, *, grace: float = 10.0) -> AsyncIterator[Running]:
 
 
 def killed(running: Running) -> None:
-    """The worker vanishes as at SIGKILL: nothing more comes from it."""
+    """Drop all work of the worker without settling it, as SIGKILL would."""
     running.scheduler.abandon()
     for loop in running.loops.values():
         loop.abandon()
 
 
 async def buried(running: Running) -> None:
-    """Let go of what a killed worker held in this process."""
+    """Close the connections of a worker that `killed` stopped."""
     await running.scheduler.close()
     for loop in running.loops.values():
         await loop.close()

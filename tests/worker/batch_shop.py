@@ -1,7 +1,7 @@
-"""A batch consumer for worker processes. ``SHOP_URL`` names its store.
+"""An app with a batch consumer, for worker processes. ``SHOP_URL`` is the address of its store.
 
-Each message has one result, published in one step with the acknowledgement of its batch. A message that
-says ``fail`` fails at its first delivery.
+Each message has one result, published in one step with the acknowledgement of its batch. A message with
+``do="fail"`` fails at its first delivery.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ async def load(batch: Batch[Row]) -> list[Row]:
     done = []
     for row, delivery in zip(batch, batch.deliveries, strict=True):
         if row.do == "fail" and not delivery.redelivered:
-            batch.fail(row, "as it was told")
+            batch.fail(row, "as requested")
         else:
             done.append(row)
     await asyncio.sleep(0.005)

@@ -1,4 +1,4 @@
-"""Stores that the worker's tests run against."""
+"""Stores that the tests of the worker run against."""
 
 from __future__ import annotations
 
@@ -25,36 +25,36 @@ SharedPeer = Callable[[str], peers.Peer]
 CORE_STORES = ("headwater", "redis-8.2", "redis-7.0", "valkey-9.1")
 
 STORES = ("headwater", "redis-8.2")
-"""What every promise of a worker is shown on: our own verbs, and the fallback."""
+"""Stores on which every guarantee of a worker is tested: with Headwater's commands and without them."""
 
 
 HERE = Path(__file__).parent
 
 SAMPLED = frozenset({"redis-7.0", "valkey-9.1"})
-"""Servers whose tests are a sample: `make slice` runs them, `make test` does not."""
+"""Servers on which only `make slice` runs the tests."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Every promise is tested on Headwater and Redis 8.2 by `make test`, and on the others by
-    `make slice`."""
+    """Mark the tests on sampled servers. `make test` runs all tests on Headwater and Redis 8.2, and
+    `make slice` runs them on the other servers."""
     for item in items:
         callspec = getattr(item, "callspec", None)
         if callspec is None or HERE not in item.path.parents:
-            continue  # pytest gives every conftest.py all tests
+            continue  # the hook of every conftest.py receives all tests
         if not SAMPLED.isdisjoint(map(str, callspec.params.values())):
             item.add_marker(pytest.mark.slice)
 
 
 @pytest.fixture(scope="session")
 def headwater_url() -> Iterator[str]:
-    """A Headwater server that all tests of a process share."""
+    """The address of a Headwater server that all tests of a process share."""
     with server_process("--appendonly", "no") as server:
         yield server.url
 
 
 @pytest.fixture
 def store_url(request: pytest.FixtureRequest) -> Callable[[str], str]:
-    """The address of a store by its name, started when it is first asked for."""
+    """A function that returns the address of a store by its name. It starts a store at its first use."""
 
     def give(name: str) -> str:
         if name == "headwater":
@@ -69,17 +69,17 @@ def store_url(request: pytest.FixtureRequest) -> Callable[[str], str]:
 
 
 @pytest.fixture(scope="session")
-def timeless() -> Iterator[ServerThread]:
-    """A Headwater server in which time passes only as a test says."""
+def manual_clock_server() -> Iterator[ServerThread]:
+    """A Headwater server whose clock only a test advances."""
     with server_thread(clock=ManualClock()) as server:
         yield server
 
 
 @pytest.fixture(params=CORE_STORES)
 def core(request: pytest.FixtureRequest, store_url: Callable[[str], str]) -> Iterator[Core]:
-    """The first member of a new group, on each store in turn."""
+    """The first consumer of a new group, on each store in turn."""
     if request.param == "headwater":
-        server: ServerThread = request.getfixturevalue("timeless")
+        server: ServerThread = request.getfixturevalue("manual_clock_server")
         with redis.Redis.from_url(server.url) as client:
             client.flushall()
         found = Core.joined(server.url)
@@ -94,7 +94,7 @@ def core(request: pytest.FixtureRequest, store_url: Callable[[str], str]) -> Ite
 async def store(
     request: pytest.FixtureRequest, store_url: Callable[[str], str]
 ) -> AsyncIterator[Store]:
-    """An empty store, each in turn."""
+    """An empty store, on each of `STORES` in turn."""
     url = store_url(request.param)
     async with redis.asyncio.Redis.from_url(url) as look:
         yield Store(request.param, url, look)
@@ -104,7 +104,7 @@ async def store(
 async def any_store(
     request: pytest.FixtureRequest, store_url: Callable[[str], str]
 ) -> AsyncIterator[Store]:
-    """An empty store, each in turn, of all servers."""
+    """An empty store, on each of `CORE_STORES` in turn."""
     url = store_url(request.param)
     async with redis.asyncio.Redis.from_url(url) as look:
         yield Store(request.param, url, look)
@@ -112,8 +112,10 @@ async def any_store(
 
 @pytest.fixture
 def run_headwater() -> Callable[..., str]:
-    """Runs ``headwater …`` in a thread, with nothing to read; what it printed. ``apart`` gives it a
-    process of its own."""
+    """A function that runs ``headwater …`` without input and returns what it printed.
+
+    The command runs in a thread, or in a process if ``apart`` is true.
+    """
 
     def run(*arguments: str, status: int = 0, apart: bool = False) -> str:
         found, printed, complaint = (_in_process if apart else _in_thread)(arguments)

@@ -1,4 +1,4 @@
-"""A group's core over a synchronous connection, for tests that take one step at a time."""
+"""A consumer of a group over a synchronous connection, for tests that take one step at a time."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ CLAIM_AFTER_MS = 60_000
 
 @dataclass
 class Core:
-    """One consumer of a group. ``client`` is the test's own connection, to look with."""
+    """One consumer of a group. Tests inspect the store through ``client``."""
 
     client: redis.Redis
     member: Member
     reader: MemberReader
     gone: list[bytes]
-    """What was said to be gone from the stream."""
+    """Ids that were reported as deleted from the stream."""
     now: float = 1_000.0
     advance: Callable[[float], None] | None = None
-    """Lets seconds pass in the store, where a test holds its clock."""
+    """Advances the store's clock by some seconds, if the test controls that clock."""
 
     @classmethod
     def joined(
@@ -39,7 +39,7 @@ class Core:
         *,
         claim_after_ms: int = CLAIM_AFTER_MS,
     ) -> Core:
-        """A member of group ``g`` of stream ``s``."""
+        """A consumer that has joined group ``g`` of stream ``s``."""
         client = redis.Redis.from_url(url)
         able = run(client, capabilities.probe())
         member = Member("s", "g", consumer, claim_after_ms, able)
@@ -48,14 +48,14 @@ class Core:
 
     @classmethod
     def of(cls, client: redis.Redis, member: Member, **more: Any) -> Core:
-        """A member that is joined already."""
+        """A consumer for ``member``, which has joined its group already."""
         gone: list[bytes] = []
         return cls(client, member, MemberReader(member, gone=gone.extend), gone, **more)
 
     def close(self) -> None:
         self.client.close()
 
-    def beside(self, consumer: str) -> Core:
+    def another(self, consumer: str) -> Core:
         """Another consumer of the same group."""
         member = replace(self.member, consumer=consumer)
         return Core.of(self.client, member, now=self.now, advance=self.advance)
@@ -66,11 +66,11 @@ class Core:
         return Core.of(self.client, member, now=self.now, advance=self.advance)
 
     def do(self, operation: Operation[Any]) -> Any:
-        """Carry out an operation; a reading one never waits, so that a test decides what is next."""
+        """Carry out an operation. Reads do not block, so the test decides what happens next."""
         return run(self.client, _unblocked(operation))
 
     def read(self, limit: int = 100) -> list[Delivered]:
-        """One read; a second of the member's time passes before it."""
+        """Read once, one second later by the consumer's clock."""
         self.now += 1
         found: list[Delivered] = self.do(self.reader.read(limit=limit, now=self.now))
         return found
@@ -97,15 +97,15 @@ class Core:
         return found
 
     def age(self, entry: Delivered | bytes, idle_ms: int) -> None:
-        """Make an entry idle for so long, as if its owner had not renewed it. Its owner is not silent,
-        so only a sweep of the pending list finds it: the next read makes one."""
+        """Set an entry's idle time, as if its owner had not renewed it. The owner itself was seen recently,
+        so only a sweep of the pending entries list finds the entry. The next read makes a sweep."""
         entry_id = entry if isinstance(entry, bytes) else entry.id
         row = self.pending(entry_id)
         run(self.client, single("XCLAIM", "s", "g", row[0], 0, entry_id, "IDLE", idle_ms, "JUSTID"))
         self.client.hdel(group_settings_key("s", "g"), "swept_ms")
 
     def pending(self, entry_id: bytes) -> tuple[str, int]:
-        """Owner and count of a pending entry."""
+        """Owner and delivery count of a pending entry."""
         rows: Any = self.client.xpending_range("s", "g", entry_id, entry_id, 1)
         assert rows, f"{entry_id!r} is not pending"
         return rows[0]["consumer"].decode(), rows[0]["times_delivered"]
@@ -116,7 +116,7 @@ class Core:
 
 
 def _unblocked(operation: Operation[Any]) -> Operation[Any]:
-    """The same operation with BLOCK left out."""
+    """The same operation without BLOCK in its reads."""
     commands = next(operation)
     while True:
         changed: list[Command] = []

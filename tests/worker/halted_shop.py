@@ -1,6 +1,6 @@
-"""An app for worker processes that are halted and go on: handlers say when they begin.
+"""An app for worker processes that a test suspends and resumes. Handlers log when they begin.
 
-``SHOP_SHAPE`` is ``each``, ``batch`` or ``order``; a handler runs until the file ``SHOP_END`` exists.
+``SHOP_SHAPE`` is ``each``, ``batch`` or ``order``. A handler runs until the file ``SHOP_END`` exists.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ OPTIONS: dict[str, Any] = {"group": "g", "claim_after": "600ms", "prefetch": 16}
 async def handle(*found: Order) -> None:
     for order in found:
         sys.stderr.write(f"order {order.id} begins\n")
-    while not os.path.exists(END):  # noqa: ASYNC110, ASYNC240, PTH110  # another process makes it
+    while not os.path.exists(END):  # noqa: ASYNC110, ASYNC240, PTH110  # the test creates it
         await asyncio.sleep(0.01)
 
 

@@ -1,8 +1,8 @@
-"""The kill campaign: worker processes are killed and stopped at random points while they work.
+"""The kill campaign: kill and suspend worker processes at random points while they work.
 
 points    SIGKILL; SIGSTOP for longer than claim_after, then SIGCONT; SIGSTOP, then SIGKILL
-load      entries all the time, each with a result by ``into=``
-verdict   each entry has exactly one result; nothing is pending, nothing is dead
+load      a steady supply of entries, each with a result by ``into=``
+verdict   each entry has exactly one result, no entry is pending, none is a dead letter
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from tests.worker.processes import WorkerProcess, one_worker
 
 WORKERS = 3
 BACKLOG = 150
-"""Entries that wait at least, so that every point is one at which there is work."""
+"""Least number of unread entries, so that the workers have work at every point."""
 
 SPREAD_SECONDS = 0.4
-"""A point comes so long after the one before, at most: it may hit start, work or the way between."""
+"""Longest time between two points. A point may hit a start, a handler, or the time between them."""
 
 CLAIM_AFTER = "700ms"
 STOPPED_SECONDS = (0.75, 1.5)
 
 
 class Campaign:
-    """Kills workers of ``store`` at ``points`` random points and counts what became of the load."""
+    """Kills workers of ``store`` at ``points`` random points and counts the results of the load."""
 
     def __init__(self, store: Store, *, points: int, seed: int) -> None:
         self.store = store
@@ -47,7 +47,7 @@ class Campaign:
         self._loading = True
 
     async def run(self) -> dict[str, Any]:
-        """The campaign's counts, failures by their order numbers."""
+        """Run the campaign. Returns its counts, with failures listed by order number."""
         began = time.monotonic()
         with self._stack:
             for _number in range(WORKERS):
@@ -78,7 +78,7 @@ class Campaign:
         self._workers.append(worker)
 
     async def _strike(self) -> Any:
-        """Hit one worker; what is still to be done with it."""
+        """Kill or suspend one worker. Returns an awaitable that completes the strike."""
         running = [worker for worker in self._workers if worker not in self._stopped]
         victim = self.chance.choice(running)
         kind = self.chance.choices(("kill", "stop and continue", "stop and kill"), (6, 3, 1))[0]
@@ -109,7 +109,7 @@ class Campaign:
         self._start()
 
     async def _load(self) -> None:
-        """Keep work waiting; all of it numbered, some of it slow."""
+        """Keep a backlog of numbered entries, some of them slow."""
         look = self.store.look
         while self._loading:
             if await self._waiting(look) < BACKLOG:
@@ -123,7 +123,7 @@ class Campaign:
             await asyncio.sleep(0.005)
 
     async def _waiting(self, look: redis.asyncio.Redis) -> int:
-        """Entries that no worker has read, as far as the results tell."""
+        """Number of entries that no worker has read, by the group's lag."""
         if not await look.exists("orders"):
             return 0
         groups: Any = await look.xinfo_groups("orders")

@@ -1,7 +1,7 @@
-"""An ordered consumer for worker processes. ``SHOP_URL`` names its store.
+"""An app with an ordered consumer, for worker processes. ``SHOP_URL`` is the address of its store.
 
-Each run of the handler is noted in the stream ``begun``; each result in ``done`` is one step with the
-acknowledgement. A step that says ``fail`` raises at its first delivery.
+The handler adds an entry to the stream ``begun`` at each run. Each result is published to ``done`` in
+one step with the acknowledgement. A step with ``do="fail"`` raises at its first delivery.
 """
 
 from __future__ import annotations
@@ -47,6 +47,6 @@ done: Stream[Step] = Stream("done", Step)
 async def handle(step: Step, delivery: Delivery) -> Step:
     await begun.send(Run(step.key, step.number, os.getpid(), delivery.count))
     if step.do == "fail" and not delivery.redelivered:
-        raise ValueError("as it was told")
+        raise ValueError("as requested")
     await asyncio.sleep(0.002)
     return step

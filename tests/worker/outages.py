@@ -1,4 +1,4 @@
-"""Ways in which a real store refuses to work for a while, and back."""
+"""Outages: states in which a real store refuses commands, and how to begin and end them."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ Change = Callable[[redis.asyncio.Redis, Path], Awaitable[None]]
 
 @dataclass(frozen=True)
 class Outage:
-    """``begin`` and ``end`` get a connection and the server's directory; ``code`` is what a write
-    is answered meanwhile."""
+    """``begin`` and ``end`` receive a connection and the server's directory. ``code`` is the error code
+    of writes during the outage."""
 
     code: str
     begin: Change
@@ -38,7 +38,7 @@ def _set(name: str, value: str) -> Change:
 
 
 async def _fail_to_save(look: redis.asyncio.Redis, directory: Path) -> None:
-    # A file cannot be renamed to the name of a directory that holds something.
+    # A file cannot be renamed to the name of a directory that is not empty.
     (directory / "dump.rdb" / "in-the-way").mkdir(parents=True)
     await look.config_set("save", "3600 1")
     await look.bgsave()
@@ -56,7 +56,7 @@ async def _save_again(look: redis.asyncio.Redis, directory: Path) -> None:
 
 
 async def _demote(look: redis.asyncio.Redis, _directory: Path) -> None:
-    await look.replicaof("127.0.0.1", "1")  # nobody listens there: its data stay as they are
+    await look.replicaof("127.0.0.1", "1")  # nothing listens on port 1: its data stay unchanged
 
 
 async def _lose_the_primary(look: redis.asyncio.Redis, directory: Path) -> None:

@@ -1,4 +1,4 @@
-"""Worker processes under a test's hand."""
+"""Worker processes that a test starts and ends."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ ONLY_SUSPECTS = "--suspects only"
 SHOP = "tests.worker.shop:app"
 
 MARK = "HEADWATER_TEST_WORKER"
-"""The variable of the environment by which a worker's processes are found."""
+"""Name of the environment variable that marks a worker's processes."""
 
 
 class WorkerProcess:
-    """One process of ``headwater.worker.process``, or all that ``headwater work`` starts."""
+    """A process of ``headwater.worker.process``, or ``headwater work`` with its children."""
 
     def __init__(
         self,
@@ -56,18 +56,18 @@ class WorkerProcess:
         self.process.send_signal(number)
 
     def wait(self, seconds: float = 40) -> int:
-        """The exit status, below 0 for a signal."""
+        """The exit status: negative for a signal."""
         return self.process.wait(seconds)
 
-    def said(self) -> str:
+    def log(self) -> str:
         self.errors.seek(0)
         return self.errors.read().decode(errors="replace")
 
     def end(self) -> None:
-        """Kill what still runs, and all that it started, whoever adopted that since.
+        """Kill the process and everything it started, including processes that were reparented since.
 
-        The children would stop by themselves, but the next test empties the store under them: they
-        create their group again there, with the ``claim_after`` of this test.
+        The children would stop by themselves. But the next test empties the store, and they would create
+        their group again there, with the ``claim_after`` of this test.
         """
         if self.process.poll() is None:
             self.process.kill()
@@ -84,11 +84,11 @@ class WorkerProcess:
 
 @contextmanager
 def _ended(worker: WorkerProcess) -> Iterator[None]:
-    """End it; a test that fails shows what it logged."""
+    """End the worker after the block. If the test fails, print the worker's log."""
     try:
         yield
     except BaseException:
-        sys.stderr.write(worker.said())
+        sys.stderr.write(worker.log())
         raise
     finally:
         worker.end()
@@ -115,7 +115,7 @@ def supervised(
 
 
 def workers_of(parent: int) -> list[int]:
-    """The worker processes of ``headwater work``, without the one that handles only suspects."""
+    """The worker processes of ``headwater work``, without the one for suspected poison messages."""
     return [
         pid
         for pid in children(parent)
@@ -124,5 +124,5 @@ def workers_of(parent: int) -> list[int]:
 
 
 def quarantine_of(parent: int) -> list[int]:
-    """The process of ``headwater work`` that handles only suspects."""
+    """The process of ``headwater work`` for suspected poison messages."""
     return [pid for pid in children(parent) if ONLY_SUSPECTS in command_line(pid)]

@@ -1,4 +1,4 @@
-"""A TCP proxy between a worker and its store, for what networks do: cut, fall silent, lead elsewhere."""
+"""A TCP proxy between a worker and its store that can cut connections, stall or change its target."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from urllib.parse import urlsplit
 
 
 class Proxy:
-    """Listens on ``url`` and passes on what comes to ``target``, another url."""
+    """Listens on ``url`` and forwards connections to ``target``, another URL."""
 
     def __init__(self, target: str) -> None:
         self.target = target
         self.url = ""
         self.connections = 0
-        """Connections accepted so far."""
+        """Number of connections accepted so far."""
         self._flows = asyncio.Event()
         self._flows.set()
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
     def fall_silent(self) -> None:
-        """Pass nothing on any more, of old connections and new ones; close none."""
+        """Stop forwarding on all connections, old and new, without closing them."""
         self._flows.clear()
 
     def forget(self) -> None:
-        """The connections of now stay silent for ever; later ones are passed on."""
+        """Stall the present connections for good. Later ones are forwarded."""
         self._flows = asyncio.Event()
         self._flows.set()
 
     def resume(self) -> None:
-        """Pass on everything again, also what had to wait."""
+        """Forward everything again, including the data that waited."""
         self._flows.set()
 
     def cut(self) -> None:
@@ -40,7 +40,7 @@ class Proxy:
             writer.close()
 
     async def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Connect one client with the target of this moment."""
+        """Connect one client to the current target."""
         self.connections += 1
         place = urlsplit(self.target)
         try:
@@ -68,7 +68,7 @@ class Proxy:
             sink.close()
 
     async def close(self) -> None:
-        """End everything."""
+        """Close every connection and end the tasks."""
         self.cut()
         for task in list(self._tasks):
             task.cancel()
@@ -77,7 +77,7 @@ class Proxy:
 
 @asynccontextmanager
 async def proxy(target: str) -> AsyncIterator[Proxy]:
-    """A proxy before ``target``, ended with the block."""
+    """A proxy to ``target`` that runs for the duration of the block."""
     found = Proxy(target)
     server = await asyncio.start_server(found.accept, "127.0.0.1", 0)
     found.url = f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}"

@@ -1,4 +1,4 @@
-"""Servers that a test ends and starts again at the same address, with the same data."""
+"""Servers that a test kills and starts again at the same address, with the same data."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from tests.worker.apps import PATIENCE_SECONDS
 
 
 class Restarting(ABC):
-    """One server. ``url`` stays the same over restarts."""
+    """One server. ``url`` does not change when it restarts."""
 
     url: str
     arguments: tuple[str, ...] = ()
-    """Of the peer's command line at its next start."""
+    """Arguments for the peer's command line at its next start."""
 
     @abstractmethod
     def kill(self) -> None:
-        """End it by SIGKILL."""
+        """Kill it by SIGKILL."""
 
     @abstractmethod
     def start(self) -> None:
-        """Start it again and return when it answers."""
+        """Start it again. Returns when it accepts commands."""
 
     def look(self) -> redis.Redis:
         return redis.Redis.from_url(self.url, decode_responses=True)
 
     @contextmanager
     def starting(self) -> Iterator[None]:
-        """Start it again while the block runs; leave when it has started."""
+        """Start it again while the block runs. Leaving the block waits for the start to complete."""
         thread = threading.Thread(target=self.start)
         thread.start()
         try:
@@ -72,15 +72,15 @@ class _Peer(Restarting):
         self._server = self._launch(self._server.port)
 
     def _launch(self, port: int) -> peers.Peer:
-        keeping = ("--appendonly", "yes", "--appendfsync", "always")
+        durable = ("--appendonly", "yes", "--appendfsync", "always")
         return peers.start(
-            self._name, *keeping, *self.arguments, directory=self._directory, port=port
+            self._name, *durable, *self.arguments, directory=self._directory, port=port
         )
 
 
 @contextmanager
 def restarting(name: str) -> Iterator[Restarting]:
-    """A server of its own. Raises `peers.PeerMissing`."""
+    """A new server. Raises `peers.PeerMissing`."""
     if name == "headwater":
         with server_process("--appendfsync", "always") as server:
             yield _Headwater(server)

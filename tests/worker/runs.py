@@ -1,4 +1,4 @@
-"""An app that runs in a test as `App.run` runs it, its start and its stop included."""
+"""Runs an app inside a test the way `App.run` does, including its start and stop."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from headwater.worker import App
 
 @asynccontextmanager
 async def run(app: App) -> AsyncIterator[asyncio.Task[None]]:
-    """``app.run()`` while the block runs; then it is stopped, and its errors are raised."""
+    """Run ``app.run()`` while the block runs, then stop it and raise its errors."""
     task = asyncio.create_task(app.run())
-    await asyncio.sleep(0)  # so that there is something to stop
+    await asyncio.sleep(0)  # lets run() begin, so that stop() has an effect
     try:
         yield task
     finally:

@@ -1,14 +1,15 @@
-"""An app for worker processes. ``SHOP_URL`` names its store; what it does to itself is in the entry.
+"""An app for worker processes. ``SHOP_URL`` is the address of its store. An entry's ``do`` says what the
+handler does:
 
-kill     SIGKILL to its own process, as the system does when memory is out
+kill     sends SIGKILL to its own process, as the kernel does when memory runs out
 segfault reads the address 0
 slow     takes half a second, or ``SHOP_SLOW_SECONDS``
-hang     never ends
+hang     never returns
 fail     raises
 leave    raises SystemExit
-deaf     says so, and ignores every cancellation
-break    on its first delivery, ends the worker's settler
-stop     on its first delivery, has the app stop, as if it had been told to
+stubborn writes a line to stderr, then ignores every cancellation
+break    at its first delivery, cancels the worker's settler task
+stop     at its first delivery, calls `App.stop`, then raises
 """
 
 from __future__ import annotations
@@ -61,9 +62,9 @@ async def bill(order: Order, delivery: Delivery) -> Invoice:
     elif order.do == "slow":
         await asyncio.sleep(float(os.environ.get("SHOP_SLOW_SECONDS", "0.5")))
     elif order.do == "fail":
-        raise ValueError("as it was told")
-    elif order.do == "deaf":
-        sys.stderr.write("bill is deaf\n")
+        raise ValueError("as requested")
+    elif order.do == "stubborn":
+        sys.stderr.write("bill ignores cancellation\n")
         while True:
             try:
                 await asyncio.sleep(60)
@@ -76,7 +77,7 @@ async def bill(order: Order, delivery: Delivery) -> Invoice:
         settler.cancel()
     elif order.do == "stop" and delivery.count == 1:
         app.stop()
-        raise ValueError("so that it is delivered again")
+        raise ValueError("delivered again after the stop")
     elif order.do == "yield":
         await asyncio.sleep(0.001)
     return Invoice(order=order.id, by=os.getpid(), count=delivery.count)

@@ -1,4 +1,4 @@
-"""What the log says of a store that does not answer: a line when it begins, and one when it ends."""
+"""The log has a line when a store becomes unreachable, and one when it answers again."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from headwater.worker.availability import Availability
 REFUSED = ConnectionRefusedError("Error 111 connecting to localhost:1. Connection refused.")
 
 
-def test_a_store_that_was_never_there_cannot_be_reached(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_store_that_never_answered_is_logged_as_unreachable(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     # Given a worker that starts before its store
     now = 0.0
     store = Availability("redis://ann:secret@localhost:1", monotonic=lambda: now)
@@ -21,7 +23,7 @@ def test_a_store_that_was_never_there_cannot_be_reached(caplog: pytest.LogCaptur
     store.well("reader of orders/g")
     store.well("publisher")
 
-    # Then nobody says that it went away
+    # Then the log says that it cannot be reached
     first, last = caplog.messages
     assert first == (
         "the store redis://***@localhost:1 cannot be reached (reader of orders/g): Error 111 "
@@ -30,7 +32,9 @@ def test_a_store_that_was_never_there_cannot_be_reached(caplog: pytest.LogCaptur
     assert last == "the store redis://***@localhost:1 answers after 3.0 s"
 
 
-def test_a_store_that_answered_goes_away_and_comes_back(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_store_that_answered_before_is_logged_as_gone_and_back(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     caplog.set_level(logging.WARNING)
     now = 0.0
     store = Availability("redis://localhost:1", monotonic=lambda: now)
@@ -39,6 +43,6 @@ def test_a_store_that_answered_goes_away_and_comes_back(caplog: pytest.LogCaptur
     now = 1.5
     store.well("reader of orders/g")
     assert [line.split(" (")[0].split(": ")[0] for line in caplog.messages] == [
-        "the store redis://localhost:1 went away",
-        "the store redis://localhost:1 is back after 1.5 s",
+        "the store redis://localhost:1 does not answer",
+        "the store redis://localhost:1 answers again after 1.5 s",
     ]

@@ -1,4 +1,4 @@
-"""What `@app.batch` refuses when it is declared, and what it takes if nothing is said."""
+"""Declarations that `@app.batch` refuses, and its defaults."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from tests.worker.test_batches import memory_app
         ({"size": True}, "size=True must be a whole number"),
         ({"linger": "soon"}, "linger"),
         ({"linger": "30s"}, "linger='30s' must be shorter than claim_after"),
-        ({"max_deliveries": 1}, "max_deliveries=1 allows no second attempt"),
+        ({"max_deliveries": 1}, "max_deliveries=1 allows only one"),
         ({"size": 10, "prefetch": 9}, "prefetch=9 is less than 10"),
         ({"size": 10, "prefetch": 19, "concurrency": 2}, "prefetch=19 is less than 20"),
         ({"lingre": "1s"}, "unknown option 'lingre'"),
     ],
 )
-def test_what_no_batch_can_be_is_refused(options: dict[str, Any], words: str) -> None:
+def test_invalid_batch_options_are_refused(options: dict[str, Any], words: str) -> None:
     async def load(rows: Batch[Order]) -> None: ...
 
     with pytest.raises(DeclarationError, match=words):
         memory_app().batch(orders, group="g", **options)(load)
 
 
-def test_a_handler_that_expects_no_batch_of_the_stream_is_refused() -> None:
+def test_a_handler_without_a_batch_parameter_of_the_stream_is_refused() -> None:
     async def one(order: Order) -> None: ...
     async def many(rows: list[Order]) -> None: ...
     async def others(rows: Batch[Invoice]) -> None: ...
@@ -49,14 +49,14 @@ def test_a_handler_that_expects_no_batch_of_the_stream_is_refused() -> None:
         memory_app().batch(orders, group="g", timeout="1s")(slow)
 
 
-def test_a_single_handler_that_expects_a_batch_is_told_of_app_batch() -> None:
+def test_the_error_for_a_consumer_with_a_batch_parameter_names_app_batch() -> None:
     async def load(rows: Batch[Order]) -> None: ...
 
     with pytest.raises(DeclarationError, match=r"one of @app\.batch gets a Batch"):
         memory_app().consumer(orders, group="g")(load)
 
 
-def test_batches_prefetch_one_more_than_are_handled() -> None:
+def test_the_default_prefetch_holds_one_batch_more_than_run_at_once() -> None:
     app = memory_app()
 
     @app.batch(orders, group="a")

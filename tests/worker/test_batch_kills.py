@@ -1,4 +1,4 @@
-"""The results of batches are published exactly once, whatever is killed or stopped whenever."""
+"""Results of batches are published exactly once while worker processes are killed and suspended."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ MESSAGES = 6_000
 pytestmark = pytest.mark.slow
 
 
-async def test_every_message_has_one_result_when_workers_are_killed_and_stopped(
+async def test_every_message_has_one_result_when_workers_are_killed_and_suspended(
     store: Store,
 ) -> None:
-    # Given a backlog of which some messages fail once, and three processes
+    # Given a backlog in which some messages fail once, and three processes
     chance = random.Random(19)
     async with store.look.pipeline(transaction=False) as pipeline:
         for number in range(MESSAGES):
@@ -32,7 +32,7 @@ async def test_every_message_has_one_result_when_workers_are_killed_and_stopped(
         workers = [stack.enter_context(one_worker(store.url, target=SHOP)) for _ in range(3)]
         await eventually(lambda: store.look.xlen("loaded"))
 
-        # When they are killed, or stand still for longer than claim_after
+        # When processes are killed, or suspended for longer than claim_after
         for kind in ("kill", "stop", "kill", "stop"):
             await eventually(elapsed(chance.uniform(0.05, 0.2)))
             victim = chance.choice(workers)

@@ -1,4 +1,4 @@
-"""The results of batches, their settlement by one command, and what becomes of them at crashes and stops."""
+"""Results of batches, their settlement in one command, and batches at crashes and stops."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from tests.worker.test_batches import memory_app, send
 # --- results --------------------------------------------------------------------------------------
 
 
-async def test_what_a_batch_handler_returns_is_published_in_one_step_with_the_acknowledgement(
+async def test_results_of_a_batch_are_published_in_one_step_with_the_acknowledgement(
     store: Store,
 ) -> None:
-    # Given a handler that returns results, one item of which fails once
+    # Given a handler that returns results, and fails one item once
     app = store.app()
 
     @app.batch(orders, group="g", size=4, into=invoices, retry=Backoff("10ms"))
@@ -48,7 +48,7 @@ async def test_what_a_batch_handler_returns_is_published_in_one_step_with_the_ac
     assert await store.results() == [Invoice(0), Invoice(1), Invoice(3), Invoice(2)]
 
 
-async def test_a_result_of_a_batch_that_lost_an_entry_is_dropped_and_the_rest_is_handled_again(
+async def test_the_result_of_a_batch_that_lost_an_entry_is_dropped_and_the_rest_handled_again(
     store: Store,
 ) -> None:
     # Given a running batch with a result
@@ -64,18 +64,18 @@ async def test_a_result_of_a_batch_that_lost_an_entry_is_dropped_and_the_rest_is
     async with working(app):
         ids = await orders.send_many([Order(1), Order(10), Order(100)])
         await started.wait()
-        # When another consumer takes one of its entries and acknowledges it
+        # When another consumer claims one of its entries and acknowledges it
         await store.look.xclaim("orders", "g", "other", 0, [ids[1]])
         await store.look.xack("orders", "g", ids[1])
         free.set()
         await eventually(store.settled)
 
-    # Then what the other has is in no result, and the rest in one
+    # Then the handler runs again without that entry, and only that second result is published
     assert sums == [[1, 10, 100], [1, 100]]
     assert await store.results() == [Invoice(101)]
 
 
-async def test_a_batch_without_results_goes_on_when_an_entry_is_lost(store: Store) -> None:
+async def test_a_batch_without_results_continues_when_an_entry_is_lost(store: Store) -> None:
     app, started, free = store.app(), asyncio.Event(), asyncio.Event()
     lost: list[list[bool]] = []
 
@@ -135,7 +135,7 @@ async def test_a_result_without_an_acknowledged_entry_is_not_published(
 
 
 async def test_a_batch_is_settled_by_one_command(store: Store) -> None:
-    # Given a batch that is longer than what is settled together else
+    # Given a batch with more entries than other settlements have
     app = store.app()
 
     @app.batch(orders, group="g", size=600, linger="2s")
@@ -153,7 +153,7 @@ async def test_a_batch_is_settled_by_one_command(store: Store) -> None:
     async with working(app):
         await eventually(store.settled)
 
-    # Then one command settles it; on Redis that is a script with an XACK for each
+    # Then one command settles it; on Redis, that is a script with one XACK for each entry
     assert await settlements() - before == (1 if store.name == "headwater" else 600)
 
 
@@ -182,12 +182,14 @@ async def test_the_batch_of_a_worker_that_dies_is_handled_by_another(store: Stor
     assert sorted(one.order for one in await store.results()) == [1, 2, 3]
 
 
-async def test_a_stop_hands_back_a_running_batch_uncounted(store: Store) -> None:
+async def test_a_stop_hands_back_a_running_batch_without_counting_the_delivery(
+    store: Store,
+) -> None:
     app, started = store.app(), asyncio.Event()
 
     @app.batch(orders, group="g", size=2, linger="50ms")
     async def load(rows: Batch[Order]) -> None:
-        rows.dead(rows.items[0], "said too early")
+        rows.dead(rows.items[0], "before the stop")
         started.set()
         await asyncio.Event().wait()
 
@@ -219,7 +221,7 @@ async def test_a_stop_waits_for_a_batch_in_a_thread_no_longer_than_its_grace(sto
     assert await store.results() == []
 
 
-async def test_entries_that_linger_are_handed_back_at_a_stop(store: Store) -> None:
+async def test_entries_that_wait_for_a_full_batch_are_handed_back_at_a_stop(store: Store) -> None:
     app, calls = store.app(), []
 
     @app.batch(orders, group="g", size=10, linger="20s")
@@ -235,14 +237,14 @@ async def test_entries_that_linger_are_handed_back_at_a_stop(store: Store) -> No
     assert calls == []
 
 
-async def test_a_suspect_runs_as_a_batch_of_its_own() -> None:
-    # Given a batch whose process died twice
-    app, batches, alive = memory_app(), [], asyncio.Event()
+async def test_a_suspected_poison_message_is_a_batch_by_itself() -> None:
+    # Given a batch that was in flight when its process died, twice
+    app, batches, restarted = memory_app(), [], asyncio.Event()
 
     @app.batch(orders, group="g", size=3, claim_after="10s", linger="1s")
     async def load(rows: Batch[Order]) -> None:
         batches.append([order.id for order in rows])
-        if not alive.is_set():
+        if not restarted.is_set():
             await asyncio.Event().wait()
 
     async with app.test() as t:
@@ -250,10 +252,10 @@ async def test_a_suspect_runs_as_a_batch_of_its_own() -> None:
         t.crash(load)
         await t.advance("12s")
         t.crash(load)
-        alive.set()
+        restarted.set()
         batches.clear()
 
-        # When its entries are claimed again, then each runs alone
+        # When its entries are claimed again, then each is a batch of one entry
         await t.advance("30s")
         assert sorted(batches) == [[1], [2], [3]]
         assert t.pending(load) == {}

@@ -1,4 +1,4 @@
-"""`@app.batch`: messages handled together, an outcome for each of them, one settlement for all."""
+"""`@app.batch` handles messages together, with an outcome for each item and one settlement for all."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ async def send(t: AppTest, *numbers: int) -> list[str]:
     return await t.send(orders, *(Order(number) for number in numbers))
 
 
-# --- what is a batch ------------------------------------------------------------------------------
+# --- when a batch is handled ----------------------------------------------------------------------
 
 
-async def test_a_batch_is_handled_when_it_is_full_and_else_after_linger() -> None:
+async def test_a_batch_is_handled_when_it_is_full_or_after_linger() -> None:
     # Given batches of three that wait for 50 ms
     app, batches = memory_app(), []
 
@@ -42,7 +42,7 @@ async def test_a_batch_is_handled_when_it_is_full_and_else_after_linger() -> Non
         batches.append([order.id for order in rows])
 
     async with app.test() as t:
-        # When seven messages come, then six are handled at once, and the seventh waits for company
+        # When seven messages arrive, then six are handled at once, and the seventh waits for `linger`
         await send(t, *range(7))
         assert batches == [[0, 1, 2], [3, 4, 5]]
         await t.advance("49ms")
@@ -53,7 +53,7 @@ async def test_a_batch_is_handled_when_it_is_full_and_else_after_linger() -> Non
         assert t.deliveries(load) == [1] * 7
 
 
-async def test_entries_that_waited_for_a_busy_handler_linger_no_more() -> None:
+async def test_entries_that_waited_for_a_busy_handler_do_not_wait_for_linger_again() -> None:
     app, batches, free = memory_app(), [], asyncio.Event()
 
     @app.batch(orders, group="g", size=10, linger="100ms")
@@ -72,7 +72,7 @@ async def test_entries_that_waited_for_a_busy_handler_linger_no_more() -> None:
         assert batches == [[1], [2]]
 
 
-async def test_several_batches_are_handled_at_a_time_if_concurrency_says_so() -> None:
+async def test_concurrency_is_the_number_of_batches_handled_at_once() -> None:
     app, running, free = memory_app(), [], asyncio.Event()
 
     @app.batch(orders, group="g", size=2, concurrency=2)
@@ -81,7 +81,7 @@ async def test_several_batches_are_handled_at_a_time_if_concurrency_says_so() ->
         await free.wait()
 
     async with app.test() as t:
-        # Two batches run, and one more is prefetched
+        # Given two batches that run, and one more that is prefetched
         await send(t, *range(8))
         assert running == [2, 2]
         assert len(t.pending(load)) == 6
@@ -91,7 +91,7 @@ async def test_several_batches_are_handled_at_a_time_if_concurrency_says_so() ->
         assert t.pending(load) == {}
 
 
-async def test_the_deliveries_of_a_batch_are_those_of_its_items_in_order() -> None:
+async def test_a_batch_has_the_delivery_of_each_item_in_the_order_of_items() -> None:
     app, seen = memory_app(), []
 
     @app.batch(orders, group="g", size=2, retry=None)
@@ -115,12 +115,12 @@ async def test_the_deliveries_of_a_batch_are_those_of_its_items_in_order() -> No
 # --- an outcome for each item ---------------------------------------------------------------------
 
 
-async def test_what_a_batch_handler_says_of_an_item_holds_for_it_and_the_rest_is_acknowledged(
+async def test_each_item_gets_its_outcome_and_the_rest_is_acknowledged(
     store: Store,
 ) -> None:
-    # Given a handler that fails one item, gives up one, and puts off one
+    # Given a handler that fails one item, dead-letters one, and delays one
     app, handled = store.app(), []
-    put_off: list[Order] = []
+    delayed: list[Order] = []
 
     @app.batch(orders, group="g", size=5, linger="20ms", retry=Backoff("10ms", jitter=0))
     async def load(rows: Batch[Order]) -> None:
@@ -130,26 +130,26 @@ async def test_what_a_batch_handler_says_of_an_item_holds_for_it_and_the_rest_is
                     rows.fail(order, "constraint")
                 case 2, _:
                     rows.dead(order, "unknown customer")
-                case 3, _ if not put_off:
-                    put_off.append(order)
+                case 3, _ if not delayed:
+                    delayed.append(order)
                     rows.again(order, after="10ms", counted=False)
                 case _:
                     handled.append((order.id, delivery.count))
 
-    # When five messages come
+    # When five messages arrive
     async with working(app):
         ids = await orders.send_many([Order(number) for number in range(5)])
         await eventually(lambda: len(handled) == 4)
         await eventually(store.settled)
 
-    # Then each ended as it was said, and the others were acknowledged
+    # Then each of these items has its outcome, and the others were acknowledged
     assert sorted(handled) == [(0, 1), (1, 2), (3, 1), (4, 1)]
     (letter,) = await store.dead()
     assert (letter.entry_id, letter.error) == (ids[2], "headwater.Dead: unknown customer")
 
 
-async def test_an_exception_fails_each_item_by_its_own_attempts(store: Store) -> None:
-    # Given a message that has failed once already
+async def test_an_exception_fails_all_items_and_each_has_its_own_attempts(store: Store) -> None:
+    # Given a message that has failed once
     app, allowed = store.app(), asyncio.Event()
 
     @app.batch(orders, group="g", size=3, linger="50ms", max_deliveries=2, retry=None)
@@ -163,17 +163,17 @@ async def test_an_exception_fails_each_item_by_its_own_attempts(store: Store) ->
     async with working(app):
         old = await orders.send(Order(1))
         await eventually(store.pending)
-        # When it fails with new ones
+        # When it fails again together with new ones
         await orders.send_many([Order(2), Order(3)])
 
-        # Then it is a dead letter, after its own attempts
+        # Then it is a dead letter, because it has used its own attempts
         letters = await eventually(store.dead)
     assert old in [letter.entry_id for letter in letters]
     assert all(letter.deliveries == 2 for letter in letters)
     assert letters[0].error == "ValueError: the table is locked"
 
 
-async def test_what_was_said_of_an_item_holds_when_the_handler_raises_later() -> None:
+async def test_the_outcome_of_an_item_stays_when_the_handler_raises_later() -> None:
     app = memory_app()
 
     @app.batch(orders, group="g", size=2, max_deliveries=5, retry=Backoff("1m"))
@@ -221,7 +221,7 @@ async def test_a_batch_of_undecodable_entries_does_not_call_the_handler() -> Non
         assert t.deliveries(load) == []
 
 
-async def test_items_that_failed_together_come_again_together() -> None:
+async def test_items_that_failed_together_are_retried_together() -> None:
     # Given a retry policy with jitter
     app, batches = memory_app(), []
 
@@ -238,7 +238,7 @@ async def test_items_that_failed_together_come_again_together() -> None:
         assert batches == [50, 50]
 
 
-async def test_equal_items_are_told_apart() -> None:
+async def test_equal_items_have_separate_outcomes() -> None:
     # Given two equal messages
     app = memory_app()
 
@@ -248,7 +248,7 @@ async def test_equal_items_are_told_apart() -> None:
         rows.dead(rows.items[2], "the second one")
         rows.dead(0, "by its index")
 
-    # When the second is given up, then the first is acknowledged
+    # When the second of them is dead-lettered, then the first is acknowledged
     async with app.test() as t:
         first, _second, third = await send(t, 1, 2, 2)
         letters = t.dead(orders)
@@ -260,7 +260,7 @@ def batch_of(*items: Any) -> Batch[Any]:
     return Batch(items, deliveries=[])
 
 
-def test_an_item_that_is_not_of_the_batch_is_refused() -> None:
+def test_an_item_that_is_not_in_the_batch_raises_value_error() -> None:
     rows = batch_of(Order(1), Order(2))
     with pytest.raises(ValueError, match="not an item of this batch: pass the item itself"):
         rows.fail(Order(1), "a copy")
@@ -269,29 +269,29 @@ def test_an_item_that_is_not_of_the_batch_is_refused() -> None:
             rows.dead(index)
 
 
-def test_one_object_that_is_several_items_must_be_named_by_its_index() -> None:
+def test_an_object_that_appears_twice_in_a_batch_must_be_named_by_index() -> None:
     word = "again and again"
     rows = batch_of(word, "other", word)
-    with pytest.raises(ValueError, match=r"several items of this batch, at \[0, 2\]"):
+    with pytest.raises(ValueError, match=r"in this batch several times, at \[0, 2\]"):
         rows.fail(word, "which one?")
     rows.fail(2, "the last")
     rows.fail("other", "there is one")
     assert sorted(rows.close()) == [1, 2]
 
 
-def test_a_batch_whose_handler_has_ended_takes_no_outcome() -> None:
+def test_setting_an_outcome_after_the_handler_returned_raises() -> None:
     rows = batch_of(Order(1))
     rows.close()
     with pytest.raises(RuntimeError, match="has ended"):
         rows.fail(0, "too late")
 
 
-def test_the_last_word_on_an_item_counts() -> None:
+def test_the_last_outcome_set_for_an_item_counts() -> None:
     rows = batch_of(Order(1))
     rows.fail(0, "constraint")
     rows.again(0, after="1s")
-    (said,) = rows.close().values()
-    assert isinstance(said.error, Again)
+    (item,) = rows.close().values()
+    assert isinstance(item.error, Again)
 
 
 # --- shapes of handlers ---------------------------------------------------------------------------
@@ -314,7 +314,7 @@ async def test_a_batch_handler_that_is_not_async_runs_in_a_thread(store: Store) 
     assert len(await store.dead()) == 1
 
 
-async def test_a_batch_that_runs_longer_than_its_timeout_fails_in_each_item() -> None:
+async def test_a_timeout_fails_each_item_of_the_batch() -> None:
     app = memory_app()
 
     @app.batch(orders, group="g", size=2, timeout="5s", max_deliveries=2, retry=None)

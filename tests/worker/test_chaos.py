@@ -1,4 +1,4 @@
-"""A sample of `make chaos-worker`: processes, connections and the server die while messages flow."""
+"""A sample of `make chaos-worker`: processes, connections and the server fail while messages flow."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PLAN = Plan(kills=4, pauses=1, cuts=2, server_kills=1, segfaults=1, messages=500
 @pytest.mark.slice
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("store", STORES)
-def test_whatever_dies_nothing_is_lost_no_result_is_twice_and_repeats_have_a_reason(
+def test_faults_lose_no_message_repeat_no_result_and_explain_every_repeated_run(
     store: str,
 ) -> None:
     began = time.monotonic()
@@ -36,19 +36,19 @@ def test_whatever_dies_nothing_is_lost_no_result_is_twice_and_repeats_have_a_rea
     assert faults == 9
 
 
-def test_a_repeated_run_needs_something_that_hit_its_first_process_meanwhile() -> None:
+def test_only_a_fault_between_two_runs_explains_the_second() -> None:
     # Given a message that ran in process 1 and then in process 2
     runs = {("audit", 17): [Run(10.0, 1), Run(12.0, 2)]}
 
-    # Then the death of process 1 between the two explains it, and so does the server's
+    # Then the death of process 1 between the two runs explains the second, and so does the server's
     for event in (Event("SIGKILL", 1, 11.0, 11.1), Event("server kill", None, 9.0, 10.5)):
         reasons, unexplained = repeated(runs, [event])
         assert (reasons[event.kind], unexplained) == (1, [])
 
-    # And so does that process 2 stood still: it runs late what it had buffered
+    # And so does a pause of process 2: it runs late what it had buffered
     assert repeated(runs, [Event("SIGSTOP", 2, 9.0, 11.9)])[1] == []
 
-    # And neither another process's death, nor one after the second run, nor nothing
+    # But the death of another process, a death after the second run, or no event does not
     for events in ([Event("SIGKILL", 2, 11.0, 11.1)], [Event("SIGKILL", 1, 13.0, 13.1)], []):
         reasons, unexplained = repeated(runs, events)
         assert len(unexplained) == 1

@@ -1,5 +1,5 @@
-"""Delayed retries wait in the pending list; claiming looks at what is due, not at all that waits; what
-is gone from the stream is reported."""
+"""Delayed retries wait in the pending entries list. A claim reads the entries that are due, not all that
+wait. Entries deleted from the stream are reported."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headwater.groups.settling import How
 from headwater.groups.trimmed import unread_lost
 from headwater.messages import delays_key, due_key
 from tests.worker.core import CLAIM_AFTER_MS, Core
-from tests.worker.test_groups import RIPE, add, in_lua
+from tests.worker.test_groups import CLAIMABLE_IDLE_MS, add, in_lua
 
 DELAYS, DUE = delays_key("s", "g"), due_key("s", "g")
 
@@ -21,8 +21,8 @@ WAITING = 200_000
 
 T = TypeVar("T")
 
-by_verbs = pytest.mark.parametrize("core", ["headwater"], indirect=True)
-"""What is different on a server that claims while it reads."""
+headwater_only = pytest.mark.parametrize("core", ["headwater"], indirect=True)
+"""For behaviour that differs on a server that claims while it reads."""
 
 PARK = """
 for first = 1, ARGV[1], 1000 do
@@ -37,16 +37,14 @@ end
 
 
 @pytest.mark.parametrize("delay_ms", [40_000, 3 * CLAIM_AFTER_MS])
-def test_a_delayed_entry_waits_in_the_pending_list_and_comes_when_due(
-    core: Core, delay_ms: int
-) -> None:
-    # Given an entry that is to be tried again after a delay, shorter or longer than claim_after
+def test_a_delayed_entry_stays_pending_and_is_delivered_when_due(core: Core, delay_ms: int) -> None:
+    # Given an entry that failed, with a delay shorter or longer than claim_after
     (entry_id,) = add(core, b"a")
     (first,) = core.read()
     assert core.settle(first, How.FAIL, delay_ms=delay_ms).done
-    other = core.beside("two")
+    other = core.another("two")
 
-    # When it is not due, then nobody gets it, however long it has been idle
+    # When it is not due, then no consumer gets it, however long it has been idle
     assert core.read() == []
     assert other.read() == []
     if core.advance is not None:
@@ -54,11 +52,11 @@ def test_a_delayed_entry_waits_in_the_pending_list_and_comes_when_due(
         assert other.read() == []
         core.advance(1)
     else:
-        core.age(entry_id, RIPE)  # an idle time alone does not say when it is due
+        core.age(entry_id, CLAIMABLE_IDLE_MS)  # its idle time does not make it due
         assert other.read() == []
         core.client.zadd(DELAYS, {entry_id: 1})
 
-    # When it is due, then it comes with its honest count, and no trace is left
+    # When it is due, then it is delivered with the correct count, and its due time is deleted
     (again,) = other.read()
     assert again.delivery_count == 2
     assert not again.from_silent
@@ -66,7 +64,7 @@ def test_a_delayed_entry_waits_in_the_pending_list_and_comes_when_due(
 
 
 @in_lua
-def test_due_times_of_what_is_no_longer_pending_are_dropped(core: Core) -> None:
+def test_due_times_of_entries_that_are_no_longer_pending_are_deleted(core: Core) -> None:
     core.client.zadd(DELAYS, {"5-5": 1})
     core.client.hset(DUE, "5-5", "1")
 
@@ -76,16 +74,18 @@ def test_due_times_of_what_is_no_longer_pending_are_dropped(core: Core) -> None:
 
 
 @in_lua
-def test_what_an_earlier_version_parked_comes_when_it_is_due(core: Core) -> None:
-    # Given two parked entries: one for so short that an idle time said it, one with a due time
+def test_entries_parked_by_an_earlier_version_are_delivered_when_due(core: Core) -> None:
+    # Given two parked entries: a short delay given by its idle time, and one with a due time
     add(core, b"a", b"b")
     short, long = core.read()
     later = 2**50
-    core.client.xclaim("s", "g", "hw.parked", 0, [short.id, long.id], idle=RIPE, justid=True)
+    core.client.xclaim(
+        "s", "g", "hw.parked", 0, [short.id, long.id], idle=CLAIMABLE_IDLE_MS, justid=True
+    )
     core.client.hset(DUE, long.id.decode(), later)
 
-    # When a member of this version reads, then it gets the first, and leaves the second until it is due
-    other = core.beside("two")
+    # When a consumer of this version reads, then it gets the first, and the second once it is due
+    other = core.another("two")
     found = [*other.read(), *other.read()]
     assert [(one.id, one.from_silent) for one in found] == [(short.id, False)]
     assert core.client.zrange(DELAYS, 0, -1, withscores=True) == [(long.id, later)]
@@ -96,8 +96,8 @@ def test_what_an_earlier_version_parked_comes_when_it_is_due(core: Core) -> None
 
 
 @in_lua
-def test_what_is_settled_leaves_no_due_time(core: Core) -> None:
-    # Given a parked entry that another client claimed
+def test_settling_an_entry_deletes_its_due_time(core: Core) -> None:
+    # Given a delayed entry that another client claimed
     (entry_id,) = add(core, b"a")
     (first,) = core.read()
     core.settle(first, How.FAIL, delay_ms=1_000)
@@ -108,29 +108,29 @@ def test_what_is_settled_leaves_no_due_time(core: Core) -> None:
     assert core.client.exists(DELAYS) == 0
 
 
-def test_claims_pass_over_a_long_pending_list_in_steps(core: Core) -> None:
-    # Given 2,500 pending entries of which the last two are ripe
+def test_a_sweep_of_a_long_pending_entries_list_takes_several_reads(core: Core) -> None:
+    # Given 2,500 pending entries of which the last two can be claimed
     with core.client.pipeline(transaction=False) as pipeline:
         for _ in range(2_500):
             pipeline.xadd("s", {"v": "x"})
         pipeline.execute()
     found = core.read(limit=2_500)
     for one in found[-2:]:
-        core.age(one, RIPE)
-    other = core.beside("two")
+        core.age(one, CLAIMABLE_IDLE_MS)
+    other = core.another("two")
 
-    # When another reads a few times, then it has those two
+    # When another consumer reads a few times, then it has claimed those two
     claimed = [one.id for _ in range(4) for one in other.read()]
     assert claimed == [one.id for one in found[-2:]]
 
 
-def test_an_entry_gone_from_the_stream_is_not_delivered_but_reported_once(core: Core) -> None:
+def test_a_deleted_entry_is_not_delivered_and_reported_once(core: Core) -> None:
     add(core, b"a", b"b")
     first, second = core.read()
-    core.age(first, RIPE)
+    core.age(first, CLAIMABLE_IDLE_MS)
     core.client.xdel("s", first.id)
 
-    other, third = core.beside("two"), core.beside("three")
+    other, third = core.another("two"), core.another("three")
     found = [one for reader in (other, third, other) for one in reader.read()]
     assert found == []
     assert other.gone + third.gone == [first.id]
@@ -139,7 +139,7 @@ def test_an_entry_gone_from_the_stream_is_not_delivered_but_reported_once(core: 
 
 
 @in_lua
-def test_the_retry_of_an_entry_gone_from_the_stream_says_so(core: Core) -> None:
+def test_settling_a_deleted_entry_for_a_retry_reports_it(core: Core) -> None:
     add(core, b"a", b"b")
     first, second = core.read()
     core.client.xtrim("s", maxlen=0)
@@ -152,7 +152,7 @@ def test_the_retry_of_an_entry_gone_from_the_stream_says_so(core: Core) -> None:
     assert core.client.exists(DELAYS) == 0
 
 
-def test_a_retry_that_is_trimmed_while_it_waits_is_reported(core: Core) -> None:
+def test_a_trimmed_entry_is_reported_when_its_retry_is_due(core: Core) -> None:
     # Given a retry that waits, and whose entry is trimmed
     add(core, b"a")
     (first,) = core.read()
@@ -165,31 +165,31 @@ def test_a_retry_that_is_trimmed_while_it_waits_is_reported(core: Core) -> None:
     else:
         core.advance(120)
 
-    other = core.beside("two")
+    other = core.another("two")
     assert other.read() == []
     assert other.gone == [first.id]
     assert core.nothing_pending()
 
 
-@by_verbs
-def test_a_retry_that_waits_long_and_is_trimmed_is_reported_before_it_is_due(core: Core) -> None:
-    # Given a retry that waits for an hour, among others, and is trimmed with all before it
+@headwater_only
+def test_a_trimmed_entry_with_a_long_delay_is_reported_before_it_is_due(core: Core) -> None:
+    # Given a retry that waits for an hour, among others, and whose entry is trimmed with all before it
     add(core, b"a", b"b", b"c")
     first, second, _third = core.read()
     core.settle(first, How.FAIL, delay_ms=3_600_000)
     core.settle(second, How.FAIL, delay_ms=3_600_000)
     core.client.xtrim("s", maxlen=2, approximate=False)
 
-    # When a member looks, then it says so
-    other = core.beside("two")
+    # When another consumer reads, then it reports that entry
+    other = core.another("two")
     assert other.read() == []
     assert other.gone == [first.id]
     assert core.pending(second.id) == ("", 1)
 
 
-@by_verbs
-def test_looking_for_what_is_gone_costs_little_however_many_retries_wait(core: Core) -> None:
-    # Given 10,000 retries that wait for an hour, and one that is deleted while its owner is silent
+@headwater_only
+def test_finding_deleted_entries_takes_few_commands_however_many_retries_wait(core: Core) -> None:
+    # Given 10,000 retries that wait for an hour, and one deleted entry whose owner did not renew it
     add(core, *(b"x" for _ in range(10_000)))
     while found := core.read(limit=1_000):
         ids = [one.id for one in found]
@@ -197,11 +197,11 @@ def test_looking_for_what_is_gone_costs_little_however_many_retries_wait(core: C
         core.do(single("XSETTLE", "s", "g", "one", *delay, "IDS", len(ids), *ids))
     add(core, b"a")
     (last,) = core.read()
-    core.age(last, RIPE)
+    core.age(last, CLAIMABLE_IDLE_MS)
     core.client.xdel("s", last.id)
 
-    # When a member has looked at all of them
-    other, commands = core.beside("two"), 0
+    # When a consumer has checked all of them
+    other, commands = core.another("two"), 0
     while not other.gone:
         other.now += 1
         steps = counted(other.reader.read(limit=100, now=other.now))
@@ -209,13 +209,13 @@ def test_looking_for_what_is_gone_costs_little_however_many_retries_wait(core: C
         assert found == []
         commands += more
 
-    # Then that took a few commands for each thousand, and found what is gone
+    # Then that took a few commands for each thousand, and the deleted entry was reported
     assert other.gone == [last.id]
     assert commands <= 11 * 4 + 2
 
 
 def counted(operation: Operation[T]) -> Operation[tuple[T, int]]:
-    """The same operation, and how many commands it sent."""
+    """The same operation, which also returns how many commands it sent."""
     count, commands = 0, next(operation)
     while True:
         count += len(commands)
@@ -229,9 +229,9 @@ def counted(operation: Operation[T]) -> Operation[tuple[T, int]]:
 @pytest.mark.slow
 @in_lua
 def test_claiming_costs_the_same_however_many_retries_wait(core: Core) -> None:
-    # Given 200,000 retries that wait for an hour, and four idle members that have swept once
+    # Given 200,000 retries that wait for an hour, and four idle consumers that have swept once
     core.client.eval(PARK, 2, "s", DELAYS, WAITING, 2**50)
-    members = [core.beside(name) for name in ("a", "b", "c", "d")]
+    members = [core.another(name) for name in ("a", "b", "c", "d")]
     for member in members:
         while member.reader.passing:
             member.read()
@@ -242,7 +242,7 @@ def test_claiming_costs_the_same_however_many_retries_wait(core: Core) -> None:
         for member in members:
             assert member.read() == []
 
-    # Then each read is one script that looks at one row, and a read of what is new
+    # Then each read is one script that reads one row, and one XREADGROUP for new entries
     stats: Any = core.client.info("commandstats")
     calls = {name.removeprefix("cmdstat_"): one["calls"] for name, one in stats.items()}
     assert calls["evalsha"] == calls["xreadgroup"] == calls["xpending"] == 40
@@ -251,13 +251,13 @@ def test_claiming_costs_the_same_however_many_retries_wait(core: Core) -> None:
 
 
 @in_lua
-def test_one_member_a_minute_sweeps_the_whole_pending_list(core: Core) -> None:
-    # Given an entry that its living owner does not renew, and members that have swept once
+def test_one_consumer_a_minute_sweeps_the_whole_pending_entries_list(core: Core) -> None:
+    # Given an entry that its live owner does not renew, and consumers that have swept once
     add(core, b"a")
     (first,) = core.read()
-    members = [core.beside(name) for name in ("a", "b")]
+    members = [core.another(name) for name in ("a", "b")]
     assert [one.read() for one in members] == [[], []]
-    core.age(first, RIPE)
+    core.age(first, CLAIMABLE_IDLE_MS)
 
     # When the minute is over, then one of them claims it
     found = [one for member in members for one in member.read()]
@@ -266,31 +266,31 @@ def test_one_member_a_minute_sweeps_the_whole_pending_list(core: Core) -> None:
 
 
 @in_lua
-def test_a_silent_consumer_is_claimed_from_without_a_sweep(core: Core) -> None:
-    # Given a member that claims after 100 ms, has swept, and another that falls silent
+def test_entries_of_a_silent_consumer_are_claimed_without_a_sweep(core: Core) -> None:
+    # Given a consumer that claims after 100 ms and has swept, and another that stops calling the server
     core = core.claiming_after(100)
     add(core, b"a", b"b")
     (first, second) = core.read()
-    other = core.beside("two")
+    other = core.another("two")
     while other.reader.passing:
         assert other.read() == []
 
-    # When the server has seen nothing of that one for so long
+    # When the server has not seen the other for that long
     while core.client.xinfo_consumers("s", "g")[0]["idle"] < 100:  # "one" is the first by name
         pass
 
-    # Then the next read claims what it owned
+    # Then the next read claims the entries that it owned
     assert [one.id for one in other.read()] == [first.id, second.id]
 
 
 @in_lua
-def test_a_retry_at_once_is_claimable_at_once(core: Core) -> None:
-    # Given a member that has just looked for what it can claim
+def test_a_retry_without_delay_is_claimable_at_once(core: Core) -> None:
+    # Given a consumer that has just looked for claimable entries
     add(core, b"a")
     (first,) = core.read()
     core.settle(first, How.FAIL)
 
-    # When it is told of its retry, then the same moment's read has it
+    # When it expects its own retry, then a read at the same time returns it
     core.reader.expect(core.now)
     core.now -= 1
     assert [one.id for one in core.read()] == [first.id]
@@ -301,19 +301,19 @@ def test_entries_trimmed_unread_are_counted_once_in_a_group(core: Core) -> None:
     add(core, b"a", b"b", b"c", b"d", b"e")
     core.read(limit=1)
     core.client.xtrim("s", maxlen=1, approximate=False)
-    other = core.beside("two")
+    other = core.another("two")
 
-    # When two members ask, then one of them counts three
+    # When two consumers count, then one of them counts three
     assert core.do(unread_lost(core.member)) == 3
     assert other.do(unread_lost(other.member)) == 0
 
-    # and both see what is lost afterwards
+    # And the second counts a later loss
     add(core, b"f")
     core.client.xtrim("s", maxlen=1, approximate=False)
     assert other.do(unread_lost(other.member)) == 1
 
 
-def test_entries_deleted_after_they_were_read_are_no_loss(core: Core) -> None:
+def test_entries_deleted_after_they_were_read_are_not_counted_as_lost(core: Core) -> None:
     add(core, b"a", b"b", b"c")
     for one in core.read(limit=2):
         core.settle(one, How.ACKDEL)
@@ -321,7 +321,7 @@ def test_entries_deleted_after_they_were_read_are_no_loss(core: Core) -> None:
     assert core.do(unread_lost(core.member)) == 0
 
 
-def test_what_was_trimmed_before_the_group_was_made_is_no_loss(core: Core) -> None:
+def test_entries_trimmed_before_the_group_was_created_are_not_counted_as_lost(core: Core) -> None:
     add(core, b"a", b"b", b"c")
     core.client.xtrim("s", maxlen=1, approximate=False)
     core.client.xgroup_destroy("s", "g")

@@ -1,4 +1,4 @@
-"""Streams whose messages other programs write and read: packed, raw, and FastStream's."""
+"""Streams that other programs write and read: packed, raw, and FastStream's format."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def test_messages_of_a_codec_are_handled_and_their_results_published(
     assert await store.results(invoices) == [Invoice(1), Invoice(2)]
 
 
-async def test_a_handler_gets_the_fields_as_they_are(store: Store) -> None:
+async def test_a_handler_of_the_bytes_codec_gets_the_raw_fields(store: Store) -> None:
     raw = Stream("orders", list[tuple[bytes, bytes]], codec="bytes")
     copy = Stream("copy", dict[bytes, bytes], codec="bytes")
     app = store.app()
@@ -57,7 +57,7 @@ async def test_an_entry_of_another_codec_is_a_dead_letter(store: Store) -> None:
 
     @app.consumer(Stream("orders", Order, codec="msgpack"), group="g")
     async def bill(order: Order) -> None:
-        raise AssertionError("it never gets here")
+        raise AssertionError("the entry must not be decoded")
 
     async with working(app):
         await store.look.xadd("orders", {"id": "1"})
@@ -66,7 +66,7 @@ async def test_an_entry_of_another_codec_is_a_dead_letter(store: Store) -> None:
     assert "field 'data' is missing" in letter.error
 
 
-# --- FastStream beside Headwater ------------------------------------------------------------------
+# --- FastStream and Headwater ---------------------------------------------------------------------
 
 
 async def test_what_faststream_publishes_is_handled(store: Store) -> None:
@@ -101,10 +101,10 @@ async def test_a_subscriber_of_faststream_handles_what_headwater_publishes(
         await eventually(lambda: handled == [{"id": 17}])
 
 
-async def test_a_live_group_of_faststream_is_taken_over_with_its_pending_entries(
+async def test_a_worker_takes_over_a_faststream_group_with_its_pending_entries(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
-    # Given a consumer of FastStream that took three messages, acknowledged one and ended
+    # Given a FastStream consumer that read three messages, acknowledged one and ended
     broker = RedisBroker(store.url)
     seen: list[int] = []
     sub = StreamSub("orders", group="g", consumer="fs-1", last_id="0")
@@ -122,7 +122,7 @@ async def test_a_live_group_of_faststream_is_taken_over_with_its_pending_entries
         await eventually(lambda: seen == [1, 2, 3])
         await asyncio.sleep(0)
 
-    # When a worker of Headwater joins the same group, and more is published
+    # When a Headwater worker joins the same group, and another message is published
     app = store.app()
     handled: list[tuple[int, bool]] = []
 
@@ -135,12 +135,12 @@ async def test_a_live_group_of_faststream_is_taken_over_with_its_pending_entries
         await eventually(lambda: len(handled) == 3)
         await eventually(store.settled)
 
-    # Then it handles what was pending and what is new, and the log names the other consumer
+    # Then it handles the pending messages and the new one, and the log names the other consumer
     assert sorted(handled) == [(2, True), (3, True), (4, False)]
-    assert "consumers that are not Headwater's: fs-1" in caplog.text
+    assert "consumers that are not Headwater workers: fs-1" in caplog.text
 
 
-async def test_consumers_of_headwater_are_not_named_as_others(
+async def test_the_log_does_not_name_headwater_consumers_as_others(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     def make() -> App:
@@ -148,7 +148,7 @@ async def test_consumers_of_headwater_are_not_named_as_others(
 
         @app.consumer(Stream("orders", Order), group="g")
         async def bill(order: Order) -> None:
-            raise ValueError("so that something is parked")
+            raise ValueError("the entry becomes a delayed one")
 
         return app
 
@@ -159,5 +159,5 @@ async def test_consumers_of_headwater_are_not_named_as_others(
         async with working(make()) as second:
             (loop,) = second.loops.values()
             await eventually(lambda: loop.fetcher.joined)
-    assert "not Headwater's" not in caplog.text
+    assert "not Headwater workers" not in caplog.text
     assert WORKER_NAME.fullmatch(unique_name())

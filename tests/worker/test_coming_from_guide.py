@@ -1,4 +1,4 @@
-"""The guide for those who come from other libraries: its programs run."""
+"""The programs in the guide for users of other libraries run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TEXT = (Path(__file__).resolve().parents[2] / "docs" / "guide" / "coming-from.md
 
 @pytest.fixture
 def names() -> dict[str, Any]:
-    """What the programs of the guide define, together."""
+    """The names that all programs of the guide define."""
     blocks = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
     assert len(blocks) == 3
     found: dict[str, Any] = {}
@@ -27,7 +27,7 @@ def names() -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_its_tests_pass(names: dict[str, Any]) -> None:
+def test_the_tests_of_the_guide_pass(names: dict[str, Any]) -> None:
     tests = [name for name in names if name.startswith("test_")]
     assert tests
     for name in tests:
@@ -35,7 +35,9 @@ def test_its_tests_pass(names: dict[str, Any]) -> None:
 
 
 @pytest.mark.slow
-async def test_its_handler_puts_off_and_gives_up_as_it_says(names: dict[str, Any]) -> None:
+async def test_the_handler_of_the_guide_retries_and_dead_letters_as_described(
+    names: dict[str, Any],
+) -> None:
     app: App = names["app"]
     tries = 0
 
@@ -49,7 +51,7 @@ async def test_its_handler_puts_off_and_gives_up_as_it_says(names: dict[str, Any
     async with app.test() as t:
         await t.send(names["mails"], names["Mail"]("nobody", "x"))
         (letter,) = t.dead(names["mails"])
-        assert "'nobody' is no address" in letter.error
+        assert "'nobody' is not an address" in letter.error
         await t.send(names["mails"], names["Mail"]("bob@example.org", "x"))
         await t.advance("11m")
         assert tries == 12

@@ -1,4 +1,4 @@
-"""At least once; new and claimed in one loop."""
+"""Workers deliver at least once, and read new and claimed entries in one loop."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def test_an_entry_is_acknowledged_only_after_its_handler_returned(store: S
 async def test_a_killed_worker_loses_nothing_and_its_crash_counts_as_a_delivery(
     store: Store,
 ) -> None:
-    # Given a worker that holds an entry, running, and others, buffered, and is killed
+    # Given a killed worker with one running entry and others buffered
     app = store.app()
     deliveries: list[tuple[int, int]] = []
     hang = asyncio.Event()
@@ -67,25 +67,25 @@ async def test_a_killed_worker_loses_nothing_and_its_crash_counts_as_a_delivery(
         first = worker(app)
         first.start()
         await eventually(lambda: deliveries)
-        await eventually(lambda: _held(store, 5))
+        await eventually(lambda: _pending_is(store, 5))
         killed(first)
 
-        # When another works, then each is handled, in its second delivery
+        # When another worker runs, then it handles each entry, at the second delivery
         async with working(app):
             await eventually(store.settled)
     assert sorted(deliveries[1:]) == [(number, 2) for number in range(5)]
     await buried(first)
 
 
-async def _held(store: Store, count: int) -> bool:
+async def _pending_is(store: Store, count: int) -> bool:
     return len(await store.pending()) == count
 
 
-async def test_order_123_of_faststreams_claiming_example_is_handled_in_the_first_second_by_one_worker(
+async def test_the_claiming_example_of_faststream_is_handled_within_a_second_by_one_worker(
     store: Store,
 ) -> None:
-    # FastStream's claiming subscriber (min_idle_time) never reads new entries, so its own example
-    # never handles the message it publishes.
+    # FastStream's claiming subscriber (min_idle_time) does not read new entries, so its own example
+    # never handles the message that it publishes.
     apps = [store.app(), store.app()]
     handled: list[tuple[str, float]] = []
 
@@ -104,8 +104,8 @@ async def test_order_123_of_faststreams_claiming_example_is_handled_in_the_first
     assert [(name, at - sent < 1) for name, at in handled] == [("order-123", True)]
 
 
-async def test_entries_are_claimed_on_a_silent_stream_too(store: Store) -> None:
-    # taskiq-redis claims only after new traffic has come.
+async def test_entries_are_claimed_when_no_new_ones_arrive(store: Store) -> None:
+    # taskiq-redis claims only after new entries have arrived.
     app = store.app()
     handled = []
 
@@ -123,7 +123,7 @@ async def test_entries_are_claimed_on_a_silent_stream_too(store: Store) -> None:
     assert handled == [(17, 2)]
 
 
-async def test_plain_entries_of_any_producer_are_read(store: Store) -> None:
+async def test_entries_that_another_producer_added_are_read(store: Store) -> None:
     app = store.app()
     handled = []
 
@@ -138,7 +138,7 @@ async def test_plain_entries_of_any_producer_are_read(store: Store) -> None:
     assert handled == [(17, [(b"id", b"17"), (b"note", b"by hand")])]
 
 
-async def test_a_new_group_begins_with_what_the_stream_holds(store: Store) -> None:
+async def test_a_new_group_begins_with_the_oldest_entry(store: Store) -> None:
     app = store.app()
     handled = []
 
@@ -154,7 +154,7 @@ async def test_a_new_group_begins_with_what_the_stream_holds(store: Store) -> No
     assert handled == [1, 2]
 
 
-async def test_sync_handlers_run_in_threads_and_at_the_same_time(store: Store) -> None:
+async def test_sync_handlers_run_concurrently_in_threads(store: Store) -> None:
     app = store.app()
     together = threading.Barrier(3, timeout=20)
     names = set()
@@ -171,7 +171,9 @@ async def test_sync_handlers_run_in_threads_and_at_the_same_time(store: Store) -
     assert threading.current_thread().name not in names
 
 
-async def test_concurrency_and_prefetch_are_bounds(store: Store) -> None:
+async def test_concurrency_limits_running_handlers_and_prefetch_entries_in_flight(
+    store: Store,
+) -> None:
     app = store.app()
     running, most = 0, 0
     go_on = asyncio.Event()
@@ -187,7 +189,7 @@ async def test_concurrency_and_prefetch_are_bounds(store: Store) -> None:
     async with working(app):
         await orders.send_many([Order(number) for number in range(50)])
         await eventually(lambda: running == 2)
-        await eventually(lambda: _held(store, 5))
+        await eventually(lambda: _pending_is(store, 5))
         held = len(await store.pending())
         go_on.set()
         await eventually(store.settled)

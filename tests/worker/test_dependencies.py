@@ -1,4 +1,4 @@
-"""Dependencies are opened once in their scope, closed in reverse order, and never decide an outcome."""
+"""Dependencies are opened once in their scope, closed in reverse order, and do not change an outcome."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from headwater.worker.open_apps import open_apps
 from tests.worker.apps import Order, Store, eventually, orders
 from tests.worker.runs import run
 
-said: list[str] = []
-"""What the providers of this module did."""
+calls: list[str] = []
+"""Calls that the providers of this module made."""
 
 
 @pytest.fixture(autouse=True)
-def _nothing_said() -> None:
-    said.clear()
+def _clear_calls() -> None:
+    calls.clear()
 
 
 class Db:
@@ -34,58 +34,58 @@ class Db:
 
 
 def plain() -> Db:
-    said.append("plain")
+    calls.append("plain")
     return Db()
 
 
 async def waiting() -> Db:
     await asyncio.sleep(0)
-    said.append("waiting")
+    calls.append("waiting")
     return Db()
 
 
 def generator() -> Iterator[Db]:
-    said.append("open generator")
+    calls.append("open generator")
     yield Db()
-    said.append("close generator")
+    calls.append("close generator")
 
 
 async def async_generator() -> AsyncIterator[Db]:
-    said.append("open async generator")
+    calls.append("open async generator")
     yield Db()
-    said.append("close async generator")
+    calls.append("close async generator")
 
 
 @contextmanager
 def managed() -> Iterator[Db]:
-    said.append("open managed")
+    calls.append("open managed")
     yield Db()
-    said.append("close managed")
+    calls.append("close managed")
 
 
 @asynccontextmanager
 async def async_managed() -> AsyncIterator[Db]:
-    said.append("open async managed")
+    calls.append("open async managed")
     yield Db()
-    said.append("close async managed")
+    calls.append("close async managed")
 
 
 class Manager:
     def __enter__(self) -> Db:
-        said.append("open Manager")
+        calls.append("open Manager")
         return Db()
 
     def __exit__(self, *error: object) -> None:
-        said.append("close Manager")
+        calls.append("close Manager")
 
 
 class AsyncManager:
     async def __aenter__(self) -> Db:
-        said.append("open AsyncManager")
+        calls.append("open AsyncManager")
         return Db()
 
     async def __aexit__(self, *error: object) -> None:
-        said.append("close AsyncManager")
+        calls.append("close AsyncManager")
 
 
 PROVIDERS: dict[Any, list[str]] = {
@@ -99,28 +99,28 @@ PROVIDERS: dict[Any, list[str]] = {
     AsyncManager: ["open AsyncManager", "close AsyncManager"],
     Db: [],
 }
-"""Every kind of provider, and what it says from its opening to its closing."""
+"""Every kind of provider, and its calls from its opening to its closing."""
 
 IN_THREAD = [plain, generator, managed, Manager, Db]
 
 
 def provided(provider: Any, scope: Any) -> Callable[..., Any]:
-    """A handler that needs ``provider``. Annotated here, where the provider has a name."""
+    """A handler that depends on ``provider``. The annotation is set here, where the provider is known."""
 
     async def handle(order: Order, db: Any) -> None:
         assert isinstance(db, Db)
-        said.append(f"handle {order.id}")
+        calls.append(f"handle {order.id}")
 
     handle.__annotations__["db"] = Annotated[Db, Use(provider, scope=scope)]
     return handle
 
 
 def provided_in_thread(provider: Any, scope: Any) -> Callable[..., Any]:
-    """The same, and not ``async``."""
+    """Like `provided`, but not ``async``."""
 
     def handle(order: Order, db: Any) -> None:
         assert isinstance(db, Db)
-        said.append(f"handle {order.id}")
+        calls.append(f"handle {order.id}")
 
     handle.__annotations__["db"] = Annotated[Db, Use(provider, scope=scope)]
     return handle
@@ -130,12 +130,12 @@ def provided_in_thread(provider: Any, scope: Any) -> Callable[..., Any]:
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-async def test_a_dependency_of_the_process_is_open_from_the_first_delivery_to_the_stop(
+async def test_a_process_dependency_is_open_from_the_first_delivery_to_the_stop(
     provider: Any,
 ) -> None:
-    # Given a handler, async or not, that needs it
+    # Given a handler, async or not, that depends on it
     for make in (provided, provided_in_thread):
-        said.clear()
+        calls.clear()
         app = App("headwater://memory")
         app.consumer(orders, group="g", concurrency=1)(make(provider, "process"))
 
@@ -143,15 +143,15 @@ async def test_a_dependency_of_the_process_is_open_from_the_first_delivery_to_th
         async with app.test() as t:
             await t.send(orders, Order(1), Order(2))
 
-        # Then it was opened once, and closed once
+        # Then the dependency was opened once and closed once
         opened, closed = PROVIDERS[provider][:1], PROVIDERS[provider][1:]
-        assert said == [*opened, "handle 1", "handle 2", *closed]
+        assert calls == [*opened, "handle 1", "handle 2", *closed]
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-async def test_a_dependency_of_a_delivery_is_open_while_the_handler_runs(provider: Any) -> None:
+async def test_a_delivery_dependency_is_open_while_the_handler_runs(provider: Any) -> None:
     for make in (provided, provided_in_thread):
-        said.clear()
+        calls.clear()
         app = App("headwater://memory")
         handle = make(provider, "delivery")
         if make is provided_in_thread and provider not in IN_THREAD:
@@ -163,15 +163,15 @@ async def test_a_dependency_of_a_delivery_is_open_while_the_handler_runs(provide
         async with app.test() as t:
             await t.send(orders, Order(1), Order(2))
         opened, closed = PROVIDERS[provider][:1], PROVIDERS[provider][1:]
-        assert said == [*opened, "handle 1", *closed, *opened, "handle 2", *closed]
+        assert calls == [*opened, "handle 1", *closed, *opened, "handle 2", *closed]
 
 
 def in_this_thread() -> Iterator[int]:
     yield threading.get_ident()
-    said.append(f"closed in {threading.get_ident()}")
+    calls.append(f"closed in {threading.get_ident()}")
 
 
-async def test_a_dependency_of_a_delivery_lives_in_the_thread_of_its_handler() -> None:
+async def test_a_delivery_dependency_is_opened_and_closed_in_the_thread_of_its_handler() -> None:
     app = App("headwater://memory")
     threads: list[tuple[int, int]] = []
 
@@ -183,36 +183,36 @@ async def test_a_dependency_of_a_delivery_lives_in_the_thread_of_its_handler() -
         await t.send(orders, Order(1))
     ((opened, handled),) = threads
     assert opened == handled != threading.get_ident()
-    assert said == [f"closed in {handled}"]
+    assert calls == [f"closed in {handled}"]
 
 
 # --- dependencies of dependencies -----------------------------------------------------------------
 
 
 async def open_pool() -> AsyncIterator[str]:
-    said.append("open pool")
+    calls.append("open pool")
     yield "pool"
-    said.append("close pool")
+    calls.append("close pool")
 
 
 async def open_cache(pool: Annotated[str, Use(open_pool)]) -> AsyncIterator[str]:
-    said.append("open cache")
+    calls.append("open cache")
     yield f"cache on {pool}"
-    said.append("close cache")
+    calls.append("close cache")
 
 
 async def open_session(
     pool: Annotated[str, Use(open_pool)], delivery: Delivery
 ) -> AsyncIterator[str]:
-    said.append(f"open session for {delivery.count}")
+    calls.append(f"open session for {delivery.count}")
     yield f"session on {pool}"
-    said.append("close session")
+    calls.append("close session")
 
 
 Session = Annotated[str, Use(open_session, scope="delivery")]
 
 
-async def test_what_several_need_is_opened_once_before_them_and_closed_after_them(
+async def test_a_shared_dependency_is_opened_once_before_its_dependents_and_closed_after_them(
     store: Store,
 ) -> None:
     app = store.app()
@@ -231,7 +231,7 @@ async def test_what_several_need_is_opened_once_before_them_and_closed_after_the
         await eventually(lambda: len(got) == 3)
         await eventually(store.settled)
     assert sorted(got) == ["cache on pool", "pool", "session on pool"]
-    assert said == [
+    assert calls == [
         "open pool",
         "open cache",
         "open session for 1",
@@ -244,8 +244,8 @@ async def test_what_several_need_is_opened_once_before_them_and_closed_after_the
 # --- in tests -------------------------------------------------------------------------------------
 
 
-async def test_a_test_may_give_what_a_provider_would() -> None:
-    # Given a handler that needs a session, which needs a pool
+async def test_a_test_can_replace_a_provider() -> None:
+    # Given a handler that depends on a session, which depends on a pool
     app = App("headwater://memory")
     got: list[str] = []
 
@@ -253,13 +253,13 @@ async def test_a_test_may_give_what_a_provider_would() -> None:
     async def bill(order: Order, session: Session, cache: Annotated[str, Use(open_cache)]) -> None:
         got.extend((session, cache))
 
-    # When a test gives the session, then it is not opened, and what only it needs neither
+    # When the test replaces the session, then neither it nor what only it needs is opened
     async with app.test(use={open_session: "fake", open_cache: "fake too"}) as t:
         await t.send(orders, Order(1))
     assert got == ["fake", "fake too"]
-    assert said == []
+    assert calls == []
 
-    # and when it gives what others need, then they get it
+    # And when the test replaces the pool, then its dependents get the replacement
     async with app.test(use={open_pool: "fake"}) as t:
         await t.send(orders, Order(1))
     assert got[2:] == ["session on fake", "cache on fake"]
@@ -295,7 +295,7 @@ def keeps_a_delivery(delivery: Delivery) -> str:
     ("provider", "scope", "complaint"),
     [
         (needs_itself, "process", "needs itself: needs_itself → needs_itself"),
-        (needs_too_much, "process", "nothing is known to give to parameter 'unknown'"),
+        (needs_too_much, "process", "there is no value for parameter 'unknown'"),
         (keeps_a_session, "process", "needs open_session, which has the scope of a delivery"),
         (keeps_a_delivery, "process", "where there is no Delivery"),
     ],
@@ -308,7 +308,7 @@ def test_a_dependency_that_cannot_be_opened_is_refused_at_its_declaration(
         app.consumer(orders, group="g")(provided(provider, scope))
 
 
-def test_a_use_that_makes_no_sense_is_refused() -> None:
+def test_an_invalid_use_is_refused() -> None:
     app = App("headwater://memory")
     wrong: list[tuple[Any, Any, str]] = [
         ("open_db", "process", "expected a function or a class"),

@@ -1,4 +1,4 @@
-"""Whatever fails, hangs, is cancelled or crashes: what was opened is closed, and each message ends."""
+"""Dependencies are closed, and messages settled, whatever fails, hangs, is cancelled or crashes."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ TRIALS = 3
 
 
 class Trial:
-    """The chance of a trial, and what it has opened and closed."""
+    """The random numbers of a trial, and how many dependencies it opened and closed."""
 
     chance = Random()
     opened = closed = 0
 
-    async def stumble(self) -> None:
-        """Wait a few turns of the event loop, and sometimes fail."""
+    async def maybe_fail(self) -> None:
+        """Yield to the event loop a few times, and sometimes raise."""
         for _ in range(self.chance.randrange(3)):
             await asyncio.sleep(0)
         if self.chance.random() < 0.1:
-            raise ConnectionError("as chance has it")
+            raise ConnectionError("at random")
 
 
 trial = Trial()
 
 
 async def pool() -> AsyncIterator[str]:
-    await trial.stumble()
+    await trial.maybe_fail()
     trial.opened += 1
     try:
         yield "pool"
-        await trial.stumble()
+        await trial.maybe_fail()
     finally:
         trial.closed += 1
 
@@ -52,16 +52,16 @@ def settings() -> Iterator[str]:
 
 
 class Suppressing:
-    """A manager that sometimes suppresses the error of the handler, and sometimes does not close."""
+    """A context manager that sometimes suppresses the handler's error, and sometimes fails to close."""
 
     async def __aenter__(self) -> str:
-        await trial.stumble()
+        await trial.maybe_fail()
         trial.opened += 1
         return "suppressing"
 
     async def __aexit__(self, *error: object) -> bool:
         trial.closed += 1
-        await trial.stumble()
+        await trial.maybe_fail()
         return trial.chance.random() < 0.3
 
 
@@ -75,7 +75,7 @@ async def session(
         trial.closed += 1
 
 
-class Stumbling(Middleware):
+class RandomFailures(Middleware):
     def receive(self, delivery: Delivery) -> None:
         if trial.chance.random() < 0.1:
             raise SystemExit(3)
@@ -83,14 +83,14 @@ class Stumbling(Middleware):
     async def handle(
         self, delivery: Delivery, message: Any, call_next: Callable[[], Awaitable[Any]]
     ) -> Any:
-        await trial.stumble()
+        await trial.maybe_fail()
         result = await call_next()
-        await trial.stumble()
+        await trial.maybe_fail()
         return result
 
     def after_settle(self, delivery: Delivery, ending: Ending) -> None:
         if trial.chance.random() < 0.1:
-            raise ValueError("as chance has it")
+            raise ValueError("at random")
 
 
 async def handle(
@@ -99,28 +99,28 @@ async def handle(
     two: Annotated[str, Use(Suppressing, scope="delivery")],
     three: Annotated[str, Use(settings)],
 ) -> None:
-    fate = trial.chance.randrange(6)
-    if fate == 0:
+    outcome = trial.chance.randrange(6)
+    if outcome == 0:
         await asyncio.Event().wait()
-    elif fate == 1:
+    elif outcome == 1:
         raise Again("1s")
-    elif fate == 2:
+    elif outcome == 2:
         raise asyncio.CancelledError
-    elif fate == 3:
+    elif outcome == 3:
         task = asyncio.current_task()
         assert task is not None
         task.cancel()
-    await trial.stumble()
+    await trial.maybe_fail()
 
 
 @pytest.mark.slice
 @pytest.mark.parametrize("number", range(TRIALS))
-async def test_what_was_opened_is_closed_and_every_message_ends(number: int) -> None:
+async def test_every_opened_dependency_is_closed_and_every_message_is_settled(number: int) -> None:
     seed = Random().randrange(10**9)
     print(f"seed {seed}")
     trial.chance, trial.opened, trial.closed = Random(seed), 0, 0
     logging.getLogger("headwater.worker").setLevel(logging.CRITICAL)
-    app = App("headwater://memory", middleware=[Stumbling()])
+    app = App("headwater://memory", middleware=[RandomFailures()])
     retry = Backoff("100ms", ceiling="1s")
     options: dict[str, Any] = {"timeout": "5s", "retry": retry, "max_deliveries": 50}
     app.consumer(orders, group="g", concurrency=3, **options)(handle)

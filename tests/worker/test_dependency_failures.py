@@ -1,4 +1,4 @@
-"""Dependencies that fail, hang or do not close: what becomes of the delivery, and of the worker."""
+"""How dependencies that fail, hang or do not close affect the delivery and the worker."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from headwater.worker.lifespan import StartFailed
 from tests.worker.apps import Invoice, Order, Store, eventually, invoices, orders
 from tests.worker.runs import run
 
-said: list[str] = []
-"""What the providers of this module did."""
+calls: list[str] = []
+"""Calls that the providers of this module made."""
 
 
 @pytest.fixture(autouse=True)
-def _nothing_said() -> None:
-    said.clear()
+def _clear_calls() -> None:
+    calls.clear()
 
 
 async def open_pool() -> AsyncIterator[str]:
-    said.append("open pool")
+    calls.append("open pool")
     yield "pool"
-    said.append("close pool")
+    calls.append("close pool")
 
 
 async def open_cache(pool: Annotated[str, Use(open_pool)]) -> AsyncIterator[str]:
-    said.append("open cache")
+    calls.append("open cache")
     yield f"cache on {pool}"
-    said.append("close cache")
+    calls.append("close cache")
 
 
 # --- failures -------------------------------------------------------------------------------------
 
 
 failing: dict[str, BaseException] = {}
-"""What ``fragile`` raises when it opens and when it closes."""
+"""What ``fragile`` raises when it opens, and when it closes."""
 
 
 async def fragile() -> AsyncIterator[str]:
@@ -48,7 +48,7 @@ async def fragile() -> AsyncIterator[str]:
     try:
         yield "fragile"
     except BaseException as error:
-        said.append(f"saw {type(error).__name__}")
+        calls.append(f"saw {type(error).__name__}")
         if "suppress" not in failing:
             raise
     if "close" in failing:
@@ -67,10 +67,10 @@ def fail() -> Iterator[dict[str, BaseException]]:
 
 @pytest.mark.parametrize("when", ["open", "close"])
 @pytest.mark.parametrize("error", [ConnectionError("no database"), SystemExit(3), StopIteration()])
-async def test_a_dependency_that_fails_fails_the_delivery(
+async def test_a_failing_dependency_fails_the_delivery(
     when: str, error: BaseException, fail: dict[str, BaseException]
 ) -> None:
-    # Given a dependency that fails to open, or to commit at its closing
+    # Given a dependency that fails to open, or to close
     app = App("headwater://memory")
     fail[when] = error
 
@@ -103,10 +103,10 @@ async def test_a_dependency_sees_the_error_of_the_handler_and_cannot_suppress_it
         await t.send(orders, Order(1))
         (letter,) = t.dead(orders)
         assert letter.error == "headwater.Dead: unknown customer"
-    assert said == ["saw Dead"]
+    assert calls == ["saw Dead"]
 
 
-async def test_the_handlers_own_error_counts_more_than_that_of_closing(
+async def test_the_error_of_the_handler_takes_precedence_over_an_error_in_closing(
     fail: dict[str, BaseException], caplog: pytest.LogCaptureFixture
 ) -> None:
     app = App("headwater://memory")
@@ -120,34 +120,34 @@ async def test_the_handlers_own_error_counts_more_than_that_of_closing(
         await t.send(orders, Order(1))
         (letter,) = t.dead(orders)
         assert letter.error == "headwater.Dead: unknown customer"
-    assert "closing what" in caplog.text
+    assert "closing the dependencies of" in caplog.text
     assert "no rollback" in caplog.text
 
 
-async def test_a_result_that_cannot_be_published_is_an_error_to_a_dependency(
+async def test_a_dependency_sees_the_error_of_a_result_that_cannot_be_published(
     fail: dict[str, BaseException],
 ) -> None:
-    # Given a handler that returns what its stream does not hold, and a transaction
+    # Given a handler whose result is not a message of its stream, and a dependency
     app = App("headwater://memory")
 
     @app.consumer(orders, group="g", into=invoices, max_deliveries=1)
     async def bill(order: Order, what: Fragile) -> Any:
-        return "no invoice"
+        return "not an invoice"
 
-    # Then the transaction is not committed
+    # Then the dependency sees the error, so a transaction would be rolled back
     async with app.test() as t:
         await t.send(orders, Order(1))
         assert len(t.dead(orders)) == 1
-    assert said == ["saw TypeError"]
+    assert calls == ["saw TypeError"]
 
 
 async def hanging() -> AsyncIterator[str]:
     try:
-        said.append("hangs")
+        calls.append("hangs")
         await asyncio.Event().wait()
         yield ""
     finally:
-        said.append("let go")
+        calls.append("cancelled")
 
 
 async def test_a_dependency_that_hangs_is_cancelled_at_the_timeout() -> None:
@@ -165,25 +165,25 @@ async def test_a_dependency_that_hangs_is_cancelled_at_the_timeout() -> None:
         await t.advance("1s")
         (letter,) = t.dead(orders)
         assert letter.error == "TimeoutError: it ran longer than 1 s"
-    # And what was open by then is closed: its generator got the cancellation.
-    assert said == ["open pool", "hangs", "let go"]
+    # The dependency that was open is closed: its generator received the cancellation.
+    assert calls == ["open pool", "hangs", "cancelled"]
 
 
-async def test_a_stop_closes_what_interrupted_handlers_hold(store: Store) -> None:
+async def test_a_stop_closes_the_dependencies_of_interrupted_handlers(store: Store) -> None:
     app = store.app(grace="0s")
 
     @app.consumer(orders, group="g")
     async def bill(order: Order, pool: Annotated[str, Use(open_pool)], what: Fragile) -> None:
-        said.append("begun")
+        calls.append("begun")
         await asyncio.Event().wait()
 
     async with run(app):
         await app.send(orders, Order(1))
-        await eventually(lambda: "begun" in said)
-    assert said == ["open pool", "begun", "saw CancelledError", "close pool"]
+        await eventually(lambda: "begun" in calls)
+    assert calls == ["open pool", "begun", "saw CancelledError", "close pool"]
 
 
-# --- the process's own ----------------------------------------------------------------------------
+# --- process dependencies -------------------------------------------------------------------------
 
 
 async def broken() -> str:
@@ -199,10 +199,10 @@ async def confused() -> str:
 
 
 @pytest.mark.parametrize("provider", [broken, leaving, confused])
-async def test_a_worker_whose_dependency_cannot_be_opened_reads_nothing_and_says_which(
+async def test_a_worker_whose_dependency_cannot_be_opened_ends_with_an_error_that_names_it(
     provider: Any,
 ) -> None:
-    # Given two dependencies, of which the second one fails
+    # Given two dependencies, of which the second fails
     app = App("headwater://memory")
 
     async def first(order: Order, pool: Annotated[str, Use(open_pool)]) -> None: ...
@@ -213,28 +213,28 @@ async def test_a_worker_whose_dependency_cannot_be_opened_reads_nothing_and_says
     app.consumer(orders, group="f")(first)
     app.consumer(orders, group="g")(handle)
 
-    # When the app runs, then it ends with an error that names it, and the first one is closed
+    # When the app runs, then it raises an error that names the second, and the first is closed
     with pytest.raises(StartFailed, match=f"^{provider.__name__} failed at the start: "):
         await app.run()
     with pytest.raises(StartFailed):
         async with app.test():
             pass
-    assert said == ["open pool", "close pool"] * 2
+    assert calls == ["open pool", "close pool"] * 2
 
 
-async def test_a_stop_is_heard_while_a_dependency_is_opened(store: Store) -> None:
+async def test_a_stop_interrupts_the_opening_of_a_dependency(store: Store) -> None:
     app = store.app()
 
     @app.consumer(orders, group="g")
     async def bill(order: Order, what: Annotated[str, Use(hanging)]) -> None: ...
 
     async with run(app):
-        await eventually(lambda: said == ["hangs"])
-    assert said == ["hangs", "let go"]
+        await eventually(lambda: calls == ["hangs"])
+    assert calls == ["hangs", "cancelled"]
     assert not await store.look.exists("orders")
 
 
-async def test_a_run_that_is_cancelled_while_a_dependency_is_opened_closes_it(
+async def test_cancelling_a_run_interrupts_the_opening_of_a_dependency(
     store: Store,
 ) -> None:
     app = store.app()
@@ -243,20 +243,20 @@ async def test_a_run_that_is_cancelled_while_a_dependency_is_opened_closes_it(
     async def bill(order: Order, what: Annotated[str, Use(hanging)]) -> None: ...
 
     task = asyncio.create_task(app.run())
-    await eventually(lambda: said == ["hangs"])
+    await eventually(lambda: calls == ["hangs"])
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert said == ["hangs", "let go"]
+    assert calls == ["hangs", "cancelled"]
 
 
 async def closes_badly() -> AsyncIterator[str]:
     yield ""
-    said.append("bad")
-    raise ValueError("as it was told")
+    calls.append("bad")
+    raise ValueError("as requested")
 
 
-async def test_an_error_in_closing_is_logged_and_the_others_are_closed(
+async def test_an_error_in_closing_is_logged_and_the_other_dependencies_are_closed(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     app = App("headwater://memory")
@@ -271,18 +271,18 @@ async def test_an_error_in_closing_is_logged_and_the_others_are_closed(
 
     async with app.test():
         pass
-    assert said == ["open pool", "open cache", "close cache", "bad", "close pool"]
+    assert calls == ["open pool", "open cache", "close cache", "bad", "close pool"]
     (record,) = [one for one in caplog.records if one.levelno == logging.ERROR]
     assert record.getMessage() == "closing closes_badly failed"
 
 
 async def stuck_at_the_end() -> AsyncIterator[str]:
     yield ""
-    said.append("stuck")
+    calls.append("stuck")
     await asyncio.Event().wait()
 
 
-async def test_a_dependency_that_does_not_close_holds_up_no_stop(
+async def test_a_dependency_that_does_not_close_does_not_delay_the_stop(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("headwater.worker.lifespan.CLOSING_SECONDS", 0.01)
@@ -296,14 +296,14 @@ async def test_a_dependency_that_does_not_close_holds_up_no_stop(
     ) -> None: ...
 
     async with run(app):
-        await eventually(lambda: "open pool" in said)
+        await eventually(lambda: "open pool" in calls)
         await asyncio.sleep(0.01)
-    assert said == ["open pool", "stuck", "close pool"]
+    assert calls == ["open pool", "stuck", "close pool"]
     assert "closing stuck_at_the_end was cancelled" in caplog.text
 
 
-async def test_a_dependency_lives_through_the_crash_of_another_worker() -> None:
-    # App.test() crashes one worker; the process with its dependencies lives.
+async def test_a_process_dependency_stays_open_when_a_worker_of_the_process_crashes() -> None:
+    # App.test() crashes one worker. The process and its dependencies continue.
     app = App("headwater://memory")
 
     @app.consumer(orders, group="g")
@@ -315,4 +315,4 @@ async def test_a_dependency_lives_through_the_crash_of_another_worker() -> None:
         await t.send(orders, Order(1))
         t.crash(bill)
         await t.send(orders, Order(2))
-        assert said == ["open pool"]
+        assert calls == ["open pool"]

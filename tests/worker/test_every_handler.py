@@ -1,5 +1,5 @@
-"""Every way to end, and every shape of a handler: the delivery is settled, and the slot handles the
-next message."""
+"""Every way in which a handler ends, in every shape of handler: the delivery is settled, and the slot
+handles the next message."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headwater.worker import App, Backoff, Stream
 from tests.worker.apps import Order
 
 End = Callable[[], Any]
-"""What a handler does with its first message. A value that it returns, the handler returns too."""
+"""What a handler does with its first message. The handler returns what this function returns."""
 
 Handler = Callable[[Order], Any]
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.slow
 
 
 class Methods:
-    """The same handler as a method, a class method, and by calling the object."""
+    """The same handler as a method, a static method, and a callable object."""
 
     end: End
 
@@ -71,7 +71,7 @@ def as_def(end: End) -> Handler:
 
 def as_def_that_returns_a_coroutine(end: End) -> Handler:
     handle = as_async_def(end)
-    return lambda order: handle(order)  # noqa: PLW0108  # it hides what it calls
+    return lambda order: handle(order)  # noqa: PLW0108  # hides that it calls a coroutine function
 
 
 def as_decorated_async_def(end: End) -> Handler:
@@ -109,7 +109,7 @@ SHAPES: dict[str, Callable[[End], Handler]] = {
 }
 
 BATCH_SHAPES = ("async def", "def", "callable object", "def that returns a coroutine")
-"""Each way in which a handler runs, once: a batch is called as a message is."""
+"""One shape for each way to run a handler. Batch handlers run in the same ways."""
 
 # --- ends -----------------------------------------------------------------------------------------
 
@@ -127,8 +127,8 @@ class UnprintableForever(Exception):
 
 
 def its_own_cause() -> Exception:
-    error = ValueError("turns in a circle")
-    other = ValueError("and back")
+    error = ValueError("first")
+    other = ValueError("second")
     error.__cause__, other.__cause__ = other, error
     return error
 
@@ -167,11 +167,11 @@ def returns_a_coroutine_that_raises(make: Callable[[], BaseException]) -> End:
         await asyncio.sleep(0)
         raise make()
 
-    return lambda: later()  # noqa: PLW0108  # a new one each time
+    return lambda: later()  # noqa: PLW0108  # a new coroutine for each call
 
 
 class Waits:
-    """An awaitable of a class of its own."""
+    """An awaitable of a custom class."""
 
     def __init__(self, steps: Callable[[], Generator[Any, None, Any]]) -> None:
         self._steps = steps
@@ -263,7 +263,7 @@ ENDS: dict[str, End] = {
     "async generator": async_generator,
 }
 
-# --- the promise ----------------------------------------------------------------------------------
+# --- the tests ------------------------------------------------------------------------------------
 
 
 def _in_ascii(record: logging.LogRecord) -> bool:
@@ -274,8 +274,8 @@ def _in_ascii(record: logging.LogRecord) -> bool:
 
 @pytest.fixture(autouse=True)
 def _logged_in_ascii() -> Iterator[None]:
-    """What is logged is formatted as usual, then escaped: a text that is not Unicode cannot be passed to
-    the process that collects what tests have logged."""
+    """Escape log messages after formatting: text that is not valid Unicode cannot be passed to the process
+    that collects the logs of tests."""
     logger = logging.getLogger("headwater.worker")
     logger.addFilter(_in_ascii)
     yield
@@ -283,26 +283,26 @@ def _logged_in_ascii() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-async def test_every_end_of_a_handler_settles_its_delivery_and_keeps_its_slot(shape: str) -> None:
+async def test_every_end_of_a_handler_settles_its_delivery_and_frees_its_slot(shape: str) -> None:
     for name, end in ENDS.items():
-        # Given one slot, and a handler of this shape that ends so at its first message
+        # Given one slot, and a handler of this shape that ends in this way at its first message
         app = App("headwater://memory")
         orders = Stream("orders", Order)
         calls: list[str] = []
 
-        def first_so(end: End = end, calls: list[str] = calls) -> Any:
+        def at_first(end: End = end, calls: list[str] = calls) -> Any:
             calls.append("called")
             return end() if len(calls) == 1 else None
 
-        handler = SHAPES[shape](first_so)
+        handler = SHAPES[shape](at_first)
         app.consumer(orders, group="g", concurrency=1, max_deliveries=1)(handler)
 
-        # When two messages come
+        # When two messages arrive
         async with app.test() as t:
             await t.send(orders, Order(1))
             await t.send(orders, Order(2))
 
-            # Then the first is a dead letter with its reason, and the second is handled
+            # Then the first is a dead letter with its error, and the second is handled
             assert t.pending(handler) == {}, name
             assert len(calls) == 2, name
             (letter,) = t.dead(orders)
@@ -311,7 +311,7 @@ async def test_every_end_of_a_handler_settles_its_delivery_and_keeps_its_slot(sh
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-async def test_a_handler_of_every_shape_that_returns_is_acknowledged(shape: str) -> None:
+async def test_a_delivery_is_acknowledged_when_a_handler_of_any_shape_returns(shape: str) -> None:
     async def one() -> int:
         return 17
 
@@ -330,23 +330,23 @@ async def test_a_handler_of_every_shape_that_returns_is_acknowledged(shape: str)
 
 
 @pytest.mark.parametrize("shape", BATCH_SHAPES)
-async def test_every_end_of_a_batch_handler_settles_each_item_and_keeps_its_slot(
+async def test_every_end_of_a_batch_handler_settles_each_item_and_frees_its_slot(
     shape: str,
 ) -> None:
     for name, end in ENDS.items():
-        # Given one slot, and a batch handler of this shape that ends so at its first batch
+        # Given one slot, and a batch handler of this shape that ends in this way at its first batch
         app = App("headwater://memory")
         orders = Stream("orders", Order)
         calls: list[str] = []
 
-        def first_so(end: End = end, calls: list[str] = calls) -> Any:
+        def at_first(end: End = end, calls: list[str] = calls) -> Any:
             calls.append("called")
             return end() if len(calls) == 1 else None
 
-        handler = SHAPES[shape](first_so)
+        handler = SHAPES[shape](at_first)
         app.batch(orders, group="g", size=3, linger="10ms", retry=RETRY)(handler)
 
-        # When two items and an undecodable entry come, and are delivered again, and then two others
+        # When two items and an undecodable entry arrive, the items are retried, and two others arrive
         async with app.test() as t:
             await t.add(orders, {"id": "1"})
             await t.add(orders, {"id": "no number"})

@@ -1,4 +1,4 @@
-"""The core of a group, one step at a time, on every level of server that it can meet."""
+"""A consumer of a group, one step at a time, on every kind of server."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from headwater.messages import dead_letter_fields
 from tests import peers
 from tests.worker.core import CLAIM_AFTER_MS, Core
 
-RIPE = CLAIM_AFTER_MS + 1
+CLAIMABLE_IDLE_MS = CLAIM_AFTER_MS + 1
 
 in_lua = pytest.mark.parametrize("core", ["redis-7.0", "redis-8.2", "valkey-9.1"], indirect=True)
-"""Of servers that have no verbs of ours."""
+"""For servers without Headwater's commands."""
 
 
 def add(core: Core, *values: bytes) -> list[bytes]:
     return [core.client.xadd("s", {"v": value}) for value in values]  # type: ignore[misc]
 
 
-def test_new_entries_come_once_with_count_one(core: Core) -> None:
+def test_new_entries_are_delivered_once_with_count_one(core: Core) -> None:
     ids = add(core, b"a", b"b")
 
     found = core.read()
@@ -39,24 +39,24 @@ def test_new_entries_come_once_with_count_one(core: Core) -> None:
     assert core.read() == []
 
 
-def test_a_read_takes_no_more_than_its_limit_claimed_ones_included(core: Core) -> None:
+def test_the_limit_of_a_read_includes_claimed_entries(core: Core) -> None:
     add(core, *[b"x"] * 10)
     for one in core.read(limit=6):
-        core.age(one, RIPE)
-    other = core.beside("two")
+        core.age(one, CLAIMABLE_IDLE_MS)
+    other = core.another("two")
 
     assert len(other.read(limit=4)) == 4
     assert len(other.read(limit=4)) == 4
     assert len(other.read(limit=4)) == 2
 
 
-def test_an_entry_of_a_silent_owner_is_claimed_and_counted_and_is_suspicious(core: Core) -> None:
+def test_an_entry_of_a_silent_owner_is_claimed_counted_and_marked_as_suspected(core: Core) -> None:
     (entry_id,) = add(core, b"a")
     (first,) = core.read()
-    other = core.beside("two")
+    other = core.another("two")
     assert other.read() == []
 
-    core.age(first, RIPE)
+    core.age(first, CLAIMABLE_IDLE_MS)
     (second,) = other.read()
 
     assert second.id == entry_id
@@ -70,19 +70,19 @@ def test_an_entry_of_a_silent_owner_is_claimed_and_counted_and_is_suspicious(cor
 def test_a_renewed_entry_is_not_claimed(core: Core) -> None:
     add(core, b"a")
     (first,) = core.read()
-    core.age(first, RIPE)
+    core.age(first, CLAIMABLE_IDLE_MS)
 
     assert core.renew(first) == [True]
 
-    assert core.beside("two").read() == []
+    assert core.another("two").read() == []
     assert core.pending(first.id) == ("one", 1)
 
 
-def test_renewal_never_steals_back(core: Core) -> None:
+def test_renewing_does_not_take_an_entry_back_from_its_new_owner(core: Core) -> None:
     add(core, b"a")
     (first,) = core.read()
-    core.age(first, RIPE)
-    other = core.beside("two")
+    core.age(first, CLAIMABLE_IDLE_MS)
+    other = core.another("two")
     (second,) = other.read()
 
     assert core.renew(first) == [False]
@@ -90,7 +90,7 @@ def test_renewal_never_steals_back(core: Core) -> None:
     assert core.pending(second.id) == ("two", 2)
 
 
-def test_an_entry_gone_from_the_stream_keeps_its_lease(core: Core) -> None:
+def test_a_deleted_entry_can_be_renewed(core: Core) -> None:
     add(core, b"a")
     (first,) = core.read()
     core.client.xtrim("s", maxlen=0)
@@ -109,7 +109,7 @@ def test_an_acknowledged_entry_is_settled_once(core: Core) -> None:
     assert core.nothing_pending()
 
 
-def test_acknowledge_and_delete(core: Core) -> None:
+def test_ackdel_acknowledges_and_deletes_an_entry(core: Core) -> None:
     add(core, b"a")
     (first,) = core.read()
 
@@ -119,11 +119,11 @@ def test_acknowledge_and_delete(core: Core) -> None:
     assert core.nothing_pending()
 
 
-def test_a_former_owner_settles_nothing_and_publishes_nothing(core: Core) -> None:
+def test_a_former_owner_can_neither_settle_nor_publish(core: Core) -> None:
     add(core, b"a")
     (first,) = core.read()
-    core.age(first, RIPE)
-    other = core.beside("two")
+    core.age(first, CLAIMABLE_IDLE_MS)
+    other = core.another("two")
     (second,) = other.read()
     result = Addition("results", [(b"r", b"1")])
 
@@ -171,7 +171,7 @@ def test_a_result_that_cannot_be_added_settles_nothing(core: Core) -> None:
     assert core.pending(first.id) == ("one", 1)
 
 
-def test_one_settlement_that_fails_does_not_undo_its_neighbours(core: Core) -> None:
+def test_a_failing_settlement_does_not_affect_others_sent_with_it(core: Core) -> None:
     add(core, b"a", b"b", b"c")
     first, second, third = core.read()
     core.client.set("text", "x")
@@ -183,36 +183,36 @@ def test_one_settlement_that_fails_does_not_undo_its_neighbours(core: Core) -> N
     assert [outcome.done for outcome in outcomes] == [True, False, True]
 
 
-def test_a_failed_entry_comes_again_at_once_and_is_counted(core: Core) -> None:
+def test_a_failed_entry_is_delivered_again_at_once_and_counted(core: Core) -> None:
     add(core, b"a")
     (first,) = core.read()
 
     assert core.settle(first, How.FAIL).done
-    (again,) = core.beside("two").read()
+    (again,) = core.another("two").read()
 
     assert again.delivery_count == 2
     assert again.claimed
     assert not again.from_silent
 
 
-def test_a_handed_back_entry_comes_again_at_once_and_is_not_counted(core: Core) -> None:
+def test_a_released_entry_is_delivered_again_at_once_and_not_counted(core: Core) -> None:
     add(core, b"a")
     (first,) = core.read()
 
     assert core.settle(first, How.SILENT).done
-    (again,) = core.beside("two").read()
+    (again,) = core.another("two").read()
 
     assert again.delivery_count == 1
     assert not again.from_silent
 
 
-def test_entries_of_a_lost_reply_are_recovered_with_the_count_they_have(core: Core) -> None:
-    # Given that two of three entries were delivered in a reply that never arrived
+def test_entries_of_a_lost_reply_are_recovered_with_their_delivery_count(core: Core) -> None:
+    # Given three entries, of which two were delivered in a lost reply and one of those deleted
     add(core, b"a", b"b", b"c")
     first, second, third = core.read()
     core.client.xdel("s", third.id)
 
-    # When the member asks what it owns and does not know
+    # When the consumer recovers the entries that it owns and does not know
     found, gone = core.recover([first.id])
 
     assert [(one.id, one.fields, one.delivery_count) for one in found] == [
@@ -221,7 +221,7 @@ def test_entries_of_a_lost_reply_are_recovered_with_the_count_they_have(core: Co
     assert gone == [third.id]
 
 
-def test_a_consumer_is_removed_only_when_it_owns_nothing(core: Core) -> None:
+def test_a_consumer_is_removed_only_if_it_owns_nothing(core: Core) -> None:
     add(core, b"a")
     (first,) = core.read()
 
@@ -234,14 +234,14 @@ def test_a_consumer_is_removed_only_when_it_owns_nothing(core: Core) -> None:
 
 
 @in_lua
-def test_a_script_that_the_server_forgot_is_sent_again(core: Core) -> None:
+def test_a_script_is_loaded_again_after_script_flush(core: Core) -> None:
     add(core, b"a")
     (first,) = core.read()
     core.client.script_flush()
     assert core.settle(first).done
 
 
-def test_in_a_cluster_results_of_another_slot_are_published_then_settled(
+def test_in_a_cluster_results_in_another_slot_are_published_before_the_settlement(
     peer: Callable[..., peers.Peer],
 ) -> None:
     bus = str(peers.free_port())
@@ -256,14 +256,14 @@ def test_in_a_cluster_results_of_another_slot_are_published_then_settled(
         first, second = core.read()
 
         outcome = core.settle(first, to=[Addition("elsewhere", [(b"r", b"1")])])
-        beside = core.settle(second, to=[Addition("{s}.dead", [(b"r", b"1")])])
+        same_slot = core.settle(second, to=[Addition("{s}.dead", [(b"r", b"1")])])
 
         assert outcome.done
-        assert beside.done
+        assert same_slot.done
         assert client.xlen("elsewhere") == client.xlen("{s}.dead") == 1
         assert core.nothing_pending()
 
-        # and a dead letter in another slot is replayed in two steps
+        # And a dead letter in another slot is replayed in two steps
         letter = dead_letter_fields(
             [b"v", b"a"],
             stream="s",

@@ -1,4 +1,4 @@
-"""What the core of a group does on a node of a cluster."""
+"""Consumers of a group on a cluster node."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _node(peer: StartPeer, name: str) -> peers.Peer:
 
 @pytest.fixture(params=PEERS)
 def node(request: pytest.FixtureRequest, peer: StartPeer) -> Iterator[redis.Redis]:
-    """A node that serves every slot, and knows a second node that serves none."""
+    """A node that serves every slot and knows a second node, which serves none."""
     first, second = _node(peer, request.param), _node(peer, request.param)
     with redis.Redis.from_url(first.url) as client, redis.Redis.from_url(second.url) as other:
         run(client, single("CLUSTER", "ADDSLOTSRANGE", 0, 16383))
@@ -42,24 +42,24 @@ def node(request: pytest.FixtureRequest, peer: StartPeer) -> Iterator[redis.Redi
         yield client
 
 
-def test_a_node_of_a_cluster_is_recognised(node: redis.Redis) -> None:
+def test_the_probe_recognises_a_cluster_node(node: redis.Redis) -> None:
     assert run(node, capabilities.probe()).cluster
 
 
-def test_while_a_slot_moves_entries_are_settled_and_renewed(node: redis.Redis) -> None:
-    # Given entries that were read, and no key beside the stream
+def test_entries_of_a_migrating_slot_are_settled_and_renewed(node: redis.Redis) -> None:
+    # Given entries that were read, and no other key of the group
     core = Core.joined(_url(node))
     for value in (b"a", b"b", b"c", b"d"):
         node.xadd("s", {"v": value})
     first, second, third, fourth = core.read()
     assert node.exists(delays_key("s", "g")) == 0
 
-    # When the stream's slot is on its way to another node
+    # When the stream's slot is migrating to another node
     target = _other_node(node)
     slot = run(node, single("CLUSTER", "KEYSLOT", "s"))
     run(node, single("CLUSTER", "SETSLOT", slot, "MIGRATING", target))
 
-    # Then nothing asks for a key that does not exist
+    # Then no command uses a key that does not exist
     assert core.renew(first, second) == [True, True]
     assert core.settle(first).done
     assert core.settle(second, How.FAIL).done
@@ -68,8 +68,8 @@ def test_while_a_slot_moves_entries_are_settled_and_renewed(node: redis.Redis) -
     core.close()
 
 
-def test_while_a_slot_moves_only_what_needs_another_key_waits(node: redis.Redis) -> None:
-    # Given a slot on its way, and entries of which one has a result and one a long delay
+def test_in_a_migrating_slot_only_settlements_that_need_another_key_wait(node: redis.Redis) -> None:
+    # Given a migrating slot, and entries of which one has a result and one a long delay
     core = Core.joined(_url(node))
     for value in (b"a", b"b", b"c"):
         node.xadd("s", {"v": value})
@@ -86,7 +86,7 @@ def test_while_a_slot_moves_only_what_needs_another_key_waits(node: redis.Redis)
     ]
     plain, added, delayed = core.do(settle(core.member, settlements))
 
-    # Then the others are not held up
+    # Then the settlement that needs no other key succeeds at once
     assert plain.done
     assert (added.error.code, delayed.error.code) == ("TRYAGAIN", "TRYAGAIN")
     run(node, single("CLUSTER", "SETSLOT", slot, "STABLE"))
@@ -107,21 +107,21 @@ def test_a_retry_without_a_delay_is_claimed_at_once(node: redis.Redis) -> None:
     core.close()
 
 
-def test_while_a_slot_moves_new_entries_are_read(node: redis.Redis) -> None:
-    # Given an entry of a stream beside which most keys do not exist
+def test_new_entries_of_a_migrating_slot_are_read(node: redis.Redis) -> None:
+    # Given an entry of a stream for which most of the group's keys do not exist
     core = Core.joined(_url(node))
     node.xadd("s", {"v": b"a"})
 
-    # When the stream's slot is on its way to another node
+    # When the stream's slot is migrating to another node
     slot = run(node, single("CLUSTER", "KEYSLOT", "s"))
     run(node, single("CLUSTER", "SETSLOT", slot, "MIGRATING", _other_node(node)))
 
-    # Then it is read; and what is due is claimed when the slot has arrived, or stays
+    # Then the entry is read; a due entry is claimed only once the slot is stable again
     (entry,) = core.read()
     core.settle(entry, How.FAIL)
     assert core.read() == []
     run(node, single("CLUSTER", "SETSLOT", slot, "STABLE"))
-    found = core.read() or core.read()  # the first finds that it is due
+    found = core.read() or core.read()  # the first read only finds the due time
     assert [one.id for one in found] == [entry.id]
     core.close()
 

@@ -1,4 +1,4 @@
-"""How a group comes to be, is agreed upon, and comes back when it has vanished."""
+"""How a group is created, agrees on its settings, and is created again after it was destroyed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_another_claim_after_is_refused_while_a_consumer_uses_the_group(core: Co
         Core.joined(_url(core.client), "two", claim_after_ms=5_000)
 
 
-def test_another_claim_after_replaces_that_of_a_group_whose_workers_stopped(core: Core) -> None:
+def test_claim_after_can_change_when_all_workers_of_the_group_have_stopped(core: Core) -> None:
     # Given a group whose only worker has left it
     add(core, b"a")
     core.settle(core.read()[0])
@@ -44,17 +44,17 @@ def test_another_claim_after_replaces_that_of_a_group_whose_workers_stopped(core
     core.client.xgroup_createconsumer("s", "g", SIGN_CONSUMER)
     _seen_long_ago(core)
 
-    # When one joins that claims after another time
+    # When a consumer with another claim_after joins
     other = Core.joined(_url(core.client), "two", claim_after_ms=5_000)
 
-    # Then its value counts, and the former one is refused
+    # Then its value applies, and the old value is refused
     assert other.client.hget(group_settings_key("s", "g"), "claim_after_ms") == b"5000"
     with pytest.raises(DeclarationError, match="claims after 5000 ms"):
         core.do(join(core.member))
     other.close()
 
 
-def test_a_group_that_exists_is_joined_without_the_right_to_create_one(core: Core) -> None:
+def test_joining_an_existing_group_does_not_require_the_right_to_create_one(core: Core) -> None:
     core.client.execute_command(
         "ACL", "SETUSER", "reader", "on", "nopass", "+@all", "-xgroup|create", "~*"
     )
@@ -67,14 +67,14 @@ def test_a_group_that_exists_is_joined_without_the_right_to_create_one(core: Cor
         Core.joined(url, "two")
 
 
-def test_a_group_is_joined_again_without_harm(core: Core) -> None:
+def test_joining_a_group_twice_changes_nothing(core: Core) -> None:
     add(core, b"a")
     assert len(core.read()) == 1
     core.do(join(core.member))
     assert core.read() == []
 
 
-def test_a_vanished_group_is_told_from_other_errors(core: Core) -> None:
+def test_a_missing_group_raises_group_vanished(core: Core) -> None:
     core.client.delete("s")
     with pytest.raises(GroupVanished):
         core.read()
@@ -85,18 +85,20 @@ def test_a_vanished_group_is_told_from_other_errors(core: Core) -> None:
         core.read()
 
 
-def test_a_destroyed_group_is_made_again_from_below_what_is_unsettled(core: Core) -> None:
-    # Given three entries, the first settled, and a group that somebody destroys
+def test_a_destroyed_group_is_created_again_at_a_position_before_its_unsettled_entries(
+    core: Core,
+) -> None:
+    # Given three entries, the first settled, and a group that another client destroys
     first, second, third = add(core, b"a", b"b", b"c")
     one, two, _three = core.read()
     core.settle(one)
     core.client.xgroup_destroy("s", "g")
 
-    # When the worker joins again with what it has not settled
+    # When the worker joins again with the entries that it has not settled
     unsettled = [(two.id, 4), (third, 1)]
     core.do(rejoin(core.member, unsettled=unsettled, seen=third, mark="m1"))
 
-    # Then it owns those with their counts, and what was settled does not come again
+    # Then it owns those with their counts, and the settled entry is not delivered again
     assert core.pending(second) == ("one", 4)
     assert core.pending(third) == ("one", 1)
     assert core.settle(two).done
@@ -106,7 +108,7 @@ def test_a_destroyed_group_is_made_again_from_below_what_is_unsettled(core: Core
     assert core.client.exists(group_settings_key("s", "g")) == 1
 
 
-def test_a_group_with_nothing_unsettled_goes_on_behind_what_was_seen(core: Core) -> None:
+def test_a_group_without_unsettled_entries_continues_after_the_last_entry_seen(core: Core) -> None:
     (first,) = add(core, b"a")
     (one,) = core.read()
     core.settle(one)
@@ -117,7 +119,7 @@ def test_a_group_with_nothing_unsettled_goes_on_behind_what_was_seen(core: Core)
     assert core.read() == []
 
 
-def test_a_stream_made_anew_with_smaller_ids_is_read_from_its_beginning(core: Core) -> None:
+def test_a_stream_created_again_with_smaller_ids_is_read_from_its_beginning(core: Core) -> None:
     (first,) = add(core, b"a")
     core.client.delete("s")
     core.client.xadd("s", {"v": "new"}, id="1-1")
@@ -127,29 +129,29 @@ def test_a_stream_made_anew_with_smaller_ids_is_read_from_its_beginning(core: Co
     assert [one.id for one in core.read()] == [b"1-1"]
 
 
-def test_a_member_learns_that_another_made_the_group_again(core: Core) -> None:
-    # Given two members that hold an entry each, and a group that vanishes
+def test_a_consumer_detects_that_another_created_the_group_again(core: Core) -> None:
+    # Given two consumers that own an entry each, and a destroyed group
     first, second = add(core, b"a", b"b")
     (one,) = core.read(limit=1)
-    other = core.beside("two")
+    other = core.another("two")
     (two,) = other.read(limit=1)
     core.client.xgroup_destroy("s", "g")
 
-    # When the second makes the group again, behind the first's entry
+    # When the second creates the group again, at a position after the first one's entry
     core.do(rejoin(other.member, unsettled=[(two.id, 1)], seen=second, mark="m1"))
     assert not core.settle(one).done
 
-    # Then the first sees by the mark what happened, and owns its entry again
+    # Then the first recognises this by the mark, and owns its entry again
     mark, kept = core.do(look_again(core.member, unsettled=[(one.id, 1)], mark=None))
     assert (mark, kept) == (b"m1", {first})
     assert core.settle(one).done
     assert core.do(look_again(core.member, unsettled=[(one.id, 1)], mark=mark)) == (mark, set())
 
 
-def test_registering_again_takes_nothing_from_a_living_owner(core: Core) -> None:
+def test_registering_again_does_not_take_entries_from_a_live_owner(core: Core) -> None:
     add(core, b"a")
     (one,) = core.read()
-    other = core.beside("two")
+    other = core.another("two")
 
     _mark, kept = other.do(look_again(other.member, unsettled=[(one.id, 7)], mark=b"older"))
 

@@ -1,4 +1,4 @@
-"""The guide's programs run as they stand in docs/guide/worker.md."""
+"""The programs in docs/guide/worker.md run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ GUIDE = Path(__file__).resolve().parent.parent.parent / "docs" / "guide" / "work
 
 
 def _programs(url: str) -> str:
-    """All Python of the guide as one program, on the store at ``url``."""
+    """All Python code of the guide as one program, on the store at ``url``."""
     blocks = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
     assert len(blocks) == 6
     return "\n".join(blocks).replace("redis://localhost:6379", url)
@@ -36,19 +36,19 @@ def test_the_programs_of_the_guide_run(store_url: Callable[[str], str]) -> None:
         assert [entry_id.decode() for entry_id, _fields in client.xrange("orders")] == ids
 
 
-def test_the_app_of_the_guide_is_found_and_works(
+def test_headwater_work_runs_the_app_of_the_guide(
     store_url: Callable[[str], str], tmp_path: Path
 ) -> None:
     url = store_url("headwater")
     first_block = _programs(url).split("\n# in a web application")[0]
     (tmp_path / "shop.py").write_text(first_block)
     with redis.Redis.from_url(url) as client:
-        client.xadd("orders", {"id": 7, "customer": "ann", "total": 1.5})
+        client.xadd("orders", {"number": 7, "item": "tea", "price": 1.5})
         command = [sys.executable, "-m", "headwater.cli.main", "work", "shop:app"]
         with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL) as worker:
             try:
                 read: Any = client.xread({"invoices": "0"}, block=30_000)
-                assert read[0][1][0][1] == {b"order": b"7", b"total": b"1.5"}
+                assert read[0][1][0][1] == {b"number": b"7", b"total": b"1.5"}
             finally:
                 worker.terminate()
         assert worker.returncode == 0

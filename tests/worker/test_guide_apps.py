@@ -1,4 +1,4 @@
-"""The programs of docs/guide/worker-apps.md run as printed."""
+"""The programs in docs/guide/worker-apps.md run as printed."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ def test_a_program_of_the_guide_runs(number: int, tmp_path: Path) -> None:
         ("import time", "orders took 0 s\norders is acknowledged\n"),
         (
             "import msgspec\n\nfrom headwater import App, Dead, DeadLetter",
-            "1700000000000-0 of orders died in billing: headwater.Dead: unknown customer\n",
+            "1700000000000-0 of orders died in billing: headwater.Dead: negative price\n",
         ),
         ("import msgspec\n\nfrom headwater import App, Stream\n", "2 2 2 []\n"),
     ],
 )
-def test_a_program_of_the_guide_prints_what_it_says(beginning: str, printed: str) -> None:
+def test_a_program_of_the_guide_prints_the_output_shown(beginning: str, printed: str) -> None:
     program = next(one for one in PROGRAMS if one.startswith(beginning) and "__main__" in one)
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", program], check=True, capture_output=True, text=True
@@ -61,7 +61,7 @@ def test_a_program_of_the_guide_prints_what_it_says(beginning: str, printed: str
     assert done.stdout == printed
 
 
-def test_the_guide_names_every_hook_ending_and_counter() -> None:
+def test_the_guide_lists_every_hook_ending_and_counter() -> None:
     hooks = [name for name in vars(Middleware) if not name.startswith("_")]
     counters = [one.name for one in dataclasses.fields(Counters)]
     endings = [one.name for one in Ending]

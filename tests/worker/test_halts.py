@@ -1,5 +1,5 @@
-"""A worker that stands still, as with SIGSTOP, a paused machine or a handler that holds the interpreter,
-begins nothing that others have by then."""
+"""A worker that was suspended (SIGSTOP, a paused machine, a handler that holds the interpreter) does not
+begin messages that other workers have claimed."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ MESSAGES = 12
 
 
 def begun(worker: WorkerProcess) -> list[str]:
-    """The messages that its handlers have begun."""
-    return re.findall(r"order (\d+) begins", worker.said())
+    """Numbers of the messages whose handlers have begun."""
+    return re.findall(r"order (\d+) begins", worker.log())
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("shape", "at_a_time"), [("each", 2), ("batch", 2), ("order", 2)])
-async def test_a_worker_that_was_halted_begins_nothing_that_others_have(
+async def test_a_resumed_worker_begins_no_message_that_others_claimed(
     store: Store, tmp_path: Path, shape: str, at_a_time: int
 ) -> None:
     # Given a worker that runs some messages and owns more
@@ -40,28 +40,28 @@ async def test_a_worker_that_was_halted_begins_nothing_that_others_have(
         await eventually(lambda: len(begun(halted)) == at_a_time)
         await eventually(lambda: _owned(store, MESSAGES))
 
-        # When it is halted, and another handles all of them
+        # When it is suspended, and another worker handles all of them
         halted.signal(signal.SIGSTOP)
         ran = begun(halted)
         end.touch()
         with one_worker(store.url, **options):
             await eventually(store.settled)
 
-        # Then it begins none of them when it goes on
+        # Then it begins none of them after it continues
         halted.signal(signal.SIGCONT)
         await store.look.xadd("orders", {"id": MESSAGES})
         await eventually(lambda: str(MESSAGES) in begun(halted))
         assert begun(halted)[len(ran) :] == [str(MESSAGES)]
-        assert "this process stood still" in halted.said()
+        assert "this process was suspended" in halted.log()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("store", ["headwater"], indirect=True)  # elsewhere its read ends soon
+@pytest.mark.parametrize("store", ["headwater"], indirect=True)  # other stores end the read soon
 @pytest.mark.parametrize("shape", ["each", "batch"])
-async def test_a_worker_begins_nothing_that_it_was_given_while_it_was_halted_and_others_have(
+async def test_a_resumed_worker_begins_no_message_that_was_delivered_meanwhile_and_claimed(
     store: Store, tmp_path: Path, shape: str
 ) -> None:
-    # Given a worker that waits for messages and is halted
+    # Given a worker that waits for messages and is suspended
     end = tmp_path / "end"
     end.touch()
     options = {"target": SHOP, "SHOP_SHAPE": shape, "SHOP_END": str(end)}
@@ -71,14 +71,14 @@ async def test_a_worker_begins_nothing_that_it_was_given_while_it_was_halted_and
         await eventually(lambda: _waits(store))
         halted.signal(signal.SIGSTOP)
 
-        # When the store gives it messages, and another handles them
+        # When the store delivers messages to it, and another worker handles them
         for number in range(1, MESSAGES):
             await store.look.xadd("orders", {"id": number})
         await eventually(store.pending)
         with one_worker(store.url, **options):
             await eventually(store.settled)
 
-        # Then it begins none of them when it goes on
+        # Then it begins none of them after it continues
         halted.signal(signal.SIGCONT)
         await store.look.xadd("orders", {"id": MESSAGES})
         await eventually(lambda: str(MESSAGES) in begun(halted))
@@ -86,10 +86,10 @@ async def test_a_worker_begins_nothing_that_it_was_given_while_it_was_halted_and
 
 
 @pytest.mark.slow
-async def test_a_worker_that_may_not_renew_handles_its_messages_all_the_same(
+async def test_a_worker_without_the_right_to_renew_handles_its_messages(
     headwater_url: str, store_url: Callable[[str], str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    # Given a user who may do everything but renew, and more work than fits into claim_after
+    # Given a user with every right except XRENEW, and more work than fits into claim_after
     async with redis.asyncio.Redis.from_url(store_url("headwater")) as look:
         await look.acl_setuser(
             "idler", True, nopass=True, keys=["*"], commands=["+@all", "-xrenew"]
@@ -102,7 +102,7 @@ async def test_a_worker_that_may_not_renew_handles_its_messages_all_the_same(
             await asyncio.sleep(0.1)
             handled.append(order.id)
 
-        # When it works, then it handles all of it, and says what is wrong
+        # When the worker runs, then it handles everything, and logs that it cannot renew
         try:
             async with working(app):
                 await orders.send_many([Order(number) for number in range(6)])
@@ -113,7 +113,7 @@ async def test_a_worker_that_may_not_renew_handles_its_messages_all_the_same(
 
 
 async def _waits(store: Store) -> bool:
-    """A worker's read waits in the store."""
+    """Whether a worker's read blocks in the store."""
     return any(one["cmd"] == "xreadgroup" and "b" in one["flags"] for one in await _clients(store))
 
 

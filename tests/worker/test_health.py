@@ -1,4 +1,4 @@
-"""``headwater work --health``: 200 while every worker makes progress, else 503, with what is late."""
+"""``headwater work --health`` answers 200 while every worker makes progress, else 503 with the problems."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ import redis.asyncio
 from headwater.errors import HeadwaterError
 from headwater.worker import health
 from headwater.worker.health import Health, WorkerHealth, judged
-from headwater.worker.reports import Life, Reports
 from headwater.worker.statistics import ConsumerProgress, ConsumerStatistics, Counters
+from headwater.worker.supervisor_pipe import ReceivedReports, Reports
 from tests.worker import shop
 from tests.worker.apps import eventually
 from tests.worker.processes import WorkerProcess, supervised, workers_of
@@ -27,7 +27,7 @@ WELL = WorkerHealth(0, 1, [], [])
 
 
 async def ask(port: int, request: bytes) -> tuple[str, dict[str, Any]]:
-    """The status line and the body."""
+    """Send a request. Returns the status line and the body."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(request)
     head, _blank, body = (await reader.read()).partition(b"\r\n\r\n")
@@ -42,7 +42,7 @@ GET = b"GET /healthz HTTP/1.1\r\nHost: here\r\n\r\n"
 
 
 class Served:
-    """A `Health` that listens, and what it is to say."""
+    """A `Health` that listens, and the workers that it reports."""
 
     def __init__(self) -> None:
         self.workers = [WELL]
@@ -64,7 +64,7 @@ async def served() -> AsyncIterator[Served]:
     one.health.close()
 
 
-async def test_the_answer_is_200_while_all_workers_are_well(served: Served) -> None:
+async def test_the_answer_is_200_while_no_worker_has_a_problem(served: Served) -> None:
     assert await ask(served.port, GET) == (
         "HTTP/1.1 200 OK",
         {
@@ -89,7 +89,7 @@ async def test_other_requests_are_refused(served: Served) -> None:
         assert (await ask(served.port, request))[0] == expected
 
 
-async def test_a_request_is_bounded(served: Served) -> None:
+async def test_the_size_of_a_request_is_limited(served: Served) -> None:
     with pytest.raises((ConnectionError, json.JSONDecodeError)):
         status, _body = await ask(served.port, b"GET /" + b"x" * 100_000 + b"\r\n\r\n")
         assert status == ""
@@ -97,15 +97,15 @@ async def test_a_request_is_bounded(served: Served) -> None:
     assert (await ask(served.port, GET))[0] == "HTTP/1.1 200 OK"
 
 
-async def test_clients_that_ask_nothing_hold_up_nobody(
+async def test_clients_that_send_nothing_are_disconnected(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Given as many silent clients as may be
+    # Given as many silent clients as it accepts
     monkeypatch.setattr(health, "REQUEST_SECONDS", 0.2)
     silent = [
         await asyncio.open_connection("127.0.0.1", served.port) for _ in range(health.MOST_CLIENTS)
     ]
-    # Then one more is turned away, and after a while they are
+    # Then one more is disconnected at once, and the silent ones after a timeout
     reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
     assert await reader.read() == b""
     writer.close()
@@ -115,7 +115,7 @@ async def test_clients_that_ask_nothing_hold_up_nobody(
     assert (await ask(served.port, GET))[0] == "HTTP/1.1 200 OK"
 
 
-async def test_an_address_that_cannot_be_used_is_an_error() -> None:
+async def test_an_invalid_or_used_address_is_an_error() -> None:
     for wrong in ("9100", ":9100", "here:", "here:port", "here:99999"):
         with pytest.raises(HeadwaterError, match="expected HOST:PORT"):
             Health(wrong, list)
@@ -125,77 +125,81 @@ async def test_an_address_that_cannot_be_used_is_an_error() -> None:
             await Health(f"127.0.0.1:{port}", list).start()
 
 
-# --- what is known of a worker --------------------------------------------------------------------
+# --- how a worker is judged -----------------------------------------------------------------------
 
 
 @pytest.fixture
-def life() -> Any:
-    one = Life()
+def received() -> Any:
+    one = ReceivedReports()
     yield one
     one.close()
 
 
-def report(life: Life, *, late: list[str], joined: bool = True) -> None:
-    reports = Reports(life.writer)
+def report(received: ReceivedReports, *, late: list[str], joined: bool = True) -> None:
+    reports = Reports(received.writer)
     progress = ConsumerProgress(0.5, 0, 1.5, 3600, 1, 1, joined)
     reports.progress(0, ConsumerStatistics("bill", "orders", "g", Counters(), progress, late))
-    life.close_writer()
-    assert life.read() is False
+    received.close_writer()
+    assert received.read() is False
 
 
-def test_a_worker_that_reports_in_time_is_well(life: Life) -> None:
-    report(life, late=[])
-    found = judged(0, 17, life, now=life.heard_at + 1)
+def test_a_worker_that_reports_in_time_has_no_problem(received: ReceivedReports) -> None:
+    report(received, late=[])
+    found = judged(0, 17, received, now=received.heard_at + 1)
     assert found.problems == []
     assert found.consumers[0]["oldest_handler_age"] == 3600
 
 
-def test_a_worker_that_is_late_silent_starting_or_dead_is_not_well(life: Life) -> None:
-    assert judged(0, 17, life, now=life.heard_at).problems == ["it is starting"]
-    assert "it is dead" in judged(0, None, None, now=0).problems[0]
-    report(life, late=["settler"])
-    late = judged(0, 17, life, now=life.heard_at + 1)
+def test_a_worker_that_is_late_silent_starting_or_dead_has_a_problem(
+    received: ReceivedReports,
+) -> None:
+    assert judged(0, 17, received, now=received.heard_at).problems == ["it is starting"]
+    assert "it has ended" in judged(0, None, None, now=0).problems[0]
+    report(received, late=["settler"])
+    late = judged(0, 17, received, now=received.heard_at + 1)
     assert late.problems == ["the settler of orders/g is late"]
-    silent = judged(0, 17, life, now=life.heard_at + 60)
+    silent = judged(0, 17, received, now=received.heard_at + 60)
     assert "it has not reported for 60 s" in silent.problems[0]
 
 
-def test_a_worker_that_waits_for_its_store_is_not_well(life: Life) -> None:
-    report(life, late=[], joined=False)
-    waiting = judged(0, 17, life, now=life.heard_at)
+def test_a_worker_that_waits_for_its_store_has_a_problem(received: ReceivedReports) -> None:
+    report(received, late=[], joined=False)
+    waiting = judged(0, 17, received, now=received.heard_at)
     assert waiting.problems == ["orders/g has not joined its group yet"]
 
 
-def test_a_report_fits_into_one_piece_of_the_pipe_whatever_the_names_are(life: Life) -> None:
-    reports = Reports(life.writer)
+def test_a_report_with_long_names_is_one_atomic_write_to_the_pipe(
+    received: ReceivedReports,
+) -> None:
+    reports = Reports(received.writer)
     name = "\N{PILE OF POO}" * 10_000
     progress = ConsumerProgress(1e9, 1e9, 1e9, 1e9, 10**6, 10**6)
     late = ["reader", "settler", "lease renewer"]
     reports.progress(0, ConsumerStatistics(name, name, name, Counters(), progress, late))
-    os.write(life.writer, b'not ours\n["progress"]\n[]\n17\n')
+    os.write(received.writer, b'not ours\n["progress"]\n[]\n17\n')
     reports.settled()
-    life.close_writer()
-    life.read()
-    assert len(life.progress) == 1
-    assert life.settled
+    received.close_writer()
+    received.read()
+    assert len(received.progress) == 1
+    assert received.settled
 
 
 # --- processes ------------------------------------------------------------------------------------
 
 
 async def port_of(parent: WorkerProcess) -> int:
-    found = await eventually(lambda: re.search(r"health at http://127.0.0.1:(\d+)", parent.said()))
+    found = await eventually(lambda: re.search(r"health at http://127.0.0.1:(\d+)", parent.log()))
     return int(found[1])
 
 
 @pytest.fixture
 def url(store_url: Callable[[str], str]) -> str:
-    """Health knows no store: one is enough."""
+    """The address of a store. One kind is enough, because health checks do not use it."""
     return store_url("headwater")
 
 
 @pytest.mark.slow
-async def test_health_is_bad_until_every_worker_reads_and_while_one_is_dead(url: str) -> None:
+async def test_health_is_503_until_every_worker_reads_and_while_one_is_dead(url: str) -> None:
     with supervised(url, "--workers", "2", "--health", "127.0.0.1:0") as parent:
         port = await port_of(parent)
         assert await status(port) == "503"
@@ -208,7 +212,7 @@ async def test_health_is_bad_until_every_worker_reads_and_while_one_is_dead(url:
 
 
 @pytest.mark.slow
-async def test_a_worker_that_hangs_shows_in_its_health_and_a_long_handler_does_not_harm_it(
+async def test_health_reports_a_suspended_worker_and_accepts_a_long_handler(
     url: str,
 ) -> None:
     with supervised(url, "--health", "127.0.0.1:0", SHOP_CLAIM_AFTER="60s") as parent:
@@ -220,7 +224,7 @@ async def test_a_worker_that_hangs_shows_in_its_health_and_a_long_handler_does_n
         await eventually(lambda: _running(port))
         assert await status(port) == "200"
 
-        # When the whole process hangs, then it is one
+        # When the whole process is suspended, then health reports it
         (worker,) = workers_of(parent.pid)
         os.kill(worker, signal.SIGSTOP)
         await eventually(lambda: _is(port, "503"))
@@ -228,7 +232,7 @@ async def test_a_worker_that_hangs_shows_in_its_health_and_a_long_handler_does_n
         await eventually(lambda: _is(port, "200"))
 
         parent.signal(signal.SIGTERM)
-        await eventually(lambda: "for 1 running bill" in parent.said())
+        await eventually(lambda: "for 1 running bill" in parent.log())
         parent.signal(signal.SIGTERM)
         parent.wait()
 
@@ -249,9 +253,9 @@ async def _running(port: int) -> bool:
 
 
 @pytest.mark.slow
-async def test_health_needs_no_second_process_at_its_address(url: str) -> None:
+async def test_an_address_in_use_ends_headwater_work(url: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with supervised(url, "--health", f"127.0.0.1:{port}") as parent:
             assert parent.wait() == 1
-            assert f"headwater: --health 127.0.0.1:{port}: cannot listen there" in parent.said()
+            assert f"headwater: --health 127.0.0.1:{port}: cannot listen there" in parent.log()

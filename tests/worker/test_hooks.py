@@ -1,4 +1,4 @@
-"""What an app does at the start and the stop of its worker: when, in which order, and what if it fails."""
+"""Functions that an app runs at the start and stop of its worker: when, in which order, and errors."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from headwater.worker.loop import TaskEnded
 from tests.worker.apps import Order, Store, eventually, orders
 from tests.worker.runs import run
 
-said: list[str] = []
+calls: list[str] = []
 
 
 @pytest.fixture(autouse=True)
-def _nothing_said() -> None:
-    said.clear()
+def _clear_calls() -> None:
+    calls.clear()
 
 
 async def open_db() -> AsyncIterator[str]:
-    said.append("open")
+    calls.append("open")
     yield "db"
-    said.append("close")
+    calls.append("close")
 
 
 Db = Annotated[str, Use(open_db)]
@@ -35,10 +35,10 @@ Db = Annotated[str, Use(open_db)]
 def handled(app: App) -> None:
     @app.consumer(orders, group="g")
     async def bill(order: Order) -> None:
-        said.append(f"handle {order.id}")
+        calls.append(f"handle {order.id}")
 
 
-async def test_a_start_that_takes_long_is_named_in_the_log(
+async def test_a_slow_start_function_is_logged(
     store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("headwater.worker.lifespan.SLOW_SECONDS", 0.001)
@@ -52,47 +52,49 @@ async def test_a_start_that_takes_long_is_named_in_the_log(
     async with run(app):
         await eventually(store.consumers_if_any)
     (line,) = [one for one in caplog.messages if "has taken" in one]
-    assert line.endswith("the worker reads nothing before it is done")
+    assert line.endswith("the worker does not read before it is done")
 
 
-async def test_hooks_run_around_the_work_in_their_order(store: Store) -> None:
-    # Given hooks, async and not, one of which needs a dependency
+async def test_start_functions_run_before_the_work_and_stop_functions_after_it(
+    store: Store,
+) -> None:
+    # Given hooks, async and not, one of which has a dependency
     app = store.app()
     handled(app)
 
     @app.on_start
     async def warm_up(db: Db) -> None:
         await asyncio.sleep(0)
-        said.append(f"warm up {db}")
+        calls.append(f"warm up {db}")
 
     @app.on_start
     def say_hello() -> None:
-        said.append("hello")
+        calls.append("hello")
 
     @app.on_stop
     def say_bye() -> None:
-        said.append("bye")
+        calls.append("bye")
 
     @app.on_stop
     async def cool_down(db: Db) -> None:
-        said.append(f"cool down {db}")
+        calls.append(f"cool down {db}")
 
     # When a worker starts, handles a message that waits, and stops
     async with app:
         await app.send(orders, Order(1))
-    assert said == []  # publishing starts no worker
+    assert calls == []  # publishing does not start a worker
     async with run(app):
         await eventually(store.settled)
 
-    # Then each ran once, in order, the last declared first at the stop
-    assert said == [
+    # Then each ran once, in order; at the stop, the last declared runs first
+    assert calls == [
         *("open", "warm up db", "hello"),
         "handle 1",
         *("cool down db", "bye", "close"),
     ]
 
 
-async def test_hooks_may_publish() -> None:
+async def test_hooks_can_publish() -> None:
     app = App("headwater://memory")
     handled(app)
 
@@ -102,15 +104,15 @@ async def test_hooks_may_publish() -> None:
 
     @app.on_stop
     async def end() -> None:
-        said.append(await app.send(orders, Order(2)))
+        calls.append(await app.send(orders, Order(2)))
 
     async with app.test():
-        assert said == ["handle 1"]
-    assert len(said) == 2
+        assert calls == ["handle 1"]
+    assert len(calls) == 2
 
 
 @pytest.mark.parametrize("error", [ValueError("no"), SystemExit(0), KeyError()])
-async def test_a_start_that_fails_ends_the_worker_before_it_reads(
+async def test_a_failing_start_function_ends_the_worker_before_it_reads(
     error: BaseException, store: Store
 ) -> None:
     app = store.app()
@@ -122,19 +124,19 @@ async def test_a_start_that_fails_ends_the_worker_before_it_reads(
 
     @app.on_start
     def never() -> None:
-        said.append("never")
+        calls.append("never")
 
     @app.on_stop
     def never_too() -> None:
-        said.append("never")
+        calls.append("never")
 
     with pytest.raises(StartFailed, match=r"on_start function .*warm_up failed at the start: "):
         await app.run()
-    assert said == ["open", "close"]
+    assert calls == ["open", "close"]
     assert not await store.look.exists("orders")
 
 
-async def test_a_stop_that_fails_is_logged_and_the_others_run(
+async def test_a_failing_stop_function_is_logged_and_the_others_run(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     app = App("headwater://memory")
@@ -142,7 +144,7 @@ async def test_a_stop_that_fails_is_logged_and_the_others_run(
 
     @app.on_stop
     def last() -> None:
-        said.append("last")
+        calls.append("last")
 
     @app.on_stop
     async def cancels_itself() -> None:
@@ -154,12 +156,12 @@ async def test_a_stop_that_fails_is_logged_and_the_others_run(
 
     async with app.test():
         pass
-    assert said == ["open", "last", "close"]
+    assert calls == ["open", "last", "close"]
     assert "fails failed" in caplog.text
     assert "cancels_itself was cancelled" in caplog.text
 
 
-async def test_hooks_run_also_when_a_consumer_ends_with_an_error() -> None:
+async def test_stop_functions_run_when_a_consumer_ends_with_an_error() -> None:
     app = App("headwater://memory")
     handled(app)
 
@@ -173,21 +175,21 @@ async def test_hooks_run_also_when_a_consumer_ends_with_an_error() -> None:
                         return
                 await asyncio.sleep(0)
 
-        said.append(str(asyncio.ensure_future(end_the_settler()) is not None))
+        calls.append(str(asyncio.ensure_future(end_the_settler()) is not None))
 
     @app.on_stop
     def bye() -> None:
-        said.append("bye")
+        calls.append("bye")
 
-    with pytest.raises(Exception, match=r"settler of .*bill ended although nothing asked it to"):
+    with pytest.raises(Exception, match=r"settler of .*bill ended without having been stopped"):
         await app.run()
-    assert said[-1] == "bye"
+    assert calls[-1] == "bye"
 
 
-async def test_a_worker_whose_dependencies_were_closed_under_it_ends_with_an_error(
+async def test_a_worker_ends_with_an_error_if_its_dependencies_were_closed(
     store: Store,
 ) -> None:
-    # Given a handler that cancels the task that keeps the dependencies open
+    # Given a handler that cancels the task that holds the dependencies open
     app = store.app()
 
     @app.consumer(orders, group="g")
@@ -198,9 +200,9 @@ async def test_a_worker_whose_dependencies_were_closed_under_it_ends_with_an_err
 
     async with app:
         await app.send(orders, Order(1))
-    with pytest.raises(TaskEnded, match="headwater lifespan ended although nothing asked it to"):
+    with pytest.raises(TaskEnded, match="headwater lifespan ended without having been stopped"):
         await app.run()
-    assert said == ["open", "close"]
+    assert calls == ["open", "close"]
 
 
 def test_a_hook_that_cannot_be_called_is_refused() -> None:
@@ -212,14 +214,14 @@ def test_a_hook_that_cannot_be_called_is_refused() -> None:
 
     of_a_delivery.__annotations__["db"] = Annotated[str, Use(open_db, scope="delivery")]
     for function, complaint in (
-        (too_much, "on_start function .*nothing is known to give to parameter 'order'"),
-        (of_a_delivery, "needs open_db of a delivery, and handles none"),
+        (too_much, "on_start function .*there is no value for parameter 'order'"),
+        (of_a_delivery, "needs open_db, which has the scope of a delivery"),
     ):
         with pytest.raises(DeclarationError, match=complaint):
             app.on_start(function)
 
 
-async def test_a_hook_that_comes_too_late_is_refused() -> None:
+async def test_declaring_a_hook_after_the_start_is_refused() -> None:
     app = App("headwater://memory")
     handled(app)
     async with app.test():

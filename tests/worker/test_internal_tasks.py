@@ -1,4 +1,4 @@
-"""A worker is never alive and idle: a part of it that ends unasked ends the worker, and is named."""
+"""A part of a worker that ends unexpectedly ends the worker, with an error that names the part."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from tests.worker.apps import Order, Store, eventually, orders, worker
         ("handler slot 1", "orders/g handler slot 1"),
     ],
 )
-async def test_a_task_that_ends_unasked_ends_the_worker_with_an_error_that_names_it(
+async def test_a_task_that_ends_unexpectedly_ends_the_worker_with_an_error_that_names_it(
     store: Store, part: str, name: str
 ) -> None:
-    # Given a worker that works
+    # Given a worker that handles messages
     app = store.app()
     handled = []
 
@@ -39,15 +39,16 @@ async def test_a_task_that_ends_unasked_ends_the_worker_with_an_error_that_names
 
     # When one of its tasks ends
     (task,) = [one for one in asyncio.all_tasks() if one.get_name().endswith(part)]
-    await eventually(lambda: task.done() or (task.cancel() and False))  # a busy one may swallow it
+    # A busy task may suppress the cancellation.
+    await eventually(lambda: task.done() or (task.cancel() and False))
 
-    # Then the worker ends too, and says which
-    with pytest.raises(TaskEnded, match=f"{name} of .*bill ended although nothing asked it to"):
+    # Then the worker ends with an error that names the task
+    with pytest.raises(TaskEnded, match=f"{name} of .*bill ended without having been stopped"):
         await asyncio.wait_for(running, 20)
 
 
-async def test_a_lease_renewer_that_ends_unasked_ends_the_worker_too(store: Store) -> None:
-    # Given a worker, whose leases a thread renews
+async def test_a_lease_renewer_that_ends_unexpectedly_ends_the_worker(store: Store) -> None:
+    # Given a worker whose leases a thread renews
     app = store.app()
     app.consumer(orders, group="g", claim_after="300ms")(lambda order: None)
     before = set(threading.enumerate())
@@ -59,12 +60,12 @@ async def test_a_lease_renewer_that_ends_unasked_ends_the_worker_too(store: Stor
     (thread,) = await eventually(renewers)
     assert thread.ident is not None
 
-    # When that thread ends, by an exception that nothing in it expects
+    # When that thread ends with an exception that it does not expect
     ctypes.pythonapi.PyThreadState_SetAsyncExc(
         ctypes.c_ulong(thread.ident), ctypes.py_object(SystemExit)
     )
 
-    # Then the worker ends, and says so
+    # Then the worker ends with an error that names it
     with pytest.raises(TaskEnded, match=r"lease renewer of .* ended with an error: SystemExit"):
         await asyncio.wait_for(running, 20)
 
@@ -81,7 +82,7 @@ async def test_a_worker_that_is_stopped_ends_without_an_error(store: Store) -> N
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 async def test_leases_are_not_renewed_after_the_event_loop_was_closed(store: Store) -> None:
-    # Given a worker whose event loop ends under it, as at a second Ctrl-C in a notebook
+    # Given a worker whose event loop ends while it runs, as at a second Ctrl-C in a notebook
     app = store.app()
     before = set(threading.enumerate())
 
@@ -100,6 +101,6 @@ async def test_leases_are_not_renewed_after_the_event_loop_was_closed(store: Sto
     thread.start()
     await eventually(lambda: not thread.is_alive())
 
-    # Then its renewer ends as well, though the process lives on
+    # Then its lease renewer ends too, although the process continues
     await eventually(lambda: not set(threading.enumerate()) - before - {thread})
-    gc.collect()  # the connections that nobody closed, while their warnings are expected
+    gc.collect()  # collects the unclosed connections while their warnings are expected

@@ -1,4 +1,4 @@
-"""With `into=`, stream to stream is exactly once: whatever is killed whenever."""
+"""With `into=`, processing from stream to stream is exactly once, at whatever point workers are killed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ POINTS = 200
 pytestmark = pytest.mark.slow
 
 
-async def test_workers_killed_and_stopped_at_random_points_lose_no_result_and_publish_none_twice(
+async def test_workers_killed_at_random_points_publish_each_result_exactly_once(
     store: Store,
 ) -> None:
     report = await Campaign(store, points=6, seed=SEED).run()
@@ -28,7 +28,7 @@ async def test_workers_killed_and_stopped_at_random_points_lose_no_result_and_pu
 
 @pytest.mark.slice
 @pytest.mark.timeout(400)
-async def test_the_same_at_200_points(store: Store) -> None:
+async def test_workers_killed_at_200_points_publish_each_result_exactly_once(store: Store) -> None:
     began = time.monotonic()
     report = await Campaign(store, points=POINTS, seed=SEED + 1).run()
     _record(report, time.monotonic() - began)
@@ -38,7 +38,7 @@ async def test_the_same_at_200_points(store: Store) -> None:
 
 
 def _record(report: dict[str, Any], seconds: float) -> None:
-    """Write down what was tried; a claim without its counts does not count."""
+    """Record the campaign's counts."""
     failures = [f"{word}: {report[word]}" for word in ("lost", "twice", "dead") if report[word]]
     seed, part = SEED + 1, f"on {report['store']}"
     outcome = Outcome(

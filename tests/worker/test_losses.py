@@ -1,4 +1,4 @@
-"""Entries that vanish from a stream are counted and said."""
+"""Entries that were trimmed or deleted before they were handled are counted and logged."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from tests.worker.apps import Order, Store, eventually, orders, working
 pytestmark = pytest.mark.slow
 
 
-async def test_pending_entries_that_were_deleted_are_a_warning_with_numbers(
+async def test_deleted_pending_entries_are_logged_and_counted(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
-    # Given three entries of an owner that fell silent, two of which are deleted
+    # Given three entries of an owner that stopped renewing, two of which are deleted
     app = store.app()
     handled = []
 
@@ -27,7 +27,7 @@ async def test_pending_entries_that_were_deleted_are_a_warning_with_numbers(
     await store.look.xreadgroup("g", "gone", {"orders": ">"})
     first, _second, third = [row[0] for row in await store.pending()]
     await store.look.xdel("orders", first, third)
-    await eventually(lambda: _ripe(store))
+    await eventually(lambda: _claimable(store))
 
     # When a worker claims
     async with working(app) as running:
@@ -35,18 +35,18 @@ async def test_pending_entries_that_were_deleted_are_a_warning_with_numbers(
         await eventually(lambda: loop.telemetry.counters.gone_pending == 2)
         await eventually(store.settled)
 
-    # Then it handles what is there, and says what is not
+    # Then it handles the remaining entry, and logs the others as lost
     assert handled == [1]
     assert "of orders lost: group g had them pending" in caplog.text
     assert first in caplog.text
     assert third in caplog.text
 
 
-async def _ripe(store: Store) -> bool:
+async def _claimable(store: Store) -> bool:
     return all(row[2] > 300 for row in await store.pending())
 
 
-async def test_entries_that_were_trimmed_unread_are_a_warning_with_numbers(
+async def test_entries_trimmed_unread_are_logged_and_counted(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     # Given a group that has read two of ten entries, of which seven are trimmed
@@ -69,17 +69,17 @@ async def test_entries_that_were_trimmed_unread_are_a_warning_with_numbers(
         await eventually(store.settled)
         (loop,) = running.loops.values()
 
-    # Then the five that nobody read are counted, and the rest is handled
+    # Then the five unread ones are counted, and the rest is handled
     assert loop.telemetry.counters.gone_unread == 5
     assert sorted(handled) == [7, 8, 9]
     assert "5 entries of orders lost: trimmed or deleted before group g read them" in caplog.text
 
 
 @pytest.mark.parametrize("store", ["redis-8.2"], indirect=True)
-async def test_a_retry_whose_entry_was_trimmed_meanwhile_is_a_warning(
+async def test_a_retry_of_a_trimmed_entry_is_logged(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
-    # Given a handler under whose hands the stream is trimmed
+    # Given a handler that trims the stream while it runs
     app = store.app()
 
     @app.consumer(orders, group="g", claim_after="300ms")
@@ -87,7 +87,7 @@ async def test_a_retry_whose_entry_was_trimmed_meanwhile_is_a_warning(
         await store.look.xtrim("orders", maxlen=0)
         raise Again(after="1m")
 
-    # When it asks for a retry, then the loss is said at once
+    # When it raises Again, then the loss is logged at once
     async with working(app) as running:
         (loop,) = running.loops.values()
         await orders.send(Order(17))

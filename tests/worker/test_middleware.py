@@ -1,4 +1,4 @@
-"""Middleware sees every delivery and every message that is published, and stops neither."""
+"""Middleware sees every delivery and every published message, and its errors affect neither."""
 
 from __future__ import annotations
 
@@ -19,39 +19,39 @@ Next = Callable[[], Awaitable[Any]]
 
 
 class Log(Middleware):
-    """Notes all that it sees, as ``name`` and what happened."""
+    """Records every hook call as ``name``, hook and arguments."""
 
-    def __init__(self, name: str = "log", said: list[str] | None = None) -> None:
+    def __init__(self, name: str = "log", calls: list[str] | None = None) -> None:
         self.name = name
-        self.said: list[str] = [] if said is None else said
+        self.calls: list[str] = [] if calls is None else calls
 
-    def say(self, *words: object) -> None:
-        self.said.append(" ".join(map(str, (self.name, *words))))
+    def record(self, *words: object) -> None:
+        self.calls.append(" ".join(map(str, (self.name, *words))))
 
     def receive(self, delivery: Delivery) -> None:
-        self.say("receive", delivery.count)
+        self.record("receive", delivery.count)
 
     async def handle(self, delivery: Delivery, message: Any, call_next: Next) -> Any:
-        self.say("handle", message.id)
+        self.record("handle", message.id)
         try:
             result = await call_next()
         except BaseException as error:
-            self.say("raised", type(error).__name__)
+            self.record("raised", type(error).__name__)
             raise
-        self.say("returned", result)
+        self.record("returned", result)
         return result
 
     def before_settle(self, delivery: Delivery, ending: Ending) -> None:
-        self.say("before settle", ending)
+        self.record("before settle", ending)
 
     def after_settle(self, delivery: Delivery, ending: Ending) -> None:
-        self.say("after settle", ending)
+        self.record("after settle", ending)
 
     def before_publish(self, stream: str, fields: Pairs) -> None:
-        self.say("before publish", stream, dict(fields))
+        self.record("before publish", stream, dict(fields))
 
     def after_publish(self, stream: str, ids: Sequence[str], error: BaseException | None) -> None:
-        self.say("after publish", stream, len(ids), error)
+        self.record("after publish", stream, len(ids), error)
 
 
 def billing(app: App) -> Any:
@@ -67,13 +67,13 @@ def billing(app: App) -> Any:
 
 
 async def test_the_first_middleware_is_the_outermost() -> None:
-    said: list[str] = []
-    app = App("headwater://memory", middleware=[Log("outer", said)])
-    app.use(Log("inner", said))
+    calls: list[str] = []
+    app = App("headwater://memory", middleware=[Log("outer", calls)])
+    app.use(Log("inner", calls))
     billing(app)
     async with app.test() as t:
         await t.add(orders, {"id": "1"})
-    assert said == [
+    assert calls == [
         "outer receive 1",
         "inner receive 1",
         "outer handle 1",
@@ -96,13 +96,13 @@ async def test_middleware_sees_how_a_delivery_ends(store: Store) -> None:
     app.use(log)
     billing(app)
     async with working(app):
-        pass  # `working` of the other tests has no middleware: it shows the worker alone
-    assert log.said == []
+        pass  # `working` runs a worker without middleware
+    assert log.calls == []
     async with app.test() as t:
         await t.send(orders, Order(2))
         await t.advance("1s")
         await t.send(orders, Order(3))
-    endings = [one for one in log.said if "settle" in one or "raised" in one]
+    endings = [one for one in log.calls if "settle" in one or "raised" in one]
     assert endings == [
         "log raised Again",
         "log before settle retried",
@@ -122,15 +122,15 @@ async def test_middleware_works_on_every_store(store: Store) -> None:
     task = asyncio.create_task(app.run())
     try:
         await app.send(orders, Order(1))
-        await eventually(lambda: "log after publish invoices 1 None" in log.said)
+        await eventually(lambda: "log after publish invoices 1 None" in log.calls)
     finally:
         app.stop()
         await task
-    assert "log after settle acknowledged" in log.said
+    assert "log after settle acknowledged" in log.calls
 
 
 @pytest.mark.parametrize("in_thread", [False, True])
-async def test_middleware_surrounds_handlers_in_threads_too(*, in_thread: bool) -> None:
+async def test_middleware_wraps_handlers_in_threads(*, in_thread: bool) -> None:
     log = Log()
     app = App("headwater://memory", middleware=[log])
 
@@ -145,16 +145,16 @@ async def test_middleware_surrounds_handlers_in_threads_too(*, in_thread: bool) 
         await t.send(orders, Order(1))
         (letter,) = t.dead(orders)
     assert letter.error == "ValueError: no"
-    assert "log raised ValueError" in log.said
+    assert "log raised ValueError" in log.calls
 
 
 # --- what it raises -------------------------------------------------------------------------------
 
-ERRORS = [ValueError("as it was told"), SystemExit(0), asyncio.CancelledError(), StopIteration()]
+ERRORS = [ValueError("as requested"), SystemExit(0), asyncio.CancelledError(), StopIteration()]
 
 
 class Failing(Middleware):
-    """Raises ``error`` in every hook but `handle`."""
+    """Raises ``error`` in every hook except `handle`."""
 
     def __init__(self, error: BaseException) -> None:
         self.error = error
@@ -204,8 +204,8 @@ async def test_a_hook_that_fails_is_logged_and_changes_nothing(
     ]
 
 
-class Meddling(Middleware):
-    """Makes of a message's fields what ``change`` does."""
+class Changing(Middleware):
+    """Applies ``change`` to the fields of each published message."""
 
     def __init__(self, change: Callable[[list[Any]], None]) -> None:
         self.change = change
@@ -223,27 +223,27 @@ class Meddling(Middleware):
         lambda fields: fields.append((b"trace", b"1", b"2")),
         lambda fields: fields.append(None),
     ],
-    ids=["none left", "no pair", "a number", "three", "None"],
+    ids=["none left", "not a pair", "a number", "three", "None"],
 )
-async def test_fields_that_no_store_takes_are_logged_and_undone(
+async def test_invalid_fields_are_logged_and_restored(
     change: Callable[[list[Any]], None], caplog: pytest.LogCaptureFixture
 ) -> None:
-    # Given a middleware that leaves of each message what cannot be sent
-    app = App("headwater://memory", middleware=[Meddling(change)])
+    # Given a middleware that makes the fields of each message invalid
+    app = App("headwater://memory", middleware=[Changing(change)])
     bill = billing(app)
     # When messages and results are published
     async with app.test() as t:
         await t.send(orders, Order(1))
-        # Then they are as they were, and the worker works on
+        # Then their fields are unchanged, and the worker continues
         assert t.results(invoices) == [Invoice(1)]
         assert t.pending(bill) == {}
     failed = [one for one in caplog.records if one.levelno == logging.ERROR]
-    assert all("Meddling.before_publish" in one.getMessage() for one in failed)
+    assert all("Changing.before_publish" in one.getMessage() for one in failed)
     assert len(failed) == 2
 
 
-async def test_fields_may_be_text() -> None:
-    app = App("headwater://memory", middleware=[Meddling(lambda it: it.append(("trace", "ä")))])
+async def test_fields_can_be_text() -> None:
+    app = App("headwater://memory", middleware=[Changing(lambda it: it.append(("trace", "ä")))])
     async with app.test() as t:
         await t.send(orders, Order(1))
         entries: Any = t.look.xrange("orders")
@@ -261,7 +261,7 @@ class Refusing(Middleware):
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=repr)
-async def test_what_handle_raises_fails_the_delivery(error: BaseException) -> None:
+async def test_an_error_of_handle_fails_the_delivery(error: BaseException) -> None:
     refusing = Refusing(error)
     app = App("headwater://memory", middleware=[refusing])
     bill = billing(app)
@@ -274,23 +274,23 @@ async def test_what_handle_raises_fails_the_delivery(error: BaseException) -> No
         assert t.results(invoices) == [Invoice(1)]
 
 
-class Quick(Middleware):
-    """Answers from memory what was answered before."""
+class Cached(Middleware):
+    """Returns a stored result for some messages without calling the handler."""
 
     async def handle(self, delivery: Delivery, message: Any, call_next: Next) -> Any:
         return Invoice(order=0) if message.id == 7 else await call_next()
 
 
-async def test_a_middleware_may_answer_instead_of_the_handler() -> None:
-    app = App("headwater://memory", middleware=[Quick()])
+async def test_a_middleware_can_return_a_result_without_calling_the_handler() -> None:
+    app = App("headwater://memory", middleware=[Cached()])
     billing(app)
     async with app.test() as t:
         await t.send(orders, Order(7), Order(1))
         assert t.results(invoices) == [Invoice(0), Invoice(1)]
 
 
-class Deaf(Middleware):
-    """Swallows the cancellation at the timeout."""
+class SuppressesCancellation(Middleware):
+    """Suppresses the cancellation at the timeout."""
 
     async def handle(self, delivery: Delivery, message: Any, call_next: Next) -> Any:
         try:
@@ -299,9 +299,9 @@ class Deaf(Middleware):
             return None
 
 
-async def test_a_middleware_that_swallows_a_cancellation_costs_no_slot() -> None:
-    # Given one slot, a handler that hangs, and a middleware that swallows its timeout
-    app = App("headwater://memory", middleware=[Deaf()])
+async def test_a_middleware_that_suppresses_a_cancellation_does_not_block_the_slot() -> None:
+    # Given one slot, a handler that hangs, and a middleware that suppresses its timeout
+    app = App("headwater://memory", middleware=[SuppressesCancellation()])
     handled: list[int] = []
 
     @app.consumer(orders, group="g", concurrency=1, timeout="1s")
@@ -320,7 +320,7 @@ async def test_a_middleware_that_swallows_a_cancellation_costs_no_slot() -> None
 # --- publishing -----------------------------------------------------------------------------------
 
 
-async def test_every_way_to_publish_is_seen(store: Store) -> None:
+async def test_middleware_sees_every_way_to_publish(store: Store) -> None:
     log = Log()
     app = store.app(middleware=[log])
     async with app:
@@ -331,21 +331,21 @@ async def test_every_way_to_publish_is_seen(store: Store) -> None:
         await asyncio.to_thread(app.publish, orders, Order(5))
         await asyncio.to_thread(app.publish, orders, Order(6), dedupe="six")
         await asyncio.to_thread(app.publish_many, orders, [Order(7)])
-    counts = [one for one in log.said if "after" in one]
+    counts = [one for one in log.calls if "after" in one]
     assert counts == [f"log after publish orders {n} None" for n in (1, 2, 1, 1, 1, 1)]
-    assert len(log.said) == 7 + 6
+    assert len(log.calls) == 7 + 6
 
 
-async def test_a_message_that_is_not_sent_is_an_error_to_middleware(
+async def test_middleware_sees_the_error_of_a_message_that_was_not_sent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("headwater.worker.patience.RECONNECT_SECONDS", 0.0)
+    monkeypatch.setattr("headwater.worker.publish_retry.RECONNECT_SECONDS", 0.0)
     log = Log()
     app = App("redis://localhost:1", middleware=[log])
     async with app:
         with pytest.raises(NotSent):
             await app.send(orders, Order(1))
-    assert log.said[-1].startswith("log after publish orders 0 1 message for 'orders' could not")
+    assert log.calls[-1].startswith("log after publish orders 0 1 message for 'orders' could not")
 
 
 # --- declarations ---------------------------------------------------------------------------------
@@ -368,11 +368,11 @@ class PlainHandle(Middleware):
         (PlainHandle(), "PlainHandle.handle must be `async def`"),
     ],
 )
-def test_what_cannot_work_as_middleware_is_refused(wrong: Any, complaint: str) -> None:
+def test_invalid_middleware_is_refused(wrong: Any, complaint: str) -> None:
     with pytest.raises(DeclarationError, match=complaint):
         App("headwater://memory").use(wrong)
 
 
-def test_an_app_without_middleware_calls_nothing() -> None:
+def test_hooks_that_are_not_overridden_are_not_called() -> None:
     chain = Chain([Middleware()])
     assert not any((chain.receive, chain.handle, chain.before_settle, chain.after_settle))

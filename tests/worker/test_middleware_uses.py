@@ -1,4 +1,4 @@
-"""What middleware is good for: a retry policy, a report of slow handlers, tracing."""
+"""Uses of middleware: a retry policy, a report of slow handlers, tracing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Next = Callable[[], Awaitable[Any]]
 
 
 class RetryOutages(Middleware):
-    """A retry policy: outages of the gateway wait for a minute and do not count."""
+    """A retry policy: outages of the gateway delay the message by a minute and do not count."""
 
     async def handle(self, delivery: Delivery, message: Any, call_next: Next) -> Any:
         try:
@@ -23,7 +23,7 @@ class RetryOutages(Middleware):
             raise Again("1m", counted=False) from error
 
 
-async def test_a_retry_policy_is_a_middleware() -> None:
+async def test_a_retry_policy_as_middleware() -> None:
     app = App("headwater://memory", middleware=[RetryOutages()])
     tries: list[int] = []
 
@@ -31,7 +31,7 @@ async def test_a_retry_policy_is_a_middleware() -> None:
     async def bill(order: Order) -> None:
         tries.append(order.id)
         if len(tries) < 4:
-            raise ConnectionError("the gateway is away")
+            raise ConnectionError("the gateway is unreachable")
 
     async with app.test() as t:
         await t.send(orders, Order(1))
@@ -57,7 +57,7 @@ class ReportSlow(Middleware):
             timer.cancel()
 
 
-async def test_the_report_of_slow_handlers_is_a_middleware() -> None:
+async def test_a_report_of_slow_handlers_as_middleware() -> None:
     app = App("headwater://memory")
     t = app.test()
     slow = ReportSlow(t.clock.call_later)
@@ -79,20 +79,20 @@ async def test_the_report_of_slow_handlers_is_a_middleware() -> None:
 
 
 class Trace(Middleware):
-    """Hands a word on from the message that is handled to those that are published."""
+    """Copies a trace id from the handled message to the messages published meanwhile."""
 
     def __init__(self) -> None:
-        self.word = b"none"
+        self.trace_id = b"none"
 
     async def handle(self, delivery: Delivery, message: Any, call_next: Next) -> Any:
-        self.word = dict(delivery.fields).get(b"traceparent", b"none")
+        self.trace_id = dict(delivery.fields).get(b"traceparent", b"none")
         return await call_next()
 
     def before_publish(self, stream: str, fields: Pairs) -> None:
-        fields.append((b"traceparent", self.word))
+        fields.append((b"traceparent", self.trace_id))
 
 
-async def test_tracing_is_a_middleware() -> None:
+async def test_tracing_as_middleware() -> None:
     app = App("headwater://memory", middleware=[Trace()])
 
     @app.consumer(orders, group="g", into=invoices)

@@ -1,4 +1,4 @@
-"""``@app.on_dead`` is called for each dead letter, at least once, and makes none itself."""
+"""``@app.on_dead`` is called for each dead letter, at least once, and creates no dead letters itself."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from tests.worker.apps import (
 
 
 def failing(app: App, **options: Any) -> None:
-    """A consumer that can handle no order."""
+    """Add a consumer that rejects every order."""
 
     @app.consumer(orders, group="g", **options)
     async def bill(order: Order) -> None:
         raise Dead(f"unknown order {order.id}")
 
 
-async def test_every_dead_letter_is_handed_to_on_dead_and_stays_in_its_stream(
+async def test_on_dead_gets_every_dead_letter_and_leaves_it_in_its_stream(
     store: Store,
 ) -> None:
     app = store.app()
@@ -53,7 +53,7 @@ async def test_every_dead_letter_is_handed_to_on_dead_and_stays_in_its_stream(
     ]
 
 
-async def test_on_dead_survives_the_crash_of_its_worker(store: Store) -> None:
+async def test_on_dead_is_called_again_after_its_worker_crashed(store: Store) -> None:
     # Given a worker that is killed while its on_dead handler runs
     app = store.app()
     failing(app)
@@ -72,7 +72,7 @@ async def test_on_dead_survives_the_crash_of_its_worker(store: Store) -> None:
         first.start()
         await eventually(lambda: counts)
         killed(first)
-        # Then another worker calls it again
+        # When another worker runs, then it calls the handler again
         async with working(app):
             await eventually(lambda: store.settled("hw.on_dead", "{orders}.dead"))
     assert counts == [1, 2]
@@ -84,7 +84,7 @@ def open_pager() -> str:
 
 
 @pytest.mark.parametrize("in_thread", [False, True])
-async def test_on_dead_that_fails_is_tried_again_and_makes_no_dead_letters(
+async def test_a_failing_on_dead_handler_is_retried_and_creates_no_dead_letters(
     caplog: pytest.LogCaptureFixture, *, in_thread: bool
 ) -> None:
     # Given an on_dead handler that always fails
@@ -107,7 +107,7 @@ async def test_on_dead_that_fails_is_tried_again_and_makes_no_dead_letters(
     async with app.test() as t:
         await t.send(orders, Order(1))
         await t.advance("1m")
-        # Then it was tried as often as it may, with an error at the end
+        # Then it was retried max_deliveries times, and the last failure is logged as an error
         assert t.deliveries(handler) == [1, 2, 3]
         (letter,) = t.dead(orders)
         assert t.pending(handler) == {}
@@ -117,19 +117,19 @@ async def test_on_dead_that_fails_is_tried_again_and_makes_no_dead_letters(
             f"gave up on dead letter {letter.id} of {{orders}}.dead (delivery 3 of 3)" in errors[0]
         )
         assert f"ConnectionError: no pager for {letter.id}" in errors[0]
-        # and there are no dead letters of dead letters
+        # And there are no dead letters of dead letters
         assert t.dead("{orders}.dead") == [letter]
         keys: Any = t.look.keys()
         assert not [key for key in keys if key.count(b".dead") > 1]
 
 
-async def test_on_dead_that_raises_dead_gives_up_at_once() -> None:
+async def test_an_on_dead_handler_that_raises_dead_is_not_retried() -> None:
     app = App("headwater://memory")
     failing(app)
 
     @app.on_dead(orders)
     async def alert(letter: DeadLetter) -> None:
-        raise Dead("nobody cares")
+        raise Dead("ignored")
 
     async with app.test() as t:
         await t.send(orders, Order(1))
@@ -138,7 +138,7 @@ async def test_on_dead_that_raises_dead_gives_up_at_once() -> None:
         assert len(t.dead(orders)) == 1
 
 
-async def test_a_foreign_record_is_handed_on_as_far_as_it_can_be_read() -> None:
+async def test_on_dead_gets_what_can_be_parsed_of_a_record_by_another_program() -> None:
     app = App("headwater://memory")
     failing(app)
     seen: list[DeadLetter] = []
@@ -152,9 +152,9 @@ async def test_a_foreign_record_is_handed_on_as_far_as_it_can_be_read() -> None:
     assert [(one.id, one.fields, one.deliveries) for one in seen] == [(added, [(b"a", b"\xff")], 0)]
 
 
-async def test_on_dead_follows_the_dead_letter_stream_of_the_consumers() -> None:
+async def test_on_dead_reads_the_dead_letter_stream_of_the_consumers() -> None:
     app = App("headwater://memory")
-    failing(app, dead="graveyard")
+    failing(app, dead="dead-letters")
     seen: list[str] = []
 
     @app.on_dead(orders)
@@ -166,18 +166,18 @@ async def test_on_dead_follows_the_dead_letter_stream_of_the_consumers() -> None
     assert seen == ["orders"]
 
 
-async def test_one_on_dead_may_serve_several_streams_by_the_name() -> None:
+async def test_one_on_dead_handler_can_serve_several_streams() -> None:
     app = App("headwater://memory")
-    failing(app, dead="graveyard")
+    failing(app, dead="dead-letters")
     others: Stream[Order] = Stream("others", Order)
 
-    @app.consumer(others, group="g", dead="graveyard")
+    @app.consumer(others, group="g", dead="dead-letters")
     async def load(order: Order) -> None:
         raise Dead("no")
 
     seen: list[str] = []
 
-    @app.on_dead("graveyard")
+    @app.on_dead("dead-letters")
     async def alert(letter: DeadLetter) -> None:
         seen.append(letter.stream)
 
@@ -187,7 +187,7 @@ async def test_one_on_dead_may_serve_several_streams_by_the_name() -> None:
     assert seen == ["orders", "others"]
 
 
-def test_on_dead_that_would_miss_records_is_refused() -> None:
+def test_declarations_of_on_dead_that_would_miss_dead_letters_are_refused() -> None:
     async def alert(letter: DeadLetter) -> None: ...
 
     async def wrong(letter: Order) -> None: ...
@@ -202,7 +202,7 @@ def test_on_dead_that_would_miss_records_is_refused() -> None:
             app.on_dead(stream, **options)(handler)  # type: ignore[arg-type]
 
     # Given two groups with two dead-letter streams
-    failing(app, dead="graveyard")
+    failing(app, dead="dead-letters")
 
     @app.consumer(orders, group="h")
     async def load(order: Order) -> None: ...
@@ -210,11 +210,13 @@ def test_on_dead_that_would_miss_records_is_refused() -> None:
     with pytest.raises(DeclarationError, match="several dead-letter streams"):
         app.on_dead(orders)
 
-    # and on_dead before the consumer that says where
+    # And on_dead before the consumer that names its dead-letter stream
     early = App("headwater://memory")
     early.on_dead(orders)(alert)
-    with pytest.raises(DeclarationError, match=r"declare it after .*bill, or give it the name"):
-        failing(early, dead="graveyard")
+    with pytest.raises(
+        DeclarationError, match=r"declare on_dead after .*bill, or pass it the name"
+    ):
+        failing(early, dead="dead-letters")
     with pytest.raises(DeclarationError, match=r"has the handler .*alert already"):
         early.on_dead(orders)(wrong_name)
 

@@ -1,4 +1,4 @@
-"""Who opens an app may publish; whoever leaves it breaks nobody else's connection."""
+"""Opening an app enables publishing; closing it does not break connections that others still use."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def open_files() -> int:
 
 
 def connections_of(app: App) -> tuple[object, object]:
-    publisher = app._publisher  # what it left open
+    publisher = app._publisher  # inspects the clients that are still open
     return publisher._asynchronous, publisher._synchronous
 
 
 @pytest.mark.parametrize("options", WAYS, ids=lambda way: next(iter(way), "plain"))
-async def test_an_app_may_be_opened_for_each_request(store: Store, options: dict[str, Any]) -> None:
-    # Given requests that open the app and leave it while others are sending
+async def test_an_app_can_be_opened_for_each_request(store: Store, options: dict[str, Any]) -> None:
+    # Given requests that open and close the app while others are sending
     app = store.app()
 
     async def request(number: int) -> int:
@@ -40,13 +40,13 @@ async def test_an_app_may_be_opened_for_each_request(store: Store, options: dict
             await app.send(orders, Order(number), **options)
         return number
 
-    # Then each of them succeeds, and nothing stays open
+    # Then each of them succeeds, and every connection is closed
     found = await asyncio.gather(*map(request, range(150)))
     assert found == [*range(150)]
     assert connections_of(app) == (None, None)
 
 
-async def test_an_app_may_be_opened_for_each_thread(store: Store) -> None:
+async def test_an_app_can_be_opened_in_each_thread(store: Store) -> None:
     app = store.app()
 
     def request(number: int) -> int:
@@ -63,7 +63,7 @@ async def test_an_app_may_be_opened_for_each_thread(store: Store) -> None:
     assert connections_of(app) == (None, None)
 
 
-async def test_leaving_waits_for_what_is_on_its_way(store: Store) -> None:
+async def test_closing_an_app_waits_for_pending_sends(store: Store) -> None:
     app = store.app()
     async with app:
         sending = [
@@ -88,25 +88,27 @@ for number in range(3):
 """
 
 
-async def test_an_app_that_nobody_leaves_publishes_in_one_event_loop_after_the_other(
+async def test_an_app_that_is_never_closed_publishes_from_successive_event_loops(
     store: Store,
 ) -> None:
-    # In a process of its own: what a loop that has ended left open, Python warns of at some time
+    # In another process, because Python may warn at any time about what an ended loop left open
     ended = await asyncio.create_subprocess_exec(sys.executable, "-c", SCRIPT, store.url, cwd=ROOT)
     assert await ended.wait() == 0
     assert await store.look.xlen("orders") == 6
 
 
-async def test_two_event_loops_at_a_time_need_an_app_each(store: Store) -> None:
+async def test_using_an_app_in_two_event_loops_at_once_raises(store: Store) -> None:
     app = store.app()
     async with app:
         await app.send(orders, Order(4))
-        with pytest.raises(HeadwaterError, match="give each event loop an App of its own"):
+        with pytest.raises(HeadwaterError, match="use one App for each event loop"):
             await asyncio.to_thread(asyncio.run, app.send(orders, Order(5)))
         await app.send(orders, Order(6))
 
 
-async def test_opening_and_leaving_a_hundred_times_leaves_nothing_open(store: Store) -> None:
+async def test_opening_and_closing_an_app_a_hundred_times_leaves_no_open_files(
+    store: Store,
+) -> None:
     app = store.app()
     async with app:
         await app.send(orders, Order(0))

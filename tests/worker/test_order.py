@@ -1,5 +1,5 @@
-"""`order_by`: of one key one message at a time, in the order of their ids; keys do not wait for each
-other."""
+"""With `order_by`, messages of one key are handled one at a time, in the order of their ids. Keys do not
+wait for each other."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def settled(store: Store) -> bool:
 
 
 class Seen:
-    """What a handler ran, by key; says when two of a key ran at a time."""
+    """The messages that a handler ran, by key, and whether two of one key overlapped."""
 
     def __init__(self) -> None:
         self.order: dict[str, list[int]] = defaultdict(list)
@@ -56,7 +56,7 @@ class Seen:
             self.order[step.key].append(step.number)
 
 
-async def test_messages_of_a_key_are_handled_in_order_and_keys_at_a_time(store: Store) -> None:
+async def test_messages_of_a_key_are_handled_in_order_and_keys_in_parallel(store: Store) -> None:
     # Given many keys, and a handler that takes longer for early messages
     app, seen = store.app(), Seen()
 
@@ -66,18 +66,18 @@ async def test_messages_of_a_key_are_handled_in_order_and_keys_at_a_time(store: 
         await asyncio.sleep(0.002 * (5 - step.number))
         seen.ended(step)
 
-    # When their messages come mixed
+    # When their messages arrive interleaved
     async with working(app):
         await steps.send_many([Step(str(key), n) for n in range(5) for key in range(20)])
         await eventually(lambda: settled(store))
 
-    # Then each key is in order, and several run at a time
+    # Then each key is in order, and several keys run at the same time
     assert seen.order == {str(key): list(range(5)) for key in range(20)}
     assert seen.overlaps == 0
     assert seen.most > 1
 
 
-async def test_a_message_that_waits_for_its_retry_holds_its_key_and_no_other(store: Store) -> None:
+async def test_a_retry_delays_the_messages_of_its_key_and_no_others(store: Store) -> None:
     # Given a message that fails twice, with a delay
     app, seen = store.app(), Seen()
     retry = Backoff("50ms", jitter=0)
@@ -96,14 +96,14 @@ async def test_a_message_that_waits_for_its_retry_holds_its_key_and_no_other(sto
     b_done = asyncio.Event()
     async with working(app):
         await steps.send_many([Step("a", 1, "fail"), Step("a", 2), Step("b", 1), Step("a", 3)])
-        # When another key's message is handled, this key still waits
+        # When a message of another key is handled, then this key still waits
         await b_done.wait()
         assert seen.order["a"] == []
         await eventually(lambda: settled(store))
     assert seen.order == {"a": [1, 2, 3], "b": [1]}
 
 
-async def test_a_key_goes_on_after_a_dead_letter(store: Store) -> None:
+async def test_a_key_continues_after_a_dead_letter(store: Store) -> None:
     app, seen = store.app(), Seen()
 
     @app.consumer(steps, group="g", order_by=by_key, retry=None, max_deliveries=2)
@@ -123,7 +123,7 @@ async def test_a_key_goes_on_after_a_dead_letter(store: Store) -> None:
 
 
 async def test_a_key_waits_for_the_settlement_of_the_message_before() -> None:
-    # Given results, of which each must be there before the next message begins
+    # Given a handler whose results must be published before the next message of the key begins
     app = memory_app()
     done: Stream[Step] = Stream("done", Step)
     published: list[list[int]] = []
@@ -143,10 +143,10 @@ async def parked(store: Store) -> bool:
     return any(owner in ("", "hw.parked") for _id, owner, _idle, _count in rows)
 
 
-async def test_a_busy_key_holds_no_more_than_prefetch_and_the_retry_finds_room(
+async def test_a_retry_is_read_although_its_key_has_filled_the_prefetch(
     store: Store,
 ) -> None:
-    # Given room for four entries, and a first message that waits for its retry
+    # Given a prefetch of four entries, and a first message that waits for its retry
     app, seen = store.app(), Seen()
 
     @app.consumer(
@@ -159,16 +159,16 @@ async def test_a_busy_key_holds_no_more_than_prefetch_and_the_retry_finds_room(
 
     async with working(app) as running:
         (loop,) = running.loops.values()
-        # When more messages of its key come than there is room for
+        # When more messages of its key arrive than can be prefetched
         await steps.send_many([Step("a", number) for number in range(12)])
         await eventually(lambda: len(loop.in_flight.owned) == 4)
         await eventually(lambda: settled(store))
-    # Then they are handled in order nevertheless
+    # Then they are handled in order
     assert seen.order == {"a": list(range(12))}
 
 
-async def test_retries_of_two_keys_find_room_one_after_the_other() -> None:
-    # Given room for four entries, and first messages of two keys that wait for their retries
+async def test_retries_of_two_keys_are_read_although_the_prefetch_is_full() -> None:
+    # Given a prefetch of four entries, and first messages of two keys that wait for their retries
     app, seen = memory_app(), Seen()
     delays = {"a": "20s", "b": "30s"}
 
@@ -179,18 +179,18 @@ async def test_retries_of_two_keys_find_room_one_after_the_other() -> None:
         seen.ended(step)
 
     async with app.test() as t:
-        # When what waits behind the second takes all of the room
+        # When the messages behind the second retry fill the prefetch
         await t.send(steps, Step("b", 0), Step("a", 0), *(Step("b", n) for n in range(1, 9)))
         assert seen.order == {}
 
-        # Then each is handled when it is due
+        # Then each key is handled when its retry is due
         await t.advance("20s")
         assert seen.order == {"a": [0]}
         await t.advance("11s")
         assert seen.order == {"a": [0], "b": list(range(9))}
 
 
-async def test_a_message_that_was_deleted_while_it_waited_gives_up_its_place(store: Store) -> None:
+async def test_a_key_continues_when_its_waiting_message_is_deleted(store: Store) -> None:
     app, seen = store.app(), Seen()
 
     @app.consumer(steps, group="g", order_by=by_key, retry=Backoff("100ms", jitter=0))
@@ -207,7 +207,9 @@ async def test_a_message_that_was_deleted_while_it_waited_gives_up_its_place(sto
     assert seen.order == {"a": [1, 2]}
 
 
-async def test_a_message_that_somebody_acknowledged_gives_up_its_place(store: Store) -> None:
+async def test_a_key_continues_when_another_client_acknowledges_its_waiting_message(
+    store: Store,
+) -> None:
     app, seen = store.app(), Seen()
 
     @app.consumer(steps, group="g", order_by=by_key, retry=Backoff("100ms", jitter=0))
@@ -224,11 +226,11 @@ async def test_a_message_that_somebody_acknowledged_gives_up_its_place(store: St
     assert seen.order == {"a": [1, 2]}
 
 
-async def test_a_key_that_cannot_be_told_is_a_failed_delivery(store: Store) -> None:
+async def test_a_failing_key_function_fails_the_delivery(store: Store) -> None:
     app, handled = store.app(), []
 
     def key(step: Step) -> Any:
-        return {"list": []}[step.key]  # not hashable, or KeyError
+        return {"list": []}[step.key]  # an unhashable key, or KeyError
 
     @app.consumer(steps, group="g", order_by=key, max_deliveries=2, retry=None)
     async def handle(step: Step) -> None:
@@ -243,7 +245,7 @@ async def test_a_key_that_cannot_be_told_is_a_failed_delivery(store: Store) -> N
     assert handled == []
 
 
-async def test_again_in_no_time_keeps_the_key(store: Store) -> None:
+async def test_again_without_delay_keeps_the_order_of_the_key(store: Store) -> None:
     app, seen = store.app(), Seen()
     times: list[Step] = []
 
@@ -260,14 +262,14 @@ async def test_again_in_no_time_keeps_the_key(store: Store) -> None:
     assert seen.order == {"a": [0, 1, 2]}
 
 
-async def test_a_suspect_keeps_its_place_and_runs_alone() -> None:
-    # Given a first message whose process died twice
-    app, runs, alive = memory_app(), [], asyncio.Event()
+async def test_a_suspected_poison_message_keeps_its_place_and_is_quarantined() -> None:
+    # Given a first message that was in flight when its process died, twice
+    app, runs, restarted = memory_app(), [], asyncio.Event()
 
     @app.consumer(steps, group="g", order_by=by_key, claim_after="10s")
     async def handle(step: Step) -> None:
         runs.append(step.number)
-        if not alive.is_set():
+        if not restarted.is_set():
             await asyncio.Event().wait()
 
     async with app.test() as t:
@@ -276,21 +278,21 @@ async def test_a_suspect_keeps_its_place_and_runs_alone() -> None:
         await t.advance("11s")
         t.crash(handle)
         assert runs == [1, 1]
-        alive.set()
+        restarted.set()
         # When it is claimed again, then it runs before the others of its key
         await t.advance("60s")
         assert runs == [1, 1, 1, 2, 3]
         assert t.pending(handle) == {}
 
 
-async def test_suspects_of_many_keys_run_one_after_the_other_without_a_pause() -> None:
-    # Given a message of each of ten keys in a process that died twice
-    app, runs, alive = memory_app(), [], asyncio.Event()
+async def test_suspected_poison_messages_of_many_keys_run_one_by_one_without_a_pause() -> None:
+    # Given one message of each of ten keys, in flight when their process died, twice
+    app, runs, restarted = memory_app(), [], asyncio.Event()
 
     @app.consumer(steps, group="g", order_by=by_key, claim_after="10s")
     async def handle(step: Step) -> None:
         runs.append(step.key)
-        if not alive.is_set():
+        if not restarted.is_set():
             await asyncio.Event().wait()
 
     keys = [str(key) for key in range(10)]
@@ -299,14 +301,14 @@ async def test_suspects_of_many_keys_run_one_after_the_other_without_a_pause() -
         t.crash(handle)
         await t.advance("11s")
         t.crash(handle)
-        alive.set()
+        restarted.set()
         runs.clear()
-        # When the next process reads, then they do not wait for each other
+        # When the next process reads, then the messages do not wait for each other
         await t.advance("11s")
         assert runs == keys
 
 
-def test_what_cannot_be_an_order_is_refused() -> None:
+def test_an_invalid_order_by_is_refused() -> None:
     async def handle(step: Step) -> None: ...
     async def load(rows: Batch[Step]) -> None: ...
 
@@ -317,7 +319,7 @@ def test_what_cannot_be_an_order_is_refused() -> None:
 
 
 class _Incomparable:
-    """A key that can be hashed and not compared, as one that holds an array."""
+    """A key that can be hashed but not compared, like one that contains an array."""
 
     def __hash__(self) -> int:
         return 1
@@ -326,7 +328,7 @@ class _Incomparable:
         raise ValueError("the truth value is ambiguous")
 
 
-async def test_keys_that_cannot_be_compared_fail_their_delivery_and_not_the_reader() -> None:
+async def test_keys_that_cannot_be_compared_fail_the_delivery_and_not_the_reader() -> None:
     # Given a function whose keys for two of three messages cannot be compared
     app = memory_app()
     handled: list[int] = []
@@ -344,7 +346,7 @@ async def test_keys_that_cannot_be_compared_fail_their_delivery_and_not_the_read
         # When they arrive together
         await t.send(steps, Step("odd", 1), Step("odd", 2), Step("even", 3))
 
-        # Then the second one is a dead letter that names the error, and the others are handled
+        # Then the second is a dead letter that names the error, and the others are handled
         assert sorted(handled) == [1, 3]
         (letter,) = t.dead(steps)
         assert "the truth value is ambiguous" in letter.error

@@ -1,4 +1,4 @@
-"""An ordered group's core: one reader at a time, which a store makes sure of."""
+"""The store ensures that an ordered group has one reader at a time."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ KEY = group_reader_key("s", "g")
 
 @pytest.fixture
 def reader(core: Core) -> Core:
-    """The member that reads."""
+    """The consumer that holds the reader key."""
     assert core.do(take_reader_key(core.member, ttl_ms=TTL_MS))
     return core
 
@@ -49,7 +49,7 @@ def claimed(core: Core, *ids: bytes) -> Claimed:
 
 
 def between(operation: Operation[Any], meanwhile: Callable[[], object]) -> Operation[Any]:
-    """The operation, with something that happens before its transaction."""
+    """The operation, with ``meanwhile`` called before its transaction."""
 
     def steps() -> Generator[Any, Any, Any]:
         commands = next(operation)
@@ -65,8 +65,8 @@ def between(operation: Operation[Any], meanwhile: Callable[[], object]) -> Opera
     return steps()
 
 
-def test_one_member_at_a_time_has_the_key(reader: Core) -> None:
-    other = reader.beside("two")
+def test_one_consumer_at_a_time_holds_the_reader_key(reader: Core) -> None:
+    other = reader.another("two")
     assert not other.do(take_reader_key(other.member, ttl_ms=TTL_MS))
     assert reader.do(take_reader_key(reader.member, ttl_ms=TTL_MS))
     assert reader.do(keep_reader_key(reader.member, ttl_ms=TTL_MS))
@@ -76,15 +76,15 @@ def test_one_member_at_a_time_has_the_key(reader: Core) -> None:
     assert other.do(take_reader_key(other.member, ttl_ms=TTL_MS))
 
 
-def test_a_key_that_is_anothers_survives_its_release(reader: Core) -> None:
-    other = reader.beside("two")
+def test_a_consumer_cannot_release_the_reader_key_of_another(reader: Core) -> None:
+    other = reader.another("two")
     other.do(release_reader_key(other.member, ttl_ms=TTL_MS))
     assert reader.client.get(KEY) == b"one"
     assert 0 < reader.client.pttl(KEY) <= TTL_MS
 
 
-def test_who_has_no_key_reads_and_claims_nothing(reader: Core) -> None:
-    other = reader.beside("two")
+def test_a_consumer_without_the_reader_key_can_neither_read_nor_claim(reader: Core) -> None:
+    other = reader.another("two")
     (entry,) = add(reader, 1)
     with pytest.raises(NotTheReader):
         read(other)
@@ -95,7 +95,7 @@ def test_who_has_no_key_reads_and_claims_nothing(reader: Core) -> None:
 
 
 @pytest.mark.parametrize("how", ["expires", "is another's"])
-def test_nothing_is_read_if_the_key_is_lost_just_before(reader: Core, how: str) -> None:
+def test_no_entry_is_read_if_the_reader_key_is_lost_just_before(reader: Core, how: str) -> None:
     add(reader, 1)
 
     def lose() -> None:
@@ -110,9 +110,9 @@ def test_nothing_is_read_if_the_key_is_lost_just_before(reader: Core, how: str) 
     assert reader.nothing_pending()
 
 
-def test_nothing_is_claimed_if_the_key_is_lost_just_before(reader: Core) -> None:
+def test_no_entry_is_claimed_if_the_reader_key_is_lost_just_before(reader: Core) -> None:
     (entry,) = add(reader, 1)
-    former = reader.beside("former")
+    former = reader.another("former")
     former.read()
     answer = reader.do(
         between(
@@ -124,9 +124,9 @@ def test_nothing_is_claimed_if_the_key_is_lost_just_before(reader: Core) -> None
     assert reader.pending(entry) == ("former", 1)
 
 
-def test_what_a_former_reader_owns_is_claimed_at_once_and_by_id(reader: Core) -> None:
+def test_entries_of_a_former_reader_are_claimed_by_id_at_once(reader: Core) -> None:
     first, second, third = add(reader, 3)
-    reader.beside("former").read()
+    reader.another("former").read()
     answer = claimed(reader, first, third)
     assert [(one.id, one.delivery_count, one.from_silent) for one in answer.found] == [
         (first, 2, True),
@@ -135,7 +135,7 @@ def test_what_a_former_reader_owns_is_claimed_at_once_and_by_id(reader: Core) ->
     assert reader.pending(second) == ("former", 1)
 
 
-def test_a_retry_is_claimed_when_it_is_due_and_not_before(reader: Core) -> None:
+def test_a_retry_is_not_claimed_before_it_is_due(reader: Core) -> None:
     (entry,) = add(reader, 1)
     read(reader)
     reader.settle(entry, How.FAIL, delay_ms=50_000)
@@ -144,7 +144,7 @@ def test_a_retry_is_claimed_when_it_is_due_and_not_before(reader: Core) -> None:
     assert 0 < early.waiting[entry] <= 50_000
 
 
-def test_a_hand_back_is_claimed_at_once_with_the_count_it_had(reader: Core) -> None:
+def test_a_released_entry_is_claimed_at_once_with_its_delivery_count(reader: Core) -> None:
     (entry,) = add(reader, 1)
     read(reader)
     reader.settle(entry, How.SILENT)
@@ -152,9 +152,9 @@ def test_a_hand_back_is_claimed_at_once_with_the_count_it_had(reader: Core) -> N
     assert (found.delivery_count, found.from_silent) == (1, False)
 
 
-def test_what_is_settled_or_gone_is_said(reader: Core) -> None:
+def test_a_claim_reports_settled_and_deleted_entries(reader: Core) -> None:
     settled, gone = add(reader, 2)
-    reader.beside("former").read()
+    reader.another("former").read()
     reader.client.xack("s", "g", settled)
     reader.client.xdel("s", gone)
     answer = claimed(reader, settled, gone)
@@ -163,9 +163,7 @@ def test_what_is_settled_or_gone_is_said(reader: Core) -> None:
     assert reader.nothing_pending()
 
 
-def test_all_that_is_pending_is_listed_in_pages(
-    reader: Core, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pending_entries_are_listed_in_pages(reader: Core, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headwater.groups.ordered.PAGE", 2)
     ids = add(reader, 5)
     read(reader)

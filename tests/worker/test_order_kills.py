@@ -1,4 +1,4 @@
-"""Order by key holds when the process that reads is killed, or stands still and goes on."""
+"""Order by key holds when the reading process is killed, or suspended and resumed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.slow
 
 
 async def send(store: Store, chance: random.Random) -> None:
-    """All steps, the keys mixed, of which some fail once."""
+    """Add all steps, with the keys interleaved. Some steps fail once."""
     left = {str(key): 0 for key in range(KEYS)}
     async with store.look.pipeline(transaction=False) as pipeline:
         while left:
@@ -46,14 +46,14 @@ async def numbers(store: Store, stream: Stream[Any]) -> dict[str, list[int]]:
 
 
 async def reader(store: Store, workers: list[WorkerProcess]) -> WorkerProcess:
-    """The worker that reads now."""
+    """The worker that is the reader now."""
 
-    async def the_one() -> WorkerProcess | None:
+    async def found_reader() -> WorkerProcess | None:
         name = await store.look.get(group_reader_key("steps", "g"))
         found = [one for one in workers if name and f"-{one.pid}-".encode() in name]
         return found[0] if found else None
 
-    worker: WorkerProcess = await eventually(the_one)
+    worker: WorkerProcess = await eventually(found_reader)
     return worker
 
 
@@ -61,14 +61,14 @@ async def settled(store: Store) -> bool:
     return await store.settled(stream="steps")
 
 
-async def test_order_is_kept_when_readers_are_killed(store: Store) -> None:
+async def test_order_holds_when_readers_are_killed(store: Store) -> None:
     # Given two processes
     chance = random.Random(17)
     await send(store, chance)
     with ExitStack() as stack:
         workers = [stack.enter_context(one_worker(store.url, target=SHOP)) for _ in range(2)]
 
-        # When the one that reads is killed, four times
+        # When the reading one is killed, four times
         for _kill in range(4):
             victim = await reader(store, workers)
             await eventually(elapsed(chance.uniform(0.1, 0.3)))
@@ -78,7 +78,7 @@ async def test_order_is_kept_when_readers_are_killed(store: Store) -> None:
             workers.append(stack.enter_context(one_worker(store.url, target=SHOP)))
         await eventually(lambda: settled(store))
 
-    # Then each key was begun in order, only what was not settled again, and each has its results once
+    # Then each key began in order, only unsettled steps began again, and each step has one result
     expected = {str(key): list(range(NUMBERS)) for key in range(KEYS)}
     assert await numbers(store, done) == expected
     for key, order in (await numbers(store, begun)).items():
@@ -86,12 +86,14 @@ async def test_order_is_kept_when_readers_are_killed(store: Store) -> None:
         assert steps_taken <= {0, 1}, (key, order)
 
 
-async def test_order_of_results_is_kept_when_a_reader_stands_still(store: Store) -> None:
+async def test_the_order_of_results_holds_when_a_reader_is_suspended_and_resumed(
+    store: Store,
+) -> None:
     chance = random.Random(18)
     await send(store, chance)
     with ExitStack() as stack:
         workers = [stack.enter_context(one_worker(store.url, target=SHOP)) for _ in range(2)]
-        # When the reader stands still for longer than its key lives, and goes on beside the next
+        # When the reader is suspended for longer than its key lasts, and resumed while the next one reads
         for _stop in range(3):
             victim = await reader(store, workers)
             await eventually(elapsed(chance.uniform(0.1, 0.3)))

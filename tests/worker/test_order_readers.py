@@ -1,4 +1,4 @@
-"""Who reads for an ordered group: one process at a time, and what the next one takes over."""
+"""An ordered group is read by one process at a time; the next reader continues from its state."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.worker.test_order import Seen, Step, by_key, parked, settled, steps
 READER = group_reader_key("steps", "g")
 
 
-async def test_one_process_reads_and_another_goes_on_after_its_stop(store: Store) -> None:
+async def test_one_process_reads_and_another_continues_after_its_stop(store: Store) -> None:
     # Given two processes
     app, seen = store.app(), Seen()
 
@@ -39,7 +39,7 @@ async def test_one_process_reads_and_another_goes_on_after_its_stop(store: Store
             await steps.send_many([Step("a", number) for number in range(10)])
             await eventually(lambda: settled(store))
 
-            # When the one that reads stops, then the other reads at once
+            # When the reader stops, then the other reads at once
             await first.stop(5)
             await steps.send_many([Step("a", number) for number in range(10, 20)])
             await eventually(lambda: settled(store))
@@ -49,8 +49,8 @@ async def test_one_process_reads_and_another_goes_on_after_its_stop(store: Store
     assert seen.overlaps == 0
 
 
-async def test_the_next_reader_takes_over_in_order_what_a_killed_one_left(store: Store) -> None:
-    # Given a reader that dies with a running message, one that waits for its retry, and prefetched ones
+async def test_the_next_reader_continues_in_order_after_a_kill(store: Store) -> None:
+    # Given a reader that dies with a running message, a waiting retry and prefetched messages
     app, dying = store.app(), asyncio.Event()
     seen, hanging = Seen(), asyncio.Event()
 
@@ -81,7 +81,7 @@ async def test_the_next_reader_takes_over_in_order_what_a_killed_one_left(store:
         await hanging.wait()
         await eventually(lambda: parked(store))
 
-        # When it dies, and new messages come
+        # When it dies, and new messages arrive
         killed(first)
         dying.set()
         await steps.send_many([Step(key, number) for number in (4, 5) for key in "abc"])
@@ -94,7 +94,7 @@ async def test_the_next_reader_takes_over_in_order_what_a_killed_one_left(store:
     assert seen.overlaps == 0
 
 
-async def test_a_reader_that_loses_its_key_cancels_its_handlers_and_hands_back(
+async def test_a_reader_that_loses_its_key_cancels_its_handlers_and_hands_entries_back(
     store: Store,
 ) -> None:
     # Given a reader with a running message
@@ -113,7 +113,7 @@ async def test_a_reader_that_loses_its_key_cancels_its_handlers_and_hands_back(
     async with working(app):
         await steps.send_many([Step("a", 1), Step("a", 2)])
         await eventually(lambda: runs)
-        # When its key names another, then it cancels the handler and reads no more
+        # When its key names another reader, then it cancels the handler and reads no more
         await store.look.set(READER, "another", px=300)
         await cancelled.wait()
         await eventually(lambda: all_handed_back(store))
@@ -128,7 +128,7 @@ async def all_handed_back(store: Store) -> bool:
     return len(rows) == 2 and all(owner in ("", "hw.parked") for _id, owner, _idle, _count in rows)
 
 
-async def test_a_replayed_dead_letter_is_found(store: Store, run_headwater: Any) -> None:
+async def test_a_replayed_dead_letter_is_handled(store: Store, run_headwater: Any) -> None:
     app, seen, fixed = store.app(), Seen(), asyncio.Event()
 
     @app.consumer(steps, group="g", order_by=by_key)
@@ -148,10 +148,10 @@ async def test_a_replayed_dead_letter_is_found(store: Store, run_headwater: Any)
     assert seen.order == {"a": [1]}
 
 
-async def test_a_reader_whose_handler_goes_on_in_its_thread_reads_no_more_before_that_ends(
+async def test_a_former_reader_waits_for_its_handler_threads_before_it_reads_again(
     store: Store,
 ) -> None:
-    # Given a handler in a thread, which nobody can cancel
+    # Given a handler in a thread, which cannot be cancelled
     app, free, runs = store.app(), threading.Event(), []
 
     @app.consumer(steps, group="g", order_by=by_key, claim_after="200ms", lease="40ms")
@@ -168,7 +168,7 @@ async def test_a_reader_whose_handler_goes_on_in_its_thread_reads_no_more_before
         await store.look.set(READER, "another", px=1)
         await eventually(lambda: not loop.in_flight.owned)
         await eventually(elapsed(0.2))
-        # Then nothing of that key is handled, and others may read
+        # Then no message of that key is handled, and other processes may read
         assert runs == [1]
         assert await store.look.get(READER) is None
         free.set()
@@ -176,8 +176,8 @@ async def test_a_reader_whose_handler_goes_on_in_its_thread_reads_no_more_before
     assert runs == [1, 1, 2]
 
 
-async def test_order_goes_on_in_a_group_that_was_destroyed(store: Store) -> None:
-    # Given a message that runs, one that waits for its retry, and others of their keys
+async def test_order_holds_in_a_group_that_was_destroyed(store: Store) -> None:
+    # Given a running message, a waiting retry, and other messages of their keys
     app, seen, free = store.app(), Seen(), asyncio.Event()
 
     @app.consumer(steps, group="g", order_by=by_key, retry=Backoff("300ms", jitter=0))
@@ -198,15 +198,13 @@ async def test_order_goes_on_in_a_group_that_was_destroyed(store: Store) -> None
         await eventually(lambda: seen.order["a"][-1:] == seen.order["b"][-1:] == [5])
         await eventually(lambda: settled(store))
 
-    # Then each key goes on in order; what was settled since the last note may be handled again
+    # Then each key continues in order; what was settled since the last backup may be handled again
     for order in seen.order.values():
         assert sorted(set(order)) == list(range(6))
         assert order[-1] == 5
 
 
-async def test_the_process_that_handles_only_suspects_leaves_ordered_consumers_to_their_reader() -> (
-    None
-):
+async def test_the_quarantine_process_does_not_read_for_ordered_consumers() -> None:
     app = App("headwater://memory")
 
     @app.consumer(steps, group="g", order_by=by_key)
@@ -222,10 +220,10 @@ async def test_the_process_that_handles_only_suspects_leaves_ordered_consumers_t
     assert only.loops == {}
 
 
-async def test_a_user_with_the_rights_of_the_guide_keeps_its_place_and_gives_it_up(
+async def test_the_rights_in_the_guide_suffice_to_renew_and_release_the_reader_key(
     store: Store,
 ) -> None:
-    # Given a user with the rights that the guide names
+    # Given a user with the rights in the guide
     text = (ROOT / "docs/guide/worker.md").read_text(encoding="utf-8")
     rules = text.partition("has these rights:\n\n```text\n")[2].partition("```")[0]
     rules = rules.replace("orders", "steps")
@@ -239,7 +237,7 @@ async def test_a_user_with_the_rights_of_the_guide_keeps_its_place_and_gives_it_
 
     async with working(app):
         await eventually(lambda: store.look.get(READER))
-        # When it reads, then it renews the key
+        # When it reads, then it renews the reader key
         low = await store.look.pttl(READER)
         await eventually(elapsed(0.02))
 
@@ -253,6 +251,6 @@ async def test_a_user_with_the_rights_of_the_guide_keeps_its_place_and_gives_it_
         await store.look.xadd("steps", dict(steps.codec.encode(Step("a", 1))))
         await eventually(lambda: seen.order == {"a": [1]})
 
-    # And when it stops, another may read at once
+    # And when it stops, another process may read at once
     assert await store.look.get(READER) is None
     await set_user(b"ACL", "DELUSER", "app")

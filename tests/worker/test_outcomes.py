@@ -1,4 +1,4 @@
-"""How a handler ends: every outcome settles its delivery and leaves the handler slot usable."""
+"""Outcomes of handlers: each settles the delivery and leaves the handler slot usable."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def bill(order: Order) -> Invoice:
 
 
 def decorated(handler: Callable[..., Any]) -> Handler:
-    # Without functools.wraps: nothing shows what it hides
+    # Without functools.wraps, so that inspection does not reveal the wrapped function
     def wrapper(order: Order) -> Any:
         return handler(order)
 
@@ -45,24 +45,24 @@ async def rated(rate: float, order: Order) -> Invoice:
     return await bill(order)
 
 
-ASYNC_IN_DISGUISE: dict[str, Handler] = {
+HIDDEN_ASYNC: dict[str, Handler] = {
     "decorated": decorated(bill),
-    "lambda": lambda order: bill(order),  # noqa: PLW0108  # it hides that `bill` is async
+    "lambda": lambda order: bill(order),  # noqa: PLW0108  # hides that `bill` is async
     "partial of a lambda": functools.partial(lambda rate, one: rated(rate, one), 1.5),  # noqa: PLW0108
     "callable object": Biller(),
     "def that returns a coroutine": returns_a_coroutine,
 }
 
 
-@pytest.mark.parametrize("shape", ASYNC_IN_DISGUISE)
+@pytest.mark.parametrize("shape", HIDDEN_ASYNC)
 async def test_a_coroutine_that_a_handler_returns_is_awaited_before_the_acknowledgement(
     store: Store, shape: str
 ) -> None:
     # Given a handler that looks synchronous and returns a coroutine
     app = store.app()
-    app.consumer(orders, group="g", into=invoices)(ASYNC_IN_DISGUISE[shape])
+    app.consumer(orders, group="g", into=invoices)(HIDDEN_ASYNC[shape])
 
-    # When a message comes
+    # When a message arrives
     async with working(app):
         await orders.send(Order(17))
         await eventually(store.settled)
@@ -71,8 +71,8 @@ async def test_a_coroutine_that_a_handler_returns_is_awaited_before_the_acknowle
     assert await store.results() == [Invoice(17)]
 
 
-async def test_a_generator_that_a_handler_returns_is_a_failed_delivery(store: Store) -> None:
-    # Given a handler behind a decorator, which hides that it is a generator
+async def test_returning_a_generator_fails_the_delivery(store: Store) -> None:
+    # Given a handler behind a decorator that hides that it is a generator
     app = store.app()
 
     def steps(order: Order) -> Iterator[int]:
@@ -80,17 +80,17 @@ async def test_a_generator_that_a_handler_returns_is_a_failed_delivery(store: St
 
     app.consumer(orders, group="g", max_deliveries=1)(decorated(steps))
 
-    # When a message comes, then nothing pretends that it was handled
+    # When a message arrives, then its delivery fails
     async with working(app):
         await orders.send(Order(17))
         (letter,) = await eventually(store.dead)
-    assert "returned a generator, which nothing runs" in letter.error
+    assert "returned a generator, which is never run" in letter.error
 
 
-async def test_a_cancelled_error_from_inside_a_handler_fails_the_delivery_and_no_more(
+async def test_a_cancelled_error_raised_in_a_handler_fails_only_its_delivery(
     store: Store,
 ) -> None:
-    # Given one handler slot, and a handler that awaits a task that was cancelled
+    # Given one handler slot, and a handler that awaits a cancelled task
     app = store.app()
     handled = []
 
@@ -102,7 +102,7 @@ async def test_a_cancelled_error_from_inside_a_handler_fails_the_delivery_and_no
             await task
         handled.append(order.id)
 
-    # When its message and another one come
+    # When its message and another one arrive
     async with working(app):
         await orders.send_many([Order(1), Order(2)])
         await eventually(store.settled)
@@ -113,7 +113,7 @@ async def test_a_cancelled_error_from_inside_a_handler_fails_the_delivery_and_no
     assert handled == [2]
 
 
-async def test_a_handler_that_cancels_its_own_task_fails_the_delivery_and_no_more(
+async def test_a_handler_that_cancels_its_own_task_fails_only_its_delivery(
     store: Store,
 ) -> None:
     app = store.app()
@@ -124,7 +124,7 @@ async def test_a_handler_that_cancels_its_own_task_fails_the_delivery_and_no_mor
         if order.id == 1:
             task = asyncio.current_task()
             assert task is not None
-            task.cancel()  # and it returns before the cancellation reaches it
+            task.cancel()  # returns before the cancellation is delivered
             return
         if order.id == 2:
             task = asyncio.current_task()
@@ -142,7 +142,7 @@ async def test_a_handler_that_cancels_its_own_task_fails_the_delivery_and_no_mor
     assert handled == [3, 4]
 
 
-async def test_stop_iteration_in_a_sync_handler_fails_the_delivery_and_no_more(
+async def test_stop_iteration_in_a_sync_handler_fails_only_its_delivery(
     store: Store,
 ) -> None:
     app = store.app()
@@ -164,7 +164,7 @@ async def test_stop_iteration_in_a_sync_handler_fails_the_delivery_and_no_more(
 
 
 @pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt, GeneratorExit])
-async def test_system_exit_in_a_handler_fails_the_delivery_and_ends_nothing(
+async def test_system_exit_in_a_handler_fails_only_its_delivery(
     store: Store, error: type[BaseException]
 ) -> None:
     app = store.app()
@@ -185,8 +185,8 @@ async def test_system_exit_in_a_handler_fails_the_delivery_and_ends_nothing(
     assert (letter.deliveries, handled) == (2, [2])
 
 
-async def test_again_that_is_not_counted_uses_up_no_attempt(store: Store) -> None:
-    # Given a handler that waits for something else, more often than max_deliveries
+async def test_again_with_counted_false_does_not_use_up_an_attempt(store: Store) -> None:
+    # Given a handler that raises Again more often than max_deliveries
     app = store.app()
     counts = []
 
@@ -200,19 +200,21 @@ async def test_again_that_is_not_counted_uses_up_no_attempt(store: Store) -> Non
         await orders.send(Order(17))
         await eventually(store.settled)
 
-    # Then each delivery is the first one still, and there is no dead letter
+    # Then every delivery has count 1, and there is no dead letter
     assert counts == [1, 1, 1, 1]
     assert await store.dead() == []
 
 
-def test_an_entry_put_off_uncounted_comes_when_due_with_the_count_it_had(core: Core) -> None:
-    # Given an entry that is to come again after a delay, uncounted
+def test_an_entry_delayed_without_counting_is_delivered_when_due_with_the_same_count(
+    core: Core,
+) -> None:
+    # Given an entry that is delayed without counting the delivery
     core.client.xadd("s", {"v": "x"})
     (first,) = core.read()
     assert core.settle(first, How.SILENT, delay_ms=40_000).done
-    other = core.beside("two")
+    other = core.another("two")
 
-    # When it is not due, then nobody gets it; when it is, it comes with the count it had
+    # When it is not due, no consumer gets it; when it is due, it is delivered with the same count
     assert other.read() == []
     if core.advance is not None:
         core.advance(40)
@@ -222,7 +224,7 @@ def test_an_entry_put_off_uncounted_comes_when_due_with_the_count_it_had(core: C
     assert (again.delivery_count, again.from_silent) == (1, False)
 
 
-async def test_a_failed_handler_is_a_warning_with_its_delivery_and_its_retry(
+async def test_a_failure_is_logged_with_its_delivery_count_and_retry_delay(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     app = store.app()

@@ -1,4 +1,4 @@
-"""`Stream(…, partitions=n)`: split by key, so that several processes can read it in order."""
+"""`Stream(…, partitions=n)` is split by key, so that several processes can read it in order."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ async def keys_of(store: Store, name: str) -> set[str]:
 
 
 async def all_settled(store: Store) -> bool:
-    """Every partition that has entries is settled."""
+    """Whether every partition that has entries is settled."""
     there = [name for name in NAMES if await store.look.xlen(name)]
     return all([await store.settled(stream=name) for name in there])
 
 
-async def test_the_messages_of_a_key_go_to_one_partition_by_a_hash_that_never_changes(
+async def test_a_stable_hash_of_the_key_chooses_the_partition(
     store: Store,
 ) -> None:
     # When messages of many keys are added
@@ -52,15 +52,17 @@ async def test_the_messages_of_a_key_go_to_one_partition_by_a_hash_that_never_ch
         await app.send_many(moves, [Move(str(key), n) for n in range(2) for key in range(20)])
         await app.send(moves, Move("0", 2), dedupe="move-2")
 
-    # Then each key is in one partition, the one that CRC-32 says
+    # Then each key is in one partition, chosen by CRC-32
     found = [await keys_of(store, name) for name in NAMES]
     assert sum(len(keys) for keys in found) == 20
     assert found[0] == {"4", "6", "14", "16"}
     assert not await store.look.exists("moves")
 
 
-async def test_a_consumer_reads_all_partitions_and_results_keep_their_number(store: Store) -> None:
-    # Given a stream of results with as many partitions
+async def test_a_consumer_reads_all_partitions_and_results_keep_the_partition_number(
+    store: Store,
+) -> None:
+    # Given a stream of results with the same number of partitions
     app = store.app()
 
     @app.consumer(moves, group="g", into=totals)
@@ -105,7 +107,7 @@ async def test_each_partition_of_an_ordered_group_is_read_by_one_process(store: 
     assert order == {str(key): list(range(10)) for key in range(10)}
 
 
-async def test_dead_letters_are_kept_by_partition(store: Store, run_headwater: Any) -> None:
+async def test_each_partition_has_its_own_dead_letters(store: Store, run_headwater: Any) -> None:
     app = store.app()
 
     @app.consumer(moves, group="g")
@@ -120,7 +122,7 @@ async def test_dead_letters_are_kept_by_partition(store: Store, run_headwater: A
     assert "unknown customer" in listed
 
 
-async def test_a_test_sees_all_partitions_as_one_stream() -> None:
+async def test_app_test_treats_all_partitions_as_one_stream() -> None:
     app = memory_app()
 
     @app.consumer(moves, group="g", into=totals)
@@ -144,7 +146,7 @@ async def test_a_test_sees_all_partitions_as_one_stream() -> None:
 
 
 async def test_a_scheduled_message_waits_in_its_partition_and_is_cancelled_there() -> None:
-    # Given a consumer of a split stream, and two messages for later
+    # Given a consumer of a partitioned stream, and two scheduled messages
     app, handled = memory_app(), []
 
     @app.consumer(moves, group="g")
@@ -155,7 +157,7 @@ async def test_a_scheduled_message_waits_in_its_partition_and_is_cancelled_there
         kept = await moves.send(Move("0", 1), after="1m")
         cancelled = await moves.send(Move("1", 2), after="1m")
 
-        # When one is cancelled, by what send returned: an id alone does not say its partition
+        # When one is cancelled by the object that send returned, because an id does not name a partition
         assert {kept.stream, cancelled.stream} <= set(NAMES)
         with pytest.raises(HeadwaterError, match="which partition of 'moves' has the message"):
             await moves.cancel(cancelled.id)
@@ -166,7 +168,7 @@ async def test_a_scheduled_message_waits_in_its_partition_and_is_cancelled_there
         assert handled == [1]
 
 
-async def test_batches_are_of_one_partition() -> None:
+async def test_a_batch_has_messages_of_one_partition() -> None:
     app, batches = memory_app(), []
 
     @app.batch(moves, group="g", size=10)
@@ -181,7 +183,7 @@ async def test_batches_are_of_one_partition() -> None:
     assert len(batches) == PARTITIONS
 
 
-def test_a_key_that_cannot_choose_a_partition_is_refused() -> None:
+def test_a_key_of_an_unsupported_type_is_refused() -> None:
     for key in (1.5, None, True, ("a", 1)):
         stream = Stream("moves", Move, partitions=2, key=lambda _move, key=key: key)  # type: ignore[misc]
         with pytest.raises(EncodeError, match="cannot choose a partition"):
@@ -197,15 +199,15 @@ def test_a_key_that_cannot_choose_a_partition_is_refused() -> None:
         ({"partitions": "4", "key": by_key}, "partitions='4' must be a number"),
         ({"partitions": 4}, "partitions=4 needs key="),
         ({"partitions": 4, "key": "key"}, "partitions=4 needs key="),
-        ({"key": by_key}, "the stream has none: give partitions="),
+        ({"key": by_key}, "the stream has none: add partitions="),
     ],
 )
-def test_a_split_that_contradicts_itself_is_refused(options: Any, words: str) -> None:
+def test_invalid_partition_options_are_refused(options: Any, words: str) -> None:
     with pytest.raises(DeclarationError, match=words):
         Stream("moves", Move, **options)
 
 
-def test_the_name_of_a_split_stream_has_no_hash_tag() -> None:
+def test_a_partitioned_stream_with_a_hash_tag_in_its_name_is_refused() -> None:
     with pytest.raises(DeclarationError, match="has a hash tag in its name"):
         Stream("{eu}.moves", Move, partitions=4, key=by_key)
 

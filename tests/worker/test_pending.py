@@ -1,4 +1,4 @@
-"""What a group has not settled, and what each entry waits for: "why is it stuck?" answered."""
+"""The report of a group's pending entries says what each entry waits for."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _report(core: Core, **options: Any) -> GroupPending:
     return one
 
 
-def test_an_entry_in_flight_names_its_owner_and_deliveries(core: Core) -> None:
+def test_an_entry_in_flight_has_its_owner_and_delivery_count(core: Core) -> None:
     core.client.xadd("s", {"v": "a"})
     (entry,) = core.read()
 
@@ -35,7 +35,7 @@ def test_an_entry_in_flight_names_its_owner_and_deliveries(core: Core) -> None:
 
 
 @pytest.mark.parametrize("delay_ms", [30_000, 3_600_000])
-def test_a_parked_entry_says_until_when(core: Core, delay_ms: int) -> None:
+def test_a_delayed_entry_has_its_due_time(core: Core, delay_ms: int) -> None:
     # Given a retry that waits for less, or for more, than claim_after
     core.client.xadd("s", {"v": "a"})
     (entry,) = core.read()
@@ -50,7 +50,7 @@ def test_a_parked_entry_says_until_when(core: Core, delay_ms: int) -> None:
     assert row.due_ms == report.next_due_ms
 
 
-def test_parked_and_claimable_entries_of_one_group_are_told_apart(
+def test_delayed_and_claimable_entries_have_different_states(
     core: Core,
 ) -> None:
     for value in ("a", "b"):
@@ -64,7 +64,7 @@ def test_parked_and_claimable_entries_of_one_group_are_told_apart(
     assert states == [PendingState.PARKED, PendingState.CLAIMABLE]
 
 
-def test_an_entry_whose_owner_fell_silent_is_claimable(core: Core) -> None:
+def test_an_entry_that_its_owner_did_not_renew_is_claimable(core: Core) -> None:
     core.client.xadd("s", {"v": "a"})
     (entry,) = core.read()
     core.age(entry, CLAIM_AFTER_MS + 1)
@@ -74,7 +74,7 @@ def test_an_entry_whose_owner_fell_silent_is_claimable(core: Core) -> None:
     assert (row.state, row.owner) == (PendingState.CLAIMABLE, "one")
 
 
-def test_an_entry_that_was_handed_back_is_claimable(core: Core) -> None:
+def test_a_released_entry_is_claimable(core: Core) -> None:
     core.client.xadd("s", {"v": "a"})
     (entry,) = core.read()
     core.settle(entry, How.SILENT)
@@ -84,7 +84,7 @@ def test_an_entry_that_was_handed_back_is_claimable(core: Core) -> None:
     assert (row.state, row.owner, row.idle_ms) == (PendingState.CLAIMABLE, "", None)
 
 
-def test_the_oldest_unread_entry_is_named(core: Core) -> None:
+def test_the_report_has_the_oldest_unread_entry(core: Core) -> None:
     core.client.xadd("s", {"v": "a"})
     core.read()
     second: Any = core.client.xadd("s", {"v": "b"})
@@ -96,7 +96,7 @@ def test_the_oldest_unread_entry_is_named(core: Core) -> None:
     assert report.oldest_unread_age_ms is not None
 
 
-def test_only_the_first_entries_are_reported_and_all_are_counted(core: Core) -> None:
+def test_count_limits_the_reported_entries_and_not_the_total(core: Core) -> None:
     ids: list[Any] = [core.client.xadd("s", {"v": "a"}) for _ in range(5)]
     core.read()
 
@@ -106,7 +106,7 @@ def test_only_the_first_entries_are_reported_and_all_are_counted(core: Core) -> 
     assert report.pending == 5
 
 
-def test_all_groups_are_reported_and_one_without_workers_says_so(core: Core) -> None:
+def test_all_groups_are_reported_including_one_without_workers(core: Core) -> None:
     core.client.xgroup_create("s", "h", "$")
     g, h = core.do(pending("s"))
     assert (g.group, h.group) == ("g", "h")
@@ -114,14 +114,14 @@ def test_all_groups_are_reported_and_one_without_workers_says_so(core: Core) -> 
 
 
 @pytest.mark.parametrize(
-    ("asked", "complaint"),
+    ("operation", "complaint"),
     [
         (lambda: pending("nothing"), "there is no stream 'nothing'"),
         (lambda: pending("s", "nobody"), "stream 's' has no group 'nobody': its groups are g"),
     ],
 )
-def test_what_is_not_there_is_an_error(
-    core: Core, asked: Callable[[], Any], complaint: str
+def test_a_missing_stream_or_group_is_an_error(
+    core: Core, operation: Callable[[], Any], complaint: str
 ) -> None:
     with pytest.raises(HeadwaterError, match=complaint):
-        core.do(asked())
+        core.do(operation())

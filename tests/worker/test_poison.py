@@ -1,4 +1,4 @@
-"""A poison message takes no neighbour with it: only a death alone counts against a message."""
+"""A poison message is quarantined: only a process that dies while it runs alone counts against it."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ POISON = poison_key("orders", "g")
 pytestmark = pytest.mark.slow
 
 
-async def silent(store: Store, entries: int, *, count: int, record: Record | None = None) -> str:
-    """Entries whose owner fell silent; the id of the middle one, which has this count and record."""
+async def unrenewed(store: Store, entries: int, *, count: int, record: Record | None = None) -> str:
+    """Add entries and let their owner stop renewing. Returns the id of the middle one, which has this
+    delivery count and record."""
     await store.look.xgroup_create("orders", "g", "0", mkstream=True)
     for number in range(entries):
         await store.look.xadd("orders", {"id": number})
@@ -44,13 +45,13 @@ async def silent(store: Store, entries: int, *, count: int, record: Record | Non
 
 
 async def record_of(store: Store, entry_id: str) -> Record:
-    """What the group remembers of an entry."""
+    """The group's record of an entry."""
     value: Any = await store.look.hget(POISON, entry_id)
     return Record.parse(value)
 
 
-async def test_deaths_with_neighbours_are_excused(store: Store) -> None:
-    # Given an entry whose process died nine times, and few deliveries
+async def test_deaths_of_a_process_with_other_messages_in_flight_do_not_count(store: Store) -> None:
+    # Given an entry whose process died nine times, and few allowed deliveries
     app = store.app()
     counts = []
 
@@ -58,9 +59,9 @@ async def test_deaths_with_neighbours_are_excused(store: Store) -> None:
     async def bill(order: Order, delivery: Delivery) -> None:
         counts.append(delivery.count)
 
-    await silent(store, 1, count=9, record=Record(excused=8))
+    await unrenewed(store, 1, count=9, record=Record(excused=8))
 
-    # When a worker claims it, then it runs, is no dead letter, and nothing more is known of it
+    # When a worker claims it, then it runs, is not a dead letter, and its record is deleted
     async with working(app):
         await eventually(store.settled)
     assert counts == [10]
@@ -68,8 +69,8 @@ async def test_deaths_with_neighbours_are_excused(store: Store) -> None:
     assert not await store.look.exists(POISON)
 
 
-async def test_a_claim_that_nobody_judged_makes_no_dead_letter(store: Store) -> None:
-    # Given an entry whose process died twice, and whose claims between were answered to dead processes
+async def test_a_claim_that_was_never_judged_does_not_count(store: Store) -> None:
+    # Given an entry whose process died twice, and claims in between for processes that were dead
     app = store.app()
     counts = []
 
@@ -77,7 +78,7 @@ async def test_a_claim_that_nobody_judged_makes_no_dead_letter(store: Store) -> 
     async def bill(order: Order, delivery: Delivery) -> None:
         counts.append(delivery.count)
 
-    await silent(store, 1, count=6, record=Record(excused=2, alone_at=6))
+    await unrenewed(store, 1, count=6, record=Record(excused=2, alone_at=6))
 
     # When a worker claims it, then it runs
     async with working(app):
@@ -86,8 +87,8 @@ async def test_a_claim_that_nobody_judged_makes_no_dead_letter(store: Store) -> 
     assert await store.dead() == []
 
 
-async def test_failed_deliveries_are_not_excused(store: Store) -> None:
-    # Given an entry that failed oftener than it may before its process died
+async def test_failed_deliveries_count(store: Store) -> None:
+    # Given an entry that used up its deliveries by failures before its process died
     app = store.app()
     handled = []
 
@@ -95,7 +96,7 @@ async def test_failed_deliveries_are_not_excused(store: Store) -> None:
     async def bill(order: Order) -> None:
         handled.append(order.id)
 
-    await silent(store, 1, count=4)
+    await unrenewed(store, 1, count=4)
 
     async with working(app):
         (letter,) = await eventually(store.dead)
@@ -105,8 +106,10 @@ async def test_failed_deliveries_are_not_excused(store: Store) -> None:
     assert "delivered 4 times without being settled, max_deliveries is 2" in letter.error
 
 
-async def test_what_died_alone_twice_is_a_dead_letter(store: Store) -> None:
-    # Given an entry that killed a process, and was running alone when its owner fell silent
+async def test_a_message_whose_process_died_twice_in_quarantine_is_a_dead_letter(
+    store: Store,
+) -> None:
+    # Given an entry that killed a process, and ran in quarantine when its owner stopped renewing
     app = store.app()
     handled = []
 
@@ -114,47 +117,49 @@ async def test_what_died_alone_twice_is_a_dead_letter(store: Store) -> None:
     async def bill(order: Order) -> None:
         handled.append(order.id)
 
-    await silent(store, 3, count=4, record=Record(excused=2, alone_at=4, crashes=1))
+    await unrenewed(store, 3, count=4, record=Record(excused=2, alone_at=4, crashes=1))
 
     # When it is claimed, then it does not run again
     async with working(app):
         (letter,) = await eventually(store.dead)
         await eventually(store.settled)
-        await eventually(lambda: _forgotten(store))
+        await eventually(lambda: _record_deleted(store))
     assert sorted(handled) == [0, 2]
     assert letter.deliveries == 4
     assert "Crashes: 2 processes died while running it alone" in letter.error
 
 
-async def _forgotten(store: Store) -> bool:
+async def _record_deleted(store: Store) -> bool:
     return not await store.look.exists(POISON)
 
 
-async def test_a_suspect_runs_alone_and_its_record_says_so_before(store: Store) -> None:
-    # Given three entries, of which the middle one was owned by two who fell silent
+async def test_a_suspected_message_runs_alone_and_is_recorded_before_it_runs(store: Store) -> None:
+    # Given three entries, of which the middle one had two owners that stopped renewing
     app = store.app()
-    beside: list[tuple[int, int]] = []
+    owned: list[tuple[int, int]] = []
     records: list[Record] = []
 
     @app.consumer(orders, **QUICK, concurrency=4)
     async def bill(order: Order, delivery: Delivery) -> None:
         if delivery.count == 3:
             await eventually(elapsed(0.05))
-            beside.append((order.id, sum(r[1] == delivery.consumer for r in await store.pending())))
+            owned.append((order.id, sum(r[1] == delivery.consumer for r in await store.pending())))
             records.append(await record_of(store, delivery.id))
 
-    await silent(store, 3, count=2, record=Record(excused=1))
+    await unrenewed(store, 3, count=2, record=Record(excused=1))
 
     async with working(app):
         await orders.send_many([Order(number) for number in range(3, 9)])
         await eventually(store.settled)
 
-    # Then it ran while its process owned nothing but it
-    assert beside == [(1, 1)]
+    # Then it ran while its process owned no other entry
+    assert owned == [(1, 1)]
     assert records == [Record(excused=2, alone_at=3)]
 
 
-async def test_a_suspect_waits_for_the_other_consumers_of_its_process(store: Store) -> None:
+async def test_a_suspected_message_waits_for_the_other_consumers_of_its_process(
+    store: Store,
+) -> None:
     # Given a process with a second consumer that is busy
     app = store.app()
     busy, go_on = asyncio.Event(), asyncio.Event()
@@ -170,20 +175,20 @@ async def test_a_suspect_waits_for_the_other_consumers_of_its_process(store: Sto
         await go_on.wait()
         order_of_events.append("other")
 
-    entry_id = await silent(store, 1, count=2, record=Record(excused=1))
+    entry_id = await unrenewed(store, 1, count=2, record=Record(excused=1))
     async with working(app):
         await invoices.send(Invoice(1))
         await busy.wait()
         await store.look.xclaim("orders", "g", "gone", 0, [entry_id], idle=5_000, justid=True)
 
-        # When the suspect is claimed, then it runs after the other has ended
+        # When the suspected message is claimed, then it runs after the other handler has returned
         await eventually(lambda: _owned_by_us(store))
         assert order_of_events == []
         go_on.set()
         await eventually(store.settled)
         assert order_of_events == ["other", "suspect"]
 
-        # and the other consumer goes on afterwards
+        # And the other consumer continues afterwards
         await invoices.send(Invoice(2))
         await eventually(lambda: store.settled("other", "invoices"))
 
@@ -195,10 +200,10 @@ async def _owned_by_us(store: Store) -> bool:
     )
 
 
-async def test_a_handler_that_hangs_holds_up_a_suspect_but_not_its_process(
+async def test_a_handler_that_hangs_delays_a_suspected_message_but_not_other_messages(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
-    # Given a process with a handler that never ends
+    # Given a process with a handler that does not return
     caplog.set_level(logging.INFO, "headwater.worker")
     app = store.app()
     hangs, go_on = asyncio.Event(), asyncio.Event()
@@ -211,17 +216,17 @@ async def test_a_handler_that_hangs_holds_up_a_suspect_but_not_its_process(
             await go_on.wait()
         handled.append(order.id)
 
-    await silent(store, 1, count=2, record=Record(excused=1))
+    await unrenewed(store, 1, count=2, record=Record(excused=1))
     async with working(app):
         await orders.send(Order(100))
         await hangs.wait()
 
-        # When it cannot be drained for a suspect, then it hands that back and goes on with the rest
+        # When it cannot be drained for a suspected message, then it hands that back and continues
         await eventually(lambda: "handed back until a process can run it alone" in caplog.text)
         await orders.send_many([Order(1), Order(2)])
         await eventually(lambda: sorted(handled) == [1, 2])
 
-        # and runs it when nothing else runs any more
+        # And it runs that message when nothing else is running
         go_on.set()
         await eventually(store.settled)
     assert sorted(handled) == [0, 1, 2, 100]

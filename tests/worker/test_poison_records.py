@@ -1,4 +1,4 @@
-"""What a group remembers of messages whose owners fell silent, on every server."""
+"""A group's records of messages whose owners stopped renewing, on every server."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ def judge(core: Core, found: Sequence[Delivered], *, leave: bool = False) -> dic
 
 
 def claimed_by(core: Core, name: str, entry: Delivered) -> tuple[Core, Delivered]:
-    """Another consumer, after the owner of ``entry`` fell silent."""
+    """Another consumer, which has claimed ``entry`` because its owner did not renew it."""
     core.age(entry, CLAIM_AFTER_MS + 1)
-    other = core.beside(name)
+    other = core.another(name)
     (found,) = other.read()
     return other, found
 
 
-def test_each_silent_claim_is_excused_until_it_ran_alone(core: Core) -> None:
-    # Given a message whose owners fall silent, one after another
+def test_a_claim_from_a_silent_owner_counts_only_if_the_message_ran_alone(core: Core) -> None:
+    # Given a message whose owners stop renewing, one after another
     (entry_id,) = add(core, b"a")
     (first,) = core.read()
     two, second = claimed_by(core, "two", first)
@@ -38,7 +38,7 @@ def test_each_silent_claim_is_excused_until_it_ran_alone(core: Core) -> None:
     suspect = judge(three, [third], leave=True)[entry_id]
     assert suspect == Record(excused=2, left=1)
 
-    # When it dies alone twice, then it is condemned
+    # When its process dies twice in quarantine, then it is condemned
     for name in ("four", "five"):
         core.do(write(core.member, entry_id, alone(suspect, count=third.delivery_count)))
         other, third = claimed_by(core, name, third)
@@ -48,7 +48,7 @@ def test_each_silent_claim_is_excused_until_it_ran_alone(core: Core) -> None:
     assert not suspect.condemned(3)
 
 
-def test_a_retry_and_a_hand_back_leave_no_record(core: Core) -> None:
+def test_retries_and_releases_are_not_recorded(core: Core) -> None:
     add(core, b"a")
     (first,) = core.read()
     for how in (How.FAIL, How.SILENT):
@@ -57,7 +57,7 @@ def test_a_retry_and_a_hand_back_leave_no_record(core: Core) -> None:
         assert judge(core, [first]) == {}
 
 
-def test_records_are_swept_when_their_messages_are_settled(core: Core) -> None:
+def test_records_of_settled_messages_are_deleted(core: Core) -> None:
     add(core, b"a", b"b")
     first, second = core.read()
     for one in (first, second):
@@ -69,8 +69,8 @@ def test_records_are_swept_when_their_messages_are_settled(core: Core) -> None:
     assert core.do(records(core.member)) == {second.id: Record(excused=1)}
 
 
-def test_without_the_right_to_the_hash_nobody_is_judged(core: Core) -> None:
-    # Given a worker that may not touch the hash
+def test_claiming_works_without_rights_to_the_hash_of_records(core: Core) -> None:
+    # Given a worker without rights to the hash of records
     add(core, b"a")
     (first,) = core.read()
     run(core.client, single("ACL", "SETUSER", "w", "on", ">w", "+@all", "~s", "~{s}:hw:group:g"))
@@ -80,7 +80,7 @@ def test_without_the_right_to_the_hash_nobody_is_judged(core: Core) -> None:
     ) as client:
         claimed = first._replace(claimed=True, from_silent=True, delivery_count=2)
 
-        # When it claims, then it goes on without records
+        # When it claims, then it continues without records
         assert run(client, judged(core.member, [claimed], leave=False)) == {}
         run(client, sweep(core.member))
     run(core.client, single("ACL", "DELUSER", "w"))

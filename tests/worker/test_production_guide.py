@@ -1,11 +1,13 @@
-"""The guide to production: its programs run, and its rights suffice."""
+"""The guide to production: its programs run, and the rights that it lists suffice."""
 
 from __future__ import annotations
 
 import asyncio
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -30,17 +32,26 @@ TEXT = (GUIDES / "production.md").read_text(encoding="utf-8")
 WORKER = (GUIDES / "worker.md").read_text(encoding="utf-8")
 
 
-def test_the_programs_of_the_guide_run(store_url: Callable[[str], str]) -> None:
+def test_the_programs_of_the_guide_run(
+    store_url: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given the module shop of the guide
     url = store_url("headwater")
-    blocks = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
-    assert len(blocks) == 3
+    first, *others = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+    assert len(others) == 2
+    shop = ModuleType("shop")
+    monkeypatch.setitem(sys.modules, "shop", shop)
+    exec(first.replace("redis://localhost:6379", url), vars(shop))
+
+    # When the programs that import it run
     names: dict[str, Any] = {}
-    exec("\n".join(blocks).replace("redis://localhost:6379", url), names)
+    exec("\n".join(others), names)
 
     asyncio.run(names["order"](17))
     asyncio.run(names["order"](17))
-    asyncio.run(names["test_a_negative_total_is_a_dead_letter"]())
+    asyncio.run(names["test_a_negative_price_is_a_dead_letter"]())
 
+    # Then the order that was sent twice is there once
     with redis.Redis.from_url(url) as client:
         assert client.xlen("orders") == 1
 
@@ -57,7 +68,7 @@ def test_the_commands_of_the_guide_exist(run_headwater: Callable[..., str]) -> N
 
 
 def _rights_of(page: str) -> list[str]:
-    """The words of the ACL SETUSER that a page has, or of its list of rights."""
+    """The words of the page's ACL SETUSER, or one built from its list of rights."""
     lines = re.findall(r"^ACL SETUSER .*$", page, re.MULTILINE)
     if lines:
         return str(lines[0]).split()
@@ -67,16 +78,16 @@ def _rights_of(page: str) -> list[str]:
 
 @pytest.mark.parametrize("page", [TEXT, WORKER], ids=["production", "worker"])
 @pytest.mark.parametrize("name", PEERS)
-async def test_a_worker_with_the_rights_of_the_guide_is_refused_nothing(
+async def test_the_rights_in_the_guide_suffice_for_workers(
     peer: Callable[..., peers.Peer], name: str, page: str
 ) -> None:
-    # Given a user as the guide makes one
+    # Given a user as in the guide
     server = peer(name)
     async with redis.asyncio.Redis.from_url(server.url) as look:
         await look.execute_command(*_rights_of(page))
         store = Store(name, server.url.replace("redis://", "redis://shop:secret@"), look)
 
-        # When its worker bills, fails, retries, gives up, deletes, and publishes in every way
+        # When its workers settle, fail, retry, dead-letter and delete, and publish in every way
         app = store.app()
 
         @app.consumer(
@@ -111,9 +122,9 @@ async def test_a_worker_with_the_rights_of_the_guide_is_refused_nothing(
             await eventually(lambda: _billed(store, {1, 4, 5}))
             await eventually(lambda: store.settled("billing"))
             await eventually(lambda: _settled_invoices(store))
-            await eventually(elapsed(0.1))  # for a renewal of the reader's place
+            await eventually(elapsed(0.1))  # for a renewal of the reader key
 
-        # Then the server has refused nothing
+        # Then the server has denied no command
         refused = [entry["object"] for entry in await look.acl_log()]
     assert refused == []
 
@@ -126,7 +137,7 @@ async def _billed(store: Store, numbers: set[int]) -> bool:
     return {one.order for one in await store.results()} == numbers
 
 
-def test_an_address_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_address_can_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "HEADWATER_URL=rediss://shop:secret@store.internal:6379" in TEXT
     monkeypatch.setenv("HEADWATER_URL", "rediss://shop:secret@store.internal:6379")
     assert App().url == "rediss://shop:secret@store.internal:6379"

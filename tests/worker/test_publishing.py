@@ -1,4 +1,4 @@
-"""Publishing from code that runs no worker."""
+"""Publishing from code that does not run a worker."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import redis
 
 from headwater.errors import EncodeError, HeadwaterError, NotSent
 from headwater.groups.operation import Refused
-from headwater.worker import App, Stream, patience
+from headwater.worker import App, Stream, publish_retry
 from tests.worker.apps import Invoice, Order, Store, eventually, invoices, orders, working
 
 
-async def test_messages_are_sent_one_by_one_or_many_together(store: Store) -> None:
+async def test_messages_are_sent_one_by_one_or_in_batches(store: Store) -> None:
     app = store.app()
     async with app:
         first = await app.send(orders, Order(1))
@@ -35,7 +35,7 @@ async def test_a_thread_publishes_while_the_loop_runs(store: Store) -> None:
 
     @app.consumer(orders, group="g")
     def bill(order: Order) -> None:
-        # A handler in a thread runs no event loop: it publishes as any code does.
+        # The thread of a handler has no event loop, so the handler publishes with blocking calls.
         app.publish(invoices, Invoice(order.id))
         handled.append(order.id)
 
@@ -46,7 +46,7 @@ async def test_a_thread_publishes_while_the_loop_runs(store: Store) -> None:
     assert [one.order for one in await store.results()] == [17]
 
 
-async def test_a_stream_is_trimmed_as_it_is_declared(store: Store) -> None:
+async def test_publishing_trims_the_stream_as_declared(store: Store) -> None:
     app = store.app()
     short: Stream[Order] = Stream("short", Order, maxlen=100)
     async with app:
@@ -54,7 +54,9 @@ async def test_a_stream_is_trimmed_as_it_is_declared(store: Store) -> None:
     assert 100 <= await store.look.xlen("short") <= 400
 
 
-async def test_publishing_in_an_event_loop_is_refused_with_the_way_to_do_it(store: Store) -> None:
+async def test_blocking_publish_in_an_event_loop_raises_an_error_with_the_remedy(
+    store: Store,
+) -> None:
     async with store.app() as app:
         with pytest.raises(HeadwaterError, match="use `await send`"):
             orders.publish(Order(1))
@@ -65,21 +67,21 @@ async def test_publishing_in_an_event_loop_is_refused_with_the_way_to_do_it(stor
 
 async def test_a_message_of_another_type_is_not_sent(store: Store) -> None:
     async with store.app() as app:
-        with pytest.raises(EncodeError, match="is no Order"):
+        with pytest.raises(EncodeError, match="is not a valid Order"):
             await app.send_many(orders, [Invoice(1)])
     assert not await store.look.exists("orders")
 
 
-async def test_several_open_apps_have_to_be_told_apart(store: Store) -> None:
+async def test_a_stream_of_several_open_apps_needs_an_explicit_app(store: Store) -> None:
     loose: Stream[Order] = Stream("loose", Order)
     first, second = store.app(), store.app()
     async with first, second:
-        with pytest.raises(HeadwaterError, match="several apps could add to 'loose'"):
+        with pytest.raises(HeadwaterError, match="several apps could publish to 'loose'"):
             await loose.send(Order(1))
         assert await second.send(loose, Order(1))
 
 
-async def test_a_stream_keeps_no_app_that_nobody_uses_any_more() -> None:
+async def test_a_stream_does_not_keep_an_unused_app_alive() -> None:
     # Given a stream of a module, and an app of one test that consumed it
     lasting: Stream[Order] = Stream("lasting", Order)
 
@@ -99,22 +101,20 @@ async def test_a_stream_keeps_no_app_that_nobody_uses_any_more() -> None:
     former = await one_test()
     gc.collect()
 
-    # Then the app, its store and its clients are gone
+    # Then the app, its store and its clients can be collected
     assert former() is None
 
 
-async def test_what_the_store_refuses_is_said(store: Store) -> None:
+async def test_publishing_raises_the_error_of_the_store(store: Store) -> None:
     await store.look.set("orders", "x")
     async with store.app() as app:
-        with pytest.raises(Refused, match=r"WRONGTYPE .*0 of 1 messages were added before it"):
+        with pytest.raises(Refused, match=r"WRONGTYPE .*0 of 1 messages were added before"):
             await app.send(orders, Order(1))
 
 
-def test_errors_of_publishing_keep_the_password_to_themselves(
-    peer: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Given an app whose url holds a password, and a store that is gone
-    monkeypatch.setattr(patience, "RECONNECT_SECONDS", 0.1)
+def test_errors_of_publishing_hide_the_password(peer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Given an app whose URL has a password, and a store that ends
+    monkeypatch.setattr(publish_retry, "RECONNECT_SECONDS", 0.1)
     server = peer("redis-8.2")
     app = App(server.url.replace("redis://", "redis://ann:secret@"), name="sender")
     with redis.Redis.from_url(server.url) as client:
@@ -130,14 +130,14 @@ def test_errors_of_publishing_keep_the_password_to_themselves(
     assert "secret" not in str(raised.value)
 
 
-def test_a_wrong_password_is_said_at_once(peer: Any) -> None:
+def test_a_wrong_password_raises_at_once(peer: Any) -> None:
     server = peer("redis-8.2")
     app = App(server.url.replace("redis://", "redis://ann:wrong@"))
     with app, pytest.raises(NotSent, match="invalid username-password pair"):
         app.publish(orders, Order(1))
 
 
-async def test_publishing_waits_for_nobody_else(store: Store) -> None:
+async def test_concurrent_sends_do_not_block_each_other(store: Store) -> None:
     async with store.app() as app:
         await asyncio.gather(*(app.send(orders, Order(number)) for number in range(200)))
     assert await store.look.xlen("orders") == 200

@@ -1,4 +1,4 @@
-"""Options of publishing: a message of a name is added once, a message is on its replicas."""
+"""Options of publishing: ``dedupe`` adds a message once per name, ``wait`` waits for replicas."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import redis.asyncio
 
 from headwater.errors import DeclarationError, HeadwaterError, NotReplicated, OutcomeUnknown
 from headwater.groups.operation import Refused
-from headwater.worker import App, Stream, patience
+from headwater.worker import App, Stream, publish_retry
 from headwater.worker import stream as streams
 from tests.worker.apps import Order, Store, eventually
 from tests.worker.restarts import restarting
@@ -22,11 +22,11 @@ orders: Stream[Order] = Stream("orders", Order)
 
 @pytest.fixture
 def store(any_store: Store) -> Store:
-    """On all four servers."""
+    """An empty store, on each of the four servers."""
     return any_store
 
 
-async def test_a_message_of_a_name_is_added_once(store: Store) -> None:
+async def test_a_message_with_a_dedupe_name_is_added_once(store: Store) -> None:
     async with store.app() as app:
         first = await app.send(orders, Order(17), dedupe="order-17")
         other = await app.send(orders, Order(18), dedupe="order-18")
@@ -36,7 +36,7 @@ async def test_a_message_of_a_name_is_added_once(store: Store) -> None:
     assert await store.look.xlen("orders") == 2
 
 
-async def test_many_coroutines_and_apps_add_a_message_of_a_name_once(store: Store) -> None:
+async def test_concurrent_sends_with_the_same_dedupe_name_add_one_message(store: Store) -> None:
     apps = [store.app() for _ in range(3)]
     for app in apps:
         await app.__aenter__()
@@ -54,7 +54,7 @@ async def test_many_coroutines_and_apps_add_a_message_of_a_name_once(store: Stor
     assert await store.look.xlen("orders") == 20
 
 
-async def test_a_name_is_free_again_after_its_window(
+async def test_a_dedupe_name_can_be_used_again_after_its_window(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(streams, "SHORTEST_WINDOW_MS", 1)
@@ -70,7 +70,9 @@ async def test_a_name_is_free_again_after_its_window(
     assert await store.look.xlen("short") == 2
 
 
-async def test_a_named_message_is_trimmed_and_refused_as_any_other(store: Store) -> None:
+async def test_a_message_with_a_dedupe_name_is_trimmed_and_refused_like_others(
+    store: Store,
+) -> None:
     short: Stream[Order] = Stream("short", Order, maxlen=100)
     async with store.app() as app:
         await short.send_many([Order(number) for number in range(1_000)])
@@ -84,8 +86,10 @@ async def test_a_named_message_is_trimmed_and_refused_as_any_other(store: Store)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SERVERS)
-async def test_a_named_message_is_sent_again_when_its_outcome_is_unknown(name: str) -> None:
-    # Given a store that has read a message with a name and dies before it answers
+async def test_a_message_with_a_dedupe_name_is_sent_again_when_its_outcome_is_unknown(
+    name: str,
+) -> None:
+    # Given a store that dies after it has read a message with a name and before it replies
     with restarting(name) as server:
         app = App(server.url)
         async with app:
@@ -93,14 +97,14 @@ async def test_a_named_message_is_sent_again_when_its_outcome_is_unknown(name: s
             with server.look() as look:
                 look.client_pause(60_000, all=False)
                 sending = asyncio.ensure_future(app.send(orders, Order(1), dedupe="order-1"))
-                await eventually(lambda: _held_back(look))
+                await eventually(lambda: _blocked(look))
             server.kill()
 
             # When it is back within the time that sending waits
             with server.starting():
                 entry_id = await sending
 
-            # Then the message was added once, and both names are remembered
+            # Then the message was added once, and both names are still known
             assert await app.send(orders, Order(1), dedupe="order-1") == entry_id
             await app.send(orders, Order(0), dedupe="order-0")
         with server.look() as look:
@@ -108,30 +112,30 @@ async def test_a_named_message_is_sent_again_when_its_outcome_is_unknown(name: s
 
 
 @pytest.mark.slow
-async def test_a_named_message_whose_outcome_stays_unknown_may_be_sent_again(
+async def test_the_error_for_an_unknown_outcome_says_that_sending_again_is_safe(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(patience, "RECONNECT_SECONDS", 0.0)
+    monkeypatch.setattr(publish_retry, "RECONNECT_SECONDS", 0.0)
     with restarting("headwater") as server:
         async with App(server.url) as app:
             await app.send(orders, Order(0), dedupe="order-0")
             with server.look() as look:
                 look.client_pause(60_000, all=False)
                 sending = asyncio.ensure_future(app.send(orders, Order(1), dedupe="order-1"))
-                await eventually(lambda: _held_back(look))
+                await eventually(lambda: _blocked(look))
             server.kill()
             with pytest.raises(OutcomeUnknown, match="same dedupe= again adds nothing twice"):
                 await sending
 
 
-def _held_back(look: Any) -> bool:
-    """The server has read a write that it holds back."""
+def _blocked(look: Any) -> bool:
+    """Whether the server has read a write and blocks it."""
     return any("b" in one["flags"] for one in look.client_list())
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["redis-8.2", "redis-7.0", "valkey-9.1"])
-async def test_a_message_is_on_its_replicas_when_send_returns(
+async def test_send_with_wait_returns_when_replicas_have_the_message(
     peer: Any, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Given a server with one replica
@@ -139,12 +143,12 @@ async def test_a_message_is_on_its_replicas_when_send_returns(
     primary = peer(name)
     replica = peer(name, "--replicaof", f"127.0.0.1 {primary.port}")
     async with App(primary.url) as app, redis.asyncio.Redis.from_url(replica.url) as look:
-        # When a message is sent that waits for it, then the replica has the message
+        # When a message is sent with wait=1, then the replica has it
         entry_id = await app.send(orders, Order(1), wait=1)
         entries: Any = await look.xrange("orders")
         assert [one[0].decode() for one in entries] == [entry_id]
 
-        # And two replicas cannot confirm it: the error has the id of what was added
+        # And with wait=2 the error has the id of the added message
         monkeypatch.setattr(streams, "REPLICAS_TIMEOUT_MS", 50)
         with pytest.raises(NotReplicated, match="1 of 2 replicas confirmed") as raised:
             await app.send(orders, Order(2), wait=2)
@@ -152,7 +156,7 @@ async def test_a_message_is_on_its_replicas_when_send_returns(
         assert (raised.value.id, raised.value.replicas) == (entries[-1][0].decode(), 1)
 
 
-async def test_a_server_without_replicas_says_that_the_message_is_not_replicated(
+async def test_send_with_wait_raises_on_a_server_without_replicas(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(streams, "REPLICAS_TIMEOUT_MS", 20)
@@ -166,17 +170,15 @@ async def test_a_server_without_replicas_says_that_the_message_is_not_replicated
     ("options", "complaint"),
     [
         ({"dedupe": "x", "wait": 1}, "dedupe= and wait= exclude each other"),
-        ({"dedupe": ""}, "must name the message"),
-        ({"dedupe": 17}, "dedupe=17 must name the message"),
-        ({"wait": 0}, "must be a number of replicas from 1 on"),
-        ({"wait": True}, "must be a number of replicas from 1 on"),
-        ({"wait": 1.5}, "must be a number of replicas from 1 on"),
-        ({"wait": "1"}, "must be a number of replicas from 1 on"),
+        ({"dedupe": ""}, "must be a name"),
+        ({"dedupe": 17}, "dedupe=17 must be a name"),
+        ({"wait": 0}, "must be a number of replicas, at least 1"),
+        ({"wait": True}, "must be a number of replicas, at least 1"),
+        ({"wait": 1.5}, "must be a number of replicas, at least 1"),
+        ({"wait": "1"}, "must be a number of replicas, at least 1"),
     ],
 )
-async def test_options_that_say_nothing_are_refused(
-    options: dict[str, Any], complaint: str
-) -> None:
+async def test_invalid_options_of_send_are_refused(options: dict[str, Any], complaint: str) -> None:
     async with App("headwater://memory") as app:
         with pytest.raises(HeadwaterError, match=complaint):
             await app.send(orders, Order(1), **options)
@@ -185,16 +187,16 @@ async def test_options_that_say_nothing_are_refused(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"dedupe": "order-1"}, {"wait": 1}])
-async def test_a_refusal_names_the_stream_that_refused(
+async def test_the_error_of_a_refused_message_names_the_stream(
     store: Store, options: dict[str, Any]
 ) -> None:
     await store.look.set("orders", "a string")
     async with store.app() as app:
-        with pytest.raises(HeadwaterError, match="'orders' does not take it: WRONGTYPE"):
+        with pytest.raises(HeadwaterError, match="stream 'orders' refused a message: WRONGTYPE"):
             await app.send(orders, Order(1), **options)
 
 
 @pytest.mark.parametrize("window", ["1s", "25h"])
-def test_a_window_that_no_server_keeps_is_refused(window: str) -> None:
+def test_a_dedupe_window_out_of_bounds_is_refused(window: str) -> None:
     with pytest.raises(DeclarationError, match="dedupe_window"):
         Stream("orders", Order, dedupe_window=window)

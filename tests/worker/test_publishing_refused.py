@@ -1,4 +1,4 @@
-"""A store that takes no writes for a while: sending is tried again, and says what was not added."""
+"""A store that refuses writes for a while: sending is retried, and the error says what was not added."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from headwater.groups.settling import Addition
 from headwater.limits import JOURNAL_FILE_BYTES
 from headwater.testing.files import CrashableFiles
 from headwater.testing.server import server_thread
-from headwater.worker import App, Stream, patience
+from headwater.worker import App, Stream, publish_retry
 from headwater.worker import stream as streams
 from tests import peers
 from tests.worker.apps import Order, eventually
@@ -39,7 +39,7 @@ orders: Stream[Order] = Stream("orders", Order)
 
 @asynccontextmanager
 async def outage_of(server: peers.Peer, outage: Outage) -> AsyncIterator[redis.asyncio.Redis]:
-    """A store with one order that now refuses; a connection to it."""
+    """Add one order, begin the outage, and yield a connection to the store."""
     async with redis.asyncio.Redis.from_url(server.url) as look:
         await look.xadd("orders", {"id": "0"})
         await outage.begin(look, server.directory)
@@ -49,14 +49,14 @@ async def outage_of(server: peers.Peer, outage: Outage) -> AsyncIterator[redis.a
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PEERS)
 @pytest.mark.parametrize("outage", OUTAGES, ids=str)
-async def test_what_a_store_refuses_for_a_while_is_added_when_it_takes_writes_again(
+async def test_messages_refused_during_an_outage_are_added_after_it(
     peer: StartPeer, name: str, outage: Outage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Given a store that refuses writes
-    monkeypatch.setattr(patience, "RECONNECT_SECONDS", 20.0)
+    monkeypatch.setattr(publish_retry, "RECONNECT_SECONDS", 20.0)
     server = peer(name)
     async with outage_of(server, outage) as look, App(server.url) as app:
-        # When messages are sent in each way there is
+        # When messages are sent in every way
         sending = [
             asyncio.ensure_future(app.send_many(orders, [Order(1), Order(2)])),
             asyncio.ensure_future(app.send(orders, Order(3), dedupe="three")),
@@ -65,7 +65,7 @@ async def test_what_a_store_refuses_for_a_while_is_added_when_it_takes_writes_ag
         await asyncio.wait(sending, timeout=0.1)
         assert not any(one.done() for one in sending)
 
-        # Then they are added once, when it takes writes again
+        # Then they are added once, when the store accepts writes again
         await outage.end(look, server.directory)
         await asyncio.gather(*sending)
         entries: Any = await look.xrange("orders")
@@ -75,10 +75,10 @@ async def test_what_a_store_refuses_for_a_while_is_added_when_it_takes_writes_ag
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PEERS)
 @pytest.mark.parametrize("outage", OUTAGES, ids=str)
-async def test_what_a_store_keeps_refusing_was_not_sent_and_the_reply_is_named(
+async def test_not_sent_has_the_reply_of_a_store_that_keeps_refusing_writes(
     peer: StartPeer, name: str, outage: Outage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(patience, "RECONNECT_SECONDS", 0.1)
+    monkeypatch.setattr(publish_retry, "RECONNECT_SECONDS", 0.1)
     code = "(READONLY|MASTERDOWN)" if outage.code == "MASTERDOWN" else outage.code
     server = peer(name)
     async with outage_of(server, outage) as look, App(server.url) as app:
@@ -94,11 +94,11 @@ async def test_what_a_store_keeps_refusing_was_not_sent_and_the_reply_is_named(
 
 
 @pytest.mark.slow
-async def test_messages_wait_until_a_full_disk_of_headwater_has_room(
+async def test_messages_wait_while_the_disk_of_headwater_is_full(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # Given Headwater on a disk that is full but for a little
-    monkeypatch.setattr(patience, "RECONNECT_SECONDS", 20.0)
+    # Given a Headwater server whose disk is almost full
+    monkeypatch.setattr(publish_retry, "RECONNECT_SECONDS", 20.0)
     files = CrashableFiles(capacity=JOURNAL_FILE_BYTES + 4096)
     with server_thread(files=files) as server, redis.Redis.from_url(server.url) as look:
         with pytest.raises(redis.exceptions.ResponseError, match="MISCONF"):
@@ -121,49 +121,49 @@ async def test_messages_wait_until_a_full_disk_of_headwater_has_room(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PEERS)
-async def test_sending_follows_an_address_that_leads_to_another_server(
+async def test_sending_reconnects_when_the_address_leads_to_another_server(
     peer: StartPeer, name: str
 ) -> None:
-    # Given a client whose connection leads to a primary that is then demoted, behind an address
-    # that leads to its successor from now on
+    # Given a client connected to a primary, which is then demoted, at an address that leads to the
+    # new primary from now on
     first, second = peer(name), peer(name)
-    async with proxy(first.url) as way, App(way.url) as app:
+    async with proxy(first.url) as address, App(address.url) as app:
         await app.send(orders, Order(1))
         with redis.Redis.from_url(first.url) as look:
             look.replicaof("127.0.0.1", "1")
-        way.target = second.url
+        address.target = second.url
 
-        # When a message is sent, then it is in the successor
+        # When messages are sent, then they are added to the new primary
         await app.send(orders, Order(2))
         await asyncio.to_thread(app.publish, orders, Order(3))
     with redis.Redis.from_url(second.url) as look:
         assert look.xlen("orders") == 2
 
 
-def test_only_what_was_refused_is_sent_again() -> None:
-    # Given three entries, of which the store takes the first and the last
+def test_only_refused_entries_are_sent_again() -> None:
+    # Given three entries, of which the store accepts the first and the last
     batch = Adding([Addition("s", [(b"n", b"%d" % n)]) for n in range(3)])
     sending = batch.rest()
     assert len(next(sending)) == 3
     with pytest.raises(Refused, match="OOM"):
         sending.send([b"1-0", Refused("OOM command not allowed"), b"2-0"])
 
-    # When it takes writes again
+    # When it accepts writes again
     sending = batch.rest()
     (command,) = next(sending)
     with pytest.raises(StopIteration):
         sending.send([b"3-0"])
 
-    # Then the second one only was sent again
+    # Then only the second was sent again
     assert command[-1] == b"1"
     assert batch.outcomes == ["1-0", "3-0", "2-0"]
 
 
 @pytest.mark.parametrize("name", PEERS)
-async def test_a_primary_demoted_while_replicas_are_waited_for_adds_nothing_twice(
+async def test_demoting_the_primary_during_a_wait_for_replicas_adds_no_duplicate(
     peer: StartPeer, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Given a message that waits for a replica that there is not
+    # Given a message that waits for a replica that does not exist
     monkeypatch.setattr(streams, "REPLICAS_TIMEOUT_MS", 20_000)
     server = peer(name)
     async with redis.asyncio.Redis.from_url(server.url) as look, App(server.url) as app:
@@ -177,7 +177,7 @@ async def test_a_primary_demoted_while_replicas_are_waited_for_adds_nothing_twic
         # When its server becomes a replica
         await look.replicaof("127.0.0.1", "1")
 
-        # Then the caller is told that it was added, and it was added once
+        # Then the error has the id of the message, which was added once
         with pytest.raises(NotReplicated, match="0 of 1 replicas confirmed") as raised:
             await sending
         entries: Any = await look.xrange("orders")

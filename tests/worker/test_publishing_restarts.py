@@ -1,5 +1,5 @@
-"""Publishing while the store restarts: what was not sent is sent later, what may have been added is
-never sent twice, and the error says which of the two it was."""
+"""Publishing while the store restarts: messages that were not sent are sent later, messages that may have
+been added are not sent twice, and the error says which of the two happened."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from headwater.errors import NotSent, OutcomeUnknown
-from headwater.worker import App, Stream, patience, publishing
+from headwater.worker import App, Stream, publish_retry, publishing
 from tests import peers
 from tests.worker.apps import Order, eventually
 from tests.worker.restarts import Restarting, restarting
@@ -27,7 +27,7 @@ orders: Stream[Order] = Stream("orders", Order)
 
 @pytest.fixture(params=SERVERS)
 def server(request: pytest.FixtureRequest) -> Iterator[Restarting]:
-    """A server of this test, each kind in turn."""
+    """A server for one test, of each kind in turn."""
     try:
         with restarting(request.param) as found:
             yield found
@@ -38,7 +38,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[Restarting]:
 
 
 async def test_send_waits_while_the_store_restarts(server: Restarting) -> None:
-    # Given an app that has sent a message, and a store that was killed
+    # Given an app that has sent a message, and a killed store
     app = App(server.url)
     async with app:
         await app.send(orders, Order(1))
@@ -48,7 +48,7 @@ async def test_send_waits_while_the_store_restarts(server: Restarting) -> None:
         with server.starting():
             ids = await app.send_many(orders, [Order(number) for number in range(2, 5)])
 
-    # Then they are added, once each
+    # Then each is added once
     with server.look() as look:
         assert [entry_id for entry_id, _fields in look.xrange("orders")][-3:] == ids
         assert look.xlen("orders") == 4
@@ -69,27 +69,27 @@ def test_publish_waits_while_the_store_restarts(server: Restarting) -> None:
 async def test_many_messages_wait_while_the_store_loads_its_data(
     server: Restarting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Given an app that has sent nothing for a while, and a store that takes long to load its data
+    # Given an app that was quiet for a while, and a store that takes long to load its data
     monkeypatch.setattr(publishing, "QUIET_SECONDS", 0.0)
-    monkeypatch.setattr(patience, "RECONNECT_SECONDS", 30.0)
+    monkeypatch.setattr(publish_retry, "RECONNECT_SECONDS", 30.0)
     app = App(server.url)
     async with app:
         await app.send_many(orders, [Order(number) for number in range(5_000)])
         server.kill()
         server.arguments = ("--key-load-delay", "500")
         with server.starting():
-            await eventually(lambda: _loads(server))
+            await eventually(lambda: _is_loading(server))
 
-            # When many messages are sent while it answers that it is loading
+            # When messages are sent while the store replies LOADING
             ids = await app.send_many(orders, [Order(number) for number in range(10)])
 
-    # Then they are added when it has loaded
+    # Then they are added once it has loaded
     with server.look() as look:
         assert look.xlen("orders") == 5_010
         assert look.xrevrange("orders", count=1)[0][0] == ids[-1]
 
 
-def _loads(server: Restarting) -> bool:
+def _is_loading(server: Restarting) -> bool:
     port = urlsplit(server.url).port
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
@@ -99,17 +99,17 @@ def _loads(server: Restarting) -> bool:
         return False
 
 
-async def test_what_was_not_sent_is_said_to_be_not_sent(
+async def test_messages_that_were_not_sent_raise_not_sent(
     server: Restarting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Given a store that does not come back within the time that sending waits
-    monkeypatch.setattr(patience, "RECONNECT_SECONDS", 0.1)
+    # Given a store that does not return within the time that sending waits
+    monkeypatch.setattr(publish_retry, "RECONNECT_SECONDS", 0.1)
     app = App(server.url)
     async with app:
         await app.send(orders, Order(1))
         server.kill()
 
-        # Then both ways to publish say that nothing was sent
+        # Then both ways to publish raise NotSent
         with pytest.raises(NotSent, match="2 messages for 'orders' could not be sent"):
             await app.send_many(orders, [Order(2), Order(3)])
         with pytest.raises(NotSent, match="adds nothing twice") as raised:
@@ -117,28 +117,28 @@ async def test_what_was_not_sent_is_said_to_be_not_sent(
         assert raised.value.added == []
 
 
-async def test_what_may_have_been_added_is_said_to_be_unknown(server: Restarting) -> None:
-    # Given a store that has read the messages and dies before it answers
+async def test_messages_that_may_have_been_added_raise_outcome_unknown(server: Restarting) -> None:
+    # Given a store that dies after it has read the messages and before it replies
     app = App(server.url)
     async with app:
         await app.send(orders, Order(0))
         with server.look() as look:
             look.client_pause(60_000, all=False)
             sending = asyncio.ensure_future(app.send_many(orders, [Order(1), Order(2)]))
-            await eventually(lambda: _reached(look))
+            await eventually(lambda: _blocked(look))
         server.kill()
 
         # Then the error says that they may have been added, and how many
-        with pytest.raises(OutcomeUnknown, match="nobody knows whether they were") as raised:
+        with pytest.raises(OutcomeUnknown, match="it is unknown whether they were") as raised:
             await sending
         assert (raised.value.added, raised.value.unknown) == ([], 2)
 
-    # And nothing is sent again by itself
+    # And they are not sent again
     server.start()
     with server.look() as look:
         assert look.xlen("orders") <= 1
 
 
-def _reached(look: Any) -> bool:
-    """The server has read an XADD that it holds back."""
+def _blocked(look: Any) -> bool:
+    """Whether the server has read an XADD and blocks it."""
     return any("xadd" in str(one["cmd"]) for one in look.client_list() if "b" in one["flags"])

@@ -1,4 +1,4 @@
-"""The pytest plugin, in pytest runs of its own: it gives tests a worker, and imports nothing before."""
+"""The pytest plugin, in separate pytest runs: its fixture runs a worker; loading it imports nothing else."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ IMPORTS = """
 import sys
 
 
-def test_nothing_is_imported_for_those_who_do_not_ask():
+def test_an_unused_plugin_imports_nothing_else():
     mine = [name for name in sys.modules if name.startswith("headwater")]
     assert sorted(mine) == ["headwater", "headwater.pytest_plugin"]
     assert not {"redis", "msgspec", "typer"} & set(sys.modules)
@@ -86,7 +86,7 @@ def test_nothing_is_imported_for_those_who_do_not_ask():
 
 @pytest.fixture
 def run_pytest(tmp_path: Path) -> Callable[[str], str]:
-    """Runs pytest on a file with the plugin alone; what it printed."""
+    """A function that runs pytest on a file with only this plugin and returns what it printed."""
 
     def run(source: str) -> str:
         (tmp_path / "test_shop.py").write_text(source)
@@ -105,7 +105,7 @@ def run_pytest(tmp_path: Path) -> Callable[[str], str]:
 
 
 @pytest.mark.slow
-def test_the_fixture_runs_a_worker_in_tests_that_are_not_async(
+def test_the_fixture_runs_a_worker_in_sync_tests(
     run_pytest: Callable[[str], str],
 ) -> None:
     printed = run_pytest(PROGRAM)
@@ -113,26 +113,26 @@ def test_the_fixture_runs_a_worker_in_tests_that_are_not_async(
     assert "FAILED test_shop.py::test_that_fails - assert False" in printed, printed
 
 
-def test_the_plugin_imports_nothing_for_those_who_do_not_ask(
+def test_the_unused_plugin_imports_nothing_else(
     run_pytest: Callable[[str], str],
 ) -> None:
     printed = run_pytest(IMPORTS)
     assert "1 passed" in printed, printed
 
 
-def test_pytest_finds_the_plugin_by_its_entry_point() -> None:
+def test_the_plugin_has_an_entry_point_for_pytest() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert project["entry-points"]["pytest11"] == {"headwater": "headwater.pytest_plugin"}
 
 
-async def test_where_an_event_loop_runs_app_test_is_named() -> None:
+async def test_the_error_in_a_running_event_loop_names_app_test() -> None:
     with pytest.raises(HeadwaterError, match=r"use `async with app.test\(\)"):
         SyncAppTest(app).__enter__()
 
 
-def test_an_app_is_under_one_test_at_a_time() -> None:
+def test_an_app_can_be_in_one_test_at_a_time() -> None:
     with SyncAppTest(app) as t:
-        with pytest.raises(HeadwaterError, match="works already"):
+        with pytest.raises(HeadwaterError, match="runs already"):
             SyncAppTest(app).__enter__()
         t.add("orders", {"id": "1", "do": "fail"})
         assert t.deliveries(bill) == [1]

@@ -1,4 +1,4 @@
-"""A worker takes over what a dead one left, and does it over few connections."""
+"""A worker claims the entries of a dead one over few connections."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from tests.worker.apps import Order, Store, eventually, orders, working
 LEFT = 300
 
 
-async def test_a_worker_that_takes_over_many_entries_needs_no_connection_for_each(
+async def test_claiming_many_entries_opens_few_connections(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
-    # Given many entries that a consumer which fell silent owns
+    # Given many entries of a consumer that stopped renewing them
     await store.look.xgroup_create("orders", "g", "0", mkstream=True)
     for number in range(LEFT):
         await store.look.xadd("orders", dict(orders.codec.encode(Order(number))))
@@ -34,10 +34,10 @@ async def test_a_worker_that_takes_over_many_entries_needs_no_connection_for_eac
         async with working(app):
             await eventually(store.settled)
 
-    # Then it has opened a few connections, and thinks of no outage
+    # Then it has opened few connections, and logs no outage
     assert sorted(handled) == list(range(LEFT))
     assert await _connections(store) - before < 20
-    assert not [one.message for one in caplog.records if "went away" in one.message]
+    assert not [one.message for one in caplog.records if "does not answer" in one.message]
     assert not await store.look.exists("{orders}:hw:poison:g")
 
 

@@ -1,4 +1,4 @@
-"""A result that its stream can never take fails its own delivery, and holds up no other."""
+"""A result that the store always refuses fails its own delivery and no others."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ letters: Stream[Letter] = Stream("letters", Letter)
 
 
 @pytest.fixture(params=EVERYWHERE)
-async def own(request: pytest.FixtureRequest, peer: StartPeer) -> AsyncIterator[Store]:
-    """A server that a test may configure."""
+async def private_store(request: pytest.FixtureRequest, peer: StartPeer) -> AsyncIterator[Store]:
+    """A server that the test can configure."""
     async with _server(peer, request.param) as url, redis.asyncio.Redis.from_url(url) as look:
         yield Store(request.param, url, look)
 
@@ -52,10 +52,10 @@ async def _server(peer: StartPeer, name: str) -> AsyncIterator[str]:
         yield server.url
 
 
-async def test_a_result_that_is_too_large_fails_its_delivery_and_no_other(own: Store) -> None:
-    # Given a store that takes values of up to 1 MiB, and one result of three
-    await own.look.config_set("proto-max-bulk-len", str(1024 * 1024))
-    app = App(own.url, name="writer")
+async def test_a_result_that_is_too_large_fails_only_its_delivery(private_store: Store) -> None:
+    # Given a store that accepts values of up to 1 MiB, and one larger result
+    await private_store.look.config_set("proto-max-bulk-len", str(1024 * 1024))
+    app = App(private_store.url, name="writer")
 
     @app.consumer(orders, into=letters, **OPTIONS)
     async def write(order: Order) -> Letter:
@@ -63,53 +63,53 @@ async def test_a_result_that_is_too_large_fails_its_delivery_and_no_other(own: S
 
     # When it is handled among others
     for number in range(20):
-        await own.look.xadd("orders", {"id": number})
+        await private_store.look.xadd("orders", {"id": number})
     async with working(app):
-        await eventually(own.settled)
+        await eventually(private_store.settled)
 
-    # Then those have their results, and it is a dead letter that says why
-    (dead,) = await own.dead()
+    # Then the others have results, and the large one is a dead letter with the error
+    (dead,) = await private_store.dead()
     assert (b"id", b"7") in dead.fields
     assert "result of 3000" in dead.error or "invalid bulk length" in dead.error
     assert dead.deliveries == 2
-    found = await own.results(letters)
+    found = await private_store.results(letters)
     assert sorted(one.order for one in found) == [n for n in range(20) if n != 7]
 
 
-async def _restricted(own: Store) -> str:
-    """The address of a user who may touch nothing but the stream orders and the keys beside it."""
-    await own.look.execute_command(
+async def _restricted(private_store: Store) -> str:
+    """The address of a user with rights to only the stream orders and the keys of its groups."""
+    await private_store.look.execute_command(
         "ACL", "SETUSER", "worker", "on", ">secret", "+@all", "~orders", "~{orders}*"
     )
-    return own.url.replace("redis://", "redis://worker:secret@")
+    return private_store.url.replace("redis://", "redis://worker:secret@")
 
 
-async def test_a_result_that_may_not_be_written_fails_its_delivery_and_no_other(
-    own: Store,
+async def test_a_result_for_a_stream_without_rights_fails_only_its_delivery(
+    private_store: Store,
 ) -> None:
-    app = App(await _restricted(own), name="stranger")
+    app = App(await _restricted(private_store), name="stranger")
 
     @app.consumer(orders, into=invoices, **OPTIONS)
     async def bill(order: Order) -> Invoice | None:
         return Invoice(order.id) if order.id == 7 else None
 
     for number in range(20):
-        await own.look.xadd("orders", {"id": number})
+        await private_store.look.xadd("orders", {"id": number})
     async with working(app):
-        await eventually(own.settled)
+        await eventually(private_store.settled)
 
-    (dead,) = await own.dead()
+    (dead,) = await private_store.dead()
     assert (b"id", b"7") in dead.fields
     assert "NOPERM" in dead.error
     assert dead.deliveries == 2
-    assert await own.look.exists("invoices") == 0
+    assert await private_store.look.exists("invoices") == 0
 
 
-async def test_a_worker_that_is_denied_its_own_stream_for_a_while_uses_up_no_attempt(
-    own: Store,
+async def test_losing_the_rights_to_its_stream_for_a_while_uses_up_no_attempt(
+    private_store: Store,
 ) -> None:
-    # Given a handler that runs while an operator takes all keys from its user
-    app = App(await _restricted(own), name="locked-out")
+    # Given a handler that runs while its user loses the rights to all keys
+    app = App(await _restricted(private_store), name="locked-out")
     counts: list[int] = []
     go_on = asyncio.Event()
 
@@ -119,24 +119,24 @@ async def test_a_worker_that_is_denied_its_own_stream_for_a_while_uses_up_no_att
         await go_on.wait()
         return Invoice(order.id)
 
-    await own.look.execute_command("ACL", "SETUSER", "worker", "~invoices")
-    await own.look.xadd("orders", {"id": "17"})
+    await private_store.look.execute_command("ACL", "SETUSER", "worker", "~invoices")
+    await private_store.look.xadd("orders", {"id": "17"})
     async with working(app) as running:
         await eventually(lambda: counts)
-        await own.look.execute_command("ACL", "SETUSER", "worker", "resetkeys")
+        await private_store.look.execute_command("ACL", "SETUSER", "worker", "resetkeys")
 
-        # When it returns, and the keys are given back later
+        # When it returns, and the rights are restored later
         go_on.set()
         await eventually(elapsed(0.5))
-        await own.look.execute_command(
+        await private_store.look.execute_command(
             "ACL", "SETUSER", "worker", "~orders", "~{orders}*", "~invoices"
         )
 
-        # Then its result is there, of the first delivery
-        await eventually(own.settled)
+        # Then its result is published, at the first delivery
+        await eventually(private_store.settled)
         (loop,) = running.loops.values()
         assert not loop.failed.done()
-    assert [one.order for one in await own.results()] == [17]
+    assert [one.order for one in await private_store.results()] == [17]
     assert counts == [1]
 
 
@@ -155,7 +155,7 @@ def test_a_result_of_many_fields_is_published(core: Core, pairs: int) -> None:
 
 
 @pytest.mark.parametrize("name", PEERS)
-def test_a_wide_result_that_a_full_store_does_not_take_uses_up_no_attempt(
+def test_a_wide_result_refused_by_a_full_store_uses_up_no_attempt(
     peer: StartPeer, name: str
 ) -> None:
     core = Core.joined(peer(name).url)

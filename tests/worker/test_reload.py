@@ -44,7 +44,7 @@ async def bill(order: Order, delivery: Delivery) -> None:
 
 
 def test_changed_added_and_removed_sources_are_found(tmp_path: Path) -> None:
-    # Given sources, and files that are not
+    # Given source files, and files that are not
     (tmp_path / "shop").mkdir()
     (tmp_path / "shop" / "a.py").write_text("a")
     (tmp_path / "b.py").write_text("b")
@@ -54,21 +54,21 @@ def test_changed_added_and_removed_sources_are_found(tmp_path: Path) -> None:
     watch = SourceWatch(tmp_path)
     assert watch.changed() == []
 
-    # When sources change, then they are named once
+    # When sources change, then each is reported once
     (tmp_path / "shop" / "a.py").write_text("changed")
     (tmp_path / "b.py").unlink()
     (tmp_path / "c.py").touch()
     assert watch.changed() == [str(tmp_path / name) for name in ("b.py", "c.py", "shop/a.py")]
     assert watch.changed() == []
 
-    # and nothing else counts
+    # And other files are not reported
     (tmp_path / "notes.txt").touch()
     for pruned in (".git", "node_modules", "__pycache__", "venv"):
         (tmp_path / pruned / "d.py").touch()
     assert watch.changed() == []
 
 
-def test_a_change_before_a_file_is_added_again_is_found(tmp_path: Path) -> None:
+def test_a_change_before_a_file_is_added_a_second_time_is_found(tmp_path: Path) -> None:
     source = tmp_path / "a.py"
     source.write_text("a")
     watch = SourceWatch(tmp_path)
@@ -77,7 +77,7 @@ def test_a_change_before_a_file_is_added_again_is_found(tmp_path: Path) -> None:
     assert watch.changed() == [str(source)]
 
 
-def test_a_change_that_leaves_the_length_and_the_second_is_found(tmp_path: Path) -> None:
+def test_a_change_with_the_same_length_and_second_is_found(tmp_path: Path) -> None:
     source = tmp_path / "a.py"
     source.write_text("1")
     os.utime(source, ns=(17_000_000_000, 17_000_000_000))
@@ -92,13 +92,13 @@ def test_a_change_that_leaves_the_length_and_the_second_is_found(tmp_path: Path)
 
 @pytest.fixture
 def url(store_url: Callable[[str], str]) -> str:
-    """What is tested here knows no store: one is enough."""
+    """The address of a store. One kind is enough, because reloading does not use it."""
     return store_url("headwater")
 
 
 @pytest.fixture
 def reloading(url: str, tmp_path: Path) -> Iterator[WorkerProcess]:
-    """``headwater work --reload`` of a shop in ``tmp_path``."""
+    """``headwater work --reload`` of an app in ``tmp_path``."""
     (tmp_path / "shop.py").write_text(SHOP.format(url=url))
     (tmp_path / "prices.py").write_text("PRICE = 1")
     command = [sys.executable, "-m", "headwater.cli.main", "work", "shop:app", "--reload"]
@@ -108,41 +108,41 @@ def reloading(url: str, tmp_path: Path) -> Iterator[WorkerProcess]:
 
 
 @pytest.mark.slow
-async def test_workers_start_again_when_a_source_changes(
+async def test_workers_restart_when_a_source_file_changes(
     url: str, tmp_path: Path, reloading: WorkerProcess
 ) -> None:
     look = redis.Redis.from_url(url)
 
     async def costs(number: int, price: int) -> None:
         look.xadd("orders", {"id": str(number)})
-        await eventually(lambda: f"order {number} costs {price}\n" in reloading.said())
+        await eventually(lambda: f"order {number} costs {price}\n" in reloading.log())
 
     await costs(1, price=1)
 
-    # When a module that the app imports changes, then the next message is handled by the new one
+    # When a module that the app imports changes, then the new code handles the next message
     (tmp_path / "prices.py").write_text("PRICE = 2")
-    await eventually(lambda: "prices.py changed: starting the workers again" in reloading.said())
-    await eventually(lambda: reloading.said().count("bill reads orders as") == 2)
+    await eventually(lambda: "prices.py changed: starting the workers again" in reloading.log())
+    await eventually(lambda: reloading.log().count("bill reads orders as") == 2)
     await costs(2, price=2)
 
-    # When it has an error, then the supervisor lives
+    # When it has an error, then the supervisor keeps running
     (tmp_path / "prices.py").write_text("PRICE = (")
-    await eventually(lambda: "SyntaxError" in reloading.said())
-    await eventually(lambda: "worker 0 ended with status 1; again in" in reloading.said())
+    await eventually(lambda: "SyntaxError" in reloading.log())
+    await eventually(lambda: "worker 0 ended with status 1; again in" in reloading.log())
 
-    # and when it is mended, then a worker works at once
+    # And when it is repaired, then a worker starts at once
     (tmp_path / "prices.py").write_text("PRICE = 3")
     await costs(3, price=3)
 
-    # When a handler blocks the event loop, then it is killed for the next change
+    # When a handler blocks the event loop, then its worker is killed at the next change
     look.xadd("orders", {"id": "99"})
-    await eventually(lambda: "order 99 blocks" in reloading.said())
+    await eventually(lambda: "order 99 blocks" in reloading.log())
     (tmp_path / "prices.py").write_text("PRICE = 4")
     await costs(5, price=4)
 
-    # When the app is gone for a while, then the supervisor lives, too
+    # When the app is missing for a while, then the supervisor also keeps running
     (tmp_path / "shop.py").rename(tmp_path / "elsewhere")
-    await eventually(lambda: "worker 0 ended with status 78; again in" in reloading.said())
+    await eventually(lambda: "worker 0 ended with status 78; again in" in reloading.log())
     (tmp_path / "elsewhere").rename(tmp_path / "shop.py")
     await costs(6, price=4)
 
@@ -152,7 +152,7 @@ async def test_workers_start_again_when_a_source_changes(
 
 
 @pytest.mark.slow
-async def test_an_app_that_cannot_be_imported_at_first_is_started_when_it_is_mended(
+async def test_an_app_that_cannot_be_imported_is_started_once_it_is_repaired(
     url: str, tmp_path: Path
 ) -> None:
     # Given an app with a syntax error in a module that it imports
@@ -162,22 +162,22 @@ async def test_an_app_that_cannot_be_imported_at_first_is_started_when_it_is_men
     parent = WorkerProcess(command, url=url, environment={}, directory=tmp_path)
     look = redis.Redis.from_url(url)
     try:
-        # When it is started, then one line says what is wrong, and where
+        # When it is started, then one line has the error and its place
         file = tmp_path / "prices.py"
-        await eventually(lambda: "waiting for a source file to change" in parent.said())
-        (line,) = parent.said().splitlines()
+        await eventually(lambda: "waiting for a source file to change" in parent.log())
+        (line,) = parent.log().splitlines()
         assert f"shop:app cannot start: {file}, line 2: SyntaxError: '(' was never closed" in line
 
-        # When another error is in its place, then that is said
+        # When that error is replaced by another, then the log has the new one
         file.write_text("PRISE = 1")
-        await eventually(lambda: parent.said().count("waiting for a source file to change") == 2)
-        assert f"{tmp_path / 'shop.py'}, line 6: ImportError: cannot import name" in parent.said()
-        assert "Traceback" not in parent.said()
+        await eventually(lambda: parent.log().count("waiting for a source file to change") == 2)
+        assert f"{tmp_path / 'shop.py'}, line 6: ImportError: cannot import name" in parent.log()
+        assert "Traceback" not in parent.log()
 
-        # and when it is mended, then it works
+        # And when it is repaired, then a worker runs
         file.write_text("PRICE = 7")
         look.xadd("orders", {"id": "1"})
-        await eventually(lambda: "order 1 costs 7\n" in parent.said())
+        await eventually(lambda: "order 1 costs 7\n" in parent.log())
         parent.signal(signal.SIGTERM)
         assert parent.wait() == 0
     finally:
@@ -186,7 +186,7 @@ async def test_an_app_that_cannot_be_imported_at_first_is_started_when_it_is_men
 
 
 @pytest.mark.slow
-def test_a_wrong_name_of_the_app_is_not_waited_for(tmp_path: Path) -> None:
+def test_a_wrong_target_ends_reload_at_once(tmp_path: Path) -> None:
     (tmp_path / "shop.py").write_text("app = 1")
     for target, complaint in (("shop:ap", "has no 'ap'"), ("shp:app", "no module 'shp'")):
         done = subprocess.run(
@@ -204,7 +204,7 @@ def test_a_wrong_name_of_the_app_is_not_waited_for(tmp_path: Path) -> None:
 # --- concurrency ----------------------------------------------------------------------------------
 
 
-def test_concurrency_of_the_command_line_is_that_of_every_consumer() -> None:
+def test_use_concurrency_applies_to_every_consumer() -> None:
     app = App("headwater://memory")
 
     async def handle(order: Order) -> None: ...
@@ -220,16 +220,16 @@ def test_concurrency_of_the_command_line_is_that_of_every_consumer() -> None:
 
 
 @pytest.mark.slow
-async def test_work_handles_as_many_at_a_time_as_it_is_told(url: str) -> None:
-    # Given four messages whose handlers never end, and one slot
+async def test_the_concurrency_option_limits_running_handlers(url: str) -> None:
+    # Given four messages whose handlers never return, and one slot
     look = redis.Redis.from_url(url)
     for number in range(4):
         look.xadd("orders", {"id": str(number), "do": "hang"})
     with supervised(url, "--concurrency", "1") as parent:
-        # Then one runs, and eight times as many as that may be owned
+        # Then one runs, and the prefetch is eight times the concurrency
         await eventually(lambda: _owned(look, 4))
         parent.signal(signal.SIGTERM)
-        await eventually(lambda: "for 1 running bill" in parent.said())
+        await eventually(lambda: "for 1 running bill" in parent.log())
         parent.signal(signal.SIGTERM)
         parent.wait()
     look.close()
@@ -242,7 +242,7 @@ def _owned(look: redis.Redis, count: int) -> bool:
     return bool(found["pending"] == count)
 
 
-def test_the_help_names_the_options() -> None:
+def test_the_help_lists_the_options() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "headwater.cli.main", "work", "--help"],
         check=True,

@@ -1,4 +1,4 @@
-"""A group that another client destroys and creates again: what was pending in it is pending again."""
+"""When another client destroys a group and creates it again, its pending entries are restored."""
 
 from __future__ import annotations
 
@@ -6,75 +6,75 @@ from typing import Any
 
 import pytest
 
-from headwater.groups.noting import Noter, Round
+from headwater.groups.backup_writer import BackupWriter, Round
 from headwater.groups.session import GroupSession
 from headwater.groups.settling import How
-from headwater.messages import SIGN_CONSUMER, noted_key
+from headwater.messages import SIGN_CONSUMER, group_backup_key
 from headwater.worker import Again, Delivery
 from tests.worker.apps import Invoice, Order, Store, eventually, invoices, orders, working
 from tests.worker.core import CLAIM_AFTER_MS, Core
-from tests.worker.test_noting import add, note, noted
+from tests.worker.test_group_backup import add, back_up, backed_up
 
 pytestmark = pytest.mark.slow
 
 
-def older(core: Core) -> None:
-    """Make the note as old as the next round needs it."""
-    key = noted_key("s", "g")
+def age_backup(core: Core) -> None:
+    """Make the backup old enough for the next round."""
+    key = group_backup_key("s", "g")
     at: Any = core.client.hget(key, "at")
     core.client.hset(key, "at", int(at) - 2_000)
 
 
 @pytest.mark.parametrize("position", ["0", "$"])
-def test_a_group_that_another_client_destroyed_and_created_gets_back_what_was_noted(
+def test_the_pending_entries_of_a_replaced_group_are_restored_from_the_backup(
     core: Core, position: str
 ) -> None:
-    # Given a note of an entry that waits, one that is owned and one that is settled
+    # Given a backup of a group with a delayed, an owned and a settled entry
     first, second, third = add(core, b"a", b"b", b"c")
     one, _two, three = core.read()
     core.settle(one, How.FAIL, delay_ms=CLAIM_AFTER_MS // 2)
     core.settle(three)
-    noter = Noter(core.member)
-    assert core.do(noter.round()).noted
+    writer = BackupWriter(core.member)
+    assert core.do(writer.round()).written
 
     # When another client destroys the group and creates it
     core.client.xgroup_destroy("s", "g")
     core.client.xgroup_create("s", "g", position)
 
-    # Then the next round sees that it is another
-    older(core)
-    assert core.do(noter.round()) == Round(noted=False, set_back_ms=0, replaced=True)
+    # Then the next round detects that it was replaced
+    age_backup(core)
+    assert core.do(writer.round()) == Round(written=False, set_back_ms=0, replaced=True)
 
-    # and in it everything is as it was
+    # And its pending entries are restored
     session = GroupSession(core.member, unsettled=lambda: [(second, 1)])
     session.seen = third
     core.do(session.create_again(replaced=True))
     assert core.pending(first)[1] == 1
     assert core.pending(second) == (core.member.consumer, 1)
     assert core.read() == []
-    older(core)
-    assert core.do(noter.round()) == Round(noted=True, set_back_ms=0)
+    age_backup(core)
+    assert core.do(writer.round()) == Round(written=True, set_back_ms=0)
 
 
-def test_a_group_that_lost_only_its_sign_is_noted_as_before(core: Core) -> None:
-    # Given a note of an entry that is owned
+def test_a_group_that_lost_only_its_sign_consumer_is_not_replaced(core: Core) -> None:
+    # Given a backup of an owned entry
     (first,) = add(core, b"a")
     core.read()
-    note(core)
+    back_up(core)
 
-    # When somebody removes the consumers that own nothing
+    # When another client removes the consumers that own no entries
     core.client.xgroup_delconsumer("s", "g", SIGN_CONSUMER)
 
-    # Then the group is the one that was noted
-    older(core)
-    assert note(core) == Round(noted=True, set_back_ms=0)
+    # Then the group counts as the same
+    age_backup(core)
+    assert back_up(core) == Round(written=True, set_back_ms=0)
     assert core.pending(first) == (core.member.consumer, 1)
 
 
-async def test_a_group_that_another_client_replaced_loses_no_waiting_retry(
+async def test_workers_restore_the_retries_of_a_replaced_group(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
-    # Given a retry that waits and is noted
+    # Given a retry that waits and is in the backup
     app = store.app()
 
     @app.consumer(orders, group="g", into=invoices, claim_after="4s")
@@ -85,16 +85,16 @@ async def test_a_group_that_another_client_replaced_loses_no_waiting_retry(
 
     async with working(app):
         await app.send(orders, Order(1))
-        await eventually(lambda: noted(store, pending=1))
-        await eventually(lambda: store.look.hget(noted_key("orders", "g"), "signed"))
+        await eventually(lambda: backed_up(store, pending=1))
+        await eventually(lambda: store.look.hget(group_backup_key("orders", "g"), "signed"))
 
-        # When somebody destroys the group and creates it in one step, as deploy scripts do
+        # When another client destroys the group and creates it in one step, as deploy scripts do
         async with store.look.pipeline() as pipe:
             pipe.xgroup_destroy("orders", "g")
             pipe.xgroup_create("orders", "g", "$")
             await pipe.execute()
 
-        # Then the retry comes, once, and the log has a line
+        # Then the retry is delivered once, and the log has a line
         await eventually(lambda: "created again by another client" in caplog.text)
         await eventually(store.settled)
     assert await store.results() == [Invoice(1)]

@@ -1,4 +1,4 @@
-"""Replaying dead letters: once, and to the group that could not handle them."""
+"""Replaying dead letters: once, and only to the group that could not handle them."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tests.worker.core import Core
 DEAD = "{s}.dead"
 
 
-def _bury(core: Core, *values: bytes) -> list[DeadLetter]:
-    """Add entries, have group ``g`` give them up, and group ``h`` handle them."""
+def _dead_letters(core: Core, *values: bytes) -> list[DeadLetter]:
+    """Add entries, make them dead letters of group ``g``, and let group ``h`` handle them."""
     core.client.xgroup_create("s", "h", "$")
     ids: list[Any] = [core.client.xadd("s", {"v": value}) for value in values]
     core.client.xreadgroup("h", "other", {"s": ">"})
@@ -39,28 +39,28 @@ def _replay(core: Core, *letters: DeadLetter, all_groups: bool = False) -> list[
     return outcomes
 
 
-def test_a_replayed_entry_reaches_only_its_own_group(core: Core) -> None:
-    # Given an entry that group g gave up, and that group h handled
-    (letter,) = _bury(core, b"a")
+def test_a_replayed_entry_is_delivered_only_to_its_own_group(core: Core) -> None:
+    # Given an entry that is a dead letter of group g and was handled by group h
+    (letter,) = _dead_letters(core, b"a")
 
     # When it is replayed
     (outcome,) = _replay(core, letter)
 
-    # Then g gets the same entry at once, as if for the first time, and from nobody suspicious
+    # Then g gets the same entry at once, as a first delivery that is not suspected poison
     (again,) = core.read()
     assert (outcome.how, outcome.entry_id) == (ReplayResult.RETURNED, letter.entry_id)
     assert (again.id.decode(), again.fields) == (letter.entry_id, [b"v", b"a"])
     assert (again.delivery_count, again.from_silent) == (1, False)
 
-    # And h gets nothing, and the record is gone
+    # And h gets nothing, and the dead letter is deleted
     assert core.client.xreadgroup("h", "other", {"s": ">"}) in ([], {})
     assert core.client.xlen("s") == 1
     assert core.client.xlen(DEAD) == 0
 
 
-def test_two_operators_do_not_replay_a_record_twice(core: Core) -> None:
-    # Given two operators who have listed the same record
-    (letter,) = _bury(core, b"a")
+def test_a_dead_letter_that_was_replayed_already_is_not_replayed_again(core: Core) -> None:
+    # Given two operators who have listed the same dead letter
+    (letter,) = _dead_letters(core, b"a")
     _replay(core, letter)
     (first,) = core.read()
     core.settle(first)
@@ -73,8 +73,8 @@ def test_two_operators_do_not_replay_a_record_twice(core: Core) -> None:
     assert core.read() == []
 
 
-def test_two_operators_at_a_time_replay_each_record_once(core: Core) -> None:
-    letters = _bury(core, *[b"x"] * 100)
+def test_concurrent_replays_replay_each_dead_letter_once(core: Core) -> None:
+    letters = _dead_letters(core, *[b"x"] * 100)
     pool = core.client.connection_pool.connection_kwargs
     outcomes: list[list[Replayed]] = []
 
@@ -94,8 +94,8 @@ def test_two_operators_at_a_time_replay_each_record_once(core: Core) -> None:
     assert len(core.read()) == 100
 
 
-def test_an_entry_that_is_gone_is_added_again_when_no_other_group_would_see_it(core: Core) -> None:
-    (letter,) = _bury(core, b"a")
+def test_a_deleted_entry_is_added_again_if_the_stream_has_no_other_group(core: Core) -> None:
+    (letter,) = _dead_letters(core, b"a")
     core.client.xgroup_destroy("s", "h")
     core.client.xdel("s", letter.entry_id)
 
@@ -106,8 +106,10 @@ def test_an_entry_that_is_gone_is_added_again_when_no_other_group_would_see_it(c
     assert core.client.xlen(DEAD) == 0
 
 
-def test_an_entry_that_is_gone_reaches_other_groups_only_when_that_is_allowed(core: Core) -> None:
-    (letter,) = _bury(core, b"a")
+def test_a_deleted_entry_of_a_stream_with_other_groups_is_added_only_with_all_groups(
+    core: Core,
+) -> None:
+    (letter,) = _dead_letters(core, b"a")
     core.client.xdel("s", letter.entry_id)
 
     (refused,) = _replay(core, letter)
@@ -120,8 +122,8 @@ def test_an_entry_that_is_gone_reaches_other_groups_only_when_that_is_allowed(co
     assert core.client.xlen(DEAD) == 0
 
 
-def test_an_entry_whose_group_is_gone_is_refused(core: Core) -> None:
-    (letter,) = _bury(core, b"a")
+def test_replaying_to_a_missing_group_is_refused(core: Core) -> None:
+    (letter,) = _dead_letters(core, b"a")
     core.client.xgroup_destroy("s", "g")
 
     (refused,) = _replay(core, letter)
@@ -132,26 +134,26 @@ def test_an_entry_whose_group_is_gone_is_refused(core: Core) -> None:
 
 
 @pytest.mark.parametrize("position", ["pending", "undelivered"])
-def test_an_entry_that_the_group_has_still_to_handle_is_not_taken_from_it(
+def test_an_entry_that_the_group_will_handle_anyway_is_not_replayed(
     core: Core, position: str
 ) -> None:
-    # Given a record whose entry a worker holds, or whose group was put back before it
-    (letter,) = _bury(core, b"a")
+    # Given a dead letter whose entry is owned by a worker, or will be delivered to the group again
+    (letter,) = _dead_letters(core, b"a")
     core.client.xgroup_setid("s", "g", "0")
-    held = core.read() if position == "pending" else []
+    owned = core.read() if position == "pending" else []
 
     # When it is replayed
     (outcome,) = _replay(core, letter)
 
     # Then the worker keeps it, and the group handles it once
     assert outcome.how == ReplayResult.COMING
-    (one,) = held or core.read()
+    (one,) = owned or core.read()
     assert core.settle(one).done
     assert core.read() == []
     assert core.client.xlen(DEAD) == 0
 
 
-def test_an_entry_with_more_fields_than_lua_takes_is_added_again(core: Core) -> None:
+def test_an_entry_with_more_fields_than_lua_accepts_is_added_again(core: Core) -> None:
     core.client.xgroup_create("s", "other", "0")
     core.client.xgroup_destroy("s", "other")
     wide = {f"f{number}": "x" for number in range(5_000)}

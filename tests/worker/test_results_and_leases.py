@@ -1,4 +1,4 @@
-"""Results in one step with the acknowledgement; leases that are kept, and lost."""
+"""Results are published in one step with the acknowledgement; leases are renewed, or lost."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ QUICK: dict[str, Any] = {"group": "g", "claim_after": "300ms"}
 pytestmark = pytest.mark.slow
 
 
-def bill_when_told(app: App) -> tuple[asyncio.Event, asyncio.Event]:
-    """Declare a consumer whose handler waits: set when it has an entry, and to be set so that it
-    returns."""
-    held, go_on = asyncio.Event(), asyncio.Event()
+def bill_on_event(app: App) -> tuple[asyncio.Event, asyncio.Event]:
+    """Declare a consumer whose handler waits. Returns an event that is set when the handler has begun, and
+    one that lets it return."""
+    begun, go_on = asyncio.Event(), asyncio.Event()
 
     @app.consumer(orders, group="g", into=invoices)
     async def bill(order: Order) -> Invoice:
-        held.set()
+        begun.set()
         await go_on.wait()
         return Invoice(order.id)
 
-    return held, go_on
+    return begun, go_on
 
 
-async def _held(store: Store, count: int) -> bool:
+async def _pending_is(store: Store, count: int) -> bool:
     return len(await store.pending()) == count
 
 
@@ -63,7 +63,7 @@ async def test_a_result_is_published_in_one_step_with_the_acknowledgement(store:
     assert sorted(one.order for one in await store.results()) == [1, 3]
 
 
-async def test_each_of_a_list_of_results_is_published(store: Store) -> None:
+async def test_each_result_in_a_list_is_published(store: Store) -> None:
     app = store.app()
 
     @app.consumer(orders, group="g", into=invoices)
@@ -77,16 +77,16 @@ async def test_each_of_a_list_of_results_is_published(store: Store) -> None:
     assert [one.order for one in await store.results()] == [1, 2]
 
 
-async def test_a_worker_that_lost_its_entry_publishes_nothing(store: Store) -> None:
-    # Given a handler that does not see that another takes its entry and handles it
+async def test_a_worker_that_lost_its_lease_publishes_nothing(store: Store) -> None:
+    # Given a running handler whose entry another consumer claims and acknowledges
     app = store.app()
-    held, go_on = bill_when_told(app)
+    begun, go_on = bill_on_event(app)
 
     async with working(app) as running:
         await orders.send(Order(17))
-        await held.wait()
+        await begun.wait()
         (row,) = await store.pending()
-        await store.look.xclaim("orders", "g", "thief", 0, [row[0]])
+        await store.look.xclaim("orders", "g", "other", 0, [row[0]])
         await store.look.xack("orders", "g", row[0])
 
         # When it returns its result, then nothing is published
@@ -96,7 +96,7 @@ async def test_a_worker_that_lost_its_entry_publishes_nothing(store: Store) -> N
     assert await store.results() == []
 
 
-async def test_a_result_of_another_type_is_the_handlers_failure(store: Store) -> None:
+async def test_a_result_of_another_type_fails_the_delivery(store: Store) -> None:
     app = store.app()
 
     @app.consumer(orders, group="g", into=invoices, max_deliveries=1)
@@ -107,12 +107,15 @@ async def test_a_result_of_another_type_is_the_handlers_failure(store: Store) ->
         await orders.send(Order(17))
         (letter,) = await eventually(store.dead)
     assert letter.error.startswith("TypeError: ")
-    assert "returned a value of type Order, 'invoices' holds Invoice" in letter.error
+    assert (
+        "returned a value of type Order, stream 'invoices' has messages of type Invoice"
+        in letter.error
+    )
     assert await store.results() == []
 
 
-async def test_results_that_their_stream_does_not_take_are_tried_again(store: Store) -> None:
-    # Given a key of another type where the results belong
+async def test_results_that_the_store_refuses_are_retried(store: Store) -> None:
+    # Given a key of another type at the name of the result stream
     app = store.app()
     tries = 0
 
@@ -124,7 +127,7 @@ async def test_results_that_their_stream_does_not_take_are_tried_again(store: St
             await store.look.delete("invoices")
         return Invoice(order.id)
 
-    await store.look.set("invoices", "no stream")
+    await store.look.set("invoices", "not a stream")
     async with working(app):
         await orders.send(Order(17))
         await eventually(store.settled)
@@ -135,22 +138,22 @@ async def test_results_that_their_stream_does_not_take_are_tried_again(store: St
 # --- leases ---------------------------------------------------------------------------------------
 
 
-async def test_buffered_entries_of_a_healthy_worker_are_not_taken_from_it(store: Store) -> None:
-    # FastStream's buffered entries grow old in the buffer, and another worker claims them.
+async def test_prefetched_entries_of_a_live_worker_are_not_claimed(store: Store) -> None:
+    # FastStream's buffered entries become idle in the buffer, and another worker claims them.
     apps = [store.app(), store.app()]
     handled: list[tuple[int, int, int]] = []
     go_on = asyncio.Event()
     for number, app in enumerate(apps):
 
         @app.consumer(orders, **QUICK, concurrency=1, prefetch=20)
-        async def bill(order: Order, delivery: Delivery, who: int = number) -> None:
+        async def bill(order: Order, delivery: Delivery, worker_number: int = number) -> None:
             if not go_on.is_set():
                 await go_on.wait()
-            handled.append((order.id, delivery.count, who))
+            handled.append((order.id, delivery.count, worker_number))
 
     async with app, working(apps[0]):
         await apps[0].send_many(orders, [Order(number) for number in range(10)])
-        await eventually(lambda: _held(store, 10))
+        await eventually(lambda: _pending_is(store, 10))
         async with working(apps[1]):
             # When three times claim_after has passed
             await eventually(elapsed(0.9))
@@ -159,7 +162,7 @@ async def test_buffered_entries_of_a_healthy_worker_are_not_taken_from_it(store:
     assert sorted(handled) == [(number, 1, 0) for number in range(10)]
 
 
-async def test_a_handler_that_blocks_the_event_loop_keeps_its_lease(store: Store) -> None:
+async def test_leases_are_renewed_while_a_handler_blocks_the_event_loop(store: Store) -> None:
     # Given a handler that blocks its event loop for three times claim_after
     app = store.app()
     handled = []
@@ -167,9 +170,9 @@ async def test_a_handler_that_blocks_the_event_loop_keeps_its_lease(store: Store
     @app.consumer(orders, **QUICK)
     async def bill(order: Order, delivery: Delivery) -> None:
         handled.append(delivery.count)
-        time.sleep(0.9)  # noqa: ASYNC251  # the mistake it is about
+        time.sleep(0.9)  # noqa: ASYNC251  # blocks on purpose
 
-    # When it runs in a thread of its own and another worker looks for what it can claim
+    # When its worker runs in another thread, and a second worker looks for claimable entries
     def blocking_worker() -> None:
         asyncio.run(_handle_one(app))
 
@@ -183,7 +186,7 @@ async def test_a_handler_that_blocks_the_event_loop_keeps_its_lease(store: Store
     async with working(other):
         await eventually(lambda: not thread.is_alive())
 
-    # Then the other one got nothing
+    # Then the second worker gets nothing
     assert handled == [1]
     assert await store.pending() == []
 
@@ -198,7 +201,7 @@ async def _handle_one(app: App) -> None:
 
 
 async def test_a_lost_lease_cancels_the_handler_and_drops_its_settlement(store: Store) -> None:
-    # Given a handler that runs
+    # Given a running handler
     app = store.app()
     ends: list[str] = []
     running_now = asyncio.Event()
@@ -216,37 +219,37 @@ async def test_a_lost_lease_cancels_the_handler_and_drops_its_settlement(store: 
         await orders.send(Order(17))
         await running_now.wait()
 
-        # When another takes its entry
+        # When another consumer claims its entry
         (row,) = await store.pending()
-        await store.look.xclaim("orders", "g", "thief", 0, [row[0]], justid=True)
+        await store.look.xclaim("orders", "g", "other", 0, [row[0]], justid=True)
 
-        # Then the handler is cancelled, and nothing becomes of it
+        # Then the handler is cancelled, and the worker neither settles nor publishes
         await eventually(lambda: ends)
         (loop,) = running.loops.values()
         await eventually(lambda: not loop.in_flight.owned)
         ((_id, owner, _idle, count),) = await store.pending()
-        assert (owner, count) == ("thief", 1)
+        assert (owner, count) == ("other", 1)
         await store.look.xack("orders", "g", row[0])
     assert ends == ["lost True"]
     assert await store.results() == []
 
 
-async def test_an_entry_that_comes_again_while_its_result_waits_has_one_result(
+async def test_an_entry_delivered_again_before_its_settlement_has_one_result(
     store: Store,
 ) -> None:
     # Given an entry whose handler has returned
     app = store.app()
-    held, go_on = bill_when_told(app)
+    begun, go_on = bill_on_event(app)
 
     async with working(app) as running:
         await orders.send(Order(17))
-        await held.wait()
+        await begun.wait()
         (loop,) = running.loops.values()
         in_flight, result = loop.in_flight, [invoices.addition(Invoice(17))]
         (first,) = in_flight.owned.values()
         in_flight.acknowledge(first, result)
 
-        # When it is delivered once more before that is settled, and handled
+        # When it is delivered again before it is settled, and handled
         (again,) = in_flight.take([first.delivered])
         in_flight.acknowledge(again, result)
 
@@ -257,27 +260,27 @@ async def test_an_entry_that_comes_again_while_its_result_waits_has_one_result(
     assert await store.results() == [Invoice(17)]
 
 
-async def test_a_verdict_that_is_out_of_date_ends_no_delivery(store: Store) -> None:
-    # Given a handler that runs, and owns its entry
+async def test_an_outdated_failed_renewal_does_not_end_the_delivery(store: Store) -> None:
+    # Given a running handler whose worker owns its entry
     app = store.app()
-    held, go_on = bill_when_told(app)
+    begun, go_on = bill_on_event(app)
 
     async with working(app) as running:
         await orders.send(Order(17))
-        await held.wait()
+        await begun.wait()
 
-        # When a renewal says that it is lost, as it was before another task registered it again
+        # When an outdated renewal says that the lease is lost
         (loop,) = running.loops.values()
         loop.in_flight.lost([*loop.in_flight.owned.values()])
         await eventually(elapsed(0.2))
 
-        # Then the delivery goes on
+        # Then the delivery continues
         go_on.set()
         await eventually(store.settled)
     assert await store.results() == [Invoice(17)]
 
 
-async def test_a_worker_goes_on_after_it_lost_an_entry(store: Store) -> None:
+async def test_a_worker_continues_after_it_lost_a_lease(store: Store) -> None:
     app = store.app()
     handled = []
     first = asyncio.Event()
@@ -293,14 +296,14 @@ async def test_a_worker_goes_on_after_it_lost_an_entry(store: Store) -> None:
         await orders.send(Order(1))
         await first.wait()
         (row,) = await store.pending()
-        await store.look.xclaim("orders", "g", "thief", 0, [row[0]], justid=True)
+        await store.look.xclaim("orders", "g", "other", 0, [row[0]], justid=True)
         await store.look.xack("orders", "g", row[0])
         await orders.send_many([Order(2), Order(3)])
         await eventually(lambda: handled == [2, 3])
 
 
 @pytest.mark.parametrize("claim_after", ["5s", "1m"])
-async def test_a_second_value_of_claim_after_is_refused_at_start(
+async def test_a_second_value_of_claim_after_is_refused_at_the_start(
     store: Store, claim_after: str
 ) -> None:
     first, second = store.app(), store.app()

@@ -1,5 +1,5 @@
-"""Retries live in the pending list; deliveries count honestly; what cannot be handled is a dead
-letter, exactly one."""
+"""Retries wait in the pending entries list, every delivery is counted, and a message that cannot be
+handled becomes exactly one dead letter."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ QUICK: dict[str, Any] = {"group": "g", "claim_after": "300ms"}
 pytestmark = pytest.mark.slow
 
 
-async def test_a_failed_entry_comes_again_at_once_without_a_backoff(store: Store) -> None:
-    # FastStream's nack sends nothing: the entry stays where it is until somebody claims it.
+async def test_a_failed_entry_is_delivered_again_at_once_without_a_backoff(store: Store) -> None:
+    # FastStream's nack sends nothing: the entry stays pending until a consumer claims it.
     app = store.app()
     counts = []
 
@@ -64,16 +64,16 @@ async def test_a_delayed_retry_is_never_early(store: Store, delay: str) -> None:
         await orders.send(Order(17))
         await eventually(store.settled)
 
-    # The store counts whole milliseconds: one may be missing at either end.
+    # The store counts whole milliseconds, so one can be missing at either end.
     least = int(delay.removesuffix("ms")) / 1000 - 0.002
     assert all(later - earlier >= least for earlier, later in itertools.pairwise(at))
     assert len(at) == 3
 
 
-async def test_a_retry_at_once_calls_the_waiting_read_back(
+async def test_a_retry_without_delay_interrupts_the_blocked_read(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Given a worker whose reads wait for an hour if nothing calls them back
+    # Given a worker whose reads block for an hour unless they are interrupted
     monkeypatch.setattr(claiming, "claim_interval_ms", lambda _member: 3_600_000)
     monkeypatch.setattr(claiming, "MAX_BLOCK_MS", 3_600_000)
     app = store.app()
@@ -91,8 +91,8 @@ async def test_a_retry_at_once_calls_the_waiting_read_back(
     assert counts == [1, 2, 3, 4]
 
 
-async def test_a_delayed_retry_survives_the_worker_that_asked_for_it(store: Store) -> None:
-    # Given an entry that is to come again after a time longer than claim_after
+async def test_a_delayed_retry_survives_its_worker(store: Store) -> None:
+    # Given an entry to be retried after a delay longer than claim_after
     first, second = store.app(), store.app()
     failed: list[float] = []
     handled = []
@@ -113,7 +113,7 @@ async def test_a_delayed_retry_survives_the_worker_that_asked_for_it(store: Stor
         (loop,) = running.loops.values()
         await eventually(lambda: failed and not loop.in_flight.owned)
 
-    # When its worker is killed and another one works, then it comes when due, counted
+    # When its worker is killed and another one runs, then it is delivered when due, and counted
     killed(running)
     async with working(second):
         await eventually(store.settled)
@@ -123,7 +123,7 @@ async def test_a_delayed_retry_survives_the_worker_that_asked_for_it(store: Stor
     await buried(running)
 
 
-async def test_retries_back_off(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_delays_of_retries_grow(store: Store, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "headwater.worker")
     app = store.app()
 
@@ -161,7 +161,7 @@ async def test_an_entry_that_always_fails_is_a_dead_letter_after_max_deliveries(
     assert 'raise ValueError("no such customer")' in letter.trace
 
 
-async def test_dead_buries_at_once_with_the_reason(store: Store) -> None:
+async def test_raising_dead_writes_a_dead_letter_at_once(store: Store) -> None:
     app = store.app()
 
     @app.consumer(orders, group="g", into=invoices)
@@ -179,7 +179,7 @@ async def test_dead_buries_at_once_with_the_reason(store: Store) -> None:
     assert sorted(one.order for one in await store.results()) == [12, 14]
 
 
-async def test_an_undecodable_entry_does_not_come_back_for_ever(store: Store) -> None:
+async def test_an_undecodable_entry_is_a_dead_letter(store: Store) -> None:
     # FastStream delivers it again after every restart.
     app = store.app()
     handled = []
@@ -196,7 +196,9 @@ async def test_an_undecodable_entry_does_not_come_back_for_ever(store: Store) ->
         await eventually(store.settled)
     letters = await store.dead()
     assert sorted(handled) == [1, 2]
-    assert letters[0].error.endswith("field 'id' = 'seventeen' is no int: Expected int, got str")
+    assert letters[0].error.endswith(
+        "field 'id' = 'seventeen' is not a valid int: Expected int, got str"
+    )
     assert letters[1].error.endswith(
         "field 'id' (int) is missing; the entry has the fields 'other'"
     )
@@ -206,18 +208,18 @@ async def test_an_undecodable_entry_does_not_come_back_for_ever(store: Store) ->
 async def test_a_dead_letter_stream_can_be_named(store: Store) -> None:
     app = store.app()
 
-    @app.consumer(orders, group="g", dead="graveyard")
+    @app.consumer(orders, group="g", dead="dead-letters")
     async def bill(order: Order) -> None:
         raise Dead("no")
 
     async with working(app):
         await orders.send(Order(17))
-        await eventually(lambda: store.look.xlen("graveyard"))
+        await eventually(lambda: store.look.xlen("dead-letters"))
     assert await store.dead() == []
 
 
 async def test_a_dead_letter_that_cannot_be_written_is_not_lost(store: Store) -> None:
-    # Given a dead-letter stream that is none
+    # Given a key of another type at the name of the dead-letter stream
     app = store.app()
     tries = []
 
@@ -231,13 +233,13 @@ async def test_a_dead_letter_that_cannot_be_written_is_not_lost(store: Store) ->
         await orders.send(Order(17))
         await eventually(lambda: len(tries) > 1)
 
-        # When it is one, then the record is written, once
+        # When that key is deleted, then the dead letter is written once
         await store.look.delete("text")
         await eventually(store.settled)
     assert await store.look.xlen("text") == 1
 
 
-async def test_what_runs_longer_than_its_timeout_is_cancelled_and_tried_again(
+async def test_a_handler_that_exceeds_its_timeout_is_cancelled_and_retried(
     store: Store,
 ) -> None:
     app = store.app()
@@ -257,7 +259,7 @@ async def test_what_runs_longer_than_its_timeout_is_cancelled_and_tried_again(
     assert letter.error == "TimeoutError: it ran longer than 0.05 s"
 
 
-async def test_one_bad_entry_stops_no_other(store: Store) -> None:
+async def test_failing_entries_do_not_stop_others(store: Store) -> None:
     app = store.app()
     handled = []
 
@@ -270,9 +272,9 @@ async def test_one_bad_entry_stops_no_other(store: Store) -> None:
     async with working(app):
         await orders.send_many([Order(number) for number in range(50)])
         await eventually(lambda: len(handled) == 45)
-        assert len(await eventually(lambda: _only_parked(store))) == 5
+        assert len(await eventually(lambda: _only_delayed(store))) == 5
 
 
-async def _only_parked(store: Store) -> list[Any]:
+async def _only_delayed(store: Store) -> list[Any]:
     rows = await store.pending()
     return rows if all(owner in {"", "hw.parked"} for _id, owner, _idle, _count in rows) else []

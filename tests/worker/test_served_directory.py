@@ -1,4 +1,4 @@
-"""While ``headwater work`` serves a directory, other processes find its store through the directory."""
+"""Other processes find the store of a directory that ``headwater work`` serves through the directory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from headwater.client.sync.connect import connect
-from headwater.worker import App, served
+from headwater.worker import App, socket_file
 from tests.processes import children, runs
 from tests.worker import shop
 from tests.worker.apps import eventually
@@ -20,14 +20,14 @@ from tests.worker.processes import supervised
 pytestmark = pytest.mark.slow
 
 
-async def test_a_served_directory_takes_messages_from_other_processes(
+async def test_other_processes_publish_through_the_server_of_a_directory(
     tmp_path: Path, run_headwater: Callable[..., str]
 ) -> None:
     # Given workers whose parent serves their directory
     url = f"headwater://{tmp_path}/data"
     app = App(url)
     with supervised(url, "--workers", "2", SHOP_MAX_DELIVERIES="2") as parent:
-        await eventually(lambda: parent.said().count("reads orders as") == 2)
+        await eventually(lambda: parent.log().count("reads orders as") == 2)
 
         # When another process publishes, with and without an event loop
         async with app:
@@ -35,7 +35,7 @@ async def test_a_served_directory_takes_messages_from_other_processes(
             await app.send(shop.orders, shop.Order(2, do="fail"))
         await asyncio.to_thread(_publish, app, shop.Order(3))
 
-        # Then the workers handle it, and the command line sees the same store
+        # Then the workers handle its messages, and the command line uses the same store
         await eventually(lambda: run_headwater("dead", "list", "orders", "--url", url, apart=True))
         await eventually(
             lambda: (
@@ -46,7 +46,7 @@ async def test_a_served_directory_takes_messages_from_other_processes(
         parent.signal(signal.SIGTERM)
         assert parent.wait() == 0
 
-    # And afterwards the directory is opened in this process again
+    # And afterwards this process opens the directory itself
     await asyncio.to_thread(_publish, app, shop.Order(4))
     with connect(url) as store:
         assert store.xlen("orders") == 4
@@ -58,34 +58,34 @@ def _publish(app: App, order: shop.Order) -> None:
         app.publish(shop.orders, order)
 
 
-async def test_an_open_app_follows_its_directory(tmp_path: Path) -> None:
-    # Given an app that publishes through workers that stop
+async def test_an_open_app_continues_when_its_directory_is_no_longer_served(tmp_path: Path) -> None:
+    # Given an app that publishes through workers, which then stop
     url = f"headwater://{tmp_path}/data"
     app = App(url)
     async with app:
         with supervised(url) as parent:
-            await eventually(lambda: "reads orders as" in parent.said())
+            await eventually(lambda: "reads orders as" in parent.log())
             await app.send(shop.orders, shop.Order(1))
             parent.signal(signal.SIGTERM)
             assert parent.wait() == 0
 
-        # Then it publishes into the directory itself, and nothing was lost
+        # Then it publishes into the directory itself, and no message is lost
         await app.send(shop.orders, shop.Order(2))
     with connect(url) as store:
         assert store.xlen("orders") == 2
 
 
-async def test_a_directory_whose_server_was_killed_is_opened(tmp_path: Path) -> None:
-    # Given a file that names the socket of a server that was killed
+async def test_a_directory_whose_server_was_killed_can_be_opened(tmp_path: Path) -> None:
+    # Given a file with the socket of a server that was killed
     url = f"headwater://{tmp_path}/data"
     with supervised(url) as parent:
-        await eventually(lambda: "reads orders as" in parent.said())
-        everyone = children(parent.pid)
-        for pid in [parent.pid, *everyone]:
+        await eventually(lambda: "reads orders as" in parent.log())
+        processes = children(parent.pid)
+        for pid in [parent.pid, *processes]:
             os.kill(pid, signal.SIGKILL)
-        await eventually(lambda: not any(runs(pid) for pid in everyone))
-    assert (tmp_path / "data" / served.NAME).exists()
+        await eventually(lambda: not any(runs(pid) for pid in processes))
+    assert (tmp_path / "data" / socket_file.NAME).exists()
 
-    # Then the directory is opened as if the file was not there
+    # Then the directory is opened as if the file did not exist
     async with App(url) as app:
         assert await app.send(shop.orders, shop.Order(1))

@@ -1,4 +1,4 @@
-"""A batch of settlements goes to the store in one command, and each succeeds or fails by itself."""
+"""A batch of settlements is one command, and each of them succeeds or fails by itself."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.worker.core import Core
 
 ENTRIES = 100
 
-on_headwater = pytest.mark.parametrize("core", ["headwater"], indirect=True)
+headwater_only = pytest.mark.parametrize("core", ["headwater"], indirect=True)
 
 
 def read(core: Core, count: int = ENTRIES) -> list[Delivered]:
@@ -41,8 +41,8 @@ def calls(core: Core, command: str) -> int:
     return int(stats.get(f"cmdstat_{command}", {"calls": 0})["calls"])
 
 
-@on_headwater
-def test_results_of_a_batch_are_one_command(core: Core) -> None:
+@headwater_only
+def test_settlements_with_results_are_one_command(core: Core) -> None:
     entries = read(core)
     before = calls(core, "xsettle")
 
@@ -54,7 +54,7 @@ def test_results_of_a_batch_are_one_command(core: Core) -> None:
     assert core.nothing_pending()
 
 
-def test_the_results_of_an_entry_that_another_consumer_has_are_the_only_ones_dropped(
+def test_only_the_results_of_a_lost_entry_are_dropped(
     core: Core,
 ) -> None:
     entries = read(core)
@@ -68,7 +68,7 @@ def test_the_results_of_an_entry_that_another_consumer_has_are_the_only_ones_dro
     assert core.pending(lost.id)[0] == "another"
 
 
-def test_a_result_that_its_stream_refuses_fails_no_other(core: Core) -> None:
+def test_a_result_that_the_store_refuses_fails_only_its_settlement(core: Core) -> None:
     core.client.set("text", "no stream")
     entries = read(core)
     refused = entries[7]
@@ -82,7 +82,7 @@ def test_a_result_that_its_stream_refuses_fails_no_other(core: Core) -> None:
     assert core.pending(refused.id) == ("one", 1)
 
 
-def test_results_of_more_words_than_a_command_takes_fail_and_no_other_does(core: Core) -> None:
+def test_results_too_long_for_one_command_fail_only_their_settlement(core: Core) -> None:
     few, many, last = read(core, 3)
     results = [Addition("results", [(b"of", many.id)])] * (MOST_WORDS // 12 + 1)
 
@@ -96,7 +96,7 @@ def test_results_of_more_words_than_a_command_takes_fail_and_no_other_does(core:
     assert core.pending(many.id) == ("one", 1)
 
 
-def test_batches_of_more_words_than_a_command_takes_are_split(core: Core) -> None:
+def test_settlements_too_long_for_one_command_are_split(core: Core) -> None:
     entries = read(core, 4)
     wide = [(b"of", b"all"), *[(b"%d" % n, b"") for n in range(3_000)]]
     settlements = [
@@ -119,8 +119,10 @@ def whole(*entries: Delivered, stream: str = "results") -> Settlement:
     return Settlement(first, How.ACK, additions=[result], others=others)
 
 
-def test_a_result_of_several_entries_is_one_step_with_all_acknowledgements(core: Core) -> None:
-    # Given entries of which two batches have results, and one entry is alone
+def test_a_result_of_several_entries_is_published_in_one_step_with_their_acknowledgement(
+    core: Core,
+) -> None:
+    # Given two batches of entries with one result each, and a single entry
     entries = read(core, 7)
 
     # When all are settled
@@ -133,15 +135,15 @@ def test_a_result_of_several_entries_is_one_step_with_all_acknowledgements(core:
 
 
 def test_a_result_of_several_entries_is_not_published_if_one_of_them_was_lost(core: Core) -> None:
-    # Given two batches with results, and an entry of the first that another consumer has
+    # Given two batches with results, and an entry of the first that another consumer has claimed
     entries = read(core, 6)
     core.age(entries[1], 90_000)
-    core.beside("two").read()
+    core.another("two").read()
 
     # When both are settled
     outcomes = together(core, [whole(*entries[:3]), whole(*entries[3:])])
 
-    # Then nothing has happened to the first, and the second is done
+    # Then the first is unchanged, and the second is settled
     assert [one.done for one in outcomes] == [False, True]
     assert published(core) == [entries[3].id]
     assert core.pending(entries[0].id) == ("one", 1)

@@ -1,4 +1,4 @@
-"""Settlements with results share a command, and each is judged as if it had one of its own."""
+"""Settlements with results share a command, with the same outcome as if each had its own."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RESULTS = 40
 
 
 def claimed(core: Core, count: int = RESULTS) -> list[bytes]:
-    """Ids of entries that the member owns."""
+    """Add entries and read them. Returns their ids."""
     for number in range(count):
         core.client.xadd("s", {"n": number})
     return [one.id for one in core.read(limit=count)]
@@ -31,13 +31,13 @@ def settled(core: Core, settlements: list[Settlement]) -> list[SettleOutcome]:
 
 
 def results(core: Core) -> Counter[bytes]:
-    """How often each entry has a result."""
+    """How many results each entry has."""
     entries: Any = core.client.xrange("results")
     return Counter(fields[b"of"] for _id, fields in entries)
 
 
 def calls(core: Core, command: str) -> int:
-    """How often a client has called it."""
+    """How many times clients have called the command."""
     found: Any = core.client.info("commandstats").get(f"cmdstat_{command}", {"calls": 0})
     return int(found["calls"])
 
@@ -45,7 +45,7 @@ def calls(core: Core, command: str) -> int:
 def test_the_results_of_a_batch_are_published_by_one_command(core: Core) -> None:
     ids = claimed(core)
     command = "xsettle" if core.member.able.verbs else "evalsha"
-    settled(core, [with_result(ids[0])])  # the server knows the script from now on
+    settled(core, [with_result(ids[0])])  # loads the script
     before = calls(core, command)
 
     outcomes = settled(core, [with_result(one) for one in ids[1:]])
@@ -56,7 +56,7 @@ def test_the_results_of_a_batch_are_published_by_one_command(core: Core) -> None
     assert core.nothing_pending()
 
 
-def test_each_outcome_names_the_results_of_its_own_settlement(core: Core) -> None:
+def test_each_outcome_has_the_results_of_its_own_settlement(core: Core) -> None:
     first, second, third = claimed(core, 3)
     two = Settlement(second, How.ACK, additions=[*with_result(second).additions] * 2)
 
@@ -67,22 +67,22 @@ def test_each_outcome_names_the_results_of_its_own_settlement(core: Core) -> Non
     assert [list(one.added) for one in outcomes] == [added[:1], added[1:3], added[3:]]
 
 
-def test_an_entry_that_is_lost_takes_no_other_result_with_it(core: Core) -> None:
-    # Given a batch of which another consumer has one entry meanwhile
+def test_a_lost_entry_does_not_affect_other_results(core: Core) -> None:
+    # Given a batch of which another consumer has claimed one entry
     ids = claimed(core, 5)
     core.client.xclaim("s", "g", "other", 0, [ids[2]])
 
     # When all are settled
     outcomes = settled(core, [with_result(one) for one in ids])
 
-    # Then that one has no result, and each other has one
+    # Then that entry has no result, and each other entry has one
     assert [one.done for one in outcomes] == [True, True, False, True, True]
     assert results(core) == Counter(ids) - Counter([ids[2]])
 
 
-def test_a_result_that_is_refused_takes_no_other_with_it(core: Core) -> None:
+def test_a_refused_result_does_not_affect_other_results(core: Core) -> None:
     ids = claimed(core, 4)
-    core.client.set("text", "no stream")
+    core.client.set("text", "not a stream")
     batch = [with_result(one) for one in ids]
     batch[1] = with_result(ids[1], stream="text")
 
@@ -105,13 +105,13 @@ def test_a_batch_that_is_sent_twice_publishes_once(core: Core) -> None:
     assert results(core) == Counter(ids)
 
 
-def test_an_entry_that_is_named_twice_is_not_settled_with_results(core: Core) -> None:
+def test_a_settlement_with_results_that_names_an_entry_twice_is_refused(core: Core) -> None:
     # Given a settlement of several entries, one of them named twice
     ids = claimed(core, 2)
     additions = [*with_result(ids[0]).additions] * 3
     twice = Settlement(ids[0], How.ACK, 0, additions, [ids[1], ids[0]])
 
-    # Then nothing of it is carried out
+    # Then it is refused as a whole
     (outcome,) = settled(core, [twice])
     assert not outcome.done
     assert outcome.missed
@@ -131,7 +131,7 @@ def test_an_entry_that_is_settled_twice_in_a_batch_has_one_result(core: Core) ->
 
 
 @pytest.mark.parametrize("core", ["headwater"], indirect=True)
-def test_results_of_many_words_are_spread_over_several_commands(core: Core) -> None:
+def test_long_results_are_split_into_several_commands(core: Core) -> None:
     # Given results of which three fit into a command
     ids = claimed(core, 7)
     batch = [with_result(one, pairs=SHARED_WORDS // 6 - 10) for one in ids]
@@ -163,7 +163,7 @@ def test_all_kinds_of_settlements_in_a_batch_are_carried_out(core: Core) -> None
     assert again == {ids[2]: 2, ids[4]: 1}
 
 
-def test_of_settlements_without_results_in_one_those_that_are_not_owned_are_named(
+def test_a_settlement_of_several_entries_reports_those_that_are_not_owned(
     core: Core,
 ) -> None:
     # Given four owned entries, of which another client acknowledges two
@@ -173,13 +173,13 @@ def test_of_settlements_without_results_in_one_those_that_are_not_owned_are_name
     # When they are settled as one
     (outcome,) = settled(core, [Settlement(ids[0], How.ACK, others=ids[1:])])
 
-    # Then the others are settled, and these are named
+    # Then the other two are settled, and these two are reported
     assert not outcome.done
     assert list(outcome.missed) == [ids[1], ids[3]]
     assert core.nothing_pending()
 
 
-def test_a_settlement_of_several_with_results_does_all_or_nothing(core: Core) -> None:
+def test_a_settlement_of_several_entries_with_results_is_atomic(core: Core) -> None:
     # Given three owned entries, of which another client acknowledges one
     ids = claimed(core, 3)
     core.client.xack("s", core.member.group, ids[2])
@@ -188,7 +188,7 @@ def test_a_settlement_of_several_with_results_does_all_or_nothing(core: Core) ->
     # When they are settled as one, with a result for each
     (outcome,) = settled(core, [Settlement(ids[0], How.ACK, 0, results_of_all, ids[1:])])
 
-    # Then nothing happens to any
+    # Then none of them is settled
     assert not outcome.done
     assert set(outcome.missed) == set(ids)
     assert results(core) == Counter()

@@ -1,4 +1,4 @@
-"""Waiting for tasks of a worker to end."""
+"""Waiting until the tasks of a worker have ended."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import asyncio
 
 import pytest
 
-from headwater.worker import signals
+from headwater.worker import waiting
 
 
-async def test_a_task_that_lost_its_cancellation_is_cancelled_again(
+async def test_a_task_that_suppressed_its_cancellation_is_cancelled_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # Given a task whose first cancellation disappears in another error
-    monkeypatch.setattr(signals, "AGAIN_SECONDS", 0.01)
+    # Given a task that suppresses its first cancellation
+    monkeypatch.setattr(waiting, "AGAIN_SECONDS", 0.01)
     lost = asyncio.Event()
 
     async def work() -> None:
@@ -28,6 +28,6 @@ async def test_a_task_that_lost_its_cancellation_is_cancelled_again(
     task.cancel()
     await lost.wait()
 
-    # When its end is waited for, then it ends
-    await signals.ended([task])
+    # When its end is awaited, then it is cancelled again and ends
+    await waiting.ended([task])
     assert task.cancelled()

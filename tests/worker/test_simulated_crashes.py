@@ -1,4 +1,4 @@
-"""A worker may die at any await: the next one finishes its work, and nothing is lost or done twice."""
+"""A worker can die at any await: the next one continues, nothing is lost and no result is repeated."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from tests.worker.chaos.simulated import How, Played, each_step, play, several
 SEED = 20261123
 
 STRIDES = {Shape.EACH: 16, Shape.BATCH: 16, Shape.ORDER: 48}
-"""An ordered consumer takes three times as many steps."""
+"""Every n-th step is tested. An ordered consumer takes three times as many steps."""
 
 SLICE_STRIDES = {Shape.EACH: (2, 60), Shape.BATCH: (24, 60), Shape.ORDER: (40, 100)}
-"""In `make slice`, for deaths and for other interruptions: 40 seconds in all."""
+"""Strides in `make slice`, for deaths and for other interruptions. They take 40 seconds together."""
 
 
 @pytest.fixture(autouse=True)
 def _quiet(caplog: pytest.LogCaptureFixture) -> None:
-    """Thousands of failed deliveries are meant to be."""
+    """Silence the log: the trials have thousands of failed deliveries."""
     caplog.set_level("CRITICAL", "headwater.worker")
 
 
@@ -35,17 +35,17 @@ def test_a_worker_that_dies_at_any_await_loses_nothing_and_repeats_no_result(sce
     assert done["crashes"] > 5
 
 
-def test_workers_that_die_one_after_the_other_lose_nothing_and_repeat_no_result() -> None:
+def test_successive_deaths_of_workers_lose_nothing_and_repeat_no_result() -> None:
     _done, failures = play(several(SEED), crashes=20)
     assert failures == []
 
 
-# --- the judge itself -----------------------------------------------------------------------------
+# --- faults that the trials must find -------------------------------------------------------------
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scenario", ["results", "batches", "keys"])
-def test_a_result_that_is_published_apart_from_its_settlement_would_be_found(
+def test_the_trials_find_results_published_in_a_second_step(
     monkeypatch: pytest.MonkeyPatch, scenario: str
 ) -> None:
     # Given a fault: results are published first and settled in a second step
@@ -57,23 +57,25 @@ def test_a_result_that_is_published_apart_from_its_settlement_would_be_found(
 
 
 @pytest.mark.slow
-def test_a_next_reader_that_notes_nothing_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Given a fault: a process that becomes the reader of an ordered group does not know what is pending
+def test_the_trials_find_a_reader_that_does_not_load_pending_entries(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Given a fault: a process that becomes the reader of an ordered group does not load pending entries
     async def note(*_: object) -> None: ...
 
-    monkeypatch.setattr("headwater.worker.ordered_fetch.OrderedFetch._note", note)
+    monkeypatch.setattr("headwater.worker.ordered_fetch.OrderedFetch._list", note)
     # When readers die at one step after the other
     found = (text for trial in each_step("keys", first=50) for text in trial.run())
-    # Then a trial finds a message that ran before its turn
+    # Then a trial finds a message that ran out of order
     assert any("was settled" in text for text in found)
 
 
-# --- long ones ------------------------------------------------------------------------------------
+# --- longer campaigns -----------------------------------------------------------------------------
 
 
 @pytest.mark.slice
 @pytest.mark.timeout(300)
-def test_the_same_at_many_awaits_of_every_scenario_with_every_interruption() -> None:
+def test_every_interruption_at_many_awaits_of_every_scenario() -> None:
     began = time.monotonic()
     done, failures = Played(), []
     for name, scenario in SCENARIOS.items():

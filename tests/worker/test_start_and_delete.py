@@ -1,4 +1,4 @@
-"""Where a new group begins, and entries that are deleted when they are done."""
+"""Where a new group begins, and entries that are deleted once they are handled."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from headwater.worker import App, Dead
 from tests.worker.apps import Invoice, Order, Store, eventually, invoices, orders, worker, working
 
 DELETE_FOR_ALL = ("headwater", "redis-8.2")
-"""Servers that know when every group has acknowledged an entry."""
+"""Servers that can tell whether every group has acknowledged an entry."""
 
 
 @pytest.fixture
 def store(any_store: Store) -> Store:
-    """On all four servers."""
+    """An empty store, on each of the four servers."""
     return any_store
 
 
@@ -53,9 +53,7 @@ def billing(store: Store, **options: Any) -> tuple[App, list[int]]:
         (datetime.fromtimestamp(0, UTC), [1, 2, 3, 9]),
     ],
 )
-async def test_a_new_group_begins_where_it_is_told(
-    store: Store, start: Any, expected: list[int]
-) -> None:
+async def test_a_new_group_begins_at_start(store: Store, start: Any, expected: list[int]) -> None:
     for number in (1, 2, 3):
         await store.look.xadd("orders", {"id": number}, id=f"{number}000-0")
     app, handled = billing(store, start=start)
@@ -68,7 +66,7 @@ async def test_a_new_group_begins_where_it_is_told(
     assert handled == expected
 
 
-async def test_a_group_that_exists_goes_on_where_it_was(store: Store) -> None:
+async def test_start_does_not_affect_an_existing_group(store: Store) -> None:
     await store.look.xadd("orders", {"id": 1})
     await store.look.xgroup_create("orders", "g", "0")
     app, handled = billing(store, start="new")
@@ -77,7 +75,7 @@ async def test_a_group_that_exists_goes_on_where_it_was(store: Store) -> None:
 
 
 @pytest.mark.parametrize("start", ["old", "", "17", datetime(2026, 1, 1), 17, None])  # noqa: DTZ001
-def test_a_start_that_is_none_is_refused_when_declared(start: Any) -> None:
+def test_an_invalid_start_is_refused_at_its_declaration(start: Any) -> None:
     with pytest.raises(DeclarationError, match=r"start="):
         App("redis://localhost:1").consumer(orders, group="g", start=start)(lambda order: None)
 
@@ -85,7 +83,7 @@ def test_a_start_that_is_none_is_refused_when_declared(start: Any) -> None:
 # --- delete ---------------------------------------------------------------------------------------
 
 
-async def test_what_is_handled_is_deleted_and_no_loss_is_reported(
+async def test_handled_entries_are_deleted_and_not_reported_as_lost(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     app, handled = billing(store, delete=True)
@@ -99,7 +97,7 @@ async def test_what_is_handled_is_deleted_and_no_loss_is_reported(
     assert "lost" not in caplog.text
 
 
-async def test_an_entry_that_comes_again_is_not_deleted_before(store: Store) -> None:
+async def test_an_entry_is_not_deleted_before_its_last_retry(store: Store) -> None:
     app = store.app()
     counts = []
 
@@ -120,7 +118,7 @@ async def test_an_entry_that_comes_again_is_not_deleted_before(store: Store) -> 
 
 @pytest.mark.parametrize("any_store", DELETE_FOR_ALL, indirect=True)
 async def test_an_entry_is_deleted_by_the_last_group_that_acknowledges_it(store: Store) -> None:
-    # Given two groups that delete, of which one holds what it reads
+    # Given two groups that delete, of which one waits in its handler
     app, handled = billing(store, delete=True)
     go_on = asyncio.Event()
 
@@ -132,7 +130,7 @@ async def test_an_entry_is_deleted_by_the_last_group_that_acknowledges_it(store:
         await app.send_many(orders, [Order(1), Order(2)])
         await eventually(store.settled)
 
-        # Then the first one deletes nothing, and the second one does when it acknowledges
+        # Then the first one deletes nothing, and the second deletes when it acknowledges
         assert await store.look.xlen("orders") == 2
         go_on.set()
         await eventually(lambda: store.settled("other"))
@@ -141,7 +139,7 @@ async def test_an_entry_is_deleted_by_the_last_group_that_acknowledges_it(store:
 
 
 @pytest.mark.parametrize("any_store", ["redis-7.0", "valkey-9.1"], indirect=True)
-async def test_deleting_under_a_second_group_is_refused_where_it_cannot_be_told(
+async def test_delete_with_a_second_group_is_refused_on_servers_without_xackdel(
     store: Store,
 ) -> None:
     await store.look.xgroup_create("orders", "audit", "0", mkstream=True)
@@ -154,7 +152,7 @@ async def test_deleting_under_a_second_group_is_refused_where_it_cannot_be_told(
 
 
 @pytest.mark.parametrize("any_store", ["redis-7.0", "valkey-9.1"], indirect=True)
-async def test_a_group_that_comes_later_loses_no_entry(store: Store) -> None:
+async def test_delete_stops_deleting_when_a_second_group_is_created(store: Store) -> None:
     app, handled = billing(store, delete=True)
     async with working(app):
         await app.send(orders, Order(1))

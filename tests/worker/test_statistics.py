@@ -1,4 +1,4 @@
-"""What a worker counts, and how it says that it makes progress."""
+"""The counters of a worker, and the ages that show its progress."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from tests.worker.runs import run
 
 
 def counted(app: App) -> dict[str, int]:
-    """The counters of the app's only consumer that are not 0."""
+    """The nonzero counters of the app's only consumer."""
     (consumer,) = app.statistics().consumers
     return {name: value for name, value in asdict(consumer.counters).items() if value}
 
 
-def of(app: App) -> ConsumerStatistics:
+def only_consumer(app: App) -> ConsumerStatistics:
     (consumer,) = app.statistics().consumers
     return consumer
 
 
 def progress(app: App) -> ConsumerProgress:
-    found = of(app).progress
+    found = only_consumer(app).progress
     assert found is not None
     return found
 
@@ -59,7 +59,7 @@ async def test_every_ending_is_counted() -> None:
         # Given a message that is handled, and one without a result
         await t.send(orders, Order(1), Order(5))
         assert counted(app) == {"received": 2, "handled": 2, "published": 1}
-        # one that fails and one that is put off
+        # And one that fails, and one that raises Again
         await t.send(orders, Order(2), Order(4))
         assert counted(app) == {
             "received": 4,
@@ -77,19 +77,19 @@ async def test_every_ending_is_counted() -> None:
             "failed": 1,
             "retried": 2,
         }
-        # and dead letters by the handler and by an undecodable body
+        # And dead letters by the handler and by an undecodable entry
         await t.send(orders, Order(3))
         await t.add(orders, {"id": "seventeen"})
         assert counted(app)["dead"] == 2
         assert counted(app)["failed"] == 2
         assert t.pending(bill) == {}
         assert app.statistics().published == 5
-    # Then the numbers outlive the worker
+    # Then the counters remain after the worker has stopped
     assert counted(app)["received"] == 8
-    assert of(app).progress is None
+    assert only_consumer(app).progress is None
 
 
-async def test_an_entry_of_a_silent_owner_may_be_handled_twice_and_is_counted() -> None:
+async def test_an_entry_claimed_from_a_silent_owner_is_counted_as_a_duplicate() -> None:
     app = App("headwater://memory")
     go_on = asyncio.Event()
 
@@ -105,7 +105,7 @@ async def test_an_entry_of_a_silent_owner_may_be_handled_twice_and_is_counted() 
         go_on.set()
 
 
-async def test_a_lost_lease_and_what_is_handed_back_are_counted(store: Store) -> None:
+async def test_lost_leases_and_released_entries_are_counted(store: Store) -> None:
     app = store.app(grace="0s")
     go_on = asyncio.Event()
 
@@ -117,12 +117,12 @@ async def test_a_lost_lease_and_what_is_handed_back_are_counted(store: Store) ->
         await app.send_many(orders, [Order(1), Order(2)])
         await eventually(lambda: progress(app).owned == 2)
         taken = (await store.pending())[1][0]
-        await store.look.xclaim("orders", "g", "thief", 0, [taken])
+        await store.look.xclaim("orders", "g", "other", 0, [taken])
         await eventually(lambda: counted(app).get("lost"))
     assert counted(app) == {"received": 2, "lost": 1, "handed_back": 1}
 
 
-async def test_messages_sent_through_an_app_are_counted_among_threads() -> None:
+async def test_messages_published_from_several_threads_are_counted() -> None:
     app = App("headwater://memory")
 
     def send() -> None:
@@ -141,19 +141,19 @@ async def test_messages_sent_through_an_app_are_counted_among_threads() -> None:
 # --- progress -------------------------------------------------------------------------------------
 
 
-async def test_a_worker_with_nothing_to_do_makes_progress() -> None:
+async def test_an_idle_worker_makes_progress() -> None:
     app = App("headwater://memory")
     billing(app)
     async with app.test() as t:
         for _ in range(5):
             await t.advance("37s")
-            assert of(app).late == []
+            assert only_consumer(app).late == []
             assert progress(app)[1:2] == (0.0,)
             assert progress(app).reader_age <= 5
 
 
-async def test_a_long_handler_is_shown_and_is_no_lack_of_progress() -> None:
-    # Given one slot, a prefetch that is used up, and a handler that runs for an hour
+async def test_a_long_handler_has_an_age_and_does_not_make_its_consumer_late() -> None:
+    # Given one slot, a full prefetch, and a handler that runs for an hour
     app = App("headwater://memory")
     go_on = asyncio.Event()
 
@@ -164,15 +164,15 @@ async def test_a_long_handler_is_shown_and_is_no_lack_of_progress() -> None:
     async with app.test() as t:
         await t.send(orders, Order(1), Order(2), Order(3))
         await t.advance("5m")
-        assert of(app).late == []
+        assert only_consumer(app).late == []
         found = progress(app)
         assert (found.oldest_handler_age, found.running, found.owned) == (300, 1, 2)
         assert found.reader_age == 0
         go_on.set()
 
 
-async def test_a_store_that_answers_nothing_shows_in_the_ages(store: Store) -> None:
-    # Given a worker whose handler has just begun, and a store that falls silent
+async def test_the_ages_grow_while_the_store_does_not_reply(store: Store) -> None:
+    # Given a worker whose handler has just begun, and a store that stops replying
     app = store.app()
     go_on = asyncio.Event()
 
@@ -185,27 +185,27 @@ async def test_a_store_that_answers_nothing_shows_in_the_ages(store: Store) -> N
         await eventually(lambda: progress(app).running == 1)
         await store.look.client_pause(600, all=True)
 
-        # When the handler returns, then nothing is settled, renewed, or read
+        # When the handler returns, then nothing is settled, renewed or read
         go_on.set()
         await eventually(lambda: min(progress(app)[:3]) > 0.3)
 
-        # and when the store answers again, all parts go on
+        # And when the store replies again, all parts continue
         await eventually(lambda: progress(app).settler_age == 0)
         await eventually(store.settled)
 
 
-def test_a_part_that_is_overdue_is_named() -> None:
+def test_late_lists_the_parts_that_are_overdue() -> None:
     on_time = ConsumerProgress(0, 0, 0, 3600, 1, 1)
     assert on_time.late(10_000) == []
     late = on_time._replace(reader_age=17.0, settler_age=18.0, renewer_age=19.0)
     assert late.late(10_000) == ["reader", "settler", "lease renewer"]
-    # The leases of an hour are renewed every 20 minutes.
+    # A lease of an hour is renewed every 20 minutes.
     assert on_time._replace(renewer_age=1300.0).late(3_600_000) == []
 
 
 def test_counters_are_a_copy() -> None:
     app = App("headwater://memory")
     billing(app)
-    before = of(app).counters
+    before = only_consumer(app).counters
     before.received = 17
-    assert of(app).counters == Counters()
+    assert only_consumer(app).counters == Counters()

@@ -1,4 +1,4 @@
-"""A stop hands back what was not begun, at once; connection loss and vanished groups lose nothing."""
+"""A stop hands waiting entries back at once; broken connections and destroyed groups lose nothing."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from tests.worker.apps import (
 QUICK: dict[str, Any] = {"group": "g", "claim_after": "300ms"}
 
 
-async def test_a_graceful_stop_leaves_nothing_with_the_stopped_worker(store: Store) -> None:
-    # FastStream leaves 44 of 50 prefetched entries pending under a consumer that is gone.
+async def test_a_graceful_stop_leaves_no_entry_with_the_stopped_worker(store: Store) -> None:
+    # FastStream leaves 44 of 50 prefetched entries pending under a consumer that has ended.
     app = store.app()
     handled = []
     begun, go_on = asyncio.Event(), asyncio.Event()
@@ -46,7 +46,7 @@ async def test_a_graceful_stop_leaves_nothing_with_the_stopped_worker(store: Sto
         await begun.wait()
         await eventually(lambda: _owned(store, 50))
 
-        # When it is told to stop, then the 44 that were not begun go back at once, uncounted
+        # When it is stopped, then the 44 waiting entries are handed back at once, uncounted
         stopping = asyncio.create_task(running.stop(10))
         await eventually(lambda: _owned(store, 6))
         rows = await store.pending()
@@ -54,13 +54,13 @@ async def test_a_graceful_stop_leaves_nothing_with_the_stopped_worker(store: Sto
             0
         ] * 44
 
-        # and what runs may end; its consumer is gone then
+        # And running handlers may finish; then its consumer is removed
         go_on.set()
         await stopping
         assert len(handled) == 6
         assert await store.consumers() == []
 
-        # and another gets them in their first delivery, at once
+        # And another worker gets the rest at once, at their first delivery
         async with working(app):
             await eventually(store.settled)
     assert sorted(handled) == [(number, 1) for number in range(50)]
@@ -71,7 +71,9 @@ async def _owned(store: Store, count: int) -> bool:
     return sum(owner not in {"", "hw.parked"} for _id, owner, _idle, _count in rows) == count
 
 
-async def test_a_second_signal_hands_back_running_ones_uncounted(store: Store) -> None:
+async def test_a_second_signal_hands_back_running_entries_without_counting_the_delivery(
+    store: Store,
+) -> None:
     app = store.app()
     ends: list[str] = []
     begun = asyncio.Event()
@@ -104,7 +106,7 @@ async def test_a_second_signal_hands_back_running_ones_uncounted(store: Store) -
     assert await store.consumers() == []
 
 
-async def test_the_end_of_the_grace_time_hands_back_what_runs(store: Store) -> None:
+async def test_the_end_of_the_grace_hands_back_running_entries(store: Store) -> None:
     app = store.app()
     begun = asyncio.Event()
 
@@ -121,7 +123,7 @@ async def test_the_end_of_the_grace_time_hands_back_what_runs(store: Store) -> N
     assert count == 0
 
 
-async def test_a_thread_that_does_not_end_keeps_no_entry(store: Store) -> None:
+async def test_an_entry_whose_handler_thread_does_not_end_is_handed_back(store: Store) -> None:
     app = store.app()
     begun, release = threading.Event(), threading.Event()
     lost = []
@@ -144,7 +146,7 @@ async def test_a_thread_that_does_not_end_keeps_no_entry(store: Store) -> None:
     assert await store.results() == []
 
 
-async def test_a_handler_that_failed_at_the_stop_is_counted(store: Store) -> None:
+async def test_a_failure_during_the_stop_is_counted(store: Store) -> None:
     app = store.app()
     begun, go_on = asyncio.Event(), asyncio.Event()
 
@@ -171,13 +173,13 @@ async def test_a_handler_that_failed_at_the_stop_is_counted(store: Store) -> Non
 
 
 async def _cut(store: Store) -> None:
-    """Close every connection but the one that says so."""
+    """Close every connection except the test's own."""
     for client in await store.look.client_list():
         if client["cmd"] != "client|list" and client["name"] != "look":
             try:
                 await store.look.client_kill_filter(_id=client["id"])
             except redis.exceptions.ResponseError:
-                pass  # it is gone already
+                pass  # it is closed already
 
 
 def _handled(app: App, handled: list[Any]) -> None:
@@ -186,7 +188,7 @@ def _handled(app: App, handled: list[Any]) -> None:
         handled.append((order.id, delivery.count))
 
 
-async def test_a_worker_comes_back_after_its_connections_were_cut(store: Store) -> None:
+async def test_a_worker_reconnects_after_its_connections_were_cut(store: Store) -> None:
     app = store.app()
     handled: list[Any] = []
     _handled(app, handled)
@@ -199,10 +201,10 @@ async def test_a_worker_comes_back_after_its_connections_were_cut(store: Store) 
         await eventually(store.settled)
 
 
-async def test_entries_of_a_reply_that_was_lost_are_read_first_after_the_reconnect(
+async def test_entries_of_a_lost_reply_are_read_first_after_the_reconnect(
     store: Store,
 ) -> None:
-    # Given an entry that was delivered to this worker in a reply that never arrived
+    # Given an entry that was delivered to this worker in a lost reply
     app = store.app()
     handled: list[Any] = []
     _handled(app, handled)
@@ -213,7 +215,7 @@ async def test_entries_of_a_reply_that_was_lost_are_read_first_after_the_reconne
         await store.look.xadd("orders", {"id": "17"})
         await store.look.xreadgroup("g", loop.consumer_name, {"orders": ">"})
 
-        # When its connections break and it comes back, then it handles it at once, counted once
+        # When it reconnects, then it handles the entry at once, counted once
         await _cut(store)
         loop.resume()
         await eventually(lambda: handled)
@@ -221,17 +223,17 @@ async def test_entries_of_a_reply_that_was_lost_are_read_first_after_the_reconne
     assert handled == [(17, 1)]
 
 
-async def test_a_settlement_whose_reply_was_lost_is_sent_again_and_changes_nothing(
+async def test_a_settlement_whose_reply_was_lost_is_sent_again_without_effect(
     store: Store,
 ) -> None:
     app = store.app()
-    cut_at = {5, 25, 45}
+    pending_cuts = {5, 25, 45}
     loose = asyncio.Lock()
 
     @app.consumer(orders, **QUICK, into=invoices)
     async def bill(order: Order) -> Invoice:
-        if order.id in cut_at:
-            cut_at.discard(order.id)
+        if order.id in pending_cuts:
+            pending_cuts.discard(order.id)
             async with loose:
                 await _cut(store)
         return Invoice(order.id)
@@ -239,14 +241,14 @@ async def test_a_settlement_whose_reply_was_lost_is_sent_again_and_changes_nothi
     for number in range(60):
         await store.look.xadd("orders", {"id": number})
     async with working(app):
-        await eventually(lambda: not cut_at)
+        await eventually(lambda: not pending_cuts)
         async with loose:
             await eventually(store.settled)
     results = sorted(one.order for one in await store.results())
     assert results == list(range(60))
 
 
-async def test_a_stream_that_is_flushed_does_not_stop_its_worker(store: Store) -> None:
+async def test_a_worker_continues_after_flushall(store: Store) -> None:
     # FastStream's subscriber stops for good.
     app = store.app()
     handled: list[Any] = []
@@ -261,7 +263,7 @@ async def test_a_stream_that_is_flushed_does_not_stop_its_worker(store: Store) -
     assert handled == [(1, 1), (2, 1)]
 
 
-async def test_a_stream_made_anew_with_smaller_ids_is_read(store: Store) -> None:
+async def test_a_stream_created_again_with_smaller_ids_is_read(store: Store) -> None:
     app = store.app()
     handled: list[Any] = []
     _handled(app, handled)
@@ -273,7 +275,7 @@ async def test_a_stream_made_anew_with_smaller_ids_is_read(store: Store) -> None
         await eventually(lambda: (2, 1) in handled)
 
 
-async def test_a_destroyed_group_is_made_again_and_nothing_is_lost(
+async def test_a_destroyed_group_is_created_again_and_nothing_is_lost(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     # Given two workers with a running entry each
@@ -295,27 +297,27 @@ async def test_a_destroyed_group_is_made_again_and_nothing_is_lost(
         await apps[0].send(orders, Order(2))
         await eventually(lambda: begun == [1, 2])
 
-        # When somebody destroys the group, and there is more to do
+        # When another client destroys the group, and another message is sent
         await store.look.xgroup_destroy("orders", "g")
         await apps[0].send(orders, Order(3))
         go_on.set()
 
-        # Then it is made again, loudly, from below what they had, and nothing is lost
+        # Then it is created again, at a position before their entries, and the log has a warning
         await eventually(store.settled)
     assert set(handled) == {1, 2, 3}
     assert "was gone and is created again" in caplog.text
 
 
-async def test_a_store_that_is_away_at_the_start_is_waited_for(
+async def test_a_worker_waits_for_an_unreachable_store_at_the_start(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with server_process("--appendonly", "no") as server:
         server.stop()
         app = App(server.url, name="early")
-        await _handles_what_comes_when_it_is_back(app, server, caplog)
+        await _handles_a_message_once_it_is_back(app, server, caplog)
 
 
-async def _handles_what_comes_when_it_is_back(
+async def _handles_a_message_once_it_is_back(
     app: App, server: ServerProcess, caplog: pytest.LogCaptureFixture
 ) -> None:
     handled = []
@@ -331,7 +333,7 @@ async def _handles_what_comes_when_it_is_back(
         await eventually(lambda: handled == [17])
 
 
-async def test_a_store_that_goes_away_does_not_hold_up_a_stop(peer: Any) -> None:
+async def test_an_unreachable_store_does_not_delay_a_stop(peer: Any) -> None:
     server = peer("redis-8.2")
     app = App(server.url, name="late")
     begun = asyncio.Event()
@@ -356,15 +358,15 @@ async def test_a_wrong_password_ends_the_worker_with_one_error(peer: Any) -> Non
         client.config_set("requirepass", "secret")
     app = App(server.url.replace("redis://", "redis://:wrong@"), name="stranger")
     app.consumer(orders, group="g")(lambda order: None)
-    with pytest.raises(HeadwaterError, match="does not let this worker in") as raised:
+    with pytest.raises(HeadwaterError, match="refuses the credentials of this worker") as raised:
         await app.run()
     assert "wrong@" not in str(raised.value)
 
 
-async def test_a_store_that_is_full_is_waited_for_and_costs_no_delivery(
+async def test_a_worker_waits_for_a_full_store_and_uses_up_no_attempt(
     peer: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    # Given a store whose memory is used up while a handler runs
+    # Given a store that runs out of memory while a handler runs
     server = peer("redis-8.2")
     app = App(server.url, name="patient")
     begun, go_on = asyncio.Event(), asyncio.Event()
@@ -384,8 +386,8 @@ async def test_a_store_that_is_full_is_waited_for_and_costs_no_delivery(
         await look.config_set("maxmemory", "1")
         go_on.set()
 
-        # When it can write again, then the result is there, of the first delivery
-        await eventually(lambda: "takes no writes" in caplog.text)
+        # When it accepts writes again, then the result is published, at the first delivery
+        await eventually(lambda: "refuses writes" in caplog.text)
         await look.config_set("maxmemory", "0")
         await eventually(store.settled)
         assert [one.order for one in await store.results()] == [17]

@@ -1,4 +1,4 @@
-"""A stop and a read that is about to begin: whichever comes first, nothing is taken and left behind."""
+"""A stop while a read is about to begin: no entry is read and left with the removed consumer."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from headwater.groups.trimmed import unread_lost
 from tests.worker.apps import Order, Store, eventually, orders, worker
 
 
-async def test_a_stop_while_the_reader_looks_for_losses_reads_nothing_more(
+async def test_a_stop_while_the_reader_checks_for_losses_prevents_the_read(
     any_store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Given a worker whose reader asks, before it reads, whether entries were trimmed unread
+    # Given a worker whose reader checks for entries trimmed unread before it reads
     app = any_store.app()
     stopping: list[asyncio.Task[None]] = []
 
@@ -27,7 +27,7 @@ async def test_a_stop_while_the_reader_looks_for_losses_reads_nothing_more(
     (loop,) = running.loops.values()
 
     def look(member: Member) -> Operation[int]:
-        # When it is told to stop at that moment
+        # When it is stopped at that moment
         stopping.append(asyncio.create_task(running.stop(10)))
         return (yield from unread_lost(member))
 
@@ -46,6 +46,6 @@ async def test_a_stop_while_the_reader_looks_for_losses_reads_nothing_more(
     monkeypatch.setattr(reader, "read", counted)
     await stopping[0]
 
-    # Then no read comes after that, which would get entries for a consumer that is gone
+    # Then no more reads follow, which would assign entries to a removed consumer
     assert reads == []
     assert await any_store.consumers() == []

@@ -1,4 +1,4 @@
-"""A store that refuses, falls silent or goes away: workers wait, and lose no attempt and no result."""
+"""Workers wait while a store refuses commands, does not reply or is closed, and lose no attempt or result."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ pytestmark = pytest.mark.slow
 
 StartPeer = Callable[..., peers.Peer]
 
-PATIENT: dict[str, Any] = {"group": "g", "claim_after": "20s"}
-"""Nothing is claimed while a store that refuses renewals is looked at."""
+LONG_LEASE: dict[str, Any] = {"group": "g", "claim_after": "20s"}
+"""A lease so long that nothing is claimed while the store refuses renewals."""
 
 
 @asynccontextmanager
@@ -45,14 +45,14 @@ async def store_of(server: peers.Peer) -> AsyncIterator[Store]:
 
 
 class Biller:
-    """An app whose handler waits to be told; ``counts`` are the deliveries that it began."""
+    """An app whose handler waits for ``go_on``. ``counts`` has the delivery counts that it began."""
 
     def __init__(self, url: str, **options: Any) -> None:
         self.app = App(url, name="biller")
         self.counts: list[int] = []
         self.go_on = asyncio.Event()
 
-        @self.app.consumer(orders, into=invoices, **{**PATIENT, **options})
+        @self.app.consumer(orders, into=invoices, **{**LONG_LEASE, **options})
         async def bill(order: Order, delivery: Delivery) -> Invoice:
             self.counts.append(delivery.count)
             await self.go_on.wait()
@@ -61,10 +61,10 @@ class Biller:
 
 @pytest.mark.parametrize("name", PEERS)
 @pytest.mark.parametrize("outage", OUTAGES, ids=str)
-async def test_a_store_that_refuses_stops_no_worker_and_costs_no_attempt(
+async def test_workers_wait_while_a_store_refuses_commands_and_use_up_no_attempt(
     peer: StartPeer, name: str, outage: Outage, caplog: pytest.LogCaptureFixture
 ) -> None:
-    # Given a worker with a running handler, and a store that then refuses
+    # Given a worker with a running handler, and a store that begins to refuse commands
     server = peer(name)
     one, two = Biller(server.url), Biller(server.url)
     async with store_of(server) as store, working(one.app) as first:
@@ -83,7 +83,7 @@ async def test_a_store_that_refuses_stops_no_worker_and_costs_no_attempt(
             assert not other.failed.done()
             await outage.end(store.look, server.directory)
 
-            # Then all is done once, at the first delivery
+            # Then each message is handled once, at the first delivery
             await eventually(store.settled)
             await eventually(lambda: other.fetcher.joined)
             await store.look.xadd("orders", {"id": "18"})
@@ -95,7 +95,7 @@ async def test_a_store_that_refuses_stops_no_worker_and_costs_no_attempt(
 
 
 async def _codes(store: Store) -> list[str]:
-    """What the store answers to a write and to a read."""
+    """The error codes of the store's replies to a write and to a read."""
     codes = []
     for command in (("XADD", "elsewhere", "*", "a", "b"), ("XLEN", "elsewhere")):
         try:
@@ -106,10 +106,10 @@ async def _codes(store: Store) -> list[str]:
 
 
 @pytest.mark.parametrize("name", PEERS)
-async def test_a_store_that_loads_its_data_is_waited_for(
+async def test_workers_wait_while_a_store_loads_its_data(
     peer: StartPeer, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    # Given a worker with a running handler, and a store that reads its file again for a second
+    # Given a worker with a running handler, and a store that reloads its file for a second
     interval = ("--loading-process-events-interval-bytes", "1024")
     server = peer(name, "--enable-debug-command", "yes", *interval)
     one, two = Biller(server.url), Biller(server.url)
@@ -121,7 +121,7 @@ async def test_a_store_that_loads_its_data_is_waited_for(
         loading = asyncio.create_task(perform(store.look, single("DEBUG", "RELOAD")))
         await eventually(elapsed(0.1))
 
-        # When the handler returns and a second worker starts, then both wait for it
+        # When the handler returns and a second worker starts, then both wait for the store
         one.go_on.set()
         two.go_on.set()
         async with working(two.app) as second:
@@ -137,28 +137,26 @@ async def test_a_store_that_loads_its_data_is_waited_for(
 
 
 @pytest.mark.parametrize("name", PEERS)
-async def test_an_outage_while_one_worker_restarts_stops_no_other(
+async def test_an_outage_while_one_worker_starts_does_not_stop_another(
     peer: StartPeer, name: str
 ) -> None:
     server = peer(name)
     async with store_of(server) as store:
         with supervised(server.url, "--workers", "1") as parent:
-            await eventually(lambda: "reads orders as" in parent.said())
+            await eventually(lambda: "reads orders as" in parent.log())
             await store.look.config_set("min-replicas-to-write", "1")
             with supervised(server.url, "--workers", "1") as late:
-                await eventually(lambda: "NOREPLICAS" in late.said())
+                await eventually(lambda: "NOREPLICAS" in late.log())
                 await store.look.config_set("min-replicas-to-write", "0")
-                await eventually(lambda: "reads orders as" in late.said())
+                await eventually(lambda: "reads orders as" in late.log())
                 assert late.process.poll() is None
             assert parent.process.poll() is None
 
 
 @pytest.mark.parametrize("name", ["headwater", *PEERS])
-async def test_a_password_that_is_wrong_for_a_while_is_waited_for(
-    peer: StartPeer, name: str
-) -> None:
+async def test_a_worker_waits_while_its_password_is_wrong(peer: StartPeer, name: str) -> None:
     async with _server(peer, name) as url, redis.asyncio.Redis.from_url(url) as look:
-        # Given a worker that has joined by its password
+        # Given a worker that has joined with its password
         await look.config_set("requirepass", "right")
         await look.auth("right")
         biller = Biller(url.replace("redis://", "redis://:right@"))
@@ -167,14 +165,14 @@ async def test_a_password_that_is_wrong_for_a_while_is_waited_for(
             (loop,) = running.loops.values()
             await eventually(lambda: loop.fetcher.joined)
 
-            # When the store has another for a while, and the worker must connect again
+            # When the store has another password for a while, and the worker must reconnect
             await look.config_set("requirepass", "wrong")
             await look.client_kill_filter(_type="normal", skipme=True)
             await eventually(elapsed(0.3))
             assert not loop.failed.done()
             await look.config_set("requirepass", "right")
 
-            # Then it goes on
+            # Then it continues
             await look.xadd("orders", {"id": "17"})
             await eventually(lambda: biller.counts == [1])
 
@@ -189,10 +187,10 @@ async def _server(peer: StartPeer, name: str) -> AsyncIterator[str]:
 
 
 @pytest.mark.parametrize("name", PEERS)
-async def test_after_a_failover_settler_and_lease_renewer_follow_the_reader(
+async def test_after_a_failover_the_settler_and_lease_renewer_follow_the_reader(
     peer: StartPeer, name: str
 ) -> None:
-    # Given a worker whose address leads to a primary, and a replica of that
+    # Given a worker whose address leads to a primary, and a replica of that primary
     primary, replica = peer(name), peer(name)
     async with (
         proxy(primary.url) as address,
@@ -206,13 +204,13 @@ async def test_after_a_failover_settler_and_lease_renewer_follow_the_reader(
             await eventually(lambda: biller.counts)
             await eventually(lambda: _owns_one(store))
 
-            # When the replica is promoted, the primary demoted, and the address leads to the first
+            # When the replica is promoted, the primary demoted, and the address leads to the new primary
             await store.look.replicaof("NO", "ONE")
             await old.replicaof("127.0.0.1", "1")
             address.target = replica.url
             since = time.monotonic()
 
-            # Then leases are renewed there, and the result goes there
+            # Then leases are renewed there, and the result is published there
             await eventually(lambda: _renewed(store, since))
             biller.go_on.set()
             await eventually(store.settled)
@@ -223,7 +221,7 @@ async def test_after_a_failover_settler_and_lease_renewer_follow_the_reader(
 
 
 async def _renewed(store: Store, since: float) -> bool:
-    """The entry's lease was renewed after that time."""
+    """Whether the entry's lease was renewed after that time."""
     ((_id, _owner, idle, _count),) = await store.pending()
     return bool(idle < (time.monotonic() - since) * 1_000)
 
@@ -232,10 +230,10 @@ async def _owns_one(store: Store) -> bool:
     return len(await store.pending()) == 1
 
 
-async def test_connections_that_fall_silent_are_replaced_within_the_lease(
+async def test_connections_that_stop_replying_are_replaced_within_the_lease(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
-    # Given a worker with a running handler, whose connections then fall silent without closing
+    # Given a worker with a running handler, whose connections stop replying without closing
     async with proxy(store.url) as address:
         biller = Biller(address.url, claim_after="6s")
         async with working(biller.app) as running:
@@ -249,14 +247,14 @@ async def test_connections_that_fall_silent_are_replaced_within_the_lease(
             await eventually(lambda: "no lease of orders/g was renewed for" in caplog.text)
             address.forget()
 
-            # and over new connections all goes on before another worker would have claimed
+            # And over new connections it settles and reads before another worker would have claimed
             await eventually(store.settled)
             await eventually(lambda: not loop.in_flight.owned)
             await store.look.xadd("orders", {"id": "18"})
             await eventually(lambda: biller.counts == [1, 1])
 
 
-async def test_the_readers_pauses_are_short_again_after_it_has_read(store: Store) -> None:
+async def test_the_pauses_of_the_reader_are_reset_after_a_successful_read(store: Store) -> None:
     async with proxy(store.url) as address:
         biller = Biller(address.url)
         biller.go_on.set()
@@ -271,7 +269,7 @@ async def test_the_readers_pauses_are_short_again_after_it_has_read(store: Store
     assert biller.counts == [1] * 8
 
 
-async def test_one_line_says_that_the_store_went_away_and_one_that_it_is_back(
+async def test_an_outage_is_logged_once_when_it_begins_and_once_when_it_ends(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with server_process("--appendonly", "yes") as server:
@@ -285,7 +283,7 @@ async def test_one_line_says_that_the_store_went_away_and_one_that_it_is_back(
             await eventually(elapsed(1.0))
             server.start()
             await eventually(lambda: not loop.in_flight.owned)
-            await eventually(lambda: "is back after" in caplog.text)
+            await eventually(lambda: "answers again after" in caplog.text)
     lines = [one.message for one in caplog.records if one.levelno >= logging.WARNING]
-    assert [line for line in lines if "went away" in line] == lines[:1]
-    assert [line for line in lines if "is back after" in line] == lines[1:]
+    assert [line for line in lines if "does not answer" in line] == lines[:1]
+    assert [line for line in lines if "answers again after" in line] == lines[1:]

@@ -1,4 +1,4 @@
-"""``headwater work MODULE:APP``: what is wrong with a target is said with its place and its remedy."""
+"""``headwater work MODULE:APP``: the error for a wrong target says where it is wrong, and the remedy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headwater.worker.targets import AppBroken, find_app
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current directory, with its modules forgotten afterwards."""
+    """The current directory. The modules imported from it are removed after the test."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setattr(sys, "modules", dict(sys.modules))
@@ -40,13 +40,15 @@ GOOD = "from headwater import App\napp = App('redis://localhost')\nnumber = 5\n"
         ("nosuch_a:app", "there is no module 'nosuch_a' here"),
     ],
 )
-def test_a_target_that_names_no_app_is_corrected(project: Path, target: str, words: str) -> None:
+def test_the_error_for_a_wrong_target_has_the_correct_one(
+    project: Path, target: str, words: str
+) -> None:
     (project / "shop_a.py").write_text(GOOD)
     with pytest.raises(DeclarationError, match=words):
         find_app(target)
 
 
-def test_a_file_elsewhere_is_to_be_run_from_its_directory(
+def test_the_error_for_a_file_elsewhere_names_the_directory_to_run_in(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     inside = project / "inside"
@@ -67,28 +69,30 @@ def test_a_file_elsewhere_is_to_be_run_from_its_directory(
         ("def f():\n    1 / 0\nf()", "in f\n.*\nZeroDivisionError"),
     ],
 )
-def test_a_module_that_cannot_be_imported_is_an_error_with_its_own_lines_only(
+def test_the_error_of_a_broken_module_has_only_lines_of_that_module(
     project: Path, source: str, words: str
 ) -> None:
     (project / "shop_c.py").write_text(f"{source}\n")
-    with pytest.raises(AppBroken, match=f"(?s)module 'shop_c' cannot be imported:.*{words}") as why:
+    with pytest.raises(
+        AppBroken, match=f"(?s)module 'shop_c' cannot be imported:.*{words}"
+    ) as raised:
         find_app("shop_c:app")
-    said = str(why.value)
-    assert "shop_c.py" in said
-    assert "importlib" not in said
-    assert "targets.py" not in said
+    message = str(raised.value)
+    assert "shop_c.py" in message
+    assert "importlib" not in message
+    assert "targets.py" not in message
 
 
-def test_a_declaration_that_is_refused_is_an_error_with_its_line(project: Path) -> None:
+def test_the_error_of_a_refused_declaration_has_its_line(project: Path) -> None:
     (project / "shop_d.py").write_text("from headwater import App\n\napp = App('reddis://x')\n")
     with pytest.raises(DeclarationError, match=r"shop_d\.py, line 3: url='reddis://x' is not the"):
         find_app("shop_d:app")
 
 
-def test_the_command_line_says_so_without_a_traceback(
+def test_the_command_line_prints_the_error_without_a_traceback(
     project: Path, run_headwater: Callable[..., str]
 ) -> None:
     (project / "shop_e.py").write_text("import no_such_thing_e\n")
-    said = run_headwater("work", "shop_e:app", status=1, apart=True)
-    assert said.startswith("headwater: module 'shop_e' cannot be imported:")
-    assert "Traceback" not in said
+    message = run_headwater("work", "shop_e:app", status=1, apart=True)
+    assert message.startswith("headwater: module 'shop_e' cannot be imported:")
+    assert "Traceback" not in message

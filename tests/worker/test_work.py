@@ -1,4 +1,4 @@
-"""``headwater work`` as a new user meets it: its log, its names, its address."""
+"""``headwater work`` for a new user: its log, consumer names and address."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ pytestmark = pytest.mark.slow
 
 async def test_the_log_can_be_json(store: Store) -> None:
     with supervised(store.url, "--log-format", "json") as parent:
-        await eventually(lambda: "reads orders as" in parent.said())
+        await eventually(lambda: "reads orders as" in parent.log())
         parent.signal(signal.SIGTERM)
         parent.wait()
-        lines = [json.loads(line) for line in parent.said().splitlines()]
+        lines = [json.loads(line) for line in parent.log().splitlines()]
     (joined,) = [line for line in lines if "reads orders as" in line["message"]]
     assert joined["logger"] == "headwater.worker"
     assert joined["level"] == "INFO"
     assert joined["pid"] != parent.pid
 
 
-async def test_the_log_is_as_loud_as_it_is_told(store: Store) -> None:
+async def test_the_log_level_is_an_option(store: Store) -> None:
     with supervised(store.url, "--log-level", "warning") as parent:
         await eventually(store.consumers_if_any)
         parent.signal(signal.SIGTERM)
         parent.wait()
-        assert parent.said() == ""
+        assert parent.log() == ""
 
 
-async def test_client_list_shows_the_names_of_consumers(store: Store) -> None:
+async def test_client_list_has_the_names_of_consumers(store: Store) -> None:
     app = store.app()
 
     @app.consumer(orders, group="g")
@@ -47,7 +47,7 @@ async def test_client_list_shows_the_names_of_consumers(store: Store) -> None:
     assert names.count(consumer) == 1
 
 
-async def test_an_app_without_a_url_takes_it_from_the_environment(
+async def test_an_app_without_a_url_uses_the_environment_variable(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HEADWATER_URL", store.url)

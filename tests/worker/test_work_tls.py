@@ -1,4 +1,4 @@
-"""Workers whose store is behind TLS: the url says it all."""
+"""Workers whose store requires TLS: the URL has all that they need."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ pytestmark = pytest.mark.slow
 
 
 async def test_headwater_work_reads_settles_and_publishes_through_tls(tmp_path: Path) -> None:
-    # Given a store that only speaks TLS and wants a certificate
+    # Given a store that only accepts TLS and requires a client certificate
     made = certificates.make(tmp_path)
     with server_process(*made.flags(tls_port=free_port())) as server:
         url = f"{server.tls_url}?{urlencode(made.client_options)}"
         async with connect(url, decode_responses=True) as client:
-            # When two workers run on it, and its entries are read
+            # When two workers run on it, and entries are added
             with supervised(url, "--workers", "2") as parent:
-                await eventually(lambda: parent.said().count("reads orders as") == 2)
+                await eventually(lambda: parent.log().count("reads orders as") == 2)
                 for number in range(20):
                     await client.xadd("orders", dict(shop.orders.codec.encode(shop.Order(number))))
 
@@ -38,5 +38,5 @@ async def test_headwater_work_reads_settles_and_publishes_through_tls(tmp_path: 
                 await eventually(all_done)
                 parent.signal(signal.SIGTERM)
                 assert parent.wait() == 0
-                # Then no word of theirs shows where the keys are
-                assert "ssl_keyfile" not in parent.said()
+                # Then the path of the private key is not logged
+                assert "ssl_keyfile" not in parent.log()

@@ -33,7 +33,7 @@ def handle(message: dict[str, Any]) -> None:
         last = tally.add()
     if last:
         tally.report()
-        os._exit(0)  # its own end takes seconds
+        os._exit(0)  # its shutdown takes seconds
 
 
 for number in range(MESSAGES):

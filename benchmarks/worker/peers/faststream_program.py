@@ -38,7 +38,7 @@ else:
 
 
 async def fill() -> None:
-    """Publish as FastStream does, many together."""
+    """Publish with FastStream, many messages concurrently."""
     async with RedisBroker(URL, logger=None) as publisher, Redis.from_url(URL) as client:
         await client.xgroup_create(STREAM, GROUP, "0", mkstream=True)
         for first in range(0, MESSAGES, BATCH):

@@ -36,7 +36,7 @@ async def main() -> None:
     await done.wait()
     tally.report()
     worker.cancel()
-    os._exit(0)  # its listener goes on after the cancellation
+    os._exit(0)  # its listener continues after the cancellation
 
 
 asyncio.run(main())

@@ -1,1 +1,1 @@
-"""Words to calls: each file is one word of the command line, imported when it is typed."""
+"""The command line: each module is one subcommand, imported only when it is used."""

@@ -1,4 +1,4 @@
-"""``headwater consumers``: list the consumers of a group, and remove those that are long gone.
+"""``headwater consumers``: list the consumers of a group, and remove unused ones.
 
 headwater consumers list orders billing
 headwater consumers reap orders billing --dry-run
@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headwater.cli.asking import (
+from headwater.cli.main import SETTINGS
+from headwater.cli.query import (
     DEFAULT_URL,
-    Form,
     Output,
+    OutputFormat,
     Url,
-    ask,
     length_of_time,
     print_json,
     print_table,
+    query,
 )
-from headwater.cli.main import SETTINGS
 
 if TYPE_CHECKING:
     from headwater.groups.consumers import ConsumerInfo
@@ -32,13 +32,13 @@ StreamName = Annotated[str, typer.Argument(metavar="STREAM", help="The stream.")
 GroupName = Annotated[str, typer.Argument(metavar="GROUP", help="The consumer group.")]
 Unseen = Annotated[
     str,
-    typer.Option(metavar="DURATION", help="How long a consumer must not have been seen."),
+    typer.Option(metavar="DURATION", help="A consumer expires when it was not seen for this long."),
 ]
 
 
 @app.callback()
 def consumers_() -> None:
-    """List consumers, remove those long gone."""
+    """List the consumers of a group, remove unused ones."""
 
 
 @app.command("list")
@@ -47,19 +47,19 @@ def list_consumers(
     group: GroupName,
     *,
     unseen: Unseen = "24h",
-    output: Output = Form.TEXT,
+    output: Output = OutputFormat.TEXT,
     url: Url = DEFAULT_URL,
 ) -> None:
     """List consumers: name, pending entries, time since last seen, state.
 
-    States: active; silent, not seen for a minute; expired, owns nothing and not seen for --unseen;
-    internal, a place of Headwater's own.
+    States: active; silent (not seen for a minute); expired (owns nothing and was not seen for
+    --unseen); internal (used by Headwater itself).
     """
     from headwater.groups.consumers import consumers
     from headwater.worker.durations import milliseconds
 
     unseen_ms = milliseconds(unseen, what="--unseen", least_ms=0)
-    _print(ask(url, consumers(stream, group, unseen_ms=unseen_ms)), output)
+    _print(query(url, consumers(stream, group, unseen_ms=unseen_ms)), output)
 
 
 @app.command()
@@ -69,28 +69,28 @@ def reap(
     *,
     unseen: Unseen = "24h",
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print what would be removed, and remove nothing.")
+        bool, typer.Option("--dry-run", help="Print what would be removed, but do not remove it.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    output: Output = Form.TEXT,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    output: Output = OutputFormat.TEXT,
     url: Url = DEFAULT_URL,
 ) -> None:
     """Remove consumers that own nothing and were not seen for a day.
 
-    One with pending entries is never removed: a worker of the group claims them first. Workers do
-    this once an hour by themselves.
+    A consumer with pending entries is never removed: a worker of the group claims them first.
+    Running workers also do this once an hour.
     """
     from headwater.groups.consumers import ConsumerState, consumers
     from headwater.worker.durations import milliseconds
 
     unseen_ms = milliseconds(unseen, what="--unseen", least_ms=0)
-    found = ask(url, consumers(stream, group, unseen_ms=unseen_ms))
+    found = query(url, consumers(stream, group, unseen_ms=unseen_ms))
     chosen = [one for one in found if one.state == ConsumerState.EXPIRED]
     if chosen and not dry_run:
         if not yes:
             names = ", ".join(one.name for one in chosen)
             typer.confirm(f"Remove {names} from group {group} of {stream}?", abort=True, err=True)
-        removed = ask(url, _reap(stream, group, unseen_ms))
+        removed = query(url, _reap(stream, group, unseen_ms))
         chosen = [one for one in chosen if one.name in removed]
     _print(chosen, output)
 
@@ -104,8 +104,8 @@ def _reap(stream: str, group: str, unseen_ms: int) -> Operation[list[str]]:
     return (yield from remove(Member(stream, group, "", 0, able), unseen_ms=unseen_ms))
 
 
-def _print(found: list[ConsumerInfo], output: Form) -> None:
-    if output is Form.JSON:
+def _print(found: list[ConsumerInfo], output: OutputFormat) -> None:
+    if output is OutputFormat.JSON:
         print_json([one._asdict() for one in found])
         return
     rows = [(one.name, str(one.pending), length_of_time(one.idle_ms), one.state) for one in found]

@@ -1,4 +1,4 @@
-"""``headwater dead``: look at dead letters, replay them, drop them.
+"""``headwater dead``: list, show, replay and drop dead letters.
 
 headwater dead list orders
 headwater dead replay orders 1526569498055-0
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headwater.cli.asking import DEFAULT_URL, AllGroups, Form, Output, Url, ask, print_json
 from headwater.cli.main import SETTINGS
+from headwater.cli.query import DEFAULT_URL, AllGroups, Output, OutputFormat, Url, print_json, query
 from headwater.errors import HeadwaterError
 
 if TYPE_CHECKING:
@@ -24,34 +24,34 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, **SETTINGS)
 
 StreamName = Annotated[
-    str, typer.Argument(metavar="STREAM", help="The stream whose dead letters are meant.")
+    str, typer.Argument(metavar="STREAM", help="The stream that the dead letters are from.")
 ]
 Ids = Annotated[list[str] | None, typer.Argument(metavar="ID…", help="Ids of dead letters.")]
-All = Annotated[bool, typer.Option("--all", help="Every dead letter there is.")]
+All = Annotated[bool, typer.Option("--all", help="All dead letters.")]
 From = Annotated[
     str | None,
     typer.Option(
         "--from",
         metavar="KEY",
-        help="The dead-letter stream. Of one that several streams share, only the letters of STREAM are "
-        "meant. [default: {STREAM}.dead]",
+        help="The dead-letter stream. If several streams share it, only the dead letters of STREAM are "
+        "used. [default: {STREAM}.dead]",
     ),
 ]
 
 
 @app.callback()
 def dead() -> None:
-    """Look at dead letters, replay them, drop them."""
+    """List, show, replay and drop dead letters."""
 
 
 @app.command("list")
 def list_letters(
     stream: StreamName,
     *,
-    count: Annotated[int, typer.Option(min=1, metavar="N", help="At most so many.")] = 100,
-    after: Annotated[str, typer.Option(metavar="ID", help="Only those behind this one.")] = "",
+    count: Annotated[int, typer.Option(min=1, metavar="N", help="List at most N.")] = 100,
+    after: Annotated[str, typer.Option(metavar="ID", help="List only those after this id.")] = "",
     source: From = None,
-    output: Output = Form.TEXT,
+    output: Output = OutputFormat.TEXT,
     url: Url = DEFAULT_URL,
 ) -> None:
     """List dead letters, oldest first: id, time, deliveries, entry and error."""
@@ -60,15 +60,15 @@ def list_letters(
     where = _source(stream, source)
     after = _id(after) if after else ""
     letters: list[DeadLetter] = []
-    while found := ask(url, page(where, after=after, count=count)):
+    while found := query(url, page(where, after=after, count=count)):
         letters += _of(stream, found)
         if len(letters) >= count or len(found) < count:
             break
         after = found[-1].id
     letters = letters[:count]
     if not letters:
-        _say_none(url, stream, where)
-    if output is Form.JSON:
+        _report_none(url, stream, where)
+    if output is OutputFormat.JSON:
         print_json([_document(letter) for letter in letters])
         return
     for letter in letters:
@@ -83,14 +83,14 @@ def show(
     ids: Ids = None,
     *,
     source: From = None,
-    output: Output = Form.TEXT,
+    output: Output = OutputFormat.TEXT,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Show dead letters in full: fields, error, where it happened."""
+    """Show dead letters in full: fields, error and traceback."""
     from headwater.groups.dead_letters import find
 
-    letters = ask(url, find(_source(stream, source), _some(ids)))
-    if output is Form.JSON:
+    letters = query(url, find(_source(stream, source), _some(ids)))
+    if output is OutputFormat.JSON:
         print_json([_document(letter) for letter in letters])
         return
     for letter in letters:
@@ -107,27 +107,29 @@ def replay(
     source: From = None,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Give the entries to the groups that could not handle them again, and remove their records.
+    """Deliver entries again to the groups that could not handle them, and remove their records.
 
-    An entry reaches its own group only, and begins with no delivery counted. If the entry or its
-    group is gone, the entry is added to the stream again when there is no other group, or with
-    --all-groups.
+    Only the group of the dead letter gets the entry, with a delivery count of zero. If the entry or
+    its group was deleted, the entry is added to the stream again, but only if there is no other
+    group, or with --all-groups.
     """
     from headwater.groups.dead_letters import find
-    from headwater.groups.replay import replay as again
+    from headwater.groups.replay import replay as replay_letters
 
     where = _source(stream, source)
     refused = 0
-    pages = _pages(url, stream, where, ids) if every else iter([ask(url, find(where, _some(ids)))])
+    pages = (
+        _pages(url, stream, where, ids) if every else iter([query(url, find(where, _some(ids)))])
+    )
     for letters in pages:
-        for outcome in ask(url, again(where, letters, all_groups=all_groups)):
-            refused += _tell(outcome)
+        for outcome in query(url, replay_letters(where, letters, all_groups=all_groups)):
+            refused += _print_outcome(outcome)
     if refused:
         raise HeadwaterError(f"{refused} not replayed")
 
 
-def _tell(outcome: Replayed) -> int:
-    """Print what became of a record; 1 if it was refused."""
+def _print_outcome(outcome: Replayed) -> int:
+    """Print the outcome for a record; return 1 if it was refused."""
     letter, what = outcome.letter, f"{outcome.letter.stream} {outcome.entry_id}"
     match outcome.how:
         case "returned":
@@ -135,9 +137,9 @@ def _tell(outcome: Replayed) -> int:
         case "added":
             print(f"{letter.id}: {letter.stream} {letter.entry_id} added again as {what}")
         case "coming":
-            print(f"{letter.id}: group {letter.group} has {what} still to handle; record removed")
+            print(f"{letter.id}: group {letter.group} will still handle {what}; record removed")
         case "gone":
-            print(f"{letter.id}: replayed or dropped by another operator meanwhile")
+            print(f"{letter.id}: another operator has replayed or dropped it")
         case _:
             print(f"{letter.id}: {outcome.reason}", file=sys.stderr)
             return 1
@@ -153,18 +155,18 @@ def drop(
     source: From = None,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Remove dead letters for good."""
+    """Delete dead letters. This cannot be undone."""
     from headwater.groups.dead_letters import drop as remove
     from headwater.groups.dead_letters import find
 
     where = _source(stream, source)
     if not every:
-        found = ask(url, find(where, _some(ids)))  # so that a mistyped id drops nothing
-        print(f"{ask(url, remove(where, [letter.id for letter in found]))} dropped")
+        found = query(url, find(where, _some(ids)))  # raises an error for a mistyped id
+        print(f"{query(url, remove(where, [letter.id for letter in found]))} dropped")
         return
     dropped = 0
     for letters in _pages(url, stream, where, ids):
-        dropped += ask(url, remove(where, [letter.id for letter in letters]))
+        dropped += query(url, remove(where, [letter.id for letter in letters]))
     print(f"{dropped} dropped")
 
 
@@ -181,7 +183,7 @@ def _some(ids: list[str] | None) -> list[str]:
 
 
 def _id(text: str) -> str:
-    """An id as it was typed; its second half may be left out. `HeadwaterError` for anything else."""
+    """Parse an id, whose sequence number may be omitted. Raises `HeadwaterError` for anything else."""
     from headwater.model import StreamID
 
     try:
@@ -193,21 +195,22 @@ def _id(text: str) -> str:
         ) from None
 
 
-def _say_none(url: str, stream: str, where: str) -> None:
-    """Say on standard error that there are no records. `HeadwaterError` if there is no stream."""
-    replies = ask(url, _exist(stream, where))
+def _report_none(url: str, stream: str, where: str) -> None:
+    """Print to standard error that there are no records. Raises `HeadwaterError` if the stream does not
+    exist."""
+    replies = query(url, _exist(stream, where))
     if replies == (False, False):
         from headwater.client.redaction import redacted
-        from headwater.groups.missing import partitions_of
+        from headwater.groups.missing_stream import partitions_of
 
-        if first := ask(url, partitions_of(stream)):
+        if first := query(url, partitions_of(stream)):
             raise HeadwaterError(
                 f"{stream!r} is split into partitions, each with its own dead letters: name one of "
                 f"them, such as {first}"
             )
         raise HeadwaterError(
-            f"{redacted(url)} has no stream {stream!r}, and no dead letters of it ({where!r}). Look "
-            "at the name and at --url; for a dead-letter stream of another name there is --from."
+            f"{redacted(url)} has no stream {stream!r} and no dead letters of it ({where!r}). Check "
+            "the name and --url; if the dead-letter stream has another name, use --from."
         )
     print(f"no dead letters in {where}", file=sys.stderr)
 
@@ -220,16 +223,16 @@ def _exist(*keys: str) -> Operation[tuple[bool, ...]]:
 
 
 def _pages(url: str, stream: str, where: str, ids: list[str] | None) -> Iterator[list[DeadLetter]]:
-    """All records that are there now, a page at a time, each page read once."""
+    """Yield all records that exist now, a page at a time; each page is read once."""
     from headwater.groups.dead_letters import page
 
     if ids:
-        raise HeadwaterError("--all and ids contradict each other")
+        raise HeadwaterError("give either --all or ids, not both")
     after = ""
-    last = ask(url, _newest(where))
+    last = query(url, _newest(where))
     if last == "0-0":
-        _say_none(url, stream, where)
-    while letters := ask(url, page(where, after=after)):
+        _report_none(url, stream, where)
+    while letters := query(url, page(where, after=after)):
         wanted = [letter for letter in letters if _order(letter.id) <= _order(last)]
         if mine := _of(stream, wanted):
             yield mine
@@ -239,7 +242,7 @@ def _pages(url: str, stream: str, where: str, ids: list[str] | None) -> Iterator
 
 
 def _of(stream: str, letters: Sequence[DeadLetter]) -> list[DeadLetter]:
-    """Those of this stream, where several share a dead-letter stream."""
+    """Return the letters of ``stream``: several streams may share a dead-letter stream."""
     return [letter for letter in letters if letter.stream in ("", stream)]
 
 
@@ -249,7 +252,8 @@ def _order(entry_id: str) -> tuple[int, int]:
 
 
 def _newest(where: str) -> Operation[str]:
-    """The id of the newest record: what is replayed and dies again meanwhile is not taken again."""
+    """Return the id of the newest record, so that an entry that is replayed and dies again in the
+    meantime is not replayed a second time."""
     from headwater.groups.operation import accepted
 
     replies = yield [["XREVRANGE", where, "+", "-", "COUNT", 1]]
@@ -259,7 +263,7 @@ def _newest(where: str) -> Operation[str]:
 
 
 def _document(letter: DeadLetter) -> dict[str, object]:
-    """As JSON; fields in pairs, since a name may come twice."""
+    """Return a JSON object; fields are pairs, since a name may occur twice."""
     return {**letter._asdict(), "fields": [[*map(_text, field)] for field in letter.fields]}
 
 

@@ -1,4 +1,4 @@
-"""``headwater demo``: the whole path on real data.
+"""``headwater demo``: run server, workers and Spark on real data.
 
 headwater demo
 headwater demo --flights 10000 --keep
@@ -10,9 +10,9 @@ from typing import Annotated
 
 import typer
 
+from headwater.demo.console import DemoConsole
 from headwater.demo.data import FLIGHTS
-from headwater.demo.run import LEAST_FLIGHTS, SEED, Order, run
-from headwater.demo.telling import Teller
+from headwater.demo.run import LEAST_FLIGHTS, SEED, DemoOptions, run
 
 
 def demo(
@@ -20,22 +20,25 @@ def demo(
     flights: Annotated[
         int,
         typer.Option(
-            min=LEAST_FLIGHTS, max=FLIGHTS, metavar="N", help="How many, from the first of January."
+            min=LEAST_FLIGHTS,
+            max=FLIGHTS,
+            metavar="N",
+            help="How many flights, from the first of January.",
         ),
     ] = FLIGHTS,
     keep: Annotated[
-        bool, typer.Option("--keep", help="Leave the server, its data and the tables.")
+        bool, typer.Option("--keep", help="Keep the server running, and its data and tables.")
     ] = False,
     seed: Annotated[
-        int, typer.Option(metavar="N", help="Which flights are spoiled, and how.")
+        int, typer.Option(metavar="N", help="Selects which flights are corrupted, and how.")
     ] = SEED,
 ) -> None:
-    """Run the whole path on 336,776 real flights.
+    """Run server, workers and Spark on 336,776 real flights.
 
-    A server, a producer, three workers of which one is stopped and one is killed, Spark, a
-    reconciliation of everything and a report. The exit status is 1 if a line of the reconciliation
-    does not hold.
+    Runs a server, a producer, three workers (one is stopped and one is killed) and Spark, then
+    counts everything again and writes a report. The exit status is 1 if a line of this
+    reconciliation does not hold.
     """
-    outcome = run(Order(flights, seed, keep), Teller())
+    outcome = run(DemoOptions(flights, seed, keep), DemoConsole())
     if not all(line.holds for line in outcome.lines):
         raise typer.Exit(1)

@@ -1,4 +1,4 @@
-"""``headwater info``: what is installed, what is compiled, and which Java Spark would run on."""
+"""``headwater info``: what is installed, what is compiled, and which Java Spark would use."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EXTRAS = {
     "dev": ("cython", "pytest", "ruff", "mypy"),
     "pydantic": ("pydantic",),
 }
-"""Extras and what each brings; a worker reads pydantic models when pydantic is there."""
+"""Extras and the main distributions of each; workers accept pydantic models if pydantic is installed."""
 
 
 def info(
@@ -31,7 +31,7 @@ def info(
         bool, typer.Option("--short", help="Print one line instead of the table.")
     ] = False,
 ) -> None:
-    """Say what is installed, and what is compiled."""
+    """Print what is installed and what is compiled."""
     modules = hot_modules(Path(headwater.__file__).parent)
     python = f"{platform.python_implementation()} {platform.python_version()}"
     if short:
@@ -50,20 +50,20 @@ def info(
 
 
 def describe(modules: list[HotModule]) -> str:
-    """``compiled (12 modules)``, or what else holds."""
+    """Return how the hot modules are installed, such as ``compiled (12 modules)``."""
     word = summary(modules)
     if word == "stale":
-        return "stale: compiled from sources that were edited since (make build)"
+        return "stale: sources were edited after compilation (make build)"
     return f"{word} ({len(modules)} modules)" if modules else word
 
 
 def versions(names: tuple[str, ...]) -> str:
-    """Each distribution with its version, or that it is missing."""
+    """Return each distribution with its version, or ``(missing)``."""
     return ", ".join(f"{name} {version_of(name)}" for name in names)
 
 
 def version_of(name: str) -> str:
-    """The installed version of a distribution, ``(missing)`` when it is not installed."""
+    """Return the installed version of a distribution, or ``(missing)``."""
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
@@ -71,7 +71,7 @@ def version_of(name: str) -> str:
 
 
 def java() -> str:
-    """The Java that Spark would run on, or what to do to get one."""
+    """Return the Java that Spark would use, or how to install one."""
     from headwater.spark.java import find_java
 
     try:

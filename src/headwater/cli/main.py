@@ -1,12 +1,12 @@
-"""``headwater``: finds the word that was typed and imports only its file.
+"""``headwater``: finds the subcommand and imports only its module.
 
-Rule 1. ``headwater --help`` imports neither redis nor rich nor pyspark: the words and their
-        summaries stand in a table here.
-Rule 2. What Headwater itself reports is one line on standard error and exit status 1, never a
-        traceback; a wrong command line is exit status 2; Ctrl-C is 130.
+Rule 1. ``headwater --help`` imports neither redis nor rich nor pyspark: this module has a table of the
+        subcommands and their summaries.
+Rule 2. An error that Headwater reports is one line on standard error and exit status 1, never a
+        traceback. A wrong command line is exit status 2, Ctrl-C is 130.
 
-A word's module has a function of the word's name with typer's annotations, or, when the word has
-words of its own, a `typer.Typer` called ``app``.
+The module of a subcommand has a function of the same name with typer's annotations. If it has
+subcommands itself, it has a `typer.Typer` named ``app``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from headwater.version import __version__
 
 
 class Word(NamedTuple):
-    """Where a word of the command line is defined, and its line in ``headwater --help``."""
+    """Where a subcommand is defined, and its line in ``headwater --help``."""
 
     module: str
     attribute: str
@@ -34,29 +34,33 @@ class Word(NamedTuple):
 WORDS = {
     "serve": Word("headwater.cli.serve", "app", "Serve a store until SIGTERM, SIGINT or SHUTDOWN."),
     "work": Word("headwater.cli.work", "work", "Run the consumers of an app until SIGTERM."),
-    "dead": Word("headwater.cli.dead", "app", "Look at dead letters, replay them, drop them."),
-    "pending": Word("headwater.cli.pending", "pending", "Show what is not settled, and why."),
-    "consumers": Word("headwater.cli.consumers", "app", "List consumers, remove those long gone."),
+    "dead": Word("headwater.cli.dead", "app", "List, show, replay and drop dead letters."),
+    "pending": Word("headwater.cli.pending", "pending", "Show which entries are pending, and why."),
+    "consumers": Word(
+        "headwater.cli.consumers", "app", "List the consumers of a group, remove unused ones."
+    ),
     "pipeline": Word("headwater.cli.pipeline", "app", "Turn streams into tables with Spark."),
-    "spark": Word("headwater.cli.spark", "app", "Bring Headwater to the executors of a cluster."),
-    "demo": Word("headwater.cli.demo", "demo", "Run the whole path on 336,776 real flights."),
-    "info": Word("headwater.cli.info", "info", "Say what is installed, and what is compiled."),
+    "spark": Word("headwater.cli.spark", "app", "Package Headwater for a cluster's executors."),
+    "demo": Word(
+        "headwater.cli.demo", "demo", "Run server, workers and Spark on 336,776 real flights."
+    ),
+    "info": Word("headwater.cli.info", "info", "Print what is installed and what is compiled."),
 }
 
 SETTINGS: dict[str, Any] = {
-    "rich_markup_mode": None,  # help is plain text: rich takes longer to import than to run
+    "rich_markup_mode": None,  # help is plain text: importing rich takes longer than the command
     "add_completion": False,
     "pretty_exceptions_enable": False,
 }
-"""How every `typer.Typer` of the command line is made."""
+"""Arguments of every `typer.Typer` of the command line."""
 
 
 class LazyGroup(TyperGroup):
-    """The words of `WORDS`, each imported when it is run or asked for help."""
+    """The subcommands of `WORDS`, each imported when it is run or its help is printed."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.commands = dict.fromkeys(WORDS)  # type: ignore[assignment]  # read for suggestions only
+        self.commands = dict.fromkeys(WORDS)  # type: ignore[assignment]  # used for suggestions only
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         return load(cmd_name) if cmd_name in WORDS else None
@@ -67,7 +71,7 @@ class LazyGroup(TyperGroup):
 
 
 def load(name: str) -> Any:
-    """The command behind one of `WORDS`, ready to be invoked."""
+    """Import one of `WORDS` and return its command."""
     word = WORDS[name]
     defined = getattr(import_module(word.module), word.attribute)
     if isinstance(defined, typer.Typer):
@@ -96,12 +100,12 @@ def headwater(
         ),
     ] = False,
 ) -> None:
-    """A stream store that speaks Redis Streams, workers that lose no message, and a Spark pipeline
-    that turns streams into tables."""
+    """A stream store compatible with Redis Streams, a worker framework that loses no message, and
+    Spark pipelines that turn streams into tables."""
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line; ends the process with its exit status."""
+    """Run the command line, and exit the process with its status."""
     try:
         typer_command(app).main(args=arguments, prog_name="headwater")
     except HeadwaterError as problem:

@@ -1,4 +1,4 @@
-"""``headwater pending``: what a stream's groups have not settled, and what each entry waits for.
+"""``headwater pending``: the pending entries of a stream's groups, and what each is waiting for.
 
 headwater pending orders
 headwater pending orders billing -o json
@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headwater.cli.asking import (
+from headwater.cli.query import (
     DEFAULT_URL,
-    Form,
     Output,
+    OutputFormat,
     Url,
-    ask,
     length_of_time,
     print_json,
     print_table,
+    query,
 )
 
 if TYPE_CHECKING:
@@ -34,18 +34,19 @@ def pending(
     count: Annotated[
         int, typer.Option(min=1, metavar="N", help="Entries of each group, oldest first.")
     ] = 100,
-    output: Output = Form.TEXT,
+    output: Output = OutputFormat.TEXT,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Show what is not settled, and why.
+    """Show which entries are pending, and why.
 
-    For each entry its owner, deliveries, age and state: in flight, a consumer owns it; parked, it waits for its retry; claimable, the next worker
-    that reads takes it; waiting, one of these two. The oldest entry that is not yet delivered is shown too.
+    For each entry: owner, delivery count, age and state. States: in flight (a live consumer owns
+    it); parked (it waits for its retry); claimable (the next worker that reads gets it). The oldest
+    entry that is not yet delivered is shown too.
     """
     from headwater.groups.pending import pending as report
 
-    found = ask(url, report(stream, group, count=count))
-    if output is Form.JSON:
+    found = query(url, report(stream, group, count=count))
+    if output is OutputFormat.JSON:
         print_json([_document(one) for one in found])
         return
     if not found:

@@ -1,4 +1,4 @@
-"""``headwater pipeline``: streams into tables.
+"""``headwater pipeline``: turn streams into tables.
 
 headwater pipeline plan orders.toml
 headwater pipeline run orders.toml --once
@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headwater.cli.asking import AllGroups
 from headwater.cli.main import SETTINGS
+from headwater.cli.query import AllGroups
+from headwater.cli.spark_noise import quiet_start
 from headwater.errors import HeadwaterError
 
 if TYPE_CHECKING:
@@ -29,13 +30,16 @@ app = typer.Typer(no_args_is_help=True, **SETTINGS)
 
 File = Annotated[Path, typer.Argument(help="The pipeline's declaration.")]
 Master = Annotated[
-    str | None, typer.Option(help="Spark's master; local[*] when the file names none.")
+    str | None, typer.Option(help="Spark's master; local[*] if the file does not set it.")
 ]
 Set = Annotated[
     list[str] | None,
     typer.Option(
-        "--set", metavar="KEY=VALUE", help="Put a value over the file's, any number of times."
+        "--set", metavar="KEY=VALUE", help="Override a value of the file; may be repeated."
     ),
+]
+Verbose = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Show what Spark prints while it starts, too.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -46,18 +50,20 @@ def pipeline() -> None:
 
 
 @app.command()
-def plan(file: File, *, master: Master = None, set_: Set = None) -> None:
-    """Say what a run would do: tables in their order, with their columns; no data is read.
+def plan(file: File, *, master: Master = None, set_: Set = None, verbose: Verbose = False) -> None:
+    """Show what a run would do: tables in their order, with their columns. No data is read.
 
-    Spark analyses all SQL, and servers are asked how much their streams hold. Urls are shown
-    without credentials.
+    Spark analyses all SQL, and the servers report how many entries their streams have. Urls are
+    shown without credentials.
     """
     from headwater.cli.pipeline_text import plan_text
 
     declared = _load(file, set_)
     from headwater.spark.pipeline.plan import plan as make_plan
 
-    print(plan_text(make_plan(declared, master=master)))
+    with quiet_start(verbose=verbose):
+        made = make_plan(declared, master=master)
+    print(plan_text(made))
 
 
 @app.command()
@@ -67,7 +73,7 @@ def run(
     once: Annotated[
         bool,
         typer.Option(
-            "--once", help="Take what the streams hold now and end, whatever [trigger] says."
+            "--once", help="Read what the streams contain now, then end; ignores [trigger]."
         ),
     ] = False,
     metrics: Annotated[
@@ -75,17 +81,18 @@ def run(
         typer.Option(min=0, max=65535, metavar="PORT", help="Serve metrics for Prometheus."),
     ] = None,
     metrics_host: Annotated[
-        str, typer.Option(metavar="HOST", help="The address that metrics are served at.")
+        str, typer.Option(metavar="HOST", help="The address on which metrics are served.")
     ] = "127.0.0.1",
     master: Master = None,
     set_: Set = None,
+    verbose: Verbose = False,
 ) -> None:
-    """Make a declaration's tables from what its streams hold.
+    """Compute a declaration's tables from the contents of its streams.
 
-    Tables of mode append and update go on from their checkpoints, tables of mode complete are made
-    anew. The file is checked in full before Spark starts. With [trigger] interval it runs until
-    SIGTERM or Ctrl-C, which end it cleanly; a second one ends it at once. On a terminal a table
-    shows how far it is; elsewhere each batch is a line.
+    Tables of mode append and update continue from their checkpoints; tables of mode complete are
+    computed again. The file is checked completely before Spark starts. With [trigger] interval the
+    command runs until SIGTERM or Ctrl-C, which end it cleanly; a second signal ends it at once. On
+    a terminal it shows progress as a table; elsewhere it prints a line for each batch.
     """
     from headwater.spark.pipeline import Progress
 
@@ -105,28 +112,30 @@ def run(
             report = shown.enter_context(live(progress))
         from headwater.spark.pipeline import run as run_pipeline
 
+        shown.enter_context(quiet_start(verbose=verbose))
         made = run_pipeline(
             declared, once=once, master=master, report=report, stop=stop, progress=progress
         )
     _print_made(made)
     if stop.is_set():
-        print("stopped; the next run goes on from here", flush=True)
+        print("stopped; the next run continues from here", flush=True)
         if once or declared.interval is None:
             raise typer.Exit(130)
 
 
 @app.command()
 def status(file: File, *, as_json: Json = False, set_: Set = None) -> None:
-    """Say how the tables stand: batches, rows, how far they are behind. Spark is not started.
+    """Show the state of the tables: batches, rows and lag. Does not start Spark.
 
-    Lag is in entries that are still to be read, and in seconds since the oldest of them was added.
+    Lag is the number of entries that are not yet read, and the seconds since the oldest of them was
+    added.
     """
     from headwater.cli.pipeline_text import status_text
 
     declared = _load(file, set_)
-    from headwater.spark.pipeline.status import status as look
+    from headwater.spark.pipeline.status import status as find_status
 
-    found = look(declared)
+    found = find_status(declared)
     print(json.dumps(found.as_json(), indent=2) if as_json else status_text(found))
 
 
@@ -137,31 +146,34 @@ def backfill(
     table: Annotated[str, typer.Option(metavar="NAME", help="The table, of mode append.")],
     start: Annotated[
         str,
-        typer.Option("--from", metavar="ID|TIME", help="The first entry: an id, or a time."),
+        typer.Option("--from", metavar="ID|TIME", help="The first entry: an id or a time."),
     ] = "earliest",
     end: Annotated[
         str | None,
         typer.Option(
             "--to",
             metavar="ID|TIME",
-            help="The last entry: an id, or a time, before which it is. [default: where the table "
+            help="The last entry: an id, or a time that it is before. [default: where the table "
             "begins]",
         ),
     ] = None,
     master: Master = None,
     set_: Set = None,
+    verbose: Verbose = False,
 ) -> None:
-    """Read entries from before a table began through its SQL into it, once.
+    """Add entries from before a table began to the table, through its SQL, once.
 
-    They come from the stream, and from the archive where there is one. The same range a second
-    time changes nothing; a range that the table has read, or a part of it, is refused.
+    The entries come from the stream, and from the archive if there is one. Repeating a backfill of
+    the same range changes nothing. A range of which the table has already read a part is refused.
     """
     from headwater.cli.pipeline_text import backfill_text
 
     declared = _load(file, set_)
-    from headwater.spark.pipeline.backfill import backfill as fill
+    from headwater.spark.pipeline.backfill import backfill as run_backfill
 
-    print(backfill_text(fill(declared, table, start=start, end=end, master=master)))
+    with quiet_start(verbose=verbose):
+        filled = run_backfill(declared, table, start=start, end=end, master=master)
+    print(backfill_text(filled))
 
 
 @app.command()
@@ -169,37 +181,37 @@ def replay(
     file: File,
     *,
     dead: Annotated[
-        bool, typer.Option("--dead", help="Dead letters: nothing else can be replayed.")
+        bool, typer.Option("--dead", help="Replay dead letters. Required: there is nothing else.")
     ] = False,
     source: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Those of one source of the file.")
+        str | None, typer.Option(metavar="NAME", help="Only those of one source of the file.")
     ] = None,
     ids: Annotated[
         list[str] | None,
-        typer.Option("--id", metavar="ID", help="A record's id, any number of times."),
+        typer.Option("--id", metavar="ID", help="A record's id; may be repeated."),
     ] = None,
-    every: Annotated[bool, typer.Option("--all", help="Every dead letter there is.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="All dead letters.")] = False,
     all_groups: AllGroups = False,
     set_: Set = None,
 ) -> None:
-    """Give dead letters to their groups again, and remove their records."""
+    """Deliver dead letters to their groups again, and remove their records."""
     if not dead:
-        raise HeadwaterError("say what is to be replayed: --dead, with --all or --id")
+        raise HeadwaterError("choose what to replay: --dead, with --all or --id")
     if bool(ids) == every:
-        raise HeadwaterError("name dead letters by --id, or take them all by --all")
+        raise HeadwaterError("choose dead letters with --id, or all of them with --all")
     declared = _load(file, set_)
-    from headwater.spark.pipeline.dead_letters import replay as again
+    from headwater.spark.pipeline.dead_letters import replay as replay_letters
 
-    done = again(declared, source=source, ids=ids or (), all_groups=all_groups)
+    done = replay_letters(declared, source=source, ids=ids or (), all_groups=all_groups)
     for stream, count in done.items():
         print(f"{stream}: {count:,} replayed")
     if not done:
-        print("there is no dead-letter stream")
+        print("no dead-letter stream exists")
 
 
 def _load(file: Path, overrides: list[str] | None) -> Pipeline:
     try:
-        import pyarrow as pa  # noqa: F401 - what every declaration needs
+        import pyarrow as pa  # noqa: F401 - every declaration needs it
         import pyspark.sql.types  # noqa: F401 - and this
     except ImportError as error:
         raise HeadwaterError(
@@ -207,7 +219,7 @@ def _load(file: Path, overrides: list[str] | None) -> Pipeline:
         ) from error
     from headwater.spark.pipeline import load
 
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # what it logs is raised as well
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it also raises the errors that it logs
     return load(file, overrides=overrides or [])
 
 
@@ -222,18 +234,20 @@ def _print_made(made: list[Made]) -> None:
 
 @contextmanager
 def _stop_on_signals() -> Iterator[threading.Event]:
-    """Set by the first SIGINT or SIGTERM; the second one ends the run where it stands, which the
-    next run puts right."""
+    """Yield an event that the first SIGINT or SIGTERM sets. A second one interrupts the run; the next
+    run repairs what that leaves unfinished."""
     stop = threading.Event()
 
-    def ask(_number: int, _frame: Any) -> None:
+    def request_stop(_number: int, _frame: Any) -> None:
         if stop.is_set():
             raise KeyboardInterrupt
         stop.set()
 
-    heard = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    previous = {
+        number: signal.signal(number, request_stop) for number in (signal.SIGINT, signal.SIGTERM)
+    }
     try:
         yield stop
     finally:
-        for number, handler in heard.items():
+        for number, handler in previous.items():
             signal.signal(number, handler)

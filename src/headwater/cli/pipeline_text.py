@@ -1,4 +1,4 @@
-"""How ``headwater pipeline`` shows plans, states and progress."""
+"""Text output of ``headwater pipeline``: plans, states and progress."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def plan_text(plan: Plan) -> str:
-    """A plan, for reading."""
+    """Return a plan as text."""
     pipeline = plan.pipeline
     trigger = "available-now" if pipeline.interval is None else f"every {pipeline.interval:g} s"
     lines = [f"{pipeline.file}: {trigger}, on {plan.master}"]
@@ -35,10 +35,8 @@ def _source_lines(source: PlannedSource) -> Iterator[str]:
     yield f"source {source.name}: {source.what} at {source.url} ({source.reads})"
     if source.problem is not None:
         yield f"  {source.problem}"
-    for lag in source.lags:
-        yield f"  {lag.stream}: holds {lag.length:,}{_lag_words(lag)}"
-    if source.problem is None and not source.lags:
-        yield "  no such stream yet"
+    if source.problem is None and not source.streams:
+        yield "  the stream does not exist yet"
 
 
 def _table_lines(number: int, planned: PlannedTable) -> Iterator[str]:
@@ -59,10 +57,11 @@ def _table_lines(number: int, planned: PlannedTable) -> Iterator[str]:
     if planned.checkpoint is not None:
         begun = "not begun" if planned.batch is None else f"batch {planned.batch} is done"
         yield f"  checkpoint {planned.checkpoint} ({begun})"
+    yield from _lag_lines(planned.lags)
 
 
 def status_text(status: PipelineStatus) -> str:
-    """A pipeline's state, for reading."""
+    """Return a pipeline's state as text."""
     lines: list[str] = []
     for table in status.tables:
         lines += _status_lines(table)
@@ -86,8 +85,7 @@ def _status_lines(table: TableStatus) -> Iterator[str]:
     if table.mode != "complete":
         facts.append("not begun" if table.batch is None else f"batch {table.batch}")
     yield f"{table.name}: {', '.join(facts)}"
-    for lag in table.lags:
-        yield f"  {lag.source} {lag.stream}: {_lag_words(lag).lstrip(', ') or 'nothing to read'}"
+    yield from _lag_lines(table.lags)
     for record in table.backfills:
         state = "backfilled" if record["done"] else "half backfilled"
         for source, streams in record["ranges"].items():
@@ -95,16 +93,21 @@ def _status_lines(table: TableStatus) -> Iterator[str]:
                 yield f"  {source} {stream}: {state} {first} to {last}"
 
 
+def _lag_lines(lags: Iterable[Lag]) -> Iterator[str]:
+    for lag in lags:
+        yield f"  {lag.source} {lag.stream}: {_lag_words(lag)}"
+
+
 def _lag_words(lag: Lag) -> str:
     if lag.entries == 0:
-        return ""
+        return "nothing to read"
     entries = "an unknown number of" if lag.entries is None else f"{lag.entries:,}"
     age = "" if lag.seconds is None else f", the oldest {lag.seconds:,.1f} s old"
-    return f", {entries} entries to read{age}"
+    return f"{entries} entries to read{age}"
 
 
 def backfill_text(filled: Filled) -> str:
-    """What a backfill did, for reading."""
+    """Return the result of a backfill as text."""
     ranges = "; ".join(
         f"{stream} {first} to {last}"
         for streams in filled.ranges.values()
@@ -124,7 +127,7 @@ def backfill_text(filled: Filled) -> str:
 
 @contextmanager
 def live(progress: Progress) -> Iterator[Callable[[str], None]]:
-    """A table on the terminal that follows ``progress``; what to print lines above it with."""
+    """Show ``progress`` as a table on the terminal; yield a function that prints lines above it."""
     from rich.live import Live
 
     with Live(get_renderable=lambda: progress_table(progress), refresh_per_second=4) as shown:
@@ -137,7 +140,7 @@ def live(progress: Progress) -> Iterator[Callable[[str], None]]:
 
 
 def progress_table(progress: Progress) -> Any:
-    """The tables of a run, as rich draws them."""
+    """Return the tables of a run as a table of rich."""
     from rich.table import Table
 
     drawn = Table("table", "batch", "rows", "rows/s", "batch time", "held back", "behind")
@@ -155,9 +158,9 @@ def progress_table(progress: Progress) -> Any:
 
 
 def _held_back(dropped: int, quarantined: int) -> str:
-    said: Iterable[str] = (
+    parts: Iterable[str] = (
         f"{count:,} {word}"
         for count, word in ((dropped, "dropped"), (quarantined, "quarantined"))
         if count
     )
-    return ", ".join(said)
+    return ", ".join(parts)

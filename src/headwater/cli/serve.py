@@ -1,10 +1,10 @@
-"""``headwater serve``: the store behind sockets, in the foreground.
+"""``headwater serve``: serve a store on sockets, in the foreground.
 
     headwater serve --port 0 --dir data --appendfsync always
     headwater serve --config headwater.conf --maxclients 500
 
-Every setting of docs/reference/configuration.md can be given as ``--name value``. One line on
-standard output says when and where clients are answered; SIGTERM and SIGINT end the server cleanly.
+Every setting of docs/reference/configuration.md can be given as ``--name value``. When the server is
+ready, it prints its addresses as one line on standard output. SIGTERM and SIGINT stop it cleanly.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _DECLARED = {
 
 
 def setting_option(name: str, metavar: str = "") -> Any:
-    """The option that gives a setting, as its declaration describes it."""
+    """Return the command-line option of a setting, with the summary of its declaration."""
     declared = _DECLARED[name]
     summary = declared.summary.replace("`", "")
     default = f" [default: {declared.spelled_default}]" if declared.spelled_default else ""
@@ -58,12 +58,12 @@ def serve(
 ) -> None:
     """Serve a store until SIGTERM, SIGINT or SHUTDOWN.
 
-    Every setting of redis.conf that Headwater has can be given as --name value; flags are stronger
-    than the environment (HEADWATER_PORT), and that is stronger than the file.
+    Every setting of redis.conf that Headwater supports can be given as --name value. Flags override
+    the environment (HEADWATER_PORT), and the environment overrides the file.
     """
     from headwater.server.signals import IGNORED, REOPENING
 
-    # Their handlers come with the server; until then they would end this process.
+    # The server installs their handlers; until then these signals would end the process.
     for number in (*REOPENING, *IGNORED):
         signal.signal(number, signal.SIG_IGN)
 
@@ -86,11 +86,12 @@ def serve(
 
 
 def announce(line: str) -> None:
-    """Print the ready line. That nobody can read it ends no store: the log has it as well."""
+    """Print the ready line. An unwritable standard output does not stop the store: the log has the line
+    too."""
     try:
         sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
         print(line, flush=True)
     except OSError as error:
         log.warning("the ready line cannot be written to standard output: %s", error.strerror)
-        # What is still in its buffer would be an error again when the process ends.
+        # Flushing the rest of the buffer at the process's end would fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC), sys.stdout.fileno())

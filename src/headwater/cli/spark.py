@@ -1,4 +1,4 @@
-"""``headwater spark pack``: what executors of a cluster need, in one file."""
+"""``headwater spark pack``: write one file with everything that a cluster's executors need."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ app = typer.Typer(**SETTINGS)
 
 @app.callback()
 def spark() -> None:
-    """Bring Headwater to the executors of a cluster."""
+    """Package Headwater for a cluster's executors."""
 
 
 @app.command()
@@ -30,20 +30,20 @@ def pack(
         typer.Option(
             "--with",
             metavar="NAME",
-            help="Pack a further distribution that is installed here, any number of times.",
+            help="Also pack this installed distribution; may be repeated.",
         ),
     ] = None,
     py_files: Annotated[
         bool,
         typer.Option(
             "--py-files",
-            help="Write Headwater alone, as plain Python, for executors that have the rest.",
+            help="Write only Headwater, as plain Python, for executors that have its dependencies.",
         ),
     ] = False,
 ) -> None:
-    """Write the environment that executors are given by --archives.
+    """Write an environment that --archives gives to the executors.
 
-    It holds Headwater as it is installed here, compiled, with redis-py, msgspec and pyarrow.
+    It contains the installed Headwater with its compiled modules, redis-py, msgspec and pyarrow.
     Executors need the same Python version and the same kind of machine.
     """
     from headwater.spark import packing
@@ -51,7 +51,7 @@ def pack(
     if py_files:
         if with_:
             raise typer.BadParameter(
-                "--with packs distributions into an environment, and --py-files writes none"
+                "--with adds distributions to an environment, but --py-files does not write one"
             )
         packed = packing.pack_module(output or "headwater.zip")
         use = (

@@ -12,19 +12,23 @@ import typer
 from headwater.worker.logs import LogFormat, LogLevel
 
 Target = Annotated[
-    str, typer.Argument(metavar="MODULE:APP", help="Where the App is: shop.orders:app.")
+    str,
+    typer.Argument(metavar="MODULE:APP", help="Module and variable of the App: shop.orders:app."),
 ]
 Workers = Annotated[
     int,
     typer.Option(
-        min=1, max=1024, metavar="N", help="How many processes, not counting the one for suspects."
+        min=1,
+        max=1024,
+        metavar="N",
+        help="Number of processes, not counting the quarantine process.",
     ),
 ]
 Grace = Annotated[
     str | None,
     typer.Option(
         metavar="DURATION",
-        help="How long handlers may run on after SIGTERM. [default: the app's, 30s]",
+        help="How long running handlers may take after SIGTERM. [default: the app's, 30s]",
     ),
 ]
 Concurrency = Annotated[
@@ -33,28 +37,26 @@ Concurrency = Annotated[
         min=1,
         max=100_000,
         metavar="N",
-        help="Entries that each process handles at a time, for every consumer. "
+        help="How many entries of each consumer a process handles at a time. "
         "[default: as each consumer declares]",
     ),
 ]
 Reload = Annotated[
     bool,
     typer.Option(
-        "--reload", help="Start the workers again when a source file changes: for development."
+        "--reload", help="Restart the workers when a source file changes, for development."
     ),
 ]
 Health = Annotated[
     str | None,
     typer.Option(
         metavar="HOST:PORT",
-        help="Answer GET /healthz there: 200 while every worker makes progress, else 503.",
+        help="Serve GET /healthz there: 200 while every worker makes progress, else 503.",
     ),
 ]
-Level = Annotated[
-    LogLevel, typer.Option("--log-level", help="The least severe lines that are written.")
-]
+Level = Annotated[LogLevel, typer.Option("--log-level", help="The lowest level that is logged.")]
 Format = Annotated[
-    LogFormat, typer.Option("--log-format", help="Lines for people, or one JSON object each.")
+    LogFormat, typer.Option("--log-format", help="Plain lines, or one JSON object per line.")
 ]
 
 
@@ -71,14 +73,14 @@ def work(
 ) -> None:
     """Run the consumers of an app until SIGTERM.
 
-    They run in worker processes; one that dies is started again. One more process handles only
-    messages that are suspected of killing their process. SIGINT is as SIGTERM. On the
-    first signal running handlers may end within the grace time and everything else is handed back;
-    on the second, running ones are handed back too.
+    The consumers run in worker processes; a process that dies is restarted. The quarantine process
+    handles only suspected poison messages: those that were in flight when a process died. SIGINT
+    has the same effect as SIGTERM. On the first signal, running handlers may end within the grace
+    time and everything else is handed back; on the second, running ones are handed back too.
     """
     from headwater.worker.durations import milliseconds
+    from headwater.worker.embedded_store import supervise_on_its_store
     from headwater.worker.logs import configure_logging
-    from headwater.worker.serving import supervise_on_its_store
 
     grace_ms = None if grace is None else milliseconds(grace, what="grace", least_ms=0)
     configure_logging(log_level, log_format)

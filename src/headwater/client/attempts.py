@@ -1,12 +1,11 @@
-"""What a connection has sent in one attempt, and whether it may be sent again.
+"""Tracks what a connection has sent in one attempt, and decides whether it may be sent again.
 
-Rule 1. What failed is tried again only when nothing that was sent in the failed attempt could do
-        harm by running twice (`repeatable`), or nothing was sent at all. Refused credentials are
-        never tried again.
-Rule 2. EXEC is repeatable with its MULTI and all commands between them, never alone.
-Rule 3. A connection that holds a WATCH or an open MULTI holds what no other connection does:
-        nothing is repeated on a new one.
-Rule 4. An error says when a command may have run; it is redis-py's own error otherwise.
+Rule 1. A failed attempt is repeated only if it sent nothing, or only commands that may run twice
+        (`repeatable`). Rejected credentials are never retried.
+Rule 2. EXEC is repeatable together with its MULTI and all commands between them, never alone.
+Rule 3. A connection with a WATCH or an open MULTI has state that a new connection lacks: nothing is
+        repeated on a new one.
+Rule 4. If a command may have run, the error says so; otherwise it is redis-py's error unchanged.
 """
 
 from __future__ import annotations
@@ -19,16 +18,16 @@ from redis.exceptions import AuthenticationError, AuthorizationError, BusyLoadin
 from headwater.client.repeatable import Command, command_name, is_repeatable, wait_seconds
 
 Attempt = tuple[int, str, float, bool]
-"""What `Sent` knew of the attempt around the one that begins."""
+"""The state that `Sent` had for the enclosing attempt."""
 
 _MAY_HAVE_RUN = "_headwater_may_have_run"
 
 NEVER_AGAIN = (AuthenticationError, AuthorizationError)
-"""Errors that the same attempt would meet again."""
+"""Errors that repeating the attempt would raise again."""
 
 
 class Sent:
-    """What one connection has sent since the attempt under way began.
+    """What one connection has sent since the current attempt began.
 
     >>> sent = Sent()
     >>> sent.note([("XREADGROUP", "GROUP", "g", "c", "BLOCK", 1500, "STREAMS", "orders", ">")])
@@ -44,38 +43,38 @@ class Sent:
         self.unrepeatable = ""
         """Name of the first command that must not run twice; empty while there is none."""
         self.wait = 0.0
-        """Seconds that the commands asked to wait, together; infinity for ever."""
+        """Seconds that the commands may block, in total; infinity for no limit."""
         self._watching = self._queueing = False
         self._held = False
         self.announced: list[Command] | None = None
-        """The commands whose bytes are sent next; None when nobody knows them."""
+        """The commands whose bytes are sent next; None if they are unknown."""
 
     @property
     def may_repeat(self) -> bool:
-        """Whether all that was sent in this attempt may be sent again."""
+        """Whether everything sent in this attempt may be sent again."""
         return not self.unrepeatable and not self._held
 
     @property
     def only_one(self) -> bool:
-        """Whether this attempt sent a single command, on a connection that held nothing."""
+        """Whether this attempt sent a single command, on a connection without WATCH or MULTI."""
         return self.count == 1 and not self._held
 
     def begin(self) -> Attempt:
-        """A new attempt; what is returned goes to `end` when it is over. Attempts nest: a
-        connection is made within the attempt to send."""
+        """Begin an attempt; return a value to pass to `end`. Attempts nest: connecting is an attempt
+        within the attempt to send."""
         outer = (self.count, self.unrepeatable, self.wait, self._held)
         self.count, self.unrepeatable, self.wait = 0, "", 0.0
         self._held = self._watching or self._queueing
         return outer
 
     def end(self, outer: Attempt) -> None:
-        """The attempt that `begin` began is over."""
+        """End the attempt for which `begin` returned ``outer``."""
         self.count, self.unrepeatable, self.wait, self._held = outer
 
     def note(self, commands: Sequence[Command] | None) -> None:
-        """From now on these may have run; None for bytes that nobody knows the commands of."""
+        """Note that these commands may have run; None for bytes whose commands are unknown."""
         if commands is None:
-            self.count += 2  # at least one, and who knows
+            self.count += 2  # an unknown number: not "only one"
             self.unrepeatable = self.unrepeatable or "a command"
             return
         self.count += len(commands)
@@ -93,11 +92,11 @@ class Sent:
             self.wait += wait_seconds(command)
 
     def answer_seconds(self, socket_timeout: float) -> float | None:
-        """How long the answer may take when a command asked to wait; None is for ever."""
+        """Return how long the reply may take after blocking commands; None for no limit."""
         return None if self.wait == inf else self.wait + socket_timeout
 
     def disconnected(self) -> None:
-        """The session is gone, and with it what it held."""
+        """Forget WATCH and MULTI: the server's session has ended."""
         self._watching = self._queueing = False
 
     def _follow(self, name: str) -> None:
@@ -112,15 +111,15 @@ class Sent:
 
 
 def may_try_again(sent: Sent, error: Exception) -> bool:
-    """Whether the attempt that ended with ``error`` may be made once more."""
+    """Return whether the attempt that ended with ``error`` may be repeated."""
     if isinstance(error, NEVER_AGAIN):
         return False
-    # LOADING is the answer of a server that has not run the command.
+    # A server that replies LOADING has not run the command.
     return sent.may_repeat or (isinstance(error, BusyLoadingError) and sent.only_one)
 
 
 def explain(sent: Sent, error: Exception) -> None:
-    """Say in ``error`` that a command was sent and may have run."""
+    """Add to ``error``'s message that a command was sent and may have run, if one was."""
     if sent.unrepeatable and not isinstance(error, NEVER_AGAIN):
         what = str(error).rstrip(". ")
         error.args = (
@@ -131,13 +130,13 @@ def explain(sent: Sent, error: Exception) -> None:
 
 
 def say_may_have_run(error: Exception) -> None:
-    """Have `may_have_run` say so of ``error``."""
+    """Mark ``error`` so that `may_have_run` returns true for it."""
     setattr(error, _MAY_HAVE_RUN, True)
 
 
 def may_have_run(error: Exception) -> bool:
-    """Whether `explain` has said of ``error`` that a command was sent that must not be repeated.
+    """Return whether ``error`` is marked: a command was sent that must not be repeated.
 
-    False means that nothing was sent, or nothing that running twice would harm.
+    False means that nothing was sent, or only commands that may run twice.
     """
     return getattr(error, _MAY_HAVE_RUN, False)

@@ -1,14 +1,15 @@
-"""The calls of one cluster client: what `sync.cluster` and `aio.cluster` have in common.
+"""The calls of one cluster client, shared by `sync.cluster` and `aio.cluster`.
 
-redis-py's own cluster client sends a command again when its connection is lost, and so adds an entry
-twice; it asks the server where the keys of each XREADGROUP are; and it does not say over which
-connection CLIENT ID goes. So each node has a client of its own here, and `routing` decides.
+redis-py's own cluster client is not used, for three reasons: it sends a command again when its
+connection is lost, and so can add an entry twice; it asks the server for the keys of each XREADGROUP;
+and it does not define which connection CLIENT ID uses. Here each node has its own client, and
+`routing` decides which one gets a command.
 
 Rule 1. A command without a key goes to one node: `keys`, `dbsize` and `scan` see a part of the cluster.
 Rule 2. A client made from the url of a single server is as fast as a plain one, until the server
         redirects it.
-Rule 3. A call is made again as often as the retry policy says, while nothing has run that must not
-        run twice.
+Rule 3. A call is repeated as often as the retry policy allows, as long as no command has run that
+        must not run twice.
 """
 
 from __future__ import annotations
@@ -30,14 +31,14 @@ from headwater.client.server_url import NodeAddress
 from headwater.errors import ConfigError
 
 LOST = (RedisConnectionError, RedisTimeoutError, OSError)
-"""What the router is given in the place of replies."""
+"""Errors of a lost connection; the router receives them instead of replies."""
 
 
 class ClusterCalls:
-    """Carries out the calls of a client of a cluster, or of a server that may be a node of one.
+    """Runs the calls of a client of a cluster, or of a server that may be a node of one.
 
-    ``open_node`` makes the client of a node. The client itself, whose pool is of the first node, gives
-    its own way to run a command there as ``direct``.
+    ``open_node`` makes the client of a node. The cluster client's own pool connects to the first node; its
+    method that runs commands there is passed to `run_pipeline` as ``direct``.
     """
 
     def __init__(
@@ -53,18 +54,18 @@ class ClusterCalls:
         self._nodes: dict[NodeAddress, Any] = {}
         self._lock = threading.Lock()
         self._stays_direct = router.stays and not router.topology.cluster
-        """It began with one connection to what may be a single server."""
+        """Whether the client uses one connection to what may be a single server (see `routing`, rule 4)."""
 
     @property
     def routed(self) -> bool:
-        """Whether commands go to several nodes; false as long as one server seems to be all."""
+        """Whether commands go to several nodes; false until the server turns out to be a cluster's node."""
         return self._router.topology.cluster
 
     def redirected(
         self, words: Sequence[Any], options: dict[str, Any], error: AskError | None
     ) -> Procedure[Any]:
-        """Run a command on the node of its key; ``error`` is the answer of the server that was asked
-        directly."""
+        """Run a command on the node of its key. ``error`` is the redirection with which a server replied
+        to the command, if it was sent directly."""
         queued = [QueuedCommand(words, options)]
         replies = yield from self.run(queued, None if error is None else [error])
         if isinstance(replies[0], Exception):
@@ -74,7 +75,8 @@ class ClusterCalls:
     def run_pipeline(
         self, pipeline: Any, direct: Callable[..., Any], *, raise_on_error: bool
     ) -> Procedure[list[Any]]:
-        """Send what ``pipeline`` has queued; the replies, in order. ``direct`` is its `execute`."""
+        """Send the queued commands of ``pipeline`` and return the replies in order. ``direct`` is its
+        `execute`."""
         queued = [QueuedCommand(words, dict(options)) for words, options in pipeline.command_stack]
         replies: list[Any] | None = None
         if not self.routed:
@@ -89,10 +91,10 @@ class ClusterCalls:
     def run(
         self, queued: Sequence[QueuedCommand], replies: Sequence[Any] | None = None
     ) -> Procedure[list[Any]]:
-        """Have commands run; the replies, errors among them."""
+        """Run commands and return their replies, errors included."""
         if self._stays_direct:
-            # From now on it would use another connection: not the one that CLIENT ID named, and not the
-            # one that watches.
+            # Routing would use another connection: not the one that CLIENT ID named, and not the one
+            # that watches.
             self._router.topology.cluster = True
             raise SlotMoved("the server is a node of a cluster")
         failures = 0
@@ -109,7 +111,7 @@ class ClusterCalls:
     def _run_once(
         self, queued: Sequence[QueuedCommand], replies: Sequence[Any] | None
     ) -> Procedure[list[Any]]:
-        """Carry out what the router says."""
+        """Send the parts that the router yields; return its replies."""
         routing = self._router.route(queued, replies)
         try:
             part = next(routing)
@@ -144,13 +146,13 @@ class ClusterCalls:
             return client
 
     def take_nodes(self) -> list[Any]:
-        """The clients of the nodes, which the caller closes."""
+        """Return the clients of the nodes, and forget them; the caller closes them."""
         nodes, self._nodes = self._nodes, {}
         return list(nodes.values())
 
 
 class OneNodeOnly:
-    """The methods of redis-py's clients that need one node; each raises `ConfigError`."""
+    """Methods of redis-py's clients that need a single node; each raises `ConfigError`."""
 
     def transaction(self, *_args: Any, **_options: Any) -> NoReturn:
         refuse("transaction()")
@@ -163,5 +165,5 @@ class OneNodeOnly:
 
 
 def refuse(what: str) -> NoReturn:
-    """Raises `ConfigError`: ``what`` does not work over several nodes."""
+    """Raise `ConfigError`: ``what`` does not work over several nodes."""
     raise ConfigError(f"{what} does not work on a cluster's address: connect to one of its nodes")

@@ -1,12 +1,12 @@
-"""Two drivers, for threads and for asyncio, of procedures that are written once.
+"""Two drivers, one for threads and one for asyncio, of procedures that are written once.
 
     procedure ──[call]───▶ driver ──▶ redis-py
               ◀──[result]─
 
-Rule 1. A procedure is a generator. It yields a call, a function without arguments, and is sent its
-        result; an error of the call is raised where the procedure yielded it. Or it yields a `Sleep`.
-Rule 2. A driver decides nothing. That of asyncio awaits what a call returns, so a procedure yields
-        only methods that redis-py's two hierarchies have under the same name.
+Rule 1. A procedure is a generator. It yields a call (a function without arguments) and receives its
+        result; an error of the call is raised at the yield. It may also yield a `Sleep`.
+Rule 2. A driver makes no decisions. The asyncio driver awaits what a call returns, so a procedure
+        yields only methods that redis-py's two hierarchies have under the same name.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Procedure: TypeAlias = Generator[Call | Sleep, Any, T]
 
 
 def run(procedure: Procedure[T]) -> T:
-    """Carry out a procedure in this thread; its result.
+    """Run a procedure in this thread and return its result.
 
     >>> def twice(ask):
     ...     first = yield ask
@@ -59,12 +59,13 @@ def run(procedure: Procedure[T]) -> T:
         returned: T = finished.value
         return returned
     finally:
-        # An error that leaves here holds this frame; a call that holds the error would close the ring.
+        # An error that is raised here refers to this frame; a call that refers to the error would make
+        # a reference cycle.
         step = None
 
 
 async def perform(procedure: Procedure[T]) -> T:
-    """Carry out a procedure in the running event loop, as `run` does in a thread."""
+    """Run a procedure in the running event loop and return its result; see `run`."""
     step: Any = None
     try:
         step = next(procedure)

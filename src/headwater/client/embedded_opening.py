@@ -14,23 +14,24 @@ from headwater.errors import ConfigError, StoreInUse
 from headwater.journal.report import RecoveryReport
 from headwater.server.opening import open_node
 from headwater.server.turn.node import Node
+from headwater.uncompiled import warn_once
 
 
 def open_embedded(
     url: str | None, node: Node | None = None, clock: Clock | None = None
 ) -> tuple[StoreHandle, dict[str, Any]]:
-    """A handle on a store in this process, and what the url says to the client.
+    """Return a handle on an embedded store, and the client options that the url sets.
 
     Raises `ConfigError`, and for a directory `StoreInUse`, `StoreUnusable` and `JournalDamaged`.
     """
     if node is not None:
         if url is not None or clock is not None:
-            raise ConfigError("node= is a store with its clock: give neither url nor clock with it")
+            raise ConfigError("node= is a store with its own clock: remove url and clock=")
         return handle_of(node), {}
     if url is None or not url.startswith(f"{SCHEME}:"):
         shown = None if url is None else redacted(url)
         raise ConfigError(
-            f"{shown!r} names no store. Write {EXAMPLES}, or for a server {SERVER_EXAMPLES}."
+            f"{shown!r} does not name a store. Write {EXAMPLES}, or for a server {SERVER_EXAMPLES}."
         )
     address = parse_embedded(url)
     handle = open_handle(address.key, lambda: _open(address, clock))
@@ -43,7 +44,7 @@ def open_embedded(
 
 
 def node_of(client: Any) -> Node:
-    """The node behind a client, sync or asyncio, of a store in this process.
+    """Return the node of an embedded store, from a client of it (sync or asyncio).
 
     Raises `ConfigError` for a client of a server.
     """
@@ -56,7 +57,8 @@ def node_of(client: Any) -> Node:
 
 
 def recovery_of(client: Any) -> RecoveryReport | None:
-    """What opening the store behind a client, sync or asyncio, found; None for one of a server."""
+    """Return the recovery report of an embedded store, from a client of it (sync or asyncio); None for a
+    client of a server."""
     handle = _handle_behind(client)
     if handle is None:
         return None
@@ -70,12 +72,13 @@ def _handle_behind(client: Any) -> StoreHandle | None:
 
 
 def _open(address: EmbeddedAddress, clock: Clock | None) -> EmbeddedStore:
+    warn_once()
     try:
         node = open_node(address.config(), clock=clock)
     except StoreInUse as error:
         raise StoreInUse(
-            f"{error} A directory is held by one process; to share it, let that be "
-            f"`headwater serve --dir {address.directory}` and connect to it over redis:// or unix://."
+            f"{error} Only one process can open a directory. To share it, run "
+            f"`headwater serve --dir {address.directory}` and connect over redis:// or unix://."
         ) from None
     return EmbeddedStore(node, address=address.shown)
 
@@ -83,14 +86,14 @@ def _open(address: EmbeddedAddress, clock: Clock | None) -> EmbeddedStore:
 def _refuse_other_settings(
     address: EmbeddedAddress, clock: Clock | None, store: EmbeddedStore
 ) -> None:
-    """A store that is open has its settings. Raises `ConfigError`."""
+    """Raise `ConfigError` if the open store has other settings than ``address`` and ``clock`` say."""
     wanted = address.config()
     for name in address.settings:
         there, here = store.node.services.config.get(name), wanted.get(name)
         if there != here:
             raise ConfigError(
-                f"{address.shown} is open in this process with {name} {there}, and {address.url!r} "
-                f"asks for {here}. Close the other client first, or ask for the same."
+                f"{address.shown} is open in this process with {name} {there}, but {address.url!r} "
+                f"requires {here}. Close the other client first, or use the same value."
             )
     if clock is not None and store.node.clock is not clock:
         raise ConfigError(f"{address.shown} is open in this process with another clock")

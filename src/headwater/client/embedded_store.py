@@ -1,12 +1,11 @@
 """A node in this process, driven by the threads and event loops that use it.
 
-Rule 1. The thread that sends runs the turn. A thread or loop that waits for an answer also watches the
-        time: it ticks the node at its next deadline, so that BLOCK times out and delays end although
-        every client waits.
-Rule 2. After a fork the child has no store: every use is `ForkedStore`, before any lock is tried,
-        because the thread that held it does not exist in the child.
-Rule 3. A store that is closed, was ended by SHUTDOWN or is poisoned ends every connection, so that
-        no client waits for an answer that will not come.
+Rule 1. The thread that sends runs the turn. A thread or loop that waits for a reply also ticks the node
+        at its next deadline, so that BLOCK times out and delays end while every client waits.
+Rule 2. After a fork the child has no store: every use raises `ForkedStore`, before any lock is
+        acquired, because the thread that held the lock does not exist in the child.
+Rule 3. When a store is closed, stopped by SHUTDOWN or poisoned, it ends every connection, so that no
+        client waits for a reply that will not come.
 """
 
 from __future__ import annotations
@@ -24,35 +23,35 @@ from weakref import ref
 from headwater.client.reentrancy import INTERRUPT_GUARD, REENTRANCY_GUARD, run_outside
 from headwater.clock import SystemClock
 from headwater.errors import ForkedStore, StoreClosed
-from headwater.forks import FAMILY
+from headwater.forks import FORKS
 from headwater.server.session.session import Session
 from headwater.server.turn.node import Node
 
 TURN_BYTES = 1024 * 1024
-"""The input after which a turn is run although there is more: the replies of a turn are held in memory
-until it is committed, and other threads wait for its end."""
+"""After this much input a turn is run, even if there is more: the replies of a turn stay in memory until
+it is committed, and other threads wait for its end."""
 
 SHORTEST_PAUSE_S = 0.001
-"""The least time to wait for work that is due and cannot be done yet (a full disk)."""
+"""The shortest wait for work that is due but cannot be done yet, such as on a full disk."""
 
 
 class Transport(Protocol):
     """The client's end of a session."""
 
     def deliver(self, session: Session) -> None:
-        """Take the output; called under the node's lock, by whichever thread runs the turn."""
+        """Take the session's output; called under the node's lock, by the thread that runs the turn."""
         ...
 
     def end(self) -> None:
-        """The store closes the connection; called under the node's lock."""
+        """End the connection, which the store closes; called under the node's lock."""
         ...
 
 
 class Sleeper(Protocol):
-    """A thread or an event loop that waits for an answer and watches the time."""
+    """A thread or an event loop that waits for a reply and ticks the store at its deadlines."""
 
     def wake(self) -> None:
-        """The next deadline is earlier than it was; called under the node's lock."""
+        """Wait again, because the next deadline is earlier than before; called under the node's lock."""
         ...
 
 
@@ -63,34 +62,34 @@ class EmbeddedStore:
         self.node = node
         self.address = address
         self.owned = owned
-        """Whether the last user closes the node; false for one that somebody else made."""
+        """Whether the last handle closes the node; false for a node that the caller has made."""
         self.users = 0
         self.closed = ""
-        """Why nothing can be done here any more; empty while it can."""
+        """Why the store is closed; empty while it is open."""
         self._process_id = os.getpid()
-        self._generation = FAMILY.generation
+        self._generation = FORKS.generation
         self._sleepers: dict[Sleeper, None] = {}
         self._due = inf
-        """No sleeper will wake later than this (node's monotonic seconds)."""
+        """The latest time at which a sleeper wakes (the node's monotonic seconds)."""
         self._real_time = isinstance(node.clock, SystemClock) or not hasattr(
             node.clock, "call_later"
         )
         self._timer: Any = None
         self.loop_timers: dict[int, Any] = {}
-        """What watches the time in each event loop, by the loop's identity."""
+        """The `LoopTimer` of each event loop, by the loop's identity."""
 
     def __repr__(self) -> str:
         return f"<EmbeddedStore {self.address}{', closed' if self.closed else ''}>"
 
     @property
     def here(self) -> bool:
-        """Whether this process is the one that opened it."""
-        return self._generation == FAMILY.generation
+        """Whether this process opened the store; false in a forked child."""
+        return self._generation == FORKS.generation
 
     # --- sessions -------------------------------------------------------------------------------
 
     def connect(self, transport: Transport) -> Session:
-        """A new session whose output goes to ``transport``, as long as somebody holds that.
+        """Return a new session whose output goes to ``transport``, to which it holds a weak reference.
 
         Raises `ForkedStore` or `StoreClosed`.
         """
@@ -100,14 +99,14 @@ class EmbeddedStore:
             session = self.node.connect(
                 kind="embedded", address=f"{self.address}:0", on_output=partial(_deliver, self.node)
             )
-            session.driver = ref(transport)  # the node keeps no client alive
+            session.driver = ref(transport)  # weak: the node does not keep a client alive
             return session
 
     def exchange(self, session: Session, chunks: Iterable[bytes | bytearray | memoryview]) -> None:
-        """Feed ``chunks`` and run the turn, in this thread; the output is delivered before this
-        returns, to this client and to those that it woke.
+        """Feed ``chunks`` and run the turn in this thread. The output is delivered before this returns, to
+        this client and to the clients that the turn woke.
 
-        Raises `BrokenPipeError` when the store has closed the session, `ForkedStore`, `StoreClosed`.
+        Raises `BrokenPipeError` if the store has closed the session, `ForkedStore`, `StoreClosed`.
         """
         self.check_process()
         with REENTRANCY_GUARD, self.node.lock:
@@ -131,7 +130,7 @@ class EmbeddedStore:
             self.node.turn((session,))
 
     def tick(self) -> None:
-        """Do what time alone asks for."""
+        """Do the work that is due by time alone."""
         if self.closed or not self.here:
             return
         with REENTRANCY_GUARD, self.node.lock:
@@ -139,7 +138,7 @@ class EmbeddedStore:
                 self._tick()
 
     def retire(self, session: Session) -> None:
-        """Close a session that its client has closed; harmless at any time."""
+        """Close the session of a client that closed its connection. May be called at any time."""
         run_outside(lambda: self._retire(session))
 
     def _retire(self, session: Session) -> None:
@@ -150,20 +149,20 @@ class EmbeddedStore:
     # --- time -----------------------------------------------------------------------------------
 
     def pause(self) -> float | None:
-        """Seconds until a sleeper has to `tick`, None for never. The caller holds the node's lock
-        and is, or is about to be, among the sleepers."""
+        """Return the seconds until a sleeper has to `tick`; None for never. The caller holds the node's
+        lock and is a sleeper or is about to become one."""
         if not self._real_time:
-            return None  # the clock's own timer ticks
+            return None  # a timer of the clock calls `tick`
         due = self._next_deadline()
         self._announce(due)
         return None if due == inf else max(due - self.node.clock.monotonic(), 0.0)
 
     def add_sleeper(self, sleeper: Sleeper) -> None:
-        """``sleeper`` is told of earlier deadlines; the caller holds the node's lock."""
+        """Wake ``sleeper`` from now on when a deadline becomes earlier. The caller holds the node's lock."""
         self._sleepers[sleeper] = None
 
     def remove_sleeper(self, sleeper: Sleeper) -> None:
-        """``sleeper`` watches no longer; the caller holds the node's lock."""
+        """Stop waking ``sleeper``. The caller holds the node's lock."""
         self._sleepers.pop(sleeper, None)
 
     def sleep(
@@ -174,8 +173,9 @@ class EmbeddedStore:
         *,
         woken: Callable[[], bool],
     ) -> bool:
-        """Wait on ``condition``, whose lock is the node's, until ``woken()``, at most until the
-        machine's monotonic clock shows ``until``; whether it was woken. The caller holds the lock."""
+        """Wait on ``condition``, whose lock is the node's, until ``woken()`` is true, but not after
+        ``until`` on the machine's monotonic clock. Returns whether it was woken. The caller holds the
+        lock."""
         self.add_sleeper(sleeper)
         try:
             while not woken():
@@ -206,39 +206,39 @@ class EmbeddedStore:
         return inf if due is None else due
 
     def _after_turn(self) -> None:
-        """Tell the sleepers about an earlier deadline; end all sessions if the node has ended."""
+        """Wake the sleepers if a deadline is now earlier; end all sessions if the node has ended."""
         if self.node.state.poisoned is not None:
             self._end_sessions()
         elif self.node.state.stopping:
-            self.close("it was ended by SHUTDOWN")
+            self.close("SHUTDOWN ended it")
         elif not self._real_time:
             self._set_timer(self._next_deadline())
         elif self._sleepers:
             self._announce(self._next_deadline())
 
     def _announce(self, due: float) -> None:
-        """Every sleeper wakes at ``due`` or before."""
+        """Wake the sleepers if ``due`` is earlier than the deadline that they know."""
         earlier, self._due = due < self._due, due
         if earlier:
             for sleeper in list(self._sleepers):
                 sleeper.wake()
 
     def _set_timer(self, due: float) -> None:
-        """A clock that is advanced by hand rings its own timers, in the order of their times."""
+        """Set a timer of a manual clock, which fires its timers itself, in the order of their times."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         if due != inf:
-            # A hair later than now at the least, or a clock that is advanced would never get on.
+            # Slightly later than now: with a timer due at once, a manual clock would never advance.
             left = max(due - self.node.clock.monotonic(), 1e-6)
             self._timer = self.node.clock.call_later(left, self.tick)  # type: ignore[attr-defined]
 
-    # --- the end --------------------------------------------------------------------------------
+    # --- closing --------------------------------------------------------------------------------
 
     def close(self, why: str) -> None:
-        """End every session and, when it is ours, the node, its journal with a clean end.
+        """End every session; if the store owns the node, close the node and end its journal cleanly.
 
-        Raises `NodePoisoned` when the journal's last writes fail.
+        Raises `NodePoisoned` if the journal's last writes fail.
         """
         if self.closed or not self.here:
             return
@@ -262,16 +262,16 @@ class EmbeddedStore:
             transport.end()
 
     def check_process(self) -> None:
-        """Raises `ForkedStore` in a child of the process that opened the store."""
+        """Raise `ForkedStore` in a child of the process that opened the store."""
         if not self.here:
             raise ForkedStore(
-                f"{self.address} was opened by process {self._process_id}, and this one was forked "
-                "from it. Connect after the fork, or serve the store (headwater serve) and connect "
-                "over a socket."
+                f"{self.address} was opened by process {self._process_id}, and this process was "
+                "forked from it. Connect after the fork, or serve the store (headwater serve) and "
+                "connect over a socket."
             )
 
     def check(self) -> None:
-        """Raises `ForkedStore` or `StoreClosed` when nothing can be done here."""
+        """Raise `ForkedStore` or `StoreClosed` if the store cannot be used."""
         self.check_process()
         self._check_open()
 
@@ -281,7 +281,7 @@ class EmbeddedStore:
 
 
 def _transport_of(session: Session) -> Transport | None:
-    """The client's end of a session, as long as somebody holds it."""
+    """Return the client's end of a session, or None if it was garbage collected."""
     transport: Transport | None = session.driver()
     return transport
 

@@ -1,12 +1,11 @@
-"""The client's end of a session in this process: what `sync.embedded` and `aio.embedded` have in common.
+"""The client's end of an embedded session, shared by `sync.embedded` and `aio.embedded`.
 
     EmbeddedConnection ─ EmbeddedTransport ─ EmbeddedStore ─ Node
                          _send:   runs the turn
-                         deliver: takes the output, in whichever thread runs a turn
+                         deliver: takes the output, in the thread that runs a turn
 
-Rule 1. A turn runs in the thread that sends; its replies have been delivered when it is over.
-Rule 2. What was delivered counts as not taken until the client reads it
-        (`client-output-buffer-limit`).
+Rule 1. A turn runs in the thread that sends; its replies are delivered before it ends.
+Rule 2. Delivered output counts towards `client-output-buffer-limit` until the client reads it.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ from headwater.limits import MAX_CLIENTS
 from headwater.server.session.session import Session
 
 READ_BYTES = 64 * 1024
-"""redis-py's read buffer: a copy of memory has no packet size to respect."""
+"""Size of redis-py's read buffer. It is large because reading copies memory, not packets."""
 
 
 class EmbeddedTransport(ABC):
-    """What both drivers' transports do with a session. Its subclasses wait, or feed a reader."""
+    """Sends to a session and queues its output. Subclasses wait for the output, or feed a reader."""
 
     def __init__(self, handle: StoreHandle) -> None:
         self._store = handle.store
@@ -44,40 +43,40 @@ class EmbeddedTransport(ABC):
             self._notify()
 
     def end(self) -> None:
-        """The end of the stream, behind what was delivered; called under the node's lock."""
+        """End the stream, after the output delivered so far; called under the node's lock."""
         self._ended = True
         self._notify()
 
     @abstractmethod
     def _notify(self) -> None:
-        """There is something to read, or the end; called under the node's lock, in any thread."""
+        """Report that there is output to read, or the end; called under the node's lock, in any thread."""
 
     def _send(self, chunks: Iterable[bytes | bytearray | memoryview]) -> None:
         """Run the requests in ``chunks`` as one turn, in this thread."""
         self._store.exchange(self._session, chunks)
 
     def _take(self) -> bytearray:
-        """The oldest output that was delivered and not taken."""
+        """Remove and return the oldest output that was delivered and not yet read."""
         chunk = self._arrived.popleft()
         self._session.output.taken_bytes += len(chunk)
         return chunk
 
     def close(self) -> None:
-        """End the session: what it waited for, watched or queued is forgotten."""
+        """End the session, with its blocked command, watched keys and queued commands."""
         self._store.retire(self._session)
 
     def __del__(self) -> None:
-        with suppress(AttributeError):  # the session was never made
+        with suppress(AttributeError):  # `__init__` failed before the session was made
             self._store.retire(self._session)
 
 
 def connection_options(given: dict[str, Any]) -> dict[str, Any]:
-    """The options of a connection into this process."""
+    """Return the options of a connection to an embedded store; ``given`` takes precedence."""
     return {"socket_timeout": None, "socket_read_size": READ_BYTES, **given}
 
 
 def pool_options(given: dict[str, Any]) -> dict[str, Any]:
-    """The options of a pool of such connections."""
+    """Return the options of a pool of such connections; ``given`` takes precedence."""
     return {
         "max_connections": MAX_CLIENTS,
         "maint_notifications_config": MaintNotificationsConfig(enabled=False),

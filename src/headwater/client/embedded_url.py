@@ -1,11 +1,11 @@
-"""What a ``headwater://`` url says: which store of this process, its settings, options of the client.
+"""Parses ``headwater://`` urls: which embedded store, its settings, and options of the client.
 
-    headwater:///var/lib/orders?appendfsync=always    a directory, kept on disk
-    headwater://memory                                a store of one's own, gone when it is closed
-    headwater://memory/orders                         the same, shared by name within the process
+    headwater:///var/lib/orders?appendfsync=always    a store in a directory on disk
+    headwater://memory                                a private store in memory, lost when it is closed
+    headwater://memory/orders                         a store in memory, shared by name in this process
 
-Only what the url says counts, not the environment: a program that opens a directory means to keep
-what it writes there, whatever was set for a server.
+Settings come from the url only, not from the environment: a program that opens a directory expects
+its data to be durable there, whatever the environment sets for a server.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ SCHEME = "headwater"
 EXAMPLES = "headwater:///path/to/directory, headwater://memory or headwater://memory/name"
 
 _SETTINGS = [name for name, each in SETTINGS.items() if each.embedded is not EmbeddedUse.NEVER]
-"""What a url can set."""
+"""The settings that a url may have."""
 
 _ON_DISK = [name for name, each in SETTINGS.items() if each.embedded is EmbeddedUse.ON_DISK]
-"""What it can set of a directory only."""
+"""The settings that a url may have only for a directory."""
 
 
 def _boolean(text: str) -> bool:
     if text.lower() not in {"1", "true", "yes", "0", "false", "no"}:
-        raise ValueError("it is yes or no")
+        raise ValueError("it must be yes or no")
     return text.lower() in {"1", "true", "yes"}
 
 
@@ -51,31 +51,32 @@ _CLIENT_OPTIONS: dict[str, Callable[[str], Any]] = {
 
 @dataclass
 class EmbeddedAddress:
-    """A store in this process. ``directory`` None is memory; ``name`` "" is a store of one's own."""
+    """An embedded store: in ``directory``, or in memory if that is None. An empty ``name`` is a store that
+    no other client shares."""
 
     url: str
     directory: Path | None = None
     name: str = ""
     settings: dict[str, str] = field(default_factory=dict)
     options: dict[str, Any] = field(default_factory=dict)
-    """For redis-py's client."""
+    """Options of redis-py's client."""
 
     @property
     def key(self) -> str | None:
-        """What clients of this process share a store by; None for one of its own."""
+        """Identifies a store that clients of this process share; None for a store that is not shared."""
         if self.directory is not None:
             return f"dir:{self.directory}"
         return f"memory:{self.name}" if self.name else None
 
     @property
     def shown(self) -> str:
-        """What messages call the store."""
+        """The store's address in messages."""
         if self.directory is not None:
             return f"{SCHEME}://{self.directory}"
         return f"{SCHEME}://memory{'/' if self.name else ''}{self.name}"
 
     def config(self) -> Config:
-        """The settings in force. Raises `ConfigError`."""
+        """Return the store's configuration. Raises `ConfigError`."""
         config = load(flags=self.settings.items(), environ={})
         config.appendonly = self.directory is not None
         if self.directory is not None:
@@ -84,7 +85,7 @@ class EmbeddedAddress:
 
 
 def parse_embedded(url: str) -> EmbeddedAddress:
-    """Read a ``headwater://`` url.
+    """Parse a ``headwater://`` url.
 
     >>> parse_embedded("headwater://memory/orders?decode_responses=yes").options
     {'decode_responses': True}
@@ -92,7 +93,7 @@ def parse_embedded(url: str) -> EmbeddedAddress:
     Raises `ConfigError`, which names the url, what is wrong in it and the remedy.
     """
     parts = urlsplit(url)
-    assert parts.scheme == SCHEME, "the caller looks at the scheme"
+    assert parts.scheme == SCHEME, "the caller checks the scheme"
     address = _place(url, parts)
     for name, text in parse_qsl(parts.query, keep_blank_values=True):
         _add_parameter(address, name, text)
@@ -105,12 +106,12 @@ def _place(url: str, parts: SplitResult) -> EmbeddedAddress:
         return EmbeddedAddress(url, name=path.strip("/"))
     if parts.netloc:
         raise ConfigError(
-            f"{url!r}: {parts.netloc!r} stands where a host would, and a store in this process has "
-            f"none. Write {EXAMPLES}; the directory begins with a third slash. For a server, write "
+            f"{url!r}: {parts.netloc!r} is in the place of a host, and a store in this process has no "
+            f"host. Write {EXAMPLES}; the directory begins with a third slash. For a server, write "
             "redis://host:port."
         )
     if not path.strip("/"):
-        raise ConfigError(f"{url!r} names no directory. Write {EXAMPLES}.")
+        raise ConfigError(f"{url!r} does not name a directory. Write {EXAMPLES}.")
     return EmbeddedAddress(url, directory=Path(path).resolve())
 
 
@@ -127,9 +128,9 @@ def _add_parameter(address: EmbeddedAddress, name: str, text: str) -> None:
             raise ConfigError(f"{address.url!r}: {name} cannot be {text!r}: {error}") from None
     elif setting in NAMES:
         raise ConfigError(
-            f"{address.url!r}: {setting} does nothing for {address.shown}. These settings do: "
+            f"{address.url!r}: {setting} has no effect for {address.shown}. Settings that have one: "
             f"{', '.join(_SETTINGS)} ({', '.join(_ON_DISK)} with a directory)."
         )
     else:
         known = ", ".join([*_SETTINGS, "name", *_CLIENT_OPTIONS])
-        raise ConfigError(f"{address.url!r}: {name!r} is no parameter. There are {known}.")
+        raise ConfigError(f"{address.url!r}: unknown parameter {name!r}. Parameters: {known}.")

@@ -1,13 +1,13 @@
-"""Connections of redis-py that wait long enough and send nothing twice that must run once: what
-`sync.guarded` and `aio.guarded` have in common.
+"""Guarded connections of redis-py, shared by `sync.guarded` and `aio.guarded`: they wait as long as a
+command may block, and repeat a command only if running it twice does no harm.
 
-redis-py asks one object whether to try again, the connection's ``retry``: every command, pipeline
-and subscription goes through it. So a connection class with a `GuardedPolicy` is all that has to be
-our own. Its rules are those of `attempts`, and two more:
+redis-py decides in one object whether to retry, the connection's ``retry``: every command, pipeline and
+subscription uses it. So a connection class with a `GuardedPolicy` is the only replacement needed. Its
+rules are those of `attempts`, and two more:
 
-Rule 5. A connection is made and its health is checked before a command is noted as sent: what fails
-        then has not sent the command.
-Rule 6. An answer may take ``socket_timeout`` seconds beyond what its command asked to wait.
+Rule 5. Connecting and the health check happen before a command is noted as sent: if they fail, the
+        command was not sent.
+Rule 6. A reply may take ``socket_timeout`` seconds longer than its command may block.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ from headwater.client.server_url import NodeAddress
 
 
 class GuardedPolicy(AbstractRetry[Any]):
-    """A redis-py retry policy of one connection, which asks `Sent` before it tries again.
+    """The redis-py retry policy of one connection. It retries only if `Sent` permits it.
 
-    A driver puts it before one of redis-py's two ``Retry`` classes, and makes the attempts.
+    `sync.guarded` and `aio.guarded` combine it with redis-py's two ``Retry`` classes and make the
+    attempts.
     """
 
     def __init__(self, retry: AbstractRetry[Any], sent: Sent) -> None:
@@ -53,10 +54,10 @@ class GuardedPolicy(AbstractRetry[Any]):
         *,
         with_failure_count: bool,
     ) -> Procedure[float]:
-        """An attempt has ended with ``error``, the ``failures``-th: have it cleaned up by ``fail``; the
-        seconds until the next attempt. Raises ``error`` when there is none.
+        """Clean up with ``fail`` after an attempt, the ``failures``-th that failed, ended with ``error``;
+        return the seconds until the next attempt. Raises ``error`` if there is no further attempt.
 
-        It is carried out before `Sent.end`. What it is given is given to redis-py's ``call_with_retry``.
+        Runs before `Sent.end`. The arguments are those of redis-py's ``call_with_retry``.
         """
         if is_retryable is not None and not is_retryable(error):
             raise error
@@ -65,7 +66,7 @@ class GuardedPolicy(AbstractRetry[Any]):
         try:
             yield partial(fail, error, failures) if with_failure_count else partial(fail, error)
         except WatchError:
-            # "Do the transaction again" is wrong advice when EXEC may have run.
+            # A WatchError tells the caller to repeat the transaction: wrong if EXEC may have run.
             if again or not sent.unrepeatable:
                 raise
         if not again:
@@ -77,7 +78,8 @@ class GuardedPolicy(AbstractRetry[Any]):
 
 
 def name_cluster(error: AskError, connection: Any) -> None:
-    """Say in a redirection, which the client of a single server does not follow, what does."""
+    """Name in a redirection's message the url of the cluster, because the client of a single server does
+    not follow redirections."""
     here = NodeAddress(getattr(connection, "host", ""), getattr(connection, "port", 0))
     there = NodeAddress(error.host or here.host, error.port)
     scheme = "rediss" if hasattr(connection, "check_hostname") else "redis"
@@ -90,7 +92,8 @@ def name_cluster(error: AskError, connection: Any) -> None:
 
 
 def derived(prefix: str, ours: type[Any], theirs: type[Any]) -> type[Any]:
-    """redis-py's connection class ``theirs`` with ``ours`` before it; its name begins with ``prefix``."""
+    """Return a subclass of ``ours`` and redis-py's connection class ``theirs``, in this order; its name
+    begins with ``prefix``."""
     if issubclass(theirs, ours):
         return theirs
     return type(f"{prefix}{theirs.__name__}", (ours, theirs), {"__module__": ours.__module__})

@@ -1,8 +1,8 @@
-"""Handles on the stores of this process; their number decides when a store is opened and closed.
+"""Handles on the embedded stores of this process. The first handle opens a store, the last one closes it.
 
-Rule 1. A process opens a directory once. All its clients share the store. Closing the last handle
-        closes the store; the end of the process closes all stores that are still open.
-Rule 2. A child of a fork starts without stores: those of its parent are not its own.
+Rule 1. A process opens a directory once, and all its clients share the store. Closing the last handle
+        closes the store. At the end of the process all open stores are closed.
+Rule 2. A forked child starts without stores: it must not use those of its parent.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ log = logging.getLogger("headwater.client")
 
 
 class _Shared:
-    """Where clients of this process find the same store."""
+    """A slot for a store that several clients of this process share."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        """Held while the store is opened or closed, and while its users are counted."""
+        """Held while the store is opened or closed, and while its handles are counted."""
         self.store: EmbeddedStore | None = None
 
 
@@ -45,7 +45,7 @@ class StoreHandle:
         return repr(self.store)
 
     def check(self) -> None:
-        """Raises `ForkedStore`, or `StoreClosed` if this handle or the store was closed."""
+        """Raise `ForkedStore`, or `StoreClosed` if this handle or the store was closed."""
         if self._closed:
             raise StoreClosed(f"this client of {self.store.address} was closed. Connect again.")
         self.store.check()
@@ -56,9 +56,9 @@ class StoreHandle:
         return self.store.connect(transport)
 
     def close(self) -> None:
-        """Give up the store; the last handle closes it. Closing twice does nothing.
+        """Close the handle; the last handle closes the store. Closing twice does nothing.
 
-        Raises `NodePoisoned` when the journal's last writes fail.
+        Raises `NodePoisoned` if the journal's last writes fail.
         """
         if not self._closed:
             self._closed = True
@@ -81,11 +81,12 @@ class StoreHandle:
 _shared_by_key: dict[str, _Shared] = {}
 _shared_by_node: WeakValueDictionary[int, _Shared] = WeakValueDictionary()
 _open: set[EmbeddedStore] = set()
-"""The stores that the end of the process has to close."""
+"""The stores that are closed at the end of the process."""
 
 
 def open_handle(key: str | None, make: Callable[[], EmbeddedStore]) -> StoreHandle:
-    """A handle on the store of that key, which ``make`` opens if it is not open; None is a new store.
+    """Return a handle on the store of ``key``. ``make`` opens it if it is not open; with None for ``key``,
+    always.
 
     Raises what ``make`` raises.
     """
@@ -98,7 +99,7 @@ def open_handle(key: str | None, make: Callable[[], EmbeddedStore]) -> StoreHand
 
 
 def handle_of(node: Node) -> StoreHandle:
-    """A handle on a node that the caller has made and will close."""
+    """Return a handle on a node that the caller has made and will close."""
     shared = _shared_by_node.setdefault(id(node), _Shared())
     with REENTRANCY_GUARD, shared.lock:
         if shared.store is None or shared.store.closed or shared.store.node is not node:
@@ -107,12 +108,12 @@ def handle_of(node: Node) -> StoreHandle:
 
 
 def _close_all() -> None:
-    """Close, at the end of the process, the stores that were left open."""
+    """Close the stores that are still open at the end of the process."""
     for store in list(_open):
         try:
             store.close("the process ends")
         except Exception:
-            log.exception("%s could not be ended cleanly", store.address)
+            log.exception("%s could not be closed cleanly", store.address)
 
 
 def _forget_after_fork() -> None:

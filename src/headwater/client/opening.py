@@ -1,7 +1,7 @@
-"""Makes the client that a url asks for, from the classes of one of redis-py's two hierarchies.
+"""Makes the client for a url, from the classes of one of redis-py's two hierarchies.
 
-url ──▶ pool of connections into this process, to a server, or to the primary that Sentinels name
-    └─▶ client over that pool; of a cluster, one that opens a client for each node
+url ──▶ pool of connections to an embedded store, to a server, or to the primary that Sentinels name
+    └─▶ client over that pool; for a cluster, a client that opens another one for each node
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ from headwater.server.turn.node import Node
 C = TypeVar("C")
 
 RESPONSE_SECONDS = 30.0
-"""How long an answer may take by default; a store that replays its journal does not answer."""
+"""How long a reply may take by default. A store does not reply while it replays its journal."""
 
 CONNECT_RETRIES = 10
 FIRST_PAUSE_S = 0.01
 LONGEST_PAUSE_S = 1.0
-"""How often and after which pauses a lost connection is tried again: as redis-py does by default,
-about four seconds together, which a server that is restarted rarely needs."""
+"""How often a lost connection is retried, and the pauses between: redis-py's defaults, about four seconds
+in total, which is usually longer than a restart of the server takes."""
 
 
 @dataclass(frozen=True)
 class ClientClasses(Generic[C]):
-    """What a client is made of: redis-py's classes, and ours that derive from them."""
+    """The classes a client is made of: redis-py's, and those derived from them here."""
 
     client: Callable[..., C]
     cluster_client: Callable[..., C]
@@ -59,7 +59,7 @@ class ClientClasses(Generic[C]):
     retry: Callable[..., AbstractRetry[Any]]
     parse_url: Callable[[str], Any]
     one_connection_per_node: bool
-    """Whether a cluster's client keeps to one connection of each node when it is asked to."""
+    """Whether a cluster client can be limited to one connection to each node."""
 
 
 def open_client(
@@ -70,7 +70,7 @@ def open_client(
     clock: Clock | None,
     options: dict[str, Any],
 ) -> C:
-    """The client that `headwater.connect` returns."""
+    """Return the client that `headwater.connect` returns."""
     single = bool(options.pop("single_connection_client", False))
     if node is None and url is not None and is_server(url):
         refuse_clock(url, clock)
@@ -94,13 +94,14 @@ def open_cluster(
     single_connection_client: bool = False,
     **options: Any,
 ) -> C:
-    """A client of the cluster at ``url``, or of the server there, followed where it redirects.
+    """Return a client of the cluster at ``url``, or of the server there, that follows redirections.
 
-    Clients that share a ``topology`` learn from one another. Commands without a key go to the node of
-    the key ``home``. One that ``stays`` keeps to one connection to one node: see `routing`, rule 4.
+    Clients that share a ``topology`` share what they learn of the cluster. Commands without a key go to
+    the node of the key ``home``. With ``stays`` the client uses one connection to one node: see `routing`,
+    rule 4.
     """
     single = (single_connection_client or stays) and classes.one_connection_per_node
-    # A node's client tries nothing again: another node may have taken its place.
+    # A node's client does not retry: another node may have taken its place.
     once = classes.retry(NoBackoff(), 0)
     retry = options.get("retry", default_retry(classes)) or once
     options["retry"] = once
@@ -120,7 +121,7 @@ def open_cluster(
 
 
 def server_pool(classes: ClientClasses[Any], url: str, options: dict[str, Any]) -> Any:
-    """Connections to the server at ``url``, or to the primary that Sentinels name."""
+    """Return a pool of connections to the server at ``url``, or to the primary that Sentinels name."""
     if is_sentinel(url):
         address = parse_sentinel(url)
         pool = server_pool(classes, address.server_url, options)
@@ -130,8 +131,8 @@ def server_pool(classes: ClientClasses[Any], url: str, options: dict[str, Any]) 
     arguments: dict[str, Any] = {
         "socket_timeout": RESPONSE_SECONDS,
         "retry": default_retry(classes),
-        # A round trip at each connect that only Redis's own cloud answers; while it is on, redis-py
-        # also takes a connection that holds an unread answer for a good one.
+        # Costs a round trip at each connect, and only Redis's cloud supports it. While it is on,
+        # redis-py also considers a connection with an unread reply healthy.
         "maint_notifications_config": MaintNotificationsConfig(enabled=False),
         **options,
         **parsed(url, classes.parse_url),
@@ -146,13 +147,13 @@ def server_pool(classes: ClientClasses[Any], url: str, options: dict[str, Any]) 
 
 
 def default_retry(classes: ClientClasses[Any]) -> AbstractRetry[Any]:
-    """How often a lost connection is tried again, unless the caller says otherwise."""
+    """Return the default retry policy for lost connections."""
     backoff = ExponentialWithJitterBackoff(base=FIRST_PAUSE_S, cap=LONGEST_PAUSE_S)
     return classes.retry(backoff, CONNECT_RETRIES)
 
 
 def refuse_clock(url: str, clock: Clock | None) -> None:
-    """A server has its own clock. Raises `ConfigError`."""
+    """Raise `ConfigError` if ``clock`` is given for a server, which has its own clock."""
     if clock is not None:
         raise ConfigError(
             f"clock= is for a store in this process, and {redacted(url)!r} names a server"
@@ -160,19 +161,20 @@ def refuse_clock(url: str, clock: Clock | None) -> None:
 
 
 def parsed(url: str, parse_url: Callable[[str], Any]) -> dict[str, Any]:
-    """What a server's url says to redis-py. `ConfigError` when redis-py cannot read it."""
+    """Return the connection options that redis-py reads from a server's url. Raises `ConfigError` if
+    redis-py cannot parse it."""
     try:
         return {**parse_url(url)}
     except ValueError:
-        # `from None`: what could not be read may be a part of the password.
+        # `from None`: the original error may show a part of the password.
         raise ConfigError(
-            f"{redacted(url)!r} cannot be read: look at its port and its parameters, and write what "
-            "is special in a password by its number (%23 for #)"
+            f"{redacted(url)!r} cannot be parsed: check its port and its parameters, and "
+            "percent-encode special characters in a password (%23 for #)"
         ) from None
 
 
 def refuse_unknown(url: str, pool: Any) -> None:
-    """Make a connection that is never opened: a parameter that none can have is said now."""
+    """Raise `ConfigError` for an unknown parameter: make a connection object, which is never opened."""
     try:
         pool.connection_class(**pool.connection_kwargs)
     except TypeError as error:
@@ -187,7 +189,7 @@ def _client_over(classes: ClientClasses[C], pool: Any, *, single: bool) -> C:
 
 
 def _owning(client: C) -> C:
-    """The client, which closes its pool when it is closed."""
+    """Return ``client``, which from now on closes its pool when it is closed."""
     closing: Any = client
     closing.auto_close_connection_pool = True
     return client

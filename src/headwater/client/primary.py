@@ -1,10 +1,10 @@
-"""The primary that Sentinels name: what `sync.sentinel` and `aio.sentinel` have in common.
+"""Finds the primary that Sentinels name; shared by `sync.sentinel` and `aio.sentinel`.
 
-Rule 1. Each connection asks the Sentinels when it is made, so a failover is followed by connecting
-        again: Redis closes the connections of a primary that Sentinels demote.
-Rule 2. A server that is a replica already, though a Sentinel names it, is left at once. READONLY is
-        the answer of one that became a replica later: the next command connects again.
-Rule 3. READONLY stays the reply that it is, for it says that the command did not run.
+Rule 1. Each new connection asks the Sentinels, so reconnecting follows a failover: Redis closes the
+        connections of a primary that Sentinels demote.
+Rule 2. If the named server is already a replica, the connection is closed at once. A server that
+        became a replica later replies READONLY: then the next command connects again.
+Rule 3. The caller receives the READONLY reply: it means that the command did not run.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from headwater.client.drivers import Procedure
 from headwater.client.server_url import NodeAddress, SentinelAddress
 
 ASK_SECONDS = 2.0
-"""How long a Sentinel may take to answer, before another is asked."""
+"""How long a Sentinel may take to reply before the next one is asked."""
 
 
 class Primary:
-    """Finds the primary of a service. The Sentinel that answered last is asked first."""
+    """Finds the primary of a service. It asks the Sentinel that replied last time first."""
 
     def __init__(self, address: SentinelAddress, options: Mapping[str, Any]) -> None:
         self.address = address
@@ -34,7 +34,7 @@ class Primary:
     def find(
         self, sentinel: Callable[..., Any], close: Callable[[Any], Any]
     ) -> Procedure[tuple[str, int]]:
-        """Ask for the host and port, by redis-py's class ``sentinel`` and its method ``close``.
+        """Return the primary's host and port, using redis-py's class ``sentinel`` and its method ``close``.
 
         Raises redis-py's MasterNotFoundError, a ConnectionError.
         """
@@ -47,24 +47,25 @@ class Primary:
         return str(host), int(port)
 
     def confirm(self, connection: Any) -> Procedure[None]:
-        """Ask the server of a new connection for its role. A replica is disconnected, and raised."""
+        """Check that the server of a new connection is a primary. Disconnects from a replica and raises
+        redis-py's ConnectionError."""
         yield partial(connection.send_command, "ROLE", check_health=False)
         try:
             role = (yield connection.read_response)[0]
         except NoPermissionError:
-            return  # READONLY shows it later
+            return  # a replica will reply READONLY to a write
         if role in (b"master", "master"):
             return
         yield connection.disconnect
         self.nodes = [*self.nodes[1:], self.nodes[0]]  # another Sentinel is asked next
         raise RedisConnectionError(
             f"the Sentinels name {connection.host}:{connection.port} as the primary of "
-            f"{self.address.service!r}, and it is a replica"
+            f"{self.address.service!r}, but it is a replica"
         )
 
 
 def sentinel_options(address: SentinelAddress, options: Mapping[str, Any]) -> dict[str, Any]:
-    """What a client of a Sentinel is made with; ``options`` are those of the server's connections."""
+    """Return the options of a Sentinel's client; ``options`` are those of the server's connections."""
     found: dict[str, Any] = {
         "socket_timeout": ASK_SECONDS,
         "socket_connect_timeout": ASK_SECONDS,
@@ -78,12 +79,12 @@ def sentinel_options(address: SentinelAddress, options: Mapping[str, Any]) -> di
 
 
 def answered_first(sentinels: list[Any]) -> list[NodeAddress]:
-    """The Sentinels in the order that redis-py has brought them to."""
+    """Return the Sentinels' addresses in redis-py's order: the one that replied is first."""
     where = [one.connection_pool.connection_kwargs for one in sentinels]
     return [NodeAddress(one["host"], one["port"]) for one in where]
 
 
 def follow_primary(pool: Any, address: SentinelAddress, to_primary: Callable[..., Any]) -> None:
-    """Have ``pool`` connect to the primary of a service; ``to_primary`` makes its connection class."""
+    """Make ``pool`` connect to the primary of a service; ``to_primary`` derives its connection class."""
     pool.connection_kwargs["primary"] = Primary(address, pool.connection_kwargs)
     pool.connection_class = to_primary(pool.connection_class)

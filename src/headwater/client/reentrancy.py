@@ -1,9 +1,9 @@
-"""Guards a turn against code that Python runs in its middle: a signal handler, a finalizer.
+"""Guards a turn against code that Python runs in its middle: signal handlers and finalizers.
 
-Rule 1. Leaving a turn in its middle would leave the state half changed, and the node would have to be
-        given up. A turn takes microseconds, so `KeyboardInterrupt` is raised at its end.
-Rule 2. A finalizer that the garbage collector runs within a turn must not enter a store again: what
-        it closes is closed when the thread has left the store.
+Rule 1. Leaving a turn in its middle would leave the state half changed and the node unusable. A turn
+        takes microseconds, so `KeyboardInterrupt` is raised at its end.
+Rule 2. A finalizer that the garbage collector runs within a turn must not enter a store: the objects
+        that it closes are closed when the thread has left the store.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 try:
     import _signal  # type: ignore[import-not-found]
-except ImportError:  # another Python has no such module
+except ImportError:  # a Python implementation without this module
     _signal = signal
 
 log = logging.getLogger("headwater.client")
@@ -27,12 +27,13 @@ SIGINT = int(signal.SIGINT)
 
 _set = getattr(_signal, "signal", signal.signal)
 _get = getattr(_signal, "getsignal", signal.getsignal)
-"""`signal.signal` without its search for the handler in an enumeration, whose error text contains the
-handler's repr. asyncio's handler contains a task, and that repr takes longer than most turns: 40 us."""
+"""`signal.signal` without its conversion to an enumeration member. For a handler that conversion fails,
+and its error text contains the handler's repr. asyncio's handler refers to a task, whose repr takes
+40 us, longer than most turns."""
 
 
 class _InterruptGuard:
-    """Holds SIGINT back between enter and exit, in the main thread; elsewhere it does nothing."""
+    """Delays SIGINT from enter to exit in the main thread; does nothing in other threads."""
 
     def __init__(self) -> None:
         self._handler: Callable[[int, FrameType | None], Any] | None = None
@@ -42,7 +43,7 @@ class _InterruptGuard:
     def __enter__(self) -> None:
         if threading.get_ident() == threading.main_thread().ident and self._handler is None:
             handler = _get(SIGINT)
-            if callable(handler):  # the system's own ways, to end and to ignore, are numbers
+            if callable(handler):  # SIG_DFL and SIG_IGN are not
                 self._handler = handler
                 _set(SIGINT, self._note)
 
@@ -60,11 +61,11 @@ class _InterruptGuard:
 
 
 INTERRUPT_GUARD = _InterruptGuard()
-"""``with INTERRUPT_GUARD: node.turn(...)``; not nested."""
+"""``with INTERRUPT_GUARD: node.turn(...)``. It must not be nested."""
 
 
 class _ReentrancyGuard(threading.local):
-    """Whether this thread is within a store, and the calls that wait until it has left."""
+    """Counts how deep this thread is within stores, and holds calls until it has left them all."""
 
     def __init__(self) -> None:
         self.depth = 0
@@ -80,16 +81,16 @@ class _ReentrancyGuard(threading.local):
             try:
                 action()
             except Exception:
-                log.exception("what was no longer used could not be closed")
+                log.exception("an unused embedded connection or store could not be closed")
 
     def start_again(self) -> None:
-        """Forget the parent's stores: in the child of a fork, this thread is within none of them."""
+        """Forget the parent's stores: in a forked child, this thread is within none of them."""
         self.depth = 0
         self.late.clear()
 
 
 REENTRANCY_GUARD = _ReentrancyGuard()
-"""``with REENTRANCY_GUARD, lock:`` around everything that holds a lock of a store."""
+"""``with REENTRANCY_GUARD, lock:`` around all code that holds a lock of a store."""
 
 
 def run_outside(action: Callable[[], None]) -> None:

@@ -1,11 +1,11 @@
-"""Which commands may run twice, and how long an answer may take.
+"""Which commands may run twice, and how long a reply may take.
 
-Rule 1. A command is *repeatable* when running it twice leaves what running it once leaves: reads,
-        what a connection says about itself, XACK, XADD with an idempotent id. Every other command,
-        and every command that is not known here, is not.
-Rule 2. An answer may take as long as its command asked to wait (BLOCK), and the usual time more.
+Rule 1. A command is *repeatable* if running it twice has the effect of running it once: reads, commands
+        about the connection itself, XACK, XADD with an idempotent id. All other commands are not
+        repeatable, and unknown commands are not either.
+Rule 2. A reply may take as long as its command may block (BLOCK), plus the usual time.
 
-A command is the sequence of its arguments, as it was given to a client library.
+A command is the sequence of its arguments, as passed to a client library.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 from headwater.commands import table
 
 Command = Sequence[Any]
-"""A command's name and arguments; the first may hold several words (``"XINFO STREAM"``)."""
+"""A command's name and arguments; the first item may have several words (``"XINFO STREAM"``)."""
 
 _OF_CONNECTIONS = (
     "PING ECHO HELLO AUTH SELECT QUIT RESET READONLY READWRITE MULTI DISCARD WATCH UNWATCH MONITOR "
@@ -59,7 +59,7 @@ REPEATABLE = frozenset(
         *(f"{name} {word}" for name, words in _SUBCOMMANDS.items() for word in words.split()),
     ]
 )
-"""Names, in upper case, of the commands that may run twice whatever their arguments."""
+"""Names, in upper case, of the commands that may run twice with any arguments."""
 
 _CONTAINERS = frozenset(name.split()[0] for name in REPEATABLE if " " in name)
 
@@ -67,7 +67,7 @@ _XADD_FLAGS = frozenset({"NOMKSTREAM", "KEEPREF", "DELREF", "ACKED"})
 
 
 def command_name(command: Command) -> str:
-    """The first word, in upper case.
+    """Return the first word, in upper case.
 
     >>> command_name((b"xinfo stream", "orders"))
     'XINFO'
@@ -76,7 +76,7 @@ def command_name(command: Command) -> str:
 
 
 def is_repeatable(command: Command) -> bool:
-    """Whether running the command twice is as good as once; EXEC never is by itself.
+    """Return whether running the command twice has the effect of running it once; EXEC alone never has.
 
     >>> is_repeatable(("XLEN", "orders")), is_repeatable(("XADD", "orders", "*", "a", "1"))
     (True, False)
@@ -94,7 +94,7 @@ def is_repeatable(command: Command) -> bool:
 
 
 def wait_seconds(command: Command) -> float:
-    """How long the command asks the store to wait for something; infinity for ever.
+    """Return how many seconds the command may block in the store; infinity for no limit.
 
     >>> wait_seconds(("XREAD", "BLOCK", 0, "STREAMS", "orders", "$"))
     inf
@@ -120,7 +120,7 @@ def _all_words(command: Command) -> list[str]:
 
 
 def _has_idempotent_id(words: list[str]) -> bool:
-    """Whether XADD's options, between key and id, hold IDMP or IDMPAUTO."""
+    """Return whether XADD's options, between key and id, include IDMP or IDMPAUTO."""
     index = 2
     while index < len(words):
         word = words[index]
@@ -136,7 +136,7 @@ def _has_idempotent_id(words: list[str]) -> bool:
 
 
 def _block(words: list[str]) -> float:
-    """XREAD and XREADGROUP: the milliseconds after BLOCK, which comes before STREAMS."""
+    """Return the seconds of the BLOCK option of XREAD or XREADGROUP, which is before STREAMS."""
     index = 4 if words[1:2] == ["GROUP"] else 1
     while index + 1 < len(words) and words[index] != "STREAMS":
         if words[index] == "BLOCK":
@@ -146,7 +146,8 @@ def _block(words: list[str]) -> float:
 
 
 def _limit(word: str, per_second: int) -> float:
-    """A time limit; 0 is for ever. The store refuses other words at once, which takes no time."""
+    """Return a time limit in seconds; 0 means no limit. Words that are not a valid limit count as no
+    wait: the store rejects them at once."""
     try:
         limit = float(word)
     except ValueError:
@@ -157,7 +158,7 @@ def _limit(word: str, per_second: int) -> float:
 
 
 def _argument(index: int, *, per_second: int = 1) -> Callable[[list[str]], float]:
-    """A time limit at a fixed place."""
+    """Return a function that reads a time limit from a fixed place."""
 
     def limit(words: list[str]) -> float:
         return _limit(words[index], per_second) if -len(words) <= index < len(words) else 0.0

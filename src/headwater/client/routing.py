@@ -1,19 +1,20 @@
-"""Which node of a cluster gets which command, and what happens when it sends it elsewhere.
+"""Decides which node of a cluster gets which command, and follows redirections.
 
     commands ──▶ Router ──[Part]──▶ driver ──▶ the client of one node
                         ◀─[Answer]─
 
-Rule 1. Commands that belong together go together: MULTI … EXEC, and WAIT behind the write that it is
-        about. They go to the node of their first key.
-Rule 2. Sent again is only what a node has refused to run: MOVED and ASK say so. A lost connection is
-        raised; when something of the same call had run, the error says that it may have (`guarded`).
-Rule 3. A command without a key goes where the others of the same call go; alone, to the node of the
-        router's ``home`` key. CLIENT ID and CLIENT UNBLOCK find the same node so.
-Rule 4. A router that ``stays`` is of one connection to one node: it does not follow a move for good, it
-        raises `SlotMoved`, a ConnectionError, and its user opens another.
-Rule 5. A transaction behind WATCH runs on the node that watches or not at all: while a slot moves, some
-        of its keys are at one node and some at the other. TRYAGAIN is the answer then, as it is of a
-        node that has some keys of a command.
+Rule 1. Commands that belong together are sent together, to the node of their first key: MULTI … EXEC,
+        and WAIT after its write.
+Rule 2. A command is sent again only if a node refused to run it, with MOVED or ASK. A lost connection
+        raises an error; if commands of the same call had run, the error says that they may have
+        (`guarded`).
+Rule 3. A command without a key goes to the node of the other commands of its call; alone, to the node
+        of the router's ``home`` key. So CLIENT ID and CLIENT UNBLOCK go to the same node.
+Rule 4. A router that ``stays`` uses one connection to one node. When the slot has moved, it raises
+        `SlotMoved`, a ConnectionError, and its user opens another.
+Rule 5. A transaction after WATCH runs on the node that watches, or not at all: while a slot moves,
+        some of its keys are on one node and some on the other. The reply is then TRYAGAIN, as from a
+        node that has some of a command's keys.
 """
 
 from __future__ import annotations
@@ -37,45 +38,45 @@ from headwater.client.slots import Topology, first_key, parse_slots, slot_of
 from headwater.errors import ConfigError
 
 ROUNDS: Final = 8
-"""Redirections that one call follows; then it gets the last one as its answer."""
+"""How many redirections one call follows; after that its reply is the last one."""
 
 ASKED_BLOCK_MS: Final = 100
-"""A read on a slot that is moving does not wait longer: CLIENT UNBLOCK cannot reach it there."""
+"""The longest BLOCK of a read on a moving slot: CLIENT UNBLOCK cannot reach it on that node."""
 
 
 class SlotMoved(RedisConnectionError):
-    """The slot that a connection is for belongs to another node now; nothing was run."""
+    """The slot of a connection that stays with one node now belongs to another node; nothing was run."""
 
 
 class QueuedCommand(NamedTuple):
-    """A command as redis-py's clients are given it."""
+    """A command and its options, as passed to redis-py's clients."""
 
     words: Sequence[Any]
     options: dict[str, Any] = {}  # noqa: RUF012  # never written
 
 
 class Part(NamedTuple):
-    """What goes to one node, over one connection."""
+    """Commands for one node, sent over one connection."""
 
     node: NodeAddress
     commands: list[QueuedCommand]
 
 
 Answer = list[Any] | Exception
-"""A reply for each command, errors among them; or the error of the connection."""
+"""A reply for each command, errors included; or the error of the connection."""
 
 Routing = Generator[Part, Answer, list[Any]]
 
 
 class Unit(NamedTuple):
-    """Commands that belong together: where in the call they are, and the slot they belong to."""
+    """Commands that belong together: their places in the call, and their slot."""
 
     places: range
     slot: int | None
     asked: NodeAddress | None = None
-    """The node that has the slot's keys already, while the slot moves there."""
+    """The node that already has the slot's keys, while the slot moves there."""
     crosses: bool = False
-    """It is a transaction on several slots, which no node runs."""
+    """Whether the unit is a transaction on several slots, which no node runs."""
 
 
 _SLOTS = QueuedCommand((b"CLUSTER", b"SLOTS"))
@@ -95,8 +96,8 @@ class Router:
     def route(
         self, commands: Sequence[QueuedCommand], replies: Sequence[Any] | None = None
     ) -> Routing:
-        """Have the commands run; their replies. ``replies`` are those of a node that was asked without
-        knowing it for one of a cluster: then only what it redirected is sent."""
+        """Run the commands and return their replies. ``replies``, if given, are those of a server that was
+        not known to be a cluster's node: then only the commands that it redirected are sent."""
         found: list[Any] = list(replies or [None] * len(commands))
         units = _units(commands)
         if replies is not None:
@@ -132,7 +133,7 @@ class Router:
         return found
 
     def _note(self, name: str, node: NodeAddress) -> None:
-        """Note that a node watches a key for this client, or does so no more."""
+        """Note whether a node watches a key for this client, after the command ``name``."""
         if name == "WATCH":
             self._watching[node] = None
         elif self._watching and name in ("MULTI", "UNWATCH"):
@@ -141,7 +142,8 @@ class Router:
     def _kept_to_watching(
         self, units: list[Unit], commands: Sequence[QueuedCommand], found: list[Any]
     ) -> list[Unit]:
-        """The units without the transactions that would run at a node that does not watch; these are answered."""
+        """Return the units without the transactions that would run on a node that does not watch; their
+        replies in ``found`` become TRYAGAIN."""
         if not self._watching:
             return units
         kept = []
@@ -162,7 +164,7 @@ class Router:
         node: NodeAddress,
         commands: Sequence[QueuedCommand],
     ) -> list[Unit]:
-        """Note the replies of a node; the units that it redirects."""
+        """Copy the replies of a node to ``found``; return the units that it redirects."""
         again: list[Unit] = []
         at = 0
         for unit in part:
@@ -177,7 +179,7 @@ class Router:
         return again
 
     def _redirected(self, unit: Unit, found: Sequence[Any], by: NodeAddress) -> Unit | None:
-        """The unit as it goes out next; None when it was answered."""
+        """Return the unit to send next after a redirection; None if the node ran it."""
         for place in unit.places:
             reply = found[place]
             if not isinstance(reply, AskError):
@@ -197,7 +199,7 @@ class Router:
     def _parts(
         self, units: Sequence[Unit], commands: Sequence[QueuedCommand]
     ) -> dict[NodeAddress, list[Unit]]:
-        """The units of each node, in order."""
+        """Return the units of each node, in order."""
         keyed = next((unit for unit in units if unit.slot is not None), None)
         common = self._node(keyed) if keyed else self._owner(self._home)
         parts: dict[NodeAddress, list[Unit]] = {}
@@ -216,15 +218,15 @@ class Router:
         return node or self.topology.nodes()[0]
 
     def _load(self) -> Generator[Part, Answer, ResponseError | None]:
-        """Ask the nodes, one after another, who owns what; the error of a node that does not let this
-        user know."""
+        """Ask the nodes, one after another, for the owners of the slots. Returns the error of a node that
+        does not permit this user to ask."""
         failure: Exception | None = None
         for node in self.topology.nodes():
             answer = yield Part(node, [_SLOTS])
             reply = answer if isinstance(answer, Exception) else answer[0]
             if isinstance(reply, ResponseError) and "cluster support disabled" in str(reply):
                 raise ConfigError(
-                    f"{node} is no node of a cluster: write redis://{node} for a single server"
+                    f"{node} is not a node of a cluster: write redis://{node} for a single server"
                 )
             if isinstance(reply, NoPermissionError):
                 return reply
@@ -235,10 +237,10 @@ class Router:
             if any(slots):
                 self.topology.replace(slots)
                 return None
-            failure = RedisConnectionError(f"{node} knows no owner of any slot")
+            failure = RedisConnectionError(f"{node} does not know the owner of any slot")
         if isinstance(failure, ResponseError):
             failure = RedisConnectionError(
-                f"the cluster does not say who owns its slots: {failure}"
+                f"the nodes of the cluster do not report the slots' owners: {failure}"
             )
         assert failure is not None, "an address has at least one node"
         raise failure
@@ -262,12 +264,12 @@ def _units(commands: Sequence[QueuedCommand]) -> list[Unit]:
 
 
 def _crossing() -> ResponseError:
-    return ResponseError("CROSSSLOT a transaction touches keys of one slot only")
+    return ResponseError("CROSSSLOT the keys of a transaction must be in one slot")
 
 
 def _elsewhere() -> ResponseError:
     return TryAgainError(
-        "TRYAGAIN the keys of a transaction and the key that it watches are at different nodes while "
+        "TRYAGAIN the keys of a transaction and the key that it watches are on different nodes while "
         "their slot moves"
     )
 
@@ -284,10 +286,10 @@ def _flat(units: Sequence[Unit], commands: Sequence[QueuedCommand]) -> list[Queu
 
 
 def _hurried(command: QueuedCommand) -> QueuedCommand:
-    """The command with a short BLOCK, if it has one."""
+    """Return the command with BLOCK shortened, if it has one."""
     words = list(command.words)
     if command_name(words) in ("XREAD", "XREADGROUP"):
-        at = 4 if words[1] in ("GROUP", b"GROUP") else 1  # a group may be called BLOCK
+        at = 4 if words[1] in ("GROUP", b"GROUP") else 1  # a group's name may be BLOCK
         while at < len(words) and words[at] not in ("STREAMS", b"STREAMS"):
             if words[at] in ("BLOCK", b"BLOCK"):
                 words[at + 1] = ASKED_BLOCK_MS

@@ -1,11 +1,11 @@
-"""What a server's url says: one server, the nodes of a cluster, or Sentinels and their service.
+"""Parses the urls of servers: one server, the nodes of a cluster, or Sentinels and their service.
 
     redis://host:port/db            one server; rediss:// over TLS; valkey:// and valkeys:// the same
     redis+cluster://host:port,host:port          a cluster, by some of its nodes; rediss+cluster://
     redis+sentinel://host:port,host:port/service/db      the primary that Sentinels name;
                                                          rediss+sentinel://
 
-``user:password@`` may precede the hosts, for the servers. Parameters after ``?`` are redis-py's;
+``user:password@`` before the hosts is for the servers. Parameters after ``?`` are redis-py's;
 ``sentinel_username`` and ``sentinel_password`` are for the Sentinels.
 """
 
@@ -31,10 +31,10 @@ SCHEMES: Final = (
         for kind in ("cluster", "sentinel")
     ),
 )
-"""Every scheme of a server."""
+"""All schemes of servers."""
 
 SERVER_EXAMPLES: Final = "redis://…, rediss://…, unix://…, redis+cluster://…, redis+sentinel://…"
-"""The addresses of servers, for errors. ``valkey`` may replace ``redis``."""
+"""The urls of servers, for errors. ``valkey`` may replace ``redis``."""
 
 REDIS_PORT: Final = 6379
 SENTINEL_PORT: Final = 26379
@@ -43,7 +43,7 @@ _SENTINEL_PARAMETERS: Final = ("sentinel_username", "sentinel_password")
 
 
 class NodeAddress(NamedTuple):
-    """Where a server listens."""
+    """The address of a server."""
 
     host: str
     port: int
@@ -54,16 +54,16 @@ class NodeAddress(NamedTuple):
 
 @dataclass(frozen=True)
 class ClusterAddress:
-    """Some nodes of a cluster; ``scheme``, ``user`` and ``query`` hold for all of its nodes."""
+    """Some nodes of a cluster; ``scheme``, ``user`` and ``query`` apply to all of its nodes."""
 
     scheme: str
     user: str
-    """``name:password@`` as the url has it, or nothing."""
+    """``name:password@`` as in the url, or empty."""
     nodes: tuple[NodeAddress, ...]
     query: str
 
     def node_url(self, node: NodeAddress) -> str:
-        """The url of one node.
+        """Return the url of one node.
 
         >>> parse_cluster("rediss+cluster://:secret@a:7000,b?protocol=2").node_url(NodeAddress("c", 7002))
         'rediss://:secret@c:7002?protocol=2'
@@ -78,15 +78,15 @@ class SentinelAddress:
     nodes: tuple[NodeAddress, ...]
     service: str
     server_url: str
-    """What the url says of the server, with a placeholder for its host."""
+    """The url of the server, with a placeholder for its host."""
     username: str | None
-    """For the Sentinels, as the password."""
+    """The user of the Sentinels; ``password`` is theirs too."""
     password: str | None
     tls: bool
 
 
 def plain(url: str) -> str:
-    """``url`` with ``redis`` and ``rediss`` for their aliases.
+    """Return ``url`` with ``redis`` and ``rediss`` instead of their aliases.
 
     >>> plain("valkeys+cluster://host:7000"), plain("redis://host")
     ('rediss+cluster://host:7000', 'redis://host')
@@ -97,7 +97,7 @@ def plain(url: str) -> str:
 
 
 def is_server(url: str) -> bool:
-    """Whether a url names servers, rather than a store in this process.
+    """Return whether a url names servers, rather than an embedded store.
 
     >>> is_server("valkey://host"), is_server("redis+sentinel://host/shop"), is_server("headwater:///x")
     (True, True, False)
@@ -106,18 +106,18 @@ def is_server(url: str) -> bool:
 
 
 def is_cluster(url: str) -> bool:
-    """Whether a url names a cluster."""
+    """Return whether a url names a cluster."""
     return is_server(url) and url.partition("://")[0].endswith("+cluster")
 
 
 def is_sentinel(url: str) -> bool:
-    """Whether a url names Sentinels."""
+    """Return whether a url names Sentinels."""
     return is_server(url) and url.partition("://")[0].endswith("+sentinel")
 
 
 def may_be_node(url: str) -> bool:
-    """Whether a url names one server that may turn out to be a node of a cluster: such a node has only
-    database 0.
+    """Return whether a url names one server that may turn out to be a node of a cluster, that is,
+    database 0 of a server: a node has only that one.
 
     >>> may_be_node("redis://host:7000"), may_be_node("redis://host/2"), may_be_node("unix:///socket")
     (True, False, False)
@@ -130,7 +130,7 @@ def may_be_node(url: str) -> bool:
 
 
 def parse_cluster(url: str) -> ClusterAddress:
-    """Read the url of a cluster, or of one of its nodes.
+    """Parse the url of a cluster, or of one of its nodes.
 
     >>> parse_cluster("redis+cluster://a:7000,b").nodes
     (NodeAddress(host='a', port=7000), NodeAddress(host='b', port=6379))
@@ -140,8 +140,8 @@ def parse_cluster(url: str) -> ClusterAddress:
     parts = urlsplit(plain(url))
     if parts.path.strip("/") not in ("", "0"):
         raise ConfigError(
-            f"{redacted(url)!r} names database {parts.path.strip('/')!r}, and a cluster has only "
-            "database 0: leave it out"
+            f"{redacted(url)!r} names database {parts.path.strip('/')!r}, but a cluster has only "
+            "database 0: remove it from the url"
         )
     user, nodes = _places(url, parts, REDIS_PORT)
     scheme = parts.scheme.partition("+")[0]
@@ -149,7 +149,7 @@ def parse_cluster(url: str) -> ClusterAddress:
 
 
 def parse_sentinel(url: str) -> SentinelAddress:
-    """Read the url of Sentinels.
+    """Parse the url of Sentinels.
 
     >>> found = parse_sentinel("redis+sentinel://app:pw@a,b:5000/shop/2?sentinel_password=s&protocol=2")
     >>> found.nodes, found.service, found.password
@@ -164,8 +164,8 @@ def parse_sentinel(url: str) -> SentinelAddress:
     service, _, database = parts.path.strip("/").partition("/")
     if not service or (database and not database.isdecimal()):
         raise ConfigError(
-            f"{redacted(url)!r} names no service: behind the Sentinels stand the name of the service "
-            "and, if it is not 0, the number of the database, as in "
+            f"{redacted(url)!r} does not name a service: after the Sentinels write the name of the "
+            "service and, if it is not 0, the number of the database, as in "
             "redis+sentinel://host:26379,host:26379/service/0"
         )
     scheme = parts.scheme.partition("+")[0]
@@ -183,7 +183,7 @@ def parse_sentinel(url: str) -> SentinelAddress:
 
 
 def _places(url: str, parts: SplitResult, port: int) -> tuple[str, tuple[NodeAddress, ...]]:
-    """The user part, and the hosts with their ports."""
+    """Return the user part, and the hosts with their ports."""
     user, at, places = parts.netloc.rpartition("@")
     nodes = tuple(_node(url, place, port) for place in places.split(","))
     return f"{user}{at}", nodes
@@ -197,7 +197,7 @@ def _node(url: str, place: str, port: int) -> NodeAddress:
         host, given = None, None
     if not host or (given is None and place.endswith(":")):
         raise ConfigError(
-            f"{redacted(url)!r} cannot be read: its hosts are written host:port, with commas between "
-            "them, and what is special in a password by its number (%40 for @)"
+            f"{redacted(url)!r} cannot be parsed: write hosts as host:port, separated by commas, and "
+            "percent-encode special characters in a password (%40 for @)"
         )
     return NodeAddress(host, port if given is None else given)

@@ -1,8 +1,8 @@
-"""Which node of a cluster owns which slot, and which key of a command decides.
+"""Which node of a cluster owns which slot, and which key of a command determines its slot.
 
-Rule 1. Asking the cluster costs a round trip and is done when there is doubt: at first, after a
-        redirection, after a lost connection. Nothing is asked for a command.
-Rule 2. A topology is shared by all clients of a process that use the same cluster, among threads.
+Rule 1. Asking the cluster costs a round trip. It is done only when the owners are in doubt: at first,
+        after a redirection, after a lost connection. Routing a command asks nothing.
+Rule 2. All clients of a process that use the same cluster share a topology, also across threads.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _COUNTED_NAMES: Final = frozenset({"EVAL", "EVALSHA", "EVAL_RO", "EVALSHA_RO", "
 
 
 def slot_of(key: Word) -> int:
-    """The slot of a key.
+    """Return the slot of a key.
 
     >>> slot_of("{orders}:hw:group:g") == slot_of("orders")
     True
@@ -42,7 +42,7 @@ def _slot(key: str | bytes) -> int:
 
 
 def first_key(command: Command) -> Word | None:
-    """The first key of a command; None for one without keys.
+    """Return the first key of a command; None for a command without keys.
 
     >>> first_key(("XREADGROUP", "GROUP", "streams", "c", "COUNT", 1, "STREAMS", "orders", ">"))
     'orders'
@@ -50,7 +50,7 @@ def first_key(command: Command) -> Word | None:
     (None, 'orders')
     """
     words = _names(command[0])
-    # redis-py writes a container and its word as one: "XINFO STREAM".
+    # redis-py passes a container and its subcommand as one argument: "XINFO STREAM".
     arguments = [*words, *command[1:]] if len(words) > 1 else command
     place = _place(words[0], _text(arguments[1]).upper() if len(arguments) > 1 else "")
     if place == _READS:
@@ -67,14 +67,14 @@ def _names(name: str | bytes) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1024)
 def _place(name: str, second: str) -> int:
-    """Where the first key is: an argument, `_NONE`, or a way to find it."""
+    """Return the index of the first key, `_NONE`, or how to find it: `_READS` or `_COUNTED`."""
     if name in ("XREAD", "XREADGROUP"):
         return _READS
     if name in _COUNTED_NAMES:
         return _COUNTED
     row = COMMANDS.get(name.encode())
     if row is None:
-        return 1  # a command that only the server knows
+        return 1  # a command unknown here, which the server may know
     row = row.subcommands.get(second.encode(), row)
     if not row.keys:
         return _NONE
@@ -95,7 +95,7 @@ def _text(word: Word) -> str:
 
 
 class Topology:
-    """What is known of a cluster; ``nodes`` are those to begin with.
+    """The known slot owners of a cluster; ``nodes`` are the nodes of its url.
 
     ``cluster`` is false for the url of one server, until a redirection shows that it is a node of a
     cluster.
@@ -104,23 +104,23 @@ class Topology:
     def __init__(self, nodes: Sequence[NodeAddress], *, cluster: bool) -> None:
         self.cluster = cluster
         self.fresh = False
-        """Whether the slots are as the cluster said when it was last asked, and nothing has
-        contradicted it since."""
+        """Whether the slots are up to date: the cluster has been asked, and nothing has contradicted its
+        reply since."""
         self._seeds = tuple(nodes)
         self._slots: list[NodeAddress | None] = [None] * REDIS_CLUSTER_HASH_SLOTS
         self._owners: list[NodeAddress] = []
         self._moved: dict[int, NodeAddress] = {}
-        """What a node has said of one slot, until the node that is asked about all agrees: it may be the
-        last to learn of a move."""
+        """Owners of single slots, from redirections. Each takes precedence over CLUSTER SLOTS until that
+        agrees: the node that is asked for it may be the last to learn of a move."""
         self._doubted: NodeAddress | None = None
         self._lock = threading.Lock()
 
     def owner(self, slot: int) -> NodeAddress | None:
-        """The node that owns a slot, as far as is known."""
+        """Return the node that owns a slot; None if it is unknown."""
         return self._slots[slot]
 
     def nodes(self) -> list[NodeAddress]:
-        """All nodes that are known, the one that failed last at the end."""
+        """Return all known nodes; the one that failed last is at the end."""
         found = list(dict.fromkeys([*self._owners, *self._moved.values(), *self._seeds]))
         if self._doubted in found:
             found.remove(self._doubted)
@@ -128,7 +128,7 @@ class Topology:
         return found
 
     def replace(self, slots: Sequence[NodeAddress | None]) -> None:
-        """What the cluster says."""
+        """Replace the owners by those that the cluster has reported."""
         with self._lock:
             self._slots = list(slots)
             self._owners = list(dict.fromkeys(node for node in slots if node is not None))
@@ -138,14 +138,14 @@ class Topology:
             self.fresh = True
 
     def moved(self, slot: int, node: NodeAddress) -> None:
-        """A node says that another owns a slot. Others may have moved too."""
+        """Note that ``node`` owns a slot, from a redirection. Other slots may have moved too."""
         with self._lock:
             self.cluster = True
             self._slots[slot] = self._moved[slot] = node
             self.fresh = False
 
     def doubt(self, node: NodeAddress) -> None:
-        """The connection to a node was lost: another may have taken its place."""
+        """Note that the connection to a node was lost: another node may have taken its place."""
         with self._lock:
             self._doubted = node
             self._moved = {n: one for n, one in self._moved.items() if one != node}
@@ -153,13 +153,13 @@ class Topology:
 
 
 def topology_of(url: str) -> Topology:
-    """What the url of a cluster, or of a server that may belong to one, says of it."""
+    """Return a topology of the nodes in the url of a cluster, or of a server that may belong to one."""
     return Topology(parse_cluster(url).nodes, cluster=is_cluster(url))
 
 
 def parse_slots(reply: Sequence[Any], asked: NodeAddress) -> list[NodeAddress | None]:
-    """The reply of CLUSTER SLOTS; ``asked`` gave it. A node that does not know its own address says
-    nothing for the host: then it is the one that was asked at."""
+    """Parse the reply of CLUSTER SLOTS from the node ``asked``. A node that does not know its own address
+    leaves the host empty: then the host of ``asked`` is used."""
     slots: list[NodeAddress | None] = [None] * REDIS_CLUSTER_HASH_SLOTS
     for row in reply:
         first, last, primary = int(row[0]), int(row[1]), row[2]

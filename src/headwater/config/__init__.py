@@ -1,19 +1,19 @@
-"""The settings: redis.conf's names and syntax, each declared once.
+"""The server's settings, with the names and syntax of redis.conf. Each is declared once.
 
-    setting.py    what a setting is; `setting` declares one
-    kinds.py      integers, sizes, yes or no, choices, words, text: how each is parsed and spelled
+    setting.py    `Setting`, the declaration of a setting; `setting` makes one
+    kinds.py      integers, sizes, yes or no, choices, words, text: how a value is parsed and formatted
     listening · storage · access · tls · clients · events · streams · execution · process
-                  the declarations, by subject; a kind that only one setting has is defined with it
-    fixed.py      names of redis.conf that have one possible value here
-    config.py     `Config`, a value for each setting; `SETTINGS`, the declarations by name
-    file.py       the syntax of configuration files
-    loading.py    file, environment and flags make a `Config`
-    rewriting.py  a `Config` makes the text of its file (CONFIG REWRITE)
+                  the declarations, by subject; a kind that only one setting uses is defined with it
+    fixed.py      names of redis.conf that accept a single value
+    config.py     `Config`, the values of all settings; `SETTINGS`, the declarations by name
+    file.py       parses the syntax of configuration files
+    loading.py    builds a `Config` from flags, environment and file
+    rewriting.py  formats a `Config` as the text of its file (CONFIG REWRITE)
 
-Rule 1. A setting's name, type, default, bounds, summary and the reason why CONFIG SET cannot change
-        it are written in its declaration and nowhere else. Flags, environment variables, files, CONFIG,
+Rule 1. The declaration of a setting is the only place for its name, type, default, bounds, summary
+        and the reason why CONFIG SET cannot change it. Flags, environment variables, files, CONFIG,
         url parameters of embedded stores and docs/reference/configuration.md are derived from it.
-Rule 2. Nothing here applies a setting. Code that needs one is given the `Config`, or the part of it that
-        covers its subject (`TlsConfig`), and reads the value there.
+Rule 2. This package does not apply settings. Code that needs one receives the `Config`, or the part
+        that covers its subject (`TlsConfig`), and reads the value from it.
 Rule 3. This package imports neither commands nor the server, so both can use it.
 """

@@ -1,4 +1,4 @@
-"""Settings of users and their rights."""
+"""Settings of users and their permissions."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ class AccessConfig:
 
     requirepass: str = setting("", "Password of the user `default`; empty for none.", secret=True)
     aclfile: str = setting(
-        "", "File of users, for ACL LOAD and ACL SAVE; empty for none.", fixed_after_start=AT_START
+        "", "File of users for ACL LOAD and ACL SAVE; empty for none.", fixed_after_start=AT_START
     )
     acl_pubsub_default: Literal["allchannels", "resetchannels"] = setting(
-        "resetchannels", "The channels of a new user: all of them or none."
+        "resetchannels", "Channels that a new user may access: all or none."
     )
-    acllog_max_len: int = setting(limits.ACL_LOG_LENGTH, "Entries that ACL LOG keeps.")
-    protected_mode: bool = setting(True, "Without a password, answer local clients only.")
+    acllog_max_len: int = setting(limits.ACL_LOG_LENGTH, "Maximum entries of ACL LOG.")
+    protected_mode: bool = setting(True, "Accept only local clients while there is no password.")
     users: tuple[tuple[str, ...], ...] = field(default=(), repr=False)
-    """The ``user`` lines: of each a name and its rules (`headwater.server.services.acl.access`)."""
+    """The ``user`` lines, each a name and its rules (`headwater.server.services.acl.access`)."""

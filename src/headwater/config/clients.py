@@ -1,4 +1,4 @@
-"""Settings of connections: how many there may be, and how much each may hold."""
+"""Settings of connections: how many are accepted, and how much memory each may use."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from headwater.config.setting import AT_START, EmbeddedUse, setting
 
 
 class OutputLimit(NamedTuple):
-    """Most bytes that a client may leave unread; 0 is no limit. ``soft`` may be exceeded for so many
-    seconds."""
+    """Limits on the output that a client has not read, in bytes; 0 means unlimited. A client may exceed
+    ``soft`` for ``seconds``, and ``hard`` never."""
 
     hard: int = 0
     soft: int = 0
@@ -20,8 +20,8 @@ class OutputLimit(NamedTuple):
 
 
 class OutputLimits(NamedTuple):
-    """client-output-buffer-limit: one for each class of clients, with Redis's defaults. Replicas do
-    not exist yet."""
+    """The value of client-output-buffer-limit: a limit for each class of clients. The defaults are
+    Redis's. There are no replicas yet."""
 
     normal: OutputLimit = OutputLimit()
     replica: OutputLimit = OutputLimit(256 * MIB, 64 * MIB, 60)
@@ -29,11 +29,11 @@ class OutputLimits(NamedTuple):
 
 
 _SPELLED = {"normal": "normal", "replica": "slave", "pubsub": "pubsub"}
-"""What CONFIG GET calls the classes of clients."""
+"""The names of the classes of clients in CONFIG GET."""
 
 
 class ClassLimits(Kind[OutputLimits]):
-    """``class hard soft seconds``, any number of times; a class that is not named keeps its limit."""
+    """``class hard soft seconds``, repeated. A class that is not given keeps its limit."""
 
     several = True
 
@@ -70,10 +70,10 @@ def _output_limit(hard: str, soft: str, seconds: str) -> OutputLimit:
 
 @dataclass(kw_only=True)
 class ClientConfig:
-    """What connections may use."""
+    """Limits of connections."""
 
     maxclients: int = setting(
-        limits.MAX_CLIENTS, "Most connections at a time.", kind=Integer(1, 2**32 - 1)
+        limits.MAX_CLIENTS, "Maximum number of connections.", kind=Integer(1, 2**32 - 1)
     )
     timeout: int = setting(
         0, "Seconds after which an idle client is disconnected; 0: never.", kind=Integer(0, I32)
@@ -83,35 +83,36 @@ class ClientConfig:
     )
     tcp_backlog: int = setting(
         511,
-        "Connections that may wait to be accepted.",
+        "Maximum number of connections that wait to be accepted.",
         kind=Integer(0, I32),
         fixed_after_start=AT_START,
     )
     proto_max_bulk_len: int = setting(
         limits.MAX_BULK_BYTES,
-        "Longest argument.",
+        "Maximum length of an argument.",
         kind=Memory(MIB),
         embedded=EmbeddedUse.ALWAYS,
     )
     client_query_buffer_limit: int = setting(
         limits.MAX_QUERY_BUFFER_BYTES,
-        "Most input of a client that has not run yet.",
+        "Maximum input of a client that has not been executed yet.",
         kind=Memory(MIB),
     )
     client_output_buffer_limit: OutputLimits = setting(
         OutputLimits(),
-        "Most output that a client has not read: class, hard limit, soft limit, seconds that the "
-        "soft one may be exceeded.",
+        "Maximum output that a client has not read: class, hard limit, soft limit, seconds for which "
+        "the soft limit may be exceeded.",
         kind=ClassLimits(),
         embedded=EmbeddedUse.ALWAYS,
     )
 
     @property
     def output_ahead_bytes(self) -> int:
-        """Bytes of answers in line beyond which a client's further requests wait."""
+        """Bytes of queued replies beyond which further requests of the client wait."""
         return max(limits.MAX_OUTPUT_AHEAD_BYTES, *self.client_output_buffer_limit.normal[:2])
 
     def output_limit(self, *, listening: bool) -> OutputLimit:
-        """How much a client that listens to channels, or one that does not, may leave unread."""
+        """Return the limit of a client that is subscribed to channels (``listening``) or of one
+        that is not."""
         classes = self.client_output_buffer_limit
         return classes.pubsub if listening else classes.normal

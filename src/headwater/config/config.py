@@ -1,4 +1,4 @@
-"""`Config`: a value for each setting."""
+"""`Config`: the values of all settings."""
 
 from __future__ import annotations
 
@@ -30,45 +30,45 @@ class Config(
     StorageConfig,
     ListeningConfig,
 ):
-    """The settings in force. Sizes in bytes, times in seconds unless the summary says otherwise.
+    """The current settings. Sizes are in bytes and times in seconds unless the summary says otherwise.
 
     >>> Config(port=0).get("client-query-buffer-limit")
     '1073741824'
     """
 
     file: Path | None = None
-    """The configuration file that was read, which CONFIG REWRITE writes."""
+    """The configuration file that was loaded; CONFIG REWRITE writes it."""
 
     def get(self, name: str) -> str:
-        """The value of a setting, as CONFIG GET and a file spell it. `KeyError` for an unknown name."""
+        """Return a value as CONFIG GET and files format it. Raises `KeyError` for an unknown name."""
         if name in FIXED:
             return FIXED[name].value
         setting = SETTINGS[name]
         return setting.kind.report(getattr(self, setting.attribute))
 
     def shown(self, name: str) -> str:
-        """The same as `get`, but empty for what CONFIG GET hides."""
+        """Return the same as `get`, but an empty text for a setting that CONFIG GET hides."""
         return "" if name in SETTINGS and SETTINGS[name].hidden else self.get(name)
 
     def set(self, name: str, text: str) -> None:
-        """Change a setting. Raises `ValueError` with the text of CONFIG SET's error, `KeyError` for
-        an unknown name; nothing has changed then."""
+        """Change a setting. Raises `ValueError` with the text of CONFIG SET's error, or `KeyError` for
+        an unknown name; the setting is unchanged then."""
         if name in FIXED:
             fixed = FIXED[name]
             if text.strip() not in {fixed.value, f'"{fixed.value}"'}:
-                raise ValueError(f"it stays {fixed.value or 'empty'}; {fixed.reason}")
+                raise ValueError(f"the only value is {fixed.value or 'empty'}; {fixed.reason}")
             return
         setting = SETTINGS[name]
         current = getattr(self, setting.attribute)
         setattr(self, setting.attribute, setting.kind.changed(current, text))
 
     def copy(self) -> Config:
-        """The same settings, which can be changed without changing these."""
+        """Return a copy that can be changed without changing this one."""
         return replace(self)
 
 
 SETTINGS: dict[str, Setting] = {each.name: each for each in settings_of(Config)}
-"""Every declared setting, by its name."""
+"""All declared settings by name."""
 
 NAMES = (*SETTINGS, *FIXED)
-"""Every name that can be given a value and asked for."""
+"""All names that CONFIG GET and CONFIG SET accept."""

@@ -10,7 +10,7 @@ from headwater.engine.events import KEYEVENT, KEYSPACE, parse_classes, spell_cla
 
 
 class EventClasses(Text):
-    """Letters of classes of events, kept in Redis's order."""
+    """Letters of event classes, in Redis's order."""
 
     def parse(self, text: str) -> str:
         return spell_classes(parse_classes(text))
@@ -18,17 +18,17 @@ class EventClasses(Text):
 
 @dataclass(kw_only=True)
 class EventConfig:
-    """Which changes of keys are published."""
+    """Which keyspace events are published."""
 
     notify_keyspace_events: str = setting(
         "",
-        "Which changes of keys are published as messages; empty: none.",
+        "Classes of keyspace events that are published as messages; empty: none.",
         kind=EventClasses(),
         embedded=EmbeddedUse.ALWAYS,
     )
 
     @property
     def notified_events(self) -> int:
-        """The bits of `headwater.engine.events` that are published; 0 without K and E."""
+        """The event classes to publish, as bits of `headwater.engine.events`; 0 without K and E."""
         bits = parse_classes(self.notify_keyspace_events)
         return bits if bits & (KEYSPACE | KEYEVENT) else 0

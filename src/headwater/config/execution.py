@@ -1,4 +1,4 @@
-"""Settings of running commands: what is slow, what is kept of it, how long scripts may run."""
+"""Settings of command execution: slow log, latency, run time of scripts, DEBUG."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headwater.config.setting import AT_START, setting
 
 
 class Percentiles(Words):
-    """Numbers from 0 to 100."""
+    """Percentages from 0 to 100."""
 
     def parse(self, text: str) -> tuple[str, ...]:
         try:
@@ -26,29 +26,29 @@ class Percentiles(Words):
 
 @dataclass(kw_only=True)
 class ExecutionConfig:
-    """How commands are timed and bounded."""
+    """How commands are measured and limited."""
 
     slowlog_log_slower_than: int = setting(
         10_000,
-        "Microseconds from which on a command is kept in the slow log; -1: none is.",
+        "Microseconds from which a command is recorded in the slow log; -1: never.",
         kind=Integer(-1),
     )
-    slowlog_max_len: int = setting(128, "Most commands in the slow log.")
+    slowlog_max_len: int = setting(128, "Maximum entries of the slow log.")
     lua_time_limit: int = setting(
-        5000, "Milliseconds after which a script is ended.", kind=Integer(1)
+        5000, "Milliseconds after which a script is stopped.", kind=Integer(1)
     )
     latency_monitor_threshold: int = setting(
-        0, "Milliseconds from which on LATENCY keeps what held the server up; 0: nothing."
+        0, "Milliseconds from which LATENCY records a delay of the server; 0: never."
     )
     latency_tracking: bool = setting(
         False,
-        "Whether to keep how long commands take, for LATENCY HISTOGRAM and INFO latencystats.",
+        "Whether to measure the latency of commands, for LATENCY HISTOGRAM and INFO latencystats.",
     )
     latency_tracking_info_percentiles: tuple[str, ...] = setting(
         ("50", "99", "99.9"), "Percentiles that INFO latencystats shows.", kind=Percentiles()
     )
     enable_debug_command: Literal["no", "local", "yes"] = setting(
         "no",
-        "Who may use DEBUG: nobody, clients of this machine, or everyone.",
+        "Who may use DEBUG: no client (no), clients of this machine (local), or all (yes).",
         fixed_after_start=AT_START,
     )

@@ -1,7 +1,7 @@
-"""Configuration files: one directive a line, quotes as in inline requests, ``#`` for comments.
+"""Parses configuration files: one directive per line, quotes as in inline requests, ``#`` for comments.
 
-``include`` takes a path relative to its file; the last part may be a pattern. The included lines take the
-place of the directive, so a later line is stronger.
+``include`` takes a path relative to the file that contains it; the last part may be a glob pattern. The
+included lines replace the directive, so later lines override them.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from headwater.errors import ConfigError, ProtocolError
 from headwater.resp.inline import split
 
 MAX_DEPTH = 16
-"""Includes within includes; a file that includes itself ends here."""
+"""Maximum depth of includes. It stops a file that includes itself."""
 
 
 class Directive(NamedTuple):
-    """A line: a name, in lower case, and its words."""
+    """A line of a configuration file: a name in lower case, and the words after it."""
 
     name: str
     values: list[str]
 
 
 def directives(path: Path, *, depth: int = 0) -> Iterator[tuple[str, Directive]]:
-    """Every directive of a file, with its place (``/etc/hw.conf, line 3``).
+    """Yield each directive of a file with its place (``/etc/hw.conf, line 3``).
 
-    Raises `ConfigError` for a file that cannot be read and a line that cannot be split.
+    Raises `ConfigError` for a file that cannot be read and for a line that cannot be parsed.
     """
     if depth > MAX_DEPTH:
         raise ConfigError(
-            f"{path}: includes are more than {MAX_DEPTH} deep; does it include itself?"
+            f"{path}: includes are nested more than {MAX_DEPTH} deep; does it include itself?"
         )
     for number, directive in _lines(path):
         place = f"{path}, line {number}"
@@ -58,14 +58,14 @@ def _lines(path: Path) -> Iterator[tuple[int, Directive]]:
 
 
 def parse_line(line: str, place: str) -> Directive | None:
-    """What a line says; None for an empty line and a comment."""
+    """Parse a line. Returns None for an empty line or a comment."""
     line = line.strip()
     if not line or line.startswith("#"):
         return None
     try:
         words = split(line.encode("utf-8", "surrogateescape"))
     except ProtocolError:
-        raise ConfigError(f"{place}: quotes do not balance in {line!r}") from None
+        raise ConfigError(f"{place}: unbalanced quotes in {line!r}") from None
     name, *values = (word.decode("utf-8", "surrogateescape") for word in words)
     if not values:
         raise ConfigError(f'{place}: {name!r} has no value; write {name} and its value, or ""')

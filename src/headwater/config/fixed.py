@@ -1,7 +1,7 @@
-"""Names of redis.conf that have one possible value here.
+"""Names of redis.conf that accept a single value.
 
-Clients and configuration files ask for them. What they govern does not exist in this store (yet):
-another value is refused with the reason, never accepted in silence.
+Clients read these settings and configuration files contain them, but this store does not (yet) have
+what they control. Any other value is an error with the reason; none is silently ignored.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from headwater.limits import DATABASES
 
 
 class FixedSetting(NamedTuple):
-    """The only value of a setting, and why. What is said of a ``secret`` is left out of MONITOR and
-    SLOWLOG."""
+    """The only value of a setting, and why. MONITOR and SLOWLOG hide values of a ``secret``."""
 
     value: str
     reason: str
@@ -25,16 +24,16 @@ _NO_REWRITE = "the journal is never rewritten in this release"
 _NO_MEMORY_LIMIT = "no memory limit can be set in this release"
 _NO_REPLICATION = "there is no replication in this release"
 _NO_CLUSTER = "there is no cluster mode"
-_TLS_1_3 = "Python's ssl does not choose the ciphers of TLSv1.3; all that OpenSSL has are offered"
+_TLS_1_3 = "Python's ssl cannot select the ciphers of TLSv1.3; all that OpenSSL has are offered"
 _TLS_CURVES = "keys are exchanged by elliptic curves, which need no such file"
-_TLS_SESSIONS = "sessions are resumed by tickets, as OpenSSL keeps them"
+_TLS_SESSIONS = "sessions are resumed by tickets, which OpenSSL manages"
 _FOREGROUND = "the server stays in the foreground; a service manager keeps it running"
-_NO_THREADS = "commands and sockets are served by one thread"
+_NO_THREADS = "one thread executes all commands and serves all sockets"
 _NO_TRACKING = "there is no client-side caching in this release"
-_ONE_FORMAT = "the journal has one format and chooses the names of its files"
+_ONE_FORMAT = "the journal has a single format and its own file names"
 
 FIXED: dict[str, FixedSetting] = {
-    "databases": FixedSetting(str(DATABASES), "there are 16 databases, always"),
+    "databases": FixedSetting(str(DATABASES), "the number of databases cannot be changed"),
     "save": FixedSetting("", _NO_SNAPSHOTS),
     "dbfilename": FixedSetting("", _NO_SNAPSHOTS),
     "stop-writes-on-bgsave-error": FixedSetting("no", _NO_SNAPSHOTS),

@@ -1,6 +1,6 @@
-"""The kinds of settings: how a value is parsed from text and spelled as text.
+"""The kinds of settings: how a value is parsed and formatted.
 
-Errors are `ValueError`, with Redis's text where it has one.
+Parsing raises `ValueError`, with Redis's text where Redis has one.
 """
 
 from __future__ import annotations
@@ -20,33 +20,33 @@ _SUFFIXES = {
 
 
 class Kind(Generic[T]):
-    """A kind of setting; the base of all others."""
+    """Base class of the kinds of settings."""
 
     several = False
-    """Whether a value is several words of a line, unquoted."""
+    """Whether a value consists of several words of a line, without quotes."""
 
     choices: tuple[str, ...] = ()
-    """Every possible value, where they can be listed."""
+    """All possible values; empty if they cannot be listed."""
 
     def parse(self, text: str) -> T:
-        """The value that ``text`` says."""
+        """Return the value that ``text`` stands for."""
         raise NotImplementedError
 
-    def changed(self, current: T, text: str) -> T:  # noqa: ARG002 - most kinds replace the whole
-        """The value that ``text`` gives a setting whose value is ``current``."""
+    def changed(self, current: T, text: str) -> T:  # noqa: ARG002 - most kinds replace the whole value
+        """Return the new value of a setting whose value is ``current`` and that is set to ``text``."""
         return self.parse(text)
 
     def spell(self, value: T) -> str:
-        """The text that `parse` turns into ``value``."""
+        """Format ``value`` so that `parse` returns it."""
         return str(value)
 
     def report(self, value: T) -> str:
-        """The text that CONFIG GET shows and CONFIG REWRITE writes."""
+        """Format ``value`` as CONFIG GET shows it and CONFIG REWRITE writes it."""
         return self.spell(value)
 
 
 class Integer(Kind[int]):
-    """A whole number from ``low`` to ``high``."""
+    """An integer from ``low`` to ``high``, inclusive."""
 
     def __init__(self, low: int = 0, high: int = I64) -> None:
         self.low = low
@@ -56,14 +56,14 @@ class Integer(Kind[int]):
         return self.bounded(parse_integer(text))
 
     def bounded(self, number: int) -> int:
-        """``number``, if it is within the bounds."""
+        """Return ``number``; raises `ValueError` if it is out of bounds."""
         if not self.low <= number <= self.high:
             raise ValueError(f"argument must be between {self.low} and {self.high} inclusive")
         return number
 
 
 class Memory(Integer):
-    """A number of bytes, with size suffixes.
+    """A number of bytes, optionally with a size suffix.
 
     >>> Memory().parse("64kb")
     65536
@@ -88,7 +88,7 @@ class Boolean(Kind[bool]):
 
 
 class Choice(Kind[str]):
-    """One of several words, in any case."""
+    """One of several words; case is ignored."""
 
     def __init__(self, *choices: str) -> None:
         self.choices = choices
@@ -121,11 +121,11 @@ class Words(Kind[tuple[str, ...]]):
 KINDS: dict[Any, Kind[Any]] = {
     int: Integer(), bool: Boolean(), str: Text(), tuple[str, ...]: Words(),
 }  # fmt: skip
-"""The kind of a setting by its type, where nothing else is declared."""
+"""The kind of a setting by its type, unless its declaration names another."""
 
 
 def parse_integer(text: str) -> int:
-    """A whole number in ASCII digits."""
+    """Parse an integer of ASCII digits, optionally with a minus sign."""
     digits = text.removeprefix("-")
     if not (digits.isascii() and digits.isdigit() and len(digits) <= 19):
         raise ValueError("argument couldn't be parsed into an integer")
@@ -133,7 +133,7 @@ def parse_integer(text: str) -> int:
 
 
 def parse_memory(text: str) -> int:
-    """A number of bytes: digits and a suffix of Redis's."""
+    """Parse a number of bytes: digits and one of Redis's size suffixes."""
     digits = text.rstrip("bBkKmMgG")
     unit = _SUFFIXES.get(text[len(digits) :].lower())
     if unit is None or not (digits.isascii() and digits.isdigit() and len(digits) <= 19):

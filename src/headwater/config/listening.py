@@ -9,7 +9,7 @@ from headwater.config.setting import AT_START, setting
 
 
 class Permissions(Text):
-    """Permissions of a file, octal."""
+    """A file's permissions, in octal."""
 
     def parse(self, text: str) -> str:
         if not text.isdigit() or any(digit in "89" for digit in text) or int(text, 8) > 0o777:
@@ -23,13 +23,13 @@ class ListeningConfig:
 
     port: int = setting(
         6379,
-        "TCP port; 0 picks a free one, or with `tls-port` means TLS only.",
+        "TCP port; 0: a free one, or none if `tls-port` is set.",
         kind=Integer(0, 65535),
         fixed_after_start=AT_START,
     )
     bind: tuple[str, ...] = setting(
         ("127.0.0.1",),
-        "Addresses to listen at, empty for none; `*` is all of IPv4, `-` before one that may be missing.",
+        "Addresses to listen on; empty: none. `*` means all of IPv4; an address after `-` may be missing.",
         fixed_after_start=AT_START,
     )
     unixsocket: str = setting(
@@ -37,7 +37,7 @@ class ListeningConfig:
     )
     unixsocketperm: str = setting(
         "0",
-        "Its permissions, octal; 0 leaves them to the umask.",
+        "Permissions of the unix socket, octal; 0: by the umask.",
         kind=Permissions(),
         fixed_after_start=AT_START,
     )

@@ -1,7 +1,7 @@
-"""Loads the configuration: flags, environment, file, defaults.
+"""Loads the configuration from flags, environment and file.
 
-Flags are stronger than the environment (``HEADWATER_APPENDFSYNC=always``), that than the file, and
-the file than the defaults.
+A flag overrides the environment (``HEADWATER_APPENDFSYNC=always``), the environment overrides the file,
+and the file overrides the defaults.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ def load(
     file: str | os.PathLike[str] | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Config:
-    """The configuration from all its sources; ``environ`` is by default the process's.
+    """Load the configuration from all sources. ``environ`` defaults to the process's environment.
 
     >>> load(flags=[("port", "0"), ("maxclients", "50")], environ={}).maxclients
     50
 
-    Raises `ConfigError`, which names the place, the setting and the remedy.
+    Raises `ConfigError`, whose message names the source, the setting and the remedy.
     """
     config = Config()
     if file is not None:
@@ -47,7 +47,7 @@ def load(
 
 
 def flag_pairs(words: Iterable[str]) -> list[tuple[str, str]]:
-    """``--name value [value …]`` as redis-server takes them; `ConfigError` for a stray word.
+    """Parse ``--name value [value …]`` as redis-server does. Raises `ConfigError` for a stray word.
 
     >>> flag_pairs(["--port", "0", "--bind", "127.0.0.1", "::1", "--requirepass=x y"])
     [('port', '0'), ('bind', '127.0.0.1 ::1'), ('requirepass', 'x y')]
@@ -60,15 +60,15 @@ def flag_pairs(words: Iterable[str]) -> list[tuple[str, str]]:
         elif found:
             found[-1][1].append(word)
         else:
-            raise ConfigError(f"{word!r} is no flag; settings are given as --name value")
+            raise ConfigError(f"{word!r} is not a flag; give settings as --name value")
     for name, values in found:
         if not values:
-            raise ConfigError(f"flag --{name}: a value is missing; give it as --{name} value")
+            raise ConfigError(f"flag --{name}: the value is missing; give it as --{name} value")
     return [(name, " ".join(values)) for name, values in found]
 
 
 def _nearest(name: str) -> str:
-    """A hint at the setting that may have been meant, or where they are listed."""
+    """Suggest the setting with the most similar name, or the page that lists them all."""
     close = get_close_matches(name, NAMES, n=1, cutoff=0.6)
     return f"did you mean {close[0]!r}?" if close else "docs/reference/configuration.md lists all."
 
@@ -76,11 +76,11 @@ def _nearest(name: str) -> str:
 def _apply(config: Config, place: str, directive: Directive) -> None:
     name, values = directive
     if name == "user":
-        words = " ".join(values).split(" ") if len(values) == 1 else values  # one from a flag
+        words = " ".join(values).split(" ") if len(values) == 1 else values  # a flag's is one word
         config.users = (*config.users, tuple(words))
         return
     if name not in NAMES:
-        raise ConfigError(f"{place}: {name!r} is no setting of Headwater; {_nearest(name)}")
+        raise ConfigError(f"{place}: unknown setting {name!r}; {_nearest(name)}")
     several = name not in SETTINGS or SETTINGS[name].kind.several
     if len(values) != 1 and not several:
         raise ConfigError(f"{place}: {name!r} takes one value, not {len(values)}; quote it")

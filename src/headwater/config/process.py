@@ -1,4 +1,4 @@
-"""Settings of the server's process: its log and its supervisor."""
+"""Settings of the server's process: its log and its service manager."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from headwater.config.setting import AT_START, setting
 
 @dataclass(kw_only=True)
 class ProcessConfig:
-    """Where the server logs, and who is told of its state."""
+    """Where the server logs, and which service manager it notifies."""
 
     loglevel: Literal["debug", "verbose", "notice", "warning", "nothing"] = setting(
-        "notice", "What is logged."
+        "notice", "Minimum level of the messages that are logged."
     )
     logfile: str = setting(
         "",
-        "Where the log goes; empty: standard error. SIGHUP opens it again.",
+        "File of the log; empty: standard error. SIGHUP reopens it.",
         fixed_after_start=AT_START,
     )
     log_format: Literal["text", "json"] = setting(
-        "text", "Lines of the log: text, or one JSON object each."
+        "text", "Format of the log: lines of text, or one JSON object per line."
     )
     supervised: Literal["auto", "systemd", "no"] = setting(
         "auto",
-        "Whether systemd is told of start, reload and stop: auto does so when it asks "
-        "(NOTIFY_SOCKET).",
+        "Whether to notify systemd of start, reload and stop: auto does if systemd sets "
+        "NOTIFY_SOCKET.",
         fixed_after_start=AT_START,
     )

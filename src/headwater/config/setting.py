@@ -1,4 +1,4 @@
-"""What a setting is. `setting` declares one as a field of a dataclass:
+"""`Setting`, the declaration of a setting. `setting` declares one as a field of a dataclass:
 
     @dataclass(kw_only=True)
     class ClientConfig:
@@ -8,8 +8,8 @@
             kind=Integer(0, I32),
         )
 
-The field's name is the setting's, with dashes for underscores. Its annotation is the type: an ``int``
-is an `Integer`, a ``Literal`` a `Choice` of its words, unless ``kind`` says more.
+The setting's name is the field's, with dashes for underscores. The annotation determines the kind:
+`Integer` for an ``int``, `Choice` of its words for a ``Literal``. ``kind`` overrides it.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ T = TypeVar("T")
 
 AT_START = "can't set immutable config"
 PROTECTED = "can't set protected config"
-"""Redis's reasons why CONFIG SET cannot change a setting."""
+"""Redis's reasons why CONFIG SET cannot change a setting, as its errors give them."""
 
 _DECLARATION, _KIND = "declaration", "kind"
-"""What `setting` puts into a field's metadata."""
+"""Keys of the metadata that `setting` stores in a field."""
 
 
 class EmbeddedUse(Enum):
-    """Whether a setting can be a parameter of an embedded store's url."""
+    """Whether a setting may be a parameter of an embedded store's url."""
 
     NEVER = "never"
     ON_DISK = "on disk"
-    """If the store has a directory."""
+    """Only if the store has a directory."""
     ALWAYS = "always"
 
 
@@ -56,12 +56,12 @@ class Setting:
 
     @property
     def attribute(self) -> str:
-        """Its name as an attribute of `headwater.config.config.Config`."""
+        """The name as an attribute of `headwater.config.config.Config`."""
         return self.name.replace("-", "_")
 
     @property
     def spelled_default(self) -> str:
-        """Its default as a file spells it."""
+        """The default as a file formats it."""
         return self.kind.spell(self.default)
 
 
@@ -77,9 +77,9 @@ def setting(
 ) -> T:
     """Declare a setting.
 
-    ``fixed_after_start`` is the reason why CONFIG SET cannot change it; empty if it can. A ``secret``
-    is left out of logs, MONITOR and SLOWLOG, a ``hidden`` setting out of CONFIG GET too. ``embedded``
-    says whether it can be a parameter of a ``headwater://`` url.
+    ``fixed_after_start`` is the reason why CONFIG SET cannot change the setting; empty if it can. Logs,
+    MONITOR and SLOWLOG omit the value of a ``secret``; CONFIG GET also omits that of a ``hidden``
+    setting. ``embedded`` says whether it may be a parameter of a ``headwater://`` url.
     """
     declaration = partial(
         Setting,
@@ -95,8 +95,8 @@ def setting(
 
 
 def settings_of(declarations: type[Any]) -> Iterator[Setting]:
-    """The settings that a dataclass declares, after those of its bases, of which the last comes
-    first."""
+    """Yield the settings that a dataclass declares: first those of its bases, beginning with the last
+    base, then its own."""
     types = get_type_hints(declarations)
     for each in fields(declarations):
         if _DECLARATION in each.metadata:

@@ -13,7 +13,7 @@ FsyncPolicy = Literal["everysec", "always", "no"]
 
 
 class Directory(Text):
-    """A directory, which is reported with its absolute path."""
+    """A directory, reported as an absolute path."""
 
     def report(self, value: str) -> str:
         return str(Path(value).absolute())
@@ -21,18 +21,17 @@ class Directory(Text):
 
 @dataclass(kw_only=True)
 class StorageConfig:
-    """What is kept on disk, and when."""
+    """What is written to disk, and when."""
 
     dir: str = setting(".", "Data directory.", kind=Directory(), fixed_after_start=PROTECTED)
     appendonly: bool = setting(
         True,
-        "Whether there is a journal at all.",
-        fixed_after_start="can't set immutable config; whether there is a journal is decided at the "
-        "start",
+        "Whether to write a journal.",
+        fixed_after_start="can't set immutable config; appendonly can be set only at the start",
     )
     appendfsync: FsyncPolicy = setting(
         "everysec",
-        "When the journal is made durable: before each reply, once a second, or when the system "
-        "likes.",
+        "When the journal is flushed to disk: always before each reply, everysec once a second, no "
+        "when the operating system decides.",
         embedded=EmbeddedUse.ON_DISK,
     )

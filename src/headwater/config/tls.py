@@ -9,19 +9,18 @@ from headwater.config.kinds import Integer, Words
 from headwater.config.setting import AT_START, setting
 
 TLS_PROTOCOLS = ("TLSv1.2", "TLSv1.3")
-"""The versions of TLS that can be spoken."""
+"""The supported versions of TLS."""
 
 
 class Protocols(Words):
-    """Versions of TLS in the order of their age; no word means both, as in Redis."""
+    """Versions of TLS, oldest first; an empty text means both, as in Redis."""
 
     def parse(self, text: str) -> tuple[str, ...]:
         wanted = {word.lower() for word in text.split()}
         known = {name.lower(): name for name in TLS_PROTOCOLS}
         if not wanted <= known.keys():
             raise ValueError(
-                f"argument must be of {' and '.join(TLS_PROTOCOLS)}; older ones are not secure any "
-                "more"
+                f"argument must be of {' and '.join(TLS_PROTOCOLS)}; older versions are not secure"
             )
         return tuple(name for low, name in known.items() if low in wanted) or TLS_PROTOCOLS
 
@@ -34,23 +33,23 @@ class TlsConfig:
         0, "TCP port for TLS; 0: none.", kind=Integer(0, 65535), fixed_after_start=AT_START
     )
     tls_cert_file: str = setting(
-        "", "The server's certificate and those between it and its authority, PEM."
+        "", "The server's certificate and the intermediate certificates, PEM."
     )
-    tls_key_file: str = setting("", "Its key, PEM; empty: in the same file.")
+    tls_key_file: str = setting("", "The private key, PEM; empty: in tls-cert-file.")
     tls_key_file_pass: str = setting(
-        "", "Password of the key; CONFIG GET does not show it.", secret=True, hidden=True
+        "", "Password of the private key; CONFIG GET does not show it.", secret=True, hidden=True
     )
     tls_ca_cert_file: str = setting("", "Authorities that sign clients' certificates, PEM.")
-    tls_ca_cert_dir: str = setting("", "The same, a directory that `openssl rehash` has indexed.")
+    tls_ca_cert_dir: str = setting("", "The same, as a directory prepared by `openssl rehash`.")
     tls_auth_clients: Literal["no", "yes", "optional"] = setting(
-        "yes", "Whether a client has to show a certificate, or may."
+        "yes", "Whether clients must (yes) or may (optional) present a certificate."
     )
     tls_protocols: tuple[str, ...] = setting(
-        TLS_PROTOCOLS, "Versions that are spoken.", kind=Protocols()
+        TLS_PROTOCOLS, "Versions of TLS to accept.", kind=Protocols()
     )
     tls_ciphers: str = setting(
-        "", "Ciphers of TLSv1.2, by OpenSSL's names; empty: Python's choice."
+        "", "Ciphers of TLSv1.2, by their OpenSSL names; empty: Python's default."
     )
     tls_prefer_server_ciphers: bool = setting(
-        False, "Whether the server's order of ciphers counts."
+        False, "Whether the server's order of ciphers takes precedence over the client's."
     )

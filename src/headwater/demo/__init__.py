@@ -1,6 +1,6 @@
-"""The main job on real input: every flight that left New York in 2013, from bytes to tables.
+"""The demo: server, workers and Spark on every flight that left New York in 2013.
 
-``headwater demo`` publishes 336,776 flights, one in a thousand spoiled on purpose, has three worker
-processes enrich them while one is killed and one is stopped, lets Spark make tables, and then counts
-everything again. `run` tells the story; each other file is one part of it.
+``headwater demo`` publishes 336,776 flights, one in a thousand corrupted on purpose. Three worker
+processes enrich them while one is stopped and one is killed, Spark makes tables, and everything is
+counted again. `run` has the steps; each other module is a part of them.
 """

@@ -1,10 +1,11 @@
-"""The demo's child processes: each is ended, whatever happens.
+"""The demo's child processes; each is ended in every case.
 
-Rule 1. A child leads a process group of its own, so that Ctrl-C reaches the demo alone and ending
-        the group also ends what the child started (Spark's Java).
+Rule 1. A child leads its own process group, so that only the demo receives Ctrl-C, and ending the group
+        also ends the processes that the child started (Spark's Java).
 Rule 2. Leaving `Children` ends every child, newest first: SIGCONT and SIGTERM, then SIGKILL.
-Rule 3. While it does so Ctrl-C is not heard: half a cleaning is none. For the same reason only the
-        first Ctrl-C counts, and one that comes while a child starts waits until the child is known.
+Rule 3. Ctrl-C is ignored during this cleanup, so that it always completes. For the same reason only
+        the first Ctrl-C counts, and one that arrives while a child starts is delayed until the child
+        is registered.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ GRACE_SECONDS = 15.0
 
 
 class ChildFailed(HeadwaterError):
-    """A child process ended, or did not say in time what it had to say."""
+    """A child process ended, or did not print the expected line in time."""
 
 
 class Child:
-    """One process, its output in a file."""
+    """One process, with its output in a file."""
 
     def __init__(self, name: str, arguments: list[str], log: Path, env: dict[str, str]) -> None:
         self.name = name
@@ -55,17 +56,18 @@ class Child:
         return self.process.poll() is None
 
     def output(self) -> str:
-        """What it printed so far."""
+        """Return the output so far."""
         return self.log.read_text(encoding="utf-8", errors="replace")
 
     def line_with(self, words: str, *, within: float) -> str:
-        """The first line of its output that holds ``words``, waited for.
+        """Wait for a line of the output that contains ``words``, and return it.
 
-        Raises `ChildFailed`, with the last lines it printed, when it ends or the time does.
+        Raises `ChildFailed`, with the last lines of the output, if the process ends first or after
+        ``within`` seconds.
         """
         deadline = time.monotonic() + within
         while True:
-            ended = not self.running  # before reading: what it printed last must be seen
+            ended = not self.running  # read before the output, so that none is missed
             for line in self.output().splitlines():
                 if words in line:
                     return line
@@ -74,17 +76,17 @@ class Child:
             time.sleep(0.02)
 
     def lines_with(self, words: str, *, within: float) -> Iterator[str]:
-        """The lines of its output that hold ``words``, as they come, until it ends.
+        """Yield the lines of the output that contain ``words``, as they arrive, until the process ends.
 
-        Raises `ChildFailed` when it does not end in time.
+        Raises `ChildFailed` if it does not end in time.
         """
-        deadline, told = time.monotonic() + within, 0
+        deadline, yielded = time.monotonic() + within, 0
         while True:
             ended = not self.running  # before reading, as above
             whole = self.output().rpartition("\n")[0].splitlines()
             found = [line for line in whole if words in line]
-            yield from found[told:]
-            told = len(found)
+            yield from found[yielded:]
+            yielded = len(found)
             if ended:
                 return
             if time.monotonic() > deadline:
@@ -92,33 +94,34 @@ class Child:
             time.sleep(0.1)
 
     def wait(self, *, within: float) -> int:
-        """Its exit status, waited for; `ChildFailed` when it does not end in time."""
+        """Wait for the process and return its exit status. Raises `ChildFailed` if it does not end in
+        time."""
         try:
             return self.process.wait(within)
         except subprocess.TimeoutExpired:
             raise self.failure(f"did not end within {within:g} seconds") from None
 
     def failure(self, what: str) -> ChildFailed:
-        """The error that says ``what`` went wrong and quotes the last lines of the output."""
+        """Return an error that says ``what`` went wrong and quotes the last lines of the output."""
         if not self.running:
             what += f" (exit status {self.process.returncode})"
         last = "\n".join(f"  {line}" for line in self.output().splitlines()[-15:])
-        return ChildFailed(f"{self.name} {what}. It printed last:\n{last}")
+        return ChildFailed(f"{self.name} {what}. Its last output:\n{last}")
 
     def send(self, number: signal.Signals) -> None:
-        """Send a signal to the process itself; nothing when it has ended."""
+        """Send a signal to the process itself; do nothing if it has ended."""
         if self.running:
             self.process.send_signal(number)
 
     def send_all(self, number: signal.Signals) -> None:
-        """Send a signal to everything the child started; nothing when there is nothing left."""
+        """Send a signal to the process group; do nothing if it has ended."""
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, number)
 
     def end(self, *, within: float = GRACE_SECONDS) -> None:
-        """End it and everything it started."""
+        """End the process and all processes that it started."""
         if self.running:
-            self.send_all(signal.SIGCONT)  # a stopped process hears no SIGTERM
+            self.send_all(signal.SIGCONT)  # a stopped process does not handle SIGTERM
             self.send(signal.SIGTERM)
             with suppress(subprocess.TimeoutExpired):
                 self.process.wait(within)
@@ -127,22 +130,22 @@ class Child:
 
 
 class Children:
-    """Starts child processes and ends them all when it is left."""
+    """Starts child processes, and ends them all on exit from its ``with`` block."""
 
     def __init__(self, logs: Path) -> None:
         self._logs = logs
         self._children: list[Child] = []
-        self.spare: set[str] = set()
+        self.kept: set[str] = set()
         """Names of children that are left running: `--keep`."""
 
     def headwater(self, name: str, *arguments: str, **env: str) -> Child:
-        """Start ``headwater ARGUMENTS`` with this very Python."""
+        """Start ``headwater ARGUMENTS`` with the running Python."""
         return self.start(name, [sys.executable, "-m", "headwater", *arguments], **env)
 
     def start(self, name: str, arguments: list[str], **env: str) -> Child:
-        """Start a process called ``name``; its output goes to ``NAME.log``."""
+        """Start a process; its output goes to ``NAME.log``."""
         self._logs.mkdir(parents=True, exist_ok=True)
-        with interrupts_put_off():
+        with delaying_interrupts():
             child = Child(name, arguments, self._logs / f"{name}.log", env)
             self._children.append(child)
         return child
@@ -156,53 +159,55 @@ class Children:
         _error: BaseException | None,
         _trace: TracebackType | None,
     ) -> None:
-        with deaf_to_interrupts():
+        with ignoring_interrupts():
             for child in reversed(self._children):
-                if child.name not in self.spare:
+                if child.name not in self.kept:
                     child.end()
 
 
 @contextmanager
-def deaf_to_interrupts() -> Iterator[None]:
+def ignoring_interrupts() -> Iterator[None]:
     """Ignore Ctrl-C and SIGTERM inside the block."""
-    heard = {number: signal.signal(number, signal.SIG_IGN) for number in _ENDINGS}
+    previous = {number: signal.signal(number, signal.SIG_IGN) for number in _STOP_SIGNALS}
     try:
         yield
     finally:
-        for number, handler in heard.items():
+        for number, handler in previous.items():
             signal.signal(number, handler)
 
 
 @contextmanager
 def interrupted_by_signals() -> Iterator[None]:
-    """Inside the block SIGTERM and SIGHUP end the demo as Ctrl-C does, cleaning included; the first
-    of them is heard, and no other."""
+    """Inside the block, SIGTERM and SIGHUP end the demo as Ctrl-C does, cleanup included. Signals after
+    the first are ignored."""
 
     def interrupt(_number: int, _frame: object) -> None:
-        for number in _ENDINGS:
+        for number in _STOP_SIGNALS:
             signal.signal(number, signal.SIG_IGN)
         raise KeyboardInterrupt
 
-    heard = {number: signal.signal(number, interrupt) for number in _ENDINGS}
+    previous = {number: signal.signal(number, interrupt) for number in _STOP_SIGNALS}
     try:
         yield
     finally:
-        for number, handler in heard.items():
+        for number, handler in previous.items():
             signal.signal(number, handler)
 
 
 @contextmanager
-def interrupts_put_off() -> Iterator[None]:
-    """What arrives inside the block is heard behind it."""
+def delaying_interrupts() -> Iterator[None]:
+    """Delay signals that arrive inside the block until after it."""
     arrived: list[int] = []
-    heard = {n: signal.signal(n, lambda number, _frame: arrived.append(number)) for n in _ENDINGS}
+    previous = {
+        n: signal.signal(n, lambda number, _frame: arrived.append(number)) for n in _STOP_SIGNALS
+    }
     try:
         yield
     finally:
-        for number, handler in heard.items():
+        for number, handler in previous.items():
             signal.signal(number, handler)
         if arrived:
             signal.raise_signal(arrived[0])
 
 
-_ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

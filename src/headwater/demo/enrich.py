@@ -1,4 +1,4 @@
-"""What a worker does with one flight: judge it, and add what only the airline's desk knows."""
+"""What a worker does with one flight: validate it, and add its airline and delay class."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import msgspec
 from headwater.demo.data import Flight
 
 ON_TIME_MINUTES = 15
-"""A departure is late from here on. Precedent: the Bureau of Transportation Statistics."""
+"""A departure with at least this delay is late. Precedent: the Bureau of Transportation Statistics."""
 
 VERY_LATE_MINUTES = 60
 
 
 class Invalid(Exception):
-    """The flight cannot be what happened; the text begins with the kind of fault."""
+    """The flight has an impossible value; the message begins with the kind of fault."""
 
 
 class Enriched(msgspec.Struct, frozen=True):
-    """A flight with its airline and delay class, and which delivery of which entry it came from."""
+    """A flight with its airline and delay class, and the delivery that it was made from."""
 
     carrier: str
     airline: str
@@ -38,7 +38,7 @@ class Enriched(msgspec.Struct, frozen=True):
     worker: str
     """The consumer that handled it."""
     deliveries: int
-    """How often it had been delivered by then."""
+    """Its delivery count."""
     tailnum: str | None = None
     dep_delay: int | None = None
     arr_delay: int | None = None
@@ -48,8 +48,8 @@ class Enriched(msgspec.Struct, frozen=True):
 def enrich(
     flight: Flight, airlines: Mapping[str, str], *, source_id: str, worker: str, deliveries: int
 ) -> Enriched:
-    """The flight with its airline and delay class; `Invalid` when its carrier does not exist or a
-    time of it is on no clock."""
+    """Return the flight with its airline and delay class. Raises `Invalid` if its carrier does not exist
+    or one of its times is impossible."""
     airline = airlines.get(flight.carrier)
     if airline is None:
         raise Invalid(f"unknown carrier {flight.carrier!r}")
@@ -79,7 +79,7 @@ def enrich(
 
 
 def on_a_clock(at: int) -> bool:
-    """Whether a clock can show ``at``, written hhmm; midnight is 0 or 2400.
+    """Return whether ``at`` is a valid time hhmm; midnight is 0 or 2400.
 
     >>> [on_a_clock(at) for at in (0, 517, 2400, 1260, 2401)]
     [True, True, True, False, False]
@@ -88,7 +88,7 @@ def on_a_clock(at: int) -> bool:
 
 
 def delay_class(dep_delay: int | None) -> str:
-    """A word for a departure delay in minutes; None means that the flight never left.
+    """Return the class of a departure delay in minutes; None is a cancelled flight.
 
     >>> [delay_class(minutes) for minutes in (None, -3, 14, 15, 60)]
     ['cancelled', 'early', 'on time', 'late', 'very late']

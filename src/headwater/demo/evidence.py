@@ -1,6 +1,6 @@
-"""Counts again, from the outside, what came out: from the store by XRANGE, from the tables by Arrow.
+"""Counts the results independently: in the store with XRANGE, in the tables with Arrow.
 
-Nothing here asks a worker or Spark what it believes that it has done.
+Nothing here relies on what a worker or Spark reports about its own work.
 """
 
 from __future__ import annotations
@@ -23,42 +23,42 @@ if TYPE_CHECKING:
     from redis import Redis
 
 PAGE = 2_000
-"""Entries a reply; bigger ones are slower to parse, smaller ones cost round trips."""
+"""Entries per reply: larger replies are slower to parse, smaller ones need more round trips."""
 
 
-class Settled(NamedTuple):
-    """By whom, and at which delivery, one entry of ``flights`` was settled."""
+class SettledEntry(NamedTuple):
+    """The consumer that settled an entry of ``flights``, and the delivery count at that time."""
 
     consumer: str
     deliveries: int
 
 
-class Held(NamedTuple):
-    """What a worker owned, or handed back, when it was ended: id → how often the entry had been
-    delivered by then, as the server counts."""
+class OwnedEntries(NamedTuple):
+    """The entries that a worker owned, or handed back, when it was ended: id → the server's delivery
+    count at that time."""
 
     consumer: str
     entries: Mapping[str, int]
 
 
 class Evidence(NamedTuple):
-    """Everything that the reconciliation compares."""
+    """All the counts that the reconciliation compares."""
 
     published: Published
     in_stream: int
     enriched: Counter[Key]
     dead: list[DeadLetter]
-    settled: dict[str, Settled]
-    """Id of an entry of ``flights`` → its settlement, enriched and dead alike."""
+    settled: dict[str, SettledEntry]
+    """Id of an entry of ``flights`` → its settlement, for enriched entries and dead letters."""
     pending: int
     unread: int
-    killed: Held
-    stopped: Held
+    killed: OwnedEntries
+    stopped: OwnedEntries
     tables: Tables
 
 
 def pages(client: Redis, stream: str) -> Iterator[tuple[str, dict[bytes, bytes]]]:
-    """Every entry of a stream, oldest first: its id and its fields."""
+    """Yield the id and the fields of every entry of a stream, oldest first."""
     start = "-"
     while True:
         page: Any = client.xrange(stream, min=start, count=PAGE)
@@ -71,25 +71,25 @@ def pages(client: Redis, stream: str) -> Iterator[tuple[str, dict[bytes, bytes]]
 
 @cache
 def unix_seconds(text: bytes) -> int:
-    """A time in ISO 8601 as Unix seconds; the flights name 8,000 different hours."""
+    """Return an ISO 8601 time as Unix seconds. Cached: the flights have 8,000 different hours."""
     return int(datetime.fromisoformat(text.decode()).timestamp())
 
 
-def read_enriched(client: Redis) -> tuple[Counter[Key], dict[str, Settled]]:
-    """Keys in ``flights.enriched``, each with how often it is there, and who settled which entry."""
+def read_enriched(client: Redis) -> tuple[Counter[Key], dict[str, SettledEntry]]:
+    """Return the keys in ``flights.enriched`` with their numbers, and the settlement of each entry."""
     keys: Counter[Key] = Counter()
-    settled: dict[str, Settled] = {}
+    settled: dict[str, SettledEntry] = {}
     for _id, row in pages(client, ENRICHED):
         hour = unix_seconds(row[b"time_hour"])
         keys[Key(row[b"carrier"].decode(), int(row[b"flight"]), hour, row[b"origin"].decode())] += 1
-        settled[row[b"source_id"].decode()] = Settled(
+        settled[row[b"source_id"].decode()] = SettledEntry(
             row[b"worker"].decode(), int(row[b"deliveries"])
         )
     return keys, settled
 
 
 def read_dead(client: Redis) -> list[DeadLetter]:
-    """Every record of the dead-letter stream."""
+    """Return every record of the dead-letter stream."""
     stream = dead_letter_stream(STREAM)
     return [
         parse_dead_letter(entry_id, [part for pair in fields.items() for part in pair])
@@ -98,7 +98,7 @@ def read_dead(client: Redis) -> list[DeadLetter]:
 
 
 def group_counts(client: Redis) -> tuple[int, int]:
-    """How many entries of ``flights`` are pending in the group, and how many it has not read."""
+    """Return the group's number of pending entries in ``flights``, and its lag; -1 if that is unknown."""
     for group in client.xinfo_groups(STREAM):
         if group["name"] in (GROUP, GROUP.encode()):
             lag = group.get("lag")
@@ -106,9 +106,14 @@ def group_counts(client: Redis) -> tuple[int, int]:
     return 0, -1
 
 
+def pending_by_owner(client: Redis) -> dict[str, int]:
+    """Return how many pending entries each consumer of the group owns."""
+    summary: Any = client.xpending(STREAM, GROUP)
+    return {row["name"].decode(): int(row["pending"]) for row in summary["consumers"]}
+
+
 def pending(client: Redis) -> dict[str, tuple[str, int]]:
-    """Every pending entry of the group: id → its consumer, ``""`` if nobody owns it, and how often
-    it was delivered."""
+    """Return the group's pending entries: id → owner (``""`` if it has none) and delivery count."""
     rows: Any = client.xpending_range(STREAM, GROUP, min="-", max="+", count=FLIGHTS)
     return {
         row["message_id"].decode(): (row["consumer"].decode(), row["times_delivered"])
@@ -116,23 +121,30 @@ def pending(client: Redis) -> dict[str, tuple[str, int]]:
     }
 
 
-def held(client: Redis, consumer: str) -> Held:
-    """The entries that ``consumer`` owns now."""
+def owned_entries(client: Redis, consumer: str) -> OwnedEntries:
+    """Return the entries that ``consumer`` owns now."""
     rows: Any = client.xpending_range(
         STREAM, GROUP, min="-", max="+", count=FLIGHTS, consumername=consumer
     )
-    return Held(consumer, {row["message_id"].decode(): row["times_delivered"] for row in rows})
+    return OwnedEntries(
+        consumer, {row["message_id"].decode(): row["times_delivered"] for row in rows}
+    )
 
 
 @collector_off()
 def collect(
-    client: Redis, published: Published, *, killed: Held, stopped: Held, tables: Path
+    client: Redis,
+    published: Published,
+    *,
+    killed: OwnedEntries,
+    stopped: OwnedEntries,
+    tables: Path,
 ) -> Evidence:
-    """Count everything. The group must be quiet: its workers have ended."""
+    """Count everything. The workers of the group must have ended."""
     enriched, settled = read_enriched(client)
     dead = read_dead(client)
     for letter in dead:
-        settled.setdefault(letter.entry_id, Settled(letter.consumer, letter.deliveries))
+        settled.setdefault(letter.entry_id, SettledEntry(letter.consumer, letter.deliveries))
     unsettled, unread = group_counts(client)
     return Evidence(
         published=published,

@@ -1,4 +1,4 @@
-"""Reports as HTML: one file that needs nothing beside it."""
+"""Reports as self-contained HTML files."""
 
 from __future__ import annotations
 
@@ -8,18 +8,23 @@ from html import escape
 
 
 def document(title: str, *parts: str) -> str:
-    """The whole document; ``parts`` are HTML."""
+    """Return the whole document; ``parts`` are HTML."""
     return _DOCUMENT.format(title=escape(title), style=_STYLE, body="\n".join(parts))
 
 
+def paragraph(sentences: Iterable[str]) -> str:
+    """Return a paragraph of the sentences."""
+    return f"<p>{escape(' '.join(sentences))}</p>"
+
+
 def facts(pairs: Iterable[tuple[str, str]]) -> str:
-    """Names with their values."""
+    """Return a list of names with their values."""
     lines = (f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in pairs)
     return "<dl>\n" + "\n".join(lines) + "\n</dl>"
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A table; numbers are written with their thousands apart."""
+    """Return a table; integers are written with a thousands separator."""
     lines = ["".join(f"<th>{escape(name)}</th>" for name in head)]
     lines += ["".join(f"<td>{_cell(value)}</td>" for value in row) for row in rows]
     return "<table>\n" + "\n".join(f"<tr>{line}</tr>" for line in lines) + "\n</table>"
@@ -30,7 +35,7 @@ def _cell(value: object) -> str:
 
 
 def figure(title: str, svg: bytes, caption: str) -> str:
-    """One plot; as an image of its own, so that the ids inside it meet no others."""
+    """Return one plot, embedded as an image, so that the ids in its SVG do not clash with others."""
     data = b64encode(svg).decode("ascii")
     return (
         f'<figure><h3>{escape(title)}</h3><img alt="{escape(title)}" '

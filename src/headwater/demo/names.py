@@ -1,4 +1,4 @@
-"""What the processes of the demo must agree on."""
+"""Names and settings that the processes of the demo share."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ ENRICHED = "flights.enriched"
 GROUP = "ops"
 
 URL_VARIABLE = "HEADWATER_DEMO_URL"
-"""The store's address, for the workers and for the pipeline's file."""
+"""Variable with the store's url, for the workers and the pipeline's file."""
 
 PAUSE_VARIABLE = "HEADWATER_DEMO_PAUSE"
-"""How long a worker waits over each flight, in seconds."""
+"""Variable with the seconds that a worker waits for each flight."""
 
 INPUTS_VARIABLE = "HEADWATER_DEMO_INPUTS"
-"""The directory of the pipeline's static tables."""
+"""Variable with the directory of the pipeline's static tables."""
 
 CLAIM_AFTER_SECONDS = 5
-"""Long for a worker that lives, however busy the machine is; short for one who watches."""
+"""Long enough for a live worker on a busy machine, short enough for a demo."""
 
 APP = "headwater.demo.ops:app"
-"""What ``headwater work`` is told to run."""
+"""The app that ``headwater work`` runs."""
 
-PAUSING = 8
-"""Flights that a worker handles at a time when it waits over each."""
+PAUSED_CONCURRENCY = 8
+"""How many flights a worker handles at a time when it waits for each."""
 
 SLOW_SIGNAL = signal.SIGUSR1
 SLOW_SECONDS = 1.0
-"""After that signal a worker waits so long over each flight, and its buffer fills."""
+"""After `SLOW_SIGNAL` a worker waits this long for each flight, so that its buffer fills."""

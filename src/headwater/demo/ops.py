@@ -1,11 +1,11 @@
 """The worker application of the demo: ``headwater work headwater.demo.ops:app --workers 3``.
 
-Every flight of ``flights`` is judged and enriched by group ``ops`` and goes to ``flights.enriched``
-in one step with its acknowledgement; one that cannot be what happened becomes a dead letter.
+Group ``ops`` validates and enriches every entry of ``flights`` and publishes the result to
+``flights.enriched`` in one step with the acknowledgement. An invalid flight becomes a dead letter.
 
-HEADWATER_DEMO_URL is the store's address. With HEADWATER_DEMO_PAUSE, in seconds, each flight waits
-so long, as if something were looked up elsewhere: a run of few flights would be over before anything
-could be shown. From SIGUSR1 on a worker waits a second over each, as if that elsewhere were in trouble.
+HEADWATER_DEMO_URL is the store's url. HEADWATER_DEMO_PAUSE is the seconds to wait for each flight, as
+if another service were called; without it a run of few flights would end before it shows anything.
+After SIGUSR1 a worker waits a second for each flight, as if that service were slow.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from headwater.demo.names import (
     ENRICHED,
     GROUP,
     PAUSE_VARIABLE,
-    PAUSING,
+    PAUSED_CONCURRENCY,
     SLOW_SECONDS,
     SLOW_SIGNAL,
     STREAM,
@@ -32,11 +32,11 @@ from headwater.worker import App, Dead, Delivery, Stream
 PAUSE = float(os.environ.get(PAUSE_VARIABLE, "0"))
 
 pause = PAUSE
-"""Seconds that the next flight waits."""
+"""Seconds to wait for the next flight."""
 
 
 def slow_down(_signal: int, _frame: object) -> None:
-    """What was looked up elsewhere takes its time from now on."""
+    """Wait `SLOW_SECONDS` for each flight from now on."""
     global pause
     pause = SLOW_SECONDS
 
@@ -53,13 +53,13 @@ names = airlines()
     flights,
     group=GROUP,
     claim_after=f"{CLAIM_AFTER_SECONDS}s",
-    # A handler that never waits gains nothing from company; a worker gains from a long buffer.
-    concurrency=PAUSING if PAUSE else 1,
-    prefetch=8 * PAUSING if PAUSE else 1_000,
+    # A handler that never waits gains nothing from concurrency; a long buffer saves round trips.
+    concurrency=PAUSED_CONCURRENCY if PAUSE else 1,
+    prefetch=8 * PAUSED_CONCURRENCY if PAUSE else 1_000,
     into=enriched,
 )
 async def enrich_flight(flight: Flight, delivery: Delivery) -> Enriched:
-    """The flight with its airline and delay class."""
+    """Return the flight with its airline and delay class."""
     if pause:
         await asyncio.sleep(pause)
     try:

@@ -1,11 +1,11 @@
-"""The report's plots, each an SVG document as bytes; matplotlib is imported here only."""
+"""The report's plots, each an SVG document as bytes. Only this module imports matplotlib."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headwater.demo.sampling import Event, Sample
 from headwater.demo.tables import Delays
@@ -13,15 +13,18 @@ from headwater.demo.tables import Delays
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-BLUE, ORANGE, GREEN, GREY = "#2b6cb0", "#dd6b20", "#2f855a", "#718096"
+BLUE, ORANGE, GREEN, GREY, RED = "#2b6cb0", "#dd6b20", "#2f855a", "#718096", "#c53030"
+
+LABEL_HEIGHT = 0.075
+"""Of an event's label, as a part of the plot's height."""
 
 
-def drawn(draw: Callable[[Axes], None], *, height: float = 3.2) -> bytes:
-    """The SVG of one plot."""
+def render(draw: Callable[[Axes], None], *, height: float = 3.2) -> bytes:
+    """Return the SVG of one plot, which ``draw`` draws."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    # The text stays text: it can be searched, and the file is a tenth of the size.
+    # Text is not converted to paths: it can be searched, and the file is a tenth of the size.
     with mpl.rc_context({"svg.fonttype": "none", "font.size": 10, "axes.axisbelow": True}):
         figure = Figure(figsize=(8.5, height), layout="constrained")
         axes = figure.subplots()
@@ -34,7 +37,7 @@ def drawn(draw: Callable[[Axes], None], *, height: float = 3.2) -> bytes:
 
 
 def delays_by_hour(delays: Delays) -> bytes:
-    """Bars: mean departure delay by the scheduled hour of departure."""
+    """Plot the mean departure delay by scheduled hour of departure, as bars."""
 
     def draw(axes: Axes) -> None:
         hours = [hour for hour, _mean in delays.by_hour]
@@ -43,22 +46,22 @@ def delays_by_hour(delays: Delays) -> bytes:
         axes.set_xlabel("scheduled hour of departure, New York")
         axes.set_ylabel("minutes late")
 
-    return drawn(draw)
+    return render(draw)
 
 
 def delays_by_airline(delays: Delays) -> bytes:
-    """Bars: mean departure delay by airline, the latest first."""
+    """Plot the mean departure delay by airline as bars, the largest first."""
 
     def draw(axes: Axes) -> None:
         ranked = sorted(delays.by_airline, key=lambda pair: pair[1])
         axes.barh([name for name, _mean in ranked], [mean for _name, mean in ranked], color=BLUE)
         axes.set_xlabel("minutes late")
 
-    return drawn(draw, height=4.6)
+    return render(draw, height=4.6)
 
 
 def throughput(samples: Sequence[Sample], events: Sequence[Event]) -> bytes:
-    """Lines: flights published and enriched in each second of the run."""
+    """Plot the flights published and enriched in each second of the run, as lines."""
 
     def draw(axes: Axes) -> None:
         for name, colour in (("published", GREY), ("enriched", GREEN)):
@@ -67,27 +70,45 @@ def throughput(samples: Sequence[Sample], events: Sequence[Event]) -> bytes:
         axes.set_ylabel("flights a second")
         finish(axes, events)
 
-    return drawn(draw)
+    return render(draw)
 
 
-def backlog(samples: Sequence[Sample], events: Sequence[Event]) -> bytes:
-    """Lines: entries pending, and entries not read yet, over the run."""
+def pending(samples: Sequence[Sample], events: Sequence[Event], named: Mapping[str, str]) -> bytes:
+    """Plot the pending entries by owner over the run: a line for each consumer in ``named`` (consumer → label),
+    one for all other consumers, and one for entries without an owner."""
 
     def draw(axes: Axes) -> None:
         seconds = [sample.seconds for sample in samples]
-        axes.plot(seconds, [s.pending for s in samples], color=ORANGE, label="pending")
-        axes.set_ylabel("pending")
-        unread = axes.twinx()
-        unread.spines["top"].set_visible(False)
-        unread.plot(seconds, [max(s.unread, 0) for s in samples], color=GREY, label="not read yet")
-        unread.set_ylabel("not read yet")
-        finish(axes, events, others=[unread])
+        for (consumer, label), colour in zip(named.items(), (RED, ORANGE), strict=False):
+            owned = [sample.owned.get(consumer, 0) for sample in samples]
+            axes.plot(seconds, owned, color=colour, label=label)
+        others = [
+            sum(count for name, count in sample.owned.items() if name not in named)
+            for sample in samples
+        ]
+        axes.plot(seconds, others, color=GREEN, label="the other workers")
+        released = [sample.pending - sum(sample.owned.values()) for sample in samples]
+        axes.plot(seconds, [max(count, 0) for count in released], color=GREY, label="no owner")
+        axes.set_ylabel("pending entries")
+        finish(axes, events)
 
-    return drawn(draw)
+    return render(draw)
+
+
+def unread(samples: Sequence[Sample], events: Sequence[Event]) -> bytes:
+    """Plot the entries that the group has not been delivered yet over the run."""
+
+    def draw(axes: Axes) -> None:
+        seconds = [sample.seconds for sample in samples]
+        axes.plot(seconds, [max(s.unread, 0) for s in samples], color=BLUE, label="not read yet")
+        axes.set_ylabel("entries not read yet")
+        finish(axes, events)
+
+    return render(draw)
 
 
 def rate(samples: Sequence[Sample], name: str) -> tuple[list[float], list[float]]:
-    """The growth of one count in each second, at the middle of that second.
+    """Return the growth of a count per second: middles of the intervals, and rates.
 
     >>> rate([Sample(0, 0, 0, 0, 0, 0), Sample(2, 500, 0, 0, 0, 0)], "published")
     ([1.0], [250.0])
@@ -104,23 +125,29 @@ def rate(samples: Sequence[Sample], name: str) -> tuple[list[float], list[float]
     return middles, rates
 
 
-def finish(axes: Axes, events: Sequence[Event], *, others: Sequence[Axes] = ()) -> None:
-    """Mark the events, name the lines, begin at zero."""
+def finish(axes: Axes, events: Sequence[Event]) -> None:
+    """Mark the events, add the legend, start the y axis at zero."""
     axes.set_xlabel("seconds")
-    for event in events:
-        axes.axvline(event.seconds, color="#c53030", linewidth=1, linestyle=":")
+    for number, event in enumerate(events):
+        axes.axvline(event.seconds, color=RED, linewidth=1, linestyle=":")
         axes.annotate(
             event.what,
-            (event.seconds, 0.98),
+            # Above the plot, one line for each event, so that labels of close events do not overlap.
+            (event.seconds, 1.02 + LABEL_HEIGHT * (len(events) - 1 - number)),
             xycoords=("data", "axes fraction"),
-            rotation=90,
-            va="top",
-            ha="right",
+            ha="center",
+            va="bottom",
             fontsize=8,
-            color="#c53030",
+            color=RED,
         )
-    lines: list[Any] = [line for each in (axes, *others) for line in each.get_lines()]
+    lines = axes.get_lines()
     named = [line for line in lines if not str(line.get_label()).startswith("_")]
-    axes.legend(named, [str(line.get_label()) for line in named], frameon=False, loc="center right")
-    for each in (axes, *others):
-        each.set_ylim(bottom=0)
+    axes.legend(
+        named,
+        [str(line.get_label()) for line in named],
+        frameon=False,
+        loc="upper center",
+        bbox_to_anchor=(0.5, -0.2),
+        ncols=max(1, len(named)),
+    )
+    axes.set_ylim(bottom=0)

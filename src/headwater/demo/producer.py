@@ -1,4 +1,4 @@
-"""Publishes the flights, a few of them spoiled, and remembers what must come out at the end."""
+"""Publishes the flights, a few of them corrupted, and records what the result must be."""
 
 from __future__ import annotations
 
@@ -8,25 +8,24 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, NamedTuple, Self
 
+from headwater.demo.corrupt import Corruption, corrupt, plan
 from headwater.demo.data import Flight, Key, key
 from headwater.demo.names import STREAM
-from headwater.demo.spoil import Corruption, plan, spoil
 from headwater.messages import DATA_FIELD, codec_for
 
 if TYPE_CHECKING:
     from redis import Redis
 
 CHUNK = 500
-"""Flights in one pipeline: enough that the round trip costs nothing, few enough that progress
-moves."""
+"""Flights in one pipeline: enough to make the round trip negligible, few enough to show progress."""
 
 
 class Published(NamedTuple):
-    """What was sent: what the reconciliation measures everything else by."""
+    """What was published; the reconciliation compares all other counts with it."""
 
     flights: int
-    spoiled: Counter[Corruption]
-    unspoiled: set[Key]
+    corrupted: Counter[Corruption]
+    valid: set[Key]
     """The keys of the flights that must be enriched."""
 
 
@@ -37,33 +36,34 @@ def publish(
     seed: int,
     advance: Callable[[int], None] = lambda _count: None,
 ) -> Published:
-    """XADD every flight to `STREAM` in order, codec json, spoiling those that the seed chooses.
+    """Add every flight to `STREAM` in order, with the codec json, corrupting those that ``seed`` selects.
 
-    ``advance`` is told how many more the server has answered for. Errors are the client's.
+    ``advance`` is called with the number of flights that the server has acknowledged since the last
+    call. Raises the client's errors.
     """
-    spoiled = plan(len(flights), seed=seed)
+    corrupted = plan(len(flights), seed=seed)
     codec = codec_for(Flight, "json")
     for start in range(0, len(flights), CHUNK):
         chunk = flights[start : start + CHUNK]
         pipeline = client.pipeline(transaction=False)
         for place, flight in enumerate(chunk, start):
-            kind = spoiled.get(place)
+            kind = corrupted.get(place)
             if kind is None:
                 pipeline.xadd(STREAM, dict(codec.encode(flight)))
             else:
-                pipeline.xadd(STREAM, {DATA_FIELD: spoil(flight, kind, seed=seed)})
+                pipeline.xadd(STREAM, {DATA_FIELD: corrupt(flight, kind, seed=seed)})
         pipeline.execute()
         advance(len(chunk))
-    unspoiled = {key(flight) for place, flight in enumerate(flights) if place not in spoiled}
-    return Published(len(flights), Counter(spoiled.values()), unspoiled)
+    valid = {key(flight) for place, flight in enumerate(flights) if place not in corrupted}
+    return Published(len(flights), Counter(corrupted.values()), valid)
 
 
 class _Stopped(Exception):
-    """Whoever published was told to stop."""
+    """Publishing was stopped."""
 
 
 class Publishing:
-    """`publish` in a thread of its own, between enter and exit; leaving stops it where it is."""
+    """Runs `publish` in a thread, inside a ``with`` block; leaving the block stops it."""
 
     def __init__(self, client: Redis, flights: Sequence[Flight], *, seed: int) -> None:
         self._stop = threading.Event()
@@ -82,14 +82,14 @@ class Publishing:
 
     @property
     def ended(self) -> bool:
-        """Whether it has published everything; raises what stopped it."""
+        """Whether everything is published. Raises the error that stopped publishing."""
         if not self._done.done():
             return False
         self._done.result()
         return True
 
     def result(self) -> Published:
-        """What was published; raises what stopped it."""
+        """Wait for the end and return what was published. Raises the error that stopped publishing."""
         return self._done.result()
 
     def _run(self, client: Redis, flights: Sequence[Flight], seed: int) -> None:

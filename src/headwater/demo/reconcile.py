@@ -1,17 +1,17 @@
-"""Judges the evidence, a line at a time: two counts that must be equal, or a promise is broken."""
+"""Compares the counts: each line of the reconciliation has two that must be equal."""
 
 from __future__ import annotations
 
 from collections import Counter
 from typing import NamedTuple
 
+from headwater.demo.corrupt import Corruption, kind_of
 from headwater.demo.data import Key
-from headwater.demo.evidence import Evidence, Held
-from headwater.demo.spoil import Corruption, kind_of
+from headwater.demo.evidence import Evidence, OwnedEntries
 
 
 class Line(NamedTuple):
-    """One promise, with what should be and what is."""
+    """One guarantee, with the expected and the actual count."""
 
     promise: str
     expected: int
@@ -24,7 +24,7 @@ class Line(NamedTuple):
 
 
 def lines(evidence: Evidence) -> list[Line]:
-    """Every line of the reconciliation, in the order of the story."""
+    """Return all lines of the reconciliation, in the order of the demo's steps."""
     published = evidence.published
     enriched = evidence.enriched.total()
     return [
@@ -34,10 +34,10 @@ def lines(evidence: Evidence) -> list[Line]:
             published.flights,
             enriched + len(evidence.dead),
         ),
-        exactly_once("flights.enriched", published.unspoiled, evidence.enriched),
-        exactly_once("the Parquet table", published.unspoiled, evidence.tables.flights),
-        Line("flights in the hourly table", len(published.unspoiled), evidence.tables.hourly),
-        Line("flights in the carriers table", len(published.unspoiled), evidence.tables.carriers),
+        exactly_once("flights.enriched", published.valid, evidence.enriched),
+        exactly_once("the Parquet table", published.valid, evidence.tables.flights),
+        Line("flights in the hourly table", len(published.valid), evidence.tables.hourly),
+        Line("flights in the carriers table", len(published.valid), evidence.tables.carriers),
         Line("entries still pending", 0, evidence.pending),
         Line("entries never read", 0, evidence.unread),
         delivered_again(
@@ -49,39 +49,39 @@ def lines(evidence: Evidence) -> list[Line]:
 
 
 def exactly_once(place: str, wanted: set[Key], found: Counter[Key]) -> Line:
-    """Each wanted key is there once, and nothing else is."""
+    """Return a line that holds if each wanted key was found once, and no other key."""
     missing = len(wanted - found.keys())
-    strangers = len(found.keys() - wanted)
+    unexpected = len(found.keys() - wanted)
     again = found.total() - len(found)
-    wrong = {"missing": missing, "unexpected": strangers, "more than once": again}
+    wrong = {"missing": missing, "unexpected": unexpected, "more than once": again}
     note = ", ".join(f"{count:,} {word}" for word, count in wrong.items() if count)
-    return Line(f"each unspoiled flight exactly once in {place}", len(wanted), found.total(), note)
+    return Line(f"each valid flight exactly once in {place}", len(wanted), found.total(), note)
 
 
-def delivered_again(promise: str, evidence: Evidence, held: Held) -> Line:
-    """What a worker owned or gave back was delivered once more than it had been, to another one,
-    which settled it."""
+def delivered_again(promise: str, evidence: Evidence, owned: OwnedEntries) -> Line:
+    """Return a line that holds if each entry that a worker owned or handed back was delivered again, to
+    another worker, which settled it."""
     again = 0
-    for entry_id, deliveries in held.entries.items():
+    for entry_id, deliveries in owned.entries.items():
         end = evidence.settled.get(entry_id)
-        if end is not None and end.consumer != held.consumer and end.deliveries > deliveries:
+        if end is not None and end.consumer != owned.consumer and end.deliveries > deliveries:
             again += 1
-    note = "" if held.entries else "nothing to show it by"
-    return Line(promise, len(held.entries), again, note)
+    note = "" if owned.entries else "no such entries"
+    return Line(promise, len(owned.entries), again, note)
 
 
 def dead_letters(evidence: Evidence) -> list[Line]:
-    """One line for each kind of fault, and one for reasons that are no kind."""
+    """Return one line for each kind of corruption, and one for all other reasons."""
     found = Counter(kind_of(letter.error) for letter in evidence.dead)
     by_kind = [
-        Line(f"dead letters: {kind}", evidence.published.spoiled[kind], found[kind.value])
+        Line(f"dead letters: {kind}", evidence.published.corrupted[kind], found[kind.value])
         for kind in Corruption
     ]
     return [*by_kind, Line("dead letters: other", 0, found["other"])]
 
 
 def text(judged: list[Line]) -> str:
-    """The lines as a table of plain text."""
+    """Return the lines as a plain-text table."""
     wide = max(len(line.promise) for line in judged)
     rows = [f"{'':2} {'':{wide}} {'expected':>12} {'found':>12}"]
     for line in judged:

@@ -1,78 +1,87 @@
-"""The report: one HTML file that needs nothing beside it."""
+"""The report: one self-contained HTML file."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import NamedTuple
 
 from headwater.demo import plots
-from headwater.demo.html import document, facts, figure
+from headwater.demo.html import document, facts, figure, paragraph
 from headwater.demo.reconcile import Line
 from headwater.demo.sampling import Event, Sample
 from headwater.demo.tables import Delays
 
 
-class Story(NamedTuple):
-    """Everything that the report tells."""
+class ReportData(NamedTuple):
+    """The contents of the report. ``shown``: what the run did, in sentences. ``ended``: consumer → label, for the
+    workers that were killed or stopped."""
 
     title: str
+    shown: Sequence[str]
     facts: Sequence[tuple[str, str]]
     lines: Sequence[Line]
     delays: Delays
     samples: Sequence[Sample]
     events: Sequence[Event]
+    ended: Mapping[str, str]
 
 
-def write(story: Story, path: Path) -> None:
+def write(data: ReportData, path: Path) -> None:
     """Write the report to ``path``."""
-    path.write_text(page(story), encoding="utf-8")
+    path.write_text(page(data), encoding="utf-8")
 
 
-def page(story: Story) -> str:
-    """The whole document."""
-    held = all(line.holds for line in story.lines)
-    verdict = "Every line of the reconciliation holds." if held else "A line does not hold."
+def page(data: ReportData) -> str:
+    """Return the whole document."""
+    all_hold = all(line.holds for line in data.lines)
+    verdict = "Every line of the reconciliation holds." if all_hold else "A line does not hold."
     pictures = [
         (
-            "Departure delay by hour",
-            plots.delays_by_hour(story.delays),
-            "From the hourly table: all days of each scheduled hour together.",
+            "Pending entries by owner",
+            plots.pending(data.samples, data.events, data.ended),
+            (
+                "Pending entries are delivered but not settled. Those of the killed worker stay pending until the "
+                "other workers claim them."
+            ),
         ),
         (
-            "Departure delay by airline",
-            plots.delays_by_airline(story.delays),
-            "From the carriers table, joined with the airlines' names.",
+            "Entries not read yet",
+            plots.unread(data.samples, data.events),
+            "The group's lag: it grows while workers are missing.",
         ),
         (
             "Throughput",
-            plots.throughput(story.samples, story.events),
-            "Published and enriched a second; dotted lines mark what was done to the workers.",
+            plots.throughput(data.samples, data.events),
+            "Flights published and enriched per second; dotted lines mark a stopped or killed worker.",
         ),
         (
-            "Pending and unread",
-            plots.backlog(story.samples, story.events),
-            (
-                "Pending entries are delivered and not settled; a killed worker's stay so until "
-                "the others claim them."
-            ),
+            "Departure delay by hour",
+            plots.delays_by_hour(data.delays),
+            "From the hourly table: the mean over all days for each scheduled hour.",
+        ),
+        (
+            "Departure delay by airline",
+            plots.delays_by_airline(data.delays),
+            "From the carriers table, joined with the airlines' names.",
         ),
     ]
     return document(
-        story.title,
-        f'<p class="verdict {"holds" if held else "broken"}">{verdict}</p>',
-        facts(story.facts),
+        data.title,
+        f'<p class="verdict {"holds" if all_hold else "broken"}">{verdict}</p>',
+        paragraph(data.shown),
+        facts(data.facts),
         "<h2>Reconciliation</h2>",
         "<table>\n<tr><th>promise</th><th>expected</th><th>found</th><th></th></tr>",
-        *map(row, story.lines),
+        *map(row, data.lines),
         "</table>",
         *(figure(*picture) for picture in pictures if picture[1]),
     )
 
 
 def row(line: Line) -> str:
-    """One line of the reconciliation as a row of the table."""
+    """Return one line of the reconciliation as a row of the table."""
     state = "holds" if line.holds else "broken"
     return (
         f'<tr class="{state}"><td>{escape(line.promise)}</td>'

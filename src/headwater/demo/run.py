@@ -1,6 +1,6 @@
-"""The story, from a server that starts to a report that is written: see `Demo.run`.
+"""Runs the demo's steps, from starting a server to writing a report: see `Demo.run`.
 
-Whatever lasts longer than a moment is a process of its own, started as a user would start it:
+Server, workers and Spark are separate processes, started with the commands that a user would type:
 ``headwater serve``, ``headwater work``, ``headwater pipeline run``.
 """
 
@@ -10,6 +10,7 @@ import shutil
 import signal
 import tempfile
 import time
+from datetime import UTC, datetime
 from importlib import resources
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,49 +19,51 @@ from typing import TYPE_CHECKING, NamedTuple
 import headwater
 from headwater.demo import data, faults, reconcile, report
 from headwater.demo.children import Child, Children, interrupted_by_signals
-from headwater.demo.evidence import Held, collect, group_counts
+from headwater.demo.console import DemoConsole
+from headwater.demo.corrupt import plan
+from headwater.demo.evidence import OwnedEntries, collect, group_counts
 from headwater.demo.names import (
     APP,
     ENRICHED,
     INPUTS_VARIABLE,
     PAUSE_VARIABLE,
-    PAUSING,
+    PAUSED_CONCURRENCY,
     STREAM,
     URL_VARIABLE,
 )
 from headwater.demo.producer import Published, Publishing
 from headwater.demo.reconcile import Line
 from headwater.demo.sampling import Sample, Sampler
-from headwater.demo.spoil import plan
+from headwater.demo.summary import machine, shown
 from headwater.demo.tables import read_delays
-from headwater.demo.telling import Teller
 from headwater.messages import dead_letter_stream
 
 if TYPE_CHECKING:
     from redis import Redis
 
 LEAST_FLIGHTS = 1_000
-"""A run of fewer is over before anything can be shown."""
+"""A run of fewer flights ends before it shows anything."""
 
 SEED = 2013
 
 WORKERS = 3
 
 STOP_AT, KILL_AT = 0.2, 0.4
-"""Parts of the work after which a worker is stopped, and another one is killed."""
+"""Fractions of the work after which one worker is stopped, and another one is killed."""
 
 SHORT_FLIGHTS = 60_000
 SHORT_SECONDS = 6.0
-"""A run of fewer flights than that waits over each, so that the work takes about so long."""
+"""In a run of fewer flights than `SHORT_FLIGHTS`, workers wait for each flight, so that the work takes
+about `SHORT_SECONDS`."""
 
 START_SECONDS = 60.0
 STALL_SECONDS = 60.0
-"""Not one flight more in that time: many times longer than any claim takes to be due."""
+"""The run fails if no flight is settled for this long, which is many times the claim time."""
 SPARK_SECONDS = 900.0
 
 
-class Order(NamedTuple):
-    """What the command line asks for."""
+class DemoOptions(NamedTuple):
+    """The options of the command line."""
 
     flights: int = data.FLIGHTS
     seed: int = SEED
@@ -68,46 +71,46 @@ class Order(NamedTuple):
 
 
 class DemoResult(NamedTuple):
-    """What came out: the reconciliation, and where the report is."""
+    """The lines of the reconciliation, and the path of the report."""
 
     lines: list[Line]
     report: Path
 
 
-class Worked(NamedTuple):
-    """What is known about the work, for the reconciliation and the report."""
+class WorkResult(NamedTuple):
+    """The results of the workers' step, for the reconciliation and the report."""
 
     published: Published
-    stopped: Held
-    killed: Held
+    stopped: OwnedEntries
+    killed: OwnedEntries
     sampler: Sampler
 
 
-def run(order: Order, teller: Teller) -> DemoResult:
-    """Run the demo in a new temporary directory; its processes end with it, however it ends.
+def run(options: DemoOptions, console: DemoConsole) -> DemoResult:
+    """Run the demo in a new temporary directory. Its processes are ended in every case.
 
-    The directory keeps the report, and everything else only if a line does not hold or ``keep`` is
-    asked for. Raises `HeadwaterError` for what is not installed and for a process that failed.
+    Afterwards the directory contains the report; the rest only if a line does not hold or ``keep`` is
+    set. Raises `HeadwaterError` if something is not installed or a process fails.
     """
     check_installed()
     place = Path(tempfile.mkdtemp(prefix="headwater-demo-"))
     try:
         with interrupted_by_signals(), Children(place / "logs") as children:
-            outcome = Demo(order, teller, place, children).run()
+            outcome = Demo(options, console, place, children).run()
     except KeyboardInterrupt:
         shutil.rmtree(place, ignore_errors=True)
         raise
     except BaseException:
-        teller.say(f"what is left to look at lies in {place}")
+        console.say(f"logs and data are in {place}")
         raise
-    if not order.keep and all(line.holds for line in outcome.lines):
+    if not options.keep and all(line.holds for line in outcome.lines):
         for rest in [path for path in place.iterdir() if path != outcome.report]:
             shutil.rmtree(rest) if rest.is_dir() else rest.unlink()
     return outcome
 
 
 def check_installed() -> None:
-    """Say now what is missing, not after the first minute."""
+    """Raise `HeadwaterError` now for a missing dependency, not after the first minute."""
     from headwater.spark.java import find_java
 
     data.directory()
@@ -122,9 +125,11 @@ def check_installed() -> None:
 class Demo:
     """One run, in the directory ``place``."""
 
-    def __init__(self, order: Order, teller: Teller, place: Path, children: Children) -> None:
-        self.order = order
-        self.teller = teller
+    def __init__(
+        self, options: DemoOptions, console: DemoConsole, place: Path, children: Children
+    ) -> None:
+        self.options = options
+        self.console = console
         self.place = place
         self.children = children
         self.facts: list[tuple[str, str]] = []
@@ -132,61 +137,61 @@ class Demo:
         self._step_began = 0.0
 
     def run(self) -> DemoResult:
-        """The six steps."""
+        """Run the six steps."""
         self.begin("1 server", "A server with a journal")
         server, url = self.serve()
         client = headwater.connect(url)
         self.begin(
             "2 producer",
-            f"A producer publishes {self.order.flights:,} flights, one in a thousand of them spoiled",
+            f"A producer publishes {self.options.flights:,} flights, one in a thousand corrupted",
         )
-        flights = data.flights(limit=self.order.flights)
-        worked = self.work(client, url, flights)
+        flights = data.flights(limit=self.options.flights)
+        work = self.work(client, url, flights)
         self.begin("4 Spark", f"Spark turns {ENRICHED} into tables")
         self.make_tables(url)
         self.begin("5 reconciliation", "Everything is counted again")
         evidence = collect(
             client,
-            worked.published,
-            killed=worked.killed,
-            stopped=worked.stopped,
+            work.published,
+            killed=work.killed,
+            stopped=work.stopped,
             tables=self.place / "tables",
         )
         lines = reconcile.lines(evidence)
-        self.teller.block(reconcile.text(lines))
+        self.console.block(reconcile.text(lines))
         self.begin("6 report", "A report with plots")
-        path = self.write_report(lines, worked)
+        path = self.write_report(lines, work)
         self.end_step()
-        self.teller.say(f"{path}")
-        self.teller.say(f"{self.teller.seconds:.0f} seconds in all: {self.times()}")
-        if self.order.keep:
+        self.console.say(f"{path}")
+        self.console.say(f"{self.console.seconds:.0f} seconds in all: {self.times()}")
+        if self.options.keep:
             self.leave_running(server, url)
         return DemoResult(lines, path)
 
     # --- the steps --------------------------------------------------------------------------------
 
     def serve(self) -> tuple[Child, str]:
-        """Start a server on a free port; it and its url."""
+        """Start a server on a free port; return it and its url."""
         server = self.children.headwater(
             "server", "serve", "--port", "0", "--dir", str(self.place / "data")
         )
         ready = server.line_with(" ready at ", within=START_SECONDS)
-        self.teller.say(ready)
+        self.console.say(ready)
         self.facts.append(("server", ready))
         return server, "redis://" + ready.partition(" ready at ")[2].partition(",")[0]
 
-    def work(self, client: Redis, url: str, flights: list[data.Flight]) -> Worked:
-        """Publish, while three workers enrich, one is stopped and one is killed."""
-        spoiled = len(plan(len(flights), seed=self.order.seed))
-        totals = {"published": len(flights), "enriched": len(flights) - spoiled}
-        with self.teller.progress(totals) as advance:
+    def work(self, client: Redis, url: str, flights: list[data.Flight]) -> WorkResult:
+        """Publish the flights while three workers enrich them; stop one worker and kill another."""
+        corrupted = len(plan(len(flights), seed=self.options.seed))
+        totals = {"published": len(flights), "enriched": len(flights) - corrupted}
+        with self.console.progress(totals) as advance:
 
             def seen(sample: Sample) -> None:
                 advance({"published": sample.published, "enriched": sample.enriched})
 
             with (
                 Sampler(client, seen=seen) as sampler,
-                Publishing(client, flights, seed=self.order.seed) as publishing,
+                Publishing(client, flights, seed=self.options.seed) as publishing,
             ):
                 self.begin(
                     "3 workers", f"{WORKERS} workers enrich them; one is stopped, one is killed"
@@ -203,52 +208,52 @@ class Demo:
         workers.send(signal.SIGTERM)
         status = workers.wait(within=START_SECONDS)
         if status:
-            raise workers.failure(f"were told to stop and ended with status {status}")
-        return Worked(published, stopped, killed, sampler)
+            raise workers.failure(f"ended with status {status} after SIGTERM")
+        return WorkResult(published, stopped, killed, sampler)
 
     def start_workers(self, client: Redis, url: str) -> Child:
-        """``headwater work``; returns when each of its processes is in the group."""
-        short = self.order.flights < SHORT_FLIGHTS
-        pause = SHORT_SECONDS * WORKERS * PAUSING / self.order.flights if short else 0
+        """Start ``headwater work``; return when each of its processes is in the group."""
+        short = self.options.flights < SHORT_FLIGHTS
+        pause = SHORT_SECONDS * WORKERS * PAUSED_CONCURRENCY / self.options.flights if short else 0
         workers = self.children.headwater(
             "workers",
             *("work", APP, "--workers", str(WORKERS)),
             **{URL_VARIABLE: url, PAUSE_VARIABLE: str(pause)},
         )
         faults.until(
-            lambda: len(faults.crew(client)) == WORKERS or not workers.running,
+            lambda: len(faults.live_workers(client)) == WORKERS or not workers.running,
             what=f"{WORKERS} workers in the group",
             within=START_SECONDS,
         )
         return workers
 
-    def stop_one(self, client: Redis, sampler: Sampler) -> Held:
-        """Stop one worker gracefully, and say what it handed back."""
+    def stop_one(self, client: Redis, sampler: Sampler) -> OwnedEntries:
+        """Stop one worker gracefully, and print what it handed back."""
         sampler.mark("one worker stopped")
         stopped = faults.stop_one(client)
-        self.teller.say(
+        self.console.say(
             f"{stopped.consumer} was stopped with SIGTERM and handed back "
-            f"{len(stopped.entries):,} entries that it had not begun"
+            f"{len(stopped.entries):,} entries that it had not started"
         )
         return stopped
 
-    def kill_one(self, client: Redis, sampler: Sampler) -> Held:
-        """Kill one worker while it owns entries, and say how many."""
+    def kill_one(self, client: Redis, sampler: Sampler) -> OwnedEntries:
+        """Kill one worker while it owns entries, and print how many."""
 
-        def seen(owner: Held) -> None:
-            self.teller.say(
-                f"{owner.consumer} stands still (SIGSTOP) and owns {len(owner.entries):,} pending "
+        def seen(owner: OwnedEntries) -> None:
+            self.console.say(
+                f"{owner.consumer} is paused (SIGSTOP) and owns {len(owner.entries):,} pending "
                 "entries"
             )
 
-        killed = faults.stop_and_kill_one(client, seen=seen)
+        killed = faults.pause_and_kill_one(client, seen=seen)
         sampler.mark("one worker killed")
-        self.teller.say(f"{killed.consumer} was killed with SIGKILL")
+        self.console.say(f"{killed.consumer} was killed with SIGKILL")
         return killed
 
     def make_tables(self, url: str) -> None:
-        """``headwater pipeline run`` on pipeline.toml, with its variables filled in, so that it can
-        be run again by hand."""
+        """Run ``headwater pipeline run`` on a copy of pipeline.toml in which the variables are replaced, so
+        that a user can run it again."""
         inputs = self.place / "inputs"
         inputs.mkdir()
         for name in ("airlines", "airports", "weather"):
@@ -262,31 +267,39 @@ class Demo:
             "spark", "pipeline", "run", str(self.place / "pipeline.toml"), "--once"
         )
         for line in spark.lines_with(" rows in ", within=SPARK_SECONDS):
-            self.teller.say(line)
+            self.console.say(line)
         if spark.process.returncode:
             raise spark.failure("could not make the tables")
 
-    def write_report(self, lines: list[Line], worked: Worked) -> Path:
-        """The report; its path."""
+    def write_report(self, lines: list[Line], work: WorkResult) -> Path:
+        """Write the report and return its path."""
         path = self.place / "report.html"
+        written = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
         report.write(
-            report.Story(
-                title=f"{self.order.flights:,} flights, from bytes to tables",
-                facts=self.facts,
+            report.ReportData(
+                title=f"{self.options.flights:,} flights, from bytes to tables",
+                shown=shown(
+                    work.published, workers=WORKERS, stopped=work.stopped, killed=work.killed
+                ),
+                facts=[("date", written), ("machine", machine()), *self.facts],
                 lines=lines,
                 delays=read_delays(self.place / "tables"),
-                samples=worked.sampler.samples,
-                events=worked.sampler.events,
+                samples=work.sampler.samples,
+                events=work.sampler.events,
+                ended={
+                    work.killed.consumer: "the killed worker",
+                    work.stopped.consumer: "the stopped worker",
+                },
             ),
             path,
         )
         return path
 
     def leave_running(self, server: Child, url: str) -> None:
-        """Spare the server, and say what can be done with it."""
-        self.children.spare.add(server.name)
+        """Leave the server running, and print what can be done with it."""
+        self.children.kept.add(server.name)
         port = url.rpartition(":")[2]
-        self.teller.block(
+        self.console.block(
             f"The server is left running at {url}, everything else in {self.place}. Look around:\n"
             f"  redis-cli -p {port} XINFO STREAM {STREAM}\n"
             f"  headwater dead list {STREAM} --url {url}\n"
@@ -295,26 +308,26 @@ class Demo:
             f"  kill {server.pid}; rm -r {self.place}"
         )
 
-    # --- telling ----------------------------------------------------------------------------------
+    # --- output -----------------------------------------------------------------------------------
 
     def begin(self, step: str, text: str) -> None:
-        """Begin the next step; the last one's seconds become a fact."""
+        """Begin the next step; record the duration of the last one."""
         self.end_step()
         self._step, self._step_began = step, time.monotonic()
-        self.teller.step(text)
+        self.console.step(text)
 
     def end_step(self) -> None:
-        """Remember how long the step took."""
+        """Record how long the step took."""
         if self._step:
             self.facts.append((self._step, f"{time.monotonic() - self._step_began:.1f} s"))
 
     def times(self) -> str:
-        """How long each step took."""
+        """Return how long each step took, as text."""
         return ", ".join(f"{step[2:]} {took}" for step, took in self.facts if step[0].isdigit())
 
 
 class SettlementWait:
-    """Waits for flights to be settled, as long as there is hope."""
+    """Waits until flights are settled, as long as the workers make progress."""
 
     def __init__(self, client: Redis, workers: Child, publishing: Publishing, flights: int) -> None:
         self._client = client
@@ -323,8 +336,8 @@ class SettlementWait:
         self._flights = flights
 
     def until(self, part: float) -> None:
-        """Return when that part of all flights is enriched or dead; for all of them, when nothing
-        is pending or unread either."""
+        """Return when the fraction ``part`` of all flights is enriched or dead. For all flights, nothing
+        may be pending or unread either."""
         wanted = round(part * self._flights)
         last, moved = -1, time.monotonic()
         while True:
@@ -334,7 +347,7 @@ class SettlementWait:
             if done != last:
                 last, moved = done, time.monotonic()
             if not self._workers.running or time.monotonic() - moved > STALL_SECONDS:
-                raise self._workers.failure(f"got no further than {done:,} of {wanted:,} flights")
+                raise self._workers.failure(f"stopped at {done:,} of {wanted:,} flights")
             time.sleep(0.02)
 
     def _settled(self) -> int:

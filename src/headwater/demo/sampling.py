@@ -1,14 +1,14 @@
-"""Looks at the store four times a second while the work goes on, for the plots of the report."""
+"""Samples the store four times a second during the work, for the plots of the report."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
-from types import TracebackType
+from collections.abc import Callable, Mapping
+from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from headwater.demo.evidence import group_counts
+from headwater.demo.evidence import group_counts, pending_by_owner
 from headwater.demo.names import ENRICHED, STREAM
 from headwater.messages import dead_letter_stream
 
@@ -19,8 +19,9 @@ INTERVAL_SECONDS = 0.25
 
 
 class Sample(NamedTuple):
-    """The store at one moment; ``seconds`` since the sampler began. ``unread`` is -1 where the
-    server cannot tell."""
+    """Counts in the store at one moment; ``seconds`` since the sampler began. ``unread`` is -1 if the
+    server does not know it. ``owned``: consumer → pending entries; entries without an owner are in ``pending``
+    only."""
 
     seconds: float
     published: int
@@ -28,20 +29,21 @@ class Sample(NamedTuple):
     dead: int
     pending: int
     unread: int
+    owned: Mapping[str, int] = MappingProxyType({})
 
 
 class Event(NamedTuple):
-    """Something that the demo did to a process, for the plots to mark."""
+    """A signal that the demo sent to a process, which the plots mark."""
 
     seconds: float
     what: str
 
 
 class Sampler:
-    """Takes a `Sample` every quarter of a second in a thread of its own, between enter and exit.
+    """Takes a `Sample` every quarter of a second in a thread, inside a ``with`` block.
 
-    ``seen`` is given each, for the progress bars. An error of the client ends the sampling and is
-    kept in ``problem``; the demo itself goes on.
+    ``seen`` is called with each sample, for the progress bars. An error of the client ends the sampling
+    and is stored in ``problem``; the demo itself continues.
     """
 
     def __init__(self, client: Redis, *, seen: Callable[[Sample], None] = lambda _: None) -> None:
@@ -69,12 +71,13 @@ class Sampler:
         self._thread.join()
 
     def mark(self, what: str) -> None:
-        """Remember that something happened now."""
+        """Record an event at the current time."""
         self.events.append(Event(self._seconds(), what))
 
     def take(self) -> Sample:
-        """Look at the store now."""
-        pending, unread = group_counts(self._client) if self._client.exists(STREAM) else (0, 0)
+        """Return a sample of the store now."""
+        there = bool(self._client.exists(STREAM))
+        pending, unread = group_counts(self._client) if there else (0, 0)
         return Sample(
             self._seconds(),
             int(self._client.xlen(STREAM)),
@@ -82,6 +85,7 @@ class Sampler:
             int(self._client.xlen(dead_letter_stream(STREAM))),
             pending,
             unread,
+            pending_by_owner(self._client) if pending else {},
         )
 
     def _seconds(self) -> float:
@@ -93,5 +97,5 @@ class Sampler:
                 sample = self.take()
                 self.samples.append(sample)
                 self._seen(sample)
-        except Exception as problem:  # the report then has a shorter plot
+        except Exception as problem:  # the report then has shorter plots
             self.problem = problem

@@ -1,4 +1,4 @@
-"""What Spark made, read back by Arrow: for the reconciliation and for the report's plots."""
+"""Reads Spark's tables with Arrow, for the reconciliation and for the report's plots."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headwater.demo.data import Key
 
 
 class Tables(NamedTuple):
-    """What Spark made. ``hourly`` and ``carriers`` are how many flights those tables sum up to."""
+    """Contents of Spark's tables. ``hourly`` and ``carriers`` are the sums of flights in those tables."""
 
     flights: Counter[Key]
     hourly: int
@@ -26,7 +26,7 @@ class Delays(NamedTuple):
 
 
 def read_tables(directory: Path) -> Tables:
-    """The keys in the table of flights, and what the two summaries sum up to."""
+    """Return the keys in the table of flights, and the sums of flights in the two summaries."""
     import pyarrow as pa
     from pyarrow import dataset
 
@@ -44,7 +44,7 @@ def read_tables(directory: Path) -> Tables:
 
 
 def read_delays(directory: Path) -> Delays:
-    """Mean departure delays, from the hourly table and from the carriers'."""
+    """Return the mean departure delays, from the tables hourly and carriers."""
     by_hour: dict[int, tuple[float, int]] = {}
     hourly = _columns(directory, "hourly", "hour", "departed", "mean_dep_delay")
     for hour, departed, mean in hourly:

@@ -1,5 +1,5 @@
-"""The state: streams, groups, pending entries, keys. Pure: no file, no clock, no chance, no socket.
+"""The state of a store: streams, groups, pending entries, keys. Pure: it opens no file, reads no clock,
+draws no random number, knows no socket.
 
-What happens to it is written down by the mutators themselves (`facts`), and applied again from
-there when a store is opened.
+Its mutators record each change as a fact (`facts`). Opening a store applies the recorded facts again.
 """

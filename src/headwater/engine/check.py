@@ -1,7 +1,7 @@
-"""The invariants of the engine, recounted from nothing: `broken_invariants` says what does not hold.
+"""Checks the invariants of the engine by recounting everything: `broken_invariants` lists violations.
 
-Every rule in the docstrings of this package that a state can break is checked here, the slow and
-obvious way. Tests ask after every step, ``headwater check`` asks about a data directory.
+It checks every rule in the docstrings of this package that a state can break, in the slow and obvious
+way. Tests call it after every step.
 
     >>> from headwater.engine.keyspace import Keyspace
     >>> keyspace = Keyspace()
@@ -33,13 +33,13 @@ from headwater.limits import (
 from headwater.model import UNKNOWN
 
 _BIG = 2**32 - 1
-"""A delivery count in a record that says: look into the side table."""
+"""A delivery count in a record that means: the count is in the side table."""
 
 ID = tuple[int, int]
 
 
 def broken_invariants(keyspace: Keyspace) -> list[str]:
-    """What is wrong with ``keyspace``, a sentence each; an empty list for a sound one."""
+    """Return one sentence for each fault of ``keyspace``; an empty list if there is none."""
     found = [*_names(keyspace), *book_faults(keyspace)]
     for database in keyspace.databases:
         found += _database(database)
@@ -58,7 +58,7 @@ def _shown(entry_id: ID) -> str:
 
 
 def _names(keyspace: Keyspace) -> Iterator[str]:
-    """The short names that facts use, and the lists over all databases."""
+    """Check the numbers by which facts refer to streams and groups, and the lists over all databases."""
     streams = {
         value.sid: value
         for database in keyspace.databases
@@ -67,22 +67,22 @@ def _names(keyspace: Keyspace) -> Iterator[str]:
     }
     groups = {group.gid: group for s in streams.values() for group in s.groups.values()}
     if keyspace.streams != streams:
-        yield f"streams by number are {sorted(keyspace.streams)}, those in place {sorted(streams)}"
+        yield f"streams by number are {sorted(keyspace.streams)}, databases hold {sorted(streams)}"
     if keyspace.groups != groups:
-        yield f"groups by number are {sorted(keyspace.groups)}, those in place {sorted(groups)}"
+        yield f"groups by number are {sorted(keyspace.groups)}, streams hold {sorted(groups)}"
     if max(streams, default=0) >= keyspace.next_sid or max(groups, default=0) >= keyspace.next_gid:
-        yield f"the next numbers, {keyspace.next_sid} and {keyspace.next_gid}, are taken"
+        yield f"the next numbers, {keyspace.next_sid} and {keyspace.next_gid}, are in use"
     delaying = {gid for gid, group in groups.items() if group.delayed}
     if set(keyspace.delaying) != delaying:
-        yield f"groups {sorted(keyspace.delaying)} are listed as delaying, {sorted(delaying)} are"
+        yield f"groups {sorted(keyspace.delaying)} are listed as delaying, not {sorted(delaying)}"
     notes = set(keyspace.due_notes)
     for gid, group in keyspace.delaying.items():
         if (group.next_due(), gid) not in notes:
-            yield f"nobody will look when a delay of group {gid} ends"
+            yield f"no due note for the next delayed entry of group {gid}"
     for gid, cids in keyspace.unseen.items():
         for cid in cids:
             if gid not in groups or cid not in groups[gid].by_cid:
-                yield f"consumer {cid} of group {gid} is to be written down and does not exist"
+                yield f"consumer {cid} of group {gid} has an unwritten seen time and does not exist"
 
 
 def _database(database: Database) -> Iterator[str]:
@@ -90,15 +90,15 @@ def _database(database: Database) -> Iterator[str]:
     for key, value in database.values.items():
         if isinstance(value, StoredStream):
             if value.db is not database or value.key != key:
-                yield f"{where}: the stream at {key!r} believes it stands at {value.key!r}"
+                yield f"{where}: the stream at {key!r} has the key {value.key!r}"
         elif not isinstance(value, bytes) and not value:
-            yield f"{where}: {key!r} is a {type(value).__name__} of nothing"
+            yield f"{where}: {key!r} is an empty {type(value).__name__}"
     for key in database.expiries.keys() - database.values.keys():
-        yield f"{where}: {key!r} has a time to end and does not exist"
+        yield f"{where}: {key!r} has an expiry and does not exist"
     noted = set(database.expiry_notes) if database in database.keyspace.expiring else set()
     for key, at in database.expiries.items():
         if (at, key) not in noted:
-            yield f"{where}: nobody will look when {key!r} ends at {at}"
+            yield f"{where}: no expiry note for {key!r}, which expires at {at}"
     for key in database.used:
         if isinstance(database.values.get(key), StoredStream | None):
             yield f"{where}: {key!r} has a time of use and is a stream, or does not exist"
@@ -106,7 +106,7 @@ def _database(database: Database) -> Iterator[str]:
         yield f"{where}: SCAN would never find {key!r}"
     numbers = list(database.order.numbers)
     if numbers != sorted(set(numbers)) or numbers[-1:] > [database.order.next_number - 1]:
-        yield f"{where}: the order of keys does not rise"
+        yield f"{where}: the order of keys is not ascending"
 
 
 # --- streams --------------------------------------------------------------------------------------
@@ -129,7 +129,7 @@ def _stream(stream: StoredStream) -> Iterator[str]:
     yield from _idempotency(stream.idempotency)
     for name, group in stream.groups.items():
         if group.stream is not stream or group.name != name:
-            yield f"group {name!r} believes it is {group.name!r} of {group.stream.key!r}"
+            yield f"group {name!r} has the name {group.name!r} and the stream {group.stream.key!r}"
         yield from (f"group {name!r}: {sentence}" for sentence in _group(group))
 
 
@@ -137,7 +137,7 @@ def _log(stream: StoredStream) -> Iterator[str]:
     log = stream.log
     live = sum(block.live for block in log.blocks)
     if log.length != live:
-        yield f"the length is {log.length}, its blocks count {live} live entries"
+        yield f"the length is {log.length}, its blocks have {live} live entries"
     before: ID = (-1, 0)
     for number, block in enumerate(log.blocks):
         yield from (f"block {number}: {sentence}" for sentence in block_faults(block))
@@ -145,7 +145,7 @@ def _log(stream: StoredStream) -> Iterator[str]:
         for at in range(block.count):
             entry_id = (ids[2 * at], ids[2 * at + 1])
             if entry_id <= before:
-                yield f"block {number}: {_shown(entry_id)} does not rise"
+                yield f"block {number}: {_shown(entry_id)} is not above the id before it"
             before = entry_id
 
 
@@ -159,7 +159,7 @@ def _nodes(stream: StoredStream) -> Iterator[str]:
         if not before < first <= last:
             yield f"node {node} from {_shown(first)} to {_shown(last)} is out of order"
         if not nodes.live(node) <= nodes.taken(node) or nodes.live(node) != there:
-            yield f"node {node} counts {nodes.live(node)} entries, {there} are there"
+            yield f"node {node} counts {nodes.live(node)} entries instead of {there}"
         before = last
     counted = sum(nodes.live(node) for node in range(len(nodes)))
     if counted != stream.length:
@@ -169,12 +169,12 @@ def _nodes(stream: StoredStream) -> Iterator[str]:
 def _idempotency(known: Idempotency) -> Iterator[str]:
     streams, deadlines = known.keyspace.streams, known.keyspace.iid_deadlines
     if known.sid not in streams or streams[known.sid].idempotency is not known:
-        yield f"its idempotent producers believe they are those of stream number {known.sid}"
+        yield f"its idempotent producers belong to stream number {known.sid}"
     if not (0 < known.duration_s <= MAX_IDMP_DURATION_S and 0 < known.maxsize <= MAX_IDMP_MAXSIZE):
-        yield f"{known.maxsize} iids of a producer are known for {known.duration_s} s"
+        yield f"iids are remembered for {known.duration_s} s, {known.maxsize} for each producer"
     tracked = sum(len(producer.iids) for producer in known.producers.values())
     if known.tracked != tracked or min(known.added, known.duplicates) < 0:
-        yield f"{known.tracked} iids are said to be tracked, {tracked} are"
+        yield f"{known.tracked} iids are counted as tracked instead of {tracked}"
     noted = set(deadlines.notes) if known.producers else set()
     for pid, producer in known.producers.items():
         if not 0 < len(producer.iids) <= known.maxsize:
@@ -185,7 +185,7 @@ def _idempotency(known: Idempotency) -> Iterator[str]:
             producer.noted_ms > known.runs_out_ms(producer)
             or (producer.noted_ms, known.sid, pid) not in noted
         ):
-            yield f"nobody will look when the oldest iid of producer {pid!r} runs out"
+            yield f"no deadline for the oldest iid of producer {pid!r}"
 
 
 # --- groups ---------------------------------------------------------------------------------------
@@ -201,11 +201,11 @@ def _group(group: ConsumerGroup) -> Iterator[str]:
     for at in _positions(group):
         entry_id = group.pel.id(at)
         if entry_id > most and not log.contains(*entry_id) and not group.pel.block_at(at).dangling:
-            yield f"{_shown(entry_id)} is pending and gone, and its block does not know"
+            yield f"{_shown(entry_id)} is pending and deleted, and its block is not marked dangling"
 
 
 def _positions(group: ConsumerGroup) -> Iterator[int]:
-    """All positions of the pending list; `_pending_list` checks that it is all."""
+    """Yield all positions of the pending list; `_pending_list` checks that none is missing."""
     at = group.pel.seek(0, 0)
     while at != NOWHERE:
         yield at
@@ -217,16 +217,16 @@ def _pending_list(group: ConsumerGroup) -> Iterator[str]:
     ids = [pel.id(at) for at in _positions(group)]
     held = sum(block.count() for block in pel.blocks)
     if not len(pel) == len(ids) == held:
-        yield f"{len(pel)} are said to be pending, blocks hold {held}, {len(ids)} can be reached"
+        yield f"the pending length is {len(pel)}, blocks hold {held}, {len(ids)} can be reached"
     if any(a >= b for a, b in pairwise(ids)):
-        yield "pending ids do not rise"
+        yield "pending ids are not ascending"
     for number, block in enumerate(pel.blocks):
         yield from (f"pending block {number}: {sentence}" for sentence in _pending_block(block))
     big = {pel.id(at) for at in _positions(group) if _low_half(group, at) == _BIG}
     if set(pel.big_counts) != big or any(n < _BIG for n in pel.big_counts.values()):
-        yield f"large delivery counts are kept for {sorted(pel.big_counts)}, {sorted(big)} need it"
+        yield f"large delivery counts are stored for {sorted(pel.big_counts)} instead of {sorted(big)}"
     elif any(pel.delivery_count(at) > MAX_DELIVERY_COUNT for at in _positions(group)):
-        yield "a delivery count is past the greatest"
+        yield "a delivery count is above the maximum"
 
 
 def _low_half(group: ConsumerGroup, at: int) -> int:
@@ -240,11 +240,11 @@ def _pending_block(block: PendingBlock) -> Iterator[str]:
     elif min(records[2::4]) < block.min_time:
         yield f"min_time {block.min_time} is above the earliest, {min(records[2::4])}"
     elif not all(block.owners >> (word >> 32 & 63) & 1 for word in records[3::4]):
-        yield f"owners {block.owners:#x} leave out one who owns a record"
+        yield f"owners {block.owners:#x} lack the owner of a record"
 
 
 def _owners(group: ConsumerGroup) -> Iterator[str]:
-    """Owned, released, delayed: each pending entry is exactly one of these."""
+    """Check that each pending entry is either owned, released or delayed."""
     pel = group.pel
     owned: dict[int, int] = {}
     unowned: dict[ID, int] = {}
@@ -254,14 +254,14 @@ def _owners(group: ConsumerGroup) -> Iterator[str]:
         else:
             owned[pel.owner(at)] = owned.get(pel.owner(at), 0) + 1
     for cid in owned.keys() - group.by_cid.keys():
-        yield f"{owned[cid]} entries are owned by consumer {cid}, who does not exist"
+        yield f"{owned[cid]} entries are owned by consumer {cid}, which does not exist"
     if group.released.keys() & group.delayed.keys():
         yield "an entry is both released and delayed"
     stated = dict.fromkeys(group.released, 0) | group.delayed
     if stated != unowned:
-        yield f"released and delayed are {stated}, nobody owns {unowned}"
+        yield f"released and delayed are {stated}, without an owner are {unowned}"
     if group.due_order != sorted((due, *entry_id) for entry_id, due in group.delayed.items()):
-        yield f"the delayed are due as {group.due_order}, not as {group.delayed}"
+        yield f"due_order is {group.due_order}, delayed are {group.delayed}"
     for name, consumer in group.consumers.items():
         yield from (
             f"consumer {name!r}: {sentence}"
@@ -275,7 +275,7 @@ def _consumer(
     group: ConsumerGroup, name: bytes, consumer: GroupConsumer, owned: int
 ) -> Iterator[str]:
     if consumer.name != name or group.by_cid.get(consumer.cid) is not consumer:
-        yield f"it believes it is {consumer.name!r}, number {consumer.cid}"
+        yield f"its name is {consumer.name!r}, its number {consumer.cid}"
     if not NOBODY < consumer.cid < group.next_cid:
         yield f"its number {consumer.cid} is not below the next, {group.next_cid}"
     if consumer.pending != owned:
@@ -285,7 +285,7 @@ def _consumer(
 
 
 def _delivery_order(group: ConsumerGroup) -> Iterator[str]:
-    """The order covers exactly the owned records, once, by time."""
+    """Check that the order contains exactly the owned records, once each, by time."""
     pel, order = group.pel, group.order
     if not len(order.times) * 4 == len(order.ids) == len(order.counts) * 4 or (
         list(order.times) != sorted(order.times)
@@ -293,7 +293,7 @@ def _delivery_order(group: ConsumerGroup) -> Iterator[str]:
         yield "the runs of the delivery order are out of order"
         return
     if order.covered != sum(order.counts):
-        yield f"the delivery order covers {sum(order.counts)}, not {order.covered}"
+        yield f"the delivery order covers {sum(order.counts)} records, not {order.covered}"
     walked = list(order.walk())
     owned = [at for at in _positions(group) if pel.owner(at) != NOBODY]
     if sorted(walked) != owned:
@@ -309,8 +309,8 @@ def _delivery_order(group: ConsumerGroup) -> Iterator[str]:
         if any(first > last for first, last in covered) or any(
             a[1] >= b[0] for a, b in pairwise(covered)
         ):
-            yield f"runs of the time {time} cover an id twice"
+            yield f"two runs of the time {time} cover the same id"
     if order.index_time >= 0 and order.index != runs.get(order.index_time, []):
-        yield f"the runs of the time {order.index_time} are not those of its index"
+        yield f"the index of the time {order.index_time} does not match the runs of that time"
     if owned and pel.find(*pel.id(owned[0])) == NOWHERE:
         yield f"{_shown(pel.id(owned[0]))} is pending and cannot be found"

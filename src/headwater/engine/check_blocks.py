@@ -1,5 +1,5 @@
-"""The part of `headwater.engine.check` that looks into blocks of entries: a sealed one is opened, and
-has to say what one that is as it was written says.
+"""The part of `headwater.engine.check` that checks blocks of entries. It opens sealed blocks: their
+contents have to satisfy the same rules as those of open and closed blocks.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from headwater.engine.sealing import SEALED
 
 
 def block_faults(block: EntryBlock) -> Iterator[str]:
-    """What is wrong with one block."""
+    """Yield one sentence for each fault of a block."""
     dead = block.dead if block.dead is not None else bytes(block.count)
     edges, ids, data = block.edges(), block.known_ids(), block.entries()
-    there = len(edges)  # A closed block keeps the bytes of what was at its end.
+    there = len(edges)  # A closed block keeps the bytes of deleted entries at its end.
     if not (len(ids) == 2 * there and len(dead) == block.count <= there) or not (
         block.closed or block.count == there
     ):
@@ -24,42 +24,42 @@ def block_faults(block: EntryBlock) -> Iterator[str]:
         return
     alive = [at for at in range(block.count) if block.lives(at)]
     if block.live != len(alive) or not alive:
-        yield f"{block.live} entries are said to live, {len(alive)} do"
+        yield f"{block.live} entries are counted as live instead of {len(alive)}"
         return
     if alive[0] != block.head or alive[-1] != block.count - 1:
-        yield f"it lives from {alive[0]} to {alive[-1]}, not from its head to its end"
+        yield f"its live entries are from {alive[0]} to {alive[-1]}, not from its head to its end"
     if (ids[2 * block.count - 2], ids[2 * block.count - 1]) != (block.last_ms, block.last_seq):
-        yield f"its last id is said to be {block.last_ms}-{block.last_seq}"
+        yield f"its last id is not {block.last_ms}-{block.last_seq}"
     if block.first() != (ids[2 * block.head], ids[2 * block.head + 1]):
-        yield f"its first id is said to be {block.first()}"
+        yield f"its first id is not {block.first()}"
     yield from _packed(block) if block.packed is not None else _written(block, alive)
     if len(data) > block.sealing.block_bytes and there > 1:
         yield f"{len(data)} bytes in {there} entries are too many for one block"
     for at in alive:
         if not _well_written(block, at):
-            yield f"entry {at} is not the reply that it should be"
+            yield f"entry {at} is not a well-formed reply"
 
 
 def _written(block: EntryBlock, alive: list[int]) -> Iterator[str]:
-    """What only a block that is as it was written has."""
+    """Check what applies only to open and closed blocks."""
     living = sum(block.start(at + 1) - block.start(at) for at in alive)
     dead_bytes = len(block.data) - living
     if block.dead_bytes != dead_bytes or 2 * dead_bytes > len(block.data):
-        yield f"{block.dead_bytes} bytes are said to be dead, {dead_bytes} of {len(block.data)} are"
+        yield f"dead_bytes is {block.dead_bytes} instead of {dead_bytes}, of {len(block.data)} bytes"
     if block.books == SEALED or (block.closed and block.room):
-        yield f"it is in the books as {block.books}, with room for {block.room} bytes"
+        yield f"it is accounted as {block.books}, with space for {block.room} bytes"
 
 
 def _packed(block: EntryBlock) -> Iterator[str]:
-    """What only a sealed block has."""
+    """Check what applies only to sealed blocks."""
     if block.data or block.ids or block.offsets or block.room or not block.closed:
-        yield "it is sealed and has bytes of its own"
+        yield "it is sealed and has uncompressed bytes"
     if block.books != SEALED or block.count - block.head > 2 * block.live:
-        yield f"{block.live} of {block.count - block.head} entries live, in the books {block.books}"
+        yield f"{block.live} of {block.count - block.head} entries live, accounted as {block.books}"
 
 
 def _well_written(block: EntryBlock, at: int) -> bool:
-    """The bytes of an entry are its id and fields and nothing else."""
+    """Whether the bytes of an entry are exactly its id and its fields."""
     ids = block.known_ids()
     wire = bytes(block.entries()[block.start(at) : block.start(at + 1)])
     name = b"%d-%d" % (ids[2 * at], ids[2 * at + 1])
@@ -76,7 +76,7 @@ def _well_written(block: EntryBlock, at: int) -> bool:
 
 
 def book_faults(keyspace: Keyspace) -> Iterator[str]:
-    """Every block is in the books of what stays, of what may be sealed or of what is."""
+    """Check that every block is accounted as kept, hot or sealed."""
     sums = [0, 0, 0]
     sealed_size = 0
     blocks = {id(block): block for s in keyspace.streams.values() for block in s.log.blocks}
@@ -86,6 +86,6 @@ def book_faults(keyspace: Keyspace) -> Iterator[str]:
     sealing = keyspace.sealing
     found = [sealing.kept_bytes, sealing.hot_bytes, sealing.sealed_bytes]
     if any(least > more for least, more in zip(sums, found, strict=True)):
-        yield f"blocks of {sums} bytes, kept, hot and sealed, are in the books as {found}"
+        yield f"blocks of {sums} bytes, kept, hot and sealed, are accounted as {found}"
     if sealed_size > sealing.sealed_size:
-        yield f"{sealed_size} bytes are sealed, {sealing.sealed_size} in the books"
+        yield f"{sealed_size} bytes are sealed, {sealing.sealed_size} are accounted"

@@ -1,7 +1,7 @@
-"""What makes a block's bytes fewer, and makes them whole again.
+"""Compression of the bytes of sealed blocks.
 
-zstd at level 1 where the package ``zstandard`` is installed, else zlib at level 1, which every Python
-has: it takes three times as long and half as much space again (docs/adr/0028-sealed-blocks.md).
+zstd at level 1 if the package ``zstandard`` is installed, otherwise zlib at level 1, which every Python
+has. zlib takes three times as long and half as much space again (docs/adr/0028-sealed-blocks.md).
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ ZLIB = "zlib"
 ZSTD = "zstd"
 
 _LEVEL = 1
-"""Higher ones cost several times as much for a tenth less."""
+"""Higher levels take several times as long and save a tenth more."""
 
 
 class Codec(NamedTuple):
-    """One way to compress. What it holds is no two threads' at the same time: each makes its own.
+    """A compression method. Its state is not thread-safe: each thread creates its own codec.
 
     >>> codec = make_codec("zlib")
     >>> wire = codec.compress(bytearray(1000))
@@ -33,12 +33,12 @@ class Codec(NamedTuple):
     name: str
     compress: Callable[[bytearray], bytes]
     decompress: Callable[[bytes, int], bytes]
-    """Of what was compressed and how many bytes it was."""
+    """Takes the compressed bytes and their size before compression."""
 
 
 def make_codec(name: str) -> Codec:
-    """The codec of this name, `AUTO` for the best there is. Raises `ValueError` where it is not
-    installed."""
+    """Return the codec with this name; `AUTO` is the best available one. Raises `ValueError` if the codec
+    is not installed."""
     if name == AUTO:
         name = ZSTD if has_zstd() else ZLIB
     if name == ZLIB:
@@ -51,14 +51,14 @@ def make_codec(name: str) -> Codec:
     decompressor = zstandard.ZstdDecompressor()
 
     def compress(data: bytearray) -> bytes:
-        # What it gives holds the room of the longest result that was possible; a copy does not.
+        # The result keeps the memory of the longest possible result; a copy does not.
         return bytes(memoryview(compressor.compress(data)))
 
     return Codec(ZSTD, compress, decompressor.decompress)
 
 
 def has_zstd() -> bool:
-    """Whether zstd is at hand."""
+    """Whether zstd is installed."""
     return find_spec("zstandard") is not None
 
 

@@ -1,9 +1,9 @@
-"""Copies of streams (COPY), and streams that come from another keyspace (RESTORE): blocks are taken over
-whole, no entry is looked at.
+"""Copying streams (COPY) and adopting streams that were built in another keyspace (RESTORE). Both take over
+whole blocks without reading single entries.
 
-Rule 1. A copy shares nothing that changes with what it was copied from.
-Rule 2. Its number and those of its groups are given, because they stand in the fact; consumers keep
-        the numbers that they have in their group.
+Rule 1. A copy shares nothing with its source that can change.
+Rule 2. The numbers of a copied stream and its groups are arguments, because the fact contains them.
+        Consumers keep their numbers within the group.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from headwater.engine.facts import FactBuffer
 
 PREFIX_BYTES = 256
-"""What stands before facts that `adopt_facts` takes over: room for the header of their group."""
+"""Free bytes in front of facts that `adopt_facts` takes over, for the header of their record group."""
 
 
 def copy_stream(
     source: StoredStream, db: Database, key: bytes, sid: int, gids: dict[int, int]
 ) -> StoredStream:
-    """A copy of ``source`` that will stand at ``key`` of ``db``, known to the keyspace already.
+    """Return a copy of ``source`` for ``key`` of ``db``. It is registered with the keyspace already.
 
-    ``gids`` has the number of each group's copy, by the group's own.
+    ``gids`` maps the number of each group to the number of its copy.
     """
     made = StoredStream(source.keyspace, db, key, sid)
     made.log, made.nodes = source.log.copy(), source.nodes.copy()
@@ -40,8 +40,9 @@ def copy_stream(
 
 
 def adopt_stream(stream: StoredStream, db: Database, key: bytes, *, now_ms: int) -> None:
-    """Let a stream that was built in another keyspace be that at ``key`` of ``db``. Its number and those
-    of its groups are nobody's here, and whoever has built it lets go of it. ``now_ms`` is the time of the record group."""
+    """Make a stream that was built in another keyspace the one at ``key`` of ``db``. Its number and those of
+    its groups must be unused in this keyspace, and its builder must not use the stream any longer. ``now_ms``
+    is the time of the record group."""
     keyspace = db.keyspace
     stream.keyspace, stream.db, stream.key = keyspace, db, key
     stream.log.adopt(keyspace.sealing)
@@ -57,15 +58,16 @@ def adopt_stream(stream: StoredStream, db: Database, key: bytes, *, now_ms: int)
 
 
 def adopt_facts(buffer: FactBuffer, facts: bytearray) -> None:
-    """Add facts that were written in another keyspace, behind `PREFIX_BYTES` of anything. They are not
-    copied where ``buffer`` has room there; ``facts`` belongs to it then."""
+    """Append facts that were written in another keyspace. They follow `PREFIX_BYTES` arbitrary bytes in
+    ``facts``. If that prefix has space for the content of ``buffer``, they are not copied, and ``facts``
+    becomes the memory of the buffer."""
     held = len(buffer.data)
     if buffer.muted:
         return
     if held > PREFIX_BYTES:
         buffer.data += memoryview(facts)[PREFIX_BYTES:]
     else:
-        del facts[: PREFIX_BYTES - held]  # which moves nothing
+        del facts[: PREFIX_BYTES - held]  # does not move the rest
         facts[:held] = buffer.data
         buffer.data = facts
 
@@ -87,6 +89,6 @@ def _copy_group(source: ConsumerGroup, stream: StoredStream, gid: int) -> Consum
         keyspace.delaying[gid] = made
         keyspace.note_due(made.due_order[0][0], gid)
     for cid in keyspace.unseen.get(source.gid, ()):
-        # The fact of the copy will find an older time in a recovered source.
+        # The fact of the copy refers to the source, which has an older seen time after recovery.
         keyspace.note_seen(gid, cid)
     return made

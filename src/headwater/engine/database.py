@@ -1,18 +1,18 @@
-"""One numbered database: its keys, their values and expiry, and which keys clients wait for or watch.
+"""One numbered database: its keys, their values and expiries, and the keys that clients wait for or watch.
 
     values    key ──▶ Stream | bytes (string) | deque (list) | set | dict (hash)
-    expiries  key ──▶ steady ms at which it ends; expiry_notes: heap of (at, key), stale ones among them
-    used      key ──▶ steady ms of its last use; a stream knows that itself
+    expiries  key ──▶ steady ms of its expiry; expiry_notes: heap of (at, key), including stale ones
+    used      key ──▶ steady ms of its last use; a stream stores that itself
 
-Rule 1. A key with a time is gone when the time has come, whether or not it was deleted yet: `lookup`
-        never returns it, and the node deletes it before one of the next commands runs, which is a
-        fact (`MAX_KEYS_EXPIRED_AT_ONCE`).
-Rule 2. Whatever may end a wait signals the key, if it is in ``awaited``; whatever modifies a key in the
-        sense of WATCH touches it, if it is in ``watched``. Both are the server's, which reads what
-        was noted in `Keyspace.signalled` and `Keyspace.touched`.
-Rule 3. A mutator that puts a value over another drops the old one wholly, and its expiry with it.
+Rule 1. An expired key does not exist, even if it was not deleted yet: `lookup` never returns it, and the
+        node deletes it before one of the next commands runs, which writes a fact
+        (`MAX_KEYS_EXPIRED_AT_ONCE`).
+Rule 2. A change that may end a wait signals the key if it is in ``awaited``. A change that counts as a
+        modification for WATCH touches the key if it is in ``watched``. The server fills both, and reads
+        the results in `Keyspace.signalled` and `Keyspace.touched`.
+Rule 3. A mutator that replaces a value deletes the old one completely, with its expiry.
 Rule 4. A list, set or hash without members does not exist.
-Rule 5. What goes is let go at once, however large; freeing it is left to `Keyspace.garbage`.
+Rule 5. A deleted value is unlinked at once, whatever its size. `Keyspace.garbage` frees it later.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ Value = StoredStream | bytes | dict[bytes, bytes] | deque[bytes] | set[bytes]
 NO_EXPIRY = -1
 
 NEW_KEYS = 8192
-"""The class of the event ``new``, which this room notes itself: only it sees every key appear."""
+"""The class of the event ``new``. The database records it itself, because only it sees every new key."""
 
 _STALE_NOTES = 64
 _DRAWS = 100
 
 
 class Database:
-    """Keys and values; made by `Keyspace`."""
+    """Keys and their values. Created by `Keyspace`."""
 
     def __init__(self, keyspace: KeyspaceState, index: int) -> None:
         self.keyspace = keyspace
@@ -49,46 +49,46 @@ class Database:
         self.expiry_notes: list[tuple[int, bytes]] = []
         self.used: dict[bytes, int] = {}
         self.awaited: dict[bytes, None] = {}
-        """Keys that blocked clients wait for, the first to be waited for first; kept by the server."""
+        """Keys that blocked clients wait for, ordered by the first wait. Maintained by the server."""
         self.watched: dict[bytes, None] = {}
-        """Keys that clients watch, in the same order; kept by the server."""
+        """Keys that clients watch, ordered by the first WATCH. Maintained by the server."""
 
     # --- reading --------------------------------------------------------------------------------
 
     def lookup(self, key: bytes, now_ms: int) -> Value | None:
-        """The value of ``key``; None if there is none or its time has come."""
+        """Return the value of ``key``; None if there is none or it has expired."""
         value = self.values.get(key)
         if value is not None and self.expiries and self._over(key, now_ms):
             return None
         return value
 
     def keys(self, now_ms: int) -> list[bytes]:
-        """All keys that are there, in the order in which they came."""
+        """Return all existing keys in the order of their creation."""
         if self._nothing_over(now_ms):
             return list(self.values)
         return [key for key in self.values if not self._over(key, now_ms)]
 
     def count(self, now_ms: int) -> int:
-        """How many keys are there."""
+        """Return the number of existing keys."""
         if self._nothing_over(now_ms):
             return len(self.values)
         return len(self.keys(now_ms))
 
     def random_key(self, draw: Callable[[int], int], now_ms: int) -> bytes | None:
-        """Any key that is there, None when there is none; ``draw(n)`` gives a number below n."""
+        """Return any existing key, None if there is none. ``draw(n)`` must return a number below n."""
         names = self.order.names
         for _ in range(_DRAWS if self.values else 0):
             key = names[draw(len(names))]
             if self.lookup(key, now_ms) is not None:
                 return key
-        there = self.keys(now_ms)  # Few of many places hold a key, or few keys are still there.
+        there = self.keys(now_ms)  # Most places are empty, or most keys have expired.
         return there[draw(len(there))] if there else None
 
     def first_expiry(self) -> tuple[int, bytes] | None:
-        """The key that ends first, and when."""
+        """Return the earliest expiry and its key, as ``(at_ms, key)``."""
         notes = self.expiry_notes
         if len(notes) > 2 * len(self.expiries) + _STALE_NOTES:
-            self._note_anew()
+            self._rebuild_notes()
             notes = self.expiry_notes
         while notes:
             at, key = notes[0]
@@ -109,17 +109,18 @@ class Database:
     # --- what clients wait for and watch --------------------------------------------------------
 
     def signal(self, key: bytes) -> None:
-        """Something happened to ``key`` that may end a wait."""
+        """Report a change of ``key`` that may end a wait."""
         if self.awaited and key in self.awaited:
             self.keyspace.signalled[self.index, key] = None
 
     def touch(self, key: bytes) -> None:
-        """``key`` was modified in the sense of WATCH."""
+        """Report a modification of ``key`` in the sense of WATCH."""
         if self.watched and key in self.watched:
             self.keyspace.touched[self.index, key] = None
 
     def use(self, key: bytes, now_ms: int) -> None:
-        """``key``, which is there, is used: no fact, an idle time begins anew at a restart."""
+        """Set the time of last use of ``key``, which must exist. Writes no fact: idle times start again when
+        the store is opened."""
         value = self.values[key]
         if isinstance(value, StoredStream):
             value.used_ms = now_ms
@@ -127,14 +128,14 @@ class Database:
             self.used[key] = now_ms
 
     def used_ms(self, key: bytes) -> int:
-        """When ``key`` was last used, steady ms; 0 if not since the store was opened."""
+        """When ``key`` was last used, in steady ms; 0 if not since the store was opened."""
         value = self.values.get(key)
         return value.used_ms if isinstance(value, StoredStream) else self.used.get(key, 0)
 
     # --- mutators -------------------------------------------------------------------------------
 
     def create_stream(self, key: bytes, sid: int) -> StoredStream:
-        """An empty stream at ``key``, over whatever was there."""
+        """Create an empty stream at ``key``, replacing any value there."""
         self._drop(key)
         stream = StoredStream(self.keyspace, self, key, sid)
         self._place(key, stream)
@@ -144,7 +145,8 @@ class Database:
         return stream
 
     def set_string(self, key: bytes, value: bytes) -> None:
-        """``value`` at ``key``, over whatever was there; a string's key keeps its place among the keys."""
+        """Set ``key`` to ``value``, replacing any value there. A key that is a string already keeps its place
+        in the order of keys."""
         old = self.values.get(key)
         if isinstance(old, bytes):
             self.values[key] = value
@@ -158,7 +160,7 @@ class Database:
         self.signal(key)
 
     def set_fields(self, key: bytes, pairs: Sequence[tuple[bytes, bytes]]) -> None:
-        """Set fields of the hash at ``key``; a hash is made where there is none."""
+        """Set fields of the hash at ``key``. Creates the hash if there is none."""
         value = self.values.get(key)
         if not isinstance(value, dict):
             self._drop(key)
@@ -169,7 +171,7 @@ class Database:
         self.signal(key)
 
     def delete_fields(self, key: bytes, fields: Sequence[bytes]) -> None:
-        """Remove fields of the hash at ``key``; a hash without fields goes."""
+        """Remove fields of the hash at ``key``. Deletes the hash if none remains."""
         value = self.values[key]
         assert isinstance(value, dict)
         for field in fields:
@@ -179,13 +181,13 @@ class Database:
         self.keyspace.facts.hash_deleted(self.index, key, fields)
 
     def delete(self, key: bytes) -> None:
-        """Remove ``key``, expired or not."""
+        """Delete ``key``, expired or not."""
         self._drop(key)
         self.keyspace.facts.key_deleted(self.index, key)
 
     def push(self, key: bytes, values: Sequence[bytes], *, left: bool) -> None:
-        """Put values, one after the other, at one end of the list at ``key``; a list is made where
-        there is none."""
+        """Push values one after the other to one end of the list at ``key``. Creates the list if there is
+        none."""
         value = self.values.get(key)
         if not isinstance(value, deque):
             self._drop(key)
@@ -199,7 +201,7 @@ class Database:
         self.signal(key)
 
     def pop(self, key: bytes, count: int, *, left: bool) -> None:
-        """Take ``count`` values, no more than there are, off one end of the list at ``key``."""
+        """Remove ``count`` values from one end of the list at ``key``, which must have that many."""
         value = self.values[key]
         assert isinstance(value, deque)
         assert count <= len(value)
@@ -213,7 +215,7 @@ class Database:
         self.keyspace.facts.list_popped(self.index, key, left, count)
 
     def add_members(self, key: bytes, members: Sequence[bytes]) -> None:
-        """Add to the set at ``key``; a set is made where there is none."""
+        """Add members to the set at ``key``. Creates the set if there is none."""
         value = self.values.get(key)
         if not isinstance(value, set):
             self._drop(key)
@@ -224,7 +226,7 @@ class Database:
         self.signal(key)
 
     def remove_members(self, key: bytes, members: Sequence[bytes]) -> None:
-        """Take members off the set at ``key``."""
+        """Remove members from the set at ``key``."""
         value = self.values[key]
         assert isinstance(value, set)
         value.difference_update(members)
@@ -233,13 +235,13 @@ class Database:
         self.keyspace.facts.set_removed(self.index, key, members)
 
     def set_expiry(self, key: bytes, at_ms: int) -> None:
-        """The key ends at ``at_ms``; `NO_EXPIRY` lets it live."""
+        """Set the expiry of the key to ``at_ms``; `NO_EXPIRY` removes it."""
         self._expire_at(key, None if at_ms == NO_EXPIRY else at_ms)
         self.keyspace.facts.expiry_set(self.index, key, at_ms)
 
     def rename(self, key: bytes, target: Database, name: bytes) -> None:
-        """Move the value at ``key``, with its expiry, to ``name`` of ``target``, over whatever was
-        there; a stream keeps its number, groups and all."""
+        """Move the value at ``key``, with its expiry, to ``name`` of ``target``, replacing any value there. A
+        stream keeps its number and its groups."""
         assert target is not self or key != name
         value = self.values.pop(key)
         at_ms, used_ms = self.expiries.pop(key, None), self.used.pop(key, None)
@@ -257,8 +259,9 @@ class Database:
     def copy(
         self, key: bytes, target: Database, name: bytes, sid: int, gids: Sequence[tuple[int, int]]
     ) -> None:
-        """Put a copy of the value at ``key``, with its expiry, at ``name`` of ``target``, over what was
-        there. The copy of a stream is number ``sid``; ``gids`` are numbers of a group and its copy."""
+        """Copy the value at ``key``, with its expiry, to ``name`` of ``target``, replacing any value there.
+        The copy of a stream gets the number ``sid``; ``gids`` are pairs of the numbers of a group and its
+        copy."""
         assert target is not self or key != name
         value, at_ms = self.values[key], self.expiries.get(key)
         target._drop(name)
@@ -272,8 +275,8 @@ class Database:
         target.changed(name)
 
     def adopt(self, key: bytes, value: Value, facts: bytearray, *, now_ms: int) -> None:
-        """Put a value at ``key``, over whatever was there, that was built in another keyspace for that
-        place; ``facts`` are what built it, and ``now_ms`` is the time of their record group."""
+        """Set ``key`` to a value that was built for it in another keyspace, replacing any value there.
+        ``facts`` are the facts that built it; ``now_ms`` is the time of their record group."""
         if isinstance(value, StoredStream):
             self._drop(key)
             adopt_stream(value, self, key, now_ms=now_ms)
@@ -286,7 +289,7 @@ class Database:
     # --- parts of mutators ----------------------------------------------------------------------
 
     def clear(self) -> None:
-        """Drop every key; part of `Keyspace.empty`, which sees to the streams."""
+        """Delete every key. Part of `Keyspace.empty`, which handles the streams."""
         concerned = self.concerned(self.values)
         if self.values:
             self.keyspace.garbage.append(self.values)
@@ -298,8 +301,8 @@ class Database:
             self.changed(key)
 
     def exchange(self, other: Database) -> None:
-        """Take over the keys of ``other`` and give it ours; part of `Keyspace.swap`, which sees to the
-        streams. Clients wait for and watch the same places as before."""
+        """Swap keys with ``other``. Part of `Keyspace.swap`, which handles the streams. Waits and watches
+        stay with their database and key name."""
         concerned = [
             (database, key)
             for database in (self, other)
@@ -320,11 +323,11 @@ class Database:
             database.changed(key)
 
     def concerned(self, values: dict[bytes, Value]) -> list[bytes]:
-        """The keys of ``values`` that clients wait for or watch here."""
+        """Return the keys of ``values`` that clients of this database wait for or watch."""
         return [key for key in {**self.awaited, **self.watched} if key in values]
 
     def changed(self, key: bytes) -> None:
-        """Something happened to ``key`` that both may end a wait and breaks a WATCH."""
+        """Report a change of ``key`` that may end a wait and breaks a WATCH."""
         self.signal(key)
         self.touch(key)
 
@@ -335,11 +338,11 @@ class Database:
         self.expiries[key] = at_ms
         heappush(self.expiry_notes, (at_ms, key))
         if len(self.expiry_notes) > 2 * len(self.expiries) + _STALE_NOTES:
-            self._note_anew()
+            self._rebuild_notes()
         self.keyspace.expiring[self] = None
 
-    def _note_anew(self) -> None:
-        """Forget stale notes: they outnumber the true ones."""
+    def _rebuild_notes(self) -> None:
+        """Remove stale notes. Called when they outnumber the valid ones."""
         self.expiry_notes = [(at, key) for key, at in self.expiries.items()]
         heapify(self.expiry_notes)
 

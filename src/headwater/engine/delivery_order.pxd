@@ -34,7 +34,7 @@ cdef class DeliveryOrder:
     @cython.locals(run=Py_ssize_t, first=Py_ssize_t, gone=Py_ssize_t)
     cdef _shed(self)
     @cython.locals(walk=DeliveryWalk, at=Py_ssize_t)
-    cdef _build_anew(self)
+    cdef _rebuild(self)
     @cython.locals(size=Py_ssize_t)
     cdef _index(self, long long time)
     @cython.locals(ids=array.array, base=Py_ssize_t)

@@ -1,18 +1,18 @@
 """Owned pending entries in the order of their delivery times, for XREADGROUP CLAIM.
 
-Ties keep the order in which entries got their time (Redis keeps a linked list sorted so). What is
-stored are runs, ``(time, first id, last id)``: a read of a thousand neighbours is one run.
+Entries with equal times keep the order in which they got the time, as in the sorted linked list of Redis.
+The order is stored as runs, ``(time, first id, last id)``: a read of a thousand neighbours is one run.
 
-Rule 1. A pending record belongs to the order at (t, its place in a run of t) when it is owned and
-        its delivery time is t. A run may cover ids whose record has gone or has another time: they
-        are passed over. Settling therefore costs the order nothing.
-Rule 2. No id is covered twice by runs of one time: an id that gets the time t again is cut out of
-        the run that covers it first.
-Rule 3. A run grows only by the record that stands next in the pending list, so it covers no more
-        records than were put into it; what has gone from the head is dropped when a walk meets it,
-        and when the runs cover four times what is pending, all that is without a record. A walk
-        thus costs a few steps for each entry that it gives, however consumers' entries lie among
-        each other and however often they are renewed.
+Rule 1. A pending record is in the order at (t, its place in a run of t) if it has an owner and its
+        delivery time is t. A run may cover ids whose record was removed or has another time; a walk skips
+        them. Settling an entry therefore does not change the order.
+Rule 2. No two runs of the same time cover the same id: an id that gets the time t again is first cut out
+        of the run that covers it.
+Rule 3. A run grows only by the next record of the pending list, so it covers only records that were
+        added to it. A walk drops removed records at the head. When the runs cover more than four times
+        the number of pending entries, everything without a record is dropped. A walk therefore takes a
+        few steps for each entry that it returns, however the entries of different consumers are mixed
+        and however often they are renewed.
 """
 
 from __future__ import annotations
@@ -47,26 +47,26 @@ GREATEST: ID = (MAX_U64, MAX_U64)
 
 
 class DeliveryOrder:
-    """Runs over the records of ``pel``."""
+    """Runs of the records of ``pel``."""
 
     def __init__(self, pel: PendingList) -> None:
         self.pel = pel
         self.times: array[int] = array("Q")
         self.ids: array[int] = array("Q")
-        """Four words a run: ms and seq of the first id, ms and seq of the last."""
+        """Four words for each run: ms and seq of the first id, ms and seq of the last."""
         self.counts: array[int] = array("Q")
-        """How many records were put into each run."""
+        """The number of records that were added to each run."""
         self.covered = 0
         """The sum of ``counts``."""
         self.index_time = _NO_TIME
         self.index: list[tuple[ID, ID]] = []
-        """First and last ids of the runs of ``index_time``, sorted: what `add` looks into."""
+        """First and last ids of the runs of ``index_time``, sorted. `add` searches it."""
 
     def __len__(self) -> int:
         return len(self.times)
 
     def copy(self, pel: PendingList) -> DeliveryOrder:
-        """The same order over ``pel``, a copy of the pending list."""
+        """Return the same order for ``pel``, a copy of the pending list."""
         made = DeliveryOrder(pel)
         made.times, made.ids, made.counts = self.times[:], self.ids[:], self.counts[:]
         made.covered = self.covered
@@ -75,8 +75,8 @@ class DeliveryOrder:
     # --- adding ---------------------------------------------------------------------------------
 
     def add(self, at: int, count: int, time: int) -> None:
-        """``count`` neighbouring records from the position ``at`` on are owned and have just got this
-        time."""
+        """Add ``count`` consecutive records from the position ``at`` on. They have an owner and have just got
+        this time."""
         first = self.pel.id(at)
         if time != self.index_time:
             self._index(time)
@@ -94,9 +94,9 @@ class DeliveryOrder:
         self.tidy()
 
     def _add_among(self, at: int, time: int) -> None:
-        """Add a record whose id is not past all that have this time: where a run covers it, it is cut
-        out of that first (rule 2)."""
-        if time != self.index_time:  # the last one was followed by `tidy`
+        """Add a record whose id is not above all others with this time. If a run covers the id, it is cut out
+        of that run first (rule 2)."""
+        if time != self.index_time:  # `tidy` has cleared it after the previous record
             self._index(time)
         entry_id, place = self.pel.id(at), self._place(time)
         found = bisect_right(self.index, (entry_id, GREATEST)) - 1
@@ -107,7 +107,7 @@ class DeliveryOrder:
         self.tidy()
 
     def _last_of(self, at: int, count: int) -> ID:
-        """The id of the last of ``count`` neighbours from the position ``at`` on."""
+        """The id of the last of ``count`` consecutive records from the position ``at`` on."""
         pel = self.pel
         block = pel.block_at(at)
         number = pel.number_in_block(at)
@@ -119,15 +119,15 @@ class DeliveryOrder:
         return pel.id(at + count - 1)
 
     def _place(self, time: int) -> int:
-        """Where a run of this time goes: behind all others of it."""
+        """The index at which to insert a run of this time: after all others of this time."""
         size = len(self.times)
         if not size or word_at(self.times, size - 1) <= time:
             return size
         return bisect_right(self.times, time)
 
     def _grow(self, run: int, at: int, end: ID, count: int) -> bool:
-        """Let a run end with ``end``, ``count`` records from ``at`` on later, if it ends with the
-        greatest id of its time and with the record before those."""
+        """Extend a run to ``end`` by the ``count`` records from ``at`` on. Does so only if the run ends with
+        the greatest id of its time and with the record before ``at``; returns whether it did."""
         first, last = self._run(run)
         before = self.pel.before(at)
         if last != self.index[-1][1] or before < 0 or self.pel.id(before) != last:
@@ -142,34 +142,34 @@ class DeliveryOrder:
     # --- walking --------------------------------------------------------------------------------
 
     def runs(self) -> Iterator[tuple[int, ID, ID]]:
-        """All runs, head first: time, first id, last id."""
+        """Yield all runs from the head on: time, first id, last id."""
         for at, time in enumerate(self.times):
             yield time, *self._run(at)
 
     def begin(self) -> DeliveryWalk:
-        """A walk over the owned records, oldest delivery first.
+        """Start a walk over the owned records, oldest delivery first.
 
-        The order must not be changed while it is walked; collect first, then mutate.
+        The order must not change during the walk: collect positions first, then mutate.
         """
         self.tidy()
         self._shed()
         return DeliveryWalk(self)
 
     def walk(self) -> Iterator[int]:
-        """The positions that a walk comes by."""
+        """Yield the positions of a walk."""
         walk = self.begin()
         while (at := walk.next()) >= 0:
             yield at
 
     def oldest(self) -> int | None:
-        """The earliest delivery time of an owned record, None when there is none."""
+        """Return the earliest delivery time of an owned record, None if there is none."""
         at = self.begin().next()
         return None if at < 0 else self.pel.time(at)
 
     # --- tidying --------------------------------------------------------------------------------
 
     def clear(self) -> None:
-        """Forget all runs; the pending list is empty."""
+        """Remove all runs. The pending list is empty."""
         remove_words(self.times, 0, len(self.times))
         remove_words(self.ids, 0, len(self.ids))
         remove_words(self.counts, 0, len(self.counts))
@@ -177,7 +177,7 @@ class DeliveryOrder:
         self.index_time = _NO_TIME
 
     def tidy(self) -> None:
-        """Drop what covers nothing, once that is most of it (rule 3); no record changes its place."""
+        """Drop what covers no record once it is the larger part (rule 3). Records keep their places."""
         if self.covered > _MOST_COVERED * self.pel.length + _SLACK:
             self._drop_empty(_MOST_COVERED * self.pel.length + _SLACK)
 
@@ -189,7 +189,7 @@ class DeliveryOrder:
         self.covered = sum(self.counts)
         self.index_time = _NO_TIME
         if self.covered > most // 2:
-            self._build_anew()
+            self._rebuild()
 
     def _shed(self) -> None:
         """Drop from the head what has no record, so that the next walk begins with one."""
@@ -208,8 +208,8 @@ class DeliveryOrder:
             self.index_time = _NO_TIME
             self.ids[0], self.ids[1] = self.pel.id(first)
 
-    def _build_anew(self) -> None:
-        """Runs of exactly the records that are there: most of what the runs covered has gone."""
+    def _rebuild(self) -> None:
+        """Create runs of exactly the existing records, because most covered records were removed."""
         there: list[tuple[int, int]] = []
         walk = DeliveryWalk(self)
         while (at := walk.next()) >= 0:
@@ -221,7 +221,7 @@ class DeliveryOrder:
     # --- parts ----------------------------------------------------------------------------------
 
     def _index(self, time: int) -> None:
-        """Make ``index`` that of the runs of ``time``."""
+        """Build ``index`` for the runs of ``time``."""
         self.index_time = time
         self.index = []
         size = len(self.times)
@@ -248,8 +248,8 @@ class DeliveryOrder:
         self.covered += count
 
     def _cut(self, ends: tuple[ID, ID], entry_id: ID) -> int:
-        """Take ``entry_id`` out of the run of ``index_time`` that is known by its ends (rule 2); how
-        many runs more there are now."""
+        """Cut ``entry_id`` out of the run of ``index_time`` with these ends (rule 2). Return by how many the
+        number of runs has grown."""
         run = self._find(ends)
         count = self.counts[run]
         self.covered -= count
@@ -263,14 +263,14 @@ class DeliveryOrder:
         if entry_id < last:
             left.append((id_after(*entry_id), last))
         for number, part in enumerate(left):
-            # How many stand on which side is not known; the sum is what tidying needs.
+            # The number on each side is unknown; `tidy` needs only the sum.
             self._insert(run + number, self.index_time, part[0], part[1], count // len(left))
             insort(self.index, part)
         return len(left) - 1
 
     def _find(self, ends: tuple[ID, ID]) -> int:
-        """The run of ``index_time`` with these ends; there is one. Bytes are compared, because a
-        command that names thousands of ids twice would have thousands of runs looked at for each."""
+        """Return the run of ``index_time`` with these ends, which must exist. Compares bytes: a command that
+        names thousands of ids twice would otherwise compare thousands of runs for each."""
         low, high = (
             bisect_left(self.times, self.index_time),
             bisect_right(self.times, self.index_time),
@@ -286,8 +286,8 @@ class DeliveryOrder:
         return low + at // size
 
     def next_in(self, run: int, at: int) -> int:
-        """The position of the first record that a run still has, behind ``at`` if that is not
-        `NOWHERE`; `NOWHERE` when there is none."""
+        """Return the position of the first record that still belongs to a run, after ``at`` unless that is
+        `NOWHERE`. Return `NOWHERE` if there is none."""
         pel, ids, base = self.pel, self.ids, run * _WORDS
         time = word_at(self.times, run)
         at = pel.seek(word_at(ids, base), word_at(ids, base + 1)) if at < 0 else pel.after(at)
@@ -303,7 +303,7 @@ class DeliveryOrder:
 
 
 class DeliveryWalk:
-    """Where a walk over an order stands."""
+    """The position of a walk over an order."""
 
     def __init__(self, order: DeliveryOrder) -> None:
         self._order = order
@@ -311,7 +311,7 @@ class DeliveryWalk:
         self._at = -1
 
     def next(self) -> int:
-        """The position of the next owned record, `NOWHERE` behind the last."""
+        """Return the position of the next owned record, `NOWHERE` after the last."""
         while self._run < len(self._order.times):
             self._at = self._order.next_in(self._run, self._at)
             if self._at >= 0:

@@ -15,7 +15,7 @@ cdef array.array _NO_OFFSETS
 
 @cython.final
 cdef class EntryBlock:
-    # What an addition touches stands together: a cache line less for each of many streams.
+    # The fields that an append uses are adjacent: one cache line less for each of many streams.
     cdef public bytearray data
     cdef public array.array ids
     cdef public array.array offsets

@@ -1,24 +1,25 @@
-r"""A block of entries: neighbours, back to back, in one of three forms.
+r"""A block of entries: consecutive entries, stored without gaps, in one of three forms.
 
     open     data     *2␍␊$15␍␊1526569498055-0␍␊*4␍␊$4␍␊item␍␊… │ *2␍␊$15␍␊… │ …     grows
              offsets  0                                         62           …
              ids      1526569498055 0                           1526569498055 1
-    closed   the same, and not a byte of it changes any more
+    closed   the same, and its bytes do not change any more
     sealed   packed   the bytes compressed, the ids as runs (packing.py); offsets follow from the bytes
 
     in all   dead     0                                         1            0
-             head ──▶ first entry that was not trimmed          count ──▶ behind the last that lives
+             head ──▶ first entry that was not trimmed          count ──▶ after the last live entry
 
-Rule 1. A block begins (at ``head``) and ends with a live entry: a trim moves ``head``, a deletion in
-        the middle marks ``dead``, one at the end lowers ``count``. An open block gives the bytes of
-        its end back as well, for more will come.
-Rule 2. ``last_ms`` and ``last_seq`` are the id of the last entry. Whether an entry lives, which ids
-        there are and how many is known of a sealed block without its bytes; `entries` and `edges`
-        open it (sealing.py).
-Rule 3. A block whose dead outweigh the living is compacted: by bytes; a sealed one by the number of
-        entries between its ends, because what is trimmed off it costs next to nothing. A sealed block
-        is closed again then.
-Rule 4. A closed block may have a copy that shares its bytes; what changes is each one's own.
+Rule 1. A block begins (at ``head``) and ends with a live entry: trimming moves ``head``, deleting an
+        entry in the middle marks it as ``dead`` (a tombstone), deleting the last lowers ``count``. An open
+        block also frees the bytes at its end, because more entries will be appended.
+Rule 2. ``last_ms`` and ``last_seq`` are the id of the last entry. The ids of a sealed block, their number,
+        and which entries are live are known without its bytes. `entries` and `edges` open the block
+        (sealing.py).
+Rule 3. A block with more tombstones than live entries is compacted. An unsealed block compares bytes. A
+        sealed one compares the number of entries between its ends, because entries that are trimmed from
+        it need almost no memory. Compacting a sealed block makes it a closed one.
+Rule 4. A closed block may have a copy that shares its bytes. Each of them has its own values for what
+        can change.
 """
 
 from __future__ import annotations
@@ -41,11 +42,11 @@ if not cython.compiled:  # memory_c.pxd and packing_c.pxd have them in C
     from headwater.packing import pack_ids, unpack_ids
 
 _ARRAYS_BYTES = 20
-"""Of an entry: its id and its offset."""
+"""Bytes of an entry's id and offset."""
 
 _OBJECTS_BYTES = 700
 _PACKED_BYTES = 500
-"""The objects of a block, as the allocator rounds them."""
+"""The size of a block's objects, as the allocator rounds them."""
 
 _MAX = 2**64 - 1
 
@@ -55,9 +56,10 @@ _NO_OFFSETS: array[int] = array("I")
 
 
 class EntryBlock:
-    """See the drawing above. ``live`` counts the entries that are not dead, ``dead_bytes`` the bytes
-    of all others, as long as the block is not sealed; ``room`` is how long ``data`` may become before
-    `widen` is asked, 0 where nothing may be added. ``booked`` is what it is in the ``books`` with."""
+    """See the diagram above. ``live`` is the number of live entries, ``dead_bytes`` the number of bytes of
+    all others while the block is not sealed. ``room`` is the length up to which ``data`` may grow before
+    `widen` must be called; 0 if nothing may be appended. ``books`` is the account of the block in `Sealing`,
+    ``booked`` the number of bytes for which it is accounted there."""
 
     def __init__(self, sealing: Sealing) -> None:
         self.sealing = sealing
@@ -81,7 +83,7 @@ class EntryBlock:
     # --- reading --------------------------------------------------------------------------------
 
     def entries(self) -> bytearray:
-        """The bytes of the entries, to be read at once: a sealed block is opened for that."""
+        """Return the bytes of the entries, to be read at once. Opens a sealed block."""
         if self.packed is None:
             return self.data
         if self.packed.data is None:
@@ -90,7 +92,7 @@ class EntryBlock:
         return self.packed.data
 
     def edges(self) -> array[int]:
-        """Where in `entries` each one begins."""
+        """Return the offset in `entries` at which each entry begins. Opens a sealed block."""
         if self.packed is None:
             return self.offsets
         if self.packed.offsets is None:
@@ -99,13 +101,13 @@ class EntryBlock:
         return self.packed.offsets
 
     def known_ids(self) -> array[int]:
-        """Two words for each entry, dead or alive, and maybe for some behind the last."""
+        """Return two words for each entry, live or not, and possibly for deleted ones after the last."""
         if self.packed is None:
             return self.ids
         return packed_ids(self.packed)
 
     def start(self, index: int) -> int:
-        """Where entry ``index`` begins; ``count`` gives the end of the last."""
+        """Return where entry ``index`` begins. ``start(count)`` is the end of the last."""
         edges = self.edges()
         return offset_at(edges, index) if index < len(edges) else len(self.entries())
 
@@ -113,7 +115,7 @@ class EntryBlock:
         return index >= self.head and (self.dead is None or not self.dead[index])
 
     def first(self) -> tuple[int, int]:
-        """Id of the first live entry."""
+        """Return the id of the first live entry."""
         packed = self.packed
         if packed is None:
             return word_at(self.ids, 2 * self.head), word_at(self.ids, 2 * self.head + 1)
@@ -124,7 +126,8 @@ class EntryBlock:
         return packed.first_ms, packed.first_seq
 
     def lower_bound(self, ms: int, seq: int) -> int:
-        """Index of the first entry, dead or alive, whose id is at least ``ms-seq``; maybe ``count``."""
+        """Return the index of the first entry, live or not, whose id is at least ``ms-seq``; ``count`` if
+        there is none."""
         low, high = self.head, self.count
         if ms > self.last_ms or (ms == self.last_ms and seq > self.last_seq):
             return high
@@ -139,13 +142,13 @@ class EntryBlock:
         return low
 
     def behind(self, ms: int, seq: int) -> int:
-        """Index behind the last entry whose id is at most ``ms-seq``."""
+        """Return the index after the last entry whose id is at most ``ms-seq``."""
         if ms > self.last_ms or (ms == self.last_ms and seq >= self.last_seq):
             return self.count
         return self.lower_bound(ms, seq + 1) if seq < _MAX else self.lower_bound(ms + 1, 0)
 
     def run(self, index: int, limit: int) -> int:
-        """Behind the last of the live neighbours from ``index`` on, at most ``limit``."""
+        """Return the index after the consecutive live entries from ``index`` on, at most ``limit``."""
         if self.dead is None:
             return limit
         gap = self.dead.find(1, index, limit)
@@ -154,8 +157,8 @@ class EntryBlock:
     # --- growing --------------------------------------------------------------------------------
 
     def widen(self, need: int, least: int) -> bool:
-        """Make ``room`` for ``need`` bytes more, and up to ``least`` in all; False, and closed, when
-        that is too much."""
+        """Make space for ``need`` more bytes, and for at least ``least`` in all. If the block would exceed
+        its maximum size, close it and return False."""
         size, most = len(self.data), self.sealing.block_bytes
         if self.closed or (self.count and size + need > most):
             self.close()
@@ -163,7 +166,7 @@ class EntryBlock:
         room = max(size + need, min(most, max(2 * size, least)))
         reserve(self.data, room)
         self.room = room
-        # What will be in it when it is full, if all entries are as large as those so far.
+        # The estimated number of entries of a full block, if all have the average size of those so far.
         entries = (len(self.offsets) + 1) * room // (size + need)
         taken = room + _ARRAYS_BYTES * entries + _OBJECTS_BYTES
         if room >= 2 * self.sealing.least and self.books == KEPT:
@@ -174,16 +177,16 @@ class EntryBlock:
         return True
 
     def close(self) -> None:
-        """Nothing is added any more."""
+        """Close the block: nothing can be appended any more."""
         if self.closed:
             return
         self.closed, self.room = True, 0
-        self.ids, self.offsets = self.ids[:], self.offsets[:]  # without what they had in reserve
+        self.ids, self.offsets = self.ids[:], self.offsets[:]  # without their reserve capacity
         if self._book():
             self.sealing.enqueue(self)
 
     def _book(self) -> bool:
-        """Into the right books; whether it is new to those of what can be sealed."""
+        """Account the block as hot or kept. Return whether it has become one that can be sealed."""
         size, before = len(self.data), self.books
         books = HOT if self.sealing.least <= size <= self.sealing.most else KEPT
         self._move(books, size + _ARRAYS_BYTES * len(self.offsets) + _OBJECTS_BYTES)
@@ -197,11 +200,11 @@ class EntryBlock:
     # --- sealing --------------------------------------------------------------------------------
 
     def keep(self) -> None:
-        """This closed block is not worth sealing."""
+        """Account this closed block as not worth sealing."""
         self._move(KEPT, self.booked)
 
     def seal(self, codec: str, wire: bytes) -> None:
-        """Hold ``wire``, the bytes as the codec of this name compressed them, instead of them."""
+        """Replace the bytes by ``wire``, their compressed form. ``codec`` is the name of the codec."""
         assert self.closed
         assert self.packed is None
         self.packed = SealedBlock(
@@ -212,8 +215,7 @@ class EntryBlock:
         self._move(SEALED, len(wire) + len(self.packed.ids) + _PACKED_BYTES)
 
     def copy(self) -> EntryBlock:
-        """One of its own for whoever is to change this shared block; what cannot change stays
-        shared."""
+        """Return a copy of this shared block that can be changed. What cannot change stays shared."""
         made = EntryBlock(self.sealing)
         made.data, made.ids, made.offsets = self.data, self.ids, self.offsets
         if self.packed is not None:
@@ -232,10 +234,10 @@ class EntryBlock:
                 self.sealing.enqueue(made)
         else:
             made._move(SEALED, self.booked)
-        return made  # and shared by nobody
+        return made  # ``shared`` is False
 
     def adopt(self, sealing: Sealing) -> None:
-        """Be in the books of another store from now on: it stands in one of its streams."""
+        """Move the block to the accounts of another store, as part of one of its streams."""
         books, size = self.books, self.booked
         self._move(books, 0)
         if self.packed is not None:
@@ -249,7 +251,7 @@ class EntryBlock:
     # --- removing -------------------------------------------------------------------------------
 
     def kill(self, index: int) -> None:
-        """Remove the live entry ``index``; a block whose last one went is thrown away."""
+        """Remove the live entry ``index``. If it was the last live one, the caller discards the block."""
         self.live -= 1
         if self.packed is None:
             self.dead_bytes += self.start(index + 1) - self.offsets[index]
@@ -269,8 +271,8 @@ class EntryBlock:
             self.dead[index] = 1
 
     def _cut_tail(self) -> None:
-        """Take off the last entry and the dead before it, so that ids rise however ``last_id``
-        was set back."""
+        """Remove the last entry and the tombstones before it, so that ids are ascending even after XSETID has
+        lowered ``last_id``."""
         count = self.count - 1
         while not self.lives(count - 1):
             count -= 1
@@ -287,13 +289,13 @@ class EntryBlock:
         self.last_ms, self.last_seq = word_at(ids, 2 * count - 2), word_at(ids, 2 * count - 1)
 
     def outweighed(self) -> bool:
-        """Whether it is to be compacted (rule 3)."""
+        """Whether the block should be compacted (rule 3)."""
         if self.packed is not None:
             return self.count - self.head > 2 * self.live
         return self.dead_bytes * 2 > len(self.data)
 
     def compact(self) -> None:
-        """Drop the bytes of the dead."""
+        """Drop the bytes of tombstones."""
         data, ids, offsets = bytearray(), array("Q"), array("I")
         entries, known = self.entries(), self.known_ids()
         for index in range(self.head, self.count):
@@ -312,7 +314,7 @@ class EntryBlock:
 
 
 class Span:
-    """Neighbouring live entries of one block: indexes ``first`` to ``end``-1."""
+    """Consecutive live entries of one block: indexes ``first`` to ``end``-1."""
 
     def __init__(self, block: EntryBlock, first: int, end: int) -> None:
         self.block = block
@@ -320,19 +322,19 @@ class Span:
         self.end = end
 
     def data(self) -> bytearray:
-        """The bytes that they are a part of, to be read at once."""
+        """Return the bytes that contain the entries, to be read at once."""
         return self.block.entries()
 
     def start(self) -> int:
-        """Where their bytes begin in `data`."""
+        """Return where the entries begin in `data`."""
         return offset_at(self.block.edges(), self.first)
 
     def stop(self) -> int:
-        """Behind their last byte."""
+        """Return where the entries end in `data`."""
         return self.block.start(self.end)
 
     def wire(self) -> bytearray:
-        """Their bytes, as they stand in a reply."""
+        """Return the bytes of the entries in the form of a reply."""
         return self.data()[self.start() : self.stop()]
 
     def ids(self) -> list[tuple[int, int]]:
@@ -341,7 +343,7 @@ class Span:
 
 
 def packed_ids(packed: SealedBlock) -> array[int]:
-    """The ids of a sealed block's entries, two words each."""
+    """Return the ids of a sealed block's entries, two words each."""
     ids: array[int] = array("Q")
     unpack_ids(packed.ids, packed.count, ids)
     return ids
@@ -356,18 +358,18 @@ def take_fields(
     ends: array[int],
     pairs: array[int],
 ) -> None:
-    """Add the entries ``first`` to ``end``-1, which begin in ``data`` where ``offsets`` say, without what
-    stands before their fields: to ``wire`` the fields, in RESP, to ``ends`` where those of each end in
-    it, to ``pairs`` how many each has."""
+    """Append the entries ``first`` to ``end``-1 without what precedes their fields. ``offsets`` are the
+    positions in ``data`` where entries begin. ``wire`` gets the fields in RESP, ``ends`` the position in
+    ``wire`` where the fields of each entry end, ``pairs`` the number of pairs of each."""
     for index in range(first, end):
-        at = offset_at(offsets, index) + 5  # behind *2 CR LF $
+        at = offset_at(offsets, index) + 5  # after *2 CR LF $
         stop = offset_at(offsets, index + 1) if index + 1 < len(offsets) else len(data)
         length = data[at] - 48
         at += 1
         if data[at] != 13:
             length = 10 * length + data[at] - 48
             at += 1
-        at += 2 + length + 3  # behind CR LF, the id, CR LF and *
+        at += 2 + length + 3  # after CR LF, the id, CR LF and *
         count = 0
         while data[at] != 13:
             count = 10 * count + data[at] - 48

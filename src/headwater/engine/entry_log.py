@@ -2,16 +2,16 @@ r"""The entries of one stream, stored as the bytes of their replies.
 
     EntryLog ── blocks ──▶ EntryBlock (sealed)    EntryBlock (closed)    EntryBlock (open)
 
-Rule 1. Bytes are written once, by `append`, into the last block; every reader takes slices. An entry
-        is the same in RESP2 and RESP3: an array of its id and the flat array of its fields.
-Rule 2. A block knows how many of its entries live; a block without a live entry does not exist.
-Rule 3. What is asked by id, number or count costs no bytes of entries: a sealed block is opened only
-        for what `get` gives and for the spans that are read (entry_block.py).
-Rule 4. A copied log has the same blocks, which are ``shared`` from then on: whoever is to change one
-        first takes a copy of it for itself, so a copy of any stream is made at once. A block changes
-        its form for all that share it.
+Rule 1. Bytes are written once, by `append`, into the last block; readers take slices. An entry has the
+        same bytes in RESP2 and RESP3: an array of its id and the flat array of its fields.
+Rule 2. A block knows how many of its entries are live. A block without live entries does not exist.
+Rule 3. Queries by id, number or count do not read the bytes of entries: a sealed block is opened only
+        for `get` and for spans that are read (entry_block.py).
+Rule 4. A copied log refers to the same blocks, which are then ``shared``. Before a log changes a shared
+        block, it replaces it by a copy, so that copying a stream of any size is instant. Sealing a block
+        affects all logs that share it.
 
-Ids rise strictly, so blocks and the entries in them are searched by halving.
+Ids are strictly ascending, so blocks and the entries in them are found by binary search.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ class EntryLog:
     def __init__(self, sealing: Sealing | None = None) -> None:
         self.blocks: list[EntryBlock] = []
         self._tail: EntryBlock | None = None
-        """The last block, if it is known."""
+        """The last block, or None if it has to be looked up."""
         self.length = 0
         self.sealing = sealing if sealing is not None else Sealing()
 
     def copy(self) -> EntryLog:
-        """The same entries, in the same blocks (rule 4)."""
+        """Return a log with the same entries, in the same blocks (rule 4)."""
         made = EntryLog(self.sealing)
         for block in self.blocks:
             block.shared, block.room = True, 0
@@ -69,17 +69,17 @@ class EntryLog:
         return made
 
     def size(self) -> int:
-        """Bytes of entries, about."""
+        """The approximate number of bytes of the entries."""
         return len(self.blocks) * self.sealing.block_bytes
 
     def adopt(self, sealing: Sealing) -> None:
-        """Be a log of another store from now on, with every block."""
+        """Move the log, with every block, to another store."""
         self.sealing = sealing
         for block in self.blocks:
             block.adopt(sealing)
 
     def _own(self, at: int) -> EntryBlock:
-        """Block number ``at``, to be changed."""
+        """Return block number ``at`` for changing it: a copy if it is shared."""
         block = self.blocks[at]
         if block.shared:
             self._tail = None
@@ -87,12 +87,12 @@ class EntryLog:
         return block
 
     def _check_tail(self) -> None:
-        """Blocks are gone, the last one among them perhaps."""
+        """Called after blocks were removed, possibly including the last."""
         if not self.blocks or self.blocks[len(self.blocks) - 1] is not self._tail:
             self._tail = None
 
     def prefetch(self) -> None:
-        """`append` will be called soon."""
+        """Prefetch what `append` will write. Called shortly before it."""
         block = self._tail
         if block is not None:
             prefetch_bytes_end(block.data)
@@ -100,8 +100,8 @@ class EntryLog:
             prefetch_end(block.offsets)
 
     def append(self, ms: int, seq: int, wire: bytearray, start: int, end: int, pairs: int) -> None:
-        """Add an entry behind all others; its ``pairs`` fields and values are the bytes of ``wire``
-        from ``start`` to ``end``-1, in RESP."""
+        """Append an entry. Its ``pairs`` fields and values are the bytes of ``wire`` from ``start`` to
+        ``end``-1, in RESP."""
         need = ENTRY_HEADER_BYTES + end - start
         block = self._tail
         if block is None or len(block.data) + need > block.room:
@@ -117,36 +117,36 @@ class EntryLog:
         self.length += 1
 
     def _open(self, need: int) -> EntryBlock:
-        """The last block, with room for ``need`` bytes; a new one where the last is full, closed or
-        not there."""
+        """Return the last block with space for ``need`` bytes. Creates a block if the last one is full or
+        closed or if there is none."""
         least = _FIRST_ROOM
         last = len(self.blocks) - 1
         if last >= 0:
             block = self._own(last) if not self.blocks[last].closed else self.blocks[last]
             if block.widen(need, 0):
                 return block
-            least = self.sealing.block_bytes  # It has become a large stream: no need to grow again.
+            least = self.sealing.block_bytes  # The stream is large: allocate the full size at once.
         block = EntryBlock(self.sealing)
         block.widen(need, least)
         self.blocks.append(block)
         return block
 
     def first(self) -> tuple[int, int]:
-        """Id of the first live entry, (0, 0) when there is none."""
+        """Return the id of the first live entry, (0, 0) if there is none."""
         if not self.blocks:
             return 0, 0
         block = self.blocks[0]
         return block.first()
 
     def last(self) -> tuple[int, int]:
-        """Id of the last live entry, (0, 0) when there is none."""
+        """Return the id of the last live entry, (0, 0) if there is none."""
         if not self.blocks:
             return 0, 0
         block = self.blocks[len(self.blocks) - 1]
         return block.last_ms, block.last_seq
 
     def get(self, ms: int, seq: int) -> bytes | None:
-        """The bytes of the live entry ``ms-seq``, None when there is none."""
+        """Return the bytes of the live entry ``ms-seq``, None if there is none."""
         at = self._block_of(ms, seq)
         if at >= len(self.blocks):
             return None
@@ -161,7 +161,7 @@ class EntryLog:
         return at < len(self.blocks) and self._exact(self.blocks[at], ms, seq) >= 0
 
     def delete(self, ms: int, seq: int) -> bool:
-        """Remove the entry ``ms-seq``; False when there is none alive."""
+        """Remove the entry ``ms-seq``. Return False if there is no such live entry."""
         at = self._block_of(ms, seq)
         if at >= len(self.blocks):
             return False
@@ -179,7 +179,7 @@ class EntryLog:
         return True
 
     def trim_through(self, ms: int, seq: int) -> int:
-        """Remove all entries whose id is at most ``ms-seq``; how many lived."""
+        """Remove all entries whose id is at most ``ms-seq``. Return how many of them were live."""
         gone = 0
         at = self._block_of(ms, seq)
         for block in self.blocks[:at]:
@@ -205,8 +205,8 @@ class EntryLog:
     def spans(
         self, start: tuple[int, int], end: tuple[int, int], count: int = -1
     ) -> tuple[list[Span], int]:
-        """Live entries from ``start`` to ``end``, both included, at most ``count`` (-1: all), as
-        spans in id order, and how many they are."""
+        """Return the live entries from ``start`` to ``end``, both included, at most ``count`` (-1: all), as
+        spans in id order, and their number."""
         spans: list[Span] = []
         total = 0
         at = self._block_of(start[0], start[1])
@@ -233,7 +233,7 @@ class EntryLog:
     def backward(
         self, start: tuple[int, int], end: tuple[int, int], count: int = -1
     ) -> tuple[list[Span], int]:
-        """As `spans`, from ``end`` down to ``start``; each span is one entry."""
+        """Like `spans`, from ``end`` down to ``start``; each span is one entry."""
         spans: list[Span] = []
         at = min(self._block_of(end[0], end[1]), len(self.blocks) - 1)
         while at >= 0 and len(spans) != count:
@@ -250,7 +250,8 @@ class EntryLog:
         return spans, len(spans)
 
     def count_range(self, start: tuple[int, int], end: tuple[int, int]) -> int:
-        """How many live entries lie from ``start`` to ``end``; only two blocks are looked into."""
+        """Return the number of live entries from ``start`` to ``end``. Reads the ids of at most two
+        blocks."""
         total = 0
         begin = self._block_of(start[0], start[1])
         for at in range(begin, len(self.blocks)):
@@ -267,8 +268,8 @@ class EntryLog:
         return total
 
     def nth(self, start: tuple[int, int], steps: list[int]) -> list[tuple[int, int]]:
-        """Ids of the live entries that stand ``steps`` (rising, from 0) behind the first at or past
-        ``start``. Whole blocks are passed over by their counts."""
+        """Return the ids of the live entries at the distances ``steps`` (ascending, from 0 on) from the first
+        one at or after ``start``. Skips whole blocks by their counts."""
         found: list[tuple[int, int]] = []
         passed = 0
         wanted = iter(steps)
@@ -292,7 +293,8 @@ class EntryLog:
         return found
 
     def _block_of(self, ms: int, seq: int) -> int:
-        """Index of the first block whose last id is at least ``ms-seq``; maybe past the last."""
+        """Return the index of the first block whose last id is at least ``ms-seq``; the number of blocks if
+        there is none."""
         low, high = 0, len(self.blocks)
         while low < high:
             middle = (low + high) // 2
@@ -304,7 +306,7 @@ class EntryLog:
         return low
 
     def _exact(self, block: EntryBlock, ms: int, seq: int) -> int:
-        """Index of the live entry ``ms-seq`` in ``block``, or -1."""
+        """Return the index of the live entry ``ms-seq`` in ``block``, -1 if there is none."""
         index = block.lower_bound(ms, seq)
         if index < block.count and block.lives(index):
             ids = block.known_ids()

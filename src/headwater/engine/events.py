@@ -1,7 +1,7 @@
 """The classes of keyspace events, one bit each (``notify-keyspace-events``).
 
-A command says ``call.notify(STREAM, b"xadd", key)`` after its mutator; who wants to hear of it is
-the server's business. Source: redis.io, Redis keyspace notifications.
+A command calls ``call.notify(STREAM, b"xadd", key)`` after its mutator; the server sends the event to
+subscribers. Source: redis.io, Redis keyspace notifications.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ LETTERS: dict[str, int] = {
     "o": OVERWRITTEN,
     "c": TYPE_CHANGED,
 }
-"""As the setting spells them."""
+"""Letter of the setting → class."""
 
 ALL = GENERIC | STRING | LIST | SET | HASH | SORTED_SET | EXPIRED | EVICTED | STREAM | MODULE
-"""``A``: everything but misses, new keys and what is put over something else."""
+"""``A``: everything but misses, new keys, overwritten values and changed types."""
 
 
 def parse_classes(text: str) -> int:
-    """The classes that the setting names, as bits. Raises `ValueError` with Redis's text.
+    """Return the classes that the setting names, as bits. Raises `ValueError` with Redis's text.
 
     >>> parse_classes("KA") == KEYSPACE | ALL
     True
@@ -71,7 +71,7 @@ def parse_classes(text: str) -> int:
 
 
 def spell_classes(bits: int) -> str:
-    """The classes as Redis orders them, so that `parse_classes` gives the same again.
+    """Return the classes in the order of Redis. `parse_classes` of the result returns the same bits.
 
     >>> spell_classes(parse_classes("KEmt")), spell_classes(parse_classes("nKA"))
     ('tKEm', 'AnK')

@@ -1,11 +1,11 @@
-"""The records that mutators write. `headwater.engine.replay` is their way back.
+"""The facts that mutators write. `headwater.engine.replay` reads them.
 
 Rule 1. A fact says what happened, in absolute values. It never says "now", "next" or "about".
 Rule 2. Only mutators write facts, one each, and replay calls nothing but those mutators.
-Rule 3. Applying a fact to the state it was written in writes the same bytes again.
+Rule 3. Applying a fact to the state in which it was written writes the same bytes again.
 
-A fact is one byte of kind and its values, little-endian, back to back; text is a u32 length and its
-bytes; an id is two u64. Kinds below 0x10 belong to the journal.
+A fact is one byte of kind followed by its values, little-endian, without padding. A text is a u32 length and
+its bytes; an id is two u64. Kinds below 0x10 belong to the journal.
 
     0x10 stream_created   db u8, sid u32, key          0x30 group_created    sid, gid, id, read i64, name
     0x11 string_set       db, key, value               0x31 group_destroyed  gid
@@ -23,7 +23,7 @@ bytes; an id is two u64. Kinds below 0x10 belong to the journal.
                           (gid, gid of the copy)*      0x45 came_due         gid, n, id*
     0x1D databases_swapped  db, db
     0x20 appended         sid, id, opens u8, pairs, wire fields
-    0x21 trimmed          sid, id (last that goes)
+    0x21 trimmed          sid, id (the last that is removed)
     0x22 deleted          sid, u8 (1: marks, 2: the last one's node stays), n, id*
     0x23 stream_set_id    sid, last, added, deleted
     0x24 stream_configured     sid, seconds, maxsize
@@ -31,7 +31,7 @@ bytes; an id is two u64. Kinds below 0x10 belong to the journal.
     0x26 iids_expired          sid, n u32, pid         (the oldest n of that producer)
     0x27 idempotency_restored  sid, seconds, maxsize, added u64, duplicates u64, n, (pid, m,
                                (iid, id)*)*
-    0x28 iid_repeated          sid, duplicates u64     (how many there have been)
+    0x28 iid_repeated          sid, duplicates u64     (their total number)
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ if not cython.compiled:  # memory_c.pxd has them in C
 
 ID_BYTES = 16
 HEADROOM = 96
-"""An upper bound for the fixed part of any one fact; `Call.admit` adds what is variable."""
+"""An upper bound for the fixed part of any fact. `Call.admit` adds the variable part."""
 
 ALL_DATABASES = 255
 
@@ -98,9 +98,10 @@ ID = Struct("<QQ")
 
 
 class FactBuffer:
-    """Where the mutators of one keyspace write; the node seals what a command wrote into a group.
+    """Collects the facts that the mutators of a keyspace write. The node puts those of a command into a
+    record group.
 
-    ``muted`` drops everything: a store without a journal pays nothing for it.
+    ``muted`` discards everything: a store without a journal does not write facts.
     """
 
     def __init__(self, *, muted: bool = False) -> None:
@@ -370,7 +371,7 @@ class FactBuffer:
     # --- parts ----------------------------------------------------------------------------------
 
     def _group_list(self, kind: int, gid: int, records: array[int], words: int) -> None:
-        """A fact that is a group and records of so many words."""
+        """Write a fact that consists of a group and records of ``words`` words each."""
         if not self.muted:
             data = self.data
             put_u8(data, kind)

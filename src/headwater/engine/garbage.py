@@ -1,8 +1,8 @@
-"""Values that nobody can reach any more, freed a little at a time.
+"""Frees unreachable values a little at a time.
 
-A mutator lets go of a stream, a group or a flushed database at once, and puts it into
-`Keyspace.garbage` when it is large. Freeing a million small objects holds the loop for a tenth of a
-second; the node calls `free` instead whenever it has a moment.
+A mutator unlinks a stream, a group or a flushed database at once, and adds it to `Keyspace.garbage` if it
+is large. Freeing a million small objects would block the loop for a tenth of a second; the node calls
+`free` instead when it is idle.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from headwater.engine.stream import StoredStream
 _CONTAINERS = (dict, list, set, deque, StoredStream, ConsumerGroup, Producer)
 
 FREED_AT_ONCE = 5000
-"""Objects that a turn frees, in less than a millisecond."""
+"""Number of objects that a turn frees, which takes less than a millisecond."""
 
 
 def free(garbage: list[object], steps: int) -> None:
-    """Let go of ``steps`` objects out of ``garbage``, or of all that is there."""
+    """Free ``steps`` objects of ``garbage``, or all if there are fewer."""
     while garbage and steps > 0:
         value = garbage[-1]
         parts = _parts(value)
@@ -36,7 +36,7 @@ def free(garbage: list[object], steps: int) -> None:
 
 
 def dismantle(keyspace: Keyspace) -> list[object]:
-    """Take a whole keyspace apart that nobody needs any more, so that no references go round in it; the
+    """Take apart a keyspace that is not needed any more, so that it contains no reference cycles. Return the
     values that were still in it, to be freed."""
     for database in keyspace.databases:
         keyspace.empty(database)
@@ -47,8 +47,8 @@ def dismantle(keyspace: Keyspace) -> list[object]:
 
 
 def _parts(value: object) -> list[object] | None:
-    """What a value is made of; None for a container or anything small. Streams and groups know each
-    other, so they are parted here and not left to the collector of cycles."""
+    """Return the parts of a value; None for a container or anything small. Streams and groups refer to each
+    other, so they are separated here rather than by the cyclic collector."""
     if isinstance(value, StoredStream):
         groups, value.groups = value.groups, {}
         return [*groups.values(), value.log.blocks, value.idempotency.producers]
@@ -66,13 +66,13 @@ def _take(
     garbage: list[object],
     steps: int,
 ) -> int:
-    """Take up to ``steps`` values out of a container, large ones to be taken apart in their turn; how
-    many were taken."""
+    """Remove up to ``steps`` values from a container, and add large ones to ``garbage``. Return how many were
+    removed."""
     taken = 0
     while container and taken < steps:
         value = container.popitem()[1] if isinstance(container, dict) else container.pop()
         taken += 1
         if isinstance(value, _CONTAINERS):
             garbage.append(value)
-            break  # it stands above its container now
+            break  # it is now after its container in ``garbage``
     return taken

@@ -1,17 +1,17 @@
-"""A consumer group: who reads, how far, and what is pending.
+"""A consumer group: its consumers, its position, and its pending entries.
 
-    pel      every pending entry, by id (pending.py); the only place where owner, time and count stand
+    pel      every pending entry by id (pending.py); only here are owner, time and delivery count stored
     order    the owned ones by delivery time (delivery_order.py)
-    released the zone of XNACK: unowned, first in, first out
-    delayed  unowned and not before their due time (XSETTLE DELAY)
+    released those without an owner (XNACK), claimable in the order of their release
+    delayed  those without an owner that cannot be claimed before their due time (XSETTLE DELAY)
 
-Rule 1. A pending entry is owned by one consumer, or released, or delayed; never two of these.
-Rule 2. A consumer's ``pending`` is the number of records that name it.
-Rule 3. ``last_id`` rises with deliveries and falls only by XGROUP SETID.
-Rule 4. ``entries_read`` is a number or `UNKNOWN`; it is never guessed.
+Rule 1. A pending entry is either owned by one consumer, or released, or delayed.
+Rule 2. A consumer's ``pending`` is the number of records that it owns.
+Rule 3. ``last_id`` rises with deliveries. Only XGROUP SETID can lower it.
+Rule 4. ``entries_read`` is an exact number or `UNKNOWN`, never an estimate.
 
-Methods from `set_id` on are mutators: they obey, and write one fact each. Many ids, or records that
-begin with one, are words side by side in one array (`headwater.model.flat_words`).
+Methods from `set_id` on are mutators: they make no choices, and write one fact each. Many ids, or records
+that begin with an id, are passed as consecutive words in one array (`headwater.model.flat_words`).
 """
 
 from __future__ import annotations
@@ -40,11 +40,12 @@ if not cython.compiled:  # memory_c.pxd has them in C
     from headwater.memory import word_at
 
 NEVER = -1
-"""``active_time`` of a consumer that has never been given an entry."""
+"""``active_time`` of a consumer that no entry was delivered to."""
 
 
 class GroupConsumer:
-    """A member of a group. ``seen_time`` is its last command, ``active_time`` its last entry."""
+    """A member of a group. ``seen_time`` is the time of its last command, ``active_time`` that of its last
+    entry."""
 
     def __init__(self, cid: int, name: bytes, seen_time: int) -> None:
         self.cid = cid
@@ -55,7 +56,7 @@ class GroupConsumer:
 
 
 class ConsumerGroup:
-    """One group of ``stream``; ``gid`` names it in facts."""
+    """One group of ``stream``. Facts refer to it by ``gid``."""
 
     def __init__(
         self,
@@ -80,35 +81,35 @@ class ConsumerGroup:
         self.released: dict[tuple[int, int], None] = {}
         self.delayed: dict[tuple[int, int], int] = {}
         self.due_order: list[tuple[int, int, int]] = []
-        """(due, ms, seq) of the delayed, sorted."""
+        """(due, ms, seq) of each delayed entry, sorted."""
 
     # --- reading --------------------------------------------------------------------------------
 
     def sorted_consumers(self) -> list[GroupConsumer]:
-        """Consumers in byte order of their names, as Redis walks them."""
+        """Return the consumers in byte order of their names, the order of Redis."""
         return [self.consumers[name] for name in sorted(self.consumers)]
 
     def consumer_of(self, at: int) -> GroupConsumer | None:
-        """The owner of the record at a position of ``pel``; None if released or delayed."""
+        """Return the owner of the record at a position of ``pel``; None if it is released or delayed."""
         owner = self.pel.owner(at)
         return None if owner == NOBODY else self.by_cid[owner]
 
     def owns(self, consumer: GroupConsumer | None, ms: int, seq: int) -> bool:
-        """``ms-seq`` is pending under exactly this consumer."""
+        """Whether ``ms-seq`` is pending and owned by this consumer."""
         at = self.pel.find(ms, seq)
         return consumer is not None and at >= 0 and self.pel.owner(at) == consumer.cid
 
     def next_due(self) -> int | None:
-        """The earliest due time of a delayed entry, steady ms."""
+        """Return the earliest due time of a delayed entry in steady ms, None if there is none."""
         return self.due_order[0][0] if self.due_order else None
 
     def due(self, now_ms: int) -> array[int]:
-        """Delayed ids whose time has come, by (due, id)."""
+        """Return the ids of delayed entries that are due, sorted by (due, id)."""
         end = bisect_right(self.due_order, now_ms, key=lambda item: item[0])
         return flat_words([one[1:] for one in self.due_order[:end]])
 
     def lag(self) -> int | None:
-        """Entries that the group has still to read, None where it cannot be told."""
+        """Return the number of entries not yet delivered to the group, None if it is unknown."""
         stream = self.stream
         if stream.entries_added == 0 or stream.length == 0:
             return 0
@@ -121,9 +122,9 @@ class ConsumerGroup:
         return None if read == UNKNOWN else stream.entries_added - read
 
     def entries_read_after(self, spans: list[Span], count: int) -> int:
-        """``entries_read`` once the ``count`` next live entries, ``spans``, have been delivered.
+        """Return ``entries_read`` after delivery of the ``count`` next live entries, which are ``spans``.
 
-        Entry by entry as Redis does it, until no deletion lies ahead; from there one each.
+        Counts entry by entry, as Redis does, until no deleted entry is ahead; from there on one for each.
         """
         stream = self.stream
         read, last, done = self.entries_read, self.last_id, 0
@@ -144,7 +145,7 @@ class ConsumerGroup:
     # --- mutators: the group and its consumers --------------------------------------------------
 
     def set_id(self, ms: int, seq: int, entries_read: int) -> None:
-        """XGROUP SETID: the position, pending entries untouched."""
+        """Set the position (XGROUP SETID). Pending entries stay."""
         self.last_id = (ms, seq)
         self.entries_read = entries_read
         self.facts.group_set_id(self.gid, ms, seq, entries_read)
@@ -159,7 +160,7 @@ class ConsumerGroup:
         return consumer
 
     def delete_consumer(self, consumer: GroupConsumer) -> None:
-        """Remove a consumer and what it has pending (Redis: XGROUP DELCONSUMER)."""
+        """Remove a consumer and its pending entries (XGROUP DELCONSUMER)."""
         if consumer.pending:
             removed = self.pel.remove_owner(consumer.cid)
             assert removed == consumer.pending, f"{removed} records of {consumer.pending}"
@@ -171,12 +172,13 @@ class ConsumerGroup:
         self.facts.consumer_deleted(self.gid, consumer.cid)
 
     def see(self, consumer: GroupConsumer, now_ms: int) -> None:
-        """The consumer sent a command: not a fact of its own, it rides along (law 3)."""
+        """Record that the consumer sent a command. The fact is written later, by `record_seen` or with
+        another fact."""
         consumer.seen_time = now_ms
         self.keyspace.note_seen(self.gid, consumer.cid)
 
     def record_seen(self, consumer: GroupConsumer, seen_time: int, active_time: int) -> None:
-        """The fact for what only `see` has changed; the node asks for it once a second."""
+        """Write the fact for times that `see` has changed. The node calls it once a second."""
         consumer.seen_time, consumer.active_time = seen_time, active_time
         self.facts.consumer_seen(self.gid, consumer.cid, seen_time, active_time)
 
@@ -192,7 +194,7 @@ class ConsumerGroup:
         entries_read: int,
         noack: bool,
     ) -> None:
-        """`deliver_spans` of the ``count`` live entries from ``first`` to ``last``."""
+        """Call `deliver_spans` with the ``count`` live entries from ``first`` to ``last``."""
         spans, total = self.stream.log.spans(first, last)
         assert total == count, f"{total} entries between {first} and {last}, not {count}"
         self.deliver_spans(consumer, time, spans, count, entries_read, noack)
@@ -206,8 +208,8 @@ class ConsumerGroup:
         entries_read: int,
         noack: bool,
     ) -> None:
-        """Give ``spans``, neighbouring live entries, ``count`` in all and all past ``last_id``, to
-        ``consumer`` for the first time. With ``noack`` nothing becomes pending."""
+        """Deliver ``spans`` to ``consumer`` for the first time. They are ``count`` consecutive live entries
+        after ``last_id``. With ``noack`` they do not become pending."""
         self._seen(consumer, time, consumer.active_time if noack else time)
         before, first = self.last_id, None
         for span in spans:
@@ -226,7 +228,7 @@ class ConsumerGroup:
         )
 
     def acknowledge(self, ids: array[int]) -> None:
-        """Forget these pending entries, whoever owns them; each is named once."""
+        """Remove these pending entries, whatever their owner. Each id must occur once."""
         pel, done, total = self.pel, 0, len(ids) // 2
         while done < total:
             ms, seq = word_at(ids, 2 * done), word_at(ids, 2 * done + 1)
@@ -243,7 +245,7 @@ class ConsumerGroup:
     def own(
         self, consumer: GroupConsumer, records: array[int], seen_time: int, active_time: int
     ) -> None:
-        """Make ``consumer`` own each ``(ms, seq, delivery time, count)``, pending before or not."""
+        """Make ``consumer`` the owner of each ``(ms, seq, delivery time, count)``, pending before or not."""
         self._seen(consumer, seen_time, active_time)
         pel, order, cid = self.pel, self.order, consumer.cid
         begun, run, run_time = 0, 0, 0
@@ -268,7 +270,7 @@ class ConsumerGroup:
         self.facts.owned(self.gid, cid, seen_time, active_time, records)
 
     def release(self, records: array[int]) -> None:
-        """Take the owner from each ``(ms, seq, count)`` and put it at the end of the zone."""
+        """Remove the owner of each ``(ms, seq, count)`` and append the entry to ``released``."""
         for base in range(0, len(records), 3):
             ms, seq = word_at(records, base), word_at(records, base + 1)
             self._disown(ms, seq, 0, word_at(records, base + 2))
@@ -277,7 +279,7 @@ class ConsumerGroup:
         self.stream.db.signal(self.stream.key)
 
     def delay(self, records: array[int]) -> None:
-        """Take the owner from each ``(ms, seq, due, count)`` until its due time."""
+        """Remove the owner of each ``(ms, seq, due, count)`` and delay the entry until its due time."""
         before = self.next_due()
         for base in range(0, len(records), 4):
             ms, seq = word_at(records, base), word_at(records, base + 1)
@@ -291,7 +293,7 @@ class ConsumerGroup:
             self.keyspace.note_due(self.due_order[0][0], self.gid)
 
     def end_delay(self, ids: array[int]) -> None:
-        """The time of these delayed entries has come: to the end of the zone, in this order."""
+        """Move these delayed entries, which are due, to the end of ``released``, in this order."""
         ended = len(ids) // 2
         assert flat_words([one[1:] for one in self.due_order[:ended]]) == ids, "not the next due"
         del self.due_order[:ended]
@@ -311,13 +313,13 @@ class ConsumerGroup:
     # --- parts ----------------------------------------------------------------------------------
 
     def enter(self) -> None:
-        """The keyspace knows the group by its number from now on."""
+        """Register the group with the keyspace."""
         keyspace = self.keyspace
         keyspace.groups[self.gid] = self
         keyspace.next_gid = max(keyspace.next_gid, self.gid + 1)
 
     def leave(self) -> None:
-        """The keyspace knows the group no longer."""
+        """Remove the group from the keyspace."""
         keyspace = self.keyspace
         del keyspace.groups[self.gid]
         keyspace.delaying.pop(self.gid, None)
@@ -325,7 +327,7 @@ class ConsumerGroup:
         keyspace.discard(self, len(self.pel) + len(self.by_cid))
 
     def mark_gone(self, ids: Sequence[tuple[int, int]]) -> None:
-        """These entries were deleted from the stream; part of `StoredStream.delete`."""
+        """Mark pending entries that were deleted from the stream. Part of `StoredStream.delete`."""
         if self.pel.length:
             for ms, seq in ids:
                 self.pel.mark_gone(ms, seq)
@@ -338,8 +340,8 @@ class ConsumerGroup:
     def _add(
         self, consumer: GroupConsumer, ids: array[int], first: int, end: int, time: int
     ) -> None:
-        """Make the entries ``first`` to ``end``-1 of a block pending, delivered once: all at once from
-        the first on that is past all that are pending."""
+        """Make the entries ``first`` to ``end``-1 of a block pending, with delivery count 1. As soon as an id
+        is above all pending ones, the rest is added at once."""
         pel = self.pel
         while first < end:
             ms, seq = word_at(ids, 2 * first), word_at(ids, 2 * first + 1)
@@ -359,7 +361,7 @@ class ConsumerGroup:
             first += count
 
     def _disown(self, ms: int, seq: int, time: int, count: int) -> None:
-        """Let a record have no owner, and this time and count; make it if it is not there."""
+        """Remove the owner of a record and set its time and count. Creates the record if there is none."""
         at = self.pel.find(ms, seq)
         if at < 0:
             self.pel.insert(ms, seq, NOBODY, time, count)
@@ -368,7 +370,7 @@ class ConsumerGroup:
             self.pel.change(at, NOBODY, time, count)
 
     def _leave_run(self, at: int, count: int) -> None:
-        """Take ``count`` records of one block off whoever has them."""
+        """Remove ``count`` records of one block from their owners, from ``released`` or from ``delayed``."""
         pel, end = self.pel, at + count
         while at < end:
             owner, same = pel.owner(at), pel.same_owner(at, end - at)
@@ -381,7 +383,7 @@ class ConsumerGroup:
             at += same
 
     def _leave(self, at: int) -> None:
-        """Take the record at ``at`` off its consumer, the zone or the delayed."""
+        """Remove the record at ``at`` from its owner, from ``released`` or from ``delayed``."""
         self._leave_run(at, 1)
 
     def _leave_unowned(self, entry_id: tuple[int, int]) -> None:

@@ -1,17 +1,17 @@
-"""Idempotent producers: which of a stream's entries were asked for by which producer's iid.
+"""Idempotent producers: which entry of a stream was added for which idempotent id (iid) of a producer.
 
     Idempotency ── producers[pid] ──▶ Producer ── iids: iid → entry id, oldest first
                                          └ noted_ms ◀──▶ Deadlines.notes: heap of (ms, sid, pid)
 
-Rule 1. A producer tracks at most ``maxsize`` iids: recording one more drops its oldest. A producer
+Rule 1. At most ``maxsize`` iids of a producer are stored: recording one more drops the oldest. A producer
         without iids does not exist.
-Rule 2. An iid outlives its entry, and `find` looks at no clock: it is forgotten by `expire`, which
-        the node calls once a second, by rule 1, by `configure`, or with its stream.
-Rule 3. *Oldest* is recorded first. An iid is known from the time of its record group on, which is
-        steady; the ids of entries follow the wall clock, which may jump. One of an older entry
-        (XIDMPRECORD, RESTORE) is known from the time that this entry's id tells, as in Redis.
-Rule 4. Nothing walks over all producers: the store's `Deadlines` has one note for each, at or before
-        the time at which its oldest iid runs out.
+Rule 2. Deleting an entry does not delete its iid, and `find` reads no clock. An iid is dropped by
+        `expire`, which the node calls once a second, by rule 1, by `configure`, or with its stream.
+Rule 3. The *oldest* iid is the one that was recorded first. An iid counts from the time of its record
+        group, which is steady time; entry ids follow the wall clock, which may jump. The iid of an older
+        entry (XIDMPRECORD, RESTORE) counts from the time in that entry's id, as in Redis.
+Rule 4. Nothing iterates over all producers: the store's `Deadlines` has one note for each, at or before
+        the time at which its oldest iid expires.
 
 Source: redis.io, Idempotent message processing; Redis's t_stream.c (8.6).
 """
@@ -35,13 +35,13 @@ class Producer:
     def __init__(self, noted_ms: int) -> None:
         self.iids: OrderedDict[bytes, ID] = OrderedDict()
         self.since_ms: deque[int] = deque()
-        """The steady time from which each of them is known, in the same order."""
+        """The steady time from which each iid counts, in the same order."""
         self.noted_ms = noted_ms
-        """The time of its note in `Deadlines`; any other note that names it is stale."""
+        """The time of the producer's note in `Deadlines`. Notes with another time are stale."""
 
 
 class Idempotency:
-    """What the stream ``sid`` knows of its idempotent producers.
+    """The idempotent producers of the stream ``sid``.
 
     >>> from headwater.engine.keyspace import Keyspace
     >>> keyspace = Keyspace()
@@ -62,25 +62,25 @@ class Idempotency:
         self.maxsize = IDMP_MAXSIZE
         self.producers: dict[bytes, Producer] = {}
         self.tracked = 0
-        """How many iids all producers have together."""
+        """Number of stored iids of all producers."""
         self.added = 0
-        """How many were ever recorded."""
+        """Number of iids that were ever recorded."""
         self.duplicates = 0
-        """How often an iid was sent that was known already."""
+        """How often a known iid was sent again."""
 
     # --- reading --------------------------------------------------------------------------------
 
     def find(self, pid: bytes, iid: bytes) -> ID | None:
-        """The entry that ``iid`` of the producer ``pid`` has become, if that is still known."""
+        """Return the id of the entry that was added for ``iid`` of ``pid``; None if the iid is not stored."""
         producer = self.producers.get(pid)
         return None if producer is None else producer.iids.get(iid)
 
     def runs_out_ms(self, producer: Producer) -> int:
-        """When its oldest iid may be forgotten, steady ms."""
+        """Return when the producer's oldest iid expires, in steady ms."""
         return producer.since_ms[0] + self.duration_s * 1000
 
     def run_out(self, pid: bytes, now_ms: int) -> int:
-        """How many of the oldest iids of ``pid`` may be forgotten, up to the first that may not."""
+        """Return how many of the oldest iids of ``pid`` have expired, up to the first that has not."""
         count = 0
         for since_ms in self.producers[pid].since_ms:
             if since_ms + self.duration_s * 1000 > now_ms:
@@ -89,20 +89,20 @@ class Idempotency:
         return count
 
     def contents(self) -> list[tuple[bytes, list[tuple[bytes, ID]]]]:
-        """Every producer with its iids, oldest first; `restore` takes it."""
+        """Return every producer with its iids, oldest first, in the form that `restore` takes."""
         return [(pid, list(one.iids.items())) for pid, one in self.producers.items()]
 
     # --- mutators -------------------------------------------------------------------------------
 
     def configure(self, duration_s: int, maxsize: int) -> None:
-        """XCFGSET: how long iids are known, and how many of each producer. Forgets all of them."""
+        """Set for how long iids are stored, and how many for each producer (XCFGSET). Drops all iids."""
         self._forget()
         self.duration_s, self.maxsize = duration_s, maxsize
         self.keyspace.facts.stream_configured(self.sid, duration_s, maxsize)
 
     def record(self, pid: bytes, iid: bytes, entry_id: ID, *, now_ms: int) -> None:
-        """``iid`` of ``pid``, which was not known, has become the entry ``entry_id``; ``now_ms`` is the
-        time of the record group (rule 3)."""
+        """Store that ``iid`` of ``pid``, which must be unknown, has become the entry ``entry_id``. ``now_ms``
+        is the time of the record group (rule 3)."""
         is_new = self.keyspace.streams[self.sid].last_id == entry_id
         self._add(pid, iid, entry_id, now_ms if is_new else min(entry_id[0], now_ms))
         if self.added != MAX_ENTRIES_COUNT:
@@ -110,12 +110,12 @@ class Idempotency:
         self.keyspace.facts.iid_recorded(self.sid, entry_id, pid, iid)
 
     def count_duplicate(self, duplicates: int) -> None:
-        """A known iid was sent again: so many times that has happened now."""
+        """Set the number of repeated iids after a known iid was sent again."""
         self.duplicates = duplicates
         self.keyspace.facts.iid_repeated(self.sid, duplicates)
 
     def expire(self, pid: bytes, count: int) -> None:
-        """Forget the ``count`` oldest iids of ``pid``."""
+        """Drop the ``count`` oldest iids of ``pid``."""
         producer = self.producers[pid]
         for _ in range(count):
             producer.iids.popitem(last=False)
@@ -137,8 +137,8 @@ class Idempotency:
         *,
         now_ms: int,
     ) -> None:
-        """RESTORE: become this; each producer has an iid and none twice. ``now_ms`` is the time of the
-        record group (rule 3)."""
+        """Replace the content (RESTORE). Each producer must have an iid, and each iid must occur once.
+        ``now_ms`` is the time of the record group (rule 3)."""
         self._become(duration_s, maxsize, added, duplicates)
         for pid, iids in producers:
             for iid, entry_id in iids:
@@ -150,8 +150,8 @@ class Idempotency:
     # --- parts of mutators ----------------------------------------------------------------------
 
     def copy_from(self, other: Idempotency) -> None:
-        """Become what the idempotency of another stream is; part of the mutator that copies a
-        stream, once the copy stands in its keyspace."""
+        """Copy the content of another stream's idempotency. Part of the mutator that copies a stream, after
+        the copy was registered with its keyspace."""
         self._become(other.duration_s, other.maxsize, other.added, other.duplicates)
         for pid, producer in other.producers.items():
             for (iid, entry_id), since_ms in zip(
@@ -160,8 +160,8 @@ class Idempotency:
                 self._add(pid, iid, entry_id, since_ms)
 
     def adopt(self, keyspace: KeyspaceState, now_ms: int) -> None:
-        """Be that of a stream of another keyspace from now on, where it stands already. ``now_ms`` is the
-        time of the record group that says so (rule 3)."""
+        """Move to another keyspace, where the stream is registered already. ``now_ms`` is the time of the
+        record group that moves it (rule 3)."""
         self.keyspace = keyspace
         for pid, producer in self.producers.items():
             producer.since_ms = deque(min(ms, now_ms) for ms, _ in producer.iids.values())
@@ -200,21 +200,21 @@ class Idempotency:
 
 
 class Deadlines:
-    """When the oldest iid of each producer of the store runs out, the earliest first.
+    """The times at which the oldest iid of each producer of the store expires, earliest first.
 
-    Notes are no state: they follow from the producers, and stale ones are passed over.
+    Notes are not part of the state: they follow from the producers, and stale ones are skipped.
     """
 
     def __init__(self, keyspace: KeyspaceState) -> None:
         self.keyspace = keyspace
         self.notes: list[tuple[int, int, bytes]] = []
-        """Heap of (ms, sid, pid); true while that producer's ``noted_ms`` says the same."""
+        """Heap of (ms, sid, pid). A note is valid while that producer's ``noted_ms`` is the same."""
         self.postponed_ms = 0
-        """No sweep before this time: the journal had no room for the last one."""
+        """No sweep runs before this time, because the journal had no space for the last one."""
         self._sort_out_at = 64
 
     def note(self, ms: int, sid: int, pid: bytes) -> None:
-        """Remember to look at a producer; stale notes go when they may outnumber the true ones."""
+        """Add a note for a producer. Removes stale notes once they may outnumber the valid ones."""
         heappush(self.notes, (ms, sid, pid))
         if len(self.notes) > self._sort_out_at:
             self.notes = [one for one in set(self.notes) if self._producer(one) is not None]
@@ -222,7 +222,7 @@ class Deadlines:
             self._sort_out_at = 2 * len(self.notes) + 64
 
     def first(self) -> tuple[int, Idempotency, bytes] | None:
-        """When the oldest iid of all runs out, and whose it is; None where there is none."""
+        """Return the time at which the oldest iid of all expires, and its producer; None if there is none."""
         notes = self.notes
         while notes:
             ms, sid, pid = notes[0]
@@ -234,19 +234,19 @@ class Deadlines:
             true_ms = idempotency.runs_out_ms(producer)
             if true_ms == ms:
                 return ms, idempotency, pid
-            producer.noted_ms = true_ms  # What it was noted for has been dropped by rule 1.
+            producer.noted_ms = true_ms  # The iid of the note was dropped by rule 1.
             heapreplace(notes, (true_ms, sid, pid))
         return None
 
     def next_sweep_ms(self) -> int | None:
-        """The next whole second at which something runs out, steady ms; None if nothing ever does."""
+        """Return the next whole second at which an iid has expired, in steady ms; None if there is none."""
         first = self.first()
         if first is None:
             return None
         return max(-(-first[0] // IID_SWEEP_MS) * IID_SWEEP_MS, self.postponed_ms)
 
     def _producer(self, note: tuple[int, int, bytes]) -> Producer | None:
-        """Whom a note is about; None for a stale one."""
+        """Return the producer of a note; None if the note is stale."""
         stream = self.keyspace.streams.get(note[1])
         producer = None if stream is None else stream.idempotency.producers.get(note[2])
         return producer if producer is not None and producer.noted_ms == note[0] else None

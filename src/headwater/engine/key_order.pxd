@@ -1,4 +1,4 @@
-# Attributes as C fields; their values are the plain source's own.
+# Attributes are C fields that hold Python objects.
 cimport cython
 
 

@@ -1,9 +1,10 @@
-"""Keys in the order in which they came, so that SCAN can go on from where it was.
+"""Keys in the order of their creation, so that SCAN can continue at a cursor.
 
-Every key gets a rising number when it appears. A cursor is the number to go on from: a key that is
-there during a whole scan keeps its number and is seen; one that goes and comes back gets another.
+Every new key gets an ascending number. A cursor is the number at which to continue. A key that exists
+during a whole scan keeps its number and is returned. A key that is deleted and created again gets a new
+number.
 
-Rule 1. Nothing is done when a key goes: its place stays until the places outnumber the keys by two.
+Rule 1. Deleting a key does nothing here: its place remains until there are twice as many places as keys.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from collections.abc import Container
 
 _SLACK = 64
 _LOOKS = 10
-"""Places that a scan looks at for each key that it may give. Precedent: Redis, scanGenericCommand,
-which visits ten times COUNT buckets where they are empty."""
+"""Number of places that a scan visits for each key that it may return. Precedent: Redis,
+scanGenericCommand, which visits up to ten times COUNT buckets if they are empty."""
 
 
 class KeyOrder:
-    """The order over ``present``, the keys of a database.
+    """The order of ``present``, the keys of a database.
 
     >>> present = {b"a": 1, b"b": 2, b"c": 3}
     >>> order = KeyOrder(present)
@@ -36,7 +37,7 @@ class KeyOrder:
         self.next_number = 1
 
     def add(self, key: bytes, keys: int) -> None:
-        """``key`` has appeared; there are ``keys`` now."""
+        """Add a new key. ``keys`` is the number of keys including it."""
         self.names.append(key)
         self.numbers.append(self.next_number)
         self.next_number += 1
@@ -51,8 +52,8 @@ class KeyOrder:
             self.numbers = array("Q", (number for number, _ in ordered))
 
     def scan(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
-        """At most ``count`` keys from ``cursor`` (0: the start) on, and the next cursor, 0 at the
-        end."""
+        """Return at most ``count`` keys from ``cursor`` (0: the start) on, and the next cursor, 0 at the end,
+        as ``(cursor, keys)``."""
         names = self.names
         at = bisect_left(self.numbers, cursor)
         end = min(at + _LOOKS * count, len(names))

@@ -1,7 +1,7 @@
-"""All keys of a store: databases, short names of streams and groups, who waits, what is delayed.
+"""All keys of a store: databases, the numbers of streams and groups, signals, delayed entries.
 
 Keyspace ── databases[0..15] ──▶ Database ── values ──▶ Stream | bytes | …
-    streams[sid], groups[gid]: the short names that facts use
+    streams[sid], groups[gid]: the numbers by which facts refer to streams and groups
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ class Keyspace(KeyspaceState):
         self.delaying: dict[int, ConsumerGroup] = {}
         self.expiring: dict[Database, None] = {}
         self.iid_deadlines: Deadlines = Deadlines(self)
-        """When which producer's oldest iid may be forgotten."""
+        """When the oldest iid of each producer expires."""
         self.databases = [Database(self, index) for index in range(DATABASES)]
         self.expired_count = 0
-        """Keys that were deleted because their time had come."""
+        """Number of keys that were deleted because they had expired."""
         self.hits = 0
         self.misses = 0
-        """Keys that commands looked up for reading, those that were there and those that were not."""
+        """Number of keys that commands looked up for reading: existing and missing ones."""
         self.dirty = 0
-        """Changes by Redis's count (INFO rdb_changes_since_last_save)."""
+        """Number of changes as Redis counts them (INFO rdb_changes_since_last_save)."""
         self.opened_ms = 0
-        """When the store was opened, for the idle times of keys that were not used since."""
+        """When the store was opened, for the idle times of keys that were not used since then."""
 
     # --- reading --------------------------------------------------------------------------------
 
     def next_event_ms(self, expiries: bool) -> int | None:
-        """The earliest time at which something here is over, steady ms: a delay, an iid, with
-        ``expiries`` a key; None when nothing is to come. What is empty is not asked."""
+        """Return the earliest time, in steady ms, at which a delay ends, an iid expires or (with
+        ``expiries``) a key expires; None if there is none. Skips empty collections."""
         if not (self.due_notes or (self.expiring and expiries) or self.iid_deadlines.notes):
             return None
         times = []
@@ -62,12 +62,12 @@ class Keyspace(KeyspaceState):
         return min([at for at in times if at is not None], default=None)
 
     def next_expiry(self) -> int | None:
-        """The earliest time at which a key ends, steady ms."""
+        """Return the earliest time at which a key expires, in steady ms; None if none does."""
         first = self.first_expiry()
         return None if first is None else first[0]
 
     def first_expiry(self) -> tuple[int, Database, bytes] | None:
-        """The key that ends first: when, and where it is."""
+        """Return the key that expires first, as ``(at_ms, database, key)``; None if none does."""
         earliest: tuple[int, Database, bytes] | None = None
         for database in tuple(self.expiring):
             first = database.first_expiry()
@@ -78,7 +78,7 @@ class Keyspace(KeyspaceState):
         return earliest
 
     def next_due(self) -> int | None:
-        """The earliest due time of any delayed entry, steady ms."""
+        """Return the earliest due time of any delayed entry, in steady ms; None if there is none."""
         notes = self.due_notes
         while notes:
             due, gid = notes[0]
@@ -89,24 +89,24 @@ class Keyspace(KeyspaceState):
         return None
 
     def next_due_group(self) -> ConsumerGroup:
-        """The group of `next_due`, which is not None."""
+        """Return the group of `next_due`, which must not be None."""
         return self.delaying[self.due_notes[0][1]]
 
     # --- mutators -------------------------------------------------------------------------------
 
     def flush(self, index: int) -> None:
-        """Empty one database."""
+        """Delete all keys of one database."""
         self.empty(self.databases[index])
         self.facts.flushed(index)
 
     def flush_all(self) -> None:
-        """Empty every database, as one fact."""
+        """Delete all keys of all databases, as one fact."""
         for database in self.databases:
             self.empty(database)
         self.facts.flushed(ALL_DATABASES)
 
     def swap(self, first: int, second: int) -> None:
-        """Exchange the keys of two databases, which are not the same."""
+        """Swap the keys of two different databases."""
         assert first != second
         one, other = self.databases[first], self.databases[second]
         one.exchange(other)
@@ -120,13 +120,13 @@ class Keyspace(KeyspaceState):
     # --- parts of mutators ----------------------------------------------------------------------
 
     def empty(self, database: Database) -> None:
-        """Drop every key of a database."""
+        """Delete every key of a database without writing a fact."""
         self._drop_streams(database)
         database.clear()
 
     def _drop_streams(self, database: Database) -> None:
-        """Forget the streams of a database, at the cost of what goes or of what stays, whichever is
-        less; the database still has its values."""
+        """Remove the streams of a database from the keyspace. Takes time proportional to what is deleted or
+        to what remains, whichever is less. The database still has its values."""
         others = [other for other in self.databases if other is not database]
         if len(database.values) < sum(len(other.values) for other in others):
             for value in database.values.values():

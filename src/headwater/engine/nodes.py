@@ -1,15 +1,15 @@
-"""Redis's node bounds, which `~` trimming and XINFO's radix-tree figures depend on.
+"""The sizes of Redis's stream nodes, which determine `~` trimming and the radix-tree statistics of XINFO.
 
-Redis keeps a stream's entries in nodes of a radix tree, each a listpack of at most
-``stream-node-max-entries`` entries and ``stream-node-max-bytes`` bytes. Our blocks are larger and
-shaped otherwise; what clients can see of Redis's nodes is kept here: for each node its first and
-last id, how many entries it took and how many live, its field names and its size.
+Redis stores a stream's entries in nodes of a radix tree, each a listpack of at most
+``stream-node-max-entries`` entries and ``stream-node-max-bytes`` bytes. Headwater's blocks are larger and
+have another structure. This module stores what clients can see of Redis's nodes: for each node its first
+and last id, the number of entries added to it and of those that are live, its field names and its size.
 
-Rule 1. A node opens when a command says so (``opens`` is part of the fact), because the bounds in
-        force then may not be those in force when the fact is applied again.
-Rule 2. A node whose last live entry goes vanishes; the next entry goes to the newest that is left,
-        if its bounds allow that. Only the node that a trim ends in stays although nothing lives in
-        it any more: its last entry was deleted and is past the trim. Later trims drop it.
+Rule 1. A command decides whether an entry opens a node (``opens`` is part of the fact), because the limits
+        may have changed when the fact is applied again.
+Rule 2. A node is removed with its last live entry. The next entry is added to the newest remaining node
+        if its limits allow that. Only the node in which a trim ends can stay without a live entry: if its
+        last entry was deleted and is above the trim. Later trims remove it.
 
 Sources: Redis, t_stream.c (streamAppendItem, streamTrim) and listpack.c for the sizes.
 """
@@ -51,7 +51,7 @@ if not cython.compiled:  # memory_c.pxd and weights_c.pxd have them in C
 
 
 def elements(wire: bytes) -> list[bytes]:
-    """Fields and values, alternating, of an entry's canonical RESP.
+    """Return the fields and values, alternating, of an entry's canonical RESP.
 
     >>> elements(b"$1\\r\\na\\r\\n$2\\r\\nbc\\r\\n")
     [b'a', b'bc']
@@ -67,18 +67,18 @@ def elements(wire: bytes) -> list[bytes]:
 
 
 class Weighing:
-    """What was found of the last entry that was looked at: what `NodeIndex.opens` has weighed, `add`
-    need not weigh again. One serves all streams of a keyspace."""
+    """The weights of the last entry that was examined, so that `NodeIndex.add` need not repeat the work of
+    `NodeIndex.opens`. All streams of a keyspace share one."""
 
     def __init__(self) -> None:
         self.index: NodeIndex | None = None
-        """Whose newest names the entry's were compared with; None when there is nothing to use."""
+        """The index with whose newest names the entry's were compared; None if the weights are not valid."""
         self.wire: bytearray | None = None
         self.start = self.end = 0
         self.words: array[int] = array("Q", bytes(8 * WORDS))
         """See `headwater.engine.weights.weigh`."""
         self.same = False
-        """The entry has those names."""
+        """Whether the entry has those names."""
 
 
 class NodeIndex:
@@ -95,56 +95,56 @@ class NodeIndex:
 
     def __init__(self, weighing: Weighing | None = None) -> None:
         self._words: array[int] = array("Q")
-        """Seven a node, see `headwater.engine.weights`."""
+        """Seven words for each node, see `headwater.engine.weights`."""
         self.names: list[bytes] = []
-        """Field names that each node was opened with, in RESP; nodes with the same names share them."""
+        """The field names with which each node was opened, in RESP. Nodes with the same names share them."""
         self._newest: bytes | None = None
-        """The last of them, if they were looked at since that last changed."""
+        """The last of ``names``; None if it must be looked up."""
         self.gone = 0
-        """Nodes in front, less than half, that are gone and still take their place: a trim of the
-        first of many must not move all others."""
+        """Number of removed nodes at the front that still use memory, less than half of all: trimming the
+        first of many nodes must not move all others."""
         self._weighing = weighing if weighing is not None else Weighing()
 
     def __len__(self) -> int:
         return len(self._words) // NODE_WORDS - self.gone
 
     def copy(self) -> NodeIndex:
-        """The same nodes."""
+        """Return a copy of the index."""
         made = NodeIndex(self._weighing)
         made._words, made.names = self._words[self.gone * NODE_WORDS :], self.names[self.gone :]
         return made
 
     def adopt(self, weighing: Weighing) -> None:
-        """Be the nodes of a stream of another keyspace from now on, whose ``weighing`` this is."""
+        """Become part of another keyspace, which has this ``weighing``."""
         self._weighing = weighing
 
     def _at(self, node: int) -> int:
-        """Where the words of a node begin."""
+        """The index of a node's first word."""
         return (self.gone + node) * NODE_WORDS
 
     def live(self, node: int) -> int:
         return self._words[self._at(node) + LIVE]
 
     def taken(self, node: int) -> int:
-        """How many entries the node took, alive or not."""
+        """Return how many entries were added to the node, live or not."""
         return word_at(self._words, self._at(node) + TAKEN)
 
     def first(self, node: int) -> tuple[int, int]:
-        """Id that the node was opened with, alive or not."""
+        """Return the id with which the node was opened, live or not."""
         at = self._at(node)
         return self._words[at + FIRST_MS], self._words[at + FIRST_SEQ]
 
     def last(self, node: int) -> tuple[int, int]:
-        """Id of the last entry that the node took, alive or not."""
+        """Return the id of the last entry added to the node, live or not."""
         at = self._at(node)
         return self._words[at + LAST_MS], self._words[at + LAST_SEQ]
 
     def names_of(self, node: int) -> bytes:
-        """The field names that the node was opened with, in RESP."""
+        """Return the field names with which the node was opened, in RESP."""
         return self.names[self.gone + node]
 
     def size(self, node: int) -> int:
-        """Bytes of the listpack that Redis would hold."""
+        """Return the size in bytes of the listpack that Redis would have."""
         return self._size_at(self._at(node))
 
     def _size_at(self, at: int) -> int:
@@ -153,13 +153,13 @@ class NodeIndex:
         return rest + integer_bytes(live) + integer_bytes(taken - live)
 
     def prefetch(self) -> None:
-        """`opens` and `add` will be called soon."""
+        """Prefetch what `opens` and `add` will use. Called shortly before them."""
         prefetch_end(self._words)
 
     def opens(
         self, wire: bytearray, start: int, end: int, max_bytes: int, max_entries: int
     ) -> bool:
-        """Whether an entry of these fields would start a new node; 0 lifts a bound."""
+        """Whether an entry with these fields would open a new node. A limit of 0 means no limit."""
         self._weighing.index = None
         at = len(self._words) - NODE_WORDS
         if at < self.gone * NODE_WORDS:
@@ -172,7 +172,7 @@ class NodeIndex:
     def add(
         self, ms: int, seq: int, wire: bytearray, start: int, end: int, opens_node: bool
     ) -> None:
-        """An entry was appended; its fields are the bytes of ``wire`` from ``start`` to ``end``-1."""
+        """Add an appended entry. Its fields are the bytes of ``wire`` from ``start`` to ``end``-1."""
         found = self._weighing
         if (
             found.index is not self
@@ -193,7 +193,7 @@ class NodeIndex:
         words = self._words
         newest = len(self.names) - 1
         if newest >= 0 and self.last(newest - self.gone) >= (ms, seq):
-            # Only after XSETID went back below entries that are gone: ranges of nodes stay apart.
+            # Only if XSETID lowered the last id below deleted entries: ranges of nodes must not overlap.
             before = id_before(ms, seq)
             set_word(words, newest * NODE_WORDS + LAST_MS, before[0])
             set_word(words, newest * NODE_WORDS + LAST_SEQ, before[1])
@@ -203,7 +203,7 @@ class NodeIndex:
         self._newest = names
 
     def _weigh(self, wire: bytearray, start: int, end: int) -> Weighing:
-        """Look at an entry of these fields."""
+        """Weigh an entry with these fields."""
         found = self._weighing
         if self._newest is None:
             self._newest = self.names[len(self.names) - 1] if self.names else b""
@@ -212,7 +212,7 @@ class NodeIndex:
         return found
 
     def drop(self, ms: int, seq: int, *, stays: bool = False) -> None:
-        """A live entry went away; its node ``stays`` when it was its last (rule 2)."""
+        """Remove a live entry. With ``stays`` its node stays even if this was its last (rule 2)."""
         node = self._node_of(ms, seq)
         at = self._at(node)
         self._words[at + LIVE] -= 1
@@ -225,7 +225,7 @@ class NodeIndex:
                 self._newest = None
 
     def trim_through(self, ms: int, seq: int, gone: int) -> None:
-        """The ``gone`` live entries up to ``ms-seq`` went away, and all nodes that end there."""
+        """Remove the ``gone`` live entries up to ``ms-seq`` and all nodes that end there or before."""
         node = 0
         words = self._words
         while node < len(self) and self.last(node) <= (ms, seq):
@@ -236,7 +236,7 @@ class NodeIndex:
         self._leave(node)
 
     def _leave(self, nodes: int) -> None:
-        """So many of the first are gone."""
+        """Remove ``nodes`` nodes at the front."""
         self.gone += nodes
         self._newest = None
         if 2 * self.gone >= len(self.names):
@@ -245,7 +245,7 @@ class NodeIndex:
             self.gone = 0
 
     def radix_tree_nodes(self) -> int:
-        """Nodes of the compressed radix tree that Redis would keep over the first ids (XINFO)."""
+        """Return the number of nodes of the compressed radix tree that Redis would have (XINFO)."""
         keys = []
         for node in range(len(self)):
             ms, seq = self.first(node)
@@ -253,7 +253,7 @@ class NodeIndex:
         return _radix_nodes(keys)
 
     def _node_of(self, ms: int, seq: int) -> int:
-        """The node that took ``ms-seq``."""
+        """Return the node that ``ms-seq`` was added to."""
         words = self._words
         low, high = 0, len(self) - 1
         while low < high:
@@ -268,7 +268,7 @@ class NodeIndex:
 
 
 def _names_of(wire: bytearray, start: int, end: int) -> bytes:
-    """Every other element, as it stands."""
+    """Return every other element, as RESP."""
     found, at = bytearray(), start
     while at < end:
         for named in (True, False):
@@ -281,7 +281,7 @@ def _names_of(wire: bytearray, start: int, end: int) -> bytes:
 
 
 def _radix_nodes(keys: list[bytes]) -> int:
-    """Nodes of a compressed radix tree over sorted keys of 16 bytes; an empty tree has its root."""
+    """Count the nodes of a compressed radix tree of sorted keys of 16 bytes. An empty tree has a root."""
     if not keys:
         return 1
     total = 0

@@ -1,14 +1,13 @@
-"""The pending entries list of a group: what was delivered and is not settled, in id order.
+"""The pending entries list of a group: entries that were delivered and not acknowledged, in id order.
 
     blocks ──▶ PendingBlock │ PendingBlock │ …   up to 256 records each (pending_block.py)
 
-Rule 1. Ids rise from record to record and from block to block; an id occurs once. A block without a
-        record does not exist.
-Rule 2. The time of a released record is 0; that of a delayed one is its due time, so that a scan
-        for idle entries passes over both kinds of block alike.
-Rule 3. A position is good until the next insert or remove.
-Rule 4. A block that may have a record whose entry was deleted is ``dangling``. (Entries that were
-        trimmed are those up to an id that the stream knows.)
+Rule 1. Ids are strictly ascending within a block and from block to block. A block without records does
+        not exist.
+Rule 2. The time of a released record is 0. That of a delayed one is its due time.
+Rule 3. A position is valid until the next insert or remove.
+Rule 4. A block that may have a record whose entry was deleted is ``dangling``. (Trimmed entries are those
+        up to an id that the stream stores.)
 
 Only `ConsumerGroup` changes a list; commands read it.
 """
@@ -36,17 +35,17 @@ NOBODY = 0
 """Owner of a released or delayed entry."""
 
 NOWHERE = -1
-"""The position of what is not in the list."""
+"""The position of an id that is not in the list."""
 
 _WORDS = 4
 _SHIFT = 20
-"""A position is the block's number shifted by so many bits, plus the record's number in it."""
+"""A position is the number of a block shifted by this many bits, plus the number of a record in the block."""
 _MASK = (1 << _SHIFT) - 1
 _BIG = 2**32 - 1
 
 
 class PendingList:
-    """Records by id. Positions are plain integers; walk with ``at = pel.seek(…)``, ``pel.after(at)``.
+    """Pending records by id. Positions are integers; iterate with ``at = pel.seek(…)``, ``pel.after(at)``.
 
     >>> pel = PendingList()
     >>> at = pel.insert(5, 1, owner=1, time=1000, count=1)
@@ -59,13 +58,13 @@ class PendingList:
         self.length = 0
         self.big_counts: dict[tuple[int, int], int] = {}
         self._near = 0
-        """The block in which an id was found last: the next one mostly stands there too."""
+        """The block in which an id was last found. The next id is usually in the same block."""
 
     def __len__(self) -> int:
         return self.length
 
     def copy(self) -> PendingList:
-        """The same records, block by block."""
+        """Return a copy of the list, copied block by block."""
         made = PendingList()
         made.blocks = [block.copy() for block in self.blocks]
         made.length, made.big_counts = self.length, dict(self.big_counts)
@@ -74,7 +73,7 @@ class PendingList:
     # --- finding --------------------------------------------------------------------------------
 
     def find(self, ms: int, seq: int) -> int:
-        """The position of ``ms-seq``, or `NOWHERE`."""
+        """Return the position of ``ms-seq``, or `NOWHERE`."""
         number = self._near
         if number < len(self.blocks):
             block = self.blocks[number]
@@ -89,7 +88,7 @@ class PendingList:
         return found if found < 0 else (number << _SHIFT) | found
 
     def seek(self, ms: int, seq: int) -> int:
-        """The position of the first record whose id is at least ``ms-seq``, or `NOWHERE`."""
+        """Return the position of the first record whose id is at least ``ms-seq``, or `NOWHERE`."""
         number = self._block_of(ms, seq)
         if number == len(self.blocks):
             return -1
@@ -97,14 +96,14 @@ class PendingList:
         return (number << _SHIFT) | block.lower_bound(ms, seq)
 
     def after(self, at: int) -> int:
-        """The position behind ``at``, or `NOWHERE`."""
+        """Return the position after ``at``, or `NOWHERE`."""
         block = self.block_at(at)
         if (at & _MASK) + 1 < block.end:
             return at + 1
         return self.block_start((at >> _SHIFT) + 1)
 
     def before(self, at: int) -> int:
-        """The position before ``at``, or `NOWHERE`."""
+        """Return the position before ``at``, or `NOWHERE`."""
         block = self.block_at(at)
         if at & _MASK > block.head:
             return at - 1
@@ -115,8 +114,8 @@ class PendingList:
         return (number << _SHIFT) | (block.end - 1)
 
     def owned_from(self, at: int, owner: int) -> int:
-        """The position of the first record from ``at`` on that ``owner`` owns, or `NOWHERE`; blocks
-        without one are passed over."""
+        """Return the position of the first record from ``at`` on that ``owner`` owns, or `NOWHERE`. Skips
+        blocks without such a record."""
         while at >= 0:
             block = self.block_at(at)
             found = block.first_of(owner, at & _MASK)
@@ -126,8 +125,8 @@ class PendingList:
         return at
 
     def delivered_from(self, at: int, time: int) -> int:
-        """``at``, or where it begins a block, the beginning of the first block that has a record which
-        is unowned or was delivered by ``time``; `NOWHERE` when none has."""
+        """Return ``at``; or if it is the start of a block, the start of the first block with a record that
+        has no owner or was delivered by ``time``; `NOWHERE` if there is no such block."""
         while at >= 0:
             block = self.block_at(at)
             if at & _MASK != block.head or not block.all_delivered_after(time):
@@ -136,36 +135,36 @@ class PendingList:
         return at
 
     def block_start(self, number: int) -> int:
-        """The position of the first record of block number ``number``, or `NOWHERE`."""
+        """Return the position of the first record of block number ``number``, or `NOWHERE`."""
         if number >= len(self.blocks):
             return -1
         block = self.blocks[number]
         return (number << _SHIFT) | block.head
 
     def block_at(self, at: int) -> PendingBlock:
-        """The block of a position, for scans that pass over whole blocks."""
+        """Return the block of a position, for scans that skip whole blocks."""
         return self.blocks[at >> _SHIFT]
 
     def number_of(self, at: int) -> int:
-        """The number of the block of a position."""
+        """Return the number of the block of a position."""
         return at >> _SHIFT
 
     def number_in_block(self, at: int) -> int:
-        """Which record of its block a position means."""
+        """Return the number of a position's record in its block."""
         return at & _MASK
 
     def first(self) -> tuple[int, int]:
-        """Smallest id; the list is not empty."""
+        """Return the smallest id. The list must not be empty."""
         return self.id(self.block_start(0))
 
     def last(self) -> tuple[int, int]:
-        """Greatest id; the list is not empty."""
+        """Return the greatest id. The list must not be empty."""
         number = len(self.blocks) - 1
         block = self.blocks[number]
         return self.id((number << _SHIFT) | (block.end - 1))
 
     def ends_before(self, ms: int, seq: int) -> bool:
-        """All ids are less than ``ms-seq``."""
+        """Whether all ids are less than ``ms-seq``."""
         number = len(self.blocks) - 1
         if number < 0:
             return True
@@ -173,16 +172,17 @@ class PendingList:
         return block.ends_before(ms, seq)
 
     def same_ids(self, at: int, ids: array[int], start: int) -> int:
-        """How many records from ``at`` on, of the same block, have just the ids from number ``start``
-        on, of two words each."""
+        """Return how many consecutive records from ``at`` on, in the same block, have the same ids as ``ids``
+        from number ``start`` on, two words each."""
         return self.block_at(at).same_ids(at & _MASK, ids, start)
 
     def same_owner(self, at: int, most: int) -> int:
-        """How many of ``most`` records from ``at`` on, all of one block, have the owner of the first."""
+        """Return how many of ``most`` records from ``at`` on, all of one block, have the owner of the
+        first."""
         return self.block_at(at).same_owner(at & _MASK, most)
 
     def keep_pending(self, ids: array[int]) -> None:
-        """Take out of ``ids``, two words each, those that are not in the list."""
+        """Remove from ``ids``, two words each, those that are not in the list."""
         kept, number, total = 0, 0, len(ids) // 2
         while number < total:
             at = self.find(word_at(ids, 2 * number), word_at(ids, 2 * number + 1))
@@ -202,19 +202,19 @@ class PendingList:
         return self.ms(at), self.seq(at)
 
     def ms(self, at: int) -> int:
-        """The first half of the id."""
+        """The first half of the id at a position."""
         return word_at(self.block_at(at).words, (at & _MASK) * _WORDS)
 
     def seq(self, at: int) -> int:
-        """The second half of the id."""
+        """The second half of the id at a position."""
         return word_at(self.block_at(at).words, (at & _MASK) * _WORDS + 1)
 
     def time(self, at: int) -> int:
-        """Delivery time, steady ms; 0 if released, the due time if delayed."""
+        """The delivery time in steady ms. 0 if released, the due time if delayed."""
         return word_at(self.block_at(at).words, (at & _MASK) * _WORDS + 2)
 
     def owner(self, at: int) -> int:
-        """The consumer's number, or `NOBODY`."""
+        """The number of the owner, or `NOBODY`."""
         return word_at(self.block_at(at).words, (at & _MASK) * _WORDS + 3) >> 32
 
     def delivery_count(self, at: int) -> int:
@@ -224,8 +224,8 @@ class PendingList:
     # --- changing -------------------------------------------------------------------------------
 
     def append(self, ids: array[int], first: int, end: int, time: int, owner: int) -> int:
-        """Add records of ids number ``first`` to ``end``-1, of two words each, which rise and are
-        greater than all that are here; each was delivered once. The position of the first of them."""
+        """Append records for the ids number ``first`` to ``end``-1, two words each, with delivery count 1.
+        The ids must be ascending and above all in the list. Return the position of the first record."""
         start = -1
         self.length += end - first
         while first < end:
@@ -243,7 +243,7 @@ class PendingList:
         return start
 
     def insert(self, ms: int, seq: int, owner: int, time: int, count: int) -> int:
-        """Add a record for an id that is not in the list; its position."""
+        """Insert a record for an id that is not in the list. Return its position."""
         number = self._block_of(ms, seq)
         if number == len(self.blocks):
             if number and _room_of(self.blocks[number - 1]):
@@ -263,14 +263,14 @@ class PendingList:
         return at
 
     def change(self, at: int, owner: int, time: int, count: int) -> None:
-        """Give the record at ``at`` another owner, time and delivery count."""
+        """Set the owner, time and delivery count of the record at ``at``."""
         block = self.block_at(at)
         if self.big_counts or count >= BIG:
             self._keep_big(self.id(at), count)
         block.set(at & _MASK, time, owner, min(count, _BIG))
 
     def remove_owner(self, owner: int) -> int:
-        """Forget all records of ``owner``, block by block; how many they were."""
+        """Remove all records of ``owner``, block by block. Return how many there were."""
         before = self.length
         kept: list[PendingBlock] = []
         for block in self.blocks:
@@ -298,7 +298,7 @@ class PendingList:
         block.settle_owners()
 
     def remove(self, at: int, count: int = 1) -> None:
-        """Forget ``count`` records from ``at`` on, all of one block."""
+        """Remove ``count`` records from ``at`` on, all of one block."""
         number = at >> _SHIFT
         block = self.blocks[number]
         if self.big_counts:
@@ -313,7 +313,7 @@ class PendingList:
             self._merge(number)
 
     def mark_gone(self, ms: int, seq: int) -> None:
-        """The entry ``ms-seq`` was deleted from the stream; nothing happens if it is not pending."""
+        """Mark the entry ``ms-seq`` as deleted from the stream. Does nothing if it is not pending."""
         at = self.find(ms, seq)
         if at >= 0:
             self.block_at(at).dangling = True
@@ -325,7 +325,8 @@ class PendingList:
             self.big_counts.pop(id, None)
 
     def _block_of(self, ms: int, seq: int) -> int:
-        """Number of the first block whose last id is at least ``ms-seq``; maybe past the last."""
+        """Return the number of the first block whose last id is at least ``ms-seq``; the number of blocks if
+        there is none."""
         blocks = self.blocks
         low, high = 0, len(blocks)
         if self._near < high:
@@ -334,7 +335,7 @@ class PendingList:
                 if not block.begins_after(ms, seq):
                     return self._near
                 high = self._near + 1
-        # In ever longer steps from where it may be, and once it was passed by halves.
+        # Galloping search from the expected block, then binary search.
         middle = self._expected(ms, high)
         step = 1 if middle >= 0 else high
         while low < high:
@@ -354,15 +355,15 @@ class PendingList:
         return low
 
     def _expected(self, ms: int, count: int) -> int:
-        """Which of the first ``count`` blocks may have records of ``ms``, -1 if that cannot be told."""
+        """Estimate which of the first ``count`` blocks has records of ``ms``; -1 if that is not possible."""
         if not count:
             return -1
         first, last = self.blocks[0], self.blocks[count - 1]
         return expected_at(ms, first.first_ms(), last.last_ms(), count)
 
     def _merge(self, number: int) -> None:
-        """Join a sparse block to a neighbour when both fit into half a block: acknowledging at
-        random must not leave a block for each survivor."""
+        """Join a sparse block with a neighbour if both fit into half a block: acknowledging in random order
+        must not leave one block for each remaining record."""
         for left in (number - 1, number):
             if 0 <= left and left + 1 < len(self.blocks):
                 lower, upper = self.blocks[left], self.blocks[left + 1]
@@ -373,7 +374,7 @@ class PendingList:
 
 
 def _room_of(block: PendingBlock) -> int:
-    """How many records may be appended: those of a block that is more than half full are not moved
-    to its front for that."""
+    """Return how many records can be appended. The records of a block that is more than half full are not
+    moved to its front for that."""
     there = block.end - block.head
     return PENDING_BLOCK_RECORDS - (block.end if 2 * there > PENDING_BLOCK_RECORDS else there)

@@ -1,21 +1,21 @@
-"""A block of the pending entries list: up to 256 records, side by side in one array of words.
+"""A block of the pending entries list: up to 256 consecutive records in one array of words.
 
     words   ………………│ ms seq time owner·count │ ms seq time owner·count │ …  ………………
                     ▲ head                                                ▲ end
     min_time   no record has an earlier time
-    owners     a bit for each owner, its number modulo 64, of any record
+    owners     one bit for each owner of a record: its number modulo 64
     dangling   a record's entry may have been deleted from the stream
 
-A record is four 64-bit words, 32 bytes: the id, the delivery time in steady ms, and the owner (the
-consumer's number in its group, 0 for nobody) in the high half of a word whose low half is the
-delivery count, or `BIG` for one that stands elsewhere.
+A record is four 64-bit words, 32 bytes: the two halves of the id, the delivery time in steady ms, and a word
+with the owner (the consumer's number in its group, 0 for none) in its high half and the delivery count in its
+low half. The count `BIG` means that the real one is stored elsewhere.
 
-Rule 1. Records lie from number ``head`` to ``end``-1, their ids rise. Settling at the front moves
-        ``head`` and nothing else, because that is where entries are settled; elsewhere it moves the
-        records to the nearer end.
-Rule 2. ``min_time`` is a lower bound: setting a later time leaves it, a scan may raise it. So is
-        the set ``owners`` too large rather than too small, and a scan may reduce it.
-Rule 3. The array is as long as the block has room, and takes no more memory than that.
+Rule 1. Records are at ``head`` to ``end``-1, in ascending order of ids. Removing records at the front only
+        moves ``head``, because entries are usually settled there. Removing others moves the records on
+        the shorter side.
+Rule 2. ``min_time`` is a lower bound: setting a later time does not change it, and a scan may raise it.
+        Likewise ``owners`` may have too many bits, and a scan may remove them.
+Rule 3. The array is as long as the capacity of the block and uses no more memory than that.
 """
 
 from __future__ import annotations
@@ -39,23 +39,23 @@ if not cython.compiled:  # memory_c.pxd has them in C
 _LIKE = array("Q")
 _WORDS = 4
 _LEAST_ROOM = 4
-"""Records that the smallest block has room for; it grows fourfold."""
+"""Capacity of the smallest block, in records. The capacity grows fourfold."""
 
 _BIG = 2**32 - 1
 _OWNER_BITS = 63
-"""Owners are told apart in ``owners`` by so much of their number."""
+"""Mask of the part of an owner's number that determines its bit in ``owners``."""
 
 BIG = _BIG
-"""A delivery count in a record that says: it is this or more, and kept elsewhere."""
+"""A delivery count in a record that means: the count is at least this and stored elsewhere."""
 
 _LONGEST_SPAN = 2**48
-"""Milliseconds between ids that are taken for times at all."""
+"""Maximum difference in milliseconds between ids that are treated as times."""
 
 
 def expected_at(ms: int, first: int, last: int, count: int) -> int:
-    """Where ``ms`` stands among ``count`` ids if they are spread evenly from the times ``first`` to
-    ``last``; -1 if it is not between these. Searching from there touches two lines of memory instead
-    of eight, and with a million pending each of them is far away.
+    """Estimate the position of ``ms`` among ``count`` ids that are spread evenly over the times ``first`` to
+    ``last``; -1 if it is not between these. A search from there touches two cache lines instead of eight,
+    and with a million pending entries none of them is cached.
 
     >>> expected_at(1050, 1000, 1100, 256), expected_at(1000, 1000, 1000, 256)
     (128, -1)
@@ -66,7 +66,7 @@ def expected_at(ms: int, first: int, last: int, count: int) -> int:
 
 
 class PendingBlock:
-    """Records of one block; see the drawing above. A record's number is good until the next change."""
+    """Records of one block; see the diagram above. A record's number is valid until the next change."""
 
     def __init__(self) -> None:
         self.words: array[int] = new_words(_LIKE, 0)
@@ -76,7 +76,7 @@ class PendingBlock:
         self.owners = 0
         self.dangling = False
         self._near = 0
-        """Where the next id is looked for first: behind the last that was found."""
+        """Where to look for the next id first: after the last one that was found."""
 
     def copy(self) -> PendingBlock:
         made = PendingBlock()
@@ -88,7 +88,7 @@ class PendingBlock:
         return self.end - self.head
 
     def records(self) -> array[int]:
-        """The words of all records, four each."""
+        """Return the words of all records, four each."""
         return self.words[_WORDS * self.head : _WORDS * self.end]
 
     # --- finding --------------------------------------------------------------------------------
@@ -100,24 +100,24 @@ class PendingBlock:
         return word_at(self.words, _WORDS * (self.end - 1))
 
     def begins_after(self, ms: int, seq: int) -> bool:
-        """The first id is greater than ``ms-seq``."""
+        """Whether the first id is greater than ``ms-seq``."""
         first = word_at(self.words, _WORDS * self.head)
         return first > ms or (first == ms and word_at(self.words, _WORDS * self.head + 1) > seq)
 
     def ends_before(self, ms: int, seq: int) -> bool:
-        """The last id is less than ``ms-seq``."""
+        """Whether the last id is less than ``ms-seq``."""
         return self._is_before(self.end - 1, ms, seq)
 
     def is_at(self, number: int, ms: int, seq: int) -> bool:
-        """Record ``number`` exists and is that of ``ms-seq``."""
+        """Whether record ``number`` exists and has the id ``ms-seq``."""
         if not self.head <= number < self.end:
             return False
         at = _WORDS * number
         return word_at(self.words, at) == ms and word_at(self.words, at + 1) == seq
 
     def find_next(self, ms: int, seq: int) -> int:
-        """Number of the record of ``ms-seq`` if that stands behind the last one that was found, or
-        -1."""
+        """Return the number of the record of ``ms-seq`` if it directly follows the one that was found last,
+        otherwise -1."""
         number = self._near
         if not self.is_at(number, ms, seq):
             return -1
@@ -125,7 +125,7 @@ class PendingBlock:
         return number
 
     def find(self, ms: int, seq: int) -> int:
-        """Number of the record of ``ms-seq``, or -1."""
+        """Return the number of the record of ``ms-seq``, or -1."""
         number = self.lower_bound(ms, seq)
         if not self.is_at(number, ms, seq):
             return -1
@@ -133,10 +133,10 @@ class PendingBlock:
         return number
 
     def lower_bound(self, ms: int, seq: int) -> int:
-        """Number of the first record whose id is at least ``ms-seq``; maybe ``end``."""
+        """Return the number of the first record whose id is at least ``ms-seq``; ``end`` if there is none."""
         low, high = self.head, self.end
         near = expected_at(ms, self.first_ms(), self.last_ms(), high - low) if low < high else -1
-        # In ever longer steps from where it may be, and once it was passed by halves.
+        # Galloping search from the expected record, then binary search.
         middle, step = low + near, 1 if near >= 0 else high
         while low < high:
             if not low <= middle < high:
@@ -155,8 +155,8 @@ class PendingBlock:
         return found < ms or (found == ms and word_at(self.words, _WORDS * number + 1) < seq)
 
     def same_ids(self, number: int, ids: array[int], start: int) -> int:
-        """How many records from ``number`` on have just the ids from number ``start`` on, of two words
-        each."""
+        """Return how many consecutive records from ``number`` on have the same ids as ``ids`` from number
+        ``start`` on, two words each."""
         same, most = 0, min(self.end - number, len(ids) // 2 - start)
         while same < most:
             at, given = _WORDS * (number + same), 2 * (start + same)
@@ -172,14 +172,14 @@ class PendingBlock:
         return word_at(self.words, _WORDS * number + 3) >> 32
 
     def same_owner(self, number: int, most: int) -> int:
-        """How many of ``most`` records from ``number`` on have the owner of the first."""
+        """Return how many of ``most`` records from ``number`` on have the owner of the first."""
         same, owner = 1, self.owner(number)
         while same < most and word_at(self.words, _WORDS * (number + same) + 3) >> 32 == owner:
             same += 1
         return same
 
     def first_of(self, owner: int, number: int) -> int:
-        """Number of the first record from ``number`` on that ``owner`` owns, or -1."""
+        """Return the number of the first record from ``number`` on that ``owner`` owns, or -1."""
         if not self.owners >> (owner & _OWNER_BITS) & 1:
             return -1
         for at in range(number, self.end):
@@ -192,8 +192,8 @@ class PendingBlock:
     # --- bounds ---------------------------------------------------------------------------------
 
     def all_delivered_after(self, time: int) -> bool:
-        """Every record is owned and was delivered after ``time``."""
-        if self.owners & 1:  # nobody's number is 0
+        """Whether every record has an owner and was delivered after ``time``."""
+        if self.owners & 1:  # 0 means no owner
             return False
         if time < 0:
             return True
@@ -202,14 +202,14 @@ class PendingBlock:
         return self.min_time > time
 
     def settle_min_time(self) -> None:
-        """Make ``min_time`` exact again; a scan does so before it looks into the block."""
+        """Recompute ``min_time``. A scan does so before it reads the records of the block."""
         earliest = MAX_U64
         for number in range(self.head, self.end):
             earliest = min(earliest, word_at(self.words, _WORDS * number + 2))
         self.min_time = earliest
 
     def settle_owners(self) -> None:
-        """Make ``owners`` exact again."""
+        """Recompute ``owners``."""
         owners = 0
         for number in range(self.head, self.end):
             owners |= self._bit(self.owner(number))
@@ -222,7 +222,7 @@ class PendingBlock:
     # --- changing -------------------------------------------------------------------------------
 
     def set(self, number: int, time: int, owner: int, count: int) -> None:
-        """Give record ``number`` another time, owner and count, at most `BIG`."""
+        """Set the time, owner and count, at most `BIG`, of record ``number``."""
         at = _WORDS * number
         set_word(self.words, at + 2, time)
         set_word(self.words, at + 3, (owner << 32) | count)
@@ -232,8 +232,8 @@ class PendingBlock:
     def append(
         self, ids: array[int], first: int, count: int, time: int, owner: int, most: int
     ) -> int:
-        """Add records of ``count`` ids from number ``first`` on, all greater than those that are here,
-        each delivered once; the block may grow to ``most`` records. Number of the first of them."""
+        """Append records with delivery count 1 for ``count`` ids from number ``first`` on, all above those in
+        the block. The block may grow to ``most`` records. Return the number of the first new record."""
         self._make_room(count, most)
         number = self.end
         put_records(self.words, number, ids, first, count, time, (owner << 32) | 1)
@@ -243,8 +243,8 @@ class PendingBlock:
         return number
 
     def open(self, number: int, ms: int, seq: int, most: int) -> int:
-        """Make place for a record of ``ms-seq`` before ``number``; what it is given is set next. The
-        number that it has now."""
+        """Insert a record for ``ms-seq`` before ``number``; the caller sets its other values. Return its
+        number, which may differ from ``number``."""
         place = number - self.head
         self._make_room(1, most)
         number = self.head + place
@@ -257,7 +257,7 @@ class PendingBlock:
         return number
 
     def close(self, number: int, count: int) -> None:
-        """Take out ``count`` records from ``number`` on; the fewer of the others move."""
+        """Remove ``count`` records from ``number`` on. Moves the records on the shorter side."""
         words, below, behind = self.words, number - self.head, number + count
         if below <= self.end - behind:
             first = _WORDS * self.head
@@ -270,7 +270,7 @@ class PendingBlock:
             self._near = number
 
     def take_over(self, above: PendingBlock, most: int) -> None:
-        """Append the records of the block above."""
+        """Append the records of the next block."""
         count = above.count()
         self._make_room(count, most)
         copy_words(self.words, _WORDS * self.end, above.words, _WORDS * above.head, _WORDS * count)
@@ -280,7 +280,7 @@ class PendingBlock:
         self.dangling = self.dangling or above.dangling
 
     def split(self, most: int) -> PendingBlock:
-        """Give the upper half of the records to a new block, and return that."""
+        """Move the upper half of the records to a new block and return it."""
         upper = PendingBlock()
         half = self.head + self.count() // 2
         upper.end = self.end - half
@@ -291,7 +291,7 @@ class PendingBlock:
         return upper
 
     def _make_room(self, count: int, most: int) -> None:
-        """Let ``count`` more records fit behind the last: ``most`` in all, at most."""
+        """Make space for ``count`` records after the last. The block may have ``most`` records at most."""
         room = len(self.words) // _WORDS
         if self.end + count <= room:
             return

@@ -1,4 +1,4 @@
-"""From facts back to state: `apply` calls the mutators that wrote them (facts.py, rule 2)."""
+"""Replays facts: `apply` calls the mutators that wrote them (facts.py, rule 2)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _ALL = sys.maxsize
 
 
 class _Reader:
-    """Reads values off a run of facts, from ``at`` on. ``now_ms`` is the time of their group."""
+    """Reads values from facts, from ``at`` on. ``now_ms`` is the time of their record group."""
 
     def __init__(self, data: memoryview, now_ms: int) -> None:
         self.data = data
@@ -63,16 +63,16 @@ class _Reader:
     def rows(self, form: struct.Struct, count: int) -> list[tuple[int, ...]]:
         end = self.at + form.size * count
         if end > len(self.data):
-            raise ValueError(f"a fact promises {count} rows and the group ends before them")
+            raise ValueError(f"a fact has {count} rows and its group ends before them")
         rows = list(form.iter_unpack(self.data[self.at : end]))
         self.at = end
         return rows
 
     def words(self, count: int) -> array[int]:
-        """So many 64-bit words."""
+        """Read ``count`` 64-bit words."""
         end = self.at + 8 * count
         if end > len(self.data):
-            raise ValueError(f"a fact promises {count} words and the group ends before them")
+            raise ValueError(f"a fact has {count} words and its group ends before them")
         found = array("Q")
         found.frombytes(self.data[self.at : end])
         if sys.byteorder == "big":
@@ -90,16 +90,16 @@ class _Reader:
 
     def bytes(self, length: int) -> bytes:
         if self.at + length > len(self.data):
-            raise ValueError(f"a fact promises {length} bytes and the group ends before them")
+            raise ValueError(f"a fact has {length} bytes and its group ends before them")
         value = bytes(self.data[self.at : self.at + length])
         self.at += length
         return value
 
 
 def apply(keyspace: Keyspace, facts: memoryview, now_ms: int) -> None:
-    """Do again what ``facts``, the body of a record group of the time ``now_ms``, say was done.
+    """Repeat the changes that ``facts``, the body of a record group of the time ``now_ms``, describe.
 
-    Raises `ValueError` for a kind that this version does not know, and for a fact that is cut short.
+    Raises `ValueError` for a kind that this version does not know and for an incomplete fact.
     """
     reader = _Reader(facts, now_ms)
     while reader.at < len(facts):

@@ -1,21 +1,22 @@
-"""Which blocks of entries stay as they were written, and which are compressed.
+"""Decides which blocks of entries stay uncompressed and which are compressed.
 
-    EntryBlock: open ──▶ closed ──▶ sealed               the newest of the store stay as they are,
+    EntryBlock: open ──▶ closed ──▶ sealed               the newest of the store stay uncompressed,
                         (full, or its turn has come)     within ``budget``; the others are sealed
 
     Sealing.order ── the blocks that can be sealed, coldest first ──▶ choose ──▶ Job ─ ─ ─ ┐
                                                                                 compress, in any thread
-                                 a block's bytes are those of the job still? ◀── settle ─ ─ ┘
+                               are the block's bytes still those of the job? ◀── settle ─ ─ ┘
 
-Rule 1. A block's form is no fact: no reply and no record depends on it.
-Rule 2. A closed block's bytes never change, so another thread may read them; its own, `choose`,
-        `settle` and `help` are called under the node's lock like every mutator.
-Rule 3. A block that is being written to is passed over once when its turn comes; then it is closed.
-        Coldest is what was opened first: reading makes nothing warm, the cache of `open` does that.
-Rule 4. What is smaller than ``least``, larger than ``most`` or does not shrink stays as it is,
-        whatever the budget (``kept_bytes``).
-Rule 5. Every block is in the books of one of the three sums, with what it takes with all its arrays,
-        until it is gone.
+Rule 1. Whether a block is sealed is not a fact: no reply and no record depends on it.
+Rule 2. The bytes of a closed block never change, so another thread may read them. `choose`, `settle` and
+        `help` are called under the node's lock, like every mutator.
+Rule 3. An open block is skipped the first time its turn comes, and closed the second time. The coldest
+        block is the one that was opened first: reading does not make a block warmer, but `open` has a
+        cache.
+Rule 4. A block that is smaller than ``least``, larger than ``most`` or does not shrink stays
+        uncompressed, whatever the budget (``kept_bytes``).
+Rule 5. Every block is accounted in one of the three sums, with the size of all its arrays, until it is
+        freed.
 """
 
 from __future__ import annotations
@@ -41,19 +42,19 @@ if not cython.compiled:  # packing_c.pxd has it in C
     from headwater.packing import index_entries
 
 KEPT, HOT, SEALED = 0, 1, 2
-"""Whose books a block is in."""
+"""The account of a block: never sealed, to be sealed, sealed."""
 
 NO_BOUND = 2**62
 
 _LOOKS = 64
-"""Blocks that `choose` looks at in one go."""
+"""Maximum number of blocks that one call of `choose` examines."""
 
 _WORTH = 0.9
-"""What does not become smaller than that is left alone."""
+"""A block is sealed only if compression reduces it to at most this share of its size."""
 
 
 class CompressionJob(NamedTuple):
-    """A block to be compressed: its bytes, and how much of the books it was."""
+    """A block to be compressed: its bytes, and the size for which it is accounted."""
 
     block: EntryBlock
     data: bytearray
@@ -61,9 +62,9 @@ class CompressionJob(NamedTuple):
 
 
 class SealedBlock:
-    """What a sealed block holds instead of bytes, ids and offsets: ``count`` entries, ``size`` bytes
-    of them, dead ones included. ``first_ms`` and ``first_seq`` are the first that lives, 0-0 when it
-    has to be looked up. ``data`` and ``offsets`` are there while the block is open for reading."""
+    """The content of a sealed block, which replaces bytes, ids and offsets. It has ``count`` entries of
+    ``size`` bytes, including tombstones. ``first_ms`` and ``first_seq`` are the id of the first live entry,
+    0-0 if it must be looked up. ``data`` and ``offsets`` are set while the block is open for reading."""
 
     def __init__(self, codec: str, wire: bytes, ids: bytes, size: int, count: int) -> None:
         self.codec = codec
@@ -76,23 +77,23 @@ class SealedBlock:
         self.offsets: array[int] | None = None
 
     def copy(self) -> SealedBlock:
-        """For another block over the same bytes."""
+        """Return a copy for another block with the same bytes."""
         return SealedBlock(self.codec, self.wire, self.ids, self.size, self.count)
 
 
 def unpacked(packed: SealedBlock, codec: Codec) -> tuple[bytearray, array[int]]:
-    """The bytes of a sealed block and where in them each entry begins. Any thread may ask for them, with
-    a codec of its own."""
+    """Return the uncompressed bytes of a sealed block and the offset of each entry. Any thread may call this,
+    with its own codec."""
     data = bytearray(codec.decompress(packed.wire, packed.size))
     offsets: array[int] = array("I")
     index_entries(data, offsets)
-    assert len(data) == packed.size, f"{len(data)} bytes were {packed.size}"
-    assert len(offsets) == packed.count, f"{len(offsets)} entries were {packed.count}"
+    assert len(data) == packed.size, f"{len(data)} bytes instead of {packed.size}"
+    assert len(offsets) == packed.count, f"{len(offsets)} entries instead of {packed.count}"
     return data, offsets
 
 
 class Sealing:
-    """The books of a store's blocks; `configure` says what is to be sealed, until then nothing is.
+    """Accounts for the blocks of a store. Seals nothing until `configure` is called.
 
     >>> Sealing().due()
     False
@@ -104,38 +105,38 @@ class Sealing:
         self.most = limits.SEALED_MOST_BYTES
         self.lag = limits.SEALING_LAG_BYTES
         self.budget = NO_BOUND
-        """Bytes of blocks that may stay as they were written; `NO_BOUND` seals nothing."""
+        """Number of bytes of blocks that may stay uncompressed. `NO_BOUND` seals nothing."""
         self.hot_bytes = 0
-        """What blocks take that are to be sealed when their turn comes, those in jobs included."""
+        """Size of blocks that are to be sealed when their turn comes, including those in jobs."""
         self.kept_bytes = 0
-        """What blocks take that are never sealed (rule 4)."""
+        """Size of blocks that are never sealed (rule 4)."""
         self.sealed_bytes = 0
-        """What sealed blocks take."""
+        """Size of sealed blocks."""
         self.sealed_size = 0
-        """What their entries had taken."""
+        """Size of their entries before compression."""
         self.sealed_count = 0
         """How many blocks were ever sealed."""
         self.opened_count = 0
-        """How often one was opened to be read."""
+        """How often a sealed block was opened for reading."""
         self.codec = NONE
         self.order: deque[tuple[ref[EntryBlock], bool]] = deque()
-        """Coldest first; True for what was passed over (rule 3)."""
+        """Coldest first; True if the block was skipped once (rule 3)."""
         self._in_jobs = 0
         self._codecs: dict[str, Codec] = {}
         self._open: deque[SealedBlock] = deque()
 
     def configure(self, budget: int, codec: str) -> None:
-        """Seal what is beyond ``budget`` bytes by the codec of this name; `NONE` seals nothing more,
-        and leaves what is sealed. Raises `ValueError` where the codec is not installed."""
+        """Seal what exceeds ``budget`` bytes, with the codec of this name. `NONE` seals no further blocks;
+        sealed ones stay sealed. Raises `ValueError` if the codec is not installed."""
         if codec != NONE:
             codec = self._codec(codec).name
         self.codec = codec
         self.budget = NO_BOUND if codec == NONE else budget
 
-    # --- the books ------------------------------------------------------------------------------
+    # --- accounts -------------------------------------------------------------------------------
 
     def book(self, books: int, size: int) -> None:
-        """Add ``size``, which may be negative, to one of the sums."""
+        """Add ``size``, which may be negative, to one of the accounts."""
         if books == HOT:
             self.hot_bytes += size
         elif books == KEPT:
@@ -144,21 +145,21 @@ class Sealing:
             self.sealed_bytes += size
 
     def enqueue(self, block: EntryBlock) -> None:
-        """From now on ``block`` can be sealed; it is the warmest."""
+        """Make ``block`` available for sealing, as the warmest one."""
         self.order.append((ref(block), False))
 
     def enqueue_coldest(self, block: EntryBlock) -> None:
-        """The same of one whose turn had come already."""
+        """Make ``block``, whose turn had come before, available for sealing as the coldest one."""
         self.order.appendleft((ref(block), True))
 
     # --- sealing --------------------------------------------------------------------------------
 
     def due(self) -> bool:
-        """Whether there is more than may stay as it is."""
+        """Whether the blocks to be sealed exceed the budget."""
         return self.hot_bytes > self.budget
 
     def choose(self, most: int) -> list[CompressionJob]:
-        """At most ``most`` of the coldest blocks, as many as are beyond the budget. They are closed."""
+        """Return jobs for the coldest blocks: as many as exceed the budget, at most ``most``. Closes them."""
         jobs: list[CompressionJob] = []
         excess = self.hot_bytes - self._in_jobs - self.budget
         for _ in range(min(_LOOKS, len(self.order))):
@@ -180,7 +181,7 @@ class Sealing:
         return jobs
 
     def settle(self, job: CompressionJob, codec: str, wire: bytes | None) -> None:
-        """What has become of a job; None for bytes that could not be compressed."""
+        """Complete a job. ``wire`` is None if the bytes could not be compressed."""
         self._in_jobs -= job.booked
         block = job.block
         if block.data is not job.data or block.books != HOT:
@@ -194,7 +195,7 @@ class Sealing:
         self.sealed_count += 1
 
     def help(self, most: int) -> None:
-        """Compress up to ``most`` blocks here and now, where those whose work it is lag behind."""
+        """Compress up to ``most`` blocks now if the threads that do so lag behind."""
         while most > 0 and self.hot_bytes - self._in_jobs > self.budget + self.lag:
             jobs = self.choose(1)
             if not jobs:
@@ -205,7 +206,7 @@ class Sealing:
     # --- reading --------------------------------------------------------------------------------
 
     def open(self, packed: SealedBlock) -> None:
-        """Let ``packed`` have its data and offsets, until so many others were opened after it."""
+        """Set data and offsets of ``packed``. They are dropped after `OPENED_BLOCKS` others were opened."""
         data, offsets = unpacked(packed, self._codec(packed.codec))
         packed.data, packed.offsets = data, offsets
         self.opened_count += 1

@@ -1,10 +1,11 @@
-"""What a stream is at one moment, for a thread that reads it while the stream goes on to change.
+"""An immutable view of a stream, for a thread that reads it while the stream changes.
 
-Rule 1. Taking one looks at no entry: it holds on to the blocks' bytes. Those of a closed block never
-        change (entry_block.py); of the open one they are copied, with what is marked beside blocks.
-Rule 2. Sealing a block lets go of its bytes and changes none of them: whoever holds them reads on.
-        What is sealed already is opened here by a codec that no other thread uses.
-Rule 3. Pending lists are copied block by block, 32 bytes an entry.
+Rule 1. Creating a snapshot reads no entry: it keeps references to the bytes of the blocks. Those of a
+        closed block never change (entry_block.py); those of the open one are copied, as are the
+        tombstone marks.
+Rule 2. Sealing a block replaces its bytes and does not change them, so that a snapshot can still read
+        them. Blocks that are sealed already are opened here with a codec that no other thread uses.
+Rule 3. Pending lists are copied block by block, 32 bytes for each entry.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ ID = tuple[int, int]
 
 
 class BlockSnapshot:
-    """A block's entries number ``head`` to ``count``-1, those without a mark in ``dead``."""
+    """Entries number ``head`` to ``count``-1 of a block, without those marked in ``dead``."""
 
     def __init__(self, block: EntryBlock) -> None:
         self.packed = block.packed
@@ -35,7 +36,7 @@ class BlockSnapshot:
         self.head, self.count = block.head, block.count
 
     def open(self, codecs: dict[str, Codec]) -> None:
-        """Have the bytes, ids and offsets of a sealed block as well."""
+        """Load the bytes, ids and offsets of a sealed block."""
         packed, self.packed = self.packed, None
         if packed is not None:
             codec = codecs.get(packed.codec)
@@ -45,7 +46,7 @@ class BlockSnapshot:
             self.data, self.offsets = unpacked(packed, codec)
 
     def behind(self, last: ID) -> int:
-        """Behind the last entry whose id is at most ``last``."""
+        """Return the index after the last entry whose id is at most ``last``."""
         low, high, ids = self.head, self.count, self.ids
         while low < high:
             middle = (low + high) // 2
@@ -56,7 +57,7 @@ class BlockSnapshot:
         return low
 
     def runs(self, first: int, end: int) -> Iterator[tuple[int, int]]:
-        """Neighbouring live entries among the entries ``first`` to ``end``-1."""
+        """Yield runs of consecutive live entries among the entries ``first`` to ``end``-1."""
         while first < end:
             gap = -1 if self.dead is None else self.dead.find(1, first, end)
             stop = end if gap < 0 else gap
@@ -66,8 +67,8 @@ class BlockSnapshot:
 
 
 class GroupSnapshot:
-    """A group. Consumers are (number, name, seen time, active time), in byte order of names; unowned
-    entries stand in the order in which they are to be given out, the delayed ones last."""
+    """A group. Consumers are (number, name, seen time, active time), in byte order of names. ``released``
+    and ``delayed`` are in the order in which their entries will be delivered."""
 
     def __init__(self, group: ConsumerGroup) -> None:
         self.name, self.last_id = group.name, group.last_id
@@ -81,7 +82,7 @@ class GroupSnapshot:
 
 
 class StreamSnapshot:
-    """A stream; see the rules above."""
+    """A stream. See the rules above."""
 
     def __init__(self, stream: StoredStream) -> None:
         self.length = stream.length
@@ -96,8 +97,8 @@ class StreamSnapshot:
         self.producers = known.contents()
 
     def live_runs(self) -> Iterator[tuple[int, BlockSnapshot, int, int]]:
-        """Every live entry once, as runs of neighbours of one node and block: the node, the block, and
-        the first and behind the last of them. Blocks are let go of as they are passed."""
+        """Yield every live entry once, as runs of consecutive entries of one node and block: the node, the
+        block, the first index and the index after the last. Releases each block after its last run."""
         codecs: dict[str, Codec] = {}
         blocks, self.blocks = self.blocks[::-1], []
         block: BlockSnapshot | None = None
@@ -119,5 +120,5 @@ class StreamSnapshot:
 
 
 def ids_of(block: BlockSnapshot, first: int, end: int) -> array[int]:
-    """The ids of the entries ``first`` to ``end``-1, two words each."""
+    """Return the ids of the entries ``first`` to ``end``-1, two words each."""
     return block.ids[2 * first : 2 * end]

@@ -1,14 +1,14 @@
 """A stream: its entries, its counters, its groups.
 
-Rule 1. ``last_id`` never falls but by XSETID; every id ever appended is at most ``last_id``.
-Rule 2. ``entries_added`` counts what was ever appended; ``max_deleted_id`` is the greatest id that
-        was deleted by name (XDEL and its kin). A trim changes neither.
-Rule 3. An empty stream is a stream: it goes only when its key does.
-Rule 4. ``max_trimmed_id`` is at least the id of every entry that a trim removed, and pending lists
-        know where they have one that was deleted by name: so a scan for idle entries may pass over
-        what cannot be gone (commands/xclaim.py).
+Rule 1. Only XSETID can lower ``last_id``. Every id ever appended is at most ``last_id``.
+Rule 2. ``entries_added`` counts all entries ever appended. ``max_deleted_id`` is the greatest id that was
+        deleted by XDEL or a similar command. Trimming changes neither.
+Rule 3. An empty stream still exists. It is removed only with its key.
+Rule 4. ``max_trimmed_id`` is at least the id of every trimmed entry, and pending lists mark the blocks that
+        may contain a deleted one. A scan for idle entries can therefore skip the check whether an
+        entry still exists (XAUTOCLAIM, commands/xclaim.py).
 
-Methods from `append` on are mutators: they obey, and write one fact each.
+Methods from `append` on are mutators: they make no choices, and write one fact each.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if not cython.compiled:  # memory_c.pxd has them in C
 
 
 class StoredStream:
-    """One stream. ``sid`` names it in facts; ``db`` and ``key`` say where it stands."""
+    """One stream. Facts refer to it by ``sid``. ``db`` and ``key`` are its current place."""
 
     def __init__(self, keyspace: KeyspaceState, db: Database, key: bytes, sid: int) -> None:
         self.keyspace = keyspace
@@ -54,7 +54,7 @@ class StoredStream:
         self.entries_added = 0
         self.groups: dict[bytes, ConsumerGroup] = {}
         self.used_ms = 0
-        """When a command last used it, steady ms; no fact, and 0 after a restart."""
+        """When a command last used the stream, in steady ms. Not a fact: 0 after a restart."""
         self.idempotency = Idempotency(keyspace, sid)
 
     # --- reading --------------------------------------------------------------------------------
@@ -65,7 +65,7 @@ class StoredStream:
 
     @property
     def last_id(self) -> tuple[int, int]:
-        """The greatest id that was ever appended, or what XSETID said."""
+        """The greatest id that was ever appended, or the one set by XSETID."""
         return self.last_ms, self.last_seq
 
     @last_id.setter
@@ -73,17 +73,17 @@ class StoredStream:
         self.last_ms, self.last_seq = entry_id
 
     def sorted_groups(self) -> list[ConsumerGroup]:
-        """Groups in byte order of their names, as Redis walks them."""
+        """Return the groups in byte order of their names, the order of Redis."""
         return [self.groups[name] for name in sorted(self.groups)]
 
     def has_tombstone_from(self, ms: int, seq: int) -> bool:
-        """An entry at or past ``ms-seq`` was deleted by name (Redis: streamRangeHasTombstones)."""
+        """Whether an entry at or after ``ms-seq`` was deleted by id (Redis: streamRangeHasTombstones)."""
         if self.log.length == 0 or self.max_deleted_id == (0, 0):
             return False
         return (ms, seq) <= self.max_deleted_id
 
     def entries_read_at(self, id: tuple[int, int]) -> int:
-        """How many entries had been added up to ``id``, or `UNKNOWN`.
+        """Return how many entries were added up to and including ``id``, or `UNKNOWN`.
 
         Source: Redis, streamEstimateDistanceFromFirstEverEntry.
         """
@@ -106,7 +106,8 @@ class StoredStream:
         return UNKNOWN
 
     def referenced(self, id: tuple[int, int]) -> bool:
-        """Some group has not read ``id`` yet or has it pending (KEEPREF's counterpart ACKED)."""
+        """Whether a group has not read ``id`` yet or has it pending. XDELEX ACKED and XACKDEL ACKED keep it
+        then."""
         return any(
             group.last_id < id or group.pel.find(id[0], id[1]) >= 0
             for group in self.groups.values()
@@ -115,15 +116,15 @@ class StoredStream:
     # --- mutators -------------------------------------------------------------------------------
 
     def expect_entry(self) -> None:
-        """An entry will be added soon. Where streams take turns, what it changes is far from the
-        processor: let all of that come at once, not one piece after the other."""
+        """Prefetch what the next `append` will write. With many streams in turn that memory is not cached;
+        this loads all of it at once rather than one part after the other."""
         if self.keyspace.near_sid != self.sid:
             self.keyspace.near_sid = self.sid
             self.nodes.prefetch()
             self.log.prefetch()
 
     def append(self, ms: int, seq: int, wire: bytes, pairs: int, opens_node: bool) -> None:
-        """Add the entry ``ms-seq``, greater than ``last_id``; ``wire`` is its fields in RESP."""
+        """Append the entry ``ms-seq``, which must be above ``last_id``. ``wire`` is its fields in RESP."""
         self.append_part(ms, seq, bytearray(wire), 0, len(wire), pairs, opens_node)
 
     def append_part(
@@ -136,7 +137,8 @@ class StoredStream:
         pairs: int,
         opens_node: bool,
     ) -> None:
-        """The same of the bytes of ``wire`` from ``start`` to ``end``-1: a part of a request."""
+        """Append an entry whose fields are the bytes of ``wire`` from ``start`` to ``end``-1, part of a
+        request."""
         assert ms > self.last_ms or (ms == self.last_ms and seq > self.last_seq)
         self.log.append(ms, seq, wire, start, end, pairs)
         self.nodes.add(ms, seq, wire, start, end, opens_node)
@@ -158,8 +160,8 @@ class StoredStream:
         first: int,
         end: int,
     ) -> None:
-        """`append` number ``first`` to ``end``-1 of entries that stand one after the other in ``wire``,
-        as ``ends`` and ``pairs`` say; number 0 opens a node."""
+        """Append the entries number ``first`` to ``end``-1, whose fields follow one another in ``wire`` as
+        ``ends`` and ``pairs`` specify. Entry number 0 opens a node."""
         at = word_at(ends, first - 1) if first else 0
         for number in range(first, end):
             behind = word_at(ends, number)
@@ -168,18 +170,18 @@ class StoredStream:
             at = behind
 
     def trim_through(self, ms: int, seq: int) -> None:
-        """Remove the entries up to ``ms-seq``; pending lists keep theirs."""
+        """Remove the entries up to ``ms-seq``. Pending entries of groups stay."""
         self.nodes.trim_through(ms, seq, self.log.trim_through(ms, seq))
         self.max_trimmed_id = max(self.max_trimmed_id, (ms, seq))
         self.keyspace.facts.trimmed(self.sid, ms, seq)
 
     def delete(self, ids: Sequence[tuple[int, int]], *, marks: bool, stays: bool = False) -> None:
-        """Remove these live entries; ``marks`` raises ``max_deleted_id`` (a trim does not, and
-        comes here only with what no group has pending). With ``stays`` the node of the last of them
-        stays though it is empty (nodes.py, rule 2)."""
+        """Remove these live entries. ``marks`` raises ``max_deleted_id``. Trimming does not set it, and calls
+        this only for entries that no group has pending. With ``stays`` the node of the last entry stays even
+        if it is empty (nodes.py, rule 2)."""
         for ms, seq in ids:
             found = self.log.delete(ms, seq)
-            assert found, f"{ms}-{seq} is not there to be deleted"
+            assert found, f"{ms}-{seq} does not exist"
             self.nodes.drop(ms, seq, stays=stays and (ms, seq) == ids[-1])
         if marks:
             self.max_deleted_id = max(self.max_deleted_id, *ids)
@@ -190,7 +192,7 @@ class StoredStream:
     def set_id(
         self, last_id: tuple[int, int], entries_added: int, max_deleted_id: tuple[int, int]
     ) -> None:
-        """XSETID: all three counters, absolute."""
+        """Set all three counters to absolute values (XSETID)."""
         self.last_ms, self.last_seq = last_id
         self.entries_added = entries_added
         self.max_deleted_id = max_deleted_id
@@ -199,7 +201,7 @@ class StoredStream:
     def create_group(
         self, name: bytes, gid: int, ms: int, seq: int, entries_read: int
     ) -> ConsumerGroup:
-        """Add a group that has read up to ``ms-seq``."""
+        """Create a group that has read up to ``ms-seq``."""
         assert name not in self.groups
         group = ConsumerGroup(self, name, gid, (ms, seq), entries_read)
         self.groups[name] = group
@@ -208,7 +210,7 @@ class StoredStream:
         return group
 
     def destroy_group(self, name: bytes) -> None:
-        """Remove a group with its consumers and pending entries; blocked readers hear of it."""
+        """Remove a group with its consumers and pending entries. Signals blocked readers."""
         group = self.groups.pop(name)
         group.leave()
         self.keyspace.facts.group_destroyed(group.gid)
@@ -217,18 +219,18 @@ class StoredStream:
     # --- parts of mutators ----------------------------------------------------------------------
 
     def enter(self) -> None:
-        """The keyspace knows the stream by its number from now on."""
+        """Register the stream with the keyspace."""
         keyspace = self.keyspace
         keyspace.streams[self.sid] = self
         keyspace.next_sid = max(keyspace.next_sid, self.sid + 1)
 
     def leave(self) -> None:
-        """The keyspace knows the stream and its groups no longer."""
+        """Remove the stream and its groups from the keyspace."""
         del self.keyspace.streams[self.sid]
         for group in self.groups.values():
             group.leave()
         size = self.length + self.idempotency.tracked + len(self.groups)
         self.keyspace.discard(self, size)
         if size <= SMALL_GARBAGE:
-            # Streams and groups refer to each other; without this each waits for the cyclic collector.
+            # Streams and groups refer to each other; otherwise they would wait for the cyclic collector.
             self.groups = {}

@@ -1,7 +1,7 @@
-"""What Redis's listpacks would take for our entries: its node bounds count these bytes.
+"""The sizes that entries would have in Redis's listpacks. Redis's node limits count these bytes.
 
-Compiled modules take `weigh` and `integer_bytes` from ``weights_c.pxd``; plain Python takes the twins
-below, as it does those of `headwater.memory`.
+Compiled modules import `weigh` and `integer_bytes` from ``weights_c.pxd``. Plain Python uses the
+equivalents below, as with `headwater.memory`.
 
 Source: Redis, listpack.c (lpEncodeGetType, lpEncodeBacklenBytes) and t_stream.c (streamAppendItem).
 """
@@ -11,22 +11,22 @@ from __future__ import annotations
 from array import array
 
 LISTPACK_FRAME = 7
-"""Header of six bytes, end mark of one."""
+"""A header of six bytes and an end mark of one."""
 
 CONTENT, PAIRS, NAMES_SIZE, VALUES_SIZE = range(4)
-"""The words that `weigh` fills in."""
+"""Indexes of the words that `weigh` sets."""
 
 WORDS = 4
 
 FIRST_MS, FIRST_SEQ, LAST_MS, LAST_SEQ, TAKEN, LIVE, SIZE = range(7)
-"""The words of a node (nodes.py): the id that it was opened with, the last that it took, how many
-entries it took, how many of them live, its bytes."""
+"""Indexes of the words of a node (nodes.py): the id that it was opened with, the last id added to it, how
+many entries were added to it, how many of them are live, its size in bytes."""
 
 NODE_WORDS = 7
 
 
 def integer_bytes(value: int) -> int:
-    """Bytes of a listpack element that holds the integer ``value``, backlen included."""
+    """Return the size of a listpack element with the integer ``value``, including backlen."""
     if 0 <= value <= 127:
         return 2
     if -4096 <= value <= 4095:
@@ -39,8 +39,8 @@ def integer_bytes(value: int) -> int:
 
 
 def element_bytes(value: bytes | bytearray) -> int:
-    """Bytes of a listpack element that holds ``value``: compact where it spells an integer as Redis
-    would print it.
+    """Return the size of a listpack element with ``value``. It is compact if ``value`` is an integer in the
+    form in which Redis prints it.
 
     >>> element_bytes(b"12"), element_bytes(b"tea")
     (2, 5)
@@ -58,8 +58,8 @@ def element_bytes(value: bytes | bytearray) -> int:
 
 
 def _with_backlen(size: int) -> int:
-    """An element's bytes with those that say how to step back over it; the bounds are Redis's, one
-    below what its seven bits a byte would allow."""
+    """Return the size of an element including the bytes for stepping back over it (backlen). The limits are
+    Redis's: one below what seven bits a byte would allow."""
     if size < 128:
         return size + 1
     if size < 16383:
@@ -70,11 +70,11 @@ def _with_backlen(size: int) -> int:
 
 
 def weigh(wire: bytearray, start: int, end: int, names: bytes, found: array[int]) -> bool:
-    """Look at an entry's fields and values, canonical RESP from ``start`` to ``end``-1: whether its
-    field names are ``names``, which are RESP as well.
+    """Measure an entry's fields and values, canonical RESP from ``start`` to ``end``-1. Return whether its
+    field names are ``names``, also RESP.
 
-    Into ``found`` go the bytes of all fields and values, how many pairs they are, and what the names
-    and the values take in a listpack.
+    ``found`` gets the number of bytes of all fields and values, the number of pairs, and the sizes of the
+    names and of the values in a listpack.
 
     >>> found = array("Q", bytes(8 * WORDS))
     >>> weigh(bytearray(b"$4\\r\\nitem\\r\\n$2\\r\\n12\\r\\n"), 0, 18, b"$4\\r\\nitem\\r\\n", found)
@@ -107,8 +107,8 @@ def weigh(wire: bytearray, start: int, end: int, names: bytes, found: array[int]
 
 
 def grow(words: array[int], at: int, ms: int, seq: int, found: array[int], same: bool) -> None:
-    """Let the node whose words begin at ``at`` take one more entry, of which `weigh` has ``found`` this;
-    ``same`` when its field names are the node's own.
+    """Add an entry to the node whose words begin at ``at``. ``found`` is what `weigh` measured; ``same``
+    means that the entry has the field names of the node.
 
     >>> words = array("Q", (5, 0, 5, 0, 1, 1, 30))
     >>> grow(words, 0, 5, 1, array("Q", (6, 1, 6, 2)), True)
@@ -130,5 +130,5 @@ def grow(words: array[int], at: int, ms: int, seq: int, found: array[int], same:
 
 
 def _signed(difference: int) -> int:
-    """The difference of two unsigned words as a signed one keeps it."""
+    """Return the difference of two unsigned words as a signed one represents it."""
     return (difference + 2**63) % 2**64 - 2**63

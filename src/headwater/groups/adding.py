@@ -1,7 +1,7 @@
-"""Adding entries to streams: many in order, one at most once, one that replicas have.
+"""Adding entries to streams: many in order, one at most once, one that replicas confirm.
 
-Rule. What `add_once` sends may be sent again: the store recognizes the repetition by its key and
-answers with the id of the first.
+Rule. `add_once` may be repeated: the store recognizes the repetition by its key and returns the id of
+the first entry.
 """
 
 from __future__ import annotations
@@ -11,35 +11,36 @@ from collections.abc import Sequence
 from headwater.errors import NotReplicated
 from headwater.groups.operation import Command, Operation, Refused, Script, Word, accepted
 from headwater.groups.settling import LUA_WORDS, Addition
-from headwater.groups.troubles import CREDENTIALS, Remedy, Step, remedy
+from headwater.groups.store_errors import CREDENTIALS, Remedy, Step, remedy
 from headwater.messages import dedupe_key
 
 CHUNK = 1_000
-"""Messages sent before their replies are read."""
+"""How many messages are sent before their replies are read."""
 
 PRODUCER = "hw"
-"""The producer id of Headwater's messages, one for all apps: they share their keys."""
+"""The producer id of Headwater's messages. All apps use it, so that they share their keys."""
 
 MOST_KEYS = 10_000
-"""Keys that a stream remembers of one producer, the most that XCFGSET takes."""
+"""How many keys a stream remembers of a producer: the most that XCFGSET accepts."""
 
 _PLACE = "hw.place"
 """A group that exists only while the stream is created."""
 
 
 class Adding:
-    """Entries to be added in order, and what has become of each."""
+    """Entries to add in order, with the outcome of each."""
 
     def __init__(self, additions: Sequence[Addition]) -> None:
         self.additions = additions
         self.outcomes: list[str | Refused | None] = [None] * len(additions)
-        """An id, or why the store will never take the entry; None while it was not added."""
+        """For each entry its id, or the error with which the store rejects it for good; None if it is not
+        added yet."""
 
     def rest(self) -> Operation[None]:
-        """Add those that have no outcome yet.
+        """Add the entries that have no outcome yet.
 
-        Raises the first refusal of those that the store cannot add now: nothing was added for them,
-        so this may be carried out again.
+        Raises the first error of an entry that the store cannot add now. Such entries were not added, so
+        the operation may be repeated.
         """
         waiting = [n for n, one in enumerate(self.outcomes) if one is None]
         if not waiting:
@@ -61,24 +62,26 @@ class Adding:
 
 
 def may_be_added_later(error: Exception) -> bool:
-    """Whether the store said that it cannot add this now, and may later (`troubles`)."""
+    """Return whether the store refused to add an entry now and may accept it later (`store_errors`)."""
     refused = isinstance(error, Refused) and error.code not in CREDENTIALS
     return refused and remedy(error, Step.PUBLISH) in (Remedy.WAIT, Remedy.RECONNECT)
 
 
 def add_one(addition: Addition) -> Operation[str]:
-    """Add an entry; its id."""
+    """Add an entry and return its id."""
     replies = yield [["XADD", addition.stream, *addition.words()]]
     entry_id: bytes = accepted(replies[0])
     return entry_id.decode()
 
 
 def add_replicated(addition: Addition, *, replicas: int, timeout_ms: int) -> Operation[str]:
-    """Add an entry and wait until so many replicas have it; its id. `NotReplicated` if too few
-    confirm it within the time: the entry is there nevertheless."""
+    """Add an entry, wait until ``replicas`` replicas have it, and return its id.
+
+    Raises `NotReplicated` if too few confirm it in time. The entry was added in this case too.
+    """
     replies = yield [["XADD", addition.stream, *addition.words()], ["WAIT", replicas, timeout_ms]]
     entry_id: str = accepted(replies[0]).decode()
-    # A refused WAIT, as on a primary that was demoted meanwhile, confirms nothing.
+    # An error of WAIT, as on a primary that has just been demoted, confirms nothing.
     confirmed = 0 if isinstance(replies[1], Refused) else int(replies[1])
     if confirmed < replicas:
         raise NotReplicated(
@@ -91,7 +94,7 @@ def add_replicated(addition: Addition, *, replicas: int, timeout_ms: int) -> Ope
 
 
 def add_once(addition: Addition, *, key: str, window_ms: int) -> Operation[str]:
-    """Add an entry unless one was added with this key within the window; the id of that one."""
+    """Add an entry unless one was added with this key within the window. Return the id of either."""
     replies = yield [["COMMAND", "INFO", "xcfgset"]]
     known = replies[0]
     if isinstance(known, dict):
@@ -104,8 +107,8 @@ def add_once(addition: Addition, *, key: str, window_ms: int) -> Operation[str]:
 def _by_idmp(addition: Addition, key: str, window_ms: int) -> Operation[str]:
     stream = addition.stream
     window: list[Word] = ["IDMP-DURATION", -(-window_ms // 1000), "IDMP-MAXSIZE", MOST_KEYS]
-    # With every message: a stream that was deleted meanwhile has forgotten it. A change of these
-    # values forgets all keys, so the stream must have them before its first entry.
+    # Configured with every message, because deleting a stream deletes its configuration. A change of
+    # these values drops all keys, so the stream must have them before its first entry.
     configure: Command = ["XCFGSET", stream, *window]
     once: list[Word] = ["IDMP", PRODUCER, key, *addition.words()]
     replies = yield [configure, ["XADD", stream, "NOMKSTREAM", *once]]
@@ -123,7 +126,7 @@ def _by_idmp(addition: Addition, key: str, window_ms: int) -> Operation[str]:
 
 _ADD_ONCE = Script(
     """
--- KEYS stream, what remembers the key. ARGV window in ms, XADD's words after the key.
+-- KEYS stream, the string with the id. ARGV window in ms, XADD's arguments after the key.
 local first = redis.call('GET', KEYS[2])
 if first then return first end
 local added = redis.call('XADD', KEYS[1], unpack(ARGV, 2))

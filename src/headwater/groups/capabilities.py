@@ -1,12 +1,12 @@
-"""What the server at the other end can do, asked once per connection.
+"""Which commands the server has, asked once for each connection.
 
-Two levels; nothing above this package knows which one it talks to:
+There are two levels. Code outside this package need not know which one it uses:
 
     Headwater       XSETTLE, XRENEW, XRETIRE, and XREADGROUP CLAIM
     Redis, Valkey   claims and settlements in Lua
 
-XREADGROUP CLAIM of Redis 8.4 is not used: it hides who owned the entry, and so whether that owner
-fell silent or gave the entry up.
+XREADGROUP CLAIM of Redis 8.4 is not used: its reply does not name the entry's former owner, so it is unknown
+whether that owner released the entry or stopped renewing it.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from headwater.errors import HeadwaterError
 from headwater.groups.operation import Operation
 
 OLDEST = (7, 0)
-"""Redis 7.0 is the first whose XCLAIM drops deleted entries instead of returning nil."""
+"""Oldest supported version of Redis: the first whose XCLAIM drops deleted entries instead of returning nil."""
 
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What was found. ``server`` is for people: ``redis 8.2.3``."""
+    """What a server can do. ``server`` is its name for people: ``redis 8.2.3``."""
 
     verbs: bool
-    """XSETTLE, XRENEW and XRETIRE, and so XREADGROUP CLAIM as Headwater has it."""
+    """It has XSETTLE, XRENEW and XRETIRE, and so Headwater's XREADGROUP CLAIM."""
     cluster: bool
-    """A step may touch keys of one hash slot only."""
+    """It is a cluster: a command or script may touch keys of one hash slot only."""
     server: str
     deletes_acked: bool = False
-    """XDELEX ACKED: it deletes what every group has acknowledged."""
+    """It has XDELEX ACKED, which deletes entries that every group has acknowledged."""
 
 
 def probe() -> Operation[Capabilities]:
-    """Ask the server what it can do. Changes nothing.
+    """Ask the server what it can do. This changes nothing.
 
-    Raises `HeadwaterError` for a server that is too old.
+    Raises `HeadwaterError` if the server is too old.
     """
     replies = yield [
         ["COMMAND", "INFO", "xsettle", "xrenew", "xretire", "xdelex"],
@@ -62,7 +62,7 @@ def probe() -> Operation[Capabilities]:
     )
     return Capabilities(
         verbs=len(known) == 4 and all(known[:3]),
-        # Valkey calls it server_mode.
+        # Valkey's field is server_mode.
         cluster="cluster" in (info.get("redis_mode"), info.get("server_mode")),
         server=named,
         deletes_acked=len(known) == 4 and known[3],
@@ -70,7 +70,7 @@ def probe() -> Operation[Capabilities]:
 
 
 def _list(reply: Any) -> list[Any]:
-    """COMMAND INFO's reply; a server or an ACL that refuses it knows none of our verbs."""
+    """Return COMMAND INFO's reply as a list; an empty one if the server or an ACL rule refuses it."""
     if isinstance(reply, dict):
         return list(reply.values())
     return reply if isinstance(reply, list) else []

@@ -1,14 +1,16 @@
-"""Claiming: new entries and those whose owner has gone silent, in one loop.
+"""Reading new entries and claiming idle ones, in one loop.
 
-Rule 1. A claim never takes an owned entry younger than ``claim_after``, nor the member's own.
-Rule 2. What is claimed comes with its count and with whether its former owner gave it up (released,
-        parked, delayed) or fell silent: only silence may be a death.
-Rule 3. A blocking read is never longer than the next claim is due.
-Rule 4. Where the server does not claim while it reads, a claim looks at what is due and at consumers
-        that fell silent, however much waits. One member a minute sweeps the whole pending list, for
-        what consumers own that live and never renew.
-Rule 5. A pending entry that is gone from the stream is never dropped without a word: its id goes to
-        ``gone``.
+A *silent* owner has not read, claimed or renewed anything for ``claim_after``.
+
+Rule 1. A claim never takes an entry that was renewed less than ``claim_after`` ago, nor one of the
+        member's own.
+Rule 2. A claimed entry comes with its delivery count, and with whether its former owner released or
+        delayed it, or was silent. Only a silent owner may have died.
+Rule 3. A blocking read returns, at the latest, when the next claim is due.
+Rule 4. On a server that does not claim while it reads, a claim looks only at due entries and at silent
+        consumers, so its cost does not depend on the number of delayed entries. Once a minute, one member
+        sweeps the whole pending entries list, for entries of active consumers that never renew.
+Rule 5. A pending entry that is gone from the stream is reported to ``gone`` when it is dropped.
 """
 
 from __future__ import annotations
@@ -26,46 +28,46 @@ from headwater.model import MAX_ID, StreamID
 T = TypeVar("T")
 
 SCAN_ROWS = 1_000
-"""Pending rows that one step of a sweep looks at: half a millisecond of the server's time."""
+"""Pending entries that one step of a sweep examines: half a millisecond of the server's time."""
 
 BETWEEN_STEPS_MS = 5
-"""Pause between the steps of one sweep over a long pending list."""
+"""Pause between the steps of a sweep over a long pending entries list."""
 
 MAX_BLOCK_MS = 5_000
-"""A read returns at least so often, so that a connection that died without a word is noticed."""
+"""Longest time for which a read blocks, so that a connection that died silently is noticed."""
 
 RELEASED_IDLE_MS = 10**11
-"""A released entry's delivery time is 0, so its idle time is the Unix time: decades."""
+"""Idle times from here on mean a released entry: its delivery time is 0, so its idle time is the Unix
+time."""
 
 HISTORY_ROWS = 1_000
 
 SWEEP_SECONDS = 60.0
-"""How often the whole pending list is looked at."""
+"""How often the whole pending entries list is examined."""
 
 Gone = Callable[[Sequence[bytes]], None]
-"""Gets the ids of pending entries that are gone from the stream: deleted or trimmed."""
+"""Called with the ids of pending entries that were deleted or trimmed from the stream."""
 
 
 class Delivered(NamedTuple):
-    """An entry as a member receives it."""
+    """An entry as it was delivered to a member."""
 
     id: bytes
     fields: list[bytes]
-    """Field, value, field, value, as the entry has them."""
+    """Field, value, field, value, in the entry's order."""
     delivery_count: int
-    """This delivery included."""
+    """The delivery count, this delivery included."""
     claimed: bool
-    """It was pending before this read."""
+    """The entry was pending before this read."""
     from_silent: bool
-    """It was claimed from an owner that neither released nor parked it."""
+    """The entry was claimed from an owner that neither released nor delayed it."""
 
 
 class MemberReader:
-    """Reads for one member; keeps where its sweep of the pending list is.
+    """Reads and claims for one member. Remembers the position of its sweep.
 
-    ``now`` is monotonic time in seconds, the caller's. Without ``looks_for_gone`` it does not look, on
-    servers that claim while they read, for pending entries that are gone from the stream: that looks
-    at every entry that waits.
+    ``now`` is the caller's monotonic time in seconds. ``looks_for_gone``: on servers that claim while they
+    read, look for pending entries that are gone from the stream. This examines every delayed entry.
     """
 
     def __init__(self, member: Member, *, gone: Gone, looks_for_gone: bool = True) -> None:
@@ -73,37 +75,37 @@ class MemberReader:
         self._gone = gone
         self._looks_for_gone = looks_for_gone
         self._place = "-"
-        """Where its sweep goes on; "" while it does not sweep. A new reader begins with one: an
-        earlier version may have parked entries in another way."""
+        """Where the sweep continues; "" if there is none. A new reader begins with a sweep: an earlier
+        version may have parked entries in another way."""
         self._cursor = "0"
         self._more = False
         self._pass_at = 0.0
         self._expected = inf
-        """The first that `expect` announced since the last claim was sent."""
+        """The earliest time given to `expect` since the last claim was sent."""
         self._waits_until = 0.0
-        """Until when the last read waits in the server, if the server does not wake it for a claim."""
+        """When the last read returns at the latest, if the server does not wake it for a claim."""
         self._sweep_at = 0.0
         self._looked_to = b"-"
 
     @property
     def claim_interval_ms(self) -> int:
-        """How late a claim may be where the server does not wake a reader for it."""
+        """How late a claim may be, in milliseconds, if the server does not wake a reader for it."""
         return claim_interval_ms(self.member)
 
     @property
     def late(self) -> bool:
-        """Whether the read that is on its way waits for longer than until the next claim is due."""
+        """Whether the current read blocks for longer than until the next claim is due."""
         return self._pass_at < self._waits_until
 
     def expect(self, due: float) -> None:
-        """Something can be claimed at ``due``: a retry that this member parked itself."""
+        """Record that an entry can be claimed at ``due``: one that this member delayed itself."""
         self._pass_at = min(self._pass_at, due)
         self._expected = min(self._expected, due)
 
     def read(self, *, limit: int, now: float) -> Operation[list[Delivered]]:
-        """Up to ``limit`` entries; waits for the first one, at most `MAX_BLOCK_MS`.
+        """Return up to ``limit`` entries. Waits for the first one, at most `MAX_BLOCK_MS`.
 
-        Raises `GroupVanished` when the group is gone.
+        Raises `GroupVanished` if the group is gone.
         """
         if self.member.able.verbs:
             yield from self._drop_gone(now)
@@ -112,16 +114,16 @@ class MemberReader:
 
     @property
     def passing(self) -> bool:
-        """Whether there is more to claim now: a sweep takes steps in Lua."""
+        """Whether there is more to claim now. In Lua a sweep takes several steps."""
         return not self.member.able.verbs and (bool(self._place) or self._more)
 
     def poll(
         self, *, limit: int, now: float, claims: bool = True, new: bool = True
     ) -> Operation[list[Delivered]]:
-        """Up to ``limit`` entries that are there now; waits for nothing.
+        """Return up to ``limit`` entries that are available now, without waiting.
 
-        Without ``claims`` new ones only. Without ``new`` claimed ones only, except where a server
-        claims while it reads: it gives those first, and then new ones.
+        Without ``claims``, only new entries. Without ``new``, only claimed ones; but a server that claims
+        while it reads returns new entries after the claimed ones.
         """
         if claims and self.member.able.verbs:
             yield from self._drop_gone(now)
@@ -148,11 +150,11 @@ class MemberReader:
         return found
 
     def _drop_gone(self, now: float) -> Operation[None]:
-        """Acknowledge what is ripe and whose entry is gone from the stream, a page at a time.
+        """Acknowledge claimable entries that are gone from the stream, a page at a time.
 
-        CLAIM passes over it, so it would stay in the pending list for ever. A worker that still
-        handles such an entry renews its lease, so it is not ripe. Retries that wait are looked at when
-        they are due, or trimmed: what is below the first entry of the stream is gone.
+        CLAIM skips them, so they would stay pending for ever. A worker that still handles such an entry
+        renews it, so it is not claimable. Delayed entries are examined when they are due, or if they were
+        trimmed: entries below the first one of the stream are gone.
         """
         if now < self._sweep_at or not self._looks_for_gone:
             return
@@ -167,7 +169,7 @@ class MemberReader:
         more = len(ids) == HISTORY_ROWS
         self._looked_to = b"(" + ids[-1] if more else b"-"
         self._sweep_at = now + (claim_interval_ms(member) / 1000 if more else SWEEP_SECONDS)
-        # A server that has no XDELAYED, or does not let this member use it, names none.
+        # Empty on a server without XDELAYED, or if an ACL rule forbids it.
         delayed = [] if isinstance(replies[1], Refused) else replies[1]
         waiting = {row[0] for row in delayed if row[1] > 0}
         first = MAX_ID
@@ -186,7 +188,7 @@ class MemberReader:
         if now >= self._pass_at:
             found = yield from self._claim(limit, now)
         if len(found) < limit:
-            # Until the next claim is due; not at all when there is something to do already.
+            # Block until the next claim is due; do not block if there are entries already.
             wait = 0 if found else max(1, min(MAX_BLOCK_MS, int((self._pass_at - now) * 1000)))
             self._waits_until = now + wait / 1000
             entries = yield from self._new(limit - len(found), block_ms=wait, options=[])
@@ -194,7 +196,7 @@ class MemberReader:
         return found
 
     def _claim(self, limit: int, now: float) -> Operation[list[Delivered]]:
-        """What is due and what silent consumers own; then a step of the sweep, if one is on."""
+        """Claim due entries and those of silent consumers; then take a step of the sweep, if one runs."""
         every = int(SWEEP_SECONDS * 1000)
         self._expected = inf
         found = yield from _unless_moving(
@@ -212,7 +214,7 @@ class MemberReader:
         if following >= 0:
             pause = min(pause, following)
         if self._place:
-            # After the last step too: it may have found what is due.
+            # After the last step too: it may have found due entries.
             pause = min(pause, BETWEEN_STEPS_MS)
             if len(rows) < limit:
                 rows += yield from self._sweep(limit - len(rows))
@@ -255,8 +257,8 @@ class MemberReader:
 
 
 def _unless_moving(claim: Operation[T]) -> Operation[T | None]:
-    """The result of a claim; None while the slot of its keys is on its way to another node, which
-    refuses whatever names a key that does not exist. New entries are read meanwhile."""
+    """Return the result of a claim, or None while the slot of its keys migrates to another node. Commands
+    that name a missing key then fail with TRYAGAIN; reading new entries works."""
     try:
         return (yield from claim)
     except Refused as error:
@@ -266,12 +268,12 @@ def _unless_moving(claim: Operation[T]) -> Operation[T | None]:
 
 
 def claim_interval_ms(member: Member) -> int:
-    """How often a member looks for what it can claim, where the server does not wake it for that."""
+    """Return how often a member looks for claimable entries, if the server does not wake it for them."""
     return max(20, min(1_000, member.claim_after_ms // 20))
 
 
 def drop_gone(member: Member, ids: Sequence[bytes], gone: Gone) -> Operation[None]:
-    """Acknowledge pending entries that are gone from the stream; each is reported by one member."""
+    """Acknowledge pending entries that are gone from the stream. Only one member reports each of them."""
     if not ids:
         return
     replies = yield [["XACK", member.stream, member.group, one] for one in ids]
@@ -283,7 +285,8 @@ def drop_gone(member: Member, ids: Sequence[bytes], gone: Gone) -> Operation[Non
 def owned(
     member: Member, *, start: bytes = b"-", end: bytes = b"+", limit: int | None = None
 ) -> Operation[list[tuple[bytes, int]]]:
-    """Ids that this member owns from ``start`` to ``end``, with their counts; ``limit`` at most."""
+    """Return ids and delivery counts of entries that this member owns, from ``start`` to ``end``, at most
+    ``limit``."""
     found: list[tuple[bytes, int]] = []
     while limit is None or len(found) < limit:
         rows = HISTORY_ROWS if limit is None else min(HISTORY_ROWS, limit - len(found))
@@ -305,12 +308,12 @@ def recover(
     start: bytes = b"-",
     limit: int | None = None,
 ) -> Operation[tuple[list[Delivered], list[bytes]]]:
-    """What this member owns and does not know: entries of a reply that was lost with a connection.
+    """Return the entries that this member owns and that are not in ``known``: those of a reply that was lost
+    with a connection.
 
-    They come with the count they have: that delivery was counted, and it is the one that now
-    arrives. Where it was claimed, from whom is forgotten, so that no death is inferred from it. Second:
-    ids whose entry is gone from the stream; there is nothing left to handle (`drop_gone`). At most
-    ``limit`` pending rows are looked at, from ``start`` on.
+    Their delivery counts stay as they are: the lost reply was this delivery. The former owner of a claimed
+    entry is unknown then, so no death is inferred from it. Second, return the ids of entries that are gone
+    from the stream, for `drop_gone`. Examines at most ``limit`` pending entries, from ``start`` on.
     """
     rows = yield from owned(member, start=start, limit=limit)
     unknown = [row for row in rows if row[0] not in known]

@@ -1,8 +1,8 @@
-"""The consumers of a group: who they are, and how those that are long gone are removed.
+"""The consumers of a group: listing them, and removing those that are gone.
 
-Rule 1. A consumer is removed only while it owns nothing, in one step with that check: removing one
-        with pending entries would lose them.
-Rule 2. Consumers whose names begin with ``hw.`` are Headwater's own places and are never removed.
+Rule 1. A consumer is removed only if it owns no entry, in one step with that check: removing one with
+        pending entries would lose them.
+Rule 2. Consumers whose names begin with ``hw.`` are internal and are never removed.
 """
 
 from __future__ import annotations
@@ -15,31 +15,31 @@ from typing import Any, NamedTuple
 
 from headwater.errors import HeadwaterError
 from headwater.groups.member import Member, retire
-from headwater.groups.missing import instead_of
+from headwater.groups.missing_stream import instead_of
 from headwater.groups.operation import Operation, Refused, accepted, mapping
 from headwater.messages import RESERVED_PREFIX, reader_key
 
 UNSEEN_MS = 24 * 60 * 60 * 1000
-"""An empty consumer that was not seen for so long is removed."""
+"""A consumer that owns nothing and was not seen for this time is removed."""
 
 ACTIVE_MS = 60_000
-"""A worker reads at least every few seconds; one that was not seen for so long is silent."""
+"""A consumer that was not seen for this time is silent. A worker reads at least every few seconds."""
 
 
 WORKER_NAME = re.compile(r".+-\d+-[0-9a-f]{8}")
-"""How Headwater's workers name their consumers: host, pid, and a word of this start."""
+"""How Headwater's workers name their consumers: host, pid, and a random word for each start."""
 
 
 class ConsumerState(StrEnum):
-    """What a consumer's last sign of life says."""
+    """The state of a consumer, by the time at which it was last seen."""
 
     ACTIVE = "active"
     SILENT = "silent"
-    """Not seen for a minute: stopped, killed, or cut off. What it owns will be claimed."""
+    """Not seen for a minute: stopped, killed, or disconnected. Its entries will be claimed."""
     EXPIRED = "expired"
     """It owns nothing and was not seen for a day: it can be removed."""
     INTERNAL = "internal"
-    """A place of Headwater's own, such as the one where retries wait."""
+    """Used by Headwater itself, such as the owner of delayed entries."""
 
 
 class ConsumerInfo(NamedTuple):
@@ -54,7 +54,8 @@ class ConsumerInfo(NamedTuple):
 def consumers(
     stream: str, group: str, *, unseen_ms: int = UNSEEN_MS
 ) -> Operation[list[ConsumerInfo]]:
-    """The consumers of a group, by name. `HeadwaterError` when there is no such group."""
+    """Return the consumers of a group, by name. Raises `HeadwaterError` if the stream or group does not
+    exist."""
     replies = yield [["XINFO", "CONSUMERS", stream, group]]
     reply = replies[0]
     if isinstance(reply, Refused) and "no such key" in str(reply).lower():
@@ -62,14 +63,14 @@ def consumers(
         raise HeadwaterError(f"there is no stream {stream!r}: {remedy}")
     if isinstance(reply, Refused) and reply.code == "NOGROUP":
         raise HeadwaterError(
-            f"there is no group {group!r} of a stream {stream!r}; `headwater pending {stream}` lists "
-            "the groups of a stream"
+            f"there is no group {group!r} of stream {stream!r}; `headwater pending {stream}` lists the "
+            "groups of a stream"
         )
     return _parsed(accepted(reply), unseen_ms)
 
 
 def _parsed(reply: Sequence[Any], unseen_ms: int) -> list[ConsumerInfo]:
-    """What XINFO CONSUMERS says, by name."""
+    """Return the rows of XINFO CONSUMERS, by name."""
     found = []
     for row in reply:
         about = mapping(row)
@@ -88,9 +89,9 @@ def _state(name: str, pending: int, idle_ms: int, unseen_ms: int) -> ConsumerSta
     return ConsumerState.ACTIVE if idle_ms < ACTIVE_MS else ConsumerState.SILENT
 
 
-def strangers(member: Member) -> Operation[list[ConsumerInfo]]:
-    """The consumers of the member's group that are not Headwater's, but for those that own nothing and
-    were not seen for a day. None to a user who may not ask."""
+def foreign_consumers(member: Member) -> Operation[list[ConsumerInfo]]:
+    """Return the consumers of the member's group that are not Headwater workers, without those that own
+    nothing and were not seen for a day. An empty list if an ACL rule forbids XINFO."""
     replies = yield [["XINFO", "CONSUMERS", member.stream, member.group]]
     if isinstance(replies[0], Refused):
         return []
@@ -102,7 +103,7 @@ def strangers(member: Member) -> Operation[list[ConsumerInfo]]:
     ]
     if not others:
         return []
-    # A query of Spark keeps a lease of its name.
+    # A Spark query holds a lease of its consumer name.
     replies = yield [
         ["EXISTS", reader_key(member.stream, member.group, one.name)] for one in others
     ]
@@ -111,7 +112,7 @@ def strangers(member: Member) -> Operation[list[ConsumerInfo]]:
 
 def reap(member: Member, *, unseen_ms: int = UNSEEN_MS) -> Operation[list[str]]:
     """Remove the other consumers of the member's group that own nothing and were not seen for
-    ``unseen_ms``; their names. One that is alive after all comes back with its next read."""
+    ``unseen_ms``, and return their names. The next read of such a consumer creates it again."""
     removed = []
     for one in (yield from consumers(member.stream, member.group, unseen_ms=unseen_ms)):
         if one.state != ConsumerState.EXPIRED or one.name == member.consumer:

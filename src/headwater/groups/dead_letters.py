@@ -1,7 +1,7 @@
-"""Dead letters: written in one step with the settlement, listed and dropped. See also `replay`.
+"""Dead letters: writing, listing and deleting their records. `replay` hands them back to their group.
 
-Rule. A record is written by the settlement of the entry it is about, so there is exactly one,
-however often the worker that wrote it dies.
+Rule. The settlement of an entry writes its record, in one step. So there is exactly one record, even if
+the worker dies.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from headwater.messages import (
 )
 
 PAGE = 100
-"""Records read at a time."""
+"""How many records are read at a time."""
 
 
 class Receiver(Protocol):
-    """To whom the entry was delivered: a member of a group, or the delivery itself."""
+    """Stream, group and consumer to which the entry was delivered: a `Member` or a `Delivery`."""
 
     @property
     def stream(self) -> str: ...
@@ -45,7 +45,8 @@ def bury(
     error: BaseException | str,
     at_ms: int,
 ) -> Settlement:
-    """The settlement that makes an entry a dead letter. ``error`` in words has no trace."""
+    """Return the settlement that makes an entry a dead letter. If ``error`` is a text, the record has no
+    trace."""
     words, trace = (error, "") if isinstance(error, str) else (error_text(error), trace_text(error))
     record = dead_letter_fields(
         fields,
@@ -62,14 +63,14 @@ def bury(
 
 
 def page(destination: str, *, after: str = "", count: int = PAGE) -> Operation[list[DeadLetter]]:
-    """Up to ``count`` records behind the one with id ``after``, oldest first."""
+    """Return up to ``count`` records after the one with id ``after``, oldest first."""
     start = f"({after}" if after else "-"
     replies = yield [["XRANGE", destination, start, "+", "COUNT", count]]
     return [parse_dead_letter(entry[0].decode(), entry[1]) for entry in accepted(replies[0]) or ()]
 
 
 def find(destination: str, ids: Sequence[str]) -> Operation[list[DeadLetter]]:
-    """The records with these ids; `HeadwaterError` names those that are not there."""
+    """Return the records with these ids. Raises `HeadwaterError` for the first one that does not exist."""
     replies = yield [["XRANGE", destination, wanted, wanted] for wanted in ids]
     found = []
     for wanted, reply in zip(ids, replies, strict=True):
@@ -83,6 +84,6 @@ def find(destination: str, ids: Sequence[str]) -> Operation[list[DeadLetter]]:
 
 
 def drop(destination: str, ids: Sequence[str]) -> Operation[int]:
-    """Remove records for good; how many there were."""
+    """Delete records and return how many existed."""
     replies = yield [["XDEL", destination, *ids]]
     return int(accepted(replies[0]))

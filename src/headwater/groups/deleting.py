@@ -1,9 +1,9 @@
-"""Deleting entries that every group of their stream has acknowledged: ``delete=True`` of a consumer.
+"""The option ``delete=True`` of a consumer: delete entries that every group has acknowledged.
 
-Rule 1. An entry is deleted with its acknowledgement, in one step, and only when no group of the stream
-        has it pending or has yet to read it. The last group that acknowledges it deletes it.
-Rule 2. A server without XDELEX (Redis before 8.2, Valkey) cannot tell that of other groups: there an
-        entry is deleted only while its stream has no other group.
+Rule 1. An entry is deleted in one step with its acknowledgement, and only if no group of the stream has
+        it pending or has yet to read it. So the last group that acknowledges it deletes it.
+Rule 2. A server without XDELEX (Redis before 8.2, Valkey) does not know this of other groups. There, an
+        entry is deleted only if its stream has no other group.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from headwater.groups.operation import Operation, Refused, mapping
 
 
 def check_deleting(member: Member) -> Operation[None]:
-    """`DeclarationError` where the entries of the member's stream could never be deleted."""
+    """Raise `DeclarationError` if the server could never delete entries of the member's stream."""
     if member.able.deletes_acked:
         return
     replies = yield [["XINFO", "GROUPS", member.stream]]

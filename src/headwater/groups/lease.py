@@ -1,11 +1,11 @@
-"""A thread that renews leases over a connection of its own.
+"""A thread that renews leases over its own connection.
 
-Workers and Spark's group mode use it: neither may be kept from renewing by what their other threads do.
+Workers and Spark's group mode use it, so that their other threads cannot delay a renewal.
 
-Rule 1. A lease is lost only when the server says so; a connection that is gone says nothing. It is
-        replaced, and renewing is tried again.
-Rule 2. It ends when it is stopped, and when its owner is gone without stopping it: what the owner had
-        must not be kept from others.
+Rule 1. Only a reply of the server means that a lease is lost. After a broken connection the thread
+        connects again and repeats the renewal.
+Rule 2. The thread ends when it is stopped, and when its owner is gone without stopping it: then others
+        must be able to claim the owner's entries.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from headwater.groups.troubles import Remedy, Step, lost_connection, remedy
+from headwater.groups.store_errors import Remedy, Step, lost_connection, remedy
 
 if TYPE_CHECKING:
     import redis
@@ -24,26 +24,26 @@ log = logging.getLogger("headwater.groups")
 
 
 class Leases(Protocol):
-    """What a thread renews. All of it is called in that thread."""
+    """What a thread renews. The thread calls all methods."""
 
     def renew(self, client: redis.Redis) -> None:
-        """Renew everything once. Raises what the store answers."""
+        """Renew everything once. Raises the store's error."""
 
     def renewed(self) -> float:
-        """That succeeded; in how many seconds to do it again."""
+        """Called after a renewal that succeeded. Return the seconds until the next one."""
 
     def missed(self, error: Exception) -> float:
-        """That failed; in how many seconds to try again."""
+        """Called after a renewal that failed. Return the seconds until the next attempt."""
 
     def owner_is_gone(self) -> bool:
-        """Whether nobody will ever stop the thread."""
+        """Return whether the owner is gone, so that nothing will stop the thread."""
 
     def ended(self, error: BaseException | None) -> None:
-        """The thread ends although nobody stopped it."""
+        """Called when the thread ends without having been stopped."""
 
 
 class LeaseThread:
-    """Renews ``leases``, the first time after ``first`` seconds. ``connect`` opens its connection."""
+    """Renews ``leases``, for the first time after ``first`` seconds. ``connect`` opens its connection."""
 
     def __init__(self, leases: Leases, *, connect: Callable[[], redis.Redis], first: float) -> None:
         self._leases = leases
@@ -57,11 +57,11 @@ class LeaseThread:
         self._thread.start()
 
     def hurry(self) -> None:
-        """Renew now, and again after what `Leases.renewed` says then."""
+        """Renew now. The next renewal follows after the time that `Leases.renewed` returns."""
         self._wake.set()
 
     def stop(self) -> None:
-        """Renew nothing more."""
+        """Stop renewing."""
         self._stopped = True
         self._wake.set()
 
@@ -75,7 +75,7 @@ class LeaseThread:
         return self._thread.is_alive()
 
     def join(self, seconds: float) -> None:
-        """Return when the thread has closed its connection; after ``seconds`` it is stuck in a
+        """Wait until the thread has closed its connection, at most ``seconds``: it may be stuck in a
         command."""
         if self._thread.ident is not None:
             self._thread.join(seconds)
@@ -115,7 +115,7 @@ class LeaseThread:
 
 
 def _close(client: redis.Redis | None) -> None:
-    """Close a client whose connection may be dead."""
+    """Close a client whose connection may be broken."""
     if client is not None:
         try:
             client.close()

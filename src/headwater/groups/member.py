@@ -1,4 +1,4 @@
-"""A member of a consumer group, and how a group comes to be: created, agreed upon, created again."""
+"""A member of a consumer group; creating a group, agreeing on its settings, creating it again."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from headwater.errors import DeclarationError
-from headwater.groups import notes
 from headwater.groups.capabilities import Capabilities
+from headwater.groups.group_backup import FIELDS, PARKED, SIGNED, GroupBackup, Row, parse
 from headwater.groups.operation import (
     Command,
     Operation,
@@ -21,30 +21,31 @@ from headwater.groups.operation import (
     mapping,
 )
 from headwater.groups.scripts import RETIRE
-from headwater.messages import delays_key, due_key, group_settings_key, noted_key
+from headwater.messages import delays_key, due_key, group_backup_key, group_settings_key
 from headwater.model import MIN_ID, StreamID, id_before
 
 CLAIM_AFTER_FIELD = "claim_after_ms"
 
 SEEN_FIELD = "seen_at"
-"""When a worker of the group was last seen, in Unix milliseconds of the server: at its start, and
-every two seconds (`noting`)."""
+"""When a worker of the group was last seen, in Unix milliseconds of the server. Written at the start of a
+worker and every two seconds (`backup_writer`)."""
 
 MARK_FIELD = "made"
-"""Changes whenever a worker makes the group again."""
+"""A random word that changes whenever a worker creates the group again: the group's *mark*."""
 
 
 SEEN_MS = 5_000
-"""A worker that lives is seen so often, on a busy machine too. The consumers' own idle times do not
-say so: on Redis 7.0 a read that finds nothing neither creates a consumer nor counts as seen."""
+"""How often a running worker is seen at least, on a busy machine too. The idle times of consumers do not
+show it: on Redis 7.0, a read that finds nothing neither creates a consumer nor counts as seen."""
 
-NOTE_VALID_MS = 600_000
-"""An older note is of workers that stopped long ago."""
+BACKUP_VALID_MS = 600_000
+"""Age from which a backup is ignored: its workers stopped long ago."""
 
 _REPLACE = Script(
     """
--- KEYS stream, settings. ARGV group, claim_after expected, new claim_after, a consumer idle for less
--- ms may come back, a worker seen within so many ms lives. Returns '' when it was replaced, else why not.
+-- KEYS stream, settings. ARGV group, expected claim_after, new claim_after, idle time in ms below which a
+-- consumer may come back, time in ms within which a running worker was seen. Returns '' if the value was
+-- replaced, else the reason.
 local group, old, new, silence, young = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
@@ -69,7 +70,7 @@ return ''
 
 @dataclass(frozen=True)
 class Member:
-    """Who acts: one consumer of one group of one stream, on a server of known capabilities."""
+    """One consumer of one group of one stream, on a server of known capabilities."""
 
     stream: str
     group: str
@@ -90,32 +91,32 @@ class Member:
 
     @cached_property
     def who(self) -> list[str | int]:
-        """How the scripts of a group begin their arguments."""
+        """The first arguments of a group's scripts."""
         return [self.group, self.consumer, self.claim_after_ms]
 
 
 def join(member: Member, *, position: StreamID | str = MIN_ID) -> Operation[bytes | None]:
-    """Create the stream and the group where they are missing, and announce ``claim_after``.
+    """Create the stream and the group if they do not exist, and announce ``claim_after``. Return the group's
+    mark (see `rejoin`).
 
-    A new group begins behind ``position``: with the first entry that the stream holds, if nothing
-    else is asked for; ``$`` is the last id there is. All workers of a group must claim
-    after the same time, or one takes what another still holds by its own rule. Another value is
-    replaced when no consumer was seen for that time; `DeclarationError` while one was. Returns the
-    group's mark: see `rejoin`.
+    A new group begins after ``position``, by default with the first entry of the stream; ``$`` is the
+    stream's last id. All workers of a group must use the same ``claim_after``: otherwise one would claim
+    entries that another still owns by its own value. A different value in the group's settings is replaced
+    if no consumer was seen for that time; if one was, this raises `DeclarationError`.
     """
     key = _settings(member)
     replies = yield [
         ["XINFO", "GROUPS", member.stream],
         ["HMGET", key, CLAIM_AFTER_FIELD, MARK_FIELD],
         ["TIME"],
-        ["HGET", noted_key(member.stream, member.group), "at"],
+        ["HGET", group_backup_key(member.stream, member.group), "at"],
     ]
     announced, mark = accepted(replies[1])
     now = _now_ms(replies[2])
-    # Rights to create are needed only by who creates.
+    # Only a worker that creates the group needs the permission to do so.
     if not _has_group(replies[0], member.group):
         if now is not None and 0 <= now - _number(replies[3]) < SEEN_MS:
-            # It vanished a moment ago, under workers that live: it begins where they were.
+            # The group vanished a moment ago under running workers: continue where they were.
             found = f"{member.consumer}:{now}"
             mark = (yield from rejoin(member, unsettled=(), seen=None, mark=found)).mark
         else:
@@ -129,21 +130,21 @@ def join(member: Member, *, position: StreamID | str = MIN_ID) -> Operation[byte
 
 
 class Remade(NamedTuple):
-    """What `rejoin` has done."""
+    """The result of `rejoin`."""
 
     position: StreamID
-    """Behind which the group goes on."""
+    """The id after which the group continues."""
     kept: set[bytes]
-    """What this member had not settled and owns again."""
+    """Ids of unsettled entries that this member owns again."""
     mark: bytes | None
     made: bool = True
-    """It was this member that created the group, and no other just before."""
+    """This member created the group. False if another worker had just done so."""
     replaced: bool = False
-    """It was another client that destroyed the group and created it again."""
-    noted: int = 0
-    """Entries registered again from the last note."""
+    """Another client had destroyed the group and created it again."""
+    restored: int = 0
+    """How many pending entries were restored from the backup."""
     age_ms: int = 0
-    """How old that note was."""
+    """The age of that backup."""
 
 
 def rejoin(
@@ -155,22 +156,24 @@ def rejoin(
     handed_back: Collection[bytes] = (),
     replaced: bool = False,
 ) -> Operation[Remade]:
-    """Create a vanished group again and register in it what this member has not settled; or, if another
-    client has ``replaced`` it, register that in the new one.
+    """Create a vanished group again and restore its pending entries. If another client has ``replaced`` the
+    group, restore them in the new one.
 
-    ``unsettled`` are ids with their counts, ``seen`` the greatest id this member was ever given.
-    ``handed_back`` are ids that this member gave back lately, to be delivered again: the note may still
-    call them its own. The group goes on where the last note says (`noting`), and what that lists as pending is pending
-    again: waiting retries, and what other workers own, the dead ones included. Without a note it
-    begins just below the smallest unsettled id; with none, behind what was seen; and at the
-    beginning, when the stream holds nothing so late (it was deleted and written again). The others
-    learn of it by ``mark``, a new word of the caller's.
+    ``unsettled`` are ids with their delivery counts, ``seen`` is the greatest id that was ever delivered to
+    this member. ``handed_back`` are ids that this member handed back lately; in the backup it may still own
+    them. ``mark`` is a new random word, by which other workers notice that the group was created again.
+
+    The group continues at the position of the last backup (`group_backup`), and the backup's entries are
+    pending again: delayed entries, and those of other workers, dead workers included. Without a backup it
+    continues just below the smallest unsettled id, or after ``seen`` if there is none. It starts
+    from the beginning if the stream's last id is smaller, because the stream was deleted and written again.
     """
+    backup_key = group_backup_key(member.stream, member.group)
     replies = yield [
         ["XINFO", "STREAM", member.stream],
         ["XINFO", "GROUPS", member.stream],
         ["TIME"],
-        ["HMGET", noted_key(member.stream, member.group), *notes.FIELDS],
+        ["HMGET", backup_key, *FIELDS],
         ["HGET", _settings(member), MARK_FIELD],
     ]
     there = _group(replies[1], member.group)
@@ -181,26 +184,24 @@ def rejoin(
     if not isinstance(replies[0], Refused):
         last = StreamID.parse(mapping(replies[0])[b"last-generated-id"])
     now = _now_ms(replies[2])
-    note = None if now is None or isinstance(replies[3], Refused) else notes.parse(replies[3])
-    if now is None or note is None or now - note.at_ms > NOTE_VALID_MS or note.position > last:
-        note = None
-    position = _position(unsettled, seen) if note is None else note.position
+    backup = _valid(replies[3], now, last)
+    position = _position(unsettled, seen) if backup is None else backup.position
     if position > last:
         position = MIN_ID
-    rows: Sequence[notes.Row] = () if note is None else note.rows
-    if note is None:
-        rows = [notes.Row(one, 1, b"", 0) for one in handed_back if StreamID.parse(one) <= position]
-    again = _from_note(member, rows, unsettled, now or 0, handed_back)
+    rows: Sequence[Row] = () if backup is None else backup.rows
+    if backup is None:
+        rows = [Row(one, 1, b"", 0) for one in handed_back if StreamID.parse(one) <= position]
+    again = _from_backup(member, rows, unsettled, now or 0, handed_back)
     make = _create(member, position)
     if there is not None:
-        if note is None or note.floor is None:
+        if backup is None or backup.floor is None:
             position = max(position, StreamID.parse(there[b"last-delivered-id"]))
         make = ["XGROUP", "SETID", member.stream, member.group, str(position)]
-    # One step: a worker that dies here has created nothing, or everything.
+    # In one step: a worker that dies here has created everything or nothing.
     replies = yield [
         ["MULTI"],
         ["HSET", _settings(member), MARK_FIELD, mark],
-        ["HSET", noted_key(member.stream, member.group), notes.SIGNED, int(there is not None)],
+        ["HSET", backup_key, SIGNED, int(there is not None)],
         make,
         *_announce(member, now),
         *again,
@@ -208,27 +209,38 @@ def rejoin(
     ]
     _created(executed(replies)[2])
     kept = yield from _register(member, unsettled)
-    noted = sum(command[0] == "XCLAIM" for command in again)
-    age = 0 if note is None or now is None else now - note.at_ms
+    restored = sum(command[0] == "XCLAIM" for command in again)
+    age = 0 if backup is None or now is None else now - backup.at_ms
     known = mark.encode()
-    return Remade(position, kept, known, noted=noted, age_ms=age, replaced=there is not None)
+    return Remade(position, kept, known, restored=restored, age_ms=age, replaced=there is not None)
+
+
+def _valid(reply: Any, now: int | None, last: StreamID) -> GroupBackup | None:
+    """Return the backup in HMGET's reply, or None if there is none that can be used: it is too old, or
+    beyond the stream's ``last`` id."""
+    backup = None if now is None or isinstance(reply, Refused) else parse(reply)
+    if now is None or backup is None:
+        return None
+    too_old = now - backup.at_ms > BACKUP_VALID_MS
+    return None if too_old or backup.position > last else backup
 
 
 def _position(unsettled: Sequence[tuple[bytes, int]], seen: bytes | None) -> StreamID:
-    """Where a group goes on of which nothing is noted."""
+    """Return the id after which a group without a backup continues."""
     if unsettled:
         return StreamID(*id_before(*min(StreamID.parse(one[0]) for one in unsettled)))
     return MIN_ID if seen is None else StreamID.parse(seen)
 
 
-def _from_note(
+def _from_backup(
     member: Member,
-    rows: Sequence[notes.Row],
+    rows: Sequence[Row],
     unsettled: Sequence[tuple[bytes, int]],
     now: int,
     handed_back: Collection[bytes],
 ) -> list[Command]:
-    """Register what is noted, for its former owners; what this member had of it, it knows better."""
+    """Return the commands that restore pending entries for their former owners. Entries that this member
+    owned are left out: it knows their current state."""
     mine = {one[0] for one in unsettled}
     me = member.consumer.encode()
     commands: list[Command] = []
@@ -239,13 +251,13 @@ def _from_note(
         if row.owner == me:
             row = row._replace(owner=b"")
         owner, idle = row.owner, 0
-        if row.owner == notes.PARKED:
+        if row.owner == PARKED:
             idle = max(0, member.claim_after_ms - max(0, row.ripe_ms - now))
         elif not row.owner and member.able.verbs:
             owner = me
             released.setdefault(max(0, row.ripe_ms - now), []).append(row.id)
         elif not row.owner:
-            owner, idle = notes.PARKED, member.claim_after_ms
+            owner, idle = PARKED, member.claim_after_ms
         head: list[Word] = ["XCLAIM", member.stream, member.group, owner, member.claim_after_ms]
         count: list[Word] = ["FORCE", "JUSTID", "RETRYCOUNT", row.deliveries]
         commands.append([*head, row.id, "IDLE", idle, *count])
@@ -259,8 +271,8 @@ def _from_note(
 def look_again(
     member: Member, *, unsettled: Sequence[tuple[bytes, int]], mark: bytes | None
 ) -> Operation[tuple[bytes | None, set[bytes]]]:
-    """Whether another member made the group again, seen by a mark other than ``mark``; then what
-    this member has not settled is registered as in `rejoin`. The mark now, and those ids."""
+    """Check by its mark whether another member created the group again. If so, make this member own its
+    unsettled entries again, as `rejoin` does. Return the current mark and the ids that it owns again."""
     replies = yield [["HGET", _settings(member), MARK_FIELD]]
     found: bytes | None = accepted(replies[0])
     if found == mark:
@@ -269,9 +281,9 @@ def look_again(
 
 
 def _register(member: Member, unsettled: Sequence[tuple[bytes, int]]) -> Operation[set[bytes]]:
-    """Own these ids with these counts where nobody else does; the ids that succeeded.
+    """Make this member own these ids, with these delivery counts. Return the ids that it owns now.
 
-    XCLAIM FORCE passes over an entry that is gone, and over one that another owns and keeps alive.
+    XCLAIM FORCE skips entries that are gone, and entries that another consumer owns and renews.
     """
     head: list[Word] = ["XCLAIM", member.stream, member.group, member.consumer]
     commands: list[Command] = [
@@ -296,19 +308,19 @@ def _settings(member: Member) -> str:
 
 
 def _has_group(reply: Any, group: str) -> bool:
-    """Whether XINFO GROUPS lists it; no stream, or no right to ask, lists none."""
+    """Return whether XINFO GROUPS lists the group; False if there is no stream, or XINFO is forbidden."""
     return _group(reply, group) is not None
 
 
 def _group(reply: Any, name: str) -> dict[bytes, Any] | None:
-    """The group of this name in the reply to XINFO GROUPS."""
+    """Return the group of this name from the reply to XINFO GROUPS."""
     if isinstance(reply, Refused):
         return None
     return next((one for one in map(mapping, reply) if one[b"name"] == name.encode()), None)
 
 
 def _now_ms(reply: Any) -> int | None:
-    """The server's clock as TIME says it; None to a user who may not ask."""
+    """Return the server's time from TIME's reply; None if an ACL rule forbids TIME."""
     if isinstance(reply, Refused):
         return None
     return int(reply[0]) * 1000 + int(reply[1]) // 1000
@@ -319,7 +331,7 @@ def _number(reply: Any) -> int:
 
 
 def _announce(member: Member, now: int | None) -> list[Command]:
-    """Announce ``claim_after`` unless a value is there, and ask which one is."""
+    """Return the commands that set ``claim_after`` if it is not set, and read it."""
     key = _settings(member)
     commands: list[Command] = [["HSETNX", key, CLAIM_AFTER_FIELD, member.claim_after_ms]]
     if now is not None:
@@ -328,9 +340,9 @@ def _announce(member: Member, now: int | None) -> list[Command]:
 
 
 def _replace(member: Member, announced: int) -> Operation[None]:
-    """Put this member's ``claim_after`` in the place of another's that no consumer uses any more.
+    """Replace the announced ``claim_after`` by this member's, if no consumer uses it any more.
 
-    Raises `DeclarationError` while one does.
+    Raises `DeclarationError` if one does.
     """
     silence = announced + SEEN_MS
     words: list[Word] = [member.group, announced, member.claim_after_ms, silence, SEEN_MS]
@@ -341,12 +353,12 @@ def _replace(member: Member, announced: int) -> Operation[None]:
         f"group {member.group!r} of stream {member.stream!r} claims after {announced} ms, this "
         f"consumer declares {member.claim_after_ms} ms. All workers of a group must agree: use that "
         f"value, or stop all workers of the group. ({found.decode('utf-8', 'replace')}; a new value "
-        f"is accepted when no consumer was seen for {silence / 1000:g} s.)"
+        f"is accepted once no consumer was seen for {silence / 1000:g} s.)"
     )
 
 
 def retire(member: Member) -> Operation[bool]:
-    """Remove the consumer if it owns nothing. False when it still does."""
+    """Remove the consumer if it owns no entry, and return whether it was removed."""
     if member.able.verbs:
         replies = yield [["XRETIRE", member.stream, member.group, member.consumer]]
         return bool(accepted(replies[0]))

@@ -1,15 +1,15 @@
-"""What a group needs done, as talk with a server, without knowing the connection it goes over.
+"""Operations: sequences of commands to a server, independent of the client that sends them.
 
     operation ──[commands]──▶ driver ──▶ redis.Redis or redis.asyncio.Redis
               ◀──[replies]───
 
-Rule 1. An operation is a generator: it yields a list of commands, which go out together, and is
-        sent the list of their replies. What it returns is its result.
-Rule 2. An error reply is a value, `Refused`, in the place of its reply: the operation decides. A
-        lost connection is raised in the caller of the driver, and the operation is closed: no
-        driver sends a command again that may have run.
-Rule 3. One operation is one step or many harmless ones: wherever it is closed, what it has done so
-        far keeps every promise of `groups`.
+Rule 1. An operation is a generator. It yields a list of commands, which are sent together, and receives
+        the list of their replies. Its return value is its result.
+Rule 2. An error reply is a value in the list of replies, a `Refused`, and the operation decides what to do.
+        The driver raises a broken connection to its caller and closes the operation. It never repeats a
+        command that may have run.
+Rule 3. An operation may be closed at any of its yields: the commands before it leave the group in a
+        consistent state.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Operation: TypeAlias = Generator[list[Command], list[Any], T]
 
 
 class Refused(HeadwaterError):
-    """The server answered a command with an error; ``code`` is its first word (``NOGROUP``)."""
+    """The server replied to a command with an error. ``code`` is its first word (``NOGROUP``)."""
 
     def __init__(self, text: str, code: str = "") -> None:
         super().__init__(text)
@@ -45,35 +45,35 @@ class GroupVanished(Refused):
 
 
 def accepted(reply: Any) -> Any:
-    """The reply, unless it is an error: then that is raised, a missing group as `GroupVanished`."""
+    """Return the reply. Raise it if it is an error; a missing group is a `GroupVanished`."""
     if isinstance(reply, Refused):
         raise reply
     return reply
 
 
 def executed(replies: Sequence[Any]) -> list[Any]:
-    """Of the replies to MULTI … EXEC those that EXEC returned, each an error where its command
-    failed. Raises the error for which nothing was executed."""
+    """Return the replies in EXEC's reply, given the replies to MULTI … EXEC. The reply of a command that
+    failed is its error. If EXEC itself failed, raise the first error."""
     if isinstance(replies[-1], Refused):
         raise next(reply for reply in replies if isinstance(reply, Refused))
     return [_judged(one) for one in replies[-1]]
 
 
 def single(*command: Word) -> Operation[Any]:
-    """One command; its reply, or its error raised."""
+    """Send one command and return its reply. Raises its error."""
     replies = yield [command]
     return accepted(replies[0])
 
 
 class Script:
-    """A Lua script, sent by its digest and only where the server does not know it by its text."""
+    """A Lua script, sent by its digest, or by its text if the server does not know it."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.digest = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
 
     def call(self, keys: Sequence[Word], arguments: Iterable[Word]) -> Operation[Any]:
-        """Run it. What a script cannot be told twice it must not do twice: a lost reply is raised."""
+        """Run the script and return its reply. It is not repeated if the connection breaks: that is raised."""
         words = [len(keys), *keys, *arguments]
         replies = yield [["EVALSHA", self.digest, *words]]
         if isinstance(replies[0], Refused) and replies[0].code == "NOSCRIPT":
@@ -82,7 +82,7 @@ class Script:
 
 
 def mapping(reply: Any) -> dict[bytes, Any]:
-    """A map reply, of either protocol version, as a dict."""
+    """Return a map reply of either protocol version as a dict."""
     if isinstance(reply, dict):
         return reply
     return dict(zip(reply[::2], reply[1::2], strict=True))
@@ -92,7 +92,7 @@ def mapping(reply: Any) -> dict[bytes, Any]:
 
 
 def run(client: redis.Redis, operation: Operation[T]) -> T:
-    """Carry out an operation over a redis-py client.
+    """Run an operation on a redis-py client and return its result.
 
     Raises what the operation raises, and redis-py's ConnectionError or TimeoutError.
     """
@@ -115,7 +115,7 @@ def run(client: redis.Redis, operation: Operation[T]) -> T:
                 try:
                     replies = pipeline.execute(raise_on_error=False)
                 except ResponseError as error:
-                    raise _judged(error) from error  # to the words that open a connection
+                    raise _judged(error) from error  # a reply to a command that opens a connection
             commands = operation.send([_judged(reply) for reply in replies])
     except StopIteration as finished:
         result: T = finished.value
@@ -125,7 +125,7 @@ def run(client: redis.Redis, operation: Operation[T]) -> T:
 
 
 async def perform(client: redis.asyncio.Redis, operation: Operation[T]) -> T:
-    """As `run`, over a ``redis.asyncio`` client."""
+    """Run an operation on a ``redis.asyncio`` client; see `run`."""
     from redis.exceptions import ResponseError
 
     execute: Callable[..., Awaitable[Any]] = client.execute_command
@@ -154,14 +154,15 @@ async def perform(client: redis.asyncio.Redis, operation: Operation[T]) -> T:
 
 
 def _wire(command: Command) -> list[Word]:
-    """redis-py reshapes the replies of commands whose name is a str; bytes it leaves alone, and
-    replies that nobody reshapes are both faster and the same in either protocol version."""
+    """Return the command with its name as bytes. redis-py converts the replies of commands whose name is a
+    str; unconverted replies are faster, and the same in either protocol version."""
     name = command[0]
     return [name.encode() if isinstance(name, str) else name, *command[1:]]
 
 
 def _judged(reply: Any) -> Any:
-    """A redis-py error as `Refused`; connection errors, which a pipeline may hold, raised."""
+    """Return the reply, a redis-py error reply as `Refused`. Raises connection errors, which the replies of
+    a pipeline may contain."""
     if not isinstance(reply, Exception):
         return reply
     from redis.exceptions import ResponseError
@@ -169,7 +170,7 @@ def _judged(reply: Any) -> Any:
     if not isinstance(reply, ResponseError):
         raise reply
     text = str(reply)
-    # redis-py takes the code off the text of those errors that it has a class for.
+    # redis-py removes the code from the text of errors that it has a class for.
     code = getattr(reply, "status_code", None) or ""
     if code and code != "ERR":
         text = f"{code} {text}"

@@ -1,12 +1,12 @@
-"""What the one reader of an ordered group asks of the store: its key, and entries by their ids.
+"""Operations of the one process that reads for an ordered group: its name lease, and entries by id.
 
-Rule 1. The key `{stream}:hw:reader:<group>` names the reader and expires when it is not renewed. Only
-        the reader that it names reads and claims.
-Rule 2. Entries are claimed by id, never by age, so that the caller decides which of a key is next. From
-        a former reader they are claimed at once: it has lost the key.
-Rule 3. Reading and claiming are transactions that fail when the key has changed or expired since it
-        was looked at: a process that stood still in between gets nothing. They are plain commands,
-        equal on every server, and need one connection for all their steps.
+Rule 1. The *reader's key* `{stream}:hw:reader:<group>` names the reader, and expires if it is not renewed.
+        Only this reader reads and claims.
+Rule 2. Entries are claimed by id, never by idle time, so that the caller decides which entry is next. A
+        former reader's entries are claimed at once, because it has lost the reader's key.
+Rule 3. Reading and claiming are transactions that fail if the reader's key has changed or expired since it
+        was checked: a process that was suspended in between gets nothing. They use plain commands, the same
+        on every server, and need one connection for all their steps.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ from headwater.groups.operation import (
 from headwater.messages import PARKED_CONSUMER, delays_key, group_reader_key
 
 PAGE = 500
-"""Pending rows that are looked at, and entries that are claimed, with one step."""
+"""How many pending entries one step examines or claims."""
 
 _PARKED = PARKED_CONSUMER.encode()
 
 
 class Claimed(NamedTuple):
-    """What came of claiming by ids."""
+    """The result of claiming entries by id."""
 
     found: list[Delivered]
     waiting: dict[bytes, int]
-    """Entries that are not due, and in how many milliseconds to ask again."""
+    """Entries that are not due → milliseconds until to try again."""
     settled: list[bytes]
     """Entries that are no longer pending, or gone from the stream."""
 
 
 class NotTheReader(Exception):
-    """The key names another, or nobody. Nothing was done."""
+    """The reader's key names another consumer, or does not exist. Nothing was done."""
 
 
 def take_reader_key(member: Member, *, ttl_ms: int) -> Operation[bool]:
-    """Become the reader if there is none. True also for who is the reader already."""
+    """Become the reader if there is none. Return whether this member is the reader now."""
     key = group_reader_key(member.stream, member.group)
     replies = yield [["SET", key, member.consumer, "NX", "PX", ttl_ms], ["GET", key]]
     accepted(replies[0])
@@ -56,9 +56,9 @@ def take_reader_key(member: Member, *, ttl_ms: int) -> Operation[bool]:
 
 
 def keep_reader_key(member: Member, *, ttl_ms: int) -> Operation[bool]:
-    """Stay the reader for so long; False if the key is gone or names another.
+    """Renew the reader's key. Return False if it is gone or names another consumer.
 
-    Who has lost it may prolong it for another once, which does no harm.
+    A member that has lost the key renews it once for the new reader, which does no harm.
     """
     key = group_reader_key(member.stream, member.group)
     replies = yield [["MULTI"], ["GET", key], ["PEXPIRE", key, ttl_ms], ["EXEC"]]
@@ -67,19 +67,20 @@ def keep_reader_key(member: Member, *, ttl_ms: int) -> Operation[bool]:
 
 
 def release_reader_key(member: Member, *, ttl_ms: int) -> Operation[None]:
-    """Let another be the reader at once. Only for who has renewed the key in time."""
+    """Delete the reader's key, so that another process can be the reader at once. Only for a member that has
+    renewed the key in time."""
     key = group_reader_key(member.stream, member.group)
     replies = yield [["GETDEL", key]]
     name = accepted(replies[0])
     if name is not None and name != member.consumer.encode():
-        yield [["SET", key, name, "NX", "PX", ttl_ms]]  # it was another's after all
+        yield [["SET", key, name, "NX", "PX", ttl_ms]]  # another member had the key: restore it
 
 
 def pending_page(
     member: Member, known: Container[bytes], *, start: bytes, gone: Gone
 ) -> Operation[tuple[list[tuple[bytes, list[bytes]]], bytes | None]]:
-    """Pending entries from ``start`` on that are not ``known``, with their fields, in id order; and
-    where the next page starts, None after the last."""
+    """Return pending entries from ``start`` on that are not ``known``, with their fields, in id order; and
+    the start of the next page, None after the last one."""
     replies = yield [["XPENDING", member.stream, member.group, start, b"+", PAGE]]
     rows = accepted(replies[0])
     ids = [row[0] for row in rows if row[0] not in known]
@@ -94,9 +95,10 @@ def pending_page(
 
 
 def read_new(member: Member, *, limit: int) -> Operation[list[Delivered]]:
-    """Up to ``limit`` new entries that are there now. `NotTheReader` if the key is another's.
+    """Return up to ``limit`` new entries that are available now. Raises `NotTheReader` if this member does
+    not have the reader's key.
 
-    Nothing is read either if the key was renewed in between.
+    Returns nothing if the key was renewed in between.
     """
     yield from _watch(member)
     read: Command = ["XREADGROUP", "GROUP", member.group, member.consumer, "COUNT", limit]
@@ -111,7 +113,7 @@ def read_new(member: Member, *, limit: int) -> Operation[list[Delivered]]:
 
 
 def last_delivered(member: Member) -> Operation[bytes]:
-    """The last id that the group was given. `GroupVanished` when the group is gone."""
+    """Return the group's last-delivered id. Raises `GroupVanished` if the group is gone."""
     replies = yield [["XINFO", "GROUPS", member.stream]]
     for one in map(mapping, accepted(replies[0])):
         if one[b"name"] == member.group.encode():
@@ -121,14 +123,14 @@ def last_delivered(member: Member) -> Operation[bytes]:
 
 
 def wait_for_new(member: Member, seen: bytes, *, block_ms: int) -> Operation[None]:
-    """Wait until the stream has an entry beyond ``seen``. Nothing is delivered."""
+    """Wait until the stream has an entry after ``seen``, without delivering it."""
     replies = yield [["XREAD", "BLOCK", block_ms, "COUNT", 1, "STREAMS", member.stream, seen]]
     accepted(replies[0])
 
 
 def claim(member: Member, ids: Sequence[bytes], *, gone: Gone) -> Operation[Claimed]:
-    """Claim those of these pending entries that are due, whoever owns them. `NotTheReader` if the key
-    is another's; nothing is claimed either if the key was renewed in between."""
+    """Claim those of the pending entries ``ids`` that are due, from any owner. Raises `NotTheReader` if this
+    member does not have the reader's key. Claims nothing if the key was renewed in between."""
     yield from _watch(member)
     rows, waiting, settled = yield from _look(member, ids)
     claims: list[Command] = [
@@ -152,7 +154,7 @@ def claim(member: Member, ids: Sequence[bytes], *, gone: Gone) -> Operation[Clai
 
 
 def _watch(member: Member) -> Operation[None]:
-    """Begin what is to fail when the key changes."""
+    """Watch the reader's key: the next transaction fails if it changes. Raises `NotTheReader`."""
     key = group_reader_key(member.stream, member.group)
     replies = yield [["WATCH", key], ["GET", key]]
     accepted(replies[0])
@@ -162,7 +164,8 @@ def _watch(member: Member) -> Operation[None]:
 
 
 def _transaction(commands: Sequence[Command]) -> Operation[list[Any] | None]:
-    """The replies, errors included; None if the key has changed since `_watch`."""
+    """Run the commands in a transaction. Return the replies, errors included, or None if the key has changed
+    since `_watch`."""
     if not commands:
         yield [["UNWATCH"]]
         return []
@@ -173,7 +176,8 @@ def _transaction(commands: Sequence[Command]) -> Operation[list[Any] | None]:
 def _look(
     member: Member, ids: Sequence[bytes]
 ) -> Operation[tuple[list[Any], dict[bytes, int], list[bytes]]]:
-    """Pending rows of entries that are due, when the others are, and those no longer pending."""
+    """Return the XPENDING rows of due entries, the milliseconds until the others are due, and the ids of
+    entries that are no longer pending."""
     commands: list[Command] = [
         ["XPENDING", member.stream, member.group, one, one, 1] for one in ids
     ]
@@ -198,9 +202,9 @@ def _look(
 
 
 def _due(member: Member, ids: Sequence[bytes], replies: Sequence[Any]) -> Callable[[Any], int]:
-    """In how many milliseconds the entry of a pending row is due."""
+    """Return a function of an XPENDING row that returns the milliseconds until its entry is due."""
     if member.able.verbs:
-        # A server that has no XDELAYED passes over what is not due: see `_missed`.
+        # Without XDELAYED, the claim skips entries that are not due: see `_missed`.
         delayed = [] if isinstance(replies[0], Refused) else replies[0]
         times = {row[0]: int(row[1]) for row in delayed}
         return lambda row: times.get(row[0], 0)
@@ -222,8 +226,8 @@ def _due(member: Member, ids: Sequence[bytes], replies: Sequence[Any]) -> Callab
 def _missed(
     member: Member, ids: Sequence[bytes], waiting: dict[bytes, int], gone: Gone
 ) -> Operation[list[bytes]]:
-    """Of pending entries that a claim passed over those that are gone from the stream. The others
-    are not due, and go to ``waiting``."""
+    """Return those pending entries, of the ones that a claim has skipped, that are gone from the stream. The
+    others are not due, and are added to ``waiting``."""
     if not ids:
         return []
     replies = yield [["XRANGE", member.stream, one, one] for one in ids]

@@ -1,6 +1,6 @@
-"""What a group has not settled, entry by entry: the answer to "why is it stuck?".
+"""Reports what a group has not settled, entry by entry, to find out why it does not make progress.
 
-Everything here reads; nothing claims, renews or counts.
+These operations only read: they do not claim or renew entries, nor change delivery counts.
 """
 
 from __future__ import annotations
@@ -13,68 +13,68 @@ from headwater.errors import HeadwaterError
 from headwater.groups.capabilities import probe
 from headwater.groups.consumers import ConsumerState, consumers
 from headwater.groups.member import CLAIM_AFTER_FIELD
-from headwater.groups.missing import instead_of
+from headwater.groups.missing_stream import instead_of
 from headwater.groups.operation import Operation, Refused, accepted, mapping
 from headwater.messages import PARKED_CONSUMER, delays_key, due_key, group_settings_key
 from headwater.model import StreamID
 
 ROWS = 100
-"""Entries reported of a group unless the caller asks for more."""
+"""How many entries of a group are reported by default."""
 
 
 class PendingState(StrEnum):
-    """What a pending entry waits for."""
+    """The state of a pending entry."""
 
     IN_FLIGHT = "in flight"
-    """A consumer owns it and shows that it is alive."""
+    """A consumer owns it, and its idle time is less than ``claim_after``."""
     PARKED = "parked"
-    """It waits for its retry."""
+    """It is a delayed entry, before its due time."""
     CLAIMABLE = "claimable"
-    """The next worker that reads claims it: its retry is due, or its owner fell silent."""
+    """The next worker that reads claims it: it is due, or its idle time has reached ``claim_after``."""
 
 
 class PendingDelivery(NamedTuple):
-    """One entry that is delivered and not settled. Times in milliseconds."""
+    """One pending entry. Times are in milliseconds."""
 
     id: str
     owner: str
-    """Empty when no consumer owns it."""
+    """The consumer that owns it; empty if there is none."""
     age_ms: int
-    """Since it was added to the stream, by its id."""
+    """Time since it was added to the stream, by its id."""
     idle_ms: int | None
-    """Since it was delivered or renewed; None when it was released."""
+    """Time since it was delivered, claimed or renewed; None if it was released."""
     deliveries: int
     state: PendingState
     due_ms: int | None
-    """Until its retry, for a parked entry."""
+    """Time until a delayed entry is due."""
 
 
 class GroupPending(NamedTuple):
-    """What a group has not settled. Times in milliseconds; ids are empty where there is none."""
+    """What a group has not settled. Times are in milliseconds; an id is empty if there is none."""
 
     group: str
     pending: int
     unread: int | None
-    """Entries not yet delivered; None when the server does not know."""
+    """The group's lag; None if the server does not know it."""
     oldest_unread: str
     oldest_unread_age_ms: int | None
     claim_after_ms: int | None
-    """What the group's workers announced; None when no worker of Headwater has joined."""
+    """The value that the group's workers announced; None if no Headwater worker has joined."""
     last_seen: str
-    """The consumer that was seen last."""
+    """The consumer that was seen most recently."""
     last_seen_ms: int | None
     next_due_ms: int | None
-    """Until the first retry of the reported entries; None when none waits."""
+    """Time until the first of the reported entries is due; None if none is delayed."""
     entries: list[PendingDelivery]
-    """In id order, the first ones only."""
+    """The first pending entries, in id order."""
 
 
 def pending(
     stream: str, group: str | None = None, *, count: int = ROWS
 ) -> Operation[list[GroupPending]]:
-    """What each group of ``stream``, or only ``group``, has not settled, ``count`` entries each.
+    """Report what each group of ``stream``, or only ``group``, has not settled, ``count`` entries each.
 
-    Raises `HeadwaterError` when there is no such stream or group.
+    Raises `HeadwaterError` if the stream or group does not exist.
     """
     replies = yield [["TIME"], ["XINFO", "GROUPS", stream]]
     seconds, micros = accepted(replies[0])
@@ -139,7 +139,8 @@ def _report(
 def _parked(
     stream: str, group: str, ids: Sequence[bytes], now_ms: int
 ) -> Operation[dict[bytes, int]]:
-    """Redis and Valkey: due times are kept with the stream; earlier versions had a hash of them."""
+    """Return the due times on Redis and Valkey, where a sorted set has them; earlier versions wrote a
+    hash."""
     replies = yield [
         ["ZMSCORE", delays_key(stream, group), *ids],
         ["HMGET", due_key(stream, group), *ids],

@@ -5,14 +5,14 @@
                                              yes
                                               └──▶ crashes + 1; at max_crashes a dead letter
 
-Rule 1. A delivery that ended because its process died is excused: which message is to blame is unknown, so it does
-        not count as an attempt.
-Rule 2. From the second excused delivery on a message is a suspect, to every reader. A suspect runs
-        with nothing else in its process, and its record says so before it runs.
-Rule 3. Only a death alone counts against a message.
-Rule 4. A claim that no process judges excuses nothing, and is counted by the store: a process dies between
-        a claim and its record, or a read that a dead machine left in the server claims. For each death
-        that is known, one such delivery is allowed for, so that it makes no message a dead letter.
+Rule 1. A delivery that ended because its process died is *excused*: it does not count as an attempt,
+        because another message in the process may have killed it.
+Rule 2. From its second excused delivery on, every reader treats a message as a suspect (a suspected poison
+        message). A suspect runs with nothing else in its process, and its record says so before it runs.
+Rule 3. A death counts against a message as a crash only if the message ran alone in the process.
+Rule 4. Some claims are never judged, but the store counts them as deliveries: a process dies between a claim
+        and writing the record, or a blocked read of a dead machine claims. For each known death, one such
+        delivery is allowed, so that it does not make a message a dead letter.
 
 The records are in the hash ``{stream}:hw:poison:<group>``, id → excused, alone_at, crashes, left.
 """
@@ -28,42 +28,43 @@ from headwater.groups.operation import Operation, Refused, Word, accepted, mappi
 from headwater.messages import poison_key
 
 SUSPECT_FROM = 2
-"""Excused deliveries that make a message a suspect. One proves nothing: every message of that process has it too."""
+"""How many excused deliveries make a message a suspect. One is not enough: every message in a process that
+died has one."""
 
 MAX_CRASHES = 2
-"""Deaths alone that make a message a dead letter, unless its consumer declares another number. One may
-be chance: a deployment, the system."""
+"""How many crashes make a message a dead letter, by default. One may have another cause, such as a deployment
+or the operating system."""
 
 
 class Record(NamedTuple):
-    """What a group remembers of one message."""
+    """The record of one message of a group."""
 
     excused: int = 0
-    """Deliveries that ended because their process died, with neighbours."""
+    """Deliveries that ended because their process died while other messages ran in it."""
     alone_at: int = 0
-    """The delivery count at which it last began to run alone; 0 for never."""
+    """The delivery count at which the message last began to run alone; 0 for never."""
     crashes: int = 0
-    """Processes that died while it ran alone in them."""
+    """Processes that died while the message ran alone in them."""
     left: int = 0
-    """1: a reader handed it back for the process that handles only suspects."""
+    """1 if a reader handed the message back for the quarantine process."""
 
     @property
     def suspect(self) -> bool:
-        """It runs alone."""
+        """Whether the message must run alone."""
         return self.excused >= SUSPECT_FROM or self.crashes > 0
 
     @property
     def unjudged(self) -> int:
-        """Deliveries that nobody judged, at most (rule 4)."""
+        """How many deliveries may not have been judged, at most (rule 4)."""
         return self.excused + self.crashes
 
     def condemned(self, max_crashes: int = MAX_CRASHES) -> bool:
-        """It does not run again."""
+        """Return whether the message must not run again."""
         return self.crashes >= max_crashes
 
     @classmethod
     def parse(cls, value: bytes | None) -> Record:
-        """The record that a hash field holds; an empty one for no field, or one of another format."""
+        """Return the record in a hash field's value; an empty one for None or another format."""
         try:
             numbers = [int(part) for part in (value or b"").split()]
         except ValueError:
@@ -71,7 +72,7 @@ class Record(NamedTuple):
         return cls(*numbers) if len(numbers) == len(cls._fields) else cls()
 
     def encode(self) -> str:
-        """The value of a hash field."""
+        """Return the value of the hash field."""
         return " ".join(str(number) for number in self)
 
 
@@ -79,7 +80,7 @@ NO_RECORD = Record()
 
 
 def judge(record: Record, *, count: int, from_silent: bool) -> Record:
-    """The record of a message that was claimed; ``count`` is its delivery count, the claim included.
+    """Return the new record of a claimed message. ``count`` is its delivery count, this claim included.
 
     >>> judge(Record(), count=2, from_silent=True)
     Record(excused=1, alone_at=0, crashes=0, left=0)
@@ -87,7 +88,7 @@ def judge(record: Record, *, count: int, from_silent: bool) -> Record:
     Record(excused=2, alone_at=0, crashes=1, left=0)
     """
     if not from_silent:
-        # A hand-back gave the count back too: at the next claim it would look as if it died alone.
+        # Handing back also undid the count: the next claim would look like a death alone.
         return record._replace(alone_at=0) if record.alone_at >= count else record
     if record.alone_at and record.alone_at == count - 1:
         return record._replace(alone_at=0, crashes=record.crashes + 1)
@@ -95,22 +96,22 @@ def judge(record: Record, *, count: int, from_silent: bool) -> Record:
 
 
 def alone(record: Record, *, count: int) -> Record:
-    """The record of a suspect that is about to run alone."""
+    """Return the record of a suspect that is about to run alone."""
     return record._replace(alone_at=count, left=0)
 
 
 def outlived(record: Record) -> Record:
-    """The record of a suspect that has run alone for long, and gets neighbours now.
+    """Return the record of a suspect that has run alone for long, when others begin to run with it.
 
     It no longer runs alone, so a death does not count as a crash. But this delivery counts as an
-    attempt: if the process dies, the delivery is excused a second time. So a message that kills
-    slowly still ends as a dead letter, by its attempts.
+    attempt, because one excused delivery is taken away: if the process dies, the next claim only restores
+    it. So a message that kills its process slowly still becomes a dead letter, by its attempts.
     """
     return record._replace(alone_at=0, excused=max(0, record.excused - 1))
 
 
 def condemnation(record: Record) -> str:
-    """Why a condemned message is a dead letter."""
+    """Return the reason why a condemned message is a dead letter."""
     died = "1 process" if record.crashes == 1 else f"{record.crashes} processes"
     return (
         f"Crashes: {died} died while running it alone, and {record.excused} while running it with "
@@ -128,11 +129,11 @@ def judged(
     leave: bool,
     max_crashes: int = MAX_CRASHES,
 ) -> Operation[dict[bytes, Record]]:
-    """Judge what was claimed and write down what changed; the records that are not empty.
+    """Judge claimed messages and write the records that changed. Return the records that are not empty.
 
-    ``leave``: suspects are handed back by the caller, for the process that handles only suspects.
-    A server that refuses the hash (no permission, no memory) judges nobody: `max_deliveries` ends
-    what kills its process then, as it ends what fails.
+    ``leave``: the caller hands suspects back for the quarantine process. If the server refuses access to
+    the hash (no permission, no memory), nothing is judged: then a poison message ends by `max_deliveries`, as
+    a failing one does.
     """
     if not claimed:
         return {}
@@ -152,26 +153,26 @@ def judged(
         if after != before:
             changed += [one.id, after.encode()]
     if changed:
-        # A refusal is as above: what this process knows holds for this delivery.
+        # If this is refused too, the records hold only for this delivery, in this process.
         yield [["HSET", key, *changed]]
     return found
 
 
 def write(member: Member, id: bytes, record: Record) -> Operation[None]:
-    """Remember ``record`` of one message. A server that refuses it remembers nothing."""
+    """Write the record of one message. A refusal by the server is ignored."""
     yield [["HSET", poison_key(member.stream, member.group), id, record.encode()]]
 
 
 def forget(member: Member, ids: Collection[bytes]) -> Operation[None]:
-    """Drop the records of settled messages."""
+    """Delete the records of settled messages."""
     if ids:
         yield [["HDEL", poison_key(member.stream, member.group), *ids]]
 
 
 def records(member: Member) -> Operation[dict[bytes, Record]]:
-    """All records: of messages that a process held when it died, until they are settled.
+    """Return all records. A message has one from the death of a process that owned it until it is settled.
 
-    A server that refuses the hash has none.
+    Returns nothing if the server refuses access to the hash.
     """
     replies = yield [["HGETALL", poison_key(member.stream, member.group)]]
     if isinstance(replies[0], Refused):
@@ -180,13 +181,13 @@ def records(member: Member) -> Operation[dict[bytes, Record]]:
 
 
 def sweep(member: Member) -> Operation[None]:
-    """Drop the records of messages that are no longer pending."""
+    """Delete the records of messages that are no longer pending."""
     found = yield from records(member)
     yield from forget(member, (yield from _settled(member, list(found))))
 
 
 def _settled(member: Member, ids: Sequence[bytes]) -> Operation[list[bytes]]:
-    """Those that are no longer pending."""
+    """Return those ids that are no longer pending."""
     if not ids:
         return []
     replies = yield [["XPENDING", member.stream, member.group, one, one, 1] for one in ids]

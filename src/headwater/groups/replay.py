@@ -1,12 +1,12 @@
-"""Replaying dead letters: the entry goes back to the group that could not handle it, and to no other.
+"""Replaying dead letters: handing an entry back to the group that could not handle it.
 
-Rule 1. An entry that its stream still holds becomes pending in its own group again, with no delivery
-        counted. Other groups, which have handled it, do not see it.
-Rule 2. An entry whose stream or group no longer has it can only be added again, which every group of
-        the stream sees. That is done only when there is no other group, or when the caller allows it.
-Rule 3. The record is removed in the same step, and nothing is done when it was removed since it was
-        looked at (WATCH), so two operators never replay one record twice. The driver's connection must
-        be the same for both: a client with one thread and a pool has that.
+Rule 1. An entry that its stream still has becomes pending in its own group again, with a delivery count of
+        0. Other groups, which have handled it, do not get it.
+Rule 2. An entry that is gone from its stream, or whose group is gone, can only be added again, and then every
+        group of the stream gets it. This is done only if there is no other group, or if the caller allows it.
+Rule 3. The record is deleted in the same step. Nothing is done if the record was deleted since it was read
+        (WATCH), so two operators never replay a record twice. This needs one connection for both steps, which
+        a client with a pool has if one thread uses it.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ from headwater.model import StreamID
 
 
 class ReplayResult(StrEnum):
-    """What became of a record that was to be replayed."""
+    """The result of replaying a record."""
 
     RETURNED = "returned"
     """The entry is pending in its group again."""
     ADDED = "added"
-    """The entry was added again, with a new id: it or its group was gone from the stream."""
+    """The entry was added again, with a new id, because it or its group was gone."""
     COMING = "coming"
-    """The group is to get the entry anyway (it is pending or undelivered); the record was removed."""
+    """The group will get the entry anyway (it is pending or undelivered). The record was deleted."""
     GONE = "gone"
-    """Nothing was done: another operator has replayed or dropped the record."""
+    """Nothing was done: another operator has replayed or deleted the record."""
     REFUSED = "refused"
     """Nothing was done; `Replayed.reason` says why."""
 
 
 DONE = frozenset({ReplayResult.RETURNED, ReplayResult.ADDED, ReplayResult.COMING})
-"""The results after which the record is gone and its group handles the entry."""
+"""The results after which the record is deleted and the group will handle the entry."""
 
 
 class Replayed(NamedTuple):
-    """One record and what became of it. ``entry_id`` is empty when nothing was done."""
+    """One record and its result. ``entry_id`` is empty if nothing was done."""
 
     letter: DeadLetter
     how: ReplayResult
@@ -52,10 +52,10 @@ class Replayed(NamedTuple):
 def replay(
     destination: str, letters: Sequence[DeadLetter], *, all_groups: bool = False
 ) -> Operation[list[Replayed]]:
-    """Give the entries of these records to their groups again; one outcome each, in order.
+    """Hand the entries of these records back to their groups. Return one result for each, in order.
 
-    ``destination`` is the dead-letter stream. With ``all_groups`` entries that are gone from their
-    streams are added again although other groups see them too.
+    ``destination`` is the dead-letter stream. With ``all_groups``, entries that are gone from their streams
+    are added again even if other groups get them too.
     """
     verbs = (yield from probe()).verbs
     outcomes = []
@@ -65,8 +65,8 @@ def replay(
             outcomes.append(replayed)
         else:
             reason = (
-                "it does not say what entry of which stream it was; look at it with `headwater "
-                "dead show` and drop it"
+                "it does not name its entry and stream; look at it with `headwater dead show` and "
+                "drop it"
             )
             outcomes.append(Replayed(letter, ReplayResult.REFUSED, reason=reason))
     return outcomes
@@ -75,7 +75,7 @@ def replay(
 def _replay(
     destination: str, letter: DeadLetter, *, all_groups: bool, verbs: bool
 ) -> Operation[Replayed]:
-    """One record. The dead-letter stream is watched from before the look until the change."""
+    """Replay one record. The dead-letter stream is watched from before the reads until the change."""
     entry, record = letter.entry_id or "-", letter.id
     pending: list[Word] = ["XPENDING", letter.stream, letter.group, entry, entry, 1]
     replies = yield [
@@ -109,7 +109,8 @@ def _replay(
 
 
 def _returned(letter: DeadLetter, *, verbs: bool) -> list[Command]:
-    """Have the entry pending again, due now, with no delivery counted and no crash remembered."""
+    """Return the commands that make the entry pending and due now, with a delivery count of 0 and without a
+    poison record."""
     head: list[Word] = ["XCLAIM", letter.stream, letter.group, PARKED_CONSUMER, 0, letter.entry_id]
     commands: list[Command] = [
         [*head, "TIME", 0, "RETRYCOUNT", 0, "FORCE", "JUSTID"],
@@ -121,22 +122,23 @@ def _returned(letter: DeadLetter, *, verbs: bool) -> list[Command]:
 
 
 def _last_delivered(groups: Sequence[Any]) -> dict[bytes, bytes]:
-    """XINFO GROUPS: the last id that each group was given."""
+    """Return the last-delivered id of each group in XINFO GROUPS' reply."""
     found = [mapping(one) for one in groups]
     return {one[b"name"]: one[b"last-delivered-id"] for one in found}
 
 
 def _undone(outcome: Replayed) -> Operation[Replayed]:
-    """Change nothing."""
+    """End the WATCH without a change, and return the result."""
     yield [["UNWATCH"]]
     return outcome
 
 
 def _in_one_step(commands: list[Command], remove: Command) -> Operation[list[Any] | None]:
-    """The replies; None when the dead-letter stream has changed since it was watched."""
+    """Run the commands and ``remove`` in one step. Return the replies, or None if the dead-letter stream has
+    changed since it was watched."""
     replies = yield [["MULTI"], *commands, remove, ["EXEC"]]
     if any(isinstance(one, Refused) and one.code == "CROSSSLOT" for one in replies):
-        # A dead-letter stream in another slot of a cluster: first the entry, then the record.
+        # The dead-letter stream is in another slot of the cluster: first the entry, then the record.
         replies = yield [["UNWATCH"], *commands, remove]
         return [accepted(one) for one in replies[1:]]
     done: list[Any] | None = accepted(replies[-1])
@@ -147,7 +149,7 @@ def _in_one_step(commands: list[Command], remove: Command) -> Operation[list[Any
 
 
 def _refused(letter: DeadLetter, *, known: bool, others: int) -> Replayed:
-    """Adding the entry again would reach groups that have handled it."""
+    """Return the refusal to add an entry again that other groups would get too."""
     lacks = (
         f"its entry {letter.entry_id} is gone from {letter.stream!r}"
         if known

@@ -1,16 +1,15 @@
-"""Messages that are published later: kept next to their stream, out of sight of its groups.
+"""Scheduled messages: stored in a separate stream until they are due, so that no group gets them.
 
-    send(after=) ──XADD──▶ {orders}:hw:later ──▶ group hw: parked until it is due
+    send(after=) ──XADD──▶ {orders}:hw:later ──▶ group hw: delayed until it is due
                                                       │ XSETTLE … ACKDEL TO orders, one step
                                                       └──▶ orders
 
-Rule 1. An entry is in the stream of scheduled messages exactly as long as it was neither published
-        nor cancelled. So a group that is gone is created again at the beginning, and nothing is
-        lost or published twice.
-Rule 2. Publishing and removing are one owner-checked step. Cancelling removes the entry and its
-        ownership in one step too, so a message is published or cancelled, and never both.
-Rule 3. An entry says itself when it is due: its id is the time at which it was added, by the clock of
-        the store, and its field ``hw.after`` how many milliseconds it waits.
+Rule 1. An entry is in the stream of scheduled messages until it is published or cancelled. So a group that
+        is gone is created again at the beginning, and nothing is lost or published twice.
+Rule 2. Publishing and removing an entry are one owner-checked step. Cancelling deletes the entry and
+        acknowledges it in one step too, so a message is published or cancelled, never both.
+Rule 3. The entry has its due time: its id is the time at which it was added, by the clock of the store, and
+        its field ``hw.after`` is the number of milliseconds that it waits.
 """
 
 from __future__ import annotations
@@ -24,29 +23,29 @@ from headwater.groups.claiming import Delivered
 from headwater.groups.member import Member
 from headwater.groups.operation import Operation, Refused, accepted, executed
 from headwater.groups.settling import LUA_WORDS, Addition, How, Settlement, SettleOutcome, settle
-from headwater.groups.troubles import Remedy, Step, remedy
+from headwater.groups.store_errors import Remedy, Step, remedy
 from headwater.messages import Pairs, delays_key, later_key
 from headwater.model import StreamID
 
 GROUP: Final = "hw"
-"""The group of a stream of scheduled messages. It belongs to Headwater."""
+"""The group of each stream of scheduled messages."""
 
 CLAIM_AFTER_MS: Final = 10_000
-"""A worker holds a scheduled message for as long as one settlement takes. Those that a killed worker held
-are late by this."""
+"""``claim_after`` of the group. A worker owns a scheduled message for the time of one settlement; if it is
+killed then, the message is late by this."""
 
 REFUSED_MS: Final = 60_000
-"""After so long a message that its stream refused is tried again."""
+"""After this time, a message that its stream refused is tried again."""
 
 BATCH_BYTES: Final = 4 * 1024 * 1024
-"""Settlements that publish so much go out by themselves."""
+"""Size of the published fields from which a batch of settlements is complete."""
 
 AFTER_FIELD: Final = b"hw.after"
 MAXLEN_FIELD: Final = b"hw.maxlen"
 
 
 class Placed(NamedTuple):
-    """A scheduled message: its id among the scheduled ones, and when it is due, in Unix milliseconds
+    """A scheduled message: its id in the stream of scheduled messages, and its due time, in Unix milliseconds
     of the store."""
 
     id: str
@@ -54,7 +53,7 @@ class Placed(NamedTuple):
 
 
 def deferred(addition: Addition, after_ms: int) -> Addition:
-    """The entry that waits for ``after_ms`` and is then published as ``addition``."""
+    """Return the entry that is published as ``addition`` after ``after_ms``."""
     if 2 * len(addition.fields) > LUA_WORDS:
         raise HeadwaterError(
             f"a message of {len(addition.fields)} fields for {addition.stream!r} cannot be scheduled: "
@@ -68,8 +67,8 @@ def deferred(addition: Addition, after_ms: int) -> Addition:
 
 
 def place(entry: Addition, after_ms: int, add: Operation[str], *, once: bool) -> Operation[Placed]:
-    """Schedule a message by ``add``. With ``once`` an earlier message of the same name may have been
-    found instead; then it is due when that one is."""
+    """Schedule a message by ``add``. With ``once``, the store may find an earlier message of the same name
+    instead; then return that one and its due time."""
     entry_id = yield from add
     if once:
         replies = yield [["XRANGE", entry.stream, entry_id, entry_id]]
@@ -79,14 +78,14 @@ def place(entry: Addition, after_ms: int, add: Operation[str], *, once: bool) ->
 
 
 def cancel(stream: str, entry_id: str) -> Operation[bool]:
-    """Take back a scheduled message of ``stream``. False when it was published, or cancelled before."""
+    """Cancel a scheduled message of ``stream``. Return False if it was published or cancelled before."""
     key = later_key(stream)
     replies = yield [
         ["MULTI"],
         ["XDEL", key, entry_id],
         ["XACK", key, GROUP, entry_id],
         ["EXEC"],
-        # Its due time, where there is one; a claim would drop it only when it is due.
+        # On Redis and Valkey; otherwise its due time would stay until a claim finds it due.
         ["ZREM", delays_key(key, GROUP), entry_id],
     ]
     return bool(accepted(executed(replies[:4])[0]))
@@ -96,35 +95,36 @@ def cancel(stream: str, entry_id: str) -> Operation[bool]:
 
 
 def in_use(streams: Sequence[str]) -> Operation[list[bool]]:
-    """Of each stream, whether a message was ever scheduled for it."""
+    """Return for each stream whether a message was ever scheduled for it."""
     replies = yield [["EXISTS", later_key(stream)] for stream in streams]
     return [bool(accepted(reply)) for reply in replies]
 
 
 def publisher_of(stream: str, consumer: str, able: Capabilities) -> Member:
-    """The member that publishes the scheduled messages of ``stream``."""
+    """Return the member that publishes the scheduled messages of ``stream``."""
     return Member(later_key(stream), GROUP, consumer, CLAIM_AFTER_MS, able)
 
 
 class Refusal(NamedTuple):
-    """A message that its stream does not take, and why. It waits for `REFUSED_MS`."""
+    """A message that its stream refused, with the error. It is tried again after `REFUSED_MS`."""
 
     id: bytes
     error: Refused
 
 
 class Handled(NamedTuple):
-    """What became of entries that were delivered."""
+    """The result of `publish_due`."""
 
     refused: list[Refusal]
     next_ms: int | None
-    """In how many milliseconds the first of those that were parked is due."""
+    """Milliseconds until the first of the delayed entries is due; None if there is none."""
 
 
 def publish_due(member: Member, stream: str, found: Sequence[Delivered]) -> Operation[Handled]:
-    """Publish those of ``found`` that are due, and park the others until they are.
+    """Publish those of ``found`` that are due, and delay the others until they are.
 
-    Raises a refusal that passes, such as OOM; what was not settled then stays with the member.
+    Raises a temporary error of the store, such as OOM. The member then still owns the entries that were not
+    settled.
     """
     seconds, micros = accepted((yield [["TIME"]])[0])
     now = int(seconds) * 1000 + int(micros) // 1000
@@ -149,7 +149,7 @@ def _settlement(stream: str, one: Delivered, now: int) -> Settlement:
 
 
 def _batches(settlements: Sequence[Settlement]) -> Iterator[list[Settlement]]:
-    """What goes out together: servers close a connection over which too much comes at a time."""
+    """Split settlements into batches: a server closes a connection that sends too much at a time."""
     batch: list[Settlement] = []
     size = 0
     for one in settlements:
@@ -176,13 +176,13 @@ def _refusals(
 
 
 def _due_ms(entry_id: bytes, flat: Sequence[bytes]) -> int:
-    """When an entry is due: at once, if it does not say."""
+    """Return the due time of an entry; the time at which it was added if it has no ``hw.after``."""
     tail = [(flat[-2], flat[-1])] if len(flat) >= 2 else []
     return StreamID.parse(entry_id).ms + (_number(tail, AFTER_FIELD) or 0)
 
 
 def _number(pairs: Pairs, name: bytes) -> int | None:
-    """Take the number called ``name`` off the end of an entry's fields; None if it is not there."""
+    """Remove the last field if it is the number ``name``, and return it; None if it is not."""
     if not pairs or pairs[-1][0] != name or not pairs[-1][1].isdigit():
         return None
     return int(pairs.pop()[1])

@@ -1,13 +1,13 @@
-"""The fallback: Headwater's verbs in Lua, for Redis and Valkey. Each is one atomic step.
+"""Headwater's commands as Lua scripts, for Redis and Valkey. Each script is one atomic step.
 
-Rule 1. Ownership is judged by XPENDING over one id and one consumer before anything changes.
-Rule 2. A retry or a hand-back is *parked*: owned by the consumer ``hw.parked``, with an idle time at
-        which it can be claimed when it is due. Its due time is its score in the sorted set of delays,
-        so that a claim reads what is due and not everything that waits.
-Rule 3. Counts: claiming adds one, parking keeps (FAIL) or takes one away (SILENT), renewing and
-        parking by XCLAIM … JUSTID add none.
-Rule 4. XCLAIM drops a pending entry that is gone from the stream and answers nothing. Each script that
-        claims says which entries these were.
+Rule 1. XPENDING with one id and one consumer checks the owner before anything changes.
+Rule 2. A delayed or released entry is *parked*: the consumer ``hw.parked`` owns it, with an idle time by
+        which it can be claimed when it is due. The sorted set of delays has its due time as the score, so
+        that a claim reads only due entries.
+Rule 3. Delivery counts: claiming adds one; parking keeps the count (FAIL) or subtracts one (SILENT);
+        renewing and parking by XCLAIM … JUSTID do not change it.
+Rule 4. XCLAIM drops a pending entry that is gone from the stream without reporting it. Each script that
+        claims returns the ids of these entries.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ end
 local function whole(number)
   return string.format('%.0f', number)
 end
--- Whether it is parked: not if its entry is gone from the stream.
+-- Park an entry. Return whether it was parked: not if it is gone from the stream.
 local function park(id, count, delay)
   local idle = math.max(0, claim_after - delay)
   local kept = redis.call('XCLAIM', stream, group, 'hw.parked', 0, id,
@@ -54,7 +54,7 @@ local function take(row)
     gone[#gone + 1] = id
   end
 end
--- Left by a silent owner, or by another client that released it.
+-- Whether its owner is silent, or another client released it.
 local function silent(row)
   return row[2] ~= consumer and row[2] ~= 'hw.parked' and (row[3] >= claim_after or row[2] == '')
 end
@@ -67,9 +67,9 @@ SETTLE = Script(
 -- ARGV[4] '1' if KEYS[2] is the sorted set of delays; the other keys are destinations. ARGV[5…] for each
 -- settlement: how, delay, number of ids, ids, number of additions, and for each of those: destination's
 -- index, number of words, XADD's words.
--- Returns for each settlement {1, new id, …}; {2} if it was to come again but is gone from the stream;
--- {-1, error} if an addition was refused. {0} if it has additions, and the caller does not own every
--- entry or it names one twice; without additions {0, id, …} with those that the caller does not own.
+-- Returns for each settlement {1, new id, …}; {2} if it was to be delivered again but is gone from the
+-- stream; {-1, error} if an addition was refused. {0} if it has additions, and the caller does not own every
+-- entry or an id is given twice; without additions {0, id, …} with the ids that the caller does not own.
 if ARGV[4] ~= '1' then delays = nil end
 local alone
 local function delete_acked(id)
@@ -88,7 +88,7 @@ while at <= #ARGV do
   local rows, missed, named, wrong = {}, {}, {}, nil
   for i = at + 3, at + 2 + count do
     local id = ARGV[i]
-    -- With results, an entry that is named twice is not owned the second time.
+    -- With results, an id that is given twice counts as not owned the second time.
     local row = not (additions > 0 and named[id]) and pending(id)
     if row then rows[#rows + 1] = row else missed[#missed + 1] = id end
     named[id] = true
@@ -140,13 +140,13 @@ return outcomes
 CLAIM = Script(
     _CLAIMING
     + """
--- What is due, and what consumers own that have been silent for claim_after. KEYS[3] the hash of due
+-- Claim due entries, and those of consumers that have been silent for claim_after. KEYS[3] the hash of due
 -- times that earlier versions wrote, KEYS[4] the group's settings. ARGV[4] most entries to claim,
 -- [5] milliseconds between two sweeps.
--- Returns milliseconds until the next retry is due or -1, 1 if there is more to claim now, 1 if the
--- caller is to sweep, {{id, fields, former owner, idle, count}, …}, ids that are gone from the stream.
+-- Returns milliseconds until the next delayed entry is due or -1, 1 if there is more to claim now, 1 if the
+-- caller must sweep, {{id, fields, former owner, idle, count}, …}, ids that are gone from the stream.
 local limit, every = tonumber(ARGV[4]), tonumber(ARGV[5])
-redis.call('XPENDING', stream, group, '-', '+', 1)  -- says NOGROUP, which XINFO does not
+redis.call('XPENDING', stream, group, '-', '+', 1)  -- fails with NOGROUP, which XINFO does not
 local ids = redis.call('ZRANGEBYSCORE', delays, '-inf', whole(now), 'LIMIT', 0, limit)
 local more = #ids == limit and 1 or 0
 for _, id in ipairs(ids) do
@@ -190,10 +190,10 @@ return {following, more, sweep, found, gone}
 SWEEP = Script(
     _CLAIMING
     + """
--- One step over the whole pending list, for what CLAIM does not see: entries that a living consumer
--- never renews, and those that an earlier version parked. ARGV[4] where to go on, [5] most entries to
--- claim, [6] most rows to look at, [7] cursor of the former hash's sweep.
--- Returns next place ('' at the end), next cursor, claimed and gone entries as CLAIM does.
+-- One step over the whole pending entries list, for entries that CLAIM does not find: those that an active
+-- consumer never renews, and those that an earlier version parked. ARGV[4] where to continue, [5] most
+-- entries to claim, [6] most rows to examine, [7] cursor of the former hash's sweep.
+-- Returns the next place ('' at the end), the next cursor, claimed and gone entries as CLAIM does.
 local limit, scan = tonumber(ARGV[5]), tonumber(ARGV[6])
 local rows = redis.call('XPENDING', stream, group, ARGV[4], '+', scan)
 local place, cursor = '', '0'
@@ -223,7 +223,7 @@ return {place, cursor, found, gone}
 CLAIM_SUSPECT = Script(
     _CLAIMING
     + """
--- The first of these suspects that can be claimed. ARGV[4…] id, '1' if a reader handed it back for the
+-- Claim the first of these suspects that can be claimed. ARGV[4…] id, '1' if a reader handed it back for the
 -- caller: then it need not be due. Returns claimed and gone entries as CLAIM does, and settled ids.
 local settled = {}
 for i = 4, #ARGV, 2 do
@@ -246,8 +246,8 @@ return {found, gone, settled}
 RENEW = Script(
     _PROLOGUE
     + """
--- ARGV[4…] ids. 1 where the lease was renewed, 0 where another owns the entry or nobody. An entry
--- gone from the stream keeps its owner: XCLAIM would drop it from the pending list.
+-- ARGV[4…] ids. Returns for each 1 if the lease was renewed, 0 if the caller does not own the entry. An entry
+-- that is gone from the stream keeps its owner: XCLAIM would drop it from the pending entries list.
 local flags = {}
 for i = 4, #ARGV do
   local id = ARGV[i]
@@ -266,7 +266,7 @@ return flags
 
 RETIRE = Script(
     """
--- 1 removed, 0 it still owns entries, -1 no such consumer.
+-- Returns 1 if the consumer was removed, 0 if it still owns entries, -1 if there is no such consumer.
 local stream, group, consumer = KEYS[1], ARGV[1], ARGV[2]
 if redis.call('XPENDING', stream, group, '-', '+', 1, consumer)[1] then return 0 end
 for _, info in ipairs(redis.call('XINFO', 'CONSUMERS', stream, group)) do

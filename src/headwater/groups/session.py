@@ -1,11 +1,11 @@
-"""A member's session in its group: what it must remember to survive a group that vanishes.
+"""A member's session in its group: the state from which the member creates a vanished group again.
 
-Workers and Spark's group mode are two drivers of it, with and without an event loop.
+Workers use it with an event loop, Spark's group mode without one.
 
-Rule 1. A vanished group is created again from what is known here (`member.rejoin`), never silently
-        from the beginning, and the operation that found it gone is carried out again.
-Rule 2. An entry that is not this member's any more may be so because another member created the group
-        again. Then it is registered again, and settled.
+Rule 1. A vanished group is created again from this state (`member.rejoin`), never silently from the
+        beginning. The operation that found it gone is repeated.
+Rule 2. A member may have lost an entry because another member created the group again. Then the member
+        takes ownership of the entry again, and settles it.
 """
 
 from __future__ import annotations
@@ -26,33 +26,34 @@ log = logging.getLogger("headwater.groups")
 T = TypeVar("T")
 
 ROUNDS = 3
-"""Rounds of notes for which a member remembers what it handed back: a note is as old as two at most."""
+"""For how many rounds of backups a member remembers what it handed back: a backup is two rounds old at
+most."""
 
 Counted: TypeAlias = Sequence[tuple[bytes, int]]
 """Ids with their delivery counts."""
 
 
 class GroupSession:
-    """One member's session. ``unsettled`` says what the member has taken and not settled."""
+    """One member's session. ``unsettled`` returns the entries that the member owns."""
 
     def __init__(self, member: Member, *, unsettled: Callable[[], Counted]) -> None:
         self.member = member
-        """Changes when a connection leads to another server."""
+        """The member. It changes when a connection leads to another server."""
         self.mark: bytes | None = None
-        """What the group's settings said when it was last joined, or created again."""
+        """The group's mark when it was last joined or created again."""
         self.seen: bytes | None = None
-        """The greatest id that was ever delivered as new."""
+        """The greatest id that was ever delivered as a new entry."""
         self._unsettled = unsettled
         self._handed_back: deque[set[bytes]] = deque([set()], maxlen=ROUNDS)
-        """What this member handed back, by the round of notes: the last note may be older than that."""
+        """Ids that this member handed back, by round of backups: the last backup may be older than that."""
 
     def join(self, *, position: StreamID | str = MIN_ID) -> Operation[None]:
         """Join the group; see `member.join`."""
         self.mark = yield from join(self.member, position=position)
 
     def surviving(self, make: Callable[[Member], Operation[T]]) -> Operation[T]:
-        """The operation, which must be one that may run twice. If the group is gone, it is created
-        again and the operation is repeated once."""
+        """Run the operation that ``make`` returns. If the group is gone, create it again and repeat the
+        operation once; so it must be one that may run twice."""
         try:
             return (yield from make(self.member))
         except GroupVanished:
@@ -60,8 +61,8 @@ class GroupSession:
             return (yield from make(self.member))
 
     def create_again(self, *, replaced: bool = False) -> Operation[None]:
-        """Create the vanished group again and register what is not settled. If another client has
-        ``replaced`` it, register that in the new one."""
+        """Create the vanished group again and restore its pending entries. If another client has
+        ``replaced`` the group, restore them in the new one."""
         remade = yield from rejoin(
             self.member,
             unsettled=self._unsettled(),
@@ -75,14 +76,14 @@ class GroupSession:
         _log_created(self.member, remade)
 
     def registered_again(self, unsettled: Counted) -> Operation[set[bytes]]:
-        """If another member created the group again: which of these are registered as ours; else
-        none."""
+        """If another member created the group again, make this member own these entries again, and return
+        the ids that it owns. Otherwise return nothing."""
         self.mark, kept = yield from look_again(self.member, unsettled=unsettled, mark=self.mark)
         return kept
 
     def settle(self, settlements: Sequence[Settlement]) -> Operation[list[SettleOutcome]]:
-        """Settle, in order. What is not ours because another member created the group again is
-        registered and settled then. Raises `GroupVanished`."""
+        """Settle, in order. Entries that this member lost because another member created the group again
+        are taken again and settled. Raises `GroupVanished`."""
         outcomes = yield from settle(self.member, settlements)
         for one in settlements:
             if one.how not in FINAL:
@@ -103,15 +104,16 @@ class GroupSession:
                 outcomes[n] = _with(outcomes[n], again[n], outcome)
         return outcomes
 
-    def noted(self) -> None:
-        """A round of notes has passed: what was handed back `ROUNDS` before is in the note."""
+    def backed_up(self) -> None:
+        """Record that a round of backups has passed. Ids that were handed back `ROUNDS` before are in the backup,
+        and are forgotten here."""
         self._handed_back.append(set())
 
 
 def _registered(
     settlement: Settlement, missed: Sequence[bytes], kept: set[bytes]
 ) -> Settlement | None:
-    """What of a settlement can be carried out now that ``kept`` are registered."""
+    """Return the part of a settlement that can be carried out now that the member owns ``kept`` again."""
     if settlement.additions:
         return settlement if missed and kept.issuperset(missed) else None
     ids = [one for one in missed if one in kept]
@@ -119,7 +121,7 @@ def _registered(
 
 
 def _with(first: SettleOutcome, again: Settlement, second: SettleOutcome) -> SettleOutcome:
-    """The outcome of a settlement, a part of which was repeated."""
+    """Return the outcome of a settlement of which a part was repeated."""
     repeated = set(again.ids)
     missed = [one for one in first.missed if one not in repeated] + [*second.missed]
     return second._replace(done=second.done and not missed, missed=missed)
@@ -129,7 +131,7 @@ def _log_created(member: Member, remade: Remade) -> None:
     if not remade.made:
         log.warning(
             "group %s of stream %s was gone and another worker created it again; %d unsettled "
-            "entries are registered again",
+            "entries are pending again",
             member.group,
             member.stream,
             len(remade.kept),
@@ -137,16 +139,16 @@ def _log_created(member: Member, remade: Remade) -> None:
         return
     what = "was gone and is created again"
     if remade.replaced:
-        what = "was destroyed and created again by another client, and goes on"
+        what = "was destroyed and created again by another client, and continues"
     log.warning(
-        "group %s of stream %s %s behind %s; %d unsettled entries of this "
-        "worker are registered again, and %d from a note that is %.1f s old; what was settled since "
-        "may be handled again",
+        "group %s of stream %s %s after %s; %d unsettled entries of this "
+        "worker are pending again, and %d from a backup that is %.1f s old; entries settled since "
+        "then may be handled again",
         member.group,
         member.stream,
         what,
         remade.position,
         len(remade.kept),
-        remade.noted,
+        remade.restored,
         remade.age_ms / 1000,
     )

@@ -1,11 +1,11 @@
-"""Settling: how a delivery ends. Nothing changes that the member does not own any more.
+"""Settling: ending deliveries. Only an entry's owner can settle it.
 
-Rule 1. A settlement is owner-checked, and with it what it adds: a former owner publishes nothing.
-Rule 2. Sent twice it does no harm: the first one ended the ownership that the second would need. So
-        a batch whose reply was lost may be sent again.
-Rule 3. Settlements share commands, but one that fails undoes no other.
-Rule 4. A settlement of several entries that adds something is one step: if one of them is not owned,
-        nothing happens to any. One that adds nothing ends those that are owned.
+Rule 1. A settlement with its results is owner-checked: a former owner publishes nothing.
+Rule 2. A settlement may be sent twice: the first ends the ownership that the second would need. So a batch
+        whose reply was lost is sent again.
+Rule 3. Settlements share commands, but a failure of one does not undo another.
+Rule 4. A settlement of several entries with results is one step: if the member does not own all of them,
+        none is settled. Without results, it settles those that the member owns.
 """
 
 from __future__ import annotations
@@ -21,55 +21,56 @@ from headwater.groups.scripts import RENEW, SETTLE
 from headwater.messages import PARKED_CONSUMER, Pairs, hash_tag
 
 LUA_WORDS = 7_000
-"""Most words of one XADD inside Lua, whose stack holds 8,000."""
+"""Most words of one XADD in Lua, whose stack has room for 8,000."""
 
 SHARED_WORDS = 50_000
-"""Most words of results that share one XSETTLE; a server takes 1,048,576 of one command."""
+"""Most words of results that share one XSETTLE. A server accepts 1,048,576 in one command."""
 
 
 SERVER_WORDS = 1024 * 1024
 """Most words of one command, on every server."""
 
 MOST_WORDS = SERVER_WORDS - 64
-"""Most words of the settlements in one command, which has some of its own."""
+"""Most words of the settlements in one command. The command itself needs some."""
 
 
 RENEWED_TOGETHER = 1_000
-"""Entries renewed by one command: a few milliseconds of the server's time at most, in Lua."""
+"""How many entries one command renews: a few milliseconds of the server's time at most, in Lua."""
 
 
 class How(StrEnum):
-    """The ends of a delivery, by the words of XSETTLE."""
+    """How a delivery ends, by the arguments of XSETTLE."""
 
     ACK = "ACK"
+    """Acknowledged."""
     ACKDEL = "ACKDEL"
-    """Acknowledged and deleted, whichever group still needs it."""
+    """Acknowledged and deleted, even if other groups have not handled the entry."""
     ACKED = "ACKED"
-    """Acknowledged, and deleted as soon as every group has acknowledged it (`deleting`)."""
+    """Acknowledged, and deleted once every group has acknowledged it (`deleting`)."""
     SILENT = "SILENT"
-    """Handed back unharmed: this delivery is not counted."""
+    """Handed back: this delivery does not count."""
     FAIL = "FAIL"
-    """To be tried again: this delivery counts."""
+    """Delivered again: this delivery counts."""
 
 
 FINAL = frozenset({How.ACK, How.ACKDEL, How.ACKED})
-"""The ends after which an entry does not come again."""
+"""The ends after which an entry is not delivered again."""
 
 
 class Addition(NamedTuple):
-    """An entry to be added in one step with a settlement."""
+    """An entry to add to a stream, by itself or in one step with a settlement."""
 
     stream: str
     fields: Pairs
     maxlen: int | None = None
-    """Trim the stream to about so many entries."""
+    """Trim the stream to about this many entries; None for no trimming."""
 
     def words(self) -> list[Word]:
-        """XADD's arguments after the key."""
+        """Return XADD's arguments after the key."""
         return [*self._trim(), "*", *chain.from_iterable(self.fields)]
 
     def to(self) -> list[Word]:
-        """XSETTLE's TO clause."""
+        """Return XSETTLE's TO clause."""
         head = ["TO", self.stream, *self._trim(), "*", "FIELDS", len(self.fields)]
         return [*head, *chain.from_iterable(self.fields)]
 
@@ -78,24 +79,24 @@ class Addition(NamedTuple):
 
 
 class Settlement(NamedTuple):
-    """How the delivery of entry ``id`` ends, and of ``others``. ``delay_ms`` only with SILENT and FAIL."""
+    """How the delivery of entry ``id`` ends, and of ``others``. ``delay_ms`` is for SILENT and FAIL only."""
 
     id: bytes
     how: How
     delay_ms: int = 0
     additions: Sequence[Addition] = ()
     others: Sequence[bytes] = ()
-    """Entries that end alike: with additions all of them or none, without them each by itself. Only of
-    an end in `FINAL`."""
+    """More entries that end in the same way: with additions all of them or none, without additions each by
+    itself. Only with an end in `FINAL`."""
 
     @property
     def ids(self) -> list[bytes]:
-        """All entries that it ends."""
+        """The ids of all entries that it settles."""
         return [self.id, *self.others]
 
 
 def size_of(additions: Iterable[Addition]) -> int:
-    """Bytes of the fields that are added."""
+    """Return the size of the added fields in bytes."""
     size = 0
     for one in additions:
         for name, value in one.fields:
@@ -104,26 +105,28 @@ def size_of(additions: Iterable[Addition]) -> int:
 
 
 class SettleOutcome(NamedTuple):
-    """What became of a settlement. ``done`` is False when an entry was not owned any more, or
-    when ``error`` says why the additions could not be made; then nothing was changed."""
+    """The outcome of a settlement. ``done`` is False if the member did not own an entry any more, or if the
+    additions failed with ``error``; then nothing was changed."""
 
     done: bool
     added: Sequence[bytes] = ()
     error: Refused | None = None
     gone: bool = False
-    """It was to come again, but its entry is gone from the stream; so it is not pending any more."""
+    """The entry was to be delivered again, but is gone from the stream, and so is not pending any more."""
     missed: Sequence[bytes] = ()
-    """Entries that are not settled because they were not owned, or one that ends with them was not."""
+    """Entries that were not settled because the member did not own them, or did not own another entry of the
+    same step."""
 
 
 _DONE = SettleOutcome(done=True)
 
 
 def settle(member: Member, settlements: Sequence[Settlement]) -> Operation[list[SettleOutcome]]:
-    """Carry out settlements; one outcome each, in order. `GroupVanished` when the group is gone."""
+    """Settle, and return one outcome for each settlement, in order. Raises `GroupVanished` if the group is
+    gone."""
     if not any(s.additions for s in settlements):
         return (yield from _in_one_step(member, settlements))
-    # Other slots cannot be written in the same step: publish, then settle, at least once.
+    # Keys in other slots cannot be written in the same step: publish first, then settle, at least once.
     apart = {n: s for n, s in enumerate(settlements) if s.additions and _apart(member, s)}
     refused = (yield from _published(apart)) if apart else {}
     rest = [
@@ -149,7 +152,8 @@ def _in_one_step(
 
 
 def _parts(settlements: Sequence[Settlement]) -> Iterator[Sequence[Settlement]]:
-    """Runs of settlements that fit into one command; what fits into none is alone."""
+    """Split settlements into runs that fit into one command. A settlement that is too long is a run of its
+    own."""
     first = words = 0
     for n, settlement in enumerate(settlements):
         more = _words(settlement)
@@ -162,7 +166,7 @@ def _parts(settlements: Sequence[Settlement]) -> Iterator[Sequence[Settlement]]:
 
 
 def _words(settlement: Settlement) -> int:
-    """At least as many words as the settlement takes in a command."""
+    """Return an upper bound of the words that the settlement takes in a command."""
     words = 4 + len(settlement.others)
     for one in settlement.additions:
         words += 10 + 2 * len(one.fields)
@@ -179,7 +183,7 @@ def _too_many_words(settlement: Settlement) -> Refused:
 
 
 def one_step(member: Member, destination: str) -> bool:
-    """Whether adding to ``destination`` and settling can be one step on this server."""
+    """Return whether adding to ``destination`` and settling can be one step on this server."""
     return not member.able.cluster or _slot_words(member.stream) == _slot_words(destination)
 
 
@@ -197,7 +201,7 @@ def _apart(member: Member, settlement: Settlement) -> bool:
 
 
 def _published(apart: Mapping[int, Settlement]) -> Operation[dict[int, SettleOutcome]]:
-    """Make the additions of these settlements by XADD; outcomes of those that were refused."""
+    """Add the results of these settlements by XADD. Return the outcomes of those that were refused."""
     commands: list[Command] = [
         ["XADD", addition.stream, *addition.words()]
         for settlement in apart.values()
@@ -214,8 +218,9 @@ def _published(apart: Mapping[int, Settlement]) -> Operation[dict[int, SettleOut
 
 
 def _by_verbs(member: Member, settlements: Sequence[Settlement]) -> Operation[list[SettleOutcome]]:
-    """Those of a kind share an XSETTLE. With results it does everything or nothing: where it did
-    nothing, each settlement is sent again by itself, so that one fails no other."""
+    """Settle by XSETTLE. Settlements of the same kind share one. An XSETTLE with results does everything or
+    nothing; if it did nothing, each of its settlements is sent again by itself, so that one failure does not
+    affect the others."""
     outcomes = [_DONE] * len(settlements)
     again = yield from _settle_alike(member, settlements, _alike(settlements), outcomes)
     yield from _settle_alike(member, settlements, [[index] for index in again], outcomes)
@@ -223,7 +228,7 @@ def _by_verbs(member: Member, settlements: Sequence[Settlement]) -> Operation[li
 
 
 def _alike(settlements: Sequence[Settlement]) -> list[list[int]]:
-    """Indexes of the settlements that share a command."""
+    """Return lists of indexes, each of settlements that share a command."""
     alike: dict[object, list[int]] = {}
     words = part = 0
     for index, settlement in enumerate(settlements):
@@ -243,8 +248,8 @@ def _settle_alike(
     alike: Sequence[Sequence[int]],
     outcomes: list[SettleOutcome],
 ) -> Operation[list[int]]:
-    """One XSETTLE for each list of indexes. Fills ``outcomes``; the indexes that must be sent by
-    themselves are returned."""
+    """Send one XSETTLE for each list of indexes and fill ``outcomes``. Return the indexes of settlements that
+    must be sent again by themselves."""
     if not alike:
         return []
     replies = yield [_xsettle(member, [settlements[n] for n in indexes]) for indexes in alike]
@@ -268,7 +273,7 @@ def _fill(
     reply: Sequence[Any],
     outcomes: list[SettleOutcome],
 ) -> None:
-    """Note what the reply to one XSETTLE says of each settlement."""
+    """Fill the outcomes of the settlements from the reply to one XSETTLE."""
     flags, added = iter(reply[0]), iter(reply[1])
     for index in indexes:
         settlement = settlements[index]
@@ -283,7 +288,7 @@ def _fill(
 
 
 def _xsettle(member: Member, settlements: Sequence[Settlement]) -> Command:
-    """One XSETTLE for settlements of a kind."""
+    """Return one XSETTLE for settlements of the same kind."""
     first = settlements[0]
     delay: list[Word] = ["DELAY", first.delay_ms] if first.delay_ms else []
     ids = [entry_id for one in settlements for entry_id in one.ids]
@@ -303,8 +308,8 @@ def _by_script(member: Member, settlements: Sequence[Settlement]) -> Operation[l
         if error.code != "TRYAGAIN":
             raise
         refused = error
-    # The slot is on its way to another node, which refuses a script that names a key which does not exist
-    # yet. What names the stream alone is settled; without the delays, what is parked is found by a sweep.
+    # The slot migrates to another node, and a script that names a key which does not exist fails. Scripts that
+    # name only the stream work. Entries that are parked without the sorted set of delays are found by a sweep.
     kinds: dict[tuple[bool, bool], list[int]] = {}
     for n, one in enumerate(settlements):
         kinds.setdefault((_waits_long(member, one), bool(one.additions)), []).append(n)
@@ -324,7 +329,7 @@ def _by_script(member: Member, settlements: Sequence[Settlement]) -> Operation[l
 def _scripted(
     member: Member, settlements: Sequence[Settlement], *, timed: bool
 ) -> Operation[list[SettleOutcome]]:
-    """Settle in one step; ``timed`` names the sorted set of delays too."""
+    """Settle in one step. With ``timed``, the script uses the sorted set of delays."""
     keys: list[Word] = list(member.keys) if timed else [member.stream]
     places: dict[str, int] = {}
     words: list[Word] = [*member.who, int(timed)]
@@ -342,7 +347,7 @@ def _scripted(
 
 
 def _waits_long(member: Member, settlement: Settlement) -> bool:
-    """Whether an idle time cannot say when it is due: see `scripts`, rule 2."""
+    """Return whether the delay is too long to be expressed by an idle time: see `scripts`, rule 2."""
     parked = settlement.how in (How.SILENT, How.FAIL)
     return parked and settlement.delay_ms > member.claim_after_ms
 
@@ -357,7 +362,7 @@ def _outcome(settlement: Settlement, reply: list[Any]) -> SettleOutcome:
 
 
 def renew(member: Member, ids: Sequence[bytes]) -> Operation[list[bool]]:
-    """Renew the leases of these entries; False for each that the member does not own."""
+    """Renew the leases of these entries. Return for each whether the member owns it."""
     kept: list[bool] = []
     for first in range(0, len(ids), RENEWED_TOGETHER):
         part = ids[first : first + RENEWED_TOGETHER]
@@ -371,19 +376,19 @@ def renew(member: Member, ids: Sequence[bytes]) -> Operation[list[bool]]:
     return kept
 
 
-def whereabouts(member: Member, ids: Sequence[bytes]) -> Operation[list[str]]:
-    """Of entries that were not owned: who has each now, in words."""
+def current_owners(member: Member, ids: Sequence[bytes]) -> Operation[list[str]]:
+    """Return, for a log, who owns each of these entries now."""
     replies = yield [["XPENDING", member.stream, member.group, one, one, 1] for one in ids]
-    return [_whereabouts(accepted(reply)) for reply in replies]
+    return [_current_owner(accepted(reply)) for reply in replies]
 
 
-def _whereabouts(rows: list[Any]) -> str:
+def _current_owner(rows: list[Any]) -> str:
     if not rows:
         return (
-            "nobody has it: another client acknowledged it, deleted it, or removed its consumer; or "
+            "it is not pending: another client acknowledged it, deleted it, or removed its consumer; or "
             "the server lost it in a failover"
         )
     owner = rows[0][1].decode("utf-8", "replace")
     if owner in ("", PARKED_CONSUMER):
         return "it waits for its next delivery"
-    return f"consumer {owner} has it"
+    return f"consumer {owner} owns it"

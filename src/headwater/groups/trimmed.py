@@ -1,12 +1,12 @@
-"""Entries that were trimmed or deleted before the group read them.
+"""Counts the entries that were trimmed or deleted before the group read them.
 
        entries-read         entries-added - length           entries-added
     ────────┼───────────────────────┼───────────────────────────────┼──
      read   │  gone from the stream │   in the stream               │
             └─ never read: lost ────┘
 
-Rule 1. The counters give a lower bound: of what is gone, at most ``entries-read`` had been read.
-Rule 2. Each loss is counted once in a group: the hash of its settings says up to where.
+Rule 1. The count is a lower bound: of the entries that are gone, at most ``entries-read`` had been read.
+Rule 2. A group counts each loss once: the hash of its settings has the last one that was counted.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from headwater.groups.operation import Operation, Refused, accepted, mapping
 from headwater.messages import group_settings_key
 
 COUNTED_FIELD = "lost_upto"
-"""Order number of the last entry whose loss was counted."""
+"""Field with the number of the last entry whose loss was counted."""
 
 
 def unread_lost(member: Member) -> Operation[int]:
-    """How many more entries are gone that the group never read; 0 where a server does not count."""
+    """Return how many more entries are gone that the group never read; 0 if the server does not count
+    them."""
     key = group_settings_key(member.stream, member.group)
     stream, groups, counted = yield [
         ["XINFO", "STREAM", member.stream],
@@ -35,10 +36,10 @@ def unread_lost(member: Member) -> Operation[int]:
     if not mine or mine[0][b"entries-read"] is None:
         return 0
     if counted is None and mine[0][b"last-delivered-id"] == b"0-0":
-        known = gone  # a new group: what was gone before it was made is not a loss
+        known = gone  # a new group: entries that were gone before it are not a loss
     else:
         before = int(counted or 0)
-        # A stream that was deleted and created again counts from the beginning.
+        # The counters of a stream that was deleted and created again begin at 0.
         known = max(mine[0][b"entries-read"], before if before <= added else 0)
         if gone <= known:
             return 0

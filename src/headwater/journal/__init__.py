@@ -1,17 +1,16 @@
-"""What is durable: the only room that opens data files. It knows no engine, only groups of facts.
+"""Durable storage of record groups: the only package that opens data files. It does not import the engine.
 
-    files.py      the door to the disk
+    files.py      access to the file system
     records.py    the record format
-    checksum.py   its checksums, and the mask that binds one to its place
+    checksum.py   its checksums, and the mask that binds a checksum to its position
     names.py      names of files, and their order
-    recovery.py   reads a journal back: groups, tails, damage
-    repair.py     changes the disk to what was read back
-    report.py     what was found, for callers of the store
+    recovery.py   reads a journal: groups, tails, damage
+    repair.py     makes the files match what was read
+    report.py     what recovery found, for callers of the store
     reserve.py    the next file, allocated before it is needed
-    writing.py    the file that is written
+    writing.py    the file that is being written
     flusher.py    the thread of ``appendfsync everysec``
     journal.py    append, group commit, rotation, fsync policy
-    statistics.py figures for INFO
-
+    statistics.py statistics for INFO
 See docs/adr/0007-journal.md.
 """

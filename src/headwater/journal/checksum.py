@@ -1,7 +1,7 @@
-"""CRC-32C of bytes within a buffer, and the mask that binds a checksum to its place in the journal.
+"""CRC-32C of bytes in a buffer, and the mask that binds a checksum to its position in the journal.
 
-Compiled modules take these functions from ``checksum_c.pxd``, where a group of a hundred bytes costs
-what the bytes cost and not ten times as much for the call; plain Python takes the twins below.
+Compiled modules import these functions from ``checksum_c.pxd``: for a group of a hundred bytes, calling a
+Python function would cost ten times as much as the checksum. Plain Python uses the equivalents below.
 
 Sources: RFC 3720, appendix B.4, for the polynomial; C. Wellons, "Prospecting for Hash Functions"
 (2018), for the mixing function.
@@ -13,7 +13,7 @@ import google_crc32c
 
 
 def extend(crc: int, source: bytearray, start: int, end: int) -> int:
-    """The checksum of what ``crc`` was of, followed by the bytes from ``start`` to ``end``-1.
+    """Return the checksum ``crc`` continued with the bytes from ``start`` to ``end``-1.
 
     >>> hex(extend(0, bytearray(b"x123456789"), 1, 10))
     '0xe3069283'
@@ -24,16 +24,16 @@ def extend(crc: int, source: bytearray, start: int, end: int) -> int:
 
 
 def extend_view(crc: int, source: memoryview, start: int, end: int) -> int:
-    """The same for the bytes of a file that was read."""
+    """Like `extend`, for a memoryview of a file's content."""
     assert 0 <= start <= end <= len(source)
     found: int = google_crc32c.extend(crc, bytes(source[start:end]))
     return found
 
 
 def place_mask(key: int, offset: int) -> int:
-    """The 32 bits that go into the checksum of a group at ``offset`` of the file with this key.
+    """Return the 32-bit mask for the checksum of a group at ``offset`` of the file with this key.
 
-    A one-to-one function of the offset's low 32 bits: no two places of a file share a mask.
+    It is a one-to-one function of the offset's low 32 bits: no two positions of a file have the same mask.
 
     >>> hex(place_mask(0, 1)), hex(place_mask(0, 2))
     ('0x6d3fa73', '0xda7f4e7')
@@ -45,8 +45,8 @@ def place_mask(key: int, offset: int) -> int:
 
 
 def bind_groups(target: bytearray, start: int, end: int, key: int, offset: int) -> None:
-    """Bind the sealed groups from ``start`` to ``end`` to the place where they are written: at
-    ``offset`` of the file with this key. Binding them twice takes the binding off."""
+    """Bind the sealed groups from ``start`` to ``end``-1 to the position at which they are written:
+    ``offset`` of the file with this key. Binding them a second time removes the binding."""
     assert 0 <= start <= end <= len(target)
     while start < end:
         length = int.from_bytes(target[start : start + 4], "little")
@@ -55,4 +55,4 @@ def bind_groups(target: bytearray, start: int, end: int, key: int, offset: int) 
         target[start + 4 : start + 8] = bound.to_bytes(4, "little")
         start += 24 + length
         offset += 24 + length
-    assert start == end, "these bytes are not whole groups"
+    assert start == end, "the bytes do not end with a complete group"

@@ -1,4 +1,4 @@
-# The functions of checksum.py in C: the processor's own instruction where there is one.
+# The functions of checksum.py in C. They use the processor's CRC instruction if it has one.
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
 from cpython.memoryview cimport PyMemoryView_Check, PyMemoryView_GET_BUFFER
 from headwater.memory_c cimport beyond, u32, u64
@@ -48,11 +48,11 @@ cdef extern from *:
         mixed = (mixed ^ mixed >> 15) * 0xD35A2D97u;
         return mixed ^ mixed >> 15;
     }
-    /* Little-endian whatever the machine is; compilers make one load of four. */
+    /* Little-endian on every machine. Compilers combine the four loads into one. */
     static inline uint32_t headwater_u32(const unsigned char *at) {
         return at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
     }
-    /* 1 when these bytes are whole groups, else 0. */
+    /* Returns 1 if the bytes are complete groups, otherwise 0. */
     static int headwater_bind(char *begin, size_t left, uint32_t key, uint64_t offset) {
         unsigned char *at = (unsigned char *)begin;
         while (left >= 24) {
@@ -92,5 +92,5 @@ cdef inline int bind_groups(
     if not 0 <= start <= end <= PyByteArray_GET_SIZE(target):
         beyond(b"beyond the buffer")
     if not _bind(PyByteArray_AS_STRING(target) + start, end - start, key, offset):
-        beyond(b"beyond whole groups")
+        beyond(b"incomplete group")
     return 0

@@ -1,13 +1,14 @@
-"""The only door to the disk. `headwater.testing.CrashableFiles` is its twin in memory.
+"""All access to data files. `headwater.testing.CrashableFiles` is an equivalent in memory.
 
-Rule 1. What the journal needs of a file system is `Files`; there is no other way to a data file.
-Rule 2. A file is made at its full size, so that a write to it later needs no new space.
-Rule 3. `sync` makes the bytes of a file durable; its name is durable after `sync_directory` only.
-Rule 4. One process at a time holds a directory. A child made by fork holds nothing and writes
-        nothing: its copies of the descriptors are closed as soon as it runs.
-Rule 5. Errors of the system come out as `OSError`, unchanged: what they mean is the journal's to
-        say. Only `lock` speaks of the directory as a whole: `StoreInUse`, `StoreUnusable`.
-Rule 6. Nothing but regular files is opened (`headwater.journal.regular`): `StoreUnusable`.
+Rule 1. `Files` is everything that the journal needs of a file system. Data files are accessed in no other
+        way.
+Rule 2. A file is created with its full size, so that later writes need no new space.
+Rule 3. `sync` makes the bytes of a file durable. Its name is durable only after `sync_directory`.
+Rule 4. One process at a time locks a directory. A child created by fork has no lock and writes nothing:
+        its copies of the descriptors are closed as soon as it runs.
+Rule 5. Errors of the system are raised unchanged, as `OSError`; the journal interprets them. Only `lock`
+        raises errors about the directory as a whole: `StoreInUse`, `StoreUnusable`.
+Rule 6. Only regular files are opened (`headwater.journal.regular`); otherwise `StoreUnusable` is raised.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from headwater.log_limit import LimitedLog
 
 LOCK_NAME = "headwater.lock"
 SLOW_FSYNC_SECONDS = 1.0
-"""An fsync that takes longer is logged: `appendfsync everysec` promises at most the last second."""
+"""An fsync that takes longer is logged, because `appendfsync everysec` may lose at most the last second."""
 _ZEROS = bytes(1024 * 1024)
 _log = logging.getLogger("headwater.journal")
 
@@ -42,45 +43,46 @@ Bytes = bytes | bytearray | memoryview
 
 
 class Content(NamedTuple):
-    """A whole file; ``used`` is the offset behind its last byte that is not zero."""
+    """The content of a file. ``used`` is the offset after its last byte that is not zero."""
 
     data: memoryview
     used: int
 
 
 class Files(Protocol):
-    """What the journal needs of a directory. ``name`` is a file's name in it, without a path."""
+    """What the journal needs of a directory. ``name`` is the name of a file in it, without a path."""
 
     def path(self, name: str) -> str:
-        """How ``name`` is called in messages for people."""
+        """Return the path of ``name`` for messages."""
         ...
 
     def lock(self) -> None:
-        """Hold the directory, making it first if need be; `StoreInUse` when another does."""
+        """Lock the directory, creating it if necessary. Raises `StoreInUse` if another process has locked
+        it."""
         ...
 
     def unlock(self) -> None:
-        """Close every file and let go of the directory. Nothing happens when it is not held."""
+        """Close every file and unlock the directory. Does nothing if it is not locked."""
         ...
 
     def names(self) -> list[str]:
-        """The names of all files, sorted."""
+        """Return the names of all files, sorted."""
         ...
 
     def content(self, name: str) -> Content:
-        """The whole file."""
+        """Return the content of the file."""
         ...
 
     def read(self, name: str, limit: int) -> memoryview:
-        """The file's first ``limit`` bytes, fewer when it has fewer."""
+        """Return the first ``limit`` bytes of the file, or all if there are fewer."""
         ...
 
     def create(self, name: str, size: int) -> None:
-        """Make a file of ``size`` zeros with all its space taken, in place of one of that name."""
+        """Create a file of ``size`` zeros with all its space allocated, replacing any file of that name."""
         ...
 
     def allocate(self, name: str, size: int) -> None:
-        """Take all space for the first ``size`` bytes; what is new reads as zeros."""
+        """Allocate space for the first ``size`` bytes. New bytes read as zeros."""
         ...
 
     def write(self, name: str, offset: int, data: Bytes) -> None:
@@ -88,11 +90,11 @@ class Files(Protocol):
         ...
 
     def sync(self, name: str) -> None:
-        """Return when the bytes and the size of the file are durable."""
+        """Make the bytes and the size of the file durable before returning."""
         ...
 
     def rename(self, old: str, new: str) -> None:
-        """Give a file another name, in place of any that has it."""
+        """Rename a file, replacing any file with the new name."""
         ...
 
     def remove(self, name: str) -> None:
@@ -100,15 +102,15 @@ class Files(Protocol):
         ...
 
     def sync_directory(self) -> None:
-        """Return when names made, changed and removed are durable."""
+        """Make all created, changed and removed names durable before returning."""
         ...
 
     def close(self, name: str) -> None:
-        """This file is not needed for now."""
+        """Close a file that is not needed for now."""
         ...
 
     def free_bytes(self) -> int:
-        """Roughly how many bytes can still be allocated."""
+        """Return approximately how many bytes can still be allocated."""
         ...
 
 
@@ -143,10 +145,10 @@ class DiskFiles:
     # --- the directory --------------------------------------------------------------------------
 
     def lock(self) -> None:
-        """Hold the directory.
+        """Lock the directory.
 
-        Raises `StoreInUse` naming the process that does, `StoreUnusable` when the directory cannot
-        be made or written.
+        Raises `StoreInUse`, which names the process that has locked it, and `StoreUnusable` if the directory
+        cannot be created or written.
         """
         self._refuse_after_fork()
         assert self._lock is None, "locked twice"
@@ -157,7 +159,7 @@ class DiskFiles:
         except OSError as error:
             raise StoreUnusable(
                 f"the data directory {self.directory} cannot be used: {_reason(error)}. Give the "
-                "process the right to write there, or choose another directory."
+                "process write permission there, or choose another directory."
             ) from error
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -176,12 +178,12 @@ class DiskFiles:
             ) from error
         self._lock = lock
         with contextlib.suppress(OSError):
-            # It only says who holds the lock: a full disk must not keep a store from starting.
+            # Only informs who has the lock: a full disk must not prevent a store from starting.
             os.ftruncate(lock, 0)
             os.pwrite(lock, b"%d\n" % self._pid, 0)
 
     def _make_directory(self) -> None:
-        """Make the directory, and its name durable: all of what it will hold depends on that."""
+        """Create the directory and make its name durable: all files in it depend on that."""
         missing = [path for path in self.directory.parents if not path.exists()]
         there = self.directory.is_dir()
         self.directory.mkdir(parents=True, mode=0o700, exist_ok=True)
@@ -190,7 +192,7 @@ class DiskFiles:
         try:
             _sync_directory(self.directory.parent)
         except OSError:
-            # A directory that was there may be in one that others own and we may not even read.
+            # An existing directory may be in one of another user that this process cannot even read.
             if not there:
                 raise
 
@@ -220,8 +222,8 @@ class DiskFiles:
         used = _used(descriptor, size)
         if used == 0:
             return Content(memoryview(bytes(size)), 0)
-        # Pages that nobody touches cost nothing, and most of a young file is zeros. Holes are not
-        # asked for: there are file systems that report one where data is on its way to the disk.
+        # Untouched pages cost nothing, and most of a new file is zeros. SEEK_HOLE is not used: some file
+        # systems report a hole where data is still being written to the disk.
         data = memoryview(mmap.mmap(-1, size))
         _read_into(descriptor, data[:used], 0)
         return Content(data.toreadonly(), used)
@@ -243,7 +245,7 @@ class DiskFiles:
         descriptor = self._descriptor(name)
         done, wanted = os.pwrite(descriptor, data, offset), len(data)
         if done < wanted:
-            # The system takes at most 2 GiB at once, and less when a signal or the disk cuts in.
+            # The system writes at most 2 GiB at once, and less on a signal or a full disk.
             with memoryview(data) as rest:
                 while done < wanted:
                     done += os.pwrite(descriptor, rest[done:], offset + done)
@@ -275,10 +277,10 @@ class DiskFiles:
             os.close(descriptor)
 
     def _descriptor(self, name: str) -> int:
-        """The open file; the same descriptor from the first write to the last fsync, because the
-        system reports a failed write-back once to each descriptor that was open then."""
+        """Return the descriptor of a file. It is the same from the first write to the last fsync, because the
+        system reports a failed write-back once to each descriptor that was open at that time."""
         descriptor = self._open.get(name)
-        if descriptor is None:  # as after a fork, which closes them all
+        if descriptor is None:  # also after a fork, which closes all of them
             self._refuse_after_fork()
             descriptor = self._open[name] = open_regular(self.path(name), os.O_RDWR)
         return descriptor
@@ -286,12 +288,12 @@ class DiskFiles:
     def _refuse_after_fork(self) -> None:
         if os.getpid() != self._pid:
             raise ForkedStore(
-                f"the store in {self.directory} belongs to process {self._pid}, which made this "
-                "one by fork. Open it after the fork, or connect to it over a socket."
+                f"the store in {self.directory} belongs to process {self._pid}, and this process is a "
+                "fork of it. Open the store after the fork, or connect to it over a socket."
             )
 
     def _forget(self) -> None:
-        """Close what a fork copied. The parent's lock stays: it goes with the last copy only."""
+        """Close the descriptors that a fork copied. The parent keeps its lock: it ends with the last copy."""
         self.unlock()
 
 
@@ -300,7 +302,7 @@ def _reason(error: OSError) -> str:
 
 
 def _read_into(descriptor: int, data: memoryview, offset: int) -> int:
-    """Fill ``data`` from the file; how many bytes there were."""
+    """Fill ``data`` from the file. Return how many bytes were read."""
     done = 0
     while done < len(data):
         # The system reads at most 2 GiB at once.
@@ -312,7 +314,7 @@ def _read_into(descriptor: int, data: memoryview, offset: int) -> int:
 
 
 def _used(descriptor: int, size: int) -> int:
-    """The offset behind the last byte that is not zero, looked for from the end."""
+    """Return the offset after the last byte that is not zero, searching from the end."""
     buffer = bytearray(len(_ZEROS))
     end = size
     while end > 0:
@@ -327,7 +329,7 @@ def _used(descriptor: int, size: int) -> int:
 
 
 def _sync(descriptor: int) -> None:
-    # Where fdatasync is missing (macOS), fsync does the same and more.
+    # If there is no fdatasync (macOS), fsync does the same and more.
     getattr(os, "fdatasync", os.fsync)(descriptor)
 
 
@@ -348,7 +350,7 @@ def _allocate(descriptor: int, size: int) -> None:
                 raise
         else:
             return
-    # This file system cannot take space beforehand: zeros written are space taken.
+    # This file system cannot allocate space in advance. Writing zeros does.
     end = os.fstat(descriptor).st_size
     while end < size:
         end += os.pwrite(descriptor, _ZEROS[: size - end], end)

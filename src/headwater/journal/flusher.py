@@ -1,12 +1,12 @@
-"""The thread of ``appendfsync everysec``: an fsync a second while something is not durable.
+"""The thread of ``appendfsync everysec``: one fsync a second while there is unsynced data.
 
-Rule 1. One fsync at a time. What was written before it began is durable when it returns.
-Rule 2. An fsync that fails is never tried again: it is reported, and nothing is flushed after it.
-Rule 3. One thread calls `wrote` and `forget`, the turn's. It says what it wrote without a lock, by
-        setting one name: what was said last is what counts.
-Rule 4. A turn does not wait for an fsync that runs, unless it has run for two seconds: then the disk
-        does not keep up, and to go on would make the promised second longer and longer (Redis does
-        the same, and counts it in ``aof_delayed_fsync``).
+Rule 1. One fsync runs at a time. What was written before it began is durable when it returns.
+Rule 2. A failed fsync is never repeated: it is reported, and nothing is flushed after it.
+Rule 3. Only the thread that runs the turn calls `wrote` and `forget`. `wrote` needs no lock: it sets one
+        attribute, and only the latest value counts.
+Rule 4. A turn does not wait for a running fsync unless it has been running for two seconds. Then the disk
+        does not keep up, and more than one second of writes could be lost (Redis does the same, and
+        counts it in ``aof_delayed_fsync``).
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ LATE_SECONDS = 2.0
 
 
 class Flusher:
-    """Flushes what `wrote` was told of; `take_synced` says how far the last fsync reached.
+    """Flushes what `wrote` reported. `take_synced` returns how far the last fsync reached.
 
-    ``on_failure`` is called in the flusher's thread with the error of the fsync.
+    ``on_failure`` is called in the flusher's thread with the exception of a failed fsync.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Flusher:
         """How often a turn had to wait."""
         self.fsyncs = 0
         self.synced_turn = 0
-        """The last turn that an fsync has covered."""
+        """The last turn that an fsync has made durable."""
         self._files = files
         self._clock = clock
         self._log = LimitedLog(log, monotonic=clock.monotonic)
@@ -56,31 +56,31 @@ class Flusher:
         self._thread: threading.Thread | None = None
         self._written: tuple[int, int, int] | None = None
         self._taken: tuple[int, int, int] | None = None
-        """What of ``_written`` an fsync was begun for, or needs none: the same object."""
+        """The value of ``_written`` for which an fsync was started or is not needed: the same object."""
         self._synced: Synced | None = None
         self._since: float | None = None
         self._failed = False
 
     def start(self) -> None:
-        """Begin to flush once a second, again after a `stop`."""
+        """Start flushing once a second, also after a `stop`."""
         self._stopped.clear()
         self._thread = threading.Thread(target=self._run, name="headwater-fsync", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread, after the fsync that may be running; what is dirty stays so."""
+        """Stop the thread after any running fsync. Unsynced data stays unsynced."""
         self._stopped.set()
         if self._thread is not None:
             self._thread.join()
             self._thread = None
 
     def wrote(self, number: int, end: int, turn: int) -> None:
-        """File ``number`` has been written up to ``end``, the last of ``turn``; the next fsync is to
-        cover it."""
+        """Report that file ``number`` was written up to ``end``, and that ``turn`` was the last turn written.
+        The next fsync includes it."""
         self._written = number, end, turn
 
     def take_synced(self) -> Synced | None:
-        """How far the last fsync reached, once."""
+        """Return how far the last fsync reached, once; None if there is nothing new."""
         if self._synced is None:
             return None
         with self._changed:
@@ -88,7 +88,7 @@ class Flusher:
         return synced
 
     def flush_once(self) -> bool:
-        """One fsync, if anything is dirty; False when nothing was done or it failed."""
+        """Run one fsync if there is unsynced data. Return False if there was none or the fsync failed."""
         with self._changed:
             written = self._written
             if written is None or written is self._taken or self._failed:
@@ -128,14 +128,14 @@ class Flusher:
         self.wait_until_idle()
 
     def wait_until_idle(self) -> None:
-        """Wait for the fsync that may be running."""
+        """Wait for any running fsync."""
         with self._changed:
             while self._since is not None:
                 self._changed.wait()
 
     def forget(self) -> None:
-        """Wait for the fsync that may be running, and flush nothing that was written before this:
-        the caller's own fsync will cover it."""
+        """Wait for any running fsync, and do not flush what was written so far: the caller's own fsync will
+        include it."""
         with self._changed:
             self._taken = self._written
             while self._since is not None:

@@ -1,7 +1,7 @@
-"""What is durable: groups of facts in numbered files, appended turn by turn.
+"""The journal: groups of facts in numbered files, appended turn by turn.
 
     journal = Journal.open(DiskFiles(directory), policy="always")
-    for group in journal.replay():          # once, to its end, before anything is written
+    for group in journal.replay():          # once, completely, before anything is written
         apply(group.facts, group.now_ms)
     …
     reason = journal.admits(len(buffer) + size)     # before the first mutator of a command
@@ -9,17 +9,17 @@
     …
     journal.close()
 
-Rule 1. A group is in one file. A full file is followed by the next; a file that is begun for a
-        larger group is as large as it.
-Rule 2. A file is fsynced before the next is written to. The first group after an fsync is our own
-        and says how far it reached; a clean stop ends with such a group.
-Rule 3. The reserve: what `admits` let in is written to space that is already allocated, in this file
-        or the next, which is made when this one is begun. `admits` allocates when the reserve is too
-        small; that this fails is a reason to refuse, and the only thing here that is tried again.
-Rule 4. A write or fsync that fails poisons the journal: `NodePoisoned` from then on, from every
-        call. An fsync is never repeated, because a second one would succeed without the data.
+Rule 1. A group is in one file. A full file is followed by the next. A file that is created for a larger
+        group is as large as the group.
+Rule 2. A file is fsynced before the next is written to. The first group after an fsync is the journal's
+        own and says how far the fsync reached. A clean stop ends with such a group.
+Rule 3. The reserve: what `admits` accepts is written to space that is allocated already, in this file or
+        the next, which is created when this one is begun. `admits` allocates if the reserve is too small.
+        If that fails, the write is refused; only this failure is ever retried.
+Rule 4. A failed write or fsync poisons the journal: every later call raises `NodePoisoned`. An fsync is
+        never repeated, because a second one would succeed without the data.
 
-The files: `headwater.journal.records` draws them, `headwater.journal.recovery` reads them.
+The file format is in `headwater.journal.records`; `headwater.journal.recovery` reads it.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ from headwater.limits import JOURNAL_FILE_BYTES, MAX_RECORD_GROUP_BYTES
 
 
 class Journal:
-    """A journal that is open for replay, then for writing. Made by `open` only.
+    """A journal that is open for replay and then for writing. Created by `open` only.
 
-    One thread at a time may call it: the one that holds the node's lock.
+    Only one thread at a time may call it: the one that holds the node's lock.
     """
 
     seed: int
-    """Goes into every record's checksum: an argument of `records.seal_group`."""
+    """Part of every record's checksum: an argument of `records.seal_group`."""
 
     @classmethod
     def open(
@@ -67,10 +67,10 @@ class Journal:
         seed: int | None = None,
         flush_interval: float = INTERVAL_SECONDS,
     ) -> Journal:
-        """Hold the directory and look at the journal in it; an empty directory is a new journal.
+        """Lock the directory and examine the journal in it. An empty directory is a new journal.
 
         ``seed`` and ``flush_interval`` (seconds) are for tests. Raises `StoreInUse`,
-        `StoreUnusable` and `JournalDamaged`; the directory is let go then.
+        `StoreUnusable` and `JournalDamaged`; the directory is then unlocked.
         """
         files.lock()
         try:
@@ -79,7 +79,7 @@ class Journal:
             files.unlock()
             raise StoreUnusable(
                 f"the journal in {files.path('')} cannot be read: {error}. Check the disk and the "
-                "rights of the directory."
+                "permissions of the directory."
             ) from error
         except BaseException:
             files.unlock()
@@ -101,7 +101,7 @@ class Journal:
         self.seed = int.from_bytes(os.urandom(4), "little") if seed is None else seed
         self.policy: FsyncPolicy = policy
         self.failure: str | None = None
-        """Why the journal is poisoned; None while it is not. The node looks at it every turn."""
+        """Why the journal is poisoned; None if it is not. The node checks it every turn."""
         self._pid = os.getpid()
         self._files = files
         self._flusher = Flusher(
@@ -109,7 +109,7 @@ class Journal:
         )
         self._reserve = Reserve(files, file_bytes, self.seed)
         self._state: Literal["replay", "open", "closed"] = "replay"
-        self.allowance = -1  # bytes of a turn's groups that need not be asked for
+        self.allowance = -1  # bytes of a turn's groups that `admits` accepts without checking
         self._writer = Writer(files, self.seed)
         self._before = 0
         self._base = 0
@@ -120,12 +120,12 @@ class Journal:
     # --- starting -------------------------------------------------------------------------------
 
     def replay(self) -> Iterator[Group]:
-        """The engine's groups that the files hold, oldest first; each group's facts are valid until
-        the next is asked for. When it ends, tails are cut off and the journal can be written.
+        """Yield the engine's groups in the files, oldest first. The facts of a group are valid until the next
+        group is requested. At the end, tails are cut off and the journal becomes writable.
 
-        Raises `JournalDamaged` at a damaged place, with nothing on disk changed, and
-        `StoreUnusable` when the disk cannot be read or written. A replay that does not reach its
-        end, for whatever reason, closes the journal.
+        Raises `JournalDamaged` at a damaged place, without having changed the disk, and `StoreUnusable` if
+        the disk cannot be read or written. If a replay does not reach its end, for any reason, the journal is
+        closed.
         """
         assert self._state == "replay", "replayed twice"
         try:
@@ -135,7 +135,7 @@ class Journal:
             self.close()
             raise StoreUnusable(
                 f"the journal in {self._files.path('')} cannot be recovered: {error}. Check the "
-                "disk and start again: nothing that was acknowledged has been given up."
+                "disk and start again: no acknowledged write was discarded."
             ) from error
         except BaseException:
             self.close()
@@ -147,8 +147,8 @@ class Journal:
             reason = self._reserve.make_next(1, 0)
             if reason is not None:
                 raise StoreUnusable(
-                    f"no journal can be begun in {self._files.path('')}: {reason}. Free some space "
-                    "or give the process the right to write there."
+                    f"no journal can be created in {self._files.path('')}: {reason}. Free some space "
+                    "or give the process write permission there."
                 )
             writer.use(self._reserve.take(), FILE_HEADER_BYTES)
         else:
@@ -156,15 +156,15 @@ class Journal:
             writer.use(recovery.current, recovery.end)
             self._reserve.adopt(recovery.spares)
             if not self._reserve.reclaim(recovery.current):
-                # Its space is not ours for certain, so it counts as full.
+                # Its space may not be allocated, so it counts as full.
                 writer.size = 0
         self._before = max(0, recovery.bytes - writer.end)
         self._base = self._before + writer.end
-        writer.vouch, writer.clean = writer.here(), recovery.clean
+        writer.unrecorded_sync, writer.clean = writer.here(), recovery.clean
         writer.turn, writer.now_ms = recovery.last_turn, recovery.last_now_ms
         self._durable_turn = recovery.last_turn
         self._state = "open"
-        self._reserve.ahead(writer.number + 1)
+        self._reserve.prepare(writer.number + 1)
         self._measure()
         self._start_flusher()
 
@@ -175,33 +175,34 @@ class Journal:
     # --- the reserve ----------------------------------------------------------------------------
 
     def admits(self, nbytes: int) -> str | None:
-        """None when ``nbytes`` can be committed at once: all groups of the turn so far, headers
-        included, and what the next command will add. Else the reason why not.
+        """Return None if ``nbytes`` can be committed at once: all groups of the turn so far, including
+        headers, and what the next command will add. Otherwise return the reason.
 
-        Allocates when the reserve is too small. Raises `NodePoisoned`.
+        Allocates if the reserve is too small. Raises `NodePoisoned`.
         """
         if nbytes <= self.allowance:
             return None
         self._check()
         if nbytes > MAX_RECORD_GROUP_BYTES:
-            return f"{nbytes} bytes of facts are more than {MAX_RECORD_GROUP_BYTES}, the limit"
+            return f"{nbytes} bytes of facts exceed the limit of {MAX_RECORD_GROUP_BYTES}"
         reason = self._reserve.make_next(self._writer.number + 1, nbytes)
         self._measure()
         return reason
 
     def _measure(self) -> None:
-        """Whatever fits in the rest of this file or in the next fits, however it is divided."""
+        """Compute ``allowance``. Groups that fit into the rest of this file, or into the next file, fit
+        however they are divided."""
         here = self._writer.size - self._writer.end - 2 * SYNCED_GROUP_BYTES
         self.allowance = -1 if self.failure is not None else max(here, self._reserve.room())
 
     # --- writing --------------------------------------------------------------------------------
 
     def commit(self, buffer: bytearray, *, sync: bool = True) -> None:
-        """Write the turn's sealed groups and empty ``buffer``; under ``always`` they are durable
-        when this returns, under ``everysec`` a second later.
+        """Write the sealed groups of the turn and clear ``buffer``. With ``always`` they are durable when
+        this returns, with ``everysec`` a second later.
 
-        ``sync=False`` is for groups that nobody waits for (consumers' seen times): they become
-        durable with whatever follows. Raises `NodePoisoned`; then nothing may be answered.
+        ``sync=False`` is for groups that no client waits for (consumers' seen times): they become durable
+        with later ones. Raises `NodePoisoned`; then no reply may be sent.
         """
         self._check()
         if not buffer:
@@ -210,7 +211,7 @@ class Journal:
         try:
             if self.policy == "everysec":
                 self._flusher.wait_if_late()
-                writer.vouch = self._flusher.take_synced() or writer.vouch
+                writer.unrecorded_sync = self._flusher.take_synced() or writer.unrecorded_sync
             if len(buffer) <= writer.room():
                 writer.append(buffer, 0, len(buffer))
             else:
@@ -220,8 +221,8 @@ class Journal:
                 self._owed = False
             elif sync and self.policy == "everysec":
                 self._flusher.wrote(writer.number, writer.end, writer.turn)
-            # After the fsync: a new file is begun, so the next one is made now.
-            self._reserve.ahead(writer.number + 1)
+            # After the fsync: if a new file was begun, the next one is created now.
+            self._reserve.prepare(writer.number + 1)
             self._measure()
         except BaseException as error:
             self._fail(error)
@@ -229,7 +230,7 @@ class Journal:
         self._check_failure()
 
     def _append_across_files(self, buffer: bytearray) -> None:
-        """As many groups as fit go into this file, the others into the next."""
+        """Write as many groups as fit to this file, the others to the next."""
         start = end = 0
         while end < len(buffer):
             _turn, _now_ms, next_end = group_at(buffer, end)
@@ -243,11 +244,11 @@ class Journal:
         self._writer.append(buffer, start, end)
 
     def _rotate(self, needed: int) -> None:
-        """Go on in the next file, which has room for ``needed`` bytes."""
+        """Continue in the next file, which has space for ``needed`` bytes."""
         writer = self._writer
         self._sync()
-        self._durable_turn = max(self._durable_turn, writer.turn - 1)  # more of it may come
-        writer.vouch = writer.here()
+        self._durable_turn = max(self._durable_turn, writer.turn - 1)  # more of the turn may follow
+        writer.unrecorded_sync = writer.here()
         if self._reserve.room() < needed:
             reason = self._reserve.make_next(writer.number + 1, needed)
             assert reason is None, f"{needed} bytes were not admitted: {reason}"
@@ -264,11 +265,11 @@ class Journal:
             self._writer.sync()
             self._fsyncs += 1
 
-    # --- policy, figures, end -------------------------------------------------------------------
+    # --- policy, statistics, end ----------------------------------------------------------------
 
     def set_policy(self, policy: FsyncPolicy) -> None:
-        """Change ``appendfsync``; what was written under the old policy is made durable first, and so
-        is the turn that leaves ``always``: others may have been told already that they are safe."""
+        """Change ``appendfsync``. What was written under the old policy is made durable first. So is the turn
+        that changes from ``always``: its earlier commands may have been reported as durable."""
         self._check()
         try:
             self._flusher.stop()
@@ -281,7 +282,7 @@ class Journal:
         self._start_flusher()
 
     def statistics(self) -> JournalStatistics:
-        """Figures for INFO; the only call that a poisoned journal answers."""
+        """Return the statistics for INFO. The only call that works on a poisoned journal."""
         flusher = self._flusher
         return JournalStatistics(
             current_bytes=self._before + self._writer.end,
@@ -295,10 +296,10 @@ class Journal:
         )
 
     def close(self) -> None:
-        """A clean stop: everything is durable and the journal says so; the directory is let go.
+        """Stop cleanly: make everything durable, record that, and unlock the directory.
 
-        A journal that is poisoned or was not replayed to its end is let go as it is. Raises
-        `NodePoisoned` when the last writes fail. Closing twice does nothing.
+        A journal that is poisoned or was not replayed completely is closed unchanged. Raises `NodePoisoned`
+        if the last writes fail. Closing twice does nothing.
         """
         if self._state == "closed":
             return
@@ -323,11 +324,11 @@ class Journal:
     # --- failing --------------------------------------------------------------------------------
 
     def _refuse_after_fork(self) -> None:
-        # Not by the generation (`headwater.forks`): whoever forks in C need not tell Python of it.
+        # Compares process ids rather than `headwater.forks`: a fork in C need not notify Python.
         if os.getpid() != self._pid:
             raise ForkedStore(
-                f"the journal in {self._files.path('')} belongs to process {self._pid}, which made "
-                "this one by fork. Open the store after the fork, or connect over a socket."
+                f"the journal in {self._files.path('')} belongs to process {self._pid}, and this process "
+                "is a fork of it. Open the store after the fork, or connect over a socket."
             )
 
     def _check_failure(self) -> None:
@@ -337,20 +338,20 @@ class Journal:
     def _check(self) -> None:
         self._check_failure()
         self._refuse_after_fork()
-        assert self._state == "open", f"a journal in state {self._state} is not written"
+        assert self._state == "open", f"a journal in state {self._state} cannot be written"
 
     def _poison(self, error: BaseException) -> None:
-        """Remember the first failure."""
+        """Store the first failure."""
         if self.failure is None:
             self.failure = (
                 f"{self._files.path(self._writer.name)} could not be written: {error!r}. Commands "
-                "have run that are not durable, so nothing more is answered from this state. See "
-                "to the disk and restart: what was acknowledged is in the journal."
+                "have run whose changes are not durable, so no further command is answered. Check the "
+                "disk and restart: acknowledged writes are in the journal."
             )
         self.allowance = -1
 
     def _fail(self, error: BaseException) -> NoReturn:
-        """Poisoned, whatever it was: after an interruption nobody knows what has been written."""
+        """Poison the journal, whatever the error: after an interruption it is unknown what was written."""
         self._poison(error)
         if isinstance(error, OSError | AssertionError):
             raise NodePoisoned(self.failure) from error

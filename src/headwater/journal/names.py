@@ -1,4 +1,4 @@
-"""The names of journal files, and what a file's name and header say of it."""
+"""The names of journal files, and what the name and the header of a file say about it."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from headwater.journal.files import Files
 from headwater.journal.records import BOUND_VERSION, FORMAT_VERSION, file_key
 
 TEMPORARY_SUFFIX = ".new"
-"""A file that is being made; it gets its own name when its header is durable."""
+"""The suffix of a file that is being created. It is renamed when its header is durable."""
 
 _NAME = re.compile(r"journal-(\d{6,})")
 _UNFINISHED = re.compile(rf"journal-\d{{6,}}{re.escape(TEMPORARY_SUFFIX)}")
 
 
 def file_name(number: int) -> str:
-    """The name of journal file ``number``.
+    """Return the name of journal file ``number``.
 
     >>> file_name(7)
     'journal-000007'
@@ -26,17 +26,17 @@ def file_name(number: int) -> str:
 
 
 def number_of(name: str) -> int:
-    """The number of the journal file with this name."""
+    """Return the number of the journal file with this name."""
     return int(name.removeprefix("journal-"))
 
 
 def is_unfinished(name: str) -> bool:
-    """Whether this is the temporary name of a journal file whose making was interrupted."""
+    """Whether this is the temporary name of a journal file whose creation was interrupted."""
     return _UNFINISHED.fullmatch(name) is not None
 
 
 class JournalFile(NamedTuple):
-    """One file of the journal, the size it was allocated with, in bytes, and its format version."""
+    """One file of the journal, its allocated size in bytes, and its format version."""
 
     number: int
     size: int
@@ -48,12 +48,12 @@ class JournalFile(NamedTuple):
 
     @property
     def key(self) -> int | None:
-        """What binds its records to their places; None in a format that does not bind them."""
+        """The key that binds records to their positions; None in a format that does not bind them."""
         return file_key(self.number) if self.version >= BOUND_VERSION else None
 
 
 def names_in_order(files: Files) -> list[str]:
-    """The names of all journal files, by number.
+    """Return the names of all journal files, sorted by number.
 
     Raises `JournalDamaged` for a gap.
     """
@@ -63,8 +63,8 @@ def names_in_order(files: Files) -> list[str]:
     for expected, (number, name) in enumerate(found, start=1):
         if number != expected or name != file_name(number):
             raise JournalDamaged(
-                f"{files.path(file_name(expected))} is missing, although there is "
-                f"{files.path(name)}. Nothing was changed. Put the missing file back, or restore "
-                "the data directory from a copy."
+                f"{files.path(file_name(expected))} is missing, although {files.path(name)} exists. "
+                "Nothing was changed. Restore the missing file, or restore the data directory from a "
+                "backup."
             )
     return [name for _number, name in found]

@@ -1,4 +1,4 @@
-"""The record format of the journal: how a group of facts is written, and how it is read back.
+"""The record format of the journal: writes and reads groups of facts.
 
     group    ┌────────────┬────────────┬──────────┬────────────┬─────────────────────┐
              │ length u32 │ crc32c u32 │ turn u64 │ now_ms u64 │ facts, length bytes │
@@ -10,27 +10,27 @@
              └─────────────┴───────┴───────┴───┴──────────────────────────────┘
               0             64
 
-Rule 1. One command is one group, so a torn tail never halves a command.
-Rule 2. The checksum covers turn, now_ms and facts, and begins with seed XOR length, so it covers the
-        length as well. The seed is drawn once for a data directory and stands in every file header:
-        no client can send bytes that read as a record of ours, and a file from another store never
-        passes for one of this.
-        In a file of version 2 it is XORed with a mask of 32 bits, drawn from the file's number and
-        the offset at which the group begins (`checksum.place_mask`). A group that is copied to
-        another place does not fit there. A group is sealed before its place is known, so
-        `Journal.commit` binds it. The file header is not bound: it holds its number itself.
-Rule 3. A length is checked against the limits and the end of the file before anything is read by it.
-Rule 4. The first byte of a group's facts is the first fact's kind. Kinds below 0x10 are the
-        journal's own and stand in groups of their own; all others are the engine's, opaque here.
-Rule 5. Zeros are never a group: a group holds at least one byte of facts.
+Rule 1. One command is one group, so a torn tail never contains half a command.
+Rule 2. The checksum covers turn, now_ms and facts. It starts with seed XOR length and therefore covers the
+        length as well. The seed is a random number of the data directory that is in every file header:
+        no client can send bytes that are valid as a record, and a file of another store is never
+        accepted.
+        In a file of version 2 the checksum is XORed with a mask of 32 bits, derived from the number of
+        the file and the offset of the group (`checksum.place_mask`). A group that is copied to another
+        position is not valid there. The position of a group is not known when it is sealed, so
+        `Journal.commit` binds it. The file header is not bound, because it contains its number.
+Rule 3. A length is checked against the limits and the end of the file before it is used.
+Rule 4. The first byte of a group's facts is the kind of the first fact. Kinds below 0x10 are the journal's
+        and have their own groups. All others are the engine's, and are not interpreted here.
+Rule 5. Zeros are never a group: a group has at least one byte of facts.
 
 The journal's own facts:
 
     0x01 file     magic "headwater journal", version u16, seed u32, number u64, size u64
     0x02 synced   number u64, offset u64: that file was durable up to that offset
 
-Version 1 does not bind groups to their places. Version 2 does, and is what new files have. A reader
-refuses versions that it does not know.
+Version 1 does not bind groups to their positions. Version 2 does; new files have it. Unknown versions are
+refused.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ if not cython.compiled:  # checksum_c.pxd and memory_c.pxd have them in C
     from headwater.memory import append_bytes, resize, set_u32, set_u64
 
 FORMAT_VERSION = 2
-"""Of new files; all versions from 1 on are read."""
+"""The version of new files. All versions from 1 on can be read."""
 BOUND_VERSION = 2
-"""The first version whose groups are bound to their places."""
+"""The first version whose groups are bound to their positions."""
 ENGINE_KINDS = 0x10
-"""The first kind of fact that is the engine's."""
+"""The first kind of fact that belongs to the engine."""
 
 GROUP_HEADER_BYTES = 24
 FILE_HEADER_BYTES = 64
@@ -80,9 +80,9 @@ assert GROUP_HEADER_BYTES + _SYNCED.size == SYNCED_GROUP_BYTES
 
 
 class Group(NamedTuple):
-    """One whole group as it stands in a file, from ``offset`` to ``end``.
+    """One complete group of a file, from ``offset`` to ``end``.
 
-    ``facts`` is a view into what was read; copy what must outlive the reading of its file.
+    ``facts`` is a view of the file's content. Copy what is needed after the file has been read.
     """
 
     turn: int
@@ -93,7 +93,7 @@ class Group(NamedTuple):
 
 
 class FileHeader(NamedTuple):
-    """What a journal file says of itself; ``size`` is what it was allocated with, in bytes."""
+    """The header of a journal file. ``size`` is the allocated size in bytes."""
 
     version: int
     seed: int
@@ -102,7 +102,7 @@ class FileHeader(NamedTuple):
 
 
 class Synced(NamedTuple):
-    """The fact that file ``number`` was durable up to ``offset`` when it was written."""
+    """The fact that file ``number`` was durable up to ``offset`` when this was written."""
 
     number: int
     offset: int
@@ -112,7 +112,7 @@ class Synced(NamedTuple):
 
 
 def begin_group(buffer: bytearray) -> int:
-    """Make place for a group's header at the end of ``buffer``; the mark that `seal_group` takes.
+    """Reserve space for a group's header at the end of ``buffer``. Return the mark for `seal_group`.
 
     >>> buffer = bytearray()
     >>> mark = begin_group(buffer)
@@ -128,17 +128,17 @@ def begin_group(buffer: bytearray) -> int:
 
 
 def seal_group(buffer: bytearray, mark: int, turn: int, now_ms: int, seed: int) -> bool:
-    """Turn what was appended since `begin_group` into a group; False, and no trace, if that is
-    nothing.
+    """Make a group of what was appended since `begin_group`. If nothing was, remove the header and return
+    False.
 
-    The group is the last thing in ``buffer``. ``seed`` is `Journal.seed`.
+    The group must be the last thing in ``buffer``. ``seed`` is `Journal.seed`.
     """
     end = len(buffer)
     length = end - mark - GROUP_HEADER_BYTES
     if length == 0:
         resize(buffer, mark)
         return False
-    assert 0 < length <= MAX_RECORD_GROUP_BYTES, "admits() was not asked"
+    assert 0 < length <= MAX_RECORD_GROUP_BYTES, "admits() was not called"
     set_u32(buffer, mark, length)
     set_u64(buffer, mark + 8, turn)
     set_u64(buffer, mark + 16, now_ms)
@@ -147,28 +147,28 @@ def seal_group(buffer: bytearray, mark: int, turn: int, now_ms: int, seed: int) 
 
 
 def group_at(buffer: bytearray | memoryview, offset: int) -> tuple[int, int, int]:
-    """Turn, now_ms and end of the sealed group at ``offset`` of a buffer that we wrote ourselves."""
+    """Return turn, now_ms and end of the sealed group at ``offset`` of a buffer that this process wrote."""
     length, _checksum, turn, now_ms = _GROUP.unpack_from(buffer, offset)
     return turn, now_ms, offset + GROUP_HEADER_BYTES + length
 
 
 def file_key(number: int) -> int:
-    """What binds the groups of file ``number`` to it: the ``key`` of all functions here."""
+    """Return the ``key`` that binds the groups of file ``number`` to it, as all functions here take it."""
     return place_mask(0, number)
 
 
 def file_header(number: int, size: int, seed: int, *, version: int = FORMAT_VERSION) -> bytes:
-    """The first 64 bytes of a journal file."""
+    """Return the first 64 bytes of a journal file."""
     buffer = bytearray()
     mark = begin_group(buffer)
     buffer += _FILE.pack(_FILE_KIND, _MAGIC, version, seed, number, size)
-    # Its checksum cannot begin with a seed that is only known once it has been read.
+    # Its checksum does not use the seed, which is known only after the header was read.
     seal_group(buffer, mark, 0, 0, 0)
     return bytes(buffer)
 
 
 def synced_group(synced: Synced, turn: int, now_ms: int, seed: int) -> bytearray:
-    """The group of 41 bytes that says what the last fsync made durable, not yet bound to a place."""
+    """Return the group of 41 bytes that says what the last fsync made durable, not yet bound."""
     buffer = bytearray()
     mark = begin_group(buffer)
     buffer += _SYNCED.pack(_SYNCED_KIND, *synced)
@@ -182,12 +182,12 @@ def synced_group(synced: Synced, turn: int, now_ms: int, seed: int) -> bytearray
 def read_groups(
     data: memoryview, offset: int, *, seed: int, turn: int = 0, key: int | None = None
 ) -> Iterator[Group]:
-    """The whole groups that follow one another from ``offset`` on; ends where none stands.
+    """Yield the consecutive complete groups from ``offset`` on. Ends where there is no such group.
 
-    ``data`` is a file from its start, and ``key`` its `file_key`; None when the groups are not bound
-    to places: in a file of version 1, or in a turn's buffer. Turns do not fall: a group with a turn
-    before ``turn`` or before its predecessor's is none. What stands at the end of the last group,
-    `flaw` says.
+    ``data`` is the content of a file from its start, and ``key`` its `file_key`; None if the groups are not
+    bound: in a file of version 1, or in a turn's buffer. Turns never decrease: a group is not valid if its
+    turn is before ``turn`` or before that of the group before it. `flaw` describes what follows the last
+    group.
     """
     unpack = _GROUP.unpack_from
     while offset + GROUP_HEADER_BYTES < len(data):
@@ -208,8 +208,8 @@ def _whole(
     turn: int,
     mask: int,
 ) -> int:
-    """Where the group with this header ends, if a whole one stands there at a place with that mask and
-    its turn is not before ``turn``; else 0."""
+    """Return where the group with this header ends if it is complete, valid with this mask, and of a turn
+    not before ``turn``; otherwise 0."""
     length, checksum, group_turn, _now_ms = header
     end = offset + GROUP_HEADER_BYTES + length
     if length == 0 or length > MAX_RECORD_GROUP_BYTES or end > len(data) or group_turn < turn:
@@ -224,7 +224,7 @@ def _mask(key: int | None, offset: int) -> int:
 
 
 def flaw(data: memoryview, offset: int, *, seed: int, turn: int = 0, key: int | None = None) -> str:
-    """What stands at ``offset`` where no whole group does, in words for an error message."""
+    """Describe what is at ``offset``, where there is no valid group, for an error message."""
     size = len(data)
     if offset + GROUP_HEADER_BYTES >= size:
         return f"{size - offset} bytes, too few for a record"
@@ -238,12 +238,12 @@ def flaw(data: memoryview, offset: int, *, seed: int, turn: int = 0, key: int | 
         return f"a record of length {length}, which runs past the end of the file at {size}"
     found = extend_view(seed ^ length, data, offset + 8, end) ^ _mask(key, offset)
     if found != checksum:
-        return f"a record with checksum {checksum:08x} whose bytes have {found:08x} at this place"
+        return f"a record with checksum {checksum:08x} whose bytes have {found:08x} at this offset"
     return f"a record of turn {group_turn} after one of turn {turn}"
 
 
 def read_file_header(data: memoryview) -> FileHeader | None:
-    """The header at the start of a file, None when what stands there is none."""
+    """Return the header at the start of a file, None if there is no valid header."""
     group = next(read_groups(data[:FILE_HEADER_BYTES], 0, seed=0), None)
     if group is None or len(group.facts) != _FILE.size:
         return None
@@ -254,14 +254,14 @@ def read_file_header(data: memoryview) -> FileHeader | None:
 
 
 def read_synced(facts: memoryview) -> Synced | None:
-    """The fact ``synced`` when that is what ``facts`` is, else None."""
+    """Return the fact ``synced`` if ``facts`` is one, otherwise None."""
     if len(facts) != _SYNCED.size or facts[0] != _SYNCED_KIND:
         return None
     _kind, number, offset = _SYNCED.unpack(facts)
     return Synced(number, offset)
 
 
-# Both look ahead, so that a group that begins inside another match is found as well.
+# Both use a lookahead, so that a group that begins inside another match is found as well.
 _SYNCED_GROUP = re.compile(
     rb"(?=%b.{20}%c)" % (re.escape(_CHECKSUM.pack(_SYNCED.size)), _SYNCED_KIND), re.DOTALL
 )
@@ -273,11 +273,11 @@ _SEARCH_FACTOR = 64
 def find_synced(
     data: memoryview, offset: int, stop: int, *, seed: int, turn: int, key: int | None = None
 ) -> Iterator[Synced]:
-    """Every fact ``synced`` whose whole group begins at any byte from ``offset`` to ``stop``.
+    """Yield every fact ``synced`` whose complete group begins at any byte from ``offset`` to ``stop``.
 
-    Checksum and turn are checked. This is how the reader finds out that a place was durable
-    although the records between cannot be read. Where bytes were inserted or removed, a group is not
-    at its place any more; one that names the place where it was itself written is found all the same.
+    Checks checksum and turn. Recovery uses this to find out that a place was durable although the records in
+    between cannot be read. Where bytes were inserted or removed, a group is not at its position any more; it
+    is still found if it names the position at which it was written.
     """
     for match in _SYNCED_GROUP.finditer(data, offset, min(stop + SYNCED_GROUP_BYTES, len(data))):
         start = match.start()
@@ -294,10 +294,10 @@ def find_synced(
 def holds_group(
     data: memoryview, offset: int, stop: int, *, seed: int, turn: int, key: int | None = None
 ) -> bool:
-    """Whether a whole group begins at any byte from ``offset`` to ``stop``.
+    """Whether a complete group begins at any byte from ``offset`` to ``stop``.
 
-    Checksum and turn are checked, at most `_SEARCH_FACTOR` times the bytes there are: what a client
-    sent may look like the beginnings of many large groups, and must not keep a store from starting.
+    Checks checksum and turn, but reads at most `_SEARCH_FACTOR` times the bytes of ``data``: data of clients
+    may look like the beginnings of many large groups, and must not prevent a store from starting.
     """
     unpack = _GROUP.unpack_from
     allowed = _SEARCH_FACTOR * len(data)

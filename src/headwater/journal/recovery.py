@@ -1,25 +1,25 @@
-"""Reads a journal back: every whole group in order, then a decision about what stands behind them.
+"""Reads a journal: every complete group in order, then decides what follows the last one.
 
-A crash leaves a *tail*: bytes of records whose fsync never returned, whole, torn or missing in any
-order. A tail is cut off and nobody was promised what is in it. Anything else that cannot be read is
-*damage*: the start is refused, with file and offset, and nothing on disk is changed.
+A crash leaves a *tail*: bytes of records whose fsync never returned, complete, torn or missing in any
+combination. A tail is cut off; none of its records were acknowledged as durable. Anything else that cannot be
+read is *damage*: opening fails with file and offset, and nothing on disk is changed.
 
-Rule 1. Where no whole group follows, a place is damaged when it is known to have been durable:
-        because a later file holds records (a file is fsynced before the next is written to), or
-        because a whole record at any later byte, checksum and turn checked, holds the fact
-        ``synced`` for a later offset of this file. Otherwise a tail begins there.
-Rule 2. The first record of a file says where the file before it ended; one that ended elsewhere is
-        damaged. Where that first record cannot be read, the file still holds records when a whole
-        one begins at any byte of it.
-Rule 3. A file gets its name after its header is durable. A file without its header is damaged,
-        unless it is a spare: the last file, not the first, with nothing but zeros behind the place of
-        the header. Such a file never held a record that is known of; it is removed and made again.
-Rule 4. A file that is shorter than its header says is damaged, because nobody knows what stood behind
-        its end; unless it ends exactly where a fact ``synced`` says: its own last record, which a
-        clean stop wrote, or the first record of the next file.
+Rule 1. Where no complete group follows, a place is damaged if it is known to have been durable: because a
+        later file contains records (a file is fsynced before the next is written to), or because a
+        complete record at any later byte, with valid checksum and turn, contains the fact ``synced`` for
+        a later offset of this file. Otherwise a tail begins there.
+Rule 2. The first record of a file says where the previous file ended. If that file ended elsewhere, it is
+        damaged. If the first record cannot be read, the file still counts as containing records if a
+        complete one begins at any byte of it.
+Rule 3. A file gets its name after its header is durable. A file without a header is damaged, unless it is
+        a spare: the last file, not the first, with only zeros after the header. Such a file never had a
+        record that is known; it is removed and created again.
+Rule 4. A file that is shorter than its header says is damaged, because it is unknown what followed its
+        end. The exception is a file that ends exactly where a fact ``synced`` says: its own last record,
+        written by a clean stop, or the first record of the next file.
 Rule 5. Files are numbered from 1 without a gap. A missing file is damage.
 
-What `repair` does then, `headwater.journal.repair` says.
+Then `headwater.journal.repair` changes the files.
 """
 
 from __future__ import annotations
@@ -47,23 +47,23 @@ from headwater.journal.report import Cut, RecoveryReport
 
 
 class Recovery:
-    """What the files of a journal hold.
+    """The content of a journal's files.
 
-    Making one looks at names and headers; `replay` reads the groups, once, and fills in the rest;
-    `repair.repair` then changes the disk. Raises `JournalDamaged`, from the first two, and `StoreUnusable`
-    for a format of a later version. An empty directory is an empty journal, ``seed`` None.
+    The constructor reads names and headers. `replay` reads the groups, once, and sets the other attributes.
+    Then `repair.repair` changes the files. The constructor and `replay` raise `JournalDamaged`, and
+    `StoreUnusable` for a format of a later version. An empty directory is an empty journal; ``seed`` is None.
 
         groups, last_turn                of the engine's groups that were read
         last_now_ms                      the latest time of any of them
         cuts                             the tails that are cut off
-        notes                            sentences about what is odd and loses nothing acknowledged,
-                                         or cannot be judged: for the log
+        notes                            sentences for the log about anomalies that lose nothing
+                                         acknowledged or cannot be judged
         current, end                     the last file with records, and where they end in it
         spares                           the files after it, allocated and empty
         damaged_spare                    the name of a last, empty file without a header, or None
-        vouched                          the last fact ``synced`` that was read
-        bytes                            what all groups and headers take up
-        clean                            it ended with the fact that all before it was durable
+        last_synced                      the last fact ``synced`` that was read
+        bytes                            the size of all groups and headers
+        clean                            whether the last record says that all before it is durable
     """
 
     def __init__(self, files: Files) -> None:
@@ -77,7 +77,7 @@ class Recovery:
         self.end = 0
         self.bytes = 0
         self.clean = False
-        self.vouched = Synced(0, 0)
+        self.last_synced = Synced(0, 0)
         self.damaged_spare: str | None = None
         self._found: list[JournalFile] = []
         self._found = self._known_files(names_in_order(files))
@@ -89,20 +89,20 @@ class Recovery:
             self.damaged_spare = names.pop()
             self.notes.append(
                 f"{self._files.path(self.damaged_spare)}: its header cannot be read. It is the last "
-                "file and holds nothing but zeros, so it was a spare without records; it is made again"
+                "file and contains only zeros, so it was a spare without records; it is created again"
             )
         return [self._known(name) for name in names]
 
     def _is_damaged_spare(self, name: str) -> bool:
-        """Rule 3."""
+        """Whether rule 3 applies to the file."""
         if read_file_header(self._files.read(name, FILE_HEADER_BYTES)) is not None:
             return False
         data, used = self._files.content(name)
-        # A file shorter than a header was cut, and what it was cut from is not known.
+        # A file that is shorter than a header was truncated, and its former content is unknown.
         return used <= FILE_HEADER_BYTES <= len(data)
 
     def _known(self, name: str) -> JournalFile:
-        """The file behind a name, if it is what its name says."""
+        """Return the file with this name, if its header matches the name."""
         number = number_of(name)
         header = read_file_header(self._files.read(name, FILE_HEADER_BYTES))
         if header is None:
@@ -120,24 +120,24 @@ class Recovery:
             raise self.damaged(name, 0, "the header of a file of another store")
         return JournalFile(number, header.size, header.version)
 
-    def again(self) -> Recovery:
-        """A fresh look at the same files, with what was written since."""
+    def reread(self) -> Recovery:
+        """Return a new recovery of the same files, including what was written since."""
         return Recovery(self._files)
 
     def path(self, name: str) -> str:
-        """How a file of this journal is called in messages."""
+        """Return the path of a file of this journal, for messages."""
         return self._files.path(name)
 
     def report(self) -> RecoveryReport:
-        """What was found, for the caller of the store."""
+        """Return what was found, for the caller of the store."""
         return RecoveryReport(self.groups, tuple(self.cuts), tuple(self.notes))
 
     # --- reading --------------------------------------------------------------------------------
 
     def replay(self) -> Iterator[Group]:
-        """The engine's groups, oldest first. A group's facts are valid until the next is asked for.
+        """Yield the engine's groups, oldest first. A group's facts are valid until the next one is requested.
 
-        Raises `JournalDamaged` at the place that is damaged; groups before it have been given out.
+        Raises `JournalDamaged` at a damaged place; the groups before it have been yielded.
         """
         for index, file in enumerate(self._found):
             self.current = file
@@ -145,15 +145,15 @@ class Recovery:
             yield from self._groups_of(file, content.data)
             self.bytes += self.end
             later = self._found[index + 1 :]
-            goes_on = bool(later) and self._goes_on(file, content, later[0])
-            self._refuse_short(file, content, named=goes_on or self.clean)
-            if not goes_on:
+            continued = bool(later) and self._is_continued(file, content, later[0])
+            self._refuse_short(file, content, named=continued or self.clean)
+            if not continued:
                 self._judge_tails(file, content, later)
                 self.spares = later
                 break
 
     def _refuse_short(self, file: JournalFile, content: Content, *, named: bool) -> None:
-        """Rule 4; ``named`` says whether a fact names the end of the records as the end."""
+        """Apply rule 4. ``named`` says whether a fact names the end of the records as the end."""
         size = len(content.data)
         if size >= file.size:
             return
@@ -161,14 +161,14 @@ class Recovery:
             raise self.damaged(
                 file.name,
                 self.end,
-                f"{self._flaw(file, content, self.end)}, in a file of {size} bytes that was made with "
-                f"{file.size}, so what stood behind them is not known",
+                f"{self._flaw(file, content, self.end)}, in a file of {size} bytes that was created "
+                f"with {file.size}, so what followed them is unknown",
                 size=file.size,
             )
         if self.clean:
             self.notes.append(
-                f"{self._files.path(file.name)} has {size} bytes and was made with {file.size}: it ends "
-                "with a record that says so, as after a clean stop; nothing is known of what stood behind"
+                f"{self._files.path(file.name)} has {size} bytes and was created with {file.size}: its last "
+                "record says that it ends there, as after a clean stop; what may have followed is unknown"
             )
 
     def _groups_of(self, file: JournalFile, data: memoryview) -> Iterator[Group]:
@@ -191,13 +191,13 @@ class Recovery:
             kind = group.facts[0]
             raise self.damaged(file.name, group.offset, f"a fact of unknown kind {kind:#04x}")
         if synced.number == file.number and synced.offset > group.offset:
-            found = f"the statement that {synced.offset} was durable before it"
+            found = f"a record that declares a later offset, {synced.offset}, durable"
             raise self.damaged(file.name, group.offset, found)
-        self.vouched = synced
+        self.last_synced = synced
         self.clean = synced == (file.number, group.offset)
 
-    def _goes_on(self, file: JournalFile, content: Content, later: JournalFile) -> bool:
-        """Whether the next file begins with a record, which says that this one ended where it did."""
+    def _is_continued(self, file: JournalFile, content: Content, later: JournalFile) -> bool:
+        """Whether the next file begins with a record that says where this one ended."""
         head = self._files.read(later.name, FILE_HEADER_BYTES + SYNCED_GROUP_BYTES)
         first = next(self._read(later, head, FILE_HEADER_BYTES), None)
         synced = None if first is None else read_synced(first.facts)
@@ -207,12 +207,12 @@ class Recovery:
             raise self.damaged(
                 file.name,
                 self.end,
-                f"{self._flaw(file, content, self.end)}, where {later.name} says that records were durable "
+                f"{self._flaw(file, content, self.end)}, but {later.name} says that records were durable "
                 f"up to {synced.offset} of {file_name(synced.number)}",
             )
         if content.used > self.end:
             self.notes.append(
-                f"{self._files.path(file.name)}: {content.used - self.end} bytes behind its last record at "
+                f"{self._files.path(file.name)}: {content.used - self.end} bytes after its last record at "
                 f"{self.end} were ignored; the next file says that it ended there"
             )
         return True
@@ -220,16 +220,16 @@ class Recovery:
     # --- damage or tail -------------------------------------------------------------------------
 
     def _judge_tails(self, last: JournalFile, content: Content, later: list[JournalFile]) -> None:
-        """Everything behind the last record of the last file that holds any is damage or a tail.
+        """Judge everything after the last record of the last file with records: it is damage or a tail.
 
-        That file may have ended where its zeros begin. A later one began with a record, if it was
-        ever written.
+        That file may have ended where its zeros begin. A later file began with a record if it was ever
+        written.
         """
         self._judge(last, content, self.end, later)
         for index, file in enumerate(later):
             content = self._files.content(file.name)
             if len(content.data) < file.size:
-                found = f"a file of {len(content.data)} bytes that was made with {file.size}"
+                found = f"a file of {len(content.data)} bytes that was created with {file.size}"
                 raise self.damaged(file.name, FILE_HEADER_BYTES, found, size=file.size)
             self._judge(file, content, FILE_HEADER_BYTES, later[index + 1 :])
 
@@ -240,7 +240,7 @@ class Recovery:
         if used <= end and file == self.current:
             return
         if next(self._read(file, data, end), None) is not None:
-            found = "a first record that does not say where the file before it ended"
+            found = "a first record that does not say where the previous file ended"
             raise self.damaged(file.name, end, found)
         holder = self._first_with_records(later)
         if holder is not None:
@@ -282,13 +282,13 @@ class Recovery:
     def damaged(
         self, name: str, offset: int, found: str, *, size: int | None = None
     ) -> JournalDamaged:
-        """The error for damage at this place; ``size`` is what the file was made with."""
+        """Return the error for damage at this place. ``size`` is the allocated size of the file."""
         if size is None:
             size = next((file.size for file in self._found if file.name == name), 0)
         return JournalDamaged(
             f"{self._files.path(name)} is damaged at offset {offset}: found {found}. Nothing was "
-            "changed. Restore the data directory from a copy; or, to give up everything from that "
-            f"place on, keep a copy, {_remedy(offset, size)} and remove the journal files after it."
+            "changed. Restore the data directory from a backup; or, to discard everything from there on, "
+            f"make a copy, {_remedy(offset, size)} and remove the journal files after it."
         )
 
 

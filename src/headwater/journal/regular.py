@@ -1,14 +1,15 @@
-"""Opens data files: regular files of one name only, never what a name may lead to elsewhere.
+"""Opens data files: only regular files with a single name, never anything that a name leads to.
 
-Rule 1. The last part of a path is never followed: a symbolic link in the place of a data file is
-        refused, wherever it points.
-Rule 2. What was opened is looked at, not its name: a FIFO, a device or a socket is refused, and opening
-        one does not wait. So is a file with a second name (a hard link), which may be another file.
-Rule 3. A new file is created, never taken over: what is in its place is removed, not written to.
-Rule 4. A directory that every user may write to is refused: any of them could replace what is in it.
+Rule 1. The last part of a path is never followed: a symbolic link in place of a data file is refused,
+        wherever it points.
+Rule 2. The opened file is checked, not its name: a FIFO, a device or a socket is refused, and opening one
+        does not block. A file with a second name (a hard link) is refused too, because it may belong
+        elsewhere.
+Rule 3. A new file is created, never reused: an existing file of that name is removed, not written to.
+Rule 4. A directory that every user may write to is refused: any of them could replace its files.
 
-Precedents: PostgreSQL refuses a data directory with rights for others (checkDataDir); OpenSSH refuses
-a home directory that others may write to (StrictModes).
+Precedents: PostgreSQL refuses a data directory that other users can access (checkDataDir); OpenSSH refuses
+a home directory that other users can write to (StrictModes).
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ _KINDS = {
 
 
 def open_regular(path: str, flags: int) -> int:
-    """A descriptor of the regular file ``path``; with ``os.O_CREAT`` it is made if need be.
+    """Open the regular file ``path`` and return its descriptor. ``os.O_CREAT`` creates it if necessary.
 
-    Raises `StoreUnusable` for anything else in its place, `OSError` as the system does.
+    Raises `StoreUnusable` if it is not a regular file, and `OSError` as the system does.
     """
     try:
         descriptor = os.open(path, flags | _ALWAYS, 0o600)
@@ -53,13 +54,13 @@ def open_regular(path: str, flags: int) -> int:
 
 
 def create_regular(path: str) -> int:
-    """A descriptor of a new file, in place of whatever has that name. Raises `OSError`."""
+    """Create a file, replacing any file of that name, and return its descriptor. Raises `OSError`."""
     remove_regular(path, missing_ok=True)
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | _ALWAYS, 0o600)
 
 
 def remove_regular(path: str, *, missing_ok: bool = False) -> None:
-    """Remove what has that name. Raises `StoreUnusable` for a directory, `OSError` as the system does."""
+    """Remove a file. Raises `StoreUnusable` for a directory, `OSError` as the system does."""
     try:
         Path(path).unlink(missing_ok=missing_ok)
     except IsADirectoryError:
@@ -67,10 +68,10 @@ def remove_regular(path: str, *, missing_ok: bool = False) -> None:
 
 
 def check_directory(directory: Path) -> None:
-    """Raises `StoreUnusable` when every user of this machine may write to ``directory``."""
+    """Raise `StoreUnusable` if every user of this machine may write to ``directory``."""
     mode = stat.S_IMODE(directory.stat().st_mode)
     if mode & stat.S_IWOTH:
-        # A sticky directory is shared on purpose, as /tmp is: its rights are not to be changed.
+        # A sticky directory is shared on purpose, like /tmp: its permissions should not be changed.
         remedy = f"Run chmod o-w {directory}, or choose another directory."
         if mode & stat.S_ISVTX:
             remedy = f"Choose another directory, such as {directory / 'headwater'}."
@@ -84,19 +85,19 @@ def _mode_of(path: str) -> int:
     try:
         return os.lstat(path).st_mode
     except OSError:
-        return stat.S_IFREG  # it is the system's error that says more
+        return stat.S_IFREG  # the system's error says more
 
 
 def _refuse(path: str, mode: int, *, links: int) -> None:
-    """Raises `StoreUnusable` for what is not a regular file with one name."""
+    """Raise `StoreUnusable` if the mode and number of links are not those of a regular file with one name."""
     if not stat.S_ISREG(mode):
         kind = _KINDS.get(stat.S_IFMT(mode), "not a regular file")
         raise StoreUnusable(
-            f"{path} is {kind}; a data directory holds regular files only, and nothing else is opened. "
-            "Remove it if it does not belong there, or choose another directory."
+            f"{path} is {kind}; a data directory may contain regular files only. Remove it if it does not "
+            "belong there, or choose another directory."
         )
     if links > 1:
         raise StoreUnusable(
-            f"{path} has {links} names (hard links), so writing to it would change another file. Put a "
-            "copy in its place (cp, then mv), or choose another directory."
+            f"{path} has {links} names (hard links), so writing to it would change another file. Replace it "
+            "by a copy (cp, then mv), or choose another directory."
         )

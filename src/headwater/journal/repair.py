@@ -1,10 +1,10 @@
-"""Makes the disk hold what a recovery gave out, durably, and nothing behind it.
+"""Makes the files contain exactly what a recovery returned, durably.
 
-Rule 1. Whatever is behind a cut is overwritten with zeros, durably, before anything new is written,
-        so that no stale record can follow a new one.
-Rule 2. What no fsync vouches for is written once more before it is relied on: after an fsync that
-        failed, what a file or a directory reads as may be memory that never reaches the disk.
-Rule 3. A spare whose header is damaged is removed; the reserve makes it again.
+Rule 1. Everything after a cut is overwritten with zeros, durably, before anything new is written, so that
+        an old record can never follow a new one.
+Rule 2. What no fact ``synced`` confirms as durable is written again before it is relied on: after a failed
+        fsync, the content of a file or directory may be in memory only and never reach the disk.
+Rule 3. A spare with a damaged header is removed. The reserve creates it again.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ _ZEROS = bytes(1024 * 1024)
 
 
 def repair(files: Files, recovery: Recovery) -> None:
-    """Make the disk hold what ``recovery.replay`` gave out, durably, and nothing behind it.
+    """Make the files contain exactly what ``recovery.replay`` returned, durably.
 
     Raises `OSError` as the disk does.
     """
     for name in files.names():
         if is_unfinished(name) or name == recovery.damaged_spare:
             files.remove(name)
-    _name_again(files, recovery)
+    _rename_again(files, recovery)
     kept = {file.name for file in (recovery.current, *recovery.spares)}
     cuts = [cut for cut in recovery.cuts if cut.file in kept]
     for cut in cuts:
         _write_zeros(files, cut)
     name = recovery.current.name
     start = FILE_HEADER_BYTES
-    if recovery.vouched.number == recovery.current.number:
-        start = recovery.vouched.offset
+    if recovery.last_synced.number == recovery.current.number:
+        start = recovery.last_synced.offset
     if recovery.end > start:
         files.write(name, start, files.read(name, recovery.end)[start:])
     for touched in sorted({name, *(cut.file for cut in cuts)}):
@@ -42,9 +42,9 @@ def repair(files: Files, recovery: Recovery) -> None:
     files.sync_directory()
 
 
-def _name_again(files: Files, recovery: Recovery) -> None:
-    """Rule 2 for names. One that was seen durable holds records; of the others the first is named
-    again, and what is after it is removed before, so that no crash leaves a gap."""
+def _rename_again(files: Files, recovery: Recovery) -> None:
+    """Apply rule 2 to names. A file with records has a durable name. The first file without records is renamed
+    and renamed back; the files after it are removed before that, so that a crash leaves no gap."""
     empty = list(recovery.spares)
     if recovery.end == FILE_HEADER_BYTES:
         empty.insert(0, recovery.current)

@@ -1,4 +1,4 @@
-"""What opening a store found: the public, read-only result of a recovery."""
+"""The public, read-only result of opening a store: what recovery found."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Cut(NamedTuple):
-    """A torn tail of the journal that was cut off when the store was opened. No fsync had covered it."""
+    """A torn tail of the journal that was cut off when the store was opened. No fsync had made it durable."""
 
     file: str
     """The name of the journal file, without its directory."""
@@ -16,7 +16,7 @@ class Cut(NamedTuple):
     length: int
     """How many bytes were cut off."""
     found: str
-    """What was found at ``offset``, in words."""
+    """A description of what was found at ``offset``."""
 
     def __str__(self) -> str:
         return f"{self.file}: cut {self.length} bytes at offset {self.offset}: {self.found}"
@@ -24,8 +24,8 @@ class Cut(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RecoveryReport:
-    """What was recovered when a store was opened, and what was cut off or odd; ``client.recovery`` returns
-    it.
+    """What was recovered when a store was opened, and which parts were cut off or anomalous. It is the value
+    of ``client.recovery``.
 
     >>> RecoveryReport(groups=3, cuts=(Cut("journal-000001", 200, 30, "a torn record"),)).cut_bytes
     30
@@ -34,13 +34,13 @@ class RecoveryReport:
     """
 
     groups: int = 0
-    """How many record groups were applied; each command or transaction that changed something is one."""
+    """How many record groups were applied. Each command or transaction that changed something is one."""
     cuts: tuple[Cut, ...] = ()
     """Torn tails that were cut off."""
     notes: tuple[str, ...] = ()
-    """What was odd about the files without a known loss, a sentence each."""
+    """Anomalies of the files without a known loss, one sentence each."""
 
     @property
     def cut_bytes(self) -> int:
-        """How many bytes were cut off in all."""
+        """The total number of bytes that were cut off."""
         return sum(cut.length for cut in self.cuts)

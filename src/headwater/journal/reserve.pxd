@@ -11,4 +11,4 @@ cdef class Reserve:
     cdef object _broken
 
     cpdef long long room(self) except? -1
-    cpdef ahead(self, long long number)
+    cpdef prepare(self, long long number)

@@ -1,4 +1,4 @@
-"""What a journal tells of itself in figures."""
+"""Statistics of a journal."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from typing import NamedTuple
 
 
 class JournalStatistics(NamedTuple):
-    """The figures of ``INFO persistence``. Sizes are bytes of records, not of allocated space."""
+    """The statistics of ``INFO persistence``. Sizes are bytes of records, not of allocated space."""
 
     current_bytes: int
     base_bytes: int
-    """What it was at the start."""
+    """The value of ``current_bytes`` at the start."""
     files: int
     fsyncs: int
     delayed_fsyncs: int
     durable_turn: int
-    """The last turn of which everything is known to be on disk; ``always`` does not count."""
+    """The last turn that is known to be completely on disk. Not maintained with ``always``."""
     failure: str | None
-    """Why nothing more is written until restart."""
+    """Why nothing more is written until a restart."""
     refusal: str | None
-    """Why the next file could not be made; writes go on while this one has room."""
+    """Why the next file could not be created. Writes continue while this file has space."""

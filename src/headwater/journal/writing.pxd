@@ -15,7 +15,7 @@ cdef class Writer:
     cdef bint _binds
     cdef public long long turn
     cdef public long long now_ms
-    cdef public object vouch
+    cdef public object unrecorded_sync
     cdef public bint unsynced
     cdef public bint clean
 

@@ -1,9 +1,9 @@
-"""The file of the journal that is written: groups are appended to it, bound to their places.
+"""The journal file that is being written. Groups are appended to it and bound to their positions.
 
-A group is sealed before its place is known. `Writer.append` masks the checksum of each group with its
-place when it is written, in the turn's own buffer: that is a few instructions a group, and the buffer
-is emptied afterwards. In a file of version 1 nothing is bound; it is written on as it was begun,
-because one file is read by one rule.
+The position of a group is not known when it is sealed. `Writer.append` therefore masks the checksum of each
+group when it is written, in the turn's own buffer: this takes a few instructions a group, and the buffer is
+cleared afterwards. In a file of version 1 groups are not bound. Such a file is continued unbound, because all
+groups of a file follow the same rule.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if not cython.compiled:  # checksum_c.pxd and memory_c.pxd have them in C
 
 
 class Writer:
-    """Where the next group goes, and what is to be said there about the last fsync."""
+    """Appends groups to the current file, and records of the last fsync."""
 
     def __init__(self, files: Files, seed: int) -> None:
         self._files = files
@@ -38,51 +38,51 @@ class Writer:
         self._key = 0
         self._binds = False
         self.turn = self.now_ms = 0
-        """Those of the last group."""
-        self.vouch: Synced | None = None
-        """What the last fsync made durable, when no group says so yet."""
+        """Turn and time of the last group."""
+        self.unrecorded_sync: Synced | None = None
+        """What the last fsync made durable, if no group says so yet."""
         self.unsynced = False
         self.clean = False
         """Whether the last group says that everything before it is durable."""
 
     def use(self, file: JournalFile, end: int) -> None:
-        """Write to this file from now on, from ``end`` on."""
+        """Write to this file from now on, starting at ``end``."""
         self.number, self.size, self.end, self.name = file.number, file.size, end, file.name
         key = file.key
         self._binds = key is not None
         self._key = key or 0
 
     def here(self) -> Synced:
-        """The fact that everything so far is durable."""
+        """Return the fact that everything written so far is durable."""
         return Synced(self.number, self.end)
 
     def room(self) -> int:
-        """Bytes of groups that this file takes, besides what is to be said about the last fsync and
-        the place that is kept for a clean stop."""
-        own = SYNCED_GROUP_BYTES if self.vouch is None else 2 * SYNCED_GROUP_BYTES
+        """Return how many bytes of groups fit into this file, besides the record of the last fsync and the
+        group of a clean stop."""
+        own = SYNCED_GROUP_BYTES if self.unrecorded_sync is None else 2 * SYNCED_GROUP_BYTES
         return self.size - self.end - own
 
     def append(self, buffer: bytearray, start: int, end: int) -> None:
-        """Write the whole groups from ``start`` to ``end``, behind what is to be said about the last
-        fsync."""
+        """Write the complete groups from ``start`` to ``end``-1, after the record of the last fsync if there
+        is one."""
         turn = u64_at(buffer, start + 8)
-        assert turn >= self.turn, f"turn {turn} after turn {self.turn}: it could not be read back"
+        assert turn >= self.turn, f"turn {turn} after turn {self.turn}: recovery would reject it"
         self.turn = turn
         self.now_ms = u64_at(buffer, start + 16)
         self.clean = False
-        if self.vouch is not None:
-            vouch, self.vouch = self.vouch, None
-            self._write_synced(vouch)
+        if self.unrecorded_sync is not None:
+            synced, self.unrecorded_sync = self.unrecorded_sync, None
+            self._write_synced(synced)
         self._write(buffer, start, end)
 
     def sync(self) -> None:
         """Make everything in this file durable."""
         self._files.sync(self.name)
         self.unsynced = False
-        self.vouch = self.here()
+        self.unrecorded_sync = self.here()
 
     def end_cleanly(self) -> None:
-        """Say that everything before is durable."""
+        """Write a group that says that everything before it is durable."""
         self._write_synced(self.here())
         self.clean = True
 

@@ -1,6 +1,6 @@
-"""How a typed message becomes an entry's fields and back.
+"""Codecs: they write a typed message as an entry's fields and read it back.
 
-Used by producers, workers, dead letters and Spark alike, so that all of them mean the same bytes.
+Producers, workers, dead letters and Spark use the same codecs and so agree on the bytes.
 
 >>> import msgspec
 >>> class Order(msgspec.Struct):
@@ -42,19 +42,19 @@ from headwater.messages.keys import (
     RESERVED_PREFIX,
     SIGN_CONSUMER,
     TRACE_FIELDS,
-    beside,
     dead_letter_stream,
     dedupe_key,
     delays_key,
     due_key,
+    group_backup_key,
     group_reader_key,
     group_settings_key,
     hash_tag,
     is_reserved,
     later_key,
-    noted_key,
     poison_key,
     reader_key,
+    related_key,
 )
 from headwater.messages.packed import BytesCodec, MsgpackCodec, PydanticMsgpackCodec
 
@@ -62,9 +62,9 @@ CODECS = ("fields", "json", "msgpack", "bytes", "faststream", "faststream-json")
 
 
 def codec_for(kind: Any, codec: str = "fields") -> MessageCodec:
-    """The codec object for messages of type ``kind``; made once a stream.
+    """Return a new codec for messages of type ``kind``. A stream makes one and keeps it.
 
-    Raises `DeclarationError` for a codec that does not exist and a type that it cannot carry.
+    Raises `DeclarationError` for an unknown codec, and for a type that the codec cannot carry.
     """
     if codec not in CODECS:
         raise DeclarationError(f"unknown codec {codec!r}: choose one of {', '.join(CODECS)}")
@@ -95,14 +95,14 @@ def encode(message: Any, *, codec: str = "fields") -> Pairs:
     >>> encode(Order(id=17)), encode(Order(id=17), codec="json")
     ([(b'id', b'17')], [(b'data', b'{"id":17}')])
 
-    Raises `EncodeError` if a value cannot be written, and `DeclarationError` for a codec that does not exist or
-    cannot carry the type.
+    Raises `EncodeError` if a value cannot be written, and `DeclarationError` if the codec is unknown or cannot
+    carry the type.
     """
     return _codec_of(type(message), codec).encode(message)
 
 
 def decode(fields: Sequence[tuple[bytes, bytes]], kind: Any, *, codec: str = "fields") -> Any:
-    """Return the message of type ``kind`` that ``fields``, pairs of bytes, hold, as a handler would get it.
+    """Return the message of type ``kind`` in ``fields``, pairs of bytes, as a handler would get it.
 
     >>> import msgspec
     >>> class Order(msgspec.Struct):
@@ -110,7 +110,7 @@ def decode(fields: Sequence[tuple[bytes, bytes]], kind: Any, *, codec: str = "fi
     >>> decode([(b"id", b"17"), (b"note", b"ignored")], Order)
     Order(id=17)
 
-    Raises `DecodeError`, with field, value and type, if the fields hold no such message, and
+    Raises `DecodeError`, with field, value and type, if the fields do not hold such a message, and
     `DeclarationError` as `headwater.messages.encode` does.
     """
     return _codec_of(kind, codec).decode(fields)
@@ -126,7 +126,6 @@ __all__ = [
     "DeadLetter",
     "MessageCodec",
     "Pairs",
-    "beside",
     "codec_for",
     "dead_letter_fields",
     "dead_letter_stream",
@@ -136,15 +135,16 @@ __all__ = [
     "due_key",
     "encode",
     "error_text",
+    "group_backup_key",
     "group_reader_key",
     "group_settings_key",
     "hash_tag",
     "is_reserved",
     "iso_time",
     "later_key",
-    "noted_key",
     "parse_dead_letter",
     "poison_key",
     "reader_key",
+    "related_key",
     "trace_text",
 ]

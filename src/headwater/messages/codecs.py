@@ -1,10 +1,10 @@
-"""A codec turns a message into an entry's fields and back.
+"""The base class of codecs, and codec json.
 
-Rule 1. The codec is chosen by declaration, never guessed from what arrives.
-Rule 2. Lax on text (``"17"`` is 17), strict on meaning: what is missing or does not convert is a
+Rule 1. The declaration chooses the codec. It is never guessed from the fields of an entry.
+Rule 2. Text converts (``"17"`` is 17). A field that is missing or does not convert raises a
         `DecodeError` that names field, value (cut at 100 characters) and type.
-Rule 3. What a type cannot carry through its codec unchanged is refused when the codec is made, by
-        `DeclarationError`, not when the first such message appears.
+Rule 3. A type that the codec cannot write and read back unchanged raises `DeclarationError` when the
+        codec is made, not when the first such message appears.
 """
 
 from __future__ import annotations
@@ -21,46 +21,46 @@ import msgspec
 from headwater.errors import DeclarationError, DecodeError, EncodeError
 
 DATA_FIELD = b"data"
-"""The one field that codec json writes."""
+"""The only field that codec json writes."""
 
 MAX_SHOWN = 100
-"""Characters of a value that an error shows: enough to recognise it, too few to leak a document."""
+"""How many characters of a value an error shows: enough to recognise it, too few to leak a document."""
 
 Pairs = list[tuple[bytes, bytes]]
 
 
 def shown(value: object) -> str:
-    """``value`` as an error shows it: its repr, cut at 100 characters."""
+    """Return ``value`` as an error shows it: its repr, cut at 100 characters."""
     text = repr(value)
     return text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + "…"
 
 
 def names(flat: Sequence[bytes]) -> str:
-    """The field names of an entry, for an error."""
+    """Return the field names of an entry, for an error."""
     found = ", ".join(repr(name.decode("utf-8", "replace")) for name in flat[::2])
     return (found if len(found) <= MAX_SHOWN else found[:MAX_SHOWN] + "…") or "none"
 
 
 def pydantic_base() -> Any:
-    """pydantic's BaseModel when the program has imported pydantic, else None: a program that has
-    not cannot hand us one of its models."""
+    """Return pydantic's BaseModel, or None if the program has not imported pydantic: then no message
+    is one of its models."""
     module = sys.modules.get("pydantic")
     return getattr(module, "BaseModel", None)
 
 
 def is_pydantic(kind: object) -> bool:
-    """Whether ``kind`` is a pydantic model class."""
+    """Return whether ``kind`` is a pydantic model class."""
     base = pydantic_base()
     return base is not None and isinstance(kind, type) and issubclass(kind, base)
 
 
 def type_name(kind: object) -> str:
-    """How an error names a type."""
+    """Return a type's name for an error."""
     return getattr(kind, "__name__", None) or str(kind)
 
 
 class MessageCodec(ABC):
-    """Encodes and decodes messages of one type. Made once a stream; holds no state between calls."""
+    """Encodes and decodes messages of one type. A stream has one codec, without state between calls."""
 
     name: str
 
@@ -69,19 +69,20 @@ class MessageCodec(ABC):
 
     @abstractmethod
     def encode(self, message: Any) -> Pairs:
-        """The entry's fields, in order. `EncodeError` when the message cannot be written."""
+        """Return the entry's fields, in order. Raises `EncodeError` if the message cannot be written."""
 
     @abstractmethod
     def decode_flat(self, flat: Sequence[bytes]) -> Any:
-        """The message that ``[field, value, field, value, …]`` holds; `DecodeError` if none."""
+        """Return the message in ``[field, value, field, value, …]``. Raises `DecodeError` if there is
+        none."""
 
     def decode(self, pairs: Sequence[tuple[bytes, bytes]]) -> Any:
-        """The message that the fields hold; `DecodeError` if they hold none."""
+        """Return the message in the fields. Raises `DecodeError` if there is none."""
         return self.decode_flat([*chain.from_iterable(pairs)])
 
 
 def decoder_of(make: Callable[..., Any], kind: Any) -> Any:
-    """msgspec's decoder for messages of a type; `DeclarationError` for a type that it cannot decode."""
+    """Return msgspec's decoder for a type. Raises `DeclarationError` if msgspec cannot decode it."""
     try:
         return make(kind, strict=False)
     except (TypeError, ValueError, NameError) as error:
@@ -124,12 +125,12 @@ class JSONCodec(MessageCodec):
             raise not_json(data, self.kind, error) from None
         except (TypeError, ValueError) as error:
             raise DecodeError(
-                f"field 'data' = {shown(data)} is no {type_name(self.kind)}: {error}"
+                f"field 'data' = {shown(data)} is not a valid {type_name(self.kind)}: {error}"
             ) from error
 
 
 class PydanticJSONCodec(MessageCodec):
-    """Codec json for a pydantic model: the model's own JSON, by its aliases."""
+    """Codec json for a pydantic model: the JSON that the model writes, with its aliases as names."""
 
     name = "json"
 
@@ -152,7 +153,7 @@ class PydanticJSONCodec(MessageCodec):
 
 
 def data_field(flat: Sequence[bytes], *, codec: str = "json", document: str = "JSON") -> bytes:
-    """The value of ``data``, the last one if it is repeated."""
+    """Return the value of field ``data``; of a repeated field, the last value."""
     if len(flat) == 2 and flat[0] == DATA_FIELD:
         return flat[1]
     for index in range(len(flat) - 2, -1, -2):
@@ -166,12 +167,12 @@ def data_field(flat: Sequence[bytes], *, codec: str = "json", document: str = "J
 
 def not_json(data: bytes, kind: object, reason: object) -> DecodeError:
     return DecodeError(
-        f"field 'data' = {shown(data)} is no JSON document ({type_name(kind)} expected): {reason}"
+        f"field 'data' = {shown(data)} is not a JSON document ({type_name(kind)} expected): {reason}"
     )
 
 
 def pydantic_words(error: Any) -> str:
-    """The first complaint of a pydantic ValidationError, in our words."""
+    """Return the first error of a pydantic ValidationError, worded as Headwater's errors are."""
     first = error.errors(include_url=False)[0]
     field = ".".join(str(part) for part in first["loc"]) or "the message"
     if first["type"] == "missing":
@@ -183,7 +184,8 @@ _PATH_STEP = re.compile(r"\.([^.\[\]`]+)|\[(\d+)\]")
 
 
 def _located(data: bytes, complaint: str, kind: object) -> str:
-    """msgspec says where (``$.lines[2].price``) and what type; this adds the value found there."""
+    """Return msgspec's error text, which has the path (``$.lines[2].price``) and the type, with the
+    value at that path."""
     words, _, place = complaint.partition(" - at `")
     path = place.rstrip("`").removeprefix("$")
     try:

@@ -1,7 +1,7 @@
-"""A dead letter: an entry that could not be handled, with why and where it came from.
+"""Dead letters: records of entries that could not be handled, with the error and the origin.
 
-Its record holds the original fields unchanged and in order, then Headwater's own, whose names begin
-with ``hw.``. Replaying one strips those and adds the entry again to its stream.
+A record has the original fields, unchanged and in order, and then Headwater's fields, whose names
+begin with ``hw.``. A replay removes Headwater's fields and adds the entry to its stream again.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from headwater.messages.codecs import Pairs
 from headwater.messages.keys import RESERVED_PREFIX
 
 MAX_ERROR_CHARACTERS = 2_000
-"""A longer message is cut: it may quote the whole input."""
+"""Length at which an error message is cut. A longer one may quote the whole input."""
 
 TRACE_FRAMES = 8
-"""The last frames are where it went wrong; the first are always ours."""
+"""How many frames of a traceback are stored: the last ones, where the error occurred. The first ones
+are always Headwater's."""
 
 
 class DeadLetter(NamedTuple):
@@ -51,7 +52,7 @@ class DeadLetter(NamedTuple):
 
 
 def iso_time(now_ms: int) -> str:
-    """Unix milliseconds as ISO 8601 in UTC.
+    """Return Unix milliseconds as ISO 8601 in UTC.
 
     >>> iso_time(1526569498055)
     '2018-05-17T15:04:58.055Z'
@@ -61,7 +62,7 @@ def iso_time(now_ms: int) -> str:
 
 
 def error_text(error: BaseException) -> str:
-    """``type: message``, cut at 2,000 characters. An error that cannot be printed says so."""
+    """Return ``type: message``, cut at 2,000 characters. The text says so if the error cannot be printed."""
     kind = type(error)
     name = (
         kind.__qualname__
@@ -76,7 +77,7 @@ def error_text(error: BaseException) -> str:
 
 
 def trace_text(error: BaseException) -> str:
-    """The last frames of an error's traceback, as Python prints them; empty if it has none."""
+    """Return the last frames of an error's traceback, as Python prints them; empty if it has none."""
     frames = traceback.extract_tb(error.__traceback__)[-TRACE_FRAMES:]
     return "".join(traceback.format_list(frames)).rstrip()
 
@@ -93,7 +94,7 @@ def dead_letter_fields(
     trace: str,
     at_ms: int,
 ) -> Pairs:
-    """The record's fields. ``original`` is ``[field, value, …]`` as the entry has them."""
+    """Return the record's fields. ``original`` has the entry's fields as ``[field, value, …]``."""
     pairs = list(zip(original[::2], original[1::2], strict=False))
     about = {
         "stream": stream,
@@ -114,8 +115,8 @@ def dead_letter_fields(
 
 
 def parse_dead_letter(record_id: str, flat: Sequence[bytes]) -> DeadLetter:
-    """The record that an entry of a dead-letter stream is. What is absent is empty, so that a
-    record of someone else's making can still be shown and dropped."""
+    """Parse an entry of a dead-letter stream. Missing fields are empty, so that a record that another
+    program wrote can still be shown and dropped."""
     prefix = RESERVED_PREFIX.encode()
     about: dict[str, str] = {}
     fields: Pairs = []

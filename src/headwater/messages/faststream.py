@@ -1,14 +1,14 @@
-"""FastStream's entries: one field ``__data__`` that holds the message's body behind its headers.
+"""Codecs faststream and faststream-json: one field, ``__data__``, with headers and body.
 
-Two formats are about. Since 0.6, binary (numbers big-endian):
+FastStream has two formats. Since version 0.6 it writes a binary envelope (numbers are big-endian):
 
     89 42 49 4E 0D 0A 1A 0A | version u16 = 1 | headers at u32 | body at u32
     headers:  count u16, then for each  length u16, name, length u16, value
     body:     to the end
 
-and before that a JSON document, ``{"data": "<the body>", "headers": {…}}``. What is neither is a body
-without an envelope, as a producer that does not know FastStream writes it. The header ``content-type``
-says what the body is: ``application/json``, ``text/plain`` for a str, none for bytes.
+Before 0.6 it wrote a JSON document, ``{"data": "<the body>", "headers": {…}}``. Any other value is a
+body without an envelope, as producers without FastStream write it. The header ``content-type`` gives the
+type of the body: ``application/json``, ``text/plain`` for a str, none for bytes.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _ENVELOPE: Final = msgspec.json.Decoder(_Envelope)
 
 
 def faststream_body(data: bytes) -> bytes:
-    """The body in a value of ``__data__``; `DecodeError` for a binary one that is cut off.
+    """Return the body from a value of ``__data__``. Raises `DecodeError` for an incomplete binary one.
 
     >>> faststream_body(b'{"data": "{\\\\"id\\\\": 17}", "headers": {}}')
     b'{"id": 17}'
@@ -75,7 +75,7 @@ def _binary_body(data: bytes) -> bytes:
 
 
 def binary_envelope(body: bytes, content_type: str) -> bytes:
-    """A body as FastStream has written it since 0.6."""
+    """Return ``body`` in the envelope that FastStream writes since 0.6."""
     headers = struct.pack(">H", 1 if content_type else 0)
     for word in ("content-type", content_type) if content_type else ():
         headers += struct.pack(">H", len(word)) + word.encode()
@@ -84,22 +84,22 @@ def binary_envelope(body: bytes, content_type: str) -> bytes:
 
 
 def json_envelope(body: bytes, content_type: str) -> bytes:
-    """A body as FastStream wrote it before 0.6. `EncodeError` for one that is no text."""
+    """Return ``body`` in the envelope that FastStream wrote before 0.6. Raises `EncodeError` if it is
+    not UTF-8."""
     headers = {"content-type": content_type} if content_type else {}
     try:
         return msgspec.json.encode({"data": body.decode(), "headers": headers})
     except UnicodeDecodeError as error:
         raise EncodeError(
-            f"{shown(body)} is no UTF-8 text, which FastStream's JSON envelope needs: use "
+            f"{shown(body)} is not UTF-8 text, which FastStream's JSON envelope needs: use "
             "codec='faststream'"
         ) from error
 
 
 class FastStreamCodec(MessageCodec):
-    """FastStream's field ``__data__``: written as it is since 0.6, read in either format.
+    """FastStream's field ``__data__``: written in the format of 0.6, read in either format.
 
-    Messages are JSON in it, by msgspec or the pydantic model itself; a str is its text, and bytes are
-    as they are.
+    The body is JSON, written by msgspec or by the pydantic model; the text of a str; or bytes, unchanged.
 
     >>> codec = FastStreamCodec(dict[str, int])
     >>> codec.decode(codec.encode({"id": 17}))
@@ -136,19 +136,19 @@ class FastStreamCodec(MessageCodec):
 
 
 class FastStreamJSONCodec(FastStreamCodec):
-    """As `FastStreamCodec`, but written as FastStream did before 0.6."""
+    """`FastStreamCodec`, but writing the format that FastStream had before 0.6."""
 
     name = "faststream-json"
     envelope = staticmethod(json_envelope)
 
 
 def _data(flat: Sequence[bytes]) -> bytes:
-    """The value of ``__data__``, the last one if it is repeated."""
+    """Return the value of field ``__data__``; of a repeated field, the last value."""
     for index in range(len(flat) - 2, -1, -2):
         if flat[index] == FASTSTREAM_FIELD:
             return flat[index + 1]
     raise DecodeError(
-        f"field '__data__' is missing, in which FastStream writes; the entry has the fields {names(flat)}"
+        f"field '__data__' is missing, where FastStream writes; the entry has the fields {names(flat)}"
     )
 
 
@@ -156,4 +156,4 @@ def _text(body: bytes) -> str:
     try:
         return body.decode()
     except UnicodeDecodeError as error:
-        raise DecodeError(f"field '__data__' holds {shown(body)}, no UTF-8 text: {error}") from None
+        raise DecodeError(f"field '__data__' has {shown(body)}, not UTF-8 text: {error}") from None

@@ -1,8 +1,8 @@
-"""Codec fields: one stream field per attribute, as any producer in any language writes by hand.
+"""Codec fields: one stream field for each attribute, easy to write and read in any language.
 
 ``str`` is raw UTF-8, numbers are decimal text, ``bool`` is ``true`` or ``false``, date and time are
-ISO 8601 in UTC, ``bytes`` are raw, nested values are JSON. None is an absent field; empty is empty.
-An unknown field is ignored; of a repeated one the last counts.
+ISO 8601 in UTC, ``bytes`` are raw, nested values are JSON. None is an absent field; an empty value is an
+empty field. Unknown fields are ignored; of a repeated field, the last value counts.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from headwater.messages.shapes import UNSET, FieldKind, Shape, shapes_of
 
 
 def text(value: Any) -> bytes:
-    """A value as the text of one field.
+    """Return a value as the text of one field.
 
     >>> text(17), text(True), text(1.5), text("né"), text([1, None])
     (b'17', b'true', b'1.5', b'n\\xc3\\xa9', b'[1,null]')
@@ -43,7 +43,7 @@ def text(value: Any) -> bytes:
 def _time_text(value: datetime) -> bytes:
     if value.tzinfo is None:
         raise ValueError(
-            "a date and time without a time zone names no moment; use datetime.now(timezone.utc) "
+            "a date and time without a time zone is ambiguous; use datetime.now(timezone.utc) "
             "or .replace(tzinfo=…)"
         )
     return value.astimezone(UTC).isoformat().replace("+00:00", "Z").encode()
@@ -53,7 +53,8 @@ def _as_json(value: Any) -> bytes:
     return msgspec.json.encode(value)
 
 
-# Order matters for subclasses: an Enum of str is an Enum, a bool is no int, a datetime no date.
+# Order matters for subclasses: a str Enum is written as an Enum, a bool not as an int, a datetime not
+# as a date.
 _WRITERS: dict[type, Callable[[Any], bytes]] = {
     Enum: lambda value: text(value.value),
     str: str.encode,
@@ -121,7 +122,9 @@ class FieldsCodec(MessageCodec):
                 return [(s, message[s.attribute]) for s in self.shapes if s.attribute in message]
             return [(shape, getattr(message, shape.attribute)) for shape in self.shapes]
         except (AttributeError, TypeError) as error:
-            raise EncodeError(f"{shown(message)} is no {type_name(self.kind)}: {error}") from error
+            raise EncodeError(
+                f"{shown(message)} is not a valid {type_name(self.kind)}: {error}"
+            ) from error
 
     def _write(self, shape: Shape, value: Any) -> bytes:
         if shape.kind is FieldKind.JSON:
@@ -160,7 +163,7 @@ class FieldsCodec(MessageCodec):
                 return msgspec.json.decode(raw)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                 raise DecodeError(
-                    f"field {shape.field!r} = {shown(raw)} is no JSON document "
+                    f"field {shape.field!r} = {shown(raw)} is not a JSON document "
                     f"({shape.type_name} expected): {error}"
                 ) from None
         found = _unicode(shape.field, raw)
@@ -169,7 +172,7 @@ class FieldsCodec(MessageCodec):
         return found
 
     def _complaint(self, values: dict[str, Any], flat: Sequence[bytes], error: Exception) -> str:
-        """msgspec's complaint with the field and the value it is about."""
+        """Return msgspec's error text, with the field and its value."""
         for shape in self.shapes:
             if shape.required and shape.field not in values:
                 return (
@@ -183,19 +186,19 @@ class FieldsCodec(MessageCodec):
             return f"{words} ({type_name(self.kind)})"
         expected = next((s.type_name for s in self.shapes if s.field == field), "tag")
         return (
-            f"field {field!r} = {shown(values[field])} is no {expected}: "
+            f"field {field!r} = {shown(values[field])} is not a valid {expected}: "
             f"{words.partition(' - at ')[0]}"
         )
 
 
 class PydanticFieldsCodec(FieldsCodec):
-    """Codec fields for a pydantic model: its aliases are the field names."""
+    """Codec fields for a pydantic model. Its aliases are the field names."""
 
     def _values(self, message: Any) -> list[tuple[Shape, Any]]:
         try:
             values = message.model_dump(by_alias=True)
         except AttributeError as error:
-            raise EncodeError(f"{shown(message)} is no {type_name(self.kind)}") from error
+            raise EncodeError(f"{shown(message)} is not a valid {type_name(self.kind)}") from error
         return [(s, values.get(s.field, values.get(s.attribute))) for s in self.shapes]
 
     def _write(self, shape: Shape, value: Any) -> bytes:
@@ -222,11 +225,11 @@ def _unicode(field: str, raw: bytes) -> str:
     try:
         return raw.decode()
     except UnicodeDecodeError as error:
-        raise DecodeError(f"field {field!r} = {shown(raw)} is no UTF-8 text: {error}") from None
+        raise DecodeError(f"field {field!r} = {shown(raw)} is not UTF-8 text: {error}") from None
 
 
 def _with_zone(found: str) -> str:
-    """A date and time without a zone is UTC: codec fields says so."""
+    """Return the text of a date and time, with ``Z`` if it has no zone: codec fields reads it as UTC."""
     clock = found[10:]
     if clock[:1] in ("T", "t", " ") and not (
         clock[-1:] in ("Z", "z") or "+" in clock or "-" in clock

@@ -1,26 +1,28 @@
-"""Names: the keys that Headwater keeps beside a stream, and the field names that it keeps to itself.
+"""Names of the keys that Headwater stores for a stream, and the field names that it reserves.
 
-Rule 1. A key kept beside a stream hashes to the stream's slot, so one step can touch both.
-Rule 2. A name that has a hash tag already is not wrapped again: its own tag decides its slot.
+Rule 1. A key for a stream has the stream's hash slot, so one command or script can touch both.
+Rule 2. A stream name that has a hash tag is not wrapped in another: its tag decides the slot.
 """
 
 from __future__ import annotations
 
 RESERVED_PREFIX = "hw."
-"""Field names that begin so are Headwater's own: they describe an entry and are no part of it."""
+"""Prefix of the field names that Headwater reserves. Such fields describe an entry and are not part of
+its message."""
 
 TRACE_FIELDS = frozenset({"traceparent", "tracestate"})
-"""Field names of the W3C Trace Context, carried beside a message."""
+"""Field names of the W3C Trace Context. They are added to a message's fields and are not part of it."""
 
 PARKED_CONSUMER = "hw.parked"
-"""The consumer that holds entries waiting for their retry, on servers without XSETTLE."""
+"""The consumer that owns delayed entries, on servers without XSETTLE."""
 
 SIGN_CONSUMER = "hw.sign"
-"""A consumer that owns nothing: a group without it is another than the one that workers noted."""
+"""A consumer that owns no entries. A group without it is not the group that workers have recorded: it
+was created again."""
 
 
 def is_reserved(field: str | bytes) -> bool:
-    """Whether a field is no part of the message.
+    """Return whether a field is reserved and so not part of the message.
 
     >>> is_reserved("hw.error"), is_reserved(b"traceparent"), is_reserved("total")
     (True, True, False)
@@ -29,20 +31,20 @@ def is_reserved(field: str | bytes) -> bool:
     return name.startswith(RESERVED_PREFIX) or name in TRACE_FIELDS
 
 
-def beside(stream: str, suffix: str) -> str:
-    """The key named ``suffix`` beside ``stream``, in the same hash slot.
+def related_key(stream: str, suffix: str) -> str:
+    """Return the key of ``stream`` with this suffix, in the stream's hash slot.
 
-    A tag is what stands between the first ``{`` and the next ``}``, if anything does: the rule of
-    the Redis Cluster specification, "Hash tags".
+    A hash tag is the text between the first ``{`` and the next ``}``, if it is not empty. Source: the
+    Redis Cluster specification, "Hash tags".
 
-    >>> beside("orders", ":x"), beside("{eu}.orders", ":x"), beside("a{}b", ":x")
+    >>> related_key("orders", ":x"), related_key("{eu}.orders", ":x"), related_key("a{}b", ":x")
     ('{orders}:x', '{eu}.orders:x', '{a{}b}:x')
     """
     return f"{stream if hash_tag(stream) else '{' + stream + '}'}{suffix}"
 
 
 def hash_tag(key: str) -> str:
-    """The part of ``key`` that decides its hash slot, or ``""`` when the whole key does."""
+    """Return the part of ``key`` that decides its hash slot, or ``""`` if the whole key does."""
     opened = key.find("{")
     if opened < 0:
         return ""
@@ -51,69 +53,71 @@ def hash_tag(key: str) -> str:
 
 
 def dead_letter_stream(stream: str) -> str:
-    """Where a stream's dead letters go unless the consumer names another: ``{orders}.dead``."""
-    return beside(stream, ".dead")
+    """The default dead-letter stream of a stream: ``{orders}.dead``."""
+    return related_key(stream, ".dead")
 
 
 def group_settings_key(stream: str, group: str) -> str:
-    """The hash of what all workers of a group must agree on: ``{orders}:hw:group:billing``."""
-    return beside(stream, f":hw:group:{group}")
+    """The hash of the settings that all workers of a group must share: ``{orders}:hw:group:billing``."""
+    return related_key(stream, f":hw:group:{group}")
 
 
 def reader_key(stream: str, group: str, consumer: str) -> str:
-    """The lease of a consumer that one query at a time reads as:
+    """The name lease that lets one query at a time read as a consumer:
     ``{orders}:hw:reader:billing:spark``."""
-    return beside(stream, f":hw:reader:{group}:{consumer}")
+    return related_key(stream, f":hw:reader:{group}:{consumer}")
 
 
 def group_reader_key(stream: str, group: str) -> str:
-    """Who reads for an ordered group, one process at a time: ``{orders}:hw:reader:billing``."""
-    return beside(stream, f":hw:reader:{group}")
+    """The name lease that lets one process at a time read for an ordered group:
+    ``{orders}:hw:reader:billing``."""
+    return related_key(stream, f":hw:reader:{group}")
 
 
 def due_key(stream: str, group: str) -> str:
-    """The hash id → due time of parked entries that earlier versions wrote:
-    ``{orders}:hw:due:billing``. Read while it exists."""
-    return beside(stream, f":hw:due:{group}")
+    """The hash id → due time of delayed entries that earlier versions wrote:
+    ``{orders}:hw:due:billing``. It is read while it exists."""
+    return related_key(stream, f":hw:due:{group}")
 
 
 def dedupe_key(stream: str, key: str) -> str:
-    """The string that holds the id of the entry added with a dedupe key, where the server has no
+    """The string with the id of the entry that was added with a dedupe name, on servers without
     idempotent producers: ``{orders}:hw:dedupe:order-17``."""
-    return beside(stream, f":hw:dedupe:{key}")
+    return related_key(stream, f":hw:dedupe:{key}")
 
 
 def delays_key(stream: str, group: str) -> str:
-    """The sorted set id by due time of parked entries: ``{orders}:hw:delays:billing``."""
-    return beside(stream, f":hw:delays:{group}")
+    """The sorted set of delayed entries' ids by due time: ``{orders}:hw:delays:billing``."""
+    return related_key(stream, f":hw:delays:{group}")
 
 
 def poison_key(stream: str, group: str) -> str:
-    """The hash id → what is known of a message whose owners fell silent:
-    ``{orders}:hw:poison:billing``."""
-    return beside(stream, f":hw:poison:{group}")
+    """The hash id → record of a suspected poison message: ``{orders}:hw:poison:billing``."""
+    return related_key(stream, f":hw:poison:{group}")
 
 
-def noted_key(stream: str, group: str) -> str:
-    """The hash of what workers note of a group, to create it again: ``{orders}:hw:noted:billing``."""
-    return beside(stream, f":hw:noted:{group}")
+def group_backup_key(stream: str, group: str) -> str:
+    """The hash in which workers record a group's state, to create the group again:
+    ``{orders}:hw:noted:billing``."""
+    return related_key(stream, f":hw:noted:{group}")
 
 
 def later_key(stream: str) -> str:
-    """The stream of messages that are published to ``stream`` later: ``{orders}:hw:later``."""
-    return beside(stream, ":hw:later")
+    """The stream of messages that are scheduled for ``stream``: ``{orders}:hw:later``."""
+    return related_key(stream, ":hw:later")
 
 
 def queries_key(stream: str) -> str:
-    """The hash query → how far it has read, of Spark's queries on a stream: ``{orders}:hw:queries``."""
-    return beside(stream, ":hw:queries")
+    """The hash Spark query → position up to which it has read the stream: ``{orders}:hw:queries``."""
+    return related_key(stream, ":hw:queries")
 
 
 def sink_key(stream: str, query: str) -> str:
-    """The hash that says what a query of Spark has written to ``stream``: ``{orders}:hw:sink:<query>``."""
-    return beside(stream, f":hw:sink:{query}")
+    """The hash of what a Spark query has written to ``stream``: ``{orders}:hw:sink:<query>``."""
+    return related_key(stream, f":hw:sink:{query}")
 
 
 def stage_key(stream: str, query: str, uuid: str) -> str:
-    """The stream of what a task wrote and nobody sees yet: ``{orders}:hw:stage:<query>:<uuid>``."""
-    return beside(stream, f":hw:stage:{query}:{uuid}")
+    """The stream in which a Spark task stages rows, before they are published:
+    ``{orders}:hw:stage:<query>:<uuid>``."""
+    return related_key(stream, f":hw:stage:{query}:{uuid}")

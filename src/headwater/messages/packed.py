@@ -1,4 +1,4 @@
-"""Codecs msgpack, one packed document, and bytes, the fields as they are."""
+"""Codecs msgpack, one MessagePack document, and bytes, the fields themselves."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ class MsgpackCodec(MessageCodec):
         except (msgspec.MsgspecError, TypeError, ValueError, RecursionError) as error:
             words = str(error).replace("`", "")
             raise DecodeError(
-                f"field 'data' = {shown(data)} is no {type_name(self.kind)}: {words}"
+                f"field 'data' = {shown(data)} is not a valid {type_name(self.kind)}: {words}"
             ) from None
 
 
 class PydanticMsgpackCodec(MessageCodec):
-    """Codec msgpack for a pydantic model, by its aliases."""
+    """Codec msgpack for a pydantic model, with its aliases as names."""
 
     name = "msgpack"
 
@@ -86,13 +86,14 @@ class PydanticMsgpackCodec(MessageCodec):
             raise DecodeError(pydantic_words(error)) from None
         except (msgspec.DecodeError, ValueError, RecursionError) as error:
             raise DecodeError(
-                f"field 'data' = {shown(data)} is no MessagePack document "
+                f"field 'data' = {shown(data)} is not a MessagePack document "
                 f"({type_name(self.kind)} expected): {error}"
             ) from None
 
 
 class BytesCodec(MessageCodec):
-    """The fields as they are: a dict, where the last of a repeated name counts, or a list of pairs.
+    """The fields themselves: a dict, in which the last value of a repeated field counts, or a list of
+    pairs.
 
     >>> BytesCodec(dict[bytes, bytes]).decode([(b"a", b"1"), (b"b", b"2")])
     {b'a': b'1', b'b': b'2'}
@@ -115,7 +116,7 @@ class BytesCodec(MessageCodec):
                 f"{shown(message)} is neither a mapping nor a list of pairs: {error}"
             ) from error
         if not pairs:
-            raise EncodeError("a message without a field cannot be added: an entry needs one")
+            raise EncodeError("a message without fields cannot be added: an entry needs one")
         for part in (part for pair in pairs for part in pair):
             if not isinstance(part, bytes):
                 raise EncodeError(
@@ -124,7 +125,7 @@ class BytesCodec(MessageCodec):
         for name, _value in pairs:
             if name.startswith(RESERVED_PREFIX.encode()):
                 raise EncodeError(
-                    f"field {shown(name)}: names that begin with {RESERVED_PREFIX!r} are Headwater's own"
+                    f"field {shown(name)}: names that begin with {RESERVED_PREFIX!r} are reserved"
                 )
         return pairs
 
@@ -133,7 +134,7 @@ class BytesCodec(MessageCodec):
 
 
 def _container(kind: Any) -> Callable[[Pairs], Any]:
-    """What makes a message out of pairs."""
+    """Return the function that makes a message from pairs."""
     origin, arguments = get_origin(kind), get_args(kind)
     if kind is dict or (origin is dict and arguments == (bytes, bytes)):
         return dict

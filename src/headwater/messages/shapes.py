@@ -1,8 +1,8 @@
-"""What one attribute of a message type looks like as one stream field.
+"""How each attribute of a message type is written as a stream field.
 
-A stream field is bytes without a type, so the declared type decides how they are read: as text, as
-raw bytes, or as a JSON document. A type that could be two of these (``str | list[int]``) cannot be
-read back and is refused.
+A stream field is bytes without a type. The declared type decides how they are read: as text, as raw
+bytes, or as a JSON document. A type that could be two of these (``str | list[int]``) is refused,
+because it cannot be read back.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from headwater.messages.keys import is_reserved
 
 
 class FieldKind(Enum):
-    """How the bytes of one field are read."""
+    """How the bytes of a field are read."""
 
     TEXT = "text"
     TIME = "time"
-    """Text that is a date and time; without a zone it is UTC."""
+    """Text of a date and time; in UTC if it has no zone."""
     RAW = "bytes"
     JSON = "json"
 
@@ -36,9 +36,9 @@ class Shape(NamedTuple):
     field: str
     kind: FieldKind
     required: bool
-    """A missing field is an error. False with a default, and for what may be None."""
+    """A missing field is an error. False if the attribute has a default or may be None."""
     none_when_missing: bool
-    """It has no default and may be None: a missing field is None."""
+    """The attribute has no default and may be None: a missing field is None."""
     naive_time: bool
     """Declared without a time zone (``Meta(tz=False)``)."""
     type_name: str
@@ -63,14 +63,14 @@ _RAW = (inspect.BytesType, inspect.ByteArrayType, inspect.MemoryViewType)
 
 
 def shapes_of(kind: Any) -> list[Shape]:
-    """The shapes of a message type's attributes, in order; `DeclarationError` for what is no record
-    or has an attribute that one field cannot carry."""
+    """Return the shapes of a message type's attributes, in order. Raises `DeclarationError` for a type
+    without attributes, and for an attribute that a field cannot carry."""
     found = _pydantic_shapes(kind) if is_pydantic(kind) else _msgspec_shapes(kind)
     for shape in found:
         if is_reserved(shape.field):
             raise DeclarationError(
                 f"{type_name(kind)}.{shape.attribute}: the field name {shape.field!r} is reserved "
-                "(traceparent, tracestate and what begins with 'hw.'); give it another name."
+                "(traceparent, tracestate and names that begin with 'hw.'); use another name."
             )
     return found
 
@@ -125,7 +125,7 @@ def _may_be_none(info: inspect.Type) -> bool:
 def _kind(
     where: str, info: inspect.Type, custom: Callable[[str, inspect.CustomType], FieldKind]
 ) -> FieldKind:
-    """How a field of this declared type is read."""
+    """Return how a field of this declared type is read."""
     if isinstance(info, inspect.Metadata):
         return _kind(where, info.type, custom)
     if isinstance(info, inspect.CustomType):
@@ -149,7 +149,7 @@ def _kind(
 
 
 def _name(info: inspect.Type) -> str:
-    """How an error names a declared type."""
+    """Return a declared type's name for an error."""
     if isinstance(info, inspect.Metadata):
         return _name(info.type)
     if isinstance(info, inspect.UnionType):
@@ -196,7 +196,8 @@ def _pydantic_shapes(kind: Any) -> list[Shape]:
 
 
 def _pydantic_class(_where: str, found: inspect.CustomType) -> FieldKind:
-    """A class msgspec does not know: a model is JSON, anything else (a URL, an address) is text."""
+    """Return how to read a class that msgspec does not know: a model as JSON, any other (a URL, an
+    address) as text."""
     return FieldKind.JSON if is_pydantic(found.cls) else FieldKind.TEXT
 
 

@@ -1,10 +1,10 @@
-"""The bytes of DUMP and RESTORE: values in Redis's RDB format, to neutral images and back.
+"""The payloads of DUMP and RESTORE: converts between values in Redis's RDB format and neutral images.
 
-Rule 1. This room knows no engine: `image.py` is what it gives and takes.
-Rule 2. What is read is hostile. Every length is checked against what is left before anything is made
-        of it; what the bytes say twice (counts, ids, owners) must agree. Whatever is wrong is
-        `BadPayload`, and nothing else is ever raised.
-Rule 3. What is written is the plainest form that every server from the one it is named for on reads.
+Rule 1. This package does not import the engine: its input and output are the types of `image.py`.
+Rule 2. Payloads are untrusted. Every length is checked against the remaining bytes before anything is
+        allocated, and redundant data (counts, ids, owners) must agree. Every fault raises `BadPayload`
+        or `BadEnvelope`, and no other exception is ever raised.
+Rule 3. Values are written in the simplest form that all servers from the named version on can read.
 
     payload = type u8 │ value │ version u16 │ crc64 u64        little-endian           payload.py
               crc64, and LZF in strings                                                 codes.py

@@ -1,17 +1,17 @@
-"""CRC-64 and LZF: what of a payload is looked at byte by byte.
+"""CRC-64 and LZF: the parts of a payload that are processed byte by byte.
 
-CRC-64 with the Jones polynomial is what a payload of DUMP ends with:
+A payload of DUMP ends with a CRC-64 with the Jones polynomial:
 
-    polynomial ad93d23594c935a9, bits reflected, starts at 0, ends as it is
+    polynomial ad93d23594c935a9, bits reflected, initial value 0, no final XOR
 
-LZF, as far as it is read, is the compression of strings in payloads of real servers. Nothing is
-written compressed: every server reads plain strings.
+Real servers compress strings in payloads with LZF. Headwater reads it. It does not write it: every server
+reads uncompressed strings.
 
-    000lllll                    l+1 bytes follow as they are
+    000lllll                    l+1 bytes follow uncompressed
     lllooooo oooooooo           l+2 bytes from o+1 bytes back (l 1 to 6)
     111ooooo llllllll oooooooo  l+9 bytes from o+1 bytes back
 
-Sources: Redis, crc64.c, whose check value is that of the example; LibLZF, lzf_d.c.
+Sources: Redis, crc64.c, whose check value is in the example; LibLZF, lzf_d.c.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _REFLECTED = 0x95AC9329AC4BC9B5
 
 
 def _table() -> array[int]:
-    """For each byte, what it does to the checksum."""
+    """Return, for each byte, its effect on the checksum."""
     rows = array("Q")
     for byte in range(256):
         crc = byte
@@ -51,7 +51,7 @@ _TABLE = _table()
 
 
 def crc64(data: bytearray, start: int, end: int, crc: int = 0) -> int:
-    """The checksum of what ``crc`` was of, followed by the bytes from ``start`` to ``end``-1.
+    """Return the checksum ``crc`` continued with the bytes from ``start`` to ``end``-1.
 
     >>> hex(crc64(bytearray(b"123456789"), 0, 9))
     '0xe9c6d914c4b8d9ca'
@@ -63,20 +63,20 @@ def crc64(data: bytearray, start: int, end: int, crc: int = 0) -> int:
 
 
 MOST_GROWTH = 88
-"""Three bytes give at most 264."""
+"""Maximum growth of a string by decompression: three bytes become at most 264."""
 
 
 def decompress(data: bytearray, start: int, end: int, size: int) -> bytes:
-    """The ``size`` bytes that the bytes of ``data`` from ``start`` to ``end``-1 stand for.
+    """Decompress the bytes of ``data`` from ``start`` to ``end``-1 to ``size`` bytes.
 
     >>> decompress(bytearray.fromhex("01 61 61 c0 01"), 0, 5, 10)
     b'aaaaaaaaaa'
 
-    Raises `BadPayload` when they are more or fewer, or refer to what is not there; no more than
-    ``size`` bytes are ever made, and ``size`` is believed only within `MOST_GROWTH`.
+    Raises `BadPayload` if the result has another size or refers to bytes outside of it. Never creates more
+    than ``size`` bytes, and refuses a ``size`` above `MOST_GROWTH` times the compressed one.
     """
     if size > MOST_GROWTH * (end - start):
-        raise BadPayload(f"{end - start} compressed bytes cannot be {size}")
+        raise BadPayload(f"{end - start} compressed bytes cannot be {size} bytes")
     made = bytearray(size)
     at, done = start, 0
     while at < end:
@@ -101,18 +101,18 @@ def decompress(data: bytearray, start: int, end: int, size: int) -> bytes:
             first = done - ((control & 31) << 8 | data[at]) - 1
             at += 1
             if first < 0:
-                raise BadPayload("a compressed string refers to what lies before it")
+                raise BadPayload("a compressed string refers to bytes before its start")
             if length > size - done:
                 raise BadPayload(f"a compressed string is longer than its {size} bytes")
             _repeat(made, first, done, length)
         done += length
     if done != size:
-        raise BadPayload(f"a compressed string is {done} bytes, not {size}")
+        raise BadPayload(f"a compressed string has {done} bytes instead of {size}")
     return cut(made, 0, size)
 
 
 def _repeat(made: bytearray, first: int, at: int, length: int) -> None:
-    """Put at ``at`` the ``length`` bytes that begin at ``first``, before it; they may overlap it."""
+    """Copy ``length`` bytes from ``first`` to ``at``, which is after ``first``. The ranges may overlap."""
     run = at - first
     while length > 0:
         run = min(run, length)

@@ -1,11 +1,11 @@
-"""What is wrong with a payload of DUMP."""
+"""Errors in a payload of DUMP."""
 
 from __future__ import annotations
 
 
 class BadPayload(ValueError):
-    """The value is not what it should be; the text says how, for whoever debugs."""
+    """The value of a payload is malformed. The text says how; clients get Redis's text instead."""
 
 
 class BadEnvelope(ValueError):
-    """A payload's version is not known here, or its checksum is another."""
+    """The version of a payload is unknown, or its checksum is wrong."""

@@ -1,4 +1,4 @@
-"""Values as neither the RDB format nor the engine keeps them: what stands between the two.
+"""Values in a neutral form between the RDB format and the engine.
 
 An id is ``(ms, seq)``. Times are Unix ms.
 """
@@ -13,10 +13,10 @@ from typing import NamedTuple
 ID = tuple[int, int]
 
 UNKNOWN = -1
-"""``entries_read`` that cannot be told."""
+"""``entries_read`` if it is not known."""
 
 NEVER = -1
-"""``active_time`` of a consumer that has never been given an entry."""
+"""``active_time`` of a consumer that no entry was delivered to."""
 
 
 def _words() -> array[int]:
@@ -29,37 +29,37 @@ def _numbers() -> array[int]:
 
 @dataclass(slots=True)
 class NodeImage:
-    """The entries of one listpack, in columns. ``first`` is the id that the node is known by: that of
-    the entry that it was opened with. A deleted entry still counts for its node."""
+    """The entries of one listpack, in columns. ``first`` is the id of the node: that of the entry with which
+    it was opened. A deleted entry still counts towards its node."""
 
     first: ID
     ids: array[int] = field(default_factory=_words)
-    """Two words an entry."""
+    """Two words for each entry."""
     wire: bytearray = field(default_factory=bytearray)
-    """Fields and values, alternating, of one entry after the other, as RESP's bulk strings."""
+    """Fields and values of all entries, alternating, as RESP bulk strings."""
     ends: array[int] = field(default_factory=_words)
-    """Where those of each entry end."""
+    """Where the fields and values of each entry end."""
     pairs: array[int] = field(default_factory=_numbers)
-    """How many fields each has."""
+    """Number of fields of each entry."""
     dead: bytearray = field(default_factory=bytearray)
-    """1 for each that is deleted, else 0."""
+    """1 for each deleted entry, otherwise 0."""
 
 
 NOBODY = 0
 """Owner of a released entry."""
 
 UNCLAIMED = 2**32 - 1
-"""Owner of an entry of which it is not known yet."""
+"""Owner of an entry whose owner has not been read yet."""
 
 
 @dataclass(slots=True)
 class PendingImage:
-    """The pending entries of a group, whose ids rise, in columns."""
+    """The pending entries of a group in columns, with ascending ids."""
 
     words: array[int] = field(default_factory=_words)
-    """Four an entry: ms and seq of its id, its delivery time, how often it was delivered."""
+    """Four for each entry: ms and seq of its id, its delivery time, its delivery count."""
     owners: array[int] = field(default_factory=_numbers)
-    """The number of each one's consumer among those of its group, the first is 1, or `NOBODY`."""
+    """For each entry the number of its consumer in the group, starting at 1, or `NOBODY`."""
 
 
 @dataclass(slots=True)
@@ -75,10 +75,10 @@ class ConsumerImage:
 class GroupImage:
     """A consumer group.
 
-    ``entries_read`` is None where the form does not say; whoever knows the stream can estimate it.
-    Each pending entry is owned by one consumer or stands in ``released``, ids of two words each in the
-    order in which released entries are to be given out. A released one with a time is delayed until
-    then: Redis writes 0 there, and passes over what else stands in it.
+    ``entries_read`` is None if the form does not contain it; it can be estimated from the stream. Each
+    pending entry is either owned by a consumer or in ``released``, which has ids of two words in the order
+    in which the entries will be delivered. A released entry with a time is delayed until then: Redis writes
+    0 there and ignores other values.
     """
 
     name: bytes
@@ -90,7 +90,7 @@ class GroupImage:
 
 
 class ProducerImage(NamedTuple):
-    """An idempotent producer: its idempotent ids, oldest first, and the entry that each made."""
+    """An idempotent producer: its idempotent ids, oldest first, and the entry added for each."""
 
     pid: bytes
     iids: list[tuple[bytes, ID]]
@@ -98,7 +98,7 @@ class ProducerImage(NamedTuple):
 
 @dataclass(slots=True)
 class IdempotencyImage:
-    """What a stream knows of idempotent producers."""
+    """The idempotent producers of a stream."""
 
     duration_s: int
     max_size: int
@@ -109,8 +109,8 @@ class IdempotencyImage:
 
 @dataclass(slots=True)
 class StreamImage:
-    """A stream of ``length`` live entries, the first of them ``first_id``, 0-0 when there is none. Their
-    ids rise from node to node and within each. ``nodes`` may be made while they are gone over."""
+    """A stream of ``length`` live entries. ``first_id`` is the first of them, 0-0 if there is none. Ids are
+    ascending within each node and from node to node. ``nodes`` may be created during iteration."""
 
     nodes: Collection[NodeImage]
     length: int
@@ -123,19 +123,19 @@ class StreamImage:
 
 
 class ListImage(NamedTuple):
-    """A list, head first."""
+    """A list, from its head on."""
 
     items: list[bytes]
 
 
 class SetImage(NamedTuple):
-    """A set; no member twice."""
+    """A set. No member occurs twice."""
 
     members: list[bytes]
 
 
 class HashImage(NamedTuple):
-    """A hash; no field twice."""
+    """A hash. No field occurs twice."""
 
     pairs: list[tuple[bytes, bytes]]
 

@@ -1,12 +1,12 @@
-"""Lengths, strings and ids of the RDB format, read with every bound checked, and written.
+"""Reads and writes lengths, strings and ids of the RDB format. Reading checks every bound.
 
     00llllll                    a length of 6 bits
     01llllll llllllll           of 14
     10000000 4 bytes            of 32, big-endian
     10000001 8 bytes            of 64
-    11eeeeee                    where a string is meant: an integer of 8, 16 or 32 bits (e 0, 1, 2,
-                                little-endian) that stands for its digits; LZF (3), two lengths
-                                before it: compressed and plain
+    11eeeeee                    in place of a string: an integer of 8, 16 or 32 bits (e 0, 1, 2,
+                                little-endian) that represents its decimal digits; or LZF (3),
+                                preceded by two lengths: compressed and uncompressed
 
 Source: Redis, rdb.c (rdbLoadLenByRef, rdbGenericLoadStringObject).
 """
@@ -28,7 +28,7 @@ _ID = Struct(">QQ")
 _INTEGERS = (Struct("<b"), Struct("<h"), Struct("<i"))
 _LZF = 3
 _ITEM_BYTES = 16
-"""What a string takes here at least, however short it is."""
+"""Minimum memory that a string takes here, however short it is."""
 
 ID_BYTES = 16
 
@@ -36,9 +36,9 @@ ID = tuple[int, int]
 
 
 class ByteReader:
-    """Takes values off ``data`` from ``at`` on, up to ``end``.
+    """Reads values from ``data``, from ``at`` to ``end``.
 
-    >>> reader = Reader(bytes.fromhex("03 616263 c07b 4100"))
+    >>> reader = ByteReader(bytes.fromhex("03 616263 c07b 4100"))
     >>> reader.string(), reader.string(), reader.length(), reader.left()
     (b'abc', b'123', 256, 0)
     """
@@ -49,26 +49,26 @@ class ByteReader:
         self.at = at
         self.end = len(data) if end is None else end
         self.room = MAX_RESTORED_BYTES
-        """How many more bytes the value may take: what is compressed, or of many small parts, takes
-        far more than its payload."""
+        """How many more bytes the value may take. Compressed values and values of many small parts take far
+        more than their payload."""
 
     def left(self) -> int:
         return self.end - self.at
 
     def take(self, size: int) -> bytes:
-        """The next ``size`` bytes."""
+        """Return the next ``size`` bytes."""
         start = self.pass_over(size)
         return self._view[start : self.at].tobytes()
 
     def pass_over(self, size: int) -> int:
-        """Stand behind the next ``size`` bytes; where they begin."""
+        """Skip the next ``size`` bytes. Return where they begin."""
         if size > self.end - self.at:
-            raise BadPayload(f"{size} bytes are promised, {self.left()} are left")
+            raise BadPayload(f"{size} bytes expected, {self.left()} left")
         self.at += size
         return self.at - size
 
     def length(self) -> int:
-        """A length; any number of 64 bits without a sign."""
+        """Return a length: any unsigned 64-bit number."""
         first = self.take(1)[0]
         if first < 0x40:
             return first
@@ -78,19 +78,20 @@ class ByteReader:
             return _number(_U32, self.take(4))
         if first == 0x81:
             return _number(_U64, self.take(8))
-        raise BadPayload(f"0x{first:02x} begins no length")
+        raise BadPayload(f"0x{first:02x} does not begin a length")
 
     def count(self, least: int) -> int:
-        """How many follow, of at least ``least`` bytes each: more than fit are not believed."""
+        """Return the number of items that follow. Checks that so many of at least ``least`` bytes each
+        fit."""
         found = self.length()
         if found * least > self.left():
-            raise BadPayload(f"{found} items are promised, {self.left()} bytes are left")
+            raise BadPayload(f"{found} items expected, {self.left()} bytes left")
         return found
 
     def string(self) -> bytes:
-        """A string, in whichever way it is written."""
+        """Return a string, in any of its encodings."""
         if self.at >= self.end:
-            raise BadPayload("a string is promised, nothing is left")
+            raise BadPayload("a string expected, no bytes left")
         first = self.data[self.at]
         if first < 0xC0:
             text = self.take(self.length())
@@ -101,17 +102,17 @@ class ByteReader:
         return text
 
     def packed(self) -> list[Element]:
-        """The elements of a listpack, which stands in a string."""
+        """Return the elements of a listpack that is stored in a string."""
         found = listpack.read(bytearray(self.string()), most=self.most_items())
         self.charge_items(len(found))
         return found
 
     def most_items(self) -> int:
-        """How many small parts there is room for."""
+        """Return how many more small parts the value may have."""
         return self.room // _ITEM_BYTES
 
     def charge_items(self, count: int) -> None:
-        """The value has so many small parts more."""
+        """Count ``count`` small parts towards the size of the value."""
         self._charge(count * _ITEM_BYTES)
 
     def _charge(self, size: int) -> None:
@@ -127,21 +128,21 @@ class ByteReader:
             raise BadPayload(f"a string has the unknown encoding {kind}")
         packed, plain = self.length(), self.length()
         if plain > self.room:
-            raise BadPayload(f"a string of {plain} bytes is more than may be")
+            raise BadPayload(f"a string of {plain} bytes exceeds the maximum size")
         start = self.pass_over(packed)
         return decompress(self.data, start, self.at, plain)
 
     def time(self) -> int:
-        """Unix ms, signed."""
+        """Return a time in Unix ms, signed."""
         return _number(_TIME, self.take(8))
 
     def raw_id(self) -> ID:
-        """A stream id as 16 bytes."""
+        """Return a stream id of 16 bytes."""
         ms, seq = _ID.unpack(self.take(ID_BYTES))
         return ms, seq
 
     def id(self) -> ID:
-        """A stream id as two lengths."""
+        """Return a stream id of two lengths."""
         return self.length(), self.length()
 
 
@@ -165,17 +166,13 @@ def put_length(out: bytearray, length: int) -> None:
 
 
 def put_string(out: bytearray, text: bytes) -> None:
-    """Write a string as it is."""
+    """Write a string without compression."""
     put_length(out, len(text))
     out += text
 
 
 def put_time(out: bytearray, time_ms: int) -> None:
     out += _TIME.pack(time_ms)
-
-
-def put_raw_id(out: bytearray, entry_id: ID) -> None:
-    out += _ID.pack(*entry_id)
 
 
 def put_id(out: bytearray, entry_id: ID) -> None:

@@ -1,5 +1,5 @@
-"""Listpacks: a run of integers and strings, each with its length behind it so that it can be read from
-either end. A node of a stream is one.
+"""Listpacks: sequences of integers and strings. The length after each element allows reading backwards. A
+node of a stream is a listpack.
 
     total u32 │ elements u16 (65535: unknown) │ element* │ ff
 
@@ -10,13 +10,13 @@ either end. A node of a stream is one.
     1110llll 1 byte     a string up to 4095         11110100 8          of 64, little-endian
                                                     11110000 4 bytes    a string up to 4 GiB
 
-    backlen = bytes of head and body, seven bits a byte, the last byte lowest; all but the first
-              have their top bit set
+    backlen = size of head and body, seven bits a byte, the last byte has the lowest bits; all but the first
+              byte have their top bit set
 
-Rule 1. What is read is copied byte by byte into RESP's bulk strings, and what is written out of them:
-        no object is made for an element of a node.
-Rule 2. A `Cursor` checks an element before it stands on it, a `NodeReader` its sum before it adds an
-        entry.
+Rule 1. Elements of a node are copied byte by byte between the listpack and RESP bulk strings: no object is
+        created for an element.
+Rule 2. A `Cursor` checks an element before it moves to it, a `NodeReader` checks the total size before it
+        adds an entry.
 
 Source: Redis, listpack.c.
 """
@@ -61,33 +61,33 @@ Element = int | bytes
 
 
 class Cursor:
-    """Goes over the elements of a listpack, at most ``most``. Raises `BadPayload` unless every byte is
-    as it should be."""
+    """Iterates over the elements of a listpack, at most ``most``. Raises `BadPayload` if any byte is not as
+    specified."""
 
     def __init__(self, pack: bytearray, most: int) -> None:
         size = len(pack)
         if size < _FRAME or int.from_bytes(pack[:4], "little") != size or pack[size - 1] != _END:
-            raise BadPayload("a listpack does not end where it says")
+            raise BadPayload("a listpack does not end where its header says")
         self.pack = pack
         self.at = 6
         self.end = size - 1
         self.most = most
         self.taken = 0
-        """How many elements were passed, the one that it stands on included."""
+        """Number of elements passed, including the current one."""
         self.is_text = False
         self.number = 0
-        """The element that it stands on, an integer."""
+        """The current element, if it is an integer."""
         self.start = self.stop = 0
-        """Where its bytes stand in ``pack``, a string's."""
+        """The range of the current element in ``pack``, if it is a string."""
 
     def left(self) -> bool:
         """Whether there are more elements."""
         return self.at < self.end
 
     def next(self) -> None:
-        """Stand on the next element."""
+        """Move to the next element."""
         if self.at >= self.end:
-            raise BadPayload(f"a listpack ends after {self.taken} elements, and more are promised")
+            raise BadPayload(f"a listpack ends after {self.taken} elements, more are expected")
         body = self._body()
         behind = self.at + body
         self._pass_backlen(behind, body)
@@ -96,24 +96,24 @@ class Cursor:
             raise BadPayload(f"a listpack has more than {self.most} elements")
 
     def finish(self) -> None:
-        """There are no more elements, and so many as the listpack says."""
+        """Check that there are no more elements and that the header has the right number."""
         counted = self.pack[4] | self.pack[5] << 8
         if counted not in (_UNKNOWN_COUNT, self.taken):
-            raise BadPayload(f"a listpack of {self.taken} elements says that it has {counted}")
+            raise BadPayload(f"a listpack of {self.taken} elements has the count {counted}")
 
     def integer(self) -> int:
-        """The next element, which must be an integer."""
+        """Move to the next element, which must be an integer, and return it."""
         self.next()
         if self.is_text:
-            raise BadPayload("a node holds text where a number should be")
+            raise BadPayload("a node contains text instead of a number")
         return self.number
 
     def element(self) -> Element:
-        """The element that it stands on."""
+        """Return the current element."""
         return cut(self.pack, self.start, self.stop) if self.is_text else self.number
 
     def put_bulk(self, wire: bytearray) -> int:
-        """Add the element that it stands on to ``wire``, in RESP; bytes of its text."""
+        """Append the current element to ``wire``, in RESP. Return the number of bytes of its text."""
         if not self.is_text:
             return _put_number(wire, self.number)
         size = self.stop - self.start
@@ -123,7 +123,7 @@ class Cursor:
         return size
 
     def _body(self) -> int:
-        """Read head and body of the element at ``at``; how many bytes they are."""
+        """Read head and body of the element at ``at``. Return their size."""
         pack, at = self.pack, self.at
         head = pack[at]
         self.is_text, skip, size = False, 1, 1
@@ -142,9 +142,9 @@ class Cursor:
         elif head <= 0xF4:
             size = 9 if head == 0xF4 else head - 0xF1 + 3
         else:
-            raise BadPayload(f"0x{head:02x} begins no element of a listpack")
+            raise BadPayload(f"0x{head:02x} does not begin an element of a listpack")
         if at + size > self.end:
-            raise BadPayload(f"the element at byte {at} of a listpack goes beyond its end")
+            raise BadPayload(f"the element at byte {at} of a listpack exceeds its end")
         if self.is_text:
             self.start, self.stop = at + skip, at + size
         elif 0xC0 <= head < 0xE0:
@@ -155,7 +155,7 @@ class Cursor:
         return size
 
     def _take_integer(self, start: int, stop: int) -> None:
-        """The bytes as an integer, little-endian and signed."""
+        """Read the bytes as a signed little-endian integer."""
         number = self.pack[stop - 1]
         if number >= 128:
             number -= 256
@@ -164,7 +164,8 @@ class Cursor:
         self.number = number
 
     def _pass_backlen(self, behind: int, body: int) -> None:
-        """Go behind what stands behind an element of ``body`` bytes, which must say so."""
+        """Skip the length after an element of ``body`` bytes. Raises `BadPayload` if it differs from
+        ``body``."""
         count = _backlen_bytes(body)
         shift = 7 * count
         for at in range(behind, behind + count):
@@ -174,18 +175,18 @@ class Cursor:
                 byte |= 128
             if at >= self.end or self.pack[at] != byte:
                 raise BadPayload(
-                    f"the element at byte {self.at} of a listpack has another length behind it"
+                    f"the element at byte {self.at} of a listpack is followed by a wrong length"
                 )
         self.at = behind + count
 
 
 def read(pack: bytearray, *, most: int = 2**32) -> list[Element]:
-    """All elements, at most ``most``; integers as such, however they came to be.
+    """Return all elements, at most ``most``; integers as int, whatever their encoding.
 
     >>> read(bytearray.fromhex("0c000000 0200 05 01 8161 02 ff"))
     [5, b'a']
 
-    Raises `BadPayload` unless every byte is as it should be.
+    Raises `BadPayload` if any byte is not as specified.
     """
     cursor = Cursor(pack, most)
     found: list[Element] = []
@@ -197,13 +198,13 @@ def read(pack: bytearray, *, most: int = 2**32) -> list[Element]:
 
 
 def text(element: Element) -> bytes:
-    """An element as the bytes that a client gave."""
+    """Return an element as the bytes that a client sent."""
     return element if isinstance(element, bytes) else b"%d" % element
 
 
 def _backlen_bytes(size: int) -> int:
-    """How many bytes stand behind an element of ``size`` bytes. The bounds are Redis's, one below what
-    seven bits a byte would allow."""
+    """Return the size of the length after an element of ``size`` bytes. The limits are Redis's: one below
+    what seven bits a byte would allow."""
     if size < 128:
         return 1
     if size < 16383:
@@ -214,9 +215,9 @@ def _backlen_bytes(size: int) -> int:
 
 
 def _put_number(wire: bytearray, number: int) -> int:
-    """Add an integer to ``wire`` as a bulk string of its digits; how many bytes they are."""
+    """Append an integer to ``wire`` as a bulk string of its digits. Return the number of its bytes."""
     negative = number < 0
-    # The magnitude of the least integer of 64 bits is none itself.
+    # The magnitude of the least 64-bit integer does not fit into a signed one.
     magnitude = -(number + 1) if negative else number
     if negative:
         magnitude += 1
@@ -240,14 +241,14 @@ def _put_number(wire: bytearray, number: int) -> int:
 
 
 def begin(pack: bytearray) -> None:
-    """Begin a listpack in ``pack``, which is empty."""
+    """Begin a listpack in ``pack``, which must be empty."""
     put_u32(pack, 0)
     put_u8(pack, 0)
     put_u8(pack, 0)
 
 
 def end(pack: bytearray, elements: int) -> None:
-    """End the listpack of so many elements."""
+    """End a listpack of ``elements`` elements."""
     put_u8(pack, _END)
     set_u32(pack, 0, len(pack))
     counted = min(elements, _UNKNOWN_COUNT)
@@ -255,7 +256,7 @@ def end(pack: bytearray, elements: int) -> None:
 
 
 def put_integer(pack: bytearray, negative: bool, magnitude: int) -> None:
-    """Add an integer of 64 bits."""
+    """Append a 64-bit integer."""
     bits = (~magnitude + 1) & _ALL if negative else magnitude
     if not negative and magnitude <= 127:
         put_u8(pack, magnitude)
@@ -266,7 +267,7 @@ def put_integer(pack: bytearray, negative: bool, magnitude: int) -> None:
         put_u8(pack, bits & 0xFF)
         put_u8(pack, 2)
         return
-    most = magnitude - negative  # what two's complement has to hold
+    most = magnitude - negative  # the value that two's complement has to represent
     if most < 0x8000:
         width, head = 2, 0xF1
     elif most < 0x800000:
@@ -283,13 +284,13 @@ def put_integer(pack: bytearray, negative: bool, magnitude: int) -> None:
 
 
 def put_text(pack: bytearray, source: bytearray, start: int, stop: int) -> None:
-    """Add the bytes of ``source`` from ``start`` to ``stop``-1: as an integer if they are its only
-    spelling."""
+    """Append the bytes of ``source`` from ``start`` to ``stop``-1: as an integer if they are its canonical
+    spelling, otherwise as a string."""
     size = stop - start
     if 0 < size <= 20:
         negative = source[start] == _MINUS
         magnitude = _spelled(source, start + negative, stop)
-        # "-0" spells nothing, and there is one more integer below 0 than from 0 on.
+        # "-0" is not canonical, and there is one more integer below 0 than from 0 on.
         if (magnitude or not negative) and magnitude < _HALF + negative:
             put_integer(pack, negative, magnitude)
             return
@@ -309,7 +310,7 @@ def put_text(pack: bytearray, source: bytearray, start: int, stop: int) -> None:
 
 
 def _spelled(source: bytearray, start: int, stop: int) -> int:
-    """The number that the bytes are the digits of, at most 19 and no 0 before others; 2**64 - 1 for
+    """Return the number whose digits the bytes are, at most 19 and without leading zeros; 2**64 - 1 for
     anything else."""
     if not 0 < stop - start <= 19 or (source[start] == 48 and stop - start > 1):
         return _ALL

@@ -1,10 +1,10 @@
-"""What a payload of DUMP is wrapped in: a type byte before the value, version and checksum behind it.
+"""The envelope of a DUMP payload: a type byte before the value, version and checksum after it.
 
     type u8 │ value │ version u16 │ crc64 u64 of all before it
 
-The version says which types a payload may have, not how they are written: a stream of type 19 is the
-same in every version. Redis refuses versions above its own; Valkey began anew at 80 and refuses those
-of Redis from 12 on. So each type is written with the version that it came with.
+The version says which types a payload may have, not how they are encoded: a stream of type 19 is the same in
+every version. Redis refuses versions above its own. Valkey restarted at 80 and refuses those of Redis from 12
+on. Each type is therefore written with the version that introduced it.
 
 Source: Redis, cluster.c (createDumpPayload, verifyDumpPayload); Valkey, rdb.h.
 """
@@ -18,34 +18,34 @@ from headwater.steps import Steps
 _FOOTER = 10
 
 _AT_ONCE = 512 * 1024
-"""Bytes of one step of a checksum, about a millisecond."""
+"""Number of bytes in one step of a checksum, which takes about a millisecond."""
 
 REDIS_NEWEST = 14
 """The version of Redis 8.8, with stream type 27."""
 
 VALKEY_VERSIONS = (80, 81)
-"""Those of Valkey 9.0 and 9.2; what they have and Redis has not is known by its type."""
+"""The versions of Valkey 9.0 and 9.2. What Redis does not have is recognised by its type."""
 
 
 def unwrap(data: bytearray, start: int, end: int) -> Steps[int]:
-    """The end of the value in the payload that stands from ``start`` to ``end``-1 of ``data``; its type
-    byte stands at ``start``.
+    """Check the payload from ``start`` to ``end``-1 of ``data`` and return where its value ends. The type
+    byte is at ``start``.
 
     Raises `BadEnvelope`.
     """
     if end - start < _FOOTER:
-        raise BadEnvelope(f"{end - start} bytes are too few")
+        raise BadEnvelope(f"{end - start} bytes are too few for a payload")
     version = int.from_bytes(data[end - 10 : end - 8], "little")
     if version > REDIS_NEWEST and version not in VALKEY_VERSIONS:
-        raise BadEnvelope(f"version {version} is not known")
+        raise BadEnvelope(f"version {version} is unknown")
     checksum = yield from _checksum(data, start, end - 8)
     if int.from_bytes(data[end - 8 : end], "little") != checksum:
-        raise BadEnvelope("the checksum is another")
+        raise BadEnvelope("the checksum is wrong")
     return end - _FOOTER
 
 
 def wrap(value: bytearray, *, version: int) -> Steps[None]:
-    """Make a payload of a type byte and its value."""
+    """Complete the payload of a type byte and a value by version and checksum."""
     value += version.to_bytes(2, "little")
     checksum = yield from _checksum(value, 0, len(value))
     value += checksum.to_bytes(8, "little")

@@ -1,10 +1,10 @@
 """The pending entries of a group, read into columns and written from them (image.py).
 
-    16-byte id big-endian │ time i64 little-endian │ count, a length        each pending entry
-    16-byte id                                                              each that a consumer owns
+    16-byte id big-endian │ time i64 little-endian │ count, a length        for each pending entry
+    16-byte id                                                              for each one that a consumer owns
 
-Everything goes over so many records at a time: a group may have millions. An *order* is an array of
-record numbers.
+Everything is processed a limited number of records at a time, because a group may have millions. An *order*
+is an array of record numbers.
 
 Source: Redis, rdb.c (rdbSaveStreamPEL, rdbLoadObject).
 """
@@ -48,7 +48,7 @@ _SIGN = 2**63
 
 
 def read(reader: ByteReader, pending: PendingImage, count: int) -> None:
-    """Add the next ``count`` pending entries, which nobody owns yet. Raises `BadPayload`."""
+    """Append the next ``count`` pending entries, without owners. Raises `BadPayload`."""
     data, words, owners = reader.data, pending.words, pending.owners
     size = len(words)
     last_ms = words[size - 4] if size else 0
@@ -57,13 +57,13 @@ def read(reader: ByteReader, pending: PendingImage, count: int) -> None:
     at, limit = reader.at, reader.end
     for _ in range(count):
         if at + _FIXED_BYTES >= limit:
-            raise BadPayload(f"{_FIXED_BYTES + 1} bytes are promised, {limit - at} are left")
+            raise BadPayload(f"{_FIXED_BYTES + 1} bytes expected, {limit - at} left")
         ms, seq = _big_endian(data, at), _big_endian(data, at + 8)
         if not first and (ms < last_ms or (ms == last_ms and seq <= last_seq)):
-            raise BadPayload("pending ids do not rise")
+            raise BadPayload("pending ids are not ascending")
         time = _little_endian(data, at + 16)
         if time >= _SIGN:
-            raise BadPayload(f"an entry was delivered at {time - 2 * _SIGN}")
+            raise BadPayload(f"an entry has the delivery time {time - 2 * _SIGN}")
         deliveries = data[at + _FIXED_BYTES]
         at += _FIXED_BYTES + 1
         if deliveries >= 0x40:
@@ -79,7 +79,7 @@ def read(reader: ByteReader, pending: PendingImage, count: int) -> None:
 
 
 def read_ids(reader: ByteReader, count: int) -> array[int]:
-    """The next ``count`` ids of 16 bytes, two words each. Raises `BadPayload`."""
+    """Return the next ``count`` ids of 16 bytes, two words each. Raises `BadPayload`."""
     ids = array("Q")
     ids.frombytes(reader.take(ID_BYTES * count))
     if sys.byteorder == "little":
@@ -88,21 +88,20 @@ def read_ids(reader: ByteReader, count: int) -> array[int]:
 
 
 def claim(pending: PendingImage, ids: array[int], owner: int) -> None:
-    """These entries, which are pending and of which no owner is known yet, are those of ``owner``.
-    Raises `BadPayload`."""
+    """Set the owner of these entries. They must be pending and have no owner yet. Raises `BadPayload`."""
     words, owners = pending.words, pending.owners
     at = 0
     for place in range(0, len(ids), 2):
         ms, seq = word_at(ids, place), word_at(ids, place + 1)
         at = _find(words, at, ms, seq)
         if at < 0 or offset_at(owners, at) != UNCLAIMED:
-            raise BadPayload(f"{(ms, seq)} is not pending, or somebody else's")
+            raise BadPayload(f"{(ms, seq)} is not pending, or has another owner")
         set_offset(owners, at, owner)
         at += 1
 
 
 def unclaimed(pending: PendingImage) -> int:
-    """Of how many entries no owner is known."""
+    """Return the number of entries without a known owner."""
     owners, found = pending.owners, 0
     for at in range(len(owners)):
         found += offset_at(owners, at) == UNCLAIMED
@@ -110,7 +109,7 @@ def unclaimed(pending: PendingImage) -> int:
 
 
 def _find(words: array[int], near: int, ms: int, seq: int) -> int:
-    """The number of the record of ``ms-seq``, which is ``near`` most likely; -1 if there is none."""
+    """Return the number of the record of ``ms-seq``, most likely ``near``; -1 if there is none."""
     low, high = 0, len(words) // _WORDS
     middle = near
     while low < high:
@@ -163,7 +162,7 @@ def write(out: bytearray, pending: PendingImage, first: int, end: int) -> None:
 def write_ids(
     out: bytearray, pending: PendingImage, order: array[int], first: int, end: int
 ) -> None:
-    """Write the ids of the records that stand in an order at ``first`` to ``end``-1."""
+    """Write the ids of the records at ``first`` to ``end``-1 of an order."""
     words = pending.words
     for place in range(first, end):
         at = _WORDS * offset_at(order, place)
@@ -186,8 +185,8 @@ def _put_big_endian(out: bytearray, number: int) -> None:
 
 
 def of_each(pending: PendingImage, consumers: int) -> tuple[array[int], array[int]]:
-    """The records of all owners, those of one beside each other and rising: where those of owner
-    number n begin (n+1 says where they end), and the order."""
+    """Group the records by owner, ascending within each. Return where those of owner number n begin in the
+    order (they end where those of n+1 begin), and the order."""
     owners = pending.owners
     begins = array("I", bytes(4 * (consumers + 3)))
     order = array("I", bytes(4 * len(owners)))
@@ -205,8 +204,8 @@ def of_each(pending: PendingImage, consumers: int) -> tuple[array[int], array[in
 
 
 def owned(pending: PendingImage, first: int, end: int) -> array[int]:
-    """The order of those of the records ``first`` to ``end``-1 that a consumer owns, by their time; of
-    one time by id."""
+    """Return the order of those of the records ``first`` to ``end``-1 that a consumer owns, by time and, for
+    the same time, by id."""
     owners, words, order = pending.owners, pending.words, array("I")
     sound, last = True, 0
     for number in range(first, end):
@@ -222,7 +221,7 @@ def owned(pending: PendingImage, first: int, end: int) -> array[int]:
 
 
 def merged(pending: PendingImage, one: array[int], other: array[int]) -> array[int]:
-    """Two orders by time as one; the records of the first come first where times are the same."""
+    """Merge two orders by time. Records of ``one`` precede those of ``other`` with the same time."""
     words = pending.words
     if (
         not one
@@ -248,8 +247,8 @@ def merged(pending: PendingImage, one: array[int], other: array[int]) -> array[i
 
 
 def run_end(pending: PendingImage, order: array[int], first: int, most: int) -> int:
-    """Behind the last of at most ``most`` records, from ``first`` of an order on, that have one
-    owner."""
+    """Return the end of a run of records with the same owner, from ``first`` of an order on, at most
+    ``most``."""
     owners, at = pending.owners, first + 1
     owner, limit = offset_at(owners, offset_at(order, first)), min(len(order), first + most)
     while at < limit and offset_at(owners, offset_at(order, at)) == owner:
@@ -258,7 +257,7 @@ def run_end(pending: PendingImage, order: array[int], first: int, most: int) -> 
 
 
 def records(pending: PendingImage, order: array[int], first: int, end: int) -> array[int]:
-    """The four words of each record that stands in an order at ``first`` to ``end``-1."""
+    """Return the four words of each record at ``first`` to ``end``-1 of an order."""
     words, found = pending.words, array("Q")
     for place in range(first, end):
         at = _WORDS * offset_at(order, place)
@@ -268,7 +267,7 @@ def records(pending: PendingImage, order: array[int], first: int, end: int) -> a
 
 
 def of_ids(pending: PendingImage, ids: array[int]) -> array[int]:
-    """The four words of each of these pending entries, in this order."""
+    """Return the four words of each of these pending entries, in this order."""
     order, near = array("I"), 0
     for place in range(0, len(ids), 2):
         near = _find(pending.words, near, word_at(ids, place), word_at(ids, place + 1))
@@ -278,9 +277,9 @@ def of_ids(pending: PendingImage, ids: array[int]) -> array[int]:
 
 
 def pass_live(pending: PendingImage, at: int, node: NodeImage) -> tuple[int, bool]:
-    """Go down from the record number ``at`` over those that are live entries of a node: the first that
-    is not, -1 behind the least, and whether it is past the node's first entry, and so is none of the
-    nodes before it either."""
+    """Skip records that are live entries of ``node``, from record number ``at`` downwards. Return the number
+    of the first one that is not, or -1, and whether its id is not before the node's first entry. In that
+    case it is not in an earlier node either."""
     words, ids, dead = pending.words, node.ids, node.dead
     entry = len(dead) - 1
     while at >= 0 and entry >= 0:

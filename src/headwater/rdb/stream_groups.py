@@ -1,10 +1,10 @@
-"""The consumer groups of a stream's value: who reads, how far, and what is pending.
+"""The consumer groups of a stream's value: consumers, positions and pending entries.
 
-Rule 1. A pending entry that is read is owned by exactly one consumer or is released, never both and
-        never neither; forms before 27 know no released ones.
-Rule 2. Where a form knows none, the consumer with the empty name owns them: that is how XPENDING
-        shows them in Redis 8.8. A released entry then has the delivery time 0, so that it is idle
-        enough for any XAUTOCLAIM; a delayed one the time at which it is due.
+Rule 1. Each pending entry that is read has exactly one owner or is released. Forms before 27 do not have
+        released entries.
+Rule 2. In forms without released entries, the consumer with the empty name owns them, as XPENDING of
+        Redis 8.8 shows them. A released entry then has the delivery time 0, so that any XAUTOCLAIM
+        finds it idle for long enough. A delayed entry has its due time.
 
 Source: Redis, rdb.c (rdbSaveStreamPEL, rdbSaveStreamConsumers, rdbLoadObject).
 """
@@ -28,26 +28,26 @@ from headwater.rdb.lengths import ID_BYTES, ByteReader, put_id, put_length, put_
 from headwater.steps import Steps
 
 NOBODY = b""
-"""The consumer that has what nobody owns, in forms that cannot say so."""
+"""The consumer that owns entries without an owner in forms that cannot represent them."""
 
 _WRAP = 2**64
 
 _AT_ONCE = 8192
-"""Pending entries of one step."""
+"""Number of pending entries in one step."""
 
 
 def read(
     reader: ByteReader, *, counted: bool, active: bool, released: bool
 ) -> Steps[list[GroupImage]]:
-    """The groups; which parts a type has, its caller knows. Raises `BadPayload`."""
+    """Return the groups. The caller knows which parts the type has. Raises `BadPayload`."""
     groups: dict[bytes, GroupImage] = {}
     for _ in range(reader.count(5)):
         name, last_id = reader.string(), reader.id()
         entries_read = reader.length() if counted else None
         if name in groups:
-            raise BadPayload(f"two groups are named {name!r}")
+            raise BadPayload(f"two groups have the name {name!r}")
         if entries_read is not None and entries_read > MAX_ENTRIES_COUNT:
-            entries_read = UNKNOWN  # -1 in the 64 bits that Redis writes.
+            entries_read = UNKNOWN  # Redis writes -1 as 64 bits.
         group = GroupImage(name, last_id, entries_read)
         left = reader.count(ID_BYTES + 9)
         while left:
@@ -60,7 +60,7 @@ def read(
             group.released = yield from _read_owner(reader, group.pending, UNOWNED)
         unclaimed = pending.unclaimed(group.pending)
         if unclaimed:
-            raise BadPayload(f"{unclaimed} pending entries belong to nobody")
+            raise BadPayload(f"{unclaimed} pending entries have no owner")
         groups[name] = group
         yield
     return list(groups.values())
@@ -70,19 +70,21 @@ def _read_consumers(reader: ByteReader, group: GroupImage, *, active: bool) -> S
     names: set[bytes] = set()
     for _ in range(reader.count(10)):
         name, seen_time = reader.string(), reader.time()
-        # Where nothing else is known, who was seen was active, as Redis reads it.
+        # Without an active time, Redis uses the seen time.
         active_time = reader.time() if active else seen_time
         if name in names:
-            raise BadPayload(f"two consumers are named {name!r}")
+            raise BadPayload(f"two consumers have the name {name!r}")
         if seen_time < 0 or (active_time < 0 and active_time != NEVER):
-            raise BadPayload(f"a consumer was seen at {seen_time} and active at {active_time}")
+            raise BadPayload(
+                f"a consumer has the seen time {seen_time} and active time {active_time}"
+            )
         names.add(name)
         group.consumers.append(ConsumerImage(name, seen_time, active_time))
         yield from _read_owner(reader, group.pending, len(group.consumers))
 
 
 def _read_owner(reader: ByteReader, entries: PendingImage, owner: int) -> Steps[array[int]]:
-    """The ids of the pending entries that one consumer owns, or nobody."""
+    """Return the ids of the pending entries of one consumer, or of the released ones, and set their owner."""
     found = array("Q")
     left = reader.count(ID_BYTES)
     while left:
@@ -96,12 +98,12 @@ def _read_owner(reader: ByteReader, entries: PendingImage, owner: int) -> Steps[
 
 
 def write(out: bytearray, groups: list[GroupImage], *, active: bool, released: bool) -> Steps[None]:
-    """The groups; without ``released`` by rule 2."""
+    """Write the groups; without ``released`` by rule 2."""
     put_length(out, len(groups))
     for group in groups:
         put_string(out, group.name)
         put_id(out, group.last_id)
-        assert group.entries_read is not None, "every form that is written says how much was read"
+        assert group.entries_read is not None, "every form that is written has entries_read"
         put_length(out, group.entries_read % _WRAP)
         count = len(group.pending.owners)
         put_length(out, count)
@@ -119,7 +121,7 @@ def write(out: bytearray, groups: list[GroupImage], *, active: bool, released: b
 def _write_consumers(
     out: bytearray, group: GroupImage, *, active: bool, released: bool
 ) -> Steps[None]:
-    """The consumers; without ``released`` one of them has what nobody owns."""
+    """Write the consumers; without ``released`` one of them owns the released entries."""
     entries = group.pending
     begins, order = pending.of_each(entries, len(group.consumers))
     yield

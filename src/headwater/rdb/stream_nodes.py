@@ -1,13 +1,13 @@
-"""The listpack in which a stream keeps the entries of one node.
+"""The listpack that contains the entries of one node of a stream.
 
     live │ deleted │ n │ name * n │ 0           the master entry: field names of the first
     flags │ ms │ seq │ value * n │ parts        an entry with those names (flag 2)
     flags │ ms │ seq │ n │ (name │ value) * n │ parts
 
-ms and seq are differences to the node's id; parts counts the elements before it; flag 1 marks a
-deleted entry, which stays until its node goes.
+ms and seq are differences to the node's id. parts is the number of elements before it. Flag 1 marks a deleted
+entry, which remains until its node is removed.
 
-Reader and writer go over a node in steps of so many entries, for a node may have any number of them.
+Reader and writer process a node in steps of a given number of entries, because a node may have any number.
 
 Source: Redis, t_stream.c (streamAppendItem, streamIteratorGetID, streamValidateListpackIntegrity).
 """
@@ -48,12 +48,12 @@ _ALL = 2**64 - 1
 
 _ENTRY_BYTES = 48
 _ELEMENT_BYTES = 8
-"""What an entry and a field take here beside their own bytes, in RESP and in the journal."""
+"""Memory that an entry and a field take here in addition to their bytes, in RESP and in the journal."""
 
 
 class NodeReader:
-    """Reads the node whose id is ``first`` from its listpack of at most ``most`` elements. ``size`` is
-    what the entries before it take; with its own that may not be more than ``most_bytes``.
+    """Reads the node whose id is ``first`` from its listpack of at most ``most`` elements. ``size`` is the
+    size of all entries before it. Including its own entries it must not exceed ``most_bytes``.
 
     Raises `BadPayload`.
     """
@@ -72,7 +72,7 @@ class NodeReader:
         """The field names of the master entry, in RESP."""
         self._name_ends: array[int] = array("Q")
         self._names_bytes = 0
-        """Bytes of their texts."""
+        """Number of bytes of the field names."""
         self._alive = 0
         self._said_live = self._cursor.integer()
         self._said_deleted = self._cursor.integer()
@@ -81,30 +81,30 @@ class NodeReader:
             raise BadPayload("a node's first entry does not end with 0")
 
     def step(self, most: int) -> bool:
-        """Read so many entries more; False when that were the last."""
+        """Read up to ``most`` more entries. Return False if there are no more."""
         while most > 0 and self._cursor.left():
             self._read_entry()
             most -= 1
         return self._cursor.left()
 
     def node(self) -> NodeImage:
-        """The whole node, when all has been read."""
+        """Return the node, after all of it was read."""
         self._cursor.finish()
         count = len(self._dead)
         if (self._said_live, self._said_deleted) != (self._alive, count - self._alive):
             raise BadPayload(
-                f"a node says {self._said_live} live and {self._said_deleted} deleted, "
-                f"of {count} live {self._alive}"
+                f"a node has the counts {self._said_live} live and {self._said_deleted} deleted, "
+                f"{self._alive} of its {count} entries are live"
             )
         return self._node
 
     def elements(self) -> int:
-        """How many elements were read."""
+        """Return how many elements were read."""
         return self._cursor.taken
 
     def _read_names(self, count: int) -> None:
         if count < 0:
-            raise BadPayload(f"a node promises {count} field names")
+            raise BadPayload(f"a node has the number of field names {count}")
         for _ in range(count):
             self._cursor.next()
             self._names_bytes += self._cursor.put_bulk(self._names)
@@ -125,14 +125,14 @@ class NodeReader:
         else:
             pairs = cursor.integer()
             if pairs < 0:
-                raise BadPayload(f"an entry promises {pairs} fields")
+                raise BadPayload(f"an entry has the number of fields {pairs}")
             self._charge(min(pairs, len(cursor.pack)), 0)
             self._take_pairs(pairs)
         if not pairs:
             raise BadPayload("an entry has no fields")
         before = cursor.taken - taken
         if cursor.integer() != before:
-            raise BadPayload("an entry miscounts its parts")
+            raise BadPayload("an entry has a wrong number of parts")
         push_id(self._ids, ms, seq)
         push_word(self._ends, len(self._wire))
         push_offset(self._pairs, pairs)
@@ -141,14 +141,14 @@ class NodeReader:
             self._alive += 1
 
     def _charge(self, pairs: int, more: int) -> None:
-        """An entry of so many fields, and so many bytes that stand elsewhere, is to be added; its own
-        bytes are no more than those of the listpack."""
+        """Count an entry of ``pairs`` fields towards the size, with ``more`` bytes that are stored elsewhere.
+        Its other bytes are at most those of the listpack."""
         self.size += _ENTRY_BYTES + 2 * _ELEMENT_BYTES * pairs + more
         if self.size > self._most_bytes:
-            raise BadPayload(f"the entries hold more than {self._most_bytes} bytes")
+            raise BadPayload(f"the entries have more than {self._most_bytes} bytes")
 
     def _take_values(self) -> None:
-        """The values of an entry, each behind its name of the master entry."""
+        """Read the values of an entry, each after its name from the master entry."""
         cursor, wire, start = self._cursor, self._wire, 0
         for number in range(len(self._name_ends)):
             end = word_at(self._name_ends, number)
@@ -165,10 +165,12 @@ class NodeReader:
 
 
 class NodeWriter:
-    """Writes the listpack of a node, whose first entry has its id, into ``pack``."""
+    """Writes the listpack of a node to ``pack``. The id of the node is that of its first entry."""
 
     def __init__(self, node: NodeImage) -> None:
-        assert (node.ids[0], node.ids[1]) == node.first, "a node is known by its first entry"
+        assert (node.ids[0], node.ids[1]) == node.first, (
+            "the id of a node is that of its first entry"
+        )
         self.pack = bytearray()
         self._ids, self._ends, self._pairs = node.ids, node.ends, node.pairs
         self._wire, self._dead = node.wire, node.dead
@@ -191,7 +193,7 @@ class NodeWriter:
         self._put_number(0)
 
     def step(self, most: int) -> bool:
-        """Write so many entries more; False when that were the last, and ``pack`` is whole."""
+        """Write up to ``most`` more entries. Return False if there are no more; then ``pack`` is complete."""
         count = len(self._dead)
         while most > 0 and self._at < count:
             self._write_entry(self._at)
@@ -221,7 +223,7 @@ class NodeWriter:
         self._put_number(self._elements - before)
 
     def _has_names(self, at: int, end: int) -> bool:
-        """Whether the fields from ``at`` on have just the names of the first entry's."""
+        """Whether the fields from ``at`` on have the same names as the first entry."""
         wire, names, done = self._wire, self._names, 0
         while at < end:
             behind = self._bulk(at)
@@ -236,7 +238,7 @@ class NodeWriter:
         return done == len(names)
 
     def _bulk(self, at: int) -> int:
-        """Look at the bulk string at ``at``; where the next one begins."""
+        """Locate the value of the bulk string at ``at``. Return where the next one begins."""
         wire, size = self._wire, 0
         at += 1
         while wire[at] != 13:
@@ -255,7 +257,7 @@ class NodeWriter:
         self._elements += 1
 
     def _put_difference(self, value: int, master: int) -> None:
-        """As Redis keeps it, in a signed integer of 64 bits."""
+        """Write a difference in Redis's form, a signed 64-bit integer."""
         wrapped = (value - master) & _ALL
         negative = wrapped >> 63 == 1
         put_integer(self.pack, negative, (~wrapped + 1) & _ALL if negative else wrapped)
@@ -263,7 +265,7 @@ class NodeWriter:
 
 
 def keep(node: NodeImage, numbers: list[int]) -> NodeImage:
-    """The node with these of its entries only."""
+    """Return the node with only these of its entries."""
     kept = NodeImage(node.first)
     for number in numbers:
         start = node.ends[number - 1] if number else 0
@@ -276,7 +278,7 @@ def keep(node: NodeImage, numbers: list[int]) -> NodeImage:
 
 
 def rises(ids: array[int], ms: int, seq: int) -> bool:
-    """Whether each id is greater than the one before it, and the first greater than ``ms-seq``."""
+    """Whether ids are ascending, starting above ``ms-seq``."""
     for at in range(0, len(ids), 2):
         next_ms, next_seq = word_at(ids, at), word_at(ids, at + 1)
         if next_ms < ms or (next_ms == ms and next_seq <= seq):

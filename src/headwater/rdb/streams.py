@@ -1,4 +1,4 @@
-"""A stream's value: types 15, 19, 21, 26 and 27, each the one before and something more.
+"""A stream's value: types 15, 19, 21, 26 and 27. Each extends the previous one.
 
     nodes n, (16-byte id as a string, listpack as a string)*
     length, last id                                         19: first id, greatest deleted id, added
@@ -39,25 +39,25 @@ _MAX_DURATION_S = 86400
 _MAX_SIZE = 10_000
 
 _ENTRIES_AT_ONCE = 512
-"""Of a node that are read or written in one step."""
+"""Number of entries of a node that are read or written in one step."""
 
 
 def read(kind: int, reader: ByteReader) -> Steps[StreamImage]:
-    """The stream that ``reader`` stands at the beginning of. Raises `BadPayload`."""
+    """Read a stream. Raises `BadPayload`."""
     nodes = yield from _nodes(reader)
     length, last_id = reader.length(), reader.id()
     nodes = yield from _in_order(nodes, last_id)
     live = sum(node.dead.count(0) for node in nodes)
     if length != live:
-        raise BadPayload(f"a stream of {live} entries says that it has {length}")
+        raise BadPayload(f"a stream of {live} entries has the length {length}")
     max_deleted_id, added = (0, 0), length
     if kind >= COUNTED:
-        reader.id()  # The first entry's id, which the entries tell better.
-        # Redis 7.0 lets XSETID go below what was deleted; nothing else can.
+        reader.id()  # The first entry's id, which follows from the entries.
+        # Redis 7.0 allows XSETID below the greatest deleted id; nothing else can cause this.
         max_deleted_id = min(reader.id(), last_id)
         added = min(reader.length(), MAX_ENTRIES_COUNT)
     if added < length:
-        raise BadPayload(f"a stream of {length} entries says that only {added} were added")
+        raise BadPayload(f"a stream of {length} entries has only {added} entries added")
     image = StreamImage(nodes, length, _first_live(nodes), last_id, max_deleted_id, added)
     image.groups = yield from stream_groups.read(
         reader,
@@ -92,7 +92,7 @@ def _nodes(reader: ByteReader) -> Steps[list[NodeImage]]:
 
 
 def _first_live(nodes: list[NodeImage]) -> ID:
-    """The id of the first live entry, 0-0 when there is none."""
+    """Return the id of the first live entry, 0-0 if there is none."""
     if not nodes:
         return 0, 0
     at = nodes[0].dead.index(0)
@@ -100,14 +100,14 @@ def _first_live(nodes: list[NodeImage]) -> ID:
 
 
 def _in_order(nodes: list[NodeImage], last_id: ID) -> Steps[list[NodeImage]]:
-    """The nodes that have live entries, whose ids must rise up to ``last_id``, with those of the
-    deleted ones whose ids do.
+    """Return the nodes that have live entries. Ids of live entries must be ascending up to ``last_id``.
+    Deleted entries are removed if their ids are out of order.
 
-    An entry that was deleted at the end, and an id that XSETID then put before it, stand in the
-    wrong order and are no fault.
+    That is not an error: it happens if an entry was deleted at the end of the stream, XSETID lowered the last
+    id, and another entry was added.
     """
     if any(a.first >= b.first for a, b in pairwise(nodes)):
-        raise BadPayload("the ids of nodes do not rise")
+        raise BadPayload("the ids of nodes are not ascending")
     if (yield from _is_in_order(nodes, last_id)):
         return nodes
     following = (last_id[0], last_id[1] + 1)
@@ -117,7 +117,7 @@ def _in_order(nodes: list[NodeImage], last_id: ID) -> Steps[list[NodeImage]]:
         for at in range(len(node.dead) - 1, -1, -1):
             entry_id = (node.ids[2 * at], node.ids[2 * at + 1])
             if not node.dead[at] and entry_id >= following:
-                raise BadPayload("the ids of entries do not rise")
+                raise BadPayload("the ids of entries are not ascending")
             if not node.dead[at]:
                 following = entry_id
             if not node.dead[at] or entry_id < following:
@@ -142,7 +142,7 @@ def _in_order(nodes: list[NodeImage], last_id: ID) -> Steps[list[NodeImage]]:
 
 
 def _is_in_order(nodes: list[NodeImage], last_id: ID) -> Steps[bool]:
-    """Whether all entries live and their ids rise, as most do."""
+    """Whether all entries are live and their ids ascending, which is the usual case."""
     last = (0, 0)
     for node in nodes:
         if not node.dead or 1 in node.dead or not rises(node.ids, *last):
@@ -155,7 +155,7 @@ def _is_in_order(nodes: list[NodeImage], last_id: ID) -> Steps[bool]:
 def _idempotency(reader: ByteReader) -> IdempotencyImage:
     duration_s, max_size = reader.length(), reader.length()
     if not (1 <= duration_s <= _MAX_DURATION_S and 1 <= max_size <= _MAX_SIZE):
-        raise BadPayload(f"idempotent ids live {duration_s} s, {max_size} of them: out of range")
+        raise BadPayload(f"idempotent ids: duration {duration_s} s or size {max_size} out of range")
     producers: dict[bytes, ProducerImage] = {}
     for _ in range(reader.count(2)):
         pid = reader.string()
@@ -163,10 +163,10 @@ def _idempotency(reader: ByteReader) -> IdempotencyImage:
         for _ in range(reader.count(3)):
             iid = reader.string()
             if not iid or iid in iids:
-                raise BadPayload("an idempotent id is empty or named twice")
+                raise BadPayload("an idempotent id is empty or occurs twice")
             iids[iid] = reader.id()
         if not pid or pid in producers or len(iids) > max_size:
-            raise BadPayload("a producer has no name, another's name or too many ids")
+            raise BadPayload("a producer has an empty name, a duplicate name or too many ids")
         producers[pid] = ProducerImage(pid, list(iids.items()))
     added, duplicates = reader.length(), reader.length()
     return IdempotencyImage(
@@ -179,8 +179,8 @@ def _idempotency(reader: ByteReader) -> IdempotencyImage:
 
 
 def write(kind: int, image: StreamImage, out: bytearray) -> Steps[None]:
-    """The value of a stream in one of the forms from `COUNTED` on; what that form cannot hold is
-    left out, or kept in another way where there is one (`stream_groups.write`)."""
+    """Write a stream in one of the forms from `COUNTED` on. What the form cannot represent is left out, or
+    written in another way if there is one (`stream_groups.write`)."""
     put_length(out, len(image.nodes))
     for node in image.nodes:
         put_length(out, 16)
@@ -200,7 +200,7 @@ def write(kind: int, image: StreamImage, out: bytearray) -> Steps[None]:
         out, image.groups, active=kind >= ACTIVE, released=kind >= RELEASED
     )
     if kind >= IDEMPOTENT:
-        assert image.idempotency is not None, "this form says what is known of producers"
+        assert image.idempotency is not None, "this form contains idempotent producers"
         _put_idempotency(out, image.idempotency)
 
 

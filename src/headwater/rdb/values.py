@@ -1,15 +1,15 @@
-"""Values of every type: what their type byte means, and which of several forms is written.
+"""Values of every type: the meaning of type bytes, and which of several forms is written.
 
     0 string    1 list  2 set  4 hash        lengths and strings, one after the other
-    18 list     quicklist: listpacks, and plain strings for what is large
+    18 list     quicklist: listpacks, and plain strings for large items
     11 set      intset: integers of one width
     20 set, 16 hash                          one listpack
     15, 19, 21, 26, 27 stream                streams.py
 
-Written are 0, 1, 2, 4, which every server reads and turns into what it likes best, and the type of
-stream that was asked for. What Redis 7.0 and later, and Valkey, write of these values is read, and
-from before that streams: 5.0 to 6.2 wrote small lists, sets and hashes in forms that are gone.
-A hash whose fields expire (22 to 25), a sorted set and a module's value have no place here.
+Headwater writes 0, 1, 2 and 4, which every server reads and converts to its preferred form, and the type of
+stream that was requested. It reads what Redis 7.0 and later, and Valkey, write of these values, and streams
+of earlier versions: 5.0 to 6.2 wrote small lists, sets and hashes in forms that are obsolete. Hashes with
+expiring fields (22 to 25), sorted sets and values of modules are not supported.
 
 Source: Redis, rdb.h and rdb.c, intset.c.
 """
@@ -27,13 +27,13 @@ from headwater.rdb.payload import REDIS_NEWEST, unwrap, wrap
 from headwater.steps import Steps
 
 _PLAIN, _PACKED = 1, 2
-"""What a quicklist says of each of its nodes."""
+"""The kind of each node of a quicklist."""
 
 _LISTS_AND_HASHES = 10
-"""The version of Redis 7.0; its servers, and all after it, read what is written here."""
+"""The version of Redis 7.0. Its servers, and all later ones, read what is written here."""
 
 _TEXTS_AT_ONCE = 1024
-"""Of a list, a set or a hash that are read or written in one step."""
+"""Number of strings of a list, a set or a hash that are read or written in one step."""
 
 _Read = Callable[[ByteReader], Steps[Image]]
 
@@ -42,20 +42,19 @@ STREAM_FORMS = {
     "8.2": (streams.ACTIVE, 11),
     "8.8": (streams.RELEASED, REDIS_NEWEST),
 }
-"""``dump-format`` → stream type and the version that it came with. Redis 7.2, whose type 8.2 has,
-said 11, which Valkey reads; it does not read the 12 that Redis 8.2 says."""
+"""``dump-format`` → stream type, and the version that introduced it. Redis 7.2 introduced the type of 8.2,
+with version 11, which Valkey reads. Valkey does not read 12, the version of Redis 8.2."""
 
 
 def load(data: bytearray, start: int, end: int) -> Steps[Image]:
-    """The value in the payload of DUMP that stands from ``start`` to ``end``-1 of ``data``.
+    """Return the value in the payload of DUMP from ``start`` to ``end``-1 of ``data``.
 
     >>> from headwater.steps import do_all
     >>> payload = do_all(dump(b"tea", "8.8"))
     >>> do_all(load(payload, 0, len(payload)))
     b'tea'
 
-    Raises `BadEnvelope` and `BadPayload`, nothing else. Bytes behind the value are let be, as
-    Redis does.
+    Raises `BadEnvelope` and `BadPayload`, nothing else. Bytes after the value are ignored, as in Redis.
     """
     behind = yield from unwrap(data, start, end)
     reader = ByteReader(data, start, behind)
@@ -63,12 +62,12 @@ def load(data: bytearray, start: int, end: int) -> Steps[Image]:
     if kind in streams.TYPES:
         return (yield from streams.read(kind, reader))
     if kind not in _READERS:
-        raise BadPayload(f"values of type {kind} are not known")
+        raise BadPayload(f"values of type {kind} are not supported")
     return (yield from _READERS[kind](reader))
 
 
 def dump(image: Image, form: str) -> Steps[bytearray]:
-    """A payload of DUMP, a stream in one of `STREAM_FORMS`."""
+    """Return a payload of DUMP, with a stream in one of `STREAM_FORMS`."""
     out = bytearray()
     version = _LISTS_AND_HASHES
     if isinstance(image, StreamImage):
@@ -103,7 +102,7 @@ def _string(reader: ByteReader) -> Steps[Image]:
 
 
 def _texts(reader: ByteReader, each: int = 1) -> Steps[list[bytes]]:
-    """So many strings as a length says, ``each`` for one that it counts."""
+    """Read a length and as many strings, or ``each`` times as many."""
     found: list[bytes] = []
     for number in range(1, each * reader.count(each) + 1):
         found.append(reader.string())
@@ -124,14 +123,14 @@ def _list(items: list[bytes]) -> Image:
 
 def _set(members: list[bytes]) -> Image:
     if not members or len(set(members)) != len(members):
-        raise BadPayload("a set is empty or has a member twice")
+        raise BadPayload("a set is empty or has a duplicate member")
     return SetImage(members)
 
 
 def _hash(texts: list[bytes]) -> Image:
     fields = texts[0::2]
     if len(texts) % 2 or not fields or len(set(fields)) != len(fields):
-        raise BadPayload("a hash is empty or has a field twice or without a value")
+        raise BadPayload("a hash is empty, has a duplicate field, or a field without a value")
     return HashImage(list(zip(fields, texts[1::2], strict=True)))
 
 
@@ -151,7 +150,7 @@ def _intset(reader: ByteReader) -> Steps[Image]:
     width = int.from_bytes(data[:4], "little")
     count = int.from_bytes(data[4:8], "little")
     if width not in (2, 4, 8) or len(data) != 8 + width * count:
-        raise BadPayload("a set of integers does not end where it says")
+        raise BadPayload("a set of integers does not end where its header says")
     yield
     numbers = [
         int.from_bytes(data[at : at + width], "little", signed=True)

@@ -1,1 +1,1 @@
-"""Bytes to requests, replies to bytes. Knows no streams and no socket."""
+"""Parses requests and writes replies (RESP). Knows no streams and no sockets."""

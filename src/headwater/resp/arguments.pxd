@@ -1,7 +1,7 @@
 cimport cython
 from cpython cimport array
 from headwater.memory_c cimport (
-    append_bytes, append_header, append_part, cut, new_words, push_id, read_id, read_integer, set_word, short_integer, spells, u64, word_at,
+    append_bytes, append_header, append_part, cut, new_words, read_id, read_integer, set_word, short_integer, spells, u64, word_at,
 )
 
 
@@ -46,8 +46,6 @@ cdef class Arguments:
     cpdef bint find_integer(self, Py_ssize_t index) except -1
     @cython.locals(found=array.array)
     cpdef int find_id(self, Py_ssize_t index, u64 missing_seq) except -1
-    @cython.locals(index=Py_ssize_t)
-    cpdef int add_ids(self, Py_ssize_t start, Py_ssize_t end, array.array ids) except -1
     cpdef int find_wire(self, Py_ssize_t start, Py_ssize_t end) except -1
 
 cpdef parse_integer(bytes text)

@@ -1,10 +1,11 @@
-"""One request's arguments, as offsets into the buffer that they arrived in.
+"""The arguments of one request, as offsets into the buffer that received them.
 
-Rule 1. No object is made for an argument until a command asks for it.
-Rule 2. The offsets hold only until the buffer's owner takes more input; what must outlive that
-        (a queued command, a blocked client) is a `copy`.
-Rule 3. `find_wire` finds arguments as the client encoded them; a request with a length header that is
-        not canonical (``$003``) is encoded anew first, so stored bytes are always canonical.
+Rule 1. No object is created for an argument until a command needs one.
+Rule 2. The offsets are valid only until more input is added to the buffer. Arguments that must live
+        longer (of a queued command or a blocked client) are copied with `copy`.
+Rule 3. `find_wire` returns the position of arguments as the client encoded them. A request with a length
+        header that is not canonical (``$003``) is encoded again first, so stored bytes are always
+        canonical.
 """
 
 from __future__ import annotations
@@ -31,7 +32,6 @@ if not cython.compiled:  # memory_c.pxd has them in C
         append_part,
         cut,
         new_words,
-        push_id,
         read_id,
         read_integer,
         set_word,
@@ -44,7 +44,7 @@ INTEGER_ERROR = "ERR value is not an integer or out of range"
 ID_ERROR = "ERR Invalid stream ID specified as stream command argument"
 
 _ROOM = 16
-"""Offsets that there is room for at first: what most requests need. They are written by index."""
+"""Initial number of offsets, enough for most requests. Offsets are set by index."""
 
 _WORDS: array[int] = array("Q")
 _DOLLAR, _STAR = b"$*"
@@ -55,7 +55,7 @@ _MAX_I64 = 2**63 - 1
 
 
 class Arguments:
-    """Arguments 0 to ``count``-1 of one request; argument 0 is the command's name.
+    """Arguments 0 to ``count``-1 of one request. Argument 0 is the command's name.
 
     >>> arguments = Arguments.of(b"xadd", b"orders", b"5-1", b"item", b"tea")
     >>> arguments.token(0), arguments.integer(2, default=-1), arguments.id(2)
@@ -68,32 +68,32 @@ class Arguments:
     def __init__(self) -> None:
         self.buffer: bytearray = bytearray()
         self.starts = new_words(_WORDS, _ROOM)
-        """Offset of the first byte of each argument's value; there may be room for more."""
+        """Offset of the first byte of each argument's value. May be longer than ``count``."""
         self.ends = new_words(_WORDS, _ROOM)
-        """Offset behind the last byte of each argument's value."""
+        """Offset after the last byte of each argument's value."""
         self.count = 0
         self.canonical = True
-        """Every length header of the request is spelled as we would spell it."""
+        """Whether every length header of the request is in canonical form."""
         self.ms = self.seq = 0
-        """What `find_id` found."""
+        """The result of `find_id`."""
         self.number = 0
-        """What `find_integer` found."""
+        """The result of `find_integer`."""
         self.wire_start = self.wire_end = 0
-        """What `find_wire` found."""
+        """The result of `find_wire`."""
         self.kept = False
-        """They stand in a buffer of their own that nobody writes to: no copy of them is needed."""
+        """Whether ``buffer`` belongs to these arguments and does not change: `copy` need not copy it."""
         self._found = new_words(_WORDS, 3)
 
     @classmethod
     def of(cls, *values: builtins.bytes) -> Arguments:
-        """Arguments made from values, canonically encoded."""
+        """Return arguments with these values, encoded canonically."""
         made = cls()
         made.encode(list(values))
         made.kept = True
         return made
 
     def encode(self, values: list[builtins.bytes]) -> None:
-        """Hold exactly these values, in a buffer of our own."""
+        """Replace the arguments by these values, in a new buffer."""
         buffer = bytearray()
         count = len(values)
         append_header(buffer, _STAR, count)
@@ -109,7 +109,7 @@ class Arguments:
         self.buffer, self.count, self.canonical = buffer, count, True
 
     def copy(self) -> Arguments:
-        """The same arguments, independent of the buffer they were read from."""
+        """Return the same arguments, independent of the buffer from which they were parsed."""
         if self.kept:
             return self
         if not self.canonical:
@@ -117,7 +117,7 @@ class Arguments:
         made, count = Arguments(), self.count
         if count > _ROOM:
             made.starts, made.ends = new_words(_WORDS, count), new_words(_WORDS, count)
-        # From the first value on the bytes are the same, and so are the distances.
+        # From the first value on, the bytes are the same, and so are the distances between offsets.
         shift = word_at(self.starts, 0) - self.append_to(made.buffer)
         for index in range(count):
             set_word(made.starts, index, word_at(self.starts, index) - shift)
@@ -126,7 +126,8 @@ class Arguments:
         return made
 
     def append_to(self, target: bytearray) -> int:
-        """Add the request to ``target``, canonically encoded; where its first value begins there."""
+        """Append the request to ``target``, encoded canonically. Return where its first value begins
+        there."""
         if not self.canonical:
             self.encode(self.values())
         start, count = word_at(self.starts, 0), self.count
@@ -140,31 +141,31 @@ class Arguments:
         return self.count
 
     def bytes(self, index: int) -> builtins.bytes:
-        """Argument ``index`` as bytes."""
+        """Return argument ``index`` as bytes."""
         return cut(self.buffer, word_at(self.starts, index), word_at(self.ends, index))
 
     def token(self, index: int) -> builtins.bytes:
-        """Argument ``index`` in upper case, for comparing with command and option names."""
+        """Return argument ``index`` in upper case, for comparing with command and option names."""
         return self.bytes(index).upper()
 
     def is_word(self, index: int, word: builtins.bytes) -> bool:
-        """Whether argument ``index`` is ``word``, which is in upper case, in any case."""
+        """Whether argument ``index`` is ``word``, ignoring case. ``word`` is in upper case."""
         return spells(self.buffer, word_at(self.starts, index), word_at(self.ends, index), word)
 
     def is_byte(self, index: int, byte: int) -> bool:
-        """Whether argument ``index`` is this one byte."""
+        """Whether argument ``index`` is this single byte."""
         start = word_at(self.starts, index)
         return word_at(self.ends, index) == start + 1 and self.buffer[start] == byte
 
     def values(self, start: int = 0) -> list[builtins.bytes]:
-        """Arguments ``start`` to the last, as bytes."""
+        """Return the arguments from ``start`` on as bytes."""
         return [self.bytes(index) for index in range(start, self.count)]
 
     def integer(self, index: int, *, error: str = INTEGER_ERROR, default: int | None = None) -> int:
-        """Argument ``index`` as a signed 64-bit integer, strictly decimal (no sign but ``-``, no
+        """Return argument ``index`` as a signed 64-bit integer, strictly decimal (no sign but ``-``, no
         leading zero, no space).
 
-        Anything else gives ``default`` when there is one, else `CommandError` with ``error``.
+        For anything else, return ``default`` or, if it is None, raise `CommandError` with ``error``.
         """
         if self.find_integer(index):
             return self.number
@@ -173,7 +174,8 @@ class Arguments:
         raise CommandError(error)
 
     def find_integer(self, index: int) -> bool:
-        """The same put into ``number``, without an object for it; False if the argument is none."""
+        """Parse argument ``index`` like `integer` and store it in ``number``, without creating an object.
+        Return False if it is not an integer."""
         found = self._found
         if read_integer(self.buffer, word_at(self.starts, index), word_at(self.ends, index), found):
             self.number = word_at(found, 0)
@@ -189,10 +191,10 @@ class Arguments:
     def id(
         self, index: int, *, missing_seq: int = 0, strict: bool = True, error: str = ID_ERROR
     ) -> tuple[int, int]:
-        """Argument ``index`` as a stream id, ``(ms, seq)``.
+        """Return argument ``index`` as a stream id, ``(ms, seq)``.
 
-        ``missing_seq`` completes an id without ``-``. With ``strict=False`` a bare ``-`` and ``+``
-        are the smallest and greatest id. Raises `CommandError` with ``error``.
+        ``missing_seq`` is the second half of an id without ``-``. With ``strict=False``, ``-`` and ``+``
+        alone are the smallest and the greatest id. Raises `CommandError` with ``error``.
         """
         found = parse_id(self.bytes(index), missing_seq=missing_seq, strict=strict)
         if found is None:
@@ -200,8 +202,8 @@ class Arguments:
         return found
 
     def find_id(self, index: int, missing_seq: int) -> None:
-        """Argument ``index`` as a strict id, put into ``ms`` and ``seq``: `id` without an object for
-        it. Raises `CommandError`."""
+        """Parse argument ``index`` like a strict `id` and store it in ``ms`` and ``seq``, without creating an
+        object. Raises `CommandError`."""
         found = self._found
         if read_id(self.buffer, word_at(self.starts, index), word_at(self.ends, index), found):
             self.ms = word_at(found, 0)
@@ -209,27 +211,20 @@ class Arguments:
         else:
             self.ms, self.seq = self.id(index, missing_seq=missing_seq)
 
-    def add_ids(self, start: int, end: int, ids: array[int]) -> None:
-        """Add arguments ``start`` to ``end``-1 to ``ids``, two words each; every one is a strict id.
-
-        Raises `CommandError` for the first that is none.
-        """
-        for index in range(start, end):
-            self.find_id(index, 0)
-            push_id(ids, self.ms, self.seq)
-
     def find_wire(self, start: int, end: int) -> None:
-        """Put into ``wire_start`` and ``wire_end`` where arguments ``start`` to ``end``-1 stand in the
-        buffer as the client encoded them, headers included; ``0 < start < end``. A request in which a
-        header is spelled in a way of its own is encoded anew first (rule 3)."""
+        """Set ``wire_start`` and ``wire_end`` to the position of arguments ``start`` to ``end``-1 in the
+        buffer, as the client encoded them, including headers; ``0 < start < end``. A request with a header
+        that is not canonical is encoded again first (rule 3)."""
         if not self.canonical:
             self.encode(self.values())
-        self.wire_start = word_at(self.ends, start - 1) + 2  # behind the CR LF of the one before
+        self.wire_start = (
+            word_at(self.ends, start - 1) + 2
+        )  # after the CR LF of the previous argument
         self.wire_end = word_at(self.ends, end - 1) + 2
 
 
 def parse_integer(text: bytes) -> int | None:
-    """``text`` as Redis's string2ll reads it, or None.
+    """Parse ``text`` as Redis's string2ll does. Return None if it is not an integer.
 
     >>> parse_integer(b"-17"), parse_integer(b"+17"), parse_integer(b"017")
     (-17, None, None)
@@ -247,8 +242,8 @@ def parse_integer(text: bytes) -> int | None:
 
 
 def _id_half(text: bytes) -> int | None:
-    """One half of an id: strict decimal, else what C's strtoull takes whole (spaces, ``+``, leading
-    zeros), without a minus sign."""
+    """Parse one half of an id: a strict decimal, or anything that C's strtoull reads completely (spaces,
+    ``+``, leading zeros), without a minus sign."""
     if text.isdigit():
         value = int(text)
     else:
@@ -262,7 +257,8 @@ def _id_half(text: bytes) -> int | None:
 
 
 def parse_id(text: bytes, *, missing_seq: int = 0, strict: bool = True) -> tuple[int, int] | None:
-    """``text`` as an id, by the rules of Redis's streamGenericParseIDOrReply; None if it is none.
+    """Parse ``text`` as an id, by the rules of Redis's streamGenericParseIDOrReply. Return None if it is not
+    an id.
 
     >>> parse_id(b"5"), parse_id(b" 5-+01"), parse_id(b"5-"), parse_id(b"-")
     ((5, 0), (5, 1), None, None)

@@ -1,9 +1,9 @@
-"""Inline requests: a line that a person types, with quotes, instead of RESP.
+"""Inline requests: a line of text with quotes, as typed by a person, instead of RESP.
 
-The rules are those of Redis's command line: words end at a space, tab, CR or LF, and more white
-space (VT, FF) may stand before the next; ``"…"`` knows
-``\\n \\r \\t \\b \\a \\xHH`` and takes any other escaped byte as itself; ``'…'`` knows only ``\\'``;
-a closing quote must be followed by white space or the end of the line.
+The rules are those of Redis's command line. Words end at a space, tab, CR or LF; other white space
+(VT, FF) may also precede the next word. ``"…"`` supports ``\\n \\r \\t \\b \\a \\xHH`` and treats any other
+escaped byte as that byte. ``'…'`` supports only ``\\'``. A closing quote must be followed by white space or
+the end of the line.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ESCAPES = {0x6E: 0x0A, 0x72: 0x0D, 0x74: 0x09, 0x62: 0x08, 0x61: 0x07}
 
 
 def split(line: bytes) -> list[bytes]:
-    """The words of ``line``; `ProtocolError` when a quote is not closed or text follows one.
+    """Return the words of ``line``. Raises `ProtocolError` if a quote is not closed or text follows one.
 
     >>> split(b'SET greeting "good\\\\x20day"')
     [b'SET', b'greeting', b'good day']
@@ -50,7 +50,7 @@ def split(line: bytes) -> list[bytes]:
 
 
 def quote(word: bytes) -> bytes:
-    """``word`` as `split` reads it back: bare when it can be, else in double quotes.
+    """Return ``word`` in the form that `split` reads: without quotes if possible, otherwise in double quotes.
 
     >>> split(quote(b'a "b"\\xff\\n'))
     [b'a "b"\\xff\\n']
@@ -70,7 +70,7 @@ def quote(word: bytes) -> bytes:
 
 
 def _double_quoted(line: bytes, position: int, word: bytearray) -> int:
-    """Appends what stands up to the closing quote; returns the position behind the quote."""
+    """Append the text up to the closing quote to ``word``. Return the position after the quote."""
     size = len(line)
     while position < size:
         byte = line[position]
@@ -92,7 +92,7 @@ def _double_quoted(line: bytes, position: int, word: bytearray) -> int:
 
 
 def _single_quoted(line: bytes, position: int, word: bytearray) -> int:
-    """As `_double_quoted`, for single quotes."""
+    """Like `_double_quoted`, for single quotes."""
     size = len(line)
     while position < size:
         byte = line[position]
@@ -107,7 +107,7 @@ def _single_quoted(line: bytes, position: int, word: bytearray) -> int:
 
 
 def _closed(line: bytes, position: int) -> int:
-    """``position``, behind a closing quote, where only white space or the end may stand."""
+    """Return ``position``, after a closing quote. Only white space or the end may follow."""
     if position < len(line) and line[position] not in _SPACE:
         raise ProtocolError(UNBALANCED)
     return position

@@ -1,8 +1,8 @@
 """Writes replies into a session's output, in RESP2 or RESP3.
 
-A writer never checks what it is told: an array header of n promises n replies, and the command
-keeps the promise. Integers, bulks, arrays and stored entries are the same bytes in both versions;
-only nil, maps and the few types below differ. Source: the RESP specification, redis.io.
+A writer does not check its calls: after an array header of n, the command must write n replies. Integers,
+bulk strings, arrays and stored entries are the same bytes in both versions; only nil, maps and the few types
+below differ. Source: the RESP specification, redis.io.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _INTEGER, _BULK, _ARRAY, _MAP = b":$*%"
 
 
 class ReplyWriter:
-    """A writer onto ``out``, which it only ever appends to.
+    """Appends replies to ``out``.
 
     >>> out = bytearray()
     >>> reply = ReplyWriter(out, resp=3)
@@ -43,13 +43,13 @@ class ReplyWriter:
         append_bytes(self.out, b"+OK\r\n")
 
     def simple(self, text: bytes) -> None:
-        """A simple string; ``text`` holds no CR or LF."""
+        """Write a simple string. ``text`` must not contain CR or LF."""
         append_bytes(self.out, _PLUS)
         append_bytes(self.out, text)
         append_bytes(self.out, _CRLF)
 
     def error(self, text: str) -> None:
-        """An error reply, code first. CR and LF become spaces, as Redis makes them."""
+        """Write an error reply, code first. CR and LF become spaces, as in Redis."""
         line = text.replace("\r", " ").replace("\n", " ")
         self.out += b"-%b\r\n" % line.encode("utf-8", "surrogateescape")
 
@@ -65,67 +65,67 @@ class ReplyWriter:
         append_bytes(self.out, _CRLF)
 
     def id(self, ms: int, seq: int) -> None:
-        """A stream id, a bulk string."""
+        """Write a stream id as a bulk string."""
         append_id(self.out, ms, seq)
 
     def nil(self) -> None:
-        """Nothing, where a value was expected."""
+        """Write nil in place of a value."""
         append_bytes(self.out, b"_\r\n" if self.resp == 3 else b"$-1\r\n")
 
     def nil_array(self) -> None:
-        """Nothing, where an array was expected."""
+        """Write nil in place of an array."""
         append_bytes(self.out, b"_\r\n" if self.resp == 3 else b"*-1\r\n")
 
     def bulk_or_nil(self, value: bytes | None) -> None:
-        """A bulk string, nil for None."""
+        """Write a bulk string, or nil for None."""
         if value is None:
             self.nil()
         else:
             self.bulk(value)
 
     def integer_or_nil(self, value: int | None) -> None:
-        """An integer, nil for None."""
+        """Write an integer, or nil for None."""
         if value is None:
             self.nil()
         else:
             self.integer(value)
 
     def array(self, length: int) -> None:
-        """Header: ``length`` replies follow."""
+        """Write a header: ``length`` replies follow."""
         append_header(self.out, _ARRAY, length)
 
     def map(self, pairs: int) -> None:
-        """Header: ``pairs`` keys and values follow, alternating."""
+        """Write a header: ``pairs`` keys and values follow, alternating."""
         if self.resp == 3:
             append_header(self.out, _MAP, pairs)
         else:
             append_header(self.out, _ARRAY, pairs * 2)
 
     def set(self, length: int) -> None:
-        """Header: ``length`` members follow."""
+        """Write a header: ``length`` members follow."""
         self.out += b"~%d\r\n" % length if self.resp == 3 else b"*%d\r\n" % length
 
     def push(self, length: int) -> None:
-        """Header of an out-of-band message: ``length`` replies follow."""
+        """Write the header of an out-of-band message: ``length`` replies follow."""
         self.out += b">%d\r\n" % length if self.resp == 3 else b"*%d\r\n" % length
 
     def verbatim(self, text: bytes) -> None:
-        """Plain text for people; a bulk string in RESP2."""
+        """Write plain text for people; a bulk string in RESP2."""
         if self.resp == 3:
             self.out += b"=%d\r\ntxt:%b\r\n" % (len(text) + 4, text)
         else:
             self.bulk(text)
 
     def bulks(self, values: Sequence[bytes]) -> None:
-        """An array of bulk strings."""
+        """Write an array of bulk strings."""
         self.array(len(values))
         for value in values:
             self.bulk(value)
 
     def raw(self, wire: bytes | bytearray | memoryview) -> None:
-        """Bytes that already are a reply."""
+        """Write bytes that are a reply already."""
         self.out += wire
 
     def part(self, wire: bytearray, start: int, end: int) -> None:
-        """The same, from ``start`` to ``end``-1 of ``wire``: a slice of a block."""
+        """Write the bytes of ``wire`` from ``start`` to ``end``-1, a reply already: a slice of a block."""
         append_part(self.out, wire, start, end)

@@ -1,22 +1,22 @@
-"""Finds requests in what a client sent: offsets into one buffer, no object an argument.
+"""Finds requests in a client's input: as offsets into one buffer, without an object for each argument.
 
-Rule 1. `Scanner.feed` appends and `Scanner.next` finds; a request that is not whole yet is taken up
-        where it was left, so a request of n bytes costs O(n) in whatever pieces it comes.
-Rule 2. Bytes of requests that were taken are dropped when more is fed, never in between: offsets
-        hold from `next` until the `feed` after it. The buffer may be longer than what it holds.
+Rule 1. `Scanner.feed` appends input and `Scanner.next` finds requests. It resumes an incomplete request
+        where it stopped, so a request of n bytes costs O(n), in however many pieces it arrives.
+Rule 2. The bytes of returned requests are dropped by the next `feed`, never earlier: offsets are valid
+        from `next` until the `feed` after it. The buffer may be longer than its content.
 Rule 3. A length is checked when its header is read, before anything is allocated for it.
-Rule 4. The same bytes give the same requests and the same error, however they were cut into pieces.
-Rule 5. After an error nothing more is found; the connection ends with its text.
+Rule 4. The same bytes result in the same requests and the same error, however they were split.
+Rule 5. After an error no further request is found. The connection is closed with the error's text.
 
     *2\\r\\n  $4\\r\\nXLEN\\r\\n  $6\\r\\norders\\r\\n        starts = [8, 18]  ends = [12, 24]
               │   │    └ ends[0]
               │   └ starts[0]
               └ position, between arguments
 
-Lengths and errors are those of Redis (networking.c, processMultibulkBuffer), which reads a header
-up to its CR and trusts that LF follows it, and trusts that CR LF follows a value. So do we, but a
-request with other bytes in those places is marked as not canonical: `Arguments.wire` spells it anew
-before it is stored.
+Lengths and errors are those of Redis (networking.c, processMultibulkBuffer). Redis reads a header up to its
+CR and does not check that LF follows, nor that CR LF follows a value. Headwater does the same, but marks a
+request with other bytes in those places as not canonical: `Arguments.find_wire` encodes it again before it
+is stored.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ _TEN = 10
 _HTTP = (b"POST", b"HOST:")
 
 _KEPT_BYTES = 64 * 1024
-"""An empty buffer that is larger is given back at once, and one of `_RESTING_BYTES` when its client
-is silent (`Scanner.rest`)."""
+"""A larger empty buffer is freed at once, and one of more than `_RESTING_BYTES` when its client is idle
+(`Scanner.rest`)."""
 _RESTING_BYTES = 1024
 
 
@@ -66,7 +66,7 @@ _NO_OFFSETS: array[int] = array("Q")
 
 
 class Scanner:
-    """One client's input.
+    """The input of one client.
 
     >>> scanner, arguments = Scanner(), Arguments()
     >>> scanner.feed(b"*1\\r\\n$4\\r\\nPING\\r\\n*2\\r\\n$4\\r\\nXLEN\\r\\n$1")
@@ -82,27 +82,27 @@ class Scanner:
     def __init__(self, *, max_bulk_bytes: int = MAX_BULK_BYTES, authenticated: bool = True) -> None:
         self.buffer = bytearray()
         self.authenticated = authenticated
-        """Until this is True a request has at most 10 arguments of 16 KiB (CVE-2021-32675)."""
+        """Until this is True, a request may have at most 10 arguments of 16 KiB (CVE-2021-32675)."""
         self.max_bulk_bytes = max_bulk_bytes
-        """Longest argument (redis.conf proto-max-bulk-len)."""
-        self._size = 0  # bytes of the buffer that hold input
-        self._begin = 0  # of the first request that was not taken
-        self._position = 0  # of the next header in it
-        self._searched = 0  # no end of line stands before here, at or after _position
-        self._value = 0  # where the value behind the header last read by _bulk_length starts
-        self._count = 0  # arguments that the request announced; 0 between requests
-        self._index = 0  # of the argument whose header stands at _position
+        """Maximum length of an argument (redis.conf proto-max-bulk-len)."""
+        self._size = 0  # number of bytes of input in the buffer
+        self._begin = 0  # where the first request that was not returned begins
+        self._position = 0  # where its next header begins
+        self._searched = 0  # up to here there is no end of line from _position on
+        self._value = 0  # where the value after the header last read by _bulk_length begins
+        self._count = 0  # number of arguments that the request announced; 0 between requests
+        self._index = 0  # number of the argument whose header is at _position
         self._canonical = True
-        # Offsets of the arguments that were found of a request whose end is still to come.
+        # Offsets of the arguments of an incomplete request.
         self._starts = self._ends = _NO_OFFSETS
         self._error: str | None = None
 
     def unread(self) -> int:
-        """Bytes fed and not yet given out as a request."""
+        """Return how many bytes were fed and not yet returned as part of a request."""
         return self._size - self._begin
 
     def feed(self, data: bytes | bytearray | memoryview) -> None:
-        """Take more input. Offsets given out before are void."""
+        """Append input. Invalidates offsets that were returned before."""
         size = len(data)
         at = self._make_room(size)
         if type(data) is bytes:
@@ -111,31 +111,31 @@ class Scanner:
             self.buffer[at : at + size] = data
 
     def feed_part(self, data: bytearray, size: int) -> None:
-        """Take the first ``size`` bytes of ``data``, what a socket has just put there."""
+        """Append the first ``size`` bytes of ``data``, which a socket has just received."""
         at = self._make_room(size)
         put_part(self.buffer, at, data, 0, size)
 
     def adopt(self, data: bytearray) -> None:
-        """Read requests from ``data``, which is this scanner's from now on, in place of what it held."""
+        """Replace the buffer by ``data``, which belongs to this scanner from now on."""
         self._empty()
         self.buffer = data
         self._size = len(data)
 
     def rest(self) -> None:
-        """The client has been silent for a while: an empty buffer is given back."""
+        """Free the buffer if it is empty. Called when the client has been idle for a while."""
         if self._begin == self._size and len(self.buffer) > _RESTING_BYTES:
             self._empty()
             self.buffer = bytearray()
 
     def _make_room(self, size: int) -> int:
-        """Drop what was taken, if that is cheap, and have room for ``size`` bytes more; where."""
+        """Drop returned requests if that is cheap, and make space for ``size`` more bytes. Return where."""
         if self._begin == self._size:
             self._empty()
             if len(self.buffer) > _KEPT_BYTES:
                 self.buffer = bytearray()
         elif self._begin * 2 > self._size:
-            # What is left is moved only over more than itself: a byte is copied at most once for a
-            # byte that was dropped.
+            # The rest is moved only if it is smaller than what precedes it: at most one byte is copied
+            # for each byte that is dropped.
             self._drop(self._begin)
         at = self._size
         if at + size > len(self.buffer):
@@ -147,7 +147,7 @@ class Scanner:
         self._size = self._begin = self._position = self._searched = 0
 
     def _drop(self, dropped: int) -> None:
-        """Move what is left to the front."""
+        """Move the rest of the input to the front."""
         put_part(self.buffer, 0, self.buffer, dropped, self._size)
         self._size -= dropped
         self._begin = 0
@@ -159,7 +159,7 @@ class Scanner:
             set_word(ends, index, word_at(ends, index) - dropped)
 
     def next(self, arguments: Arguments) -> bool:
-        """Put the next whole request into ``arguments``; False when more bytes are needed.
+        """Put the next complete request into ``arguments``. Return False if more bytes are needed.
 
         Raises `ProtocolError` with Redis's text, here and at every later call.
         """
@@ -179,7 +179,7 @@ class Scanner:
         if self._index:
             arguments.starts, arguments.ends = self._starts, self._ends
         if not self._bulks(arguments):
-            # What was found is kept; whoever asks again may come with other arguments.
+            # Keep what was found: the caller may pass other arguments next time.
             self._starts, self._ends = arguments.starts, arguments.ends
             fresh = Arguments()
             arguments.starts, arguments.ends = fresh.starts, fresh.ends
@@ -193,21 +193,21 @@ class Scanner:
         return True
 
     def _refusal(self, text: str) -> ProtocolError:
-        """The error of this call of `next` and of all that follow."""
+        """Return the error of this call of `next` and of all that follow."""
         self._error = text
         self._starts = self._ends = _NO_OFFSETS
         self._index = 0
         return ProtocolError(text)
 
     def _bulks(self, arguments: Arguments) -> bool:
-        """Scan arguments until the request is whole (True) or its bytes end (False)."""
+        """Scan arguments until the request is complete (True) or the input ends (False)."""
         buffer, starts, ends = self.buffer, arguments.starts, arguments.ends
         size = self._size
         position, index, count = self._position, self._index, self._count
         room = len(starts)
         canonical = self._canonical
         while index < count:
-            # Most are read at once; everything else, errors too, by _bulk_length.
+            # Reads most arguments at once. _bulk_length handles all others and errors.
             found = scan_bulks(buffer, position, size, starts, ends, index, min(count, room))
             if found > index:
                 position = word_at(ends, found - 1) + 2
@@ -238,10 +238,10 @@ class Scanner:
         return index == count
 
     def _begin_request(self) -> bool:
-        """Read ``*count``; False when the line is not whole. A count below 1 is no request."""
+        """Read ``*count``. Return False if the line is incomplete. A count below 1 is skipped."""
         buffer, position = self.buffer, self._position
         if position + 5 <= self._size:
-            # One and two digits are what most requests have, at a third of the cost.
+            # Most requests have one or two digits, which are read here at a third of the cost.
             stop = position + 2
             first, second = buffer[position + 1] - _ZERO, buffer[stop] - _ZERO
             if 0 <= second <= 9 and self.authenticated:
@@ -271,8 +271,8 @@ class Scanner:
         return True
 
     def _bulk_length(self) -> int:
-        """Read ``$length`` at ``_position``: the length, and where the value starts in
-        ``_value``; -1 when the line is not whole."""
+        """Read ``$length`` at ``_position``. Return the length and set ``_value`` to where the value begins;
+        return -1 if the line is incomplete."""
         line_end = self._line_end(_CR, "Protocol error: too big bulk count string")
         if line_end < 0 or line_end + 2 > self._size:
             return -1
@@ -289,10 +289,10 @@ class Scanner:
         return length
 
     def _line_end(self, mark: int, too_big: str) -> int:
-        """Where ``mark`` ends the line at ``_position``; -1 when it has not come yet.
+        """Return where ``mark`` ends the line at ``_position``; -1 if it has not arrived yet.
 
-        A line longer than `MAX_INLINE_BYTES` is an error whether or not its end is here, so that it
-        does not depend on how the input was cut; before authentication it is shorter.
+        A line longer than `MAX_INLINE_BYTES` is an error even if its end has not arrived, so that the result
+        does not depend on how the input was split. Before authentication the limit is lower.
         """
         position = self._position
         found = self.buffer.find(mark, max(position, self._searched), self._size)
@@ -300,12 +300,12 @@ class Scanner:
         longest = MAX_INLINE_BYTES if self.authenticated else MAX_INLINE_BYTES_BEFORE_AUTH
         if length > longest:
             raise self._refusal(too_big)
-        # The mark is found again when the byte behind it is awaited.
+        # The mark is found again while the byte after it has not arrived.
         self._searched = found if found >= 0 else self._size
         return found
 
     def _inline(self, arguments: Arguments) -> bool:
-        """Take one line, encoded into a buffer of the arguments' own; False when it is not whole.
+        """Parse one line into a new buffer of ``arguments``. Return False if the line is incomplete.
 
         A line without words leaves ``arguments.count`` 0.
         """
@@ -318,7 +318,7 @@ class Scanner:
             raise self._refusal(str(error)) from None
         if words and words[0].upper() in _HTTP:
             # A browser can be made to send these to a local port; what follows may be commands.
-            raise self._refusal("Protocol error: this is no web server (HTTP request refused)")
+            raise self._refusal("Protocol error: this is not a web server (HTTP request refused)")
         if len(words) > MAX_ARGUMENTS_BEFORE_AUTH and not self.authenticated:
             raise self._refusal("Protocol error: unauthenticated multibulk length")
         self._begin = self._position = self._searched = line_end + 1
@@ -329,7 +329,7 @@ class Scanner:
 
 
 def _strict_length(text: bytearray) -> int | None:
-    """A decimal number as Redis's string2ll reads one: no sign but ``-``, no leading zero."""
+    """Parse a decimal number as Redis's string2ll does: no sign but ``-``, no leading zero."""
     digits = text[1:] if text[:1] == b"-" else text
     if not digits.isdigit() or len(digits) > 19 or (digits[0] == _ZERO and len(text) > 1):
         return None

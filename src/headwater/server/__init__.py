@@ -1,1 +1,1 @@
-"""The node and its sessions; the loop, listeners and configuration that make it a server."""
+"""The server: nodes, sessions, services, the event loop and its listeners."""

@@ -1,6 +1,6 @@
-"""Who answers: what HELLO and INFO say of this server.
+"""The identity of the server in HELLO and INFO.
 
-Clients look for ``redis`` and a version whose commands we have; people look for our own name.
+Clients look for ``redis`` and a version whose commands are supported; people look for Headwater's name.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from headwater.version import __version__
 
 SERVER_NAME = b"headwater"
 COMPATIBLE_VERSION = b"8.8.0"
-"""The Redis whose streams these are."""
+"""The version of Redis whose streams Headwater implements."""
 
 RUN_ID = os.urandom(20).hex()
-"""Tells one run of the process from another (INFO run_id)."""
+"""Identifies one run of the process (INFO run_id)."""
 
 
 def version() -> bytes:
-    """Headwater's own version."""
+    """Return Headwater's version."""
     return __version__.encode()

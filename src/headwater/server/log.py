@@ -1,14 +1,14 @@
-"""The log of a server process: where it goes, how a line looks, how its file is opened again.
+"""The log of a server process: its destination, its formats, and how its file is reopened.
 
     2026-11-22 20:05:53,123 INFO SIGTERM: the server stops                      log-format text
     {"time": "2026-11-22T20:05:53.123Z", "level": "INFO", "logger": …}          log-format json
 
-Rule 1. One record is one line, in either format. Control characters of clients are escaped, and the
-        lines of a traceback are indented, so nothing a client sends can end a line or forge one.
-Rule 2. A line that cannot be written is counted, never an error: a full disk below the log does not
-        stop the store. When lines can be written again, one says how many were lost.
-Rule 3. The file is opened again by `LogHandler.reopen`, which puts the new file behind the old
-        descriptor in one step. It is safe in a signal handler and in the middle of a line.
+Rule 1. One record is one line, in either format. Control characters from clients are escaped and the
+        lines of a traceback are indented, so nothing that a client sends can end a line or forge one.
+Rule 2. A line that cannot be written is counted and never raises: a full disk under the log does not
+        stop the store. When lines can be written again, a line reports how many were lost.
+Rule 3. `LogHandler.reopen` puts the new file behind the old descriptor in one step. It is safe in a
+        signal handler and in the middle of a line.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ LOG_LEVELS = {
 }
 
 _UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-"""Controls, line separators, marks that change the direction of text, and halves of surrogates."""
+"""Control characters, line separators, marks that change the direction of text, and lone surrogates."""
 
 _OPEN_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
-"""O_NONBLOCK: a FIFO that nobody reads is an error, not a server that waits for a reader."""
+"""O_NONBLOCK: opening a FIFO without a reader is an error instead of a wait for a reader."""
 
 
 def escaped(text: str) -> str:
-    r"""``text`` on one line, in characters that show.
+    r"""Return ``text`` on one line, with every unsafe character escaped.
 
     >>> print(escaped("a\n2026-01-01 WARNING b\x1b[2J"))
     a\n2026-01-01 WARNING b\x1b[2J
@@ -53,7 +53,7 @@ def escaped(text: str) -> str:
 
 
 def message_of(record: logging.LogRecord) -> str:
-    """The message of a record, escaped and no longer than `MAX_LOG_MESSAGE`."""
+    """Return the message of a record, escaped and cut to `MAX_LOG_MESSAGE` characters."""
     text = record.getMessage()
     if len(text) > MAX_LOG_MESSAGE:
         text = f"{text[:MAX_LOG_MESSAGE]}… ({len(text)} characters)"
@@ -61,10 +61,10 @@ def message_of(record: logging.LogRecord) -> str:
 
 
 class TextFormatter(logging.Formatter):
-    """Time, level and message; a traceback follows, indented."""
+    """Formats time, level and message. A traceback follows on indented lines."""
 
     def head(self, record: logging.LogRecord) -> str:
-        """What a line begins with."""
+        """Return the beginning of a line."""
         return f"{self.formatTime(record)} {record.levelname}"
 
     def format(self, record: logging.LogRecord) -> str:
@@ -76,7 +76,7 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object: time (UTC), level, logger, pid, message and, where there is one, exception."""
+    """Formats a JSON object: time (UTC), level, logger, pid, message and any exception."""
 
     def format(self, record: logging.LogRecord) -> str:
         time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
@@ -94,7 +94,7 @@ class JsonFormatter(logging.Formatter):
 
 
 class LogHandler(logging.Handler):
-    """Writes lines to a file, or to standard error when ``path`` is empty.
+    """Writes lines to a file, or to standard error if ``path`` is empty.
 
     Raises `OSError` when the file cannot be opened.
     """
@@ -104,17 +104,17 @@ class LogHandler(logging.Handler):
         self.path = str(Path(path).absolute()) if path else ""
         self._lost = 0
         self._torn = False
-        """The file ends with a part of a line."""
+        """Whether the file ends with an incomplete line."""
         self._reason = ""
         if self.path:
             self._descriptor = os.open(self.path, _OPEN_FLAGS, 0o666)
-        elif sys.stderr is None:  # closed at the start: its number may be another file's by now
+        elif sys.stderr is None:  # closed at the start: its descriptor may be another file's now
             self._descriptor = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
         else:
             self._descriptor = os.dup(sys.stderr.fileno())
 
     def reopen(self) -> None:
-        """Open the file again by its name. When that fails the old one stays. Raises `OSError`."""
+        """Open the file again. Raises `OSError`; the old file then remains in use."""
         if self.path:
             new = os.open(self.path, _OPEN_FLAGS, 0o666)
             try:
@@ -160,7 +160,7 @@ def _note(text: str) -> logging.LogRecord:
 
 
 def configure_logging(config: ProcessConfig) -> LogHandler:
-    """Let the log of this process go to ``logfile``, or to standard error, from ``loglevel`` on.
+    """Send the log of this process to ``logfile``, or to standard error, from ``loglevel`` up.
 
     Raises `ConfigError` when the file cannot be opened.
     """
@@ -183,12 +183,12 @@ def configure_logging(config: ProcessConfig) -> LogHandler:
 
 
 def apply_loglevel(config: ProcessConfig) -> None:
-    """Let ``loglevel`` take effect."""
+    """Apply the setting ``loglevel``."""
     logging.getLogger("headwater").setLevel(LOG_LEVELS[config.loglevel])
 
 
 def apply_log_format(config: ProcessConfig) -> None:
-    """Let ``log-format`` take effect."""
+    """Apply the setting ``log-format``."""
     for handler in logging.getLogger("headwater").handlers:
         if isinstance(handler, LogHandler):
             handler.setFormatter(
@@ -197,23 +197,23 @@ def apply_log_format(config: ProcessConfig) -> None:
 
 
 def reopen_log(cause: str) -> None:
-    """Open the log's file again, because ``cause`` (a signal's name) asks for it."""
+    """Reopen the log file. ``cause`` is the name of the signal that requested it."""
     logger = logging.getLogger("headwater")
     log = logging.getLogger("headwater.server")
     for handler in logger.handlers:
         if not isinstance(handler, LogHandler):
             continue
         if not handler.path:
-            log.info("%s: the log goes to standard error, no file is opened again", cause)
+            log.info("%s: the log goes to standard error, there is no file to reopen", cause)
             continue
         try:
             handler.reopen()
         except OSError as error:
-            log.error(  # noqa: TRY400 - the reason is said, a traceback adds nothing
-                "%s: logfile %r cannot be opened again: %s; the old file stays in use",
+            log.error(  # noqa: TRY400 - the message has the reason; a traceback adds nothing
+                "%s: logfile %r cannot be reopened: %s; the old file remains in use",
                 cause,
                 handler.path,
                 error.strerror,
             )
         else:
-            log.info("%s: the log file is opened again", cause)
+            log.info("%s: the log file is reopened", cause)

@@ -1,7 +1,7 @@
-"""Opens a data directory as a node: newest state from the journal, then ready for turns.
+"""Opens a data directory as a node that is ready for turns.
 
-Recovery is never silent: each cut and each note is logged, and stays in ``Journal.recovery`` for INFO
-and for ``client.recovery``.
+Recovery is never silent: every cut and every note is logged. ``Journal.recovery`` retains them for
+INFO and ``client.recovery``.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from headwater.server.turn.node import Node
 
 
 def open_node(config: Config, *, clock: Clock | None = None, files: Files | None = None) -> Node:
-    """A node over ``config.dir``, its state replayed from the journal there; with
-    ``appendonly no`` an empty one that keeps nothing.
+    """Return a node whose state is replayed from the journal in ``config.dir``. With ``appendonly no``
+    the node is empty and writes nothing to disk.
 
-    Raises `StoreInUse`, `StoreUnusable`, `JournalDamaged`, or `ConfigError` for users that are defined
-    wrongly; nothing on disk is changed then.
+    Raises `StoreInUse`, `StoreUnusable`, `JournalDamaged`, or `ConfigError` for invalid definitions of
+    users; nothing on disk has changed then.
     """
     clock = clock if clock is not None else SystemClock()
     access = AccessControl(config)
     if not config.appendonly:
         return Node(config=config, clock=clock, access=access)
-    door = files if files is not None else DiskFiles(config.dir)
-    journal = Journal.open(door, policy=config.appendfsync, clock=clock)
+    directory = files if files is not None else DiskFiles(config.dir)
+    journal = Journal.open(directory, policy=config.appendfsync, clock=clock)
     try:
         keyspace = recovered_keyspace(journal, config=config)
     except BaseException:
-        journal.close()  # lets the directory go
+        journal.close()  # releases the directory
         raise
     log_recovery(journal.recovery)
     return Node(keyspace=keyspace, journal=journal, config=config, clock=clock, access=access)

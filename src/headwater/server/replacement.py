@@ -1,14 +1,15 @@
-"""Replaces a file as a whole: configuration and users, which hold password hashes.
+"""Replaces whole files: the configuration, and the users, whose file holds password hashes.
 
     .headwater.conf.1f3a90cc2b.new ── write, fsync ──▶ rename ──▶ headwater.conf, fsync of the directory
 
-Rule 1. After any crash the old file or the new one is there, never half of one.
-Rule 2. While it is written only the owner can read the new file. Then it gets owner, group and rights of
-        the old one; without an old one it stays with its owner. Rights of a group that cannot be kept go.
-Rule 3. The new file is created, never opened: a file or a symbolic link that is already there is not
-        written to.
-Rule 4. Its writer holds a lock on it. What nobody holds is left from a crash; it is removed before the
-        next replacement and at the next start. An error removes it at once.
+Rule 1. After a crash there is the old file or the new one, never a mixture or a part.
+Rule 2. Only the owner can read the new file while it is written. Then it gets the old file's owner,
+        group and permissions; without an old file it remains with its owner. If the group cannot be
+        set, its permissions are dropped.
+Rule 3. The new file is created, never opened: an existing file or symbolic link is not written to.
+Rule 4. The writer holds a lock on the new file. A file without a lock is left over from a crash; it
+        is removed before the next replacement and at the next start. After an error it is removed
+        at once.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ _LOOK = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Put ``data`` in place of the file ``path``, durably. Raises `OSError`; the old file stays then."""
+    """Replace the file ``path`` durably. Raises `OSError`; the old file is unchanged then."""
     remove_unfinished(path)
-    temporary, descriptor = _create_beside(path)
+    temporary, descriptor = _create_temporary(path)
     try:
         with os.fdopen(descriptor, "wb") as file:  # holds the lock until it is closed
             file.write(data)
@@ -47,8 +48,8 @@ def replace_file(path: Path, data: bytes) -> None:
 
 
 def remove_unfinished(path: Path) -> None:
-    """Remove what crashes have left of replacements of ``path``; what is in use, and what this process
-    may not remove, stays."""
+    """Remove the files that crashes have left of replacements of ``path``. Skip those in use, and those
+    that this process may not remove."""
     unfinished = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{10}}\.new")
     with contextlib.suppress(OSError):
         for found in [each for each in path.parent.iterdir() if unfinished.fullmatch(each.name)]:
@@ -57,7 +58,8 @@ def remove_unfinished(path: Path) -> None:
 
 
 def _remove_if_free(path: Path) -> None:
-    """Raises `BlockingIOError` when its writer lives, `OSError` for what is not a file of ours."""
+    """Remove an unlocked file. Raises `BlockingIOError` if its writer is alive, `OSError` if it is
+    not a file that `replace_file` created."""
     descriptor = os.open(path, _LOOK)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -67,15 +69,14 @@ def _remove_if_free(path: Path) -> None:
         os.close(descriptor)
 
 
-def _create_beside(path: Path) -> tuple[Path, int]:
-    """A new empty file in the same directory, locked, for its owner only."""
+def _create_temporary(path: Path) -> tuple[Path, int]:
+    """Create an empty file in the same directory, locked and only for its owner."""
     while True:
         temporary = path.with_name(f".{path.name}.{secrets.token_hex(5)}.new")
         descriptor = os.open(temporary, _CREATE, 0o600)
         try:
-            with contextlib.suppress(
-                OSError
-            ):  # a file system without locks: it is new, that is enough
+            # On a file system without locks it is enough that the file is new.
+            with contextlib.suppress(OSError):
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
             if os.fstat(descriptor).st_nlink:
                 return temporary, descriptor
@@ -83,11 +84,11 @@ def _create_beside(path: Path) -> tuple[Path, int]:
             os.close(descriptor)
             temporary.unlink(missing_ok=True)
             raise
-        os.close(descriptor)  # another process took it for abandoned before it was locked
+        os.close(descriptor)  # another process removed it as unfinished before it was locked
 
 
 def _take_over(descriptor: int, path: Path) -> None:
-    """Give the new file owner, group and rights of the old one, as far as this process may."""
+    """Give the new file the old one's owner, group and permissions, as far as this process may."""
     try:
         old = path.stat()
     except FileNotFoundError:

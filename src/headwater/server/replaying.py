@@ -1,7 +1,8 @@
 """Replays a journal into a keyspace.
 
-Rule 1. A record that cannot be applied is damage, with its file and offset, whatever it fails with.
-        MemoryError and OSError are not: they say something of this machine, not of the record.
+Rule 1. A record that cannot be applied is damage, reported with its file and offset, whatever
+        exception it causes. MemoryError and OSError are not: they concern this machine, not the
+        record.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ _REASON_CHARACTERS = 200
 
 
 def recovered_keyspace(journal: Journal, *, config: StreamConfig | None = None) -> Keyspace:
-    """The state that the journal's groups lead to."""
+    """Return the state that results from the journal's groups."""
     return replayed_keyspace(journal.recovery, journal.replay(), config=config)
 
 
 def log_recovery(recovery: Recovery) -> None:
-    """Log what was cut off and what was odd, a warning each."""
+    """Log each cut and each oddity of the recovery as a warning."""
     for cut in recovery.cuts:
         log.warning(
             "the journal's tail was torn by a crash; %s: cut %d bytes at offset %d: %s",
@@ -46,12 +47,12 @@ def log_recovery(recovery: Recovery) -> None:
 def replayed_keyspace(
     recovery: Recovery, groups: Iterable[Group], *, config: StreamConfig | None = None
 ) -> Keyspace:
-    """The state that these groups, which ``recovery`` reads, lead to. Facts are not written again
-    meanwhile. What ``config`` wants sealed is, as far as turns would have helped with it: a store may
-    be larger than memory would be without. Python's collector is off meanwhile: it would look again
-    and again at a store that only grows and holds no cycles.
+    """Return the state that results from ``groups``, which ``recovery`` reads. Replayed facts are
+    not written again. Blocks are sealed as ``config`` says, at the pace of turns, because a store
+    may be larger than memory if it is not sealed. Python's garbage collector is off during the
+    replay: it would repeatedly traverse a store that only grows and has no cycles.
 
-    Raises `JournalDamaged` for a group that cannot be applied, with the cause.
+    Raises `JournalDamaged`, with the cause, for a group that cannot be applied.
     """
     keyspace = Keyspace(FactBuffer(muted=True))
     sealing = keyspace.sealing
@@ -69,7 +70,7 @@ def replayed_keyspace(
 
 
 def _apply(recovery: Recovery, keyspace: Keyspace, group: Group) -> None:
-    """Apply a group's facts (rule 1)."""
+    """Apply a group's facts; see rule 1."""
     try:
         apply(keyspace, group.facts, group.now_ms)
     except (MemoryError, OSError):

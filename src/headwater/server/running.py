@@ -1,4 +1,4 @@
-"""A server from its start to its end: configuration, data, sockets, signals, exit status."""
+"""Runs a server from start to exit status: configuration, data, sockets, signals."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from headwater.server.services.observability.info import running
 from headwater.server.signals import Signals, StopRequested
 from headwater.server.supervision import ServiceNotifier
 from headwater.server.turn.node import Node
+from headwater.uncompiled import notice
 
 if TYPE_CHECKING:
     import ssl
@@ -33,19 +34,19 @@ if TYPE_CHECKING:
 log = logging.getLogger("headwater.server")
 
 RESERVED_DESCRIPTORS = 64
-"""For the journal, the listeners, the log and Python itself."""
+"""File descriptors for the journal, the listeners, the log and Python itself."""
 
 
 class Server:
-    """A node behind sockets, within a running loop of asyncio.
+    """A node that serves clients over sockets, in a running asyncio loop.
 
         server = Server(config)
         server.start()
-        await server.stopped()      # SHUTDOWN, `request_stop`, or the node cannot go on
+        await server.stopped()      # SHUTDOWN, `request_stop`, or a failure of the node
         status = server.stop()
 
-    ``start`` raises `ConfigError` (of TLS), `ListenError`, `StoreInUse`, `StoreUnusable` or `JournalDamaged`, with nothing
-    left open and nothing changed on disk.
+    ``start`` raises `ConfigError` (of TLS), `ListenError`, `StoreInUse`, `StoreUnusable` or
+    `JournalDamaged`; nothing is left open then, and nothing on disk has changed.
     """
 
     def __init__(
@@ -68,23 +69,24 @@ class Server:
 
     @property
     def node(self) -> Node:
-        """The store; there is one from `start` on."""
-        assert self._node is not None, "start() comes first"
+        """The store. Available after `start`."""
+        assert self._node is not None, "call start() first"
         return self._node
 
     @property
     def loop(self) -> Driver:
-        """Its sockets' loop; there is one from `start` on."""
-        assert self._loop is not None, "start() comes first"
+        """The loop of the sockets. Available after `start`."""
+        assert self._loop is not None, "call start() first"
         return self._loop
 
     @property
     def addresses(self) -> list[str]:
-        """Where it listens: ``127.0.0.1:6379``, ``tls:127.0.0.1:6390``, ``unix:/run/hw.sock``."""
+        """The addresses of the listeners: ``127.0.0.1:6379``, ``tls:127.0.0.1:6390``,
+        ``unix:/run/hw.sock``."""
         return [listener.name for listener in self._listeners]
 
     def start(self) -> None:
-        """Bind, read the data, listen."""
+        """Bind the listeners, read the data, then listen."""
         tls = _tls_context(self.config)
         self._listeners = bind_all(self.config)
         try:
@@ -99,16 +101,16 @@ class Server:
             raise
 
     def request_stop(self) -> None:
-        """Let `stopped` return."""
+        """Make `stopped` return."""
         self._end.set()
 
     async def stopped(self) -> None:
-        """Wait until the server is to end."""
+        """Wait until something stops the server."""
         await self._end.wait()
 
     def stop(self) -> int:
-        """Accept no more, make everything durable, end every connection. The exit status: 0, or 1
-        when the node could not go on. Stopping twice does nothing more."""
+        """Accept no more connections, make everything durable, close every connection. Returns the exit
+        status: 0, or 1 if the node failed. A second call does nothing and returns the same."""
         if self._status is None:
             self._status = self._stop()
         return self._status
@@ -125,7 +127,7 @@ class Server:
         return 0 if failure is None else 1
 
     def _close_node(self) -> BaseException | None:
-        """End the journal, with what the node still has to write unless its state may be wrong."""
+        """Close the journal. Let the node write what is left first, unless its state may be wrong."""
         if self._node is None:
             return None
         failure: BaseException | None = None
@@ -136,12 +138,12 @@ class Server:
                 self._node.journal.close()
         except Exception as error:
             failure = error
-            log.critical("the journal could not be ended cleanly: %s", error)
+            log.critical("the journal could not be closed cleanly: %s", error)
         return failure
 
     def ready_line(self) -> str:
-        """What is told once when clients are answered."""
-        kept = "no journal (appendonly no), nothing is kept"
+        """The line that announces that the server accepts clients."""
+        kept = "no journal (appendonly no), nothing is stored"
         if self.config.appendonly:
             directory = Path(self.config.dir).absolute()
             kept = f"journal {directory} appendfsync {self.config.appendfsync}"
@@ -150,7 +152,8 @@ class Server:
 
 
 def _tls_context(config: Config) -> ssl.SSLContext | None:
-    """The certificate and the rules of TLS; None where TLS is not asked for, and not imported.
+    """Return the certificates and rules of TLS, or None if TLS is not configured; ssl is then not
+    imported.
 
     Raises `ConfigError`.
     """
@@ -162,8 +165,8 @@ def _tls_context(config: Config) -> ssl.SSLContext | None:
 
 
 def run(config: Config, *, on_ready: Callable[[str], None]) -> int:
-    """Serve until SIGTERM, SIGINT or SHUTDOWN; ``on_ready`` is given the ready line. Returns the
-    exit status. Raises what `Server.start` raises."""
+    """Serve until SIGTERM, SIGINT or SHUTDOWN, and return the exit status. Calls ``on_ready`` with the
+    ready line. Raises what `Server.start` raises."""
     return asyncio.run(_run(config, on_ready))
 
 
@@ -201,6 +204,8 @@ async def _serve(
     server.node.services.traffic.supervised = supervisor.name
     ready = server.ready_line()
     log.info("started as process %d: %s", os.getpid(), ready)
+    if uncompiled := notice():
+        log.warning(uncompiled)
     try:
         on_ready(ready)
         supervisor.ready(ready)
@@ -216,20 +221,21 @@ async def _serve(
 
 
 def _reload(supervisor: ServiceNotifier, cause: str) -> None:
-    """SIGHUP and SIGUSR1."""
+    """Handle SIGHUP and SIGUSR1."""
     with supervisor.reloading():
         reopen_log(cause)
 
 
 def _stop_for(server: Server, cause: str) -> None:
-    """SIGTERM and SIGINT."""
+    """Handle SIGTERM and SIGINT."""
     log.info("%s: the server stops", cause)
     server.request_stop()
 
 
 def raise_file_limit(config: Config) -> None:
-    """Let the process have a descriptor for each of ``maxclients``; where it may not have so many,
-    fewer clients are let in, and the log says so. Precedent: Redis, adjustOpenFilesLimit."""
+    """Raise the limit of open files so that there is a descriptor for each of ``maxclients``. If
+    the system allows fewer, lower ``maxclients`` and log it. Precedent: Redis,
+    adjustOpenFilesLimit."""
     wanted = config.maxclients + RESERVED_DESCRIPTORS
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= wanted:

@@ -1,8 +1,8 @@
-"""What signals do to a server process, from before its data is read until its end.
+"""How a server process handles signals, from before it reads its data until it exits.
 
-    SIGTERM, SIGINT     end the server cleanly; while it starts, by `StopRequested` in the main thread
-    SIGHUP, SIGUSR1     the log file is opened again
-    SIGUSR2, SIGALRM    nothing
+    SIGTERM, SIGINT     stop the server cleanly; during the start they raise `StopRequested`
+    SIGHUP, SIGUSR1     reopen the log file
+    SIGUSR2, SIGALRM    ignored
 
 Source: Redis, server.c, setupSignalHandlers; logrotate and systemd send SIGHUP, nginx's tools SIGUSR1.
 """
@@ -23,7 +23,8 @@ IGNORED = (signal.SIGUSR2, signal.SIGALRM)
 
 
 class StopRequested(BaseException):
-    """The server is to end while it starts. Not an `Exception`: nothing may go on after it."""
+    """Raised in the main thread to stop a server during its start. Not an `Exception`, so that no
+    handler continues after it."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -31,16 +32,16 @@ class StopRequested(BaseException):
 
 
 class Signals:
-    """The signals of this process. To be made and used in the main thread.
+    """The signal handlers of this process. Create and use it in the main thread.
 
-    ``reopen`` is called with the name of the signal that asks for the log file to be opened again.
+    ``reopen`` is called with the name of the signal that requests to reopen the log file.
     """
 
     def __init__(self, *, reopen: Callable[[str], None]) -> None:
         self._reopen = reopen
 
     def install(self) -> None:
-        """The server starts: a signal that ends it raises `StopRequested` where the start is."""
+        """Install the handlers for the start: a signal that stops the server raises `StopRequested`."""
         for number in STOPPING:
             signal.signal(number, _interrupt)
         for number in REOPENING:
@@ -49,19 +50,21 @@ class Signals:
             signal.signal(number, signal.SIG_IGN)
 
     def serve(self, loop: asyncio.AbstractEventLoop, *, stop: Callable[[str], None]) -> None:
-        """The server runs: the loop calls ``stop`` with the signal's name, or opens the log again."""
+        """Install the handlers for the running server: ``loop`` calls ``stop`` with the signal's
+        name, or reopens the log."""
         for number in REOPENING:
             loop.add_signal_handler(number, self._reopen, number.name)
         for number in STOPPING:
             loop.add_signal_handler(number, stop, number.name)
 
     def ignore(self) -> None:
-        """The start was broken off: the rest of the end is not."""
+        """Ignore all signals after an interrupted start, so that the cleanup is not interrupted too."""
         for number in (*STOPPING, *REOPENING):
             signal.signal(number, signal.SIG_IGN)
 
     def finish(self, loop: asyncio.AbstractEventLoop) -> None:
-        """The server has ended: what does not end a process must not do so in its last moments."""
+        """Ignore, after the server has stopped, the signals that only reopen the log: by default they
+        would kill the process."""
         signal.pthread_sigmask(signal.SIG_BLOCK, REOPENING)
         for number in REOPENING:
             loop.remove_signal_handler(number)

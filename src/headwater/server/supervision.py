@@ -1,14 +1,15 @@
-"""Tells the service manager how the server does: systemd's notifications, over a datagram socket.
+"""Notifies the service manager (systemd) of the server's state, over a datagram socket.
 
-    READY=1          clients are answered
-    RELOADING=1      SIGHUP is handled; READY=1 follows
-    STOPPING=1       the server ends
-    WATCHDOG=1       the event loop runs, at half of the time that WATCHDOG_USEC allows
-    EXTEND_TIMEOUT_USEC=…   the journal is long, and its replay goes on
+    READY=1          clients are served
+    RELOADING=1      SIGHUP is being handled; READY=1 follows
+    STOPPING=1       the server stops
+    WATCHDOG=1       the event loop runs; sent at half the interval of WATCHDOG_USEC
+    EXTEND_TIMEOUT_USEC=…   the journal is long, and its replay makes progress
 
 Rule 1. A notification that cannot be sent is logged once and never stops the server.
-Rule 2. WATCHDOG=1 is sent by the event loop itself: a loop that hangs sends none.
-Rule 3. The start asks for more time only while its thread works: a start that hangs is ended.
+Rule 2. The event loop itself sends WATCHDOG=1: a loop that hangs sends none.
+Rule 3. The start asks for more time only while its thread uses the processor: systemd ends a start that
+        hangs.
 
 Source: sd_notify(3), sd_watchdog_enabled(3); Redis, server.c, redisSupervisedSystemd.
 """
@@ -33,23 +34,23 @@ log = logging.getLogger("headwater.server")
 EXTEND_EVERY_SECONDS = 10.0
 EXTENSION_USEC = 30_000_000
 _SEND_SECONDS = 1.0
-"""How long a notification waits for a busy service manager."""
+"""How long a notification waits for a service manager that does not read."""
 
 
 class ServiceNotifier:
-    """The service manager, or none: then every call does nothing.
+    """Sends notifications to the service manager. Without one, every method does nothing.
 
     ``address`` is systemd's NOTIFY_SOCKET: a path, or a name that begins with ``@`` (abstract).
     """
 
     def __init__(self, address: str = "", *, watchdog_seconds: float = 0.0) -> None:
         self.watchdog_seconds = watchdog_seconds
-        """WATCHDOG=1 is expected at least this often; 0: never."""
+        """The longest interval between two WATCHDOG=1; 0: none are expected."""
         self._address = f"\0{address[1:]}" if address.startswith("@") else address
         self._socket: socket.socket | None = None
         self._failed = False
         self._is_ready = False
-        """READY=1 was sent, and STOPPING=1 was not."""
+        """Whether READY=1 was sent and STOPPING=1 was not."""
         self._beat: asyncio.TimerHandle | None = None
         if address.startswith(("/", "@")):
             self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
@@ -58,29 +59,29 @@ class ServiceNotifier:
 
     @classmethod
     def of(cls, config: ProcessConfig, environ: Mapping[str, str]) -> ServiceNotifier:
-        """The one that ``supervised`` and the environment name."""
+        """Return the notifier for the setting ``supervised`` and the environment."""
         address = environ.get("NOTIFY_SOCKET", "")
         if config.supervised == "no":
             return cls()
         if not address and config.supervised == "systemd":
             log.warning(
-                "supervised is systemd, but there is no NOTIFY_SOCKET: nothing is notified; set "
+                "supervised is systemd, but NOTIFY_SOCKET is not set: nothing is notified; set "
                 "Type=notify in the unit, or supervised to auto"
             )
         return cls(address, watchdog_seconds=_watchdog_seconds(environ))
 
     @property
     def name(self) -> str:
-        """What INFO says as process_supervised."""
+        """The value of process_supervised in INFO."""
         return "no" if self._socket is None else "systemd"
 
     def ready(self, status: str) -> None:
-        """Clients are answered."""
+        """Notify that clients are served."""
         self._is_ready = True
         self._send(f"READY=1\nMAINPID={os.getpid()}\nSTATUS={status}")
 
     def stopping(self, status: str) -> None:
-        """The server ends, and its loop sends no more."""
+        """Notify that the server stops. Its loop sends nothing more."""
         if self._beat is not None:
             self._beat.cancel()
         self._is_ready = False
@@ -88,12 +89,12 @@ class ServiceNotifier:
 
     @contextmanager
     def reloading(self) -> Iterator[None]:
-        """While the block runs the service reloads. While it starts or stops nobody is told: READY=1
-        would end the start."""
+        """Notify of a reload for the duration of the block. Sends nothing while the server starts or
+        stops: READY=1 would end the start."""
         if not self._is_ready:
             yield
             return
-        # CLOCK_MONOTONIC, which Type=notify-reload compares with the time of its signal.
+        # CLOCK_MONOTONIC: Type=notify-reload compares it with the time of its signal.
         self._send(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
         try:
             yield
@@ -101,15 +102,15 @@ class ServiceNotifier:
             self._send("READY=1")
 
     def watch(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Send WATCHDOG=1 from ``loop``, twice as often as is asked for."""
+        """Send WATCHDOG=1 from ``loop``, twice as often as required."""
         if self._socket is not None and self.watchdog_seconds:
-            # The queue of a manager that does not read is full, and the loop must not wait for it.
+            # If the manager does not read, its queue is full, and the loop must not wait for it.
             self._send("WATCHDOG=1", wait_seconds=0.0)
             self._beat = loop.call_later(self.watchdog_seconds / 2, self.watch, loop)
 
     @contextmanager
     def starting(self) -> Iterator[None]:
-        """While the block runs in this thread, systemd is asked for more time as long as it works."""
+        """Ask systemd for more time while the block runs in this thread and makes progress."""
         if self._socket is None:
             yield
             return
@@ -128,7 +129,7 @@ class ServiceNotifier:
             thread.join()
 
     def close(self) -> None:
-        """Say nothing more."""
+        """Send nothing more."""
         if self._beat is not None:
             self._beat.cancel()
         if self._socket is not None:
@@ -156,7 +157,7 @@ class ServiceNotifier:
 
 
 def _watchdog_seconds(environ: Mapping[str, str]) -> float:
-    """How often a sign of life is expected of this process; 0 for never."""
+    """Return the longest interval between two signs of life that this process must send; 0 for none."""
     pid, usec = environ.get("WATCHDOG_PID", ""), environ.get("WATCHDOG_USEC", "")
     if pid and pid != str(os.getpid()):
         return 0.0
@@ -164,7 +165,8 @@ def _watchdog_seconds(environ: Mapping[str, str]) -> float:
 
 
 def _processor_time(thread: int) -> Callable[[], float]:
-    """What tells the processor time of a thread; where the system cannot, the time that passes."""
+    """Return a function that measures the processor time of a thread. Where the system has no such
+    clock the function measures elapsed time."""
     if not hasattr(time, "pthread_getcpuclockid"):
         return time.monotonic
     clock = time.pthread_getcpuclockid(thread)

@@ -1,11 +1,11 @@
-"""Streams into tables: the data source ``headwater`` for Spark, sessions to use it in, and pipelines.
+"""The Spark data source ``headwater``, sessions that can use it, and pipelines from streams to tables.
 
     import headwater.spark
 
     spark = headwater.spark.session()
     orders = headwater.spark.read(spark, "orders", url=…, schema="order_id bigint, item string")
 
-pyspark and pyarrow are imported in this package only, and only when something of it is used.
+Only this package imports pyspark and pyarrow, and only when one of its functions is used.
 """
 
 from __future__ import annotations

@@ -1,17 +1,17 @@
-"""Lets Spark reach a store of this process: by a unix socket that only this user can open.
+"""Lets Spark read an embedded store of this process, through a unix socket that only this user can open.
 
     driver process                                   Spark's Python processes
     your clients ── EmbeddedStore ── Node ── unix socket ──▶ planning, and the tasks of local[*]
                       Rule 1           Rule 2
 
-An embedded store belongs to one process, and Spark runs the source in others.
+An embedded store belongs to one process. Spark runs the source in other processes.
 
-Rule 1. It is the same store: what this process adds is read by Spark at once. Serving it counts as one
-        client more, so it stays open while Spark may read from it.
-Rule 2. The socket has mode 0600 and lies in a new directory of mode 0700. There is no port.
-Rule 3. It is served on local[*] only: a socket in this machine's file system reaches no other.
-Rule 4. It ends with the block of `serving`, with Spark (`spark.stop()`) or with the process, and takes
-        the directory along.
+Rule 1. Both sides use the same store: Spark reads at once what this process adds. The socket counts as
+        one more client, so the store stays open while Spark may read from it.
+Rule 2. The socket has mode 0600 and is in a new directory of mode 0700. No port is opened.
+Rule 3. The store is served on local[*] only: other machines cannot reach a socket in this file system.
+Rule 4. Serving ends with the block of `serving`, with Spark (`spark.stop()`) or with the process, and
+        removes the directory.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ if TYPE_CHECKING:
 log = logging.getLogger("headwater.spark")
 
 MAX_SOCKET_PATH_BYTES: Final = 103
-"""The shortest that a system's sockaddr_un allows, without its final zero: macOS 104, Linux 108."""
+"""The smallest limit of sockaddr_un, without its final zero: 104 bytes on macOS, 108 on Linux."""
 
 _LOOK_SECONDS: Final = 1.0
-"""How often it is looked whether Spark has stopped; py4j tells nobody."""
+"""How often to check whether Spark has stopped; py4j has no notification for it."""
 
 _ENDING_SECONDS: Final = 10.0
 
@@ -65,8 +65,9 @@ def is_embedded(url: str) -> bool:
 
 
 def reachable(url: str, spark: SparkSession) -> str:
-    """``url`` as Spark's other processes can use it: a socket's for an embedded store, which is
-    opened in this process and served until Spark stops.
+    """Return ``url`` in a form that Spark's other processes can use.
+
+    An embedded store is opened in this process and served on a socket until Spark stops.
 
     Raises `HeadwaterError` on a cluster, and what `headwater.connect` raises.
     """
@@ -77,7 +78,7 @@ def reachable(url: str, spark: SparkSession) -> str:
 
 
 def reachable_options(options: Mapping[str, str], spark: SparkSession) -> dict[str, str]:
-    """``options`` with a url that Spark's other processes can use."""
+    """Return ``options`` with a url that Spark's other processes can use."""
     return {
         name: reachable(value, spark) if name.lower() == "url" else value
         for name, value in options.items()
@@ -85,7 +86,7 @@ def reachable_options(options: Mapping[str, str], spark: SparkSession) -> dict[s
 
 
 def refuse_cluster(url: str, master: str) -> None:
-    """Raises `HeadwaterError` where Spark's executors are not on this machine."""
+    """Raise `HeadwaterError` for an embedded store if Spark's executors run on other machines."""
     if is_embedded(url) and not master.startswith("local"):
         raise HeadwaterError(
             f"{_shown(url)} is a store within this process, and {master} runs tasks on other machines, "
@@ -95,7 +96,7 @@ def refuse_cluster(url: str, master: str) -> None:
 
 
 def refuse_unserved(url: str) -> None:
-    """Raises `HeadwaterError` for an embedded url in a process of Spark's: nobody serves it here."""
+    """Raise `HeadwaterError` for an embedded url in a process of Spark: it is not served there."""
     if is_embedded(url):
         raise HeadwaterError(
             f"{_shown(url)} is a store within one process, and Spark runs the source in another. Read it "
@@ -117,7 +118,7 @@ def serving(url: str) -> Iterator[str]:
     ...         print(url.partition(":")[0], other.xlen("orders"))
     unix 1
 
-    The value is the ``unix://`` url that reaches the store, by a socket that only this user can open. Raises
+    The value is the ``unix://`` url that reaches the store through a socket that only this user can open. Raises
     what `headwater.connect` raises, and `ConfigError` for ``headwater://memory`` without a name.
     """
     served = _Served(url)
@@ -142,7 +143,7 @@ def _served(url: str, spark: SparkSession) -> str:
 
 
 def _end_all() -> None:
-    """The process ends; only what it started itself is its to end."""
+    """End what this process serves; a forked child must not end its parent's."""
     for served in list(_all_served.values()):
         served.end()
 
@@ -162,11 +163,11 @@ class _Served:
         address = parse_embedded(url)
         if address.key is None:
             raise ConfigError(
-                f"{address.shown} is a store of one client's own, so Spark would find it empty. Give it "
-                "a name: headwater://memory/orders"
+                f"{address.shown} is private to one client, so Spark would open another, empty store. "
+                "Give it a name: headwater://memory/orders"
             )
         self.spark: SparkSession | None = None
-        """Whose end is the end of this, too."""
+        """Serving ends when this session stops."""
         self.ended = False
         self._handle, options = open_embedded(url, None, None)
         try:
@@ -189,10 +190,10 @@ class _Served:
             raise
 
     def end(self) -> None:
-        """Serve no more, and close the store; ending twice does nothing."""
+        """Stop serving and close the store; a second call does nothing."""
         if not self.ended and not self._started.exception():
             loop, stop = self._started.result()
-            with suppress(RuntimeError):  # it has ended by itself
+            with suppress(RuntimeError):  # the loop has already ended
                 loop.call_soon_threadsafe(stop.set)
             self._thread.join(_ENDING_SECONDS)
 
@@ -200,7 +201,7 @@ class _Served:
         try:
             asyncio.run(self._serve(path))
         except Exception:
-            log.exception("%s is served no more", self._handle.store.address)
+            log.exception("%s is no longer served", self._handle.store.address)
         finally:
             if self._started.done() and not self._started.exception():
                 self._clean()
@@ -239,12 +240,15 @@ class _Served:
         try:
             self._handle.close()
         except HeadwaterError:
-            log.exception("%s could not be ended cleanly", self._handle.store.address)
+            log.exception("%s could not be closed cleanly", self._handle.store.address)
 
 
 class _Quiet(Driver):
-    """A driver among embedded clients: what the garbage collector finds in a turn is closed after it
-    (client/reentrancy.py, rule 2)."""
+    """A driver for a store that embedded clients use too.
+
+    Clients that the garbage collector finds during a turn are closed after it (client/reentrancy.py,
+    rule 2).
+    """
 
     def run_turn(self, ready: list[Session] | None) -> None:
         with REENTRANCY_GUARD:
@@ -265,7 +269,7 @@ def _driver(store: EmbeddedStore, stop: asyncio.Event) -> Driver:
 
 
 class _Watch:
-    """Ticks at deadlines that turns of other threads have set: a driver knows those of its own."""
+    """Ticks the driver at deadlines that other threads' turns set; the driver knows only its own."""
 
     def __init__(
         self, store: EmbeddedStore, driver: Driver, loop: asyncio.AbstractEventLoop
@@ -277,7 +281,7 @@ class _Watch:
         self._look()
 
     def wake(self) -> None:
-        """The next deadline is earlier; called under the node's lock, in any thread."""
+        """Note that the next deadline is earlier; called under the node's lock, from any thread."""
         with suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self._look)
 
@@ -303,7 +307,7 @@ class _Watch:
 
 
 def _private_directory() -> Path:
-    """A new directory of mode 0700 whose path leaves room for a socket's name."""
+    """Create a directory of mode 0700 whose path leaves room for a socket's name."""
     for parent in (None, "/tmp"):  # noqa: S108 - mkdtemp's own mode and name
         with suppress(OSError):
             made = Path(tempfile.mkdtemp(prefix="hw-", dir=parent))

@@ -2,10 +2,10 @@
 
     orders = headwater.spark.read(spark, "orders", schema="order_id bigint, item string")
 
-Rule 1. The options are those of the source and of the sink in Python's spelling (``starting_id`` for
-        ``startingId``); one that is not known is refused with the nearest that is.
+Rule 1. Options are those of the source and the sink, in Python's spelling (``starting_id`` for
+        ``startingId``). An unknown option is an error that names the nearest known one.
 Rule 2. Values are Python's: a list, a dictionary for each stream, a datetime, a timedelta, a bool.
-        One of a kind that no option has is refused here, by its name.
+        A value of another type is an error that names the option.
 Rule 3. A store of this process is served to Spark's processes, on local[*] only (embedded.py).
 """
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 ENVIRONMENT: Final = "HEADWATER_URL"
-"""The variable that names the store where no url is given, as for the command line."""
+"""The environment variable that names the store if no url is given, as on the command line."""
 
 _FIRST_UPPER: Final = re.compile(r"(?<!^)([A-Z])")
 
@@ -54,8 +54,8 @@ def read(
       fields``.
     - ``url``: a server's or an embedded store's; default the environment variable ``HEADWATER_URL``.
     - ``options``: the source's, in Python's spelling and with Python's values: docs/guide/spark.md,
-      docs/guide/notebooks.md. With ``archive`` Spark itself reads the files that hold the columns of
-      ``schema`` by their types, and pushes filters down to them; rows come in no order.
+      docs/guide/notebooks.md. With ``archive``, Spark itself reads files whose columns have the types
+      of ``schema``, and pushes filters down to them; the order of rows is not defined.
 
     Raises `DeclarationError` for an option that is unknown or wrong, and `HeadwaterError` for an embedded
     store on a cluster. When the frame is evaluated, Spark reports `DataLoss` and `DecodeError`.
@@ -127,9 +127,9 @@ def write_stream(
         query = write_stream(big_orders, "orders.big", checkpoint="checkpoints/big", interval=10)
         query.awaitTermination()
 
-    - ``checkpoint``: the query's directory, from which it goes on when it is started again.
+    - ``checkpoint``: the query's directory, from which it continues after a restart.
     - ``name``, ``output_mode``: those of Spark's ``queryName`` and ``outputMode``.
-    - ``available_now``: take what is there, and end.
+    - ``available_now``: read the current entries, and end.
     - ``interval``: the time between batches: seconds, a timedelta, or Spark's words such as ``"10 seconds"``.
       The default is none. Not together with ``available_now``.
     - ``options``: the sink's (docs/guide/spark.md).
@@ -163,9 +163,9 @@ def _source_options(
     from headwater.spark.core.options import OPTIONS, parse_options
 
     texts = _place(stream, url) | option_texts(options, OPTIONS)
-    parse_options(texts)  # before Spark starts a process to say the same
+    parse_options(texts)  # report mistakes before Spark starts a process
     if "archive" in texts:
-        # Spark's processes may be in another directory than this one.
+        # The working directory of Spark's processes may differ.
         texts["archive"] = str(Path(texts["archive"]).absolute())
     return _for_spark(texts, spark)
 
@@ -180,7 +180,7 @@ def _sink_options(
 ) -> dict[str, str]:
     from headwater.spark.sink.options import OPTIONS, parse_options
 
-    # As a list: a comma or a star in it is part of the name.
+    # A JSON list, because a comma or a star is part of the name here.
     texts = _place([stream], url) | option_texts(options, OPTIONS)
     parse_options(texts, streaming=streaming)
     return _for_spark(texts, spark)
@@ -201,13 +201,13 @@ def _place(stream: str | Sequence[str], url: str | None) -> dict[str, str]:
 
 
 def option_texts(given: Mapping[str, Any], known: Sequence[str]) -> dict[str, str]:
-    """Options in Python's spelling as the source spells them, with their values as texts.
+    """Return options in the source's spelling, with their values as texts.
 
     >>> option_texts({"starting_id": {"eu": "5-0"}, "failOnDataLoss": False}, ["startingId", "failOnDataLoss"])
     {'startingId': '{"eu": "5-0"}', 'failOnDataLoss': 'false'}
 
-    One that is None is left out. Raises `DeclarationError` for one that is not ``known``, or whose
-    value is of a kind that no option has.
+    Options that are None are left out. Raises `DeclarationError` for an option that is not in ``known``
+    and for a value of an unsupported type.
     """
     spelling = {snake(name): name for name in known} | {name: name for name in known}
     texts: dict[str, str] = {}
@@ -222,7 +222,7 @@ def option_texts(given: Mapping[str, Any], known: Sequence[str]) -> dict[str, st
 
 
 def snake(name: str) -> str:
-    """The spelling of Python.
+    """Return ``name`` in Python's spelling.
 
     >>> snake("maxEntriesPerTrigger")
     'max_entries_per_trigger'
@@ -237,14 +237,14 @@ def _nearest(name: str, known: Sequence[str]) -> str:
 
 
 def option_text(name: str, value: object) -> str:
-    """A value as the text that the source reads.
+    """Return ``value`` as the text that the source parses.
 
     >>> option_text("starting_timestamp", dt.datetime(2026, 11, 21, 14, 30, tzinfo=dt.UTC))
     '2026-11-21T14:30:00+00:00'
     >>> option_text("stream", ["eu", "us"]), option_text("min_idle_time", dt.timedelta(seconds=30))
     ('["eu", "us"]', '30000')
 
-    A datetime without a zone is UTC, as in the source's own texts.
+    A datetime without a zone is UTC, as in the source's own options.
     """
     if isinstance(value, Mapping):
         return json.dumps({str(key): option_text(name, one) for key, one in value.items()})
@@ -269,7 +269,7 @@ _TEXTS: Final[tuple[tuple[type, Callable[[Any], str]], ...]] = (
     (dt.timedelta, lambda value: str(value // dt.timedelta(milliseconds=1))),
     (os.PathLike, os.fspath),
 )
-"""In this order: a bool is an int, a `StreamID` a tuple, a datetime a date."""
+"""The order matters: a bool is an int, a `StreamID` is a tuple, a datetime is a date."""
 
 
 def _interval(value: float | str | dt.timedelta) -> str:

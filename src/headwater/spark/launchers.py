@@ -1,4 +1,4 @@
-"""Scripts that start another program for Spark, made once and kept in the user's cache."""
+"""Scripts that start another program for Spark, made once and stored in the user's cache."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 
 
 def launcher(kind: str, place: str, script: str) -> Path:
-    """A directory in which ``place`` is the executable ``script``, such as ``bin/java``.
+    """Return a directory in which ``place``, such as ``bin/java``, is the executable ``script``.
 
-    Its name is made of ``kind`` and of what the script says, so the same script is made once. Where
-    the cache cannot be written, it is a new temporary directory.
+    The directory's name contains ``kind`` and a hash of the script, so the same script is made once. If
+    the cache is not writable, the directory is a new temporary one.
     """
     name = f"{kind}-{hashlib.sha256(script.encode()).hexdigest()[:16]}"
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "headwater"
@@ -27,9 +27,9 @@ def _written(directory: Path, place: str, script: str) -> Path:
     if path.is_file() and path.read_text() == script and os.access(path, os.X_OK):
         return directory
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Written beside and renamed: two sessions may start at once.
-    beside = path.with_name(f"{path.name}.{os.getpid()}")
-    beside.write_text(script)
-    beside.chmod(0o755)
-    beside.replace(path)
+    # Written under another name and renamed: two sessions may start at once.
+    partial = path.with_name(f"{path.name}.{os.getpid()}")
+    partial.write_text(script)
+    partial.chmod(0o755)
+    partial.replace(path)
     return directory

@@ -1,5 +1,5 @@
-"""What executors need of Headwater, in one file: an environment for ``--archives``, or a module for
-``--py-files``.
+"""Packs what executors need of Headwater into one file: an environment for ``--archives``, or a module
+for ``--py-files``.
 
     headwater-env.tar.gz              ./environment/ in the directory of each executor
       bin/headwater-python            starts the machine's own Python with site-packages on its path
@@ -7,12 +7,12 @@
       site-packages/headwater/…       compiled, as it is installed here
       site-packages/{redis,pyarrow,…}
 
-Rule 1. Files are taken from where they are installed here: no network, no second resolution, and what
-        runs here runs there. So executors need the same kind of machine and the same Python: 3.11 here,
-        3.11 there. Python itself and Spark are theirs.
-Rule 2. Nothing depends on where the archive is unpacked: there is no link and no absolute path in it.
+Rule 1. Files are copied from where they are installed here: no network, no second dependency
+        resolution, and the versions that run here run there. Executors therefore need the same kind of
+        machine and the same minor version of Python. They provide Python itself and Spark.
+Rule 2. The archive can be unpacked anywhere: it contains no links and no absolute paths.
 Rule 3. The same files make the same archive, byte by byte.
-Rule 4. The file appears whole or not at all.
+Rule 4. The file appears complete or not at all.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from typing import IO, Final, NamedTuple
 from headwater.errors import HeadwaterError
 
 ENVIRONMENT: Final = "environment"
-"""The directory in which executors find what was packed: the archive's fragment, ``#environment``."""
+"""The directory in which executors find the environment: the archive's fragment, ``#environment``."""
 
 LAUNCHER: Final = "headwater-python"
-"""What starts Python in it."""
+"""The command in it that starts Python."""
 
 NEEDED: Final = ("redis", "hiredis", "msgspec", "google-crc32c", "pyarrow")
-"""The distributions that reading and writing in executors imports."""
+"""The distributions that readers and writers import in executors."""
 
 _OWN: Final = ("headwater", "pyspark_headwater")
 _LEFT_OUT: Final = re.compile(
@@ -52,11 +52,11 @@ _EARLIEST: Final = {(3, 11): 3}
 """redis-py needs another package on Python 3.11.0 to 3.11.2, which is not installed on later ones."""
 
 _SCRIPT: Final = """#!/bin/sh
-# Made by `headwater spark pack`: Python {version} with what is packed beside it.
+# Made by `headwater spark pack`: runs Python {version} with the packages of this archive.
 here=$(CDPATH= cd -- "$(dirname -- "$0")/.." && pwd) || exit
 python=${{HEADWATER_PYTHON:-python{version}}}
 "$python" -c 'import sys; sys.exit(not ({earliest} <= sys.version_info[:3] < {beyond}))' || {{
-  echo "headwater: this environment needs Python {version}{patch}, and \\"$python\\" is none. Install it, or" \\
+  echo "headwater: this environment needs Python {version}{patch}, and \\"$python\\" is not. Install it, or" \\
     "name it: spark.executorEnv.HEADWATER_PYTHON=/path/to/python{version}" >&2
   exit 127
 }}
@@ -68,7 +68,7 @@ class Packed(NamedTuple):
     """What `headwater.spark.pack_environment` or `headwater.spark.pack_module` wrote."""
 
     path: Path
-    """Where it is."""
+    """Its path."""
     bytes: int
     """Its size in bytes."""
     files: int
@@ -126,7 +126,7 @@ def pack_module(output: str | os.PathLike[str] = "headwater.zip") -> Packed:
         zipfile.ZipFile(raw, "w", zipfile.ZIP_DEFLATED) as archive,
     ):
         for file in files:
-            # ZipInfo's own time is 1980: the same files make the same archive.
+            # ZipInfo's default time is in 1980, so the same files make the same archive.
             entry = zipfile.ZipInfo(file.name)
             entry.compress_type = zipfile.ZIP_DEFLATED
             entry.external_attr = 0o644 << 16
@@ -146,7 +146,7 @@ def _script() -> str:
 
 
 def _own_files(*, compiled: bool) -> Iterator[_File]:
-    """This package's files, from where it was imported: also of an editable installation."""
+    """Yield this package's files from where it was imported, which may be an editable installation."""
     wanted = {".py", ".lua", ".toml", ".typed", *({".so"} if compiled else set())}
     for name in _OWN:
         spec = find_spec(name)
@@ -162,7 +162,7 @@ def _own_files(*, compiled: bool) -> Iterator[_File]:
 
 
 def _distribution_files(names: Sequence[str]) -> Iterator[_File]:
-    """The files of distributions and of what they require, where that is installed."""
+    """Yield the files of distributions and of their installed requirements."""
     found: dict[str, metadata.Distribution] = {}
     asked = [(name, True) for name in names]
     while asked:
@@ -177,7 +177,7 @@ def _distribution_files(names: Sequence[str]) -> Iterator[_File]:
                 raise HeadwaterError(
                     f"{name} is not installed here, so it cannot be packed: pip install {name}"
                 ) from None
-            continue  # required on other systems, or on other versions of Python
+            continue  # a requirement of other systems or other versions of Python
         found[key] = distribution
         asked += [(required, False) for required in _required(distribution)]
     for name, distribution in found.items():
@@ -188,7 +188,7 @@ def _distribution_files(names: Sequence[str]) -> Iterator[_File]:
         for file in distribution.files:
             place = file.as_posix()
             source = Path(str(distribution.locate_file(file)))
-            # Scripts and data outside of site-packages name this machine's Python.
+            # Scripts and data outside of site-packages refer to this machine's Python.
             if (
                 not place.startswith(("..", "/"))
                 and not _LEFT_OUT.search(place)
@@ -198,7 +198,7 @@ def _distribution_files(names: Sequence[str]) -> Iterator[_File]:
 
 
 def _required(distribution: metadata.Distribution) -> Iterator[str]:
-    """The names that it requires without an extra being asked for."""
+    """Yield the names of the requirements that do not depend on an extra."""
     for requirement in distribution.requires or ():
         name = re.match(r"[A-Za-z0-9._-]+", requirement)
         if name is not None and not re.search(r";.*\bextra\b", requirement):
@@ -213,15 +213,15 @@ def _member(name: str, size: int, mode: int) -> tarfile.TarInfo:
 
 @contextmanager
 def _written_whole(path: Path) -> Iterator[tuple[Path, IO[bytes]]]:
-    """A file that takes its name when it is complete."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    """Open a temporary file, which is renamed to ``path`` when it is complete."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with beside.open("wb") as raw:
+        with partial.open("wb") as raw:
             yield path, raw
-        beside.replace(path)
+        partial.replace(path)
     except OSError as error:
         raise HeadwaterError(
             f"{path} cannot be written: {error.strerror or error}; choose another --output"
         ) from error
     finally:
-        beside.unlink(missing_ok=True)
+        partial.unlink(missing_ok=True)

@@ -23,17 +23,17 @@ _QUIET: Final = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
 }
-"""Where nobody looks at Spark's pages, their server is a second of start and an open port. Times
-are UTC so that a table is the same wherever it is made."""
+"""Without its web pages, Spark starts a second faster and opens no port. Times are UTC so that a table
+does not depend on the machine that makes it."""
 
 
 _PUSHDOWN: Final = {"spark.sql.python.filterPushdown.enabled": "true"}
-"""Without it Spark refuses the option pushdown, and every reader that can take filters."""
+"""Spark requires it for the option pushdown and for every reader that accepts filters."""
 
 _ASKED: Final = " Is the master running there, and can it be reached from here?"
 
 _EXECUTORS_PATH: Final = f"./{ENVIRONMENT}/bin:/usr/local/bin:/usr/bin:/bin"
-"""In an executor's own directory: first what was packed, then the system's."""
+"""Relative to an executor's own directory: the packed programs first, then the system's."""
 
 
 def session(
@@ -70,11 +70,11 @@ def session(
         raise HeadwaterError(
             f"Spark is not installed ({error}): pip install 'headwater[spark]'"
         ) from error
-    # pandas comes with other packages; nothing here uses it, and PySpark mentions its version.
+    # Other packages install pandas. Nothing here uses it, but PySpark warns about its version.
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     builder = SparkSession.builder.appName(app)
     settings: dict[str, str] = dict(_PUSHDOWN)
-    # spark-submit has started the JVM already and told us where it is.
+    # spark-submit has already started the JVM and has set this variable to its port.
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     packed: dict[str, str] = {}
     if SparkSession.getActiveSession() is None:
@@ -83,7 +83,7 @@ def session(
             master = "local[*]"
         local = master is not None and master.startswith("local")
         if local:
-            # One task a core: 200, Spark's default, costs a small table two seconds.
+            # One task per core: Spark's default of 200 costs a small table two seconds.
             settings["spark.sql.shuffle.partitions"] = str(max(2, os.cpu_count() or 2))
         else:
             packed = _packed(environment, config or {}, submitted=submitted)
@@ -99,17 +99,17 @@ def session(
 
 
 def _started(builder: SparkSession.Builder, master: str | None) -> SparkSession:
-    """The builder's session. A cluster that is not there is one sentence, not the JVM's stack."""
+    """Create the builder's session; an unreachable cluster is a one-line error without a JVM stack."""
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
     from pyspark import SparkContext
 
-    before = SparkContext._active_spark_context  # noqa: SLF001 - there is no public way to ask
+    before = SparkContext._active_spark_context  # noqa: SLF001 - there is no public attribute
     try:
         return builder.getOrCreate()
     except Py4JJavaError as error:
         made = SparkContext._active_spark_context  # noqa: SLF001
         if made is not None and made is not before:
-            made.stop()  # else the next session would be given this one, which does not run
+            made.stop()  # otherwise the next call would return this session, which does not run
         said = str(error.java_exception.getMessage()).strip().partition("\n")[0]
         asked = "" if master is None or master.startswith("local") else _ASKED
         raise HeadwaterError(
@@ -118,24 +118,28 @@ def _started(builder: SparkSession.Builder, master: str | None) -> SparkSession:
 
 
 def prepare_environment(*, local: bool) -> None:
-    """Set what Spark reads from the environment; what the user has set stays, but for a JAVA_HOME
-    that Spark cannot run on."""
+    """Set the environment variables that Spark reads.
+
+    Values that the user has set are left alone, except a JAVA_HOME that Spark cannot run on.
+    """
     os.environ["JAVA_HOME"] = str(java_home())
-    # Executors must be this Python: what decodes entries is installed here.
+    # Executors must run this Python, which has the packages that decode entries.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if local:
-        # Without it Spark asks the resolver for this machine's name and may get an address that is
-        # not there (a laptop that changed its network).
+        # Without it Spark resolves this machine's name and may get an address that no longer exists
+        # (a laptop that has changed networks).
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 
 
 def bring_module(spark: SparkSession) -> None:
-    """Let executors import Headwater from what ``--py-files`` gave them: Spark puts those files on the
-    path of a source that was registered, and not on that of one it found by its name."""
+    """Let executors import Headwater from ``--py-files``.
+
+    Spark adds those files to the path of a registered source, but not of a source that it found by name.
+    """
     try:
-        files = spark.sparkContext._python_includes  # noqa: SLF001 - there is no public way to ask
+        files = spark.sparkContext._python_includes  # noqa: SLF001 - there is no public attribute
     except Exception:
-        return  # Spark Connect has no context here
+        return  # Spark Connect has no SparkContext
     if files:
         from headwater.spark.source import HeadwaterSource
 
@@ -145,24 +149,27 @@ def bring_module(spark: SparkSession) -> None:
 def _packed(
     environment: str | os.PathLike[str] | None, config: Mapping[str, str], *, submitted: bool
 ) -> dict[str, str]:
-    """The settings of a cluster whose executors run in a packed environment; none where none is
-    given, neither here nor as ``spark.archives``.
+    """Return the settings for executors that run in a packed environment.
 
-    Spark starts the same command in the driver, to plan, and in executors, to read. Its name is
-    looked up on each one's PATH: here it starts this Python, there the one in the archive.
+    Empty if neither ``environment`` nor ``spark.archives`` names one.
+
+    Spark uses one command name for Python in the driver, which plans, and in executors, which read. Each
+    looks it up on its own PATH: the driver finds this Python, executors find the archive's.
     """
     archives = [one.strip() for one in config.get("spark.archives", "").split(",") if one.strip()]
     if environment is not None:
         path = Path(environment).absolute()
         if not path.is_file():
-            raise HeadwaterError(f"environment: {path} is no file; headwater spark pack writes one")
+            raise HeadwaterError(
+                f"environment: {path} is not a file; headwater spark pack writes one"
+            )
         archives.append(f"{path.as_uri()}#{ENVIRONMENT}")
     if not any(one.endswith(f"#{ENVIRONMENT}") for one in archives):
         return {}
     if submitted:
         raise HeadwaterError(
-            "spark-submit has started Spark before this program could say what executors run in. Give "
-            "it the environment instead: docs/guide/spark-cluster.md, spark-submit."
+            "spark-submit started Spark before this program could set the environment of executors. "
+            "Pass the environment to spark-submit instead: docs/guide/spark-cluster.md, spark-submit."
         )
     _refuse_running_jvm()
     script = f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n'
@@ -176,12 +183,12 @@ def _packed(
 
 
 def _refuse_running_jvm() -> None:
-    """The JVM of this process keeps the environment that it was started with."""
+    """Raise if a JVM already runs without the launcher; it keeps the environment it started with."""
     from pyspark import SparkContext
 
-    gateway: Any = SparkContext._gateway  # noqa: SLF001 - there is no public way to ask
+    gateway: Any = SparkContext._gateway  # noqa: SLF001 - there is no public attribute
     if gateway is not None and gateway.jvm.System.getenv("PYSPARK_PYTHON") != LAUNCHER:
         raise HeadwaterError(
-            "Spark's JVM runs in this process already and was started without a packed environment, "
-            "which it cannot be given later. Make this session first, in a new process."
+            "Spark's JVM already runs in this process. It was started without a packed environment and "
+            "cannot be given one later. Create this session first, in a new process."
         )

@@ -8,11 +8,11 @@
         .load()
     )
 
-Spark looks for modules named ``pyspark_*`` and so finds it where Headwater is installed
-(``pyspark_headwater.py``); nothing needs to be registered. Options: core/options.py, and sink/options.py
-for writing. Columns: decoding/columns.py.
+Spark searches for modules named ``pyspark_*`` and finds ``pyspark_headwater.py`` where Headwater is
+installed, so the source need not be registered. Options: core/options.py, and sink/options.py for writing.
+Columns: decoding/columns.py.
 
-This is the table of who reads and who writes; what each does stands in its own package.
+This module chooses the reader or writer; each is implemented in its own package.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class HeadwaterSource(DataSource):
         return options
 
     def schema(self) -> StructType | str:
-        """The columns where none are asked for."""
+        """Return the columns for a read without a schema."""
         if self._reading.infer_schema:
             from headwater.spark.log_mode.inference import inferred_schema
 
@@ -55,12 +55,12 @@ class HeadwaterSource(DataSource):
         return default_schema(self._reading)
 
     def reader(self, schema: StructType) -> Any:
-        """For ``spark.read``."""
+        """Return the reader for ``spark.read``."""
         options, backend = self._reading, self._backend(schema)
         if options.group is not None:
             raise DeclarationError(
                 "group is for readStream: a batch read of a group would take entries from its "
-                "members and could not settle them. Leave group out, or use readStream."
+                "members and could not settle them. Remove group, or use readStream."
             )
         if options.pushdown:
             from headwater.spark.log_mode.pushdown import PushdownReader
@@ -71,7 +71,7 @@ class HeadwaterSource(DataSource):
         return BatchReader(options, backend)
 
     def streamReader(self, schema: StructType) -> Any:  # noqa: N802 - Spark's name
-        """For ``spark.readStream``."""
+        """Return the reader for ``spark.readStream``."""
         options = self._reading
         if options.group is not None:
             from headwater.spark.decoding.columns import RowShape
@@ -83,7 +83,7 @@ class HeadwaterSource(DataSource):
         return StreamReader(options, self._backend(schema))
 
     def _backend(self, schema: StructType) -> Backend:
-        """Where entries are read from: the server, or the archive and the server as one."""
+        """Return where entries are read from: the server, or the archive and then the server."""
         from headwater.spark.decoding.columns import RowShape
 
         options, shape = self._reading, RowShape.of(schema, self._reading)
@@ -96,14 +96,14 @@ class HeadwaterSource(DataSource):
         return ServerBackend(options, shape)
 
     def writer(self, schema: StructType, overwrite: bool) -> Any:
-        """For ``df.write``."""
+        """Return the writer for ``df.write``."""
         from headwater.spark.sink.batch import BatchWriter
 
         _refuse_embedded(self.options.get("url", ""))
         return BatchWriter.of(self.options, schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> Any:  # noqa: N802 - Spark's name
-        """For ``df.writeStream``."""
+        """Return the writer for ``df.writeStream``."""
         from headwater.spark.sink.streaming import StreamWriter
 
         _refuse_embedded(self.options.get("url", ""))
@@ -111,7 +111,7 @@ class HeadwaterSource(DataSource):
 
 
 def _refuse_embedded(url: str) -> None:
-    """A store of the user's process cannot be reached from here, which is one of Spark's."""
+    """Raise for an embedded store: this is a process of Spark, which cannot reach the user's store."""
     if url.startswith("headwater:"):
         from headwater.spark.embedded import refuse_unserved
 

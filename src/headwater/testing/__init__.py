@@ -1,6 +1,6 @@
-"""Tools for tests, part of the product: a clock to advance, servers to kill, files to crash.
+"""Tools for tests, part of the public API: clocks to advance, servers to kill, files to crash.
 
-Nothing in Headwater itself imports this room, but `App.test`.
+Headwater itself does not import this package, except in `App.test`.
 """
 
 from headwater.testing.clock import ManualClock

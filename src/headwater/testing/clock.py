@@ -1,9 +1,9 @@
-"""A clock that a test advances. Nothing passes by itself.
+"""A clock that only a test advances.
 
-Rule 1. Timers ring in the order of their times, and of their making where those are the same.
-Rule 2. While a timer's callback runs, the clock shows the time it was set for.
-Rule 3. Both clocks advance together. Only `jump` and `set_wall` move the wall clock alone, as an
-        administrator or a time server does; no timer rings early or late for it.
+Rule 1. Timers run in the order of their times; timers with the same time run in the order of creation.
+Rule 2. While the callback of a timer runs, the clock has the time for which the timer was set.
+Rule 3. Both clocks advance together. Only `jump` and `set_wall` change the wall clock alone, as an
+        administrator or a time server does. They do not affect timers.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from itertools import count
 from typing import Any
 
 START_MS = 1_700_000_000_000
-"""Where wall time begins: a plausible moment, so that ids look like ids."""
+"""The wall clock's initial time: a realistic one, so that ids look like ids."""
 
 
 class ManualTimer:
-    """A call that is to come; `cancel` takes it back."""
+    """A pending call. `cancel` cancels it."""
 
     def __init__(self, callback: Callable[[], Any]) -> None:
         self.callback: Callable[[], Any] | None = callback
@@ -41,9 +41,9 @@ class ManualClock:
     >>> clock.monotonic()
     5.0
 
-    ``start_ms`` is what the wall clock shows first, in Unix milliseconds. `headwater.connect` and
-    `server_thread` take it as ``clock=``. Timers ring in the order of their times, in the thread that
-    advances the clock; while one rings, the clock shows the time for which it was set.
+    ``start_ms`` is the initial time of the wall clock, in Unix milliseconds. `headwater.connect` and
+    `server_thread` accept the clock as ``clock=``. Timers run in the order of their times, in the thread that
+    advances the clock. While a timer runs, the clock has the time for which it was set.
     """
 
     def __init__(self, start_ms: int = START_MS) -> None:
@@ -54,11 +54,11 @@ class ManualClock:
         self._lock = threading.RLock()
 
     def now_ms(self) -> int:
-        """Return what the wall clock shows, in Unix milliseconds."""
+        """Return the wall clock's time, in Unix milliseconds."""
         return self._start_ms + self._passed_us // 1000
 
     def monotonic(self) -> float:
-        """Return how many seconds the clock was advanced so far."""
+        """Return by how many seconds the clock was advanced so far."""
         return self._passed_us / 1e6
 
     def jump(self, seconds: float) -> None:
@@ -78,8 +78,8 @@ class ManualClock:
     def call_later(self, delay: float, callback: Callable[[], Any]) -> ManualTimer:
         """Call ``callback`` when the clock has been advanced by ``delay`` seconds.
 
-        Returns a timer whose ``cancel()`` takes the call back. A delay shorter than a microsecond, the
-        clock's resolution, takes a microsecond.
+        Returns a timer with a method ``cancel()``. A delay shorter than a microsecond, the resolution of the
+        clock, takes a microsecond.
         """
         timer = ManualTimer(callback)
         with self._lock:
@@ -106,7 +106,7 @@ class ManualClock:
             timer.cancel()
 
     def until_next(self) -> float | None:
-        """Return how many seconds are left until the next timer rings; None if there is no timer."""
+        """Return how many seconds are left until the next timer runs; None if there is no timer."""
         with self._lock:
             while self._timers and self._timers[0][2].callback is None:
                 heapq.heappop(self._timers)
@@ -115,7 +115,7 @@ class ManualClock:
             return max(0, self._timers[0][0] - self._passed_us) / 1e6
 
     def advance(self, seconds: float) -> None:
-        """Let ``seconds`` pass, and ring the timers that are due meanwhile in this thread."""
+        """Let ``seconds`` pass, and run the timers that become due, in this thread."""
         assert seconds >= 0, "elapsed time does not run backwards; see jump"
         end = self._passed_us + round(seconds * 1e6)
         while True:

@@ -1,13 +1,14 @@
-"""A directory in memory that can crash: the twin of `headwater.journal.files.DiskFiles`.
+"""A directory in memory that can crash: an equivalent of `headwater.journal.files.DiskFiles`.
 
-Rule 1. What was synced survives a crash. Of what was not, any part may: each write whole, torn at
-        any byte or not at all, independent of the others; each name made, changed or removed, or
-        not. Only `sync` makes bytes durable, and only `sync_directory` names.
-Rule 2. After a `sync` that failed, what it should have saved can still be read and will never be
-        durable, however often `sync` is called again; some of it may be. So Linux behaves.
-Rule 3. A write that fails has written the first half.
-Rule 4. Every operation but reading is a line of `transcript`, so that a lost fsync is a difference
-        in a test's expected text.
+Rule 1. What was synced survives a crash. Of what was not, any part may survive: each write completely,
+        torn at any byte or not at all, independently of the others; each created, changed or removed
+        name or not. Only `sync` makes bytes durable, and only `sync_directory` names.
+Rule 2. After a failed `sync`, the affected bytes can still be read but will never become durable,
+        however often `sync` is called again; some of them may be durable already. Linux behaves like
+        this.
+Rule 3. A failed write has written the first half.
+Rule 4. Every operation except reading adds a line to `transcript`, so that a missing fsync is visible as a
+        difference from a test's expected text.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ SECTOR_BYTES = 512
 _MOST_SUBSETS = 4096
 
 Ranges = list[tuple[int, int]]
-"""Which bytes of a write reached the disk: from, to, within it."""
+"""The ranges of a write that reached the disk, relative to its start."""
 
 
 @dataclass(eq=False)
 class _File:
-    """``content`` is what a read sees, ``durable`` what a crash leaves for certain."""
+    """``content`` is what a read returns, ``durable`` what survives a crash for certain."""
 
     content: bytearray = field(default_factory=bytearray)
     durable: bytearray = field(default_factory=bytearray)
@@ -40,7 +41,7 @@ class _File:
 
 @dataclass(eq=False)
 class _Write:
-    """Bytes not yet durable. ``data`` None takes space up to ``offset``."""
+    """Bytes that are not yet durable. If ``data`` is None, space is allocated up to ``offset``."""
 
     file: _File
     offset: int
@@ -63,7 +64,7 @@ class _Write:
 
 @dataclass(eq=False)
 class _Naming:
-    """``file`` gets the name ``new``, and ``old`` is no name any more; None for neither."""
+    """Gives ``file`` the name ``new`` and removes the name ``old``. Each may be None."""
 
     file: _File | None
     new: str | None
@@ -88,9 +89,9 @@ class _Fault:
 class CrashableFiles:
     """`headwater.journal.files.Files` in memory.
 
-    ``capacity`` bounds the bytes of all files together, as a full disk does. ``on_operation`` is
-    called with the line of each operation before it takes effect: at that moment
-    `crash_images` gives what a crash may leave.
+    ``capacity`` limits the bytes of all files together, like a full disk. ``on_operation`` is called with the
+    line of each operation before it takes effect: at that moment `crash_images` returns what a crash may
+    leave.
 
     >>> files = CrashableFiles()
     >>> files.lock(); files.create("a", 4); files.sync("a"); files.sync_directory()
@@ -122,12 +123,12 @@ class CrashableFiles:
     def fail(
         self, operation: str, *, error: int = errno.EIO, passes: int = 0, times: int = 1
     ) -> None:
-        """Let ``operation`` (a method's name, or ``any``) fail with errno ``error``, ``times``
-        times, after ``passes`` more that do not."""
+        """Make ``operation`` (the name of a method, or ``any``) fail with errno ``error`` ``times`` times,
+        after ``passes`` more calls that succeed."""
         self._faults.append(_Fault(operation, passes, error, times))
 
     def _begin(self, operation: str, line: str) -> OSError | None:
-        """Record an operation; the error that it is to fail with."""
+        """Record an operation. Return the error with which it must fail, if any."""
         if self.on_operation is not None:
             self.on_operation(line)
         failure = None
@@ -147,7 +148,7 @@ class CrashableFiles:
 
     def lock(self) -> None:
         if self._locked:
-            raise StoreInUse("the store in memory is in use. Close it there first.")
+            raise StoreInUse("the store in memory is in use. Close it first.")
         self._begin("lock", "lock")
         self._locked = True
 
@@ -197,7 +198,7 @@ class CrashableFiles:
                 raise failure
 
     def sync(self, name: str) -> None:
-        # Not under the mutex yet: a test may hold one fsync while others write.
+        # Before the mutex is taken: a test may block an fsync while other threads write.
         failure = self._begin("sync", f"sync {name}")
         with self._mutex:
             file = self._file(name)
@@ -231,7 +232,7 @@ class CrashableFiles:
                 raise failure
 
     def close(self, name: str) -> None:
-        """Nothing is held open here."""
+        """Do nothing: no file is held open."""
 
     def free_bytes(self) -> int:
         return 1 << 60 if self.capacity is None else max(0, self.capacity - self.used_bytes())
@@ -239,11 +240,11 @@ class CrashableFiles:
     # --- crashes --------------------------------------------------------------------------------
 
     def used_bytes(self) -> int:
-        """The bytes of all files together."""
+        """Return the total size of all files."""
         return sum(len(file.content) for file in self._names.values())
 
     def crash_images(self, *, seed: int, count: int) -> Iterator[CrashableFiles]:
-        """What a crash at this moment may leave: ``count`` of the possible, by chance."""
+        """Yield ``count`` random examples of what a crash at this moment may leave."""
         random = Random(seed)
         for _ in range(count):
             # Some crashes lose nearly everything, some nearly nothing.
@@ -254,10 +255,10 @@ class CrashableFiles:
             )
 
     def all_crash_images(self) -> Iterator[CrashableFiles]:
-        """Every choice of whole writes and namings, and each write torn at every byte, either side
-        of it lost, while all the others are there."""
+        """Yield every combination of complete writes and names; and for each write every torn version,
+        without the bytes before or after the tear, together with all other writes."""
         pending = len(self._writes) + len(self._namings)
-        assert 2**pending <= _MOST_SUBSETS, f"{pending} pending changes: too many for all images"
+        assert 2**pending <= _MOST_SUBSETS, f"{pending} pending changes have too many combinations"
         cut = len(self._writes)
         for chosen in itertools.product((True, False), repeat=pending):
             yield self._image(
@@ -293,7 +294,7 @@ class CrashableFiles:
 
     @staticmethod
     def _torn(write: _Write, random: Random, *, loss: float = 0.5) -> Ranges:
-        """A part of a write: whole, nothing, either side of any byte, or some of its sectors."""
+        """Return a random part of a write: all, nothing, one side of any byte, or some of its sectors."""
         if write.data is None:
             return write.whole() if random.random() >= loss else []
         size = len(write.data)
@@ -313,18 +314,18 @@ class CrashableFiles:
                 return [piece for piece in pieces if random.random() >= loss]
 
     def corrupt(self, name: str, offset: int, data: bytes) -> None:
-        """Put ``data`` there durably, behind everyone's back; the file grows if need be."""
+        """Overwrite durable bytes without recording an operation. Extends the file if necessary."""
         for content in (self._file(name).content, self._file(name).durable):
             if len(content) < offset + len(data):
                 content.extend(bytes(offset + len(data) - len(content)))
             content[offset : offset + len(data)] = data
 
     def cut(self, name: str, size: int) -> None:
-        """Cut a file to ``size`` bytes durably, behind everyone's back."""
+        """Truncate a file to ``size`` bytes durably, without recording an operation."""
         for content in (self._file(name).content, self._file(name).durable):
             del content[size:]
 
-    # --- inside ---------------------------------------------------------------------------------
+    # --- parts ----------------------------------------------------------------------------------
 
     def _must(self, operation: str, line: str) -> None:
         failure = self._begin(operation, line)

@@ -1,8 +1,7 @@
-"""A store in this process, driven command by command, with its clock under the test's hand and a
-journal in memory that can crash.
+"""A store in the test's process, used command by command, with a clock that the test advances and a journal
+in memory that can crash.
 
-No socket, no thread, no disk: what a test of the store's behaviour needs, thousands of commands a
-second.
+It needs no socket, thread or disk, and runs thousands of commands a second.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ from headwater.testing.replies import Reply, ReplyReader
 Word = bytes | str | int
 
 _FILE_BYTES = 1024 * 1024
-"""Of a journal file; the real size would have every test allocate 128 MiB."""
+"""Size of a journal file. With the real size every test would allocate 128 MiB."""
 
 
 def request(words: tuple[Word, ...]) -> bytes:
-    """The bytes that a client sends for a command."""
+    """Return the bytes that a client sends for a command."""
     return bytes(
         Arguments.of(
             *(word if isinstance(word, bytes) else str(word).encode() for word in words)
@@ -33,7 +32,7 @@ def request(words: tuple[Word, ...]) -> bytes:
 
 
 class LocalStore:
-    """A node over a journal in memory; ``journaled=False`` keeps nothing, which is faster.
+    """A node with a journal in memory. ``journaled=False`` stores nothing, which is faster.
 
     >>> store = LocalStore()
     >>> client = store.client()
@@ -58,37 +57,37 @@ class LocalStore:
 
     @property
     def settings(self) -> StreamSettings:
-        """Node bounds and the like; change them in place."""
+        """The stream settings, such as node limits. Change them in place."""
         return self.node.services.settings
 
     def client(self, *, resp: int = 2, kind: str = "embedded") -> LocalClient:
-        """A new connection; of ``kind`` ``tcp`` it is the user ``default``, whom ACL rules bind."""
+        """Open a connection. With ``kind`` ``tcp`` it is the user ``default``, to whom ACL rules apply."""
         return LocalClient(self, resp, kind)
 
     def advance(self, seconds: float) -> None:
-        """Let time pass, and what is due happen."""
+        """Advance the clock and run what is due."""
         self.clock.advance(seconds)
         self.node.tick()
 
     def seconds_ahead(self) -> float:
-        """How long it is until something is due; what blocks for ever is an error."""
+        """Return how many seconds are left until something is due. Fails if nothing is."""
         deadline = self.node.next_deadline()
-        assert deadline is not None, "nothing will ever happen by itself"
+        assert deadline is not None, "nothing is due: the store would wait for ever"
         return max(0.0, deadline - self.clock.monotonic())
 
     def crash(self) -> None:
-        """Lose power and start again on what the disk held; connections are gone."""
-        assert self.files is not None, "there is no journal to come back from"
+        """Lose power and start again with what is on disk. All connections are lost."""
+        assert self.files is not None, "the store has no journal"
         (self.files,) = self.files.crash_images(seed=0, count=1)
         self.node = self._open()
 
     def facts(self) -> list[bytes]:
-        """What the journal holds, the facts of one command after the other."""
+        """Return the facts in the journal, one item for each command."""
         return [facts for facts, _ in self.groups()]
 
     def groups(self) -> list[tuple[bytes, int]]:
-        """The same with the time of each command, as `headwater.engine.replay.apply` takes them."""
-        assert self.files is not None, "there is no journal"
+        """Like `facts`, with the time of each command, as `headwater.engine.replay.apply` takes them."""
+        assert self.files is not None, "the store has no journal"
         (image,) = self.files.crash_images(seed=0, count=1)
         journal = self._journal(image)
         try:
@@ -108,7 +107,7 @@ class LocalStore:
 
 
 class LocalClient:
-    """One connection to a `LocalStore`. Calling it sends a command and gives its reply."""
+    """One connection to a `LocalStore`. Calling it sends a command and returns the reply."""
 
     def __init__(self, store: LocalStore, resp: int, kind: str) -> None:
         self._node = store.node
@@ -117,22 +116,22 @@ class LocalClient:
         self.session.resp = resp
 
     def send(self, *words: Word) -> None:
-        """Send a command; `reply` gives what comes of it."""
+        """Send a command. `reply` returns its replies."""
         self._reader.feed(self._node.exchange(self.session, request(words)))
 
     def reply(self) -> Reply | None:
-        """The next reply, None when there is none: the command blocks."""
-        with self._node.lock:  # a thread of the test's may run turns too
+        """Return the next reply, None if there is none because the command blocks."""
+        with self._node.lock:  # a thread of the test may run turns, too
             self._reader.feed(self.session.output.take_bytes())
         return self._reader.next()
 
     def __call__(self, *words: Word) -> Reply:
-        """Send a command and take its reply, which must come at once."""
+        """Send a command and return its reply, which must be available at once."""
         self.send(*words)
         found = self.reply()
         assert found is not None, f"{words!r} blocks; use send() and reply()"
         return found
 
     def close(self) -> None:
-        """Go away."""
+        """Close the connection."""
         self._node.close_session(self.session)

@@ -1,7 +1,6 @@
-"""Replies as values that keep everything the wire said: which nil, which string, which order.
+"""Replies as values that preserve all differences on the wire: kinds of nil, kinds of strings, order.
 
-redis-py makes a dictionary of a map and one None of every nil; who compares servers reply by reply
-must tell them apart.
+redis-py converts a map to a dictionary and every nil to None. A comparison of servers must tell them apart.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from typing import NamedTuple
 
 
 class Nil(Enum):
-    """The three ways to say nothing."""
+    """The three forms of nil."""
 
     BULK = b"$-1"
     ARRAY = b"*-1"
@@ -19,7 +18,7 @@ class Nil(Enum):
 
 
 class Simple(NamedTuple):
-    """A simple string, as ``+OK``."""
+    """A simple string, such as ``+OK``."""
 
     text: bytes
 
@@ -31,30 +30,30 @@ class Failure(NamedTuple):
 
 
 class Map(NamedTuple):
-    """RESP3's map, in its order; keys may occur more than once."""
+    """A map of RESP3, in its order. Keys may occur more than once."""
 
     pairs: tuple[tuple[Reply, Reply], ...]
 
 
 class Push(NamedTuple):
-    """RESP3's out-of-band message."""
+    """An out-of-band message of RESP3."""
 
     items: tuple[Reply, ...]
 
 
 class Verbatim(NamedTuple):
-    """RESP3's text with a format of three letters."""
+    """A text of RESP3 with a format of three letters."""
 
     form: bytes
     text: bytes
 
 
 Reply = bytes | int | float | bool | list["Reply"] | Nil | Simple | Failure | Map | Push | Verbatim
-"""Bulk strings are bytes, integers int, arrays (and sets) lists."""
+"""Bulk strings are bytes, integers int, arrays and sets lists."""
 
 
 class ReplyReader:
-    """Takes bytes as they come, gives whole replies.
+    """Parses replies from bytes that arrive in pieces.
 
     >>> reader = ReplyReader()
     >>> reader.feed(b"*2\\r\\n:1\\r\\n$-1\\r\\n+O")
@@ -72,7 +71,7 @@ class ReplyReader:
         self.buffer += data
 
     def next(self) -> Reply | None:
-        """The next whole reply, taken off the buffer; None when there is none yet."""
+        """Remove the next complete reply from the buffer and return it; None if it is incomplete."""
         try:
             value, end = _parse(self.buffer, 0)
         except _NotWhole:
@@ -120,7 +119,7 @@ def _parse(data: bytearray, at: int) -> tuple[Reply, int]:
     items, at = _many(data, at, 2 * count if kind == b"%" else count)
     if kind == b"%":
         return Map(tuple(zip(items[0::2], items[1::2], strict=True))), at
-    assert kind in b"*~>", f"no reply begins with {kind!r}"
+    assert kind in b"*~>", f"{kind!r} does not begin a reply"
     return (Push(tuple(items)) if kind == b">" else items), at
 
 

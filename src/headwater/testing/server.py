@@ -1,12 +1,12 @@
-"""Real servers for tests: one in a process of its own, one in a thread with a clock to advance.
+"""Servers for tests: one in its own process, one in a thread with a clock that the test advances.
 
 with server_process("--appendfsync", "always") as server:
     redis.Redis.from_url(server.url).xadd("orders", {"item": "tea"})
-    server.kill()                    # as a power failure would: nothing is ended cleanly
-    server.start()                   # the same data, the same port
+    server.kill()                    # like a power failure: no clean stop
+    server.start()                   # with the same data on the same port
 
 with server_thread(clock=ManualClock()) as server:
-    server.advance(30)               # half a minute passes, and what was due has happened
+    server.advance(30)               # half a minute passes, and everything due has run
 """
 
 from __future__ import annotations
@@ -36,25 +36,25 @@ from headwater.server.running import Server
 from headwater.testing.clock import ManualClock
 
 START_SECONDS = 30.0
-"""How long a server may take until it is ready; a busy machine needs most of a second."""
+"""Maximum time until a server is ready. A busy machine needs most of a second."""
 
 
 class ServerFailed(HeadwaterError):
-    """A server did not become ready; the text has its status and what it wrote to standard error."""
+    """A server did not become ready. The text has its status and its standard error."""
 
     def __init__(self, status: int | None, said: str) -> None:
         super().__init__(f"the server ended with status {status}: {said.strip()}")
         self.status = status
         """The exit status of the process."""
         self.said = said
-        """What it wrote to standard error."""
+        """The standard error of the process."""
 
 
 class ServerProcess:
-    """``headwater serve`` as a child process; `server_process` makes, starts and ends one.
+    """``headwater serve`` as a child process. `server_process` creates, starts and stops one.
 
-    ``flags`` are those of the command line; ``environment`` is added to this process's. A server that is
-    started again keeps its port and its data.
+    ``flags`` are those of the command line; ``environment`` is added to that of this process. A restarted
+    server has the same port and the same data.
     """
 
     def __init__(
@@ -62,15 +62,15 @@ class ServerProcess:
     ) -> None:
         self.flags = list(flags)
         self.directory = directory
-        """Its data, a log of its standard error, and its unix socket, if any."""
+        """The directory of its data, the log of its standard error, and its unix socket, if any."""
         self.environment = environment or {}
         self.process: subprocess.Popen[bytes] | None = None
         self.ready_line = ""
-        """The line that the server printed when it was ready."""
+        """The line that the server prints when it is ready."""
         self.port = 0
-        """The TCP port at 127.0.0.1."""
+        """The TCP port on 127.0.0.1."""
         self.tls_port = 0
-        """The port for TLS; 0 without ``--tls-port``."""
+        """The TLS port; 0 without ``--tls-port``."""
         self.unixsocket: Path | None = None
         """The path of the unix socket; None without ``--unixsocket``."""
         self._log_begin = 0
@@ -82,25 +82,25 @@ class ServerProcess:
 
     @property
     def url(self) -> str:
-        """The url, as redis-py takes it."""
+        """The URL for redis-py."""
         return f"redis://127.0.0.1:{self.port}"
 
     @property
     def unix_url(self) -> str:
-        """The url of the unix socket. Needs ``--unixsocket``."""
+        """The URL of the unix socket. Needs ``--unixsocket``."""
         assert self.unixsocket is not None, "start it with --unixsocket"
         return f"unix://{self.unixsocket}"
 
     @property
     def tls_url(self) -> str:
-        """The url for TLS. Needs ``--tls-port`` and a certificate."""
+        """The URL for TLS. Needs ``--tls-port`` and a certificate."""
         assert self.tls_port, "start it with --tls-port"
         return f"rediss://127.0.0.1:{self.tls_port}"
 
     @property
     def pid(self) -> int:
         """The id of the running process."""
-        assert self.process is not None, "start() comes first"
+        assert self.process is not None, "call start() first"
         return self.process.pid
 
     def command(self) -> list[str]:
@@ -123,7 +123,7 @@ class ServerProcess:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 env={**os.environ, **self.environment},
-                start_new_session=True,  # the terminal's Ctrl-C is the test's to handle
+                start_new_session=True,  # Ctrl-C in the terminal must not reach the server
             )
         return self.process
 
@@ -143,40 +143,41 @@ class ServerProcess:
                 self.port = int(address.rpartition(":")[2])
 
     def log(self, *, begin: int = 0) -> str:
-        """Return what the server wrote to standard error, from byte ``begin`` on, earlier starts included."""
+        """Return the standard error from byte ``begin`` on, including that of earlier starts."""
         return (self.directory / "log").read_bytes()[begin:].decode(errors="replace")
 
     def wait(self, *, within: float = START_SECONDS) -> int:
-        """Wait at most ``within`` seconds for its end and return the exit status, negative for a signal."""
-        assert self.process is not None, "start() comes first"
+        """Wait up to ``within`` seconds for the process to end. Return the exit status, negative for a
+        signal."""
+        assert self.process is not None, "call start() first"
         status = self.process.wait(within)
         if self.process.stdout is not None:
             self.process.stdout.close()
         return status
 
     def stop(self) -> int:
-        """End it cleanly, by SIGTERM, and return the exit status."""
+        """Stop the server cleanly with SIGTERM. Return the exit status."""
         return self.signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End it at once, by SIGKILL."""
+        """Kill the server with SIGKILL."""
         self.signal(signal.SIGKILL)
 
     def signal(self, number: signal.Signals) -> int:
-        """Send a signal that ends it, wait for its end and return the exit status."""
-        assert self.process is not None, "start() comes first"
+        """Send a signal that ends the process, wait for the end and return the exit status."""
+        assert self.process is not None, "call start() first"
         if self.process.poll() is None:
             if number != signal.SIGKILL:
-                self.resume()  # a process that is stopped hears nothing else
+                self.resume()  # a stopped process receives no other signal
             self.process.send_signal(number)
         return self.wait()
 
     def pause(self) -> None:
-        """Stop it by SIGSTOP; it keeps its connections."""
+        """Suspend the process with SIGSTOP. Its connections stay open."""
         os.kill(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let it go on after `ServerProcess.pause`, by SIGCONT."""
+        """Continue after `ServerProcess.pause`, with SIGCONT."""
         os.kill(self.pid, signal.SIGCONT)
 
 
@@ -184,7 +185,7 @@ class ServerProcess:
 def server_process(
     *flags: str, directory: Path | None = None, environment: dict[str, str] | None = None
 ) -> Iterator[ServerProcess]:
-    """Run ``headwater serve`` in a process of its own, on a free port of 127.0.0.1, while the block runs.
+    """Run ``headwater serve`` in a separate process, on a free port of 127.0.0.1, while the block runs.
 
         with server_process("--appendfsync", "always") as server:
             client = redis.Redis.from_url(server.url)
@@ -194,10 +195,10 @@ def server_process(
             assert client.xlen("orders") == 1
 
     The value is a `ServerProcess` that accepts connections. ``flags`` are those of ``headwater serve``;
-    ``environment`` is added to this process's. Without a ``directory`` the data are in a temporary one, which
-    is removed at the end. Raises `ServerFailed` if the server does not start.
+    ``environment`` is added to that of this process. Without a ``directory`` the data are in a temporary one,
+    which is removed at the end. Raises `ServerFailed` if the server does not start.
     """
-    # Short, because a unix socket's path holds at most 107 bytes.
+    # A short path, because that of a unix socket has at most 107 bytes.
     own = Path(tempfile.mkdtemp(prefix="hw-")) if directory is None else directory
     server = ServerProcess(*flags, directory=own, environment=environment)
     try:
@@ -211,7 +212,7 @@ def server_process(
 
 
 def _first_line(process: subprocess.Popen[bytes]) -> str:
-    """The line that a starting server prints; empty when it ends or says nothing in time."""
+    """Return the line that a starting server prints; empty if it ends or does not print one in time."""
     assert process.stdout is not None
     descriptor, line = process.stdout.fileno(), b""
     deadline = time.monotonic() + START_SECONDS
@@ -227,7 +228,8 @@ def _first_line(process: subprocess.Popen[bytes]) -> str:
 
 
 class ServerThread:
-    """A server in a thread of this process, so that a test can advance its clock; `server_thread` makes one."""
+    """A server in a thread of this process, so that a test can advance its clock. Created by
+    `server_thread`."""
 
     def __init__(
         self,
@@ -247,44 +249,45 @@ class ServerThread:
 
     @property
     def server(self) -> Server:
-        """The server within the thread."""
+        """The server object in the thread."""
         return self._started.result()[1]
 
     @property
     def port(self) -> int:
-        """The TCP port at 127.0.0.1."""
+        """The TCP port on 127.0.0.1."""
         return self.config.port
 
     @property
     def url(self) -> str:
-        """The url, as redis-py takes it."""
+        """The URL for redis-py."""
         return f"redis://127.0.0.1:{self.port}"
 
     @property
     def tls_url(self) -> str:
-        """The url for TLS. Needs the ``tls_…`` settings."""
+        """The URL for TLS. Needs the ``tls_…`` settings."""
         assert self.config.tls_port, "give it a tls_port"
         return f"rediss://127.0.0.1:{self.config.tls_port}"
 
     def start(self) -> None:
-        """Start it and wait until it listens. Raises `ListenError` and what opening its store raises."""
+        """Start the server and wait until it listens. Raises `ListenError` and the errors of opening a
+        store."""
         self._thread.start()
         self._started.result(START_SECONDS)
 
     def stop(self) -> int:
-        """End it cleanly and return the exit status that a process would have."""
+        """Stop the server cleanly. Return the exit status that a process would have."""
         loop, server = self._started.result()
         if self._thread.is_alive():
             try:
                 loop.call_soon_threadsafe(server.request_stop)
             except RuntimeError:
-                pass  # It has just ended by itself.
+                pass  # It has just stopped.
         self._thread.join(START_SECONDS)
-        assert self.status is not None, "the server's thread does not end"
+        assert self.status is not None, "the server's thread has not ended"
         return self.status
 
     def run(self, function: Callable[[Server], object]) -> None:
-        """Call ``function`` in the server's thread, between turns, and wait for its end."""
+        """Call ``function`` in the server's thread, between turns, and wait until it returns."""
         loop, server = self._started.result()
 
         async def call() -> None:
@@ -293,7 +296,8 @@ class ServerThread:
         asyncio.run_coroutine_threadsafe(call(), loop).result(START_SECONDS)
 
     def advance(self, seconds: float) -> None:
-        """Let ``seconds`` pass on its `ManualClock`. What was due has been done and sent when this returns."""
+        """Advance the server's `ManualClock` by ``seconds``. Everything due has run when this returns, and
+        its replies are sent."""
         clock = self.clock
         assert isinstance(clock, ManualClock), "give server_thread a ManualClock to advance"
 
@@ -335,9 +339,9 @@ def server_thread(
     ...     print(client.exists("session"))
     0
 
-    The value is a `ServerThread`. The server keeps no journal unless ``config`` says otherwise. ``clock`` is a
-    `ManualClock` or the machine's, the default. ``files`` is the disk of the journal, such as
-    ``headwater.testing.files.CrashableFiles``; ``make`` makes the event loop.
+    The value is a `ServerThread`. The server has no journal unless ``config`` says otherwise. ``clock`` is a
+    `ManualClock` or, by default, the system's. ``files`` is the disk of the journal, such as
+    ``headwater.testing.files.CrashableFiles``; ``make`` creates the event loop.
     """
     config = config if config is not None else Config(port=0, appendonly=files is not None)
     server = ServerThread(config, clock=clock, files=files, make=make)

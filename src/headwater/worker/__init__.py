@@ -1,17 +1,19 @@
-"""The worker framework: handlers of stream entries that lose none.
+"""The worker framework: runs handlers for the entries of streams and loses none.
 
-app        App: declares consumers, runs them, publishes
-stream     Stream: a name, a message type, a codec
-batches    Batch: messages that are handled together
-outcome    Dead, Again: how a handler says that it did not succeed; what a run ended as
-retry      Backoff: how long an entry waits after a failed delivery
-decide     how a delivery ends, given the outcome
-delivery   Delivery: what a handler may know
-dependencies  Use: what else a handler gets, opened and closed
-middleware Middleware: what an app does around every delivery
-statistics Statistics: what a process has done, and its progress
-scheduled  Scheduled: a message that is published later
-running    all consumers in one process; loop is one of them, and says how its parts fit
+    app           App: declares consumers, runs them, publishes
+    stream        Stream: a name, a message type, a codec
+    batches       Batch: messages that are handled together
+    outcome       Dead, Again: exceptions with which a handler chooses the outcome
+    retry         Backoff: how long an entry waits after a failed delivery
+    decide        how a delivery ends, given the outcome
+    delivery      Delivery: the delivery that a handler handles
+    dependencies  Use: other values that a handler gets, opened and closed by the worker
+    middleware    Middleware: hooks around every delivery and every published message
+    statistics    Statistics: what a process has done, and its progress
+    scheduled     Scheduled: a message that is published later
+
+Inside, `running` runs all consumers of a process and `loop` runs one of them, with the parts in its diagram.
+`supervise` starts the processes of ``headwater work``.
 """
 
 from __future__ import annotations

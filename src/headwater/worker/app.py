@@ -23,8 +23,8 @@ from headwater.worker.durations import milliseconds
 from headwater.worker.extensions import Extensions
 from headwater.worker.middleware import Middleware
 from headwater.worker.quarantine import Suspects
-from headwater.worker.reports import Reports
 from headwater.worker.running import Running
+from headwater.worker.supervisor_pipe import Reports
 
 if TYPE_CHECKING:
     from headwater.worker.testing import AppTest
@@ -62,10 +62,10 @@ class App(AppDeclaring):
     - ``middleware``: `Middleware` instances, the outermost first.
 
     To publish, open the app: ``async with app:`` in coroutines, ``with app:`` elsewhere. Leaving the last
-    such block waits for messages on their way and closes the connections. A running worker has its app
+    such block waits until all messages are sent and closes the connections. A running worker has its app
     open.
 
-    Nothing connects before the app runs or publishes. Raises `DeclarationError` for another scheme of the
+    The app does not connect before it runs or publishes. Raises `DeclarationError` for another scheme of the
     url and for a ``grace`` that is not a duration.
     """
 
@@ -81,7 +81,7 @@ class App(AppDeclaring):
         scheme = urlsplit(url).scheme
         if scheme not in SCHEMES:
             raise DeclarationError(
-                f"url={redacted(url)!r} is not the address of a store: it begins with one of "
+                f"url={redacted(url)!r} is not the address of a store: it must begin with one of "
                 f"{', '.join(one + '://' for one in SCHEMES)}"
             )
         super().__init__(Connections(url), name=name, extensions=Extensions(middleware))
@@ -91,36 +91,37 @@ class App(AppDeclaring):
         """Where suspected poison messages run; `headwater work` sets it for its processes."""
 
     def use_store(self, url: str) -> None:
-        """Use the store at ``url`` instead of the declared one. Not while the app works or publishes."""
-        assert self._running is None, "the app works on its store already"
+        """Use the store at ``url`` instead of the declared one. Not while the app runs or publishes."""
+        assert self._running is None, "the app already runs on its store"
         self._use(Connections(url))
 
     def use_concurrency(self, concurrency: int) -> None:
         """Set the ``concurrency`` of every consumer, whatever it declares.
 
-        ``prefetch`` changes in proportion. Raises `DeclarationError` while the app works. The same as
+        ``prefetch`` changes in proportion. Raises `DeclarationError` while the app runs. The same as
         ``headwater work --concurrency``.
         """
         self._not_working("use_concurrency")
         self.consumers[:] = [with_concurrency(one, concurrency) for one in self.consumers]
 
-    # --- working ----------------------------------------------------------------------------------
+    # --- running ----------------------------------------------------------------------------------
 
     async def run(self, *, reports: Reports | None = None) -> None:
         """Run all consumers in this process until `App.stop` is called.
 
-        ``headwater work shop:app`` does this in several processes and starts those again that end. After
+        ``headwater work shop:app`` does this in several processes, and restarts a process that ends. After
         `App.stop`, running handlers may end within the grace time, and all other entries are handed back.
 
-        The worker waits for a store that is away, full, or in a failover. Raises `HeadwaterError` if the
-        app has no consumer or works already; at the start, errors that waiting cannot mend, such as a wrong
-        password or another ``claim_after`` in the group; `StartFailed` if a dependency or a function of
-        `App.on_start` fails; `TaskEnded` if a part of the worker ends. ``reports`` is for ``headwater work``.
+        The worker waits for a store that is unreachable, full, or in a failover. Raises `HeadwaterError` if
+        the app has no consumer or runs already; at the start, errors that waiting does not resolve, such as
+        a wrong password or another ``claim_after`` in the group; `StartFailed` if a dependency or a function
+        of `App.on_start` fails; `TaskEnded` if a part of the worker ends. ``reports`` is for
+        ``headwater work``.
         """
         if not self.consumers:
             raise HeadwaterError(f"{self!r} has no consumer: nothing to work on")
         if self._running is not None:
-            raise HeadwaterError(f"{self!r} works already")
+            raise HeadwaterError(f"{self!r} runs already")
         running = Running(
             self.consumers,
             connections=self._connections,
@@ -143,9 +144,9 @@ class App(AppDeclaring):
             self._running = None
 
     def stop(self) -> None:
-        """Ask `App.run` to end. Called a second time, it no longer waits for running handlers.
+        """Ask `App.run` to end. After a second call it no longer waits for running handlers.
 
-        Call it in the event loop's thread, as a signal handler of asyncio does.
+        Call it in the event loop's thread, as asyncio's signal handlers do.
         """
         if self._running is not None:
             self._running.ask_to_stop()
@@ -153,9 +154,9 @@ class App(AppDeclaring):
     def test(self, *, use: Mapping[Callable[..., Any], Any] | None = None) -> AppTest:
         """Return an `AppTest`: the app on a store in memory, with a clock that the test advances.
 
-        Use it as ``async with app.test() as t:``. ``use={open_db: FakeDb()}`` gives handlers this value
-        instead of what the provider ``open_db`` would give. In tests without an event loop use the pytest
-        fixture `headwater_worker`, or `SyncAppTest`.
+        Use it as ``async with app.test() as t:``. With ``use={open_db: FakeDb()}``, handlers get this value
+        instead of the provider's (``open_db``). In tests without an event loop use the pytest fixture
+        `headwater_worker`, or `SyncAppTest`.
         """
         from headwater.worker.testing import AppTest
 

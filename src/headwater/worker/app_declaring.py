@@ -1,4 +1,4 @@
-"""How an app declares what it works on: the part of `App` with its decorators."""
+"""The part of `App` that declares consumers, hooks and middleware."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ H = TypeVar("H", bound=Callable[..., Any])
 
 
 class AppDeclaring(AppPublishing):
-    """Collects the consumers, hooks and middleware of an app, until it works."""
+    """Collects the consumers, hooks and middleware of an app, until the app runs."""
 
     def __init__(self, connections: Connections, *, name: str, extensions: Extensions) -> None:
         super().__init__(connections, name=name, extensions=extensions)
         self.consumers: list[Consumer] = []
         self._on_dead: dict[str, str] = {}
-        """Stream → dead-letter stream, of what `on_dead` was declared for."""
+        """Stream → dead-letter stream, for each stream that `on_dead` was declared for."""
         self._running: Running | None = None
 
     def __repr__(self) -> str:
@@ -46,20 +46,20 @@ class AppDeclaring(AppPublishing):
         """Declare that a function handles the entries of ``stream`` for a consumer group.
 
         >>> import msgspec
-        >>> from headwater import Backoff, Delivery
+        >>> from headwater import App, Backoff, Delivery
         >>> class Order(msgspec.Struct):
         ...     id: int
         >>> app, orders = App(name="shop"), Stream("orders", Order)
         >>> @app.consumer(orders, group="billing", retry=Backoff("1s"), timeout="30s")
         ... async def bill(order: Order, delivery: Delivery) -> None: ...
 
-        The function gets the message as its first argument; other parameters get what their
-        annotation asks for: `Delivery`, or a dependency (`Use`). A function that is not ``async`` runs in
-        a thread. The worker acknowledges the entry after the function returned, and delivers it again
-        after it raised; see `Dead` and `Again` for other outcomes.
+        The function gets the message as its first argument. Other parameters are annotated with `Delivery`,
+        or with a dependency (`Use`). A function that is not ``async`` runs in a thread. The worker
+        acknowledges the entry after the function returned, and delivers it again after it raised; see `Dead`
+        and `Again` for other outcomes.
 
         ``options`` are those of `ConsumerOptions`; ``group`` is required. Raises `DeclarationError` for
-        options that contradict each other, for a parameter that nothing fills, and for a second handler of
+        options that contradict each other, for a parameter without a value, and for a second handler of
         the same stream and group. Source: the command pages of XREADGROUP, XACK and XAUTOCLAIM.
         """
         check_stream(stream, "@app.consumer")
@@ -75,15 +75,16 @@ class AppDeclaring(AppPublishing):
         """Declare that a function handles the entries of ``stream`` in batches, for a consumer group.
 
         >>> import msgspec
+        >>> from headwater import App, Batch
         >>> class Order(msgspec.Struct):
         ...     id: int
         >>> app, orders = App(name="shop"), Stream("orders", Order)
         >>> @app.batch(orders, group="warehouse", size=500, linger="50ms")
         ... async def load(rows: Batch[Order]) -> None: ...
 
-        The function gets a `Batch`. When it returns, the worker acknowledges all items except those for
-        which the function called ``rows.fail``, ``rows.dead`` or ``rows.again``. When it raises, each item
-        has failed.
+        The function gets a `Batch`. If it returns, the worker acknowledges all items except those for
+        which the function called ``rows.fail``, ``rows.dead`` or ``rows.again``. If it raises, all items
+        have failed.
 
         ``options`` are those of `BatchOptions`; ``group`` is required. Raises what `App.consumer` raises.
         """
@@ -101,17 +102,17 @@ class AppDeclaring(AppPublishing):
     ) -> Callable[[H], H]:
         """Declare that a function is called with each `DeadLetter` of ``stream``.
 
-        >>> from headwater import DeadLetter
+        >>> from headwater import App, DeadLetter
         >>> app, orders = App(name="shop"), Stream("orders", dict[str, str], codec="json")
         >>> @app.on_dead(orders)
         ... async def alert(letter: DeadLetter) -> None:
         ...     print(letter.stream, letter.entry_id, letter.error)
 
-        ``stream`` is a `Stream`, whose dead-letter stream is meant, or the name of a dead-letter stream.
-        ``options`` are those of `OnDeadOptions`. The worker calls the function at least once for each
-        record, including those that the stream already holds, and again after it raised. The record stays
-        in the dead-letter stream. A record on which the function fails ``max_deliveries`` times is logged as
-        an error; it makes no second dead letter.
+        ``stream`` is a `Stream`, or the name of a dead-letter stream. ``options`` are those of
+        `OnDeadOptions`. The worker calls the function at least once for each record, including those that
+        the dead-letter stream already has, and again after it raised. The record stays in the dead-letter
+        stream. If the function fails on a record ``max_deliveries`` times, this is logged as an error,
+        without a second dead letter.
 
         Raises `DeclarationError` if the consumers of ``stream`` have several dead-letter streams.
         """
@@ -133,7 +134,7 @@ class AppDeclaring(AppPublishing):
             if one.stream.name in names and one.group == found.group:
                 raise DeclarationError(
                     f"group {found.group!r} of stream {found.stream.name!r} has the handler "
-                    f"{one.name} already; a second one would share its entries at random. Use "
+                    f"{one.name} already; a second one would get an arbitrary part of its entries. Use "
                     "another group."
                 )
             if one.handler is found.handler:
@@ -141,8 +142,9 @@ class AppDeclaring(AppPublishing):
         watched = self._on_dead.get(found.stream.name, found.dead)
         if watched != found.dead:
             raise DeclarationError(
-                f"{found.name} writes dead letters to {found.dead!r}, and on_dead was declared before "
-                f"it for {watched!r}: declare it after {found.name}, or give it the name"
+                f"{found.name} writes dead letters to {found.dead!r}, but on_dead was declared before "
+                f"it for {watched!r}: declare on_dead after {found.name}, or pass it the name of the "
+                "dead-letter stream"
             )
         self.consumers += parts
         found.stream.belongs_to(self)
@@ -150,20 +152,21 @@ class AppDeclaring(AppPublishing):
             found.into.belongs_to(self)
 
     def use(self, middleware: Middleware) -> None:
-        """Add a `Middleware` inside those of the app. Raises `DeclarationError` while the app works."""
+        """Add a `Middleware`, inside the existing ones. Raises `DeclarationError` while the app runs."""
         self._not_working("use")
         self._extensions.use(middleware)
 
     def on_start(self, function: H) -> H:
         """Have each worker process call ``function`` before it reads its first entry.
 
+        >>> from headwater import App
         >>> app = App(name="shop")
         >>> @app.on_start
         ... async def warm_up() -> None: ...
 
-        The function is async or not; its parameters may be dependencies of the process (`Use`). Functions run
-        as declared. If one raises, the worker ends with `StartFailed`, and ``headwater work`` starts it again.
-        Returns ``function``; raises `DeclarationError` for a parameter that nothing fills.
+        The function may be async; its parameters may be dependencies of the process (`Use`). Functions run in
+        the order of declaration. If one raises, the worker ends with `StartFailed`, and ``headwater work``
+        restarts it. Returns ``function``; raises `DeclarationError` for a parameter without a value.
         """
         self._not_working("on_start")
         self._extensions.hooks.on_start.append(hook(function, "on_start"))
@@ -172,9 +175,9 @@ class AppDeclaring(AppPublishing):
     def on_stop(self, function: H) -> H:
         """Have each worker process call ``function`` after its last settlement.
 
-        The function is async or not; its parameters may be dependencies of the process (`Use`). The last one
-        declared runs first. One that raises is logged, and the next one runs. None runs if the start failed.
-        Returns ``function``; raises what `App.on_start` raises.
+        The function may be async; its parameters may be dependencies of the process (`Use`). The last one
+        declared runs first. If one raises, its error is logged and the next one runs. None runs if the start
+        failed. Returns ``function``; raises what `App.on_start` raises.
         """
         self._not_working("on_stop")
         self._extensions.hooks.on_stop.append(hook(function, "on_stop"))
@@ -182,7 +185,7 @@ class AppDeclaring(AppPublishing):
 
     def _not_working(self, what: str) -> None:
         if self._running is not None:
-            raise DeclarationError(f"{what} comes too late: {self!r} works already")
+            raise DeclarationError(f"{what} comes too late: {self!r} runs already")
 
     def statistics(self) -> Statistics:
         """Return what this process has done for the app, and the progress of its consumers."""

@@ -1,4 +1,4 @@
-"""How an app is opened and publishes: the part of `App` that sends messages."""
+"""The part of `App` that opens it and publishes messages."""
 
 from __future__ import annotations
 
@@ -25,34 +25,34 @@ def _refuse_in_loop(stream: str) -> None:
     except RuntimeError:
         return
     raise HeadwaterError(
-        f"publishing to {stream!r} so would stop the event loop that runs here while it waits: "
-        "use `await send`"
+        f"publishing to {stream!r} here would block the running event loop: use `await send`"
     )
 
 
 def _whole(stream: Stream[Any]) -> str:
-    """The name of a stream without partitions, of which an id names one entry."""
+    """Return the name of a stream without partitions. Raises `HeadwaterError` for one with partitions, where
+    an id is ambiguous."""
     if stream.partitions is not None:
         raise HeadwaterError(
-            f"an id does not say which partition of {stream.name!r} has the message: cancel it by the "
+            f"an id does not tell which partition of {stream.name!r} has the message: cancel it by the "
             "Scheduled that send returned, or name the partition, as in orders.parts[3]"
         )
     return stream.name
 
 
 class AppPublishing:
-    """Sends through a publisher. Its methods serve every stream; those of `Stream` find the app."""
+    """Publishes to any stream. The methods of `Stream` find the app and call these."""
 
     def __init__(self, connections: Connections, *, name: str, extensions: Extensions) -> None:
         self.url = connections.url
-        """The store."""
+        """The address of the store."""
         self.name = name
         """What logs and errors call the app."""
         self._connections = connections
         self._publisher = Publisher(connections)
         self._extensions = extensions
         self._openers = 0
-        """How many ``async with`` blocks are open; the last one closes the connections."""
+        """How many ``async with`` blocks are open. The last one closes the connections."""
         self._openers_lock = threading.Lock()
 
     @overload
@@ -78,18 +78,18 @@ class AppPublishing:
     async def send(self, stream: Stream[Any], message: Any, **options: Any) -> str | Scheduled:
         """Add one message to ``stream`` through this app and return its id.
 
-        The same as `Stream.send`, which describes the options and errors. Use this one where several apps are
+        The same as `Stream.send`, which describes the options and errors. Use this method if several apps are
         open.
         """
-        alone = stream.alone(message, **options)
-        if alone is None:
+        single = stream.single_addition(message, **options)
+        if single is None:
             return (await self.send_many(stream, [message]))[0]
-        with self._extensions.publishing([alone.addition]) as ids:
+        with self._extensions.publishing([single.addition]) as ids:
             sent = await self._publisher.send_one(
-                alone.addition, alone.operation, repeatable=alone.repeatable
+                single.addition, single.operation, repeatable=single.repeatable
             )
             ids.append(str(sent.id) if isinstance(sent, Placed) else sent)
-        return self._handle(alone.addition.stream, sent)
+        return self._handle(single.addition.stream, sent)
 
     def _handle(self, stream: str, sent: str | Placed) -> str | Scheduled:
         if isinstance(sent, str):
@@ -107,7 +107,7 @@ class AppPublishing:
         return self._publisher.cancel_blocking(stream, scheduled_id)
 
     async def cancel(self, stream: Stream[Any], scheduled_id: str) -> bool:
-        """Take back a scheduled message; the same as `Stream.cancel`."""
+        """Cancel a scheduled message; the same as `Stream.cancel`."""
         return await self._publisher.cancel(_whole(stream), scheduled_id)
 
     def cancel_blocking(self, stream: Stream[Any], scheduled_id: str) -> bool:
@@ -146,16 +146,16 @@ class AppPublishing:
 
         Raises `HeadwaterError` in a thread that runs an event loop, which it would block.
         """
-        alone = stream.alone(message, **options)
-        if alone is None:
+        single = stream.single_addition(message, **options)
+        if single is None:
             return self.publish_many(stream, [message])[0]
         _refuse_in_loop(stream.name)
-        with self._extensions.publishing([alone.addition]) as ids:
+        with self._extensions.publishing([single.addition]) as ids:
             sent = self._publisher.publish_one(
-                alone.addition, alone.operation, repeatable=alone.repeatable
+                single.addition, single.operation, repeatable=single.repeatable
             )
             ids.append(str(sent.id) if isinstance(sent, Placed) else sent)
-        return self._handle(alone.addition.stream, sent)
+        return self._handle(single.addition.stream, sent)
 
     def publish_many(self, stream: Stream[Any], messages: Iterable[Any]) -> list[str]:
         """The same as `App.send_many`, for code without an event loop."""
@@ -190,12 +190,12 @@ class AppPublishing:
         self._close_synchronous()
 
     def _close_synchronous(self) -> None:
-        """Close what threads have used, unless somebody else has the app open."""
+        """Close the connections that threads have used, unless the app is open elsewhere."""
         if self not in open_apps():
             self._publisher.close_synchronous()
 
     def _use(self, connections: Connections) -> Connections:
-        """Publish and work through ``connections``; those that were used before."""
+        """Publish and run through ``connections``. Return those that were used before."""
         before, self._connections = self._connections, connections
         self.url = connections.url
         self._publisher = Publisher(connections)

@@ -1,7 +1,7 @@
-"""Whether the store answers a process, said in two lines: one when it goes away, one when it is back.
+"""Logs an outage of the store in two lines: one when it begins, one when it ends.
 
-Reader, settler, lease renewer and publisher meet the same outage, each many times. Every attempt is
-logged at DEBUG; the first trouble of any of them, and the end of the last, at WARNING.
+Reader, settler, lease renewer and publisher meet the same outage, each many times. Every attempt is logged at
+DEBUG; the first error of any of them, and the recovery of the last one, at WARNING.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from enum import Enum
 
 from headwater.client.redaction import redacted
 from headwater.groups.operation import Refused
-from headwater.groups.troubles import WRITES_REFUSED, Remedy, Step, remedy
+from headwater.groups.store_errors import WRITES_REFUSED, Remedy, Step, remedy
 
 log = logging.getLogger("headwater.worker")
 
 
 class Trouble(Enum):
-    """What can be wrong with a store, in the words of the two lines."""
+    """The kinds of outages, with the texts of the two lines."""
 
     UNREACHED = ("cannot be reached", "answers")
-    """Nobody of this process has reached it yet."""
-    AWAY = ("went away", "is back")
-    UNWRITABLE = ("takes no writes", "takes writes again")
-    REFUSING = ("refuses a command", "accepts what it had refused")
+    """This process has not reached the store yet."""
+    AWAY = ("does not answer", "answers again")
+    UNWRITABLE = ("refuses writes", "accepts writes again")
+    REFUSING = ("refuses a command", "accepts it again")
 
 
 class Availability:
-    """Collects the troubles of all that talk to one store; safe among threads."""
+    """Collects the errors of all parts of a process that use one store. Thread-safe."""
 
     def __init__(self, url: str, *, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._url = redacted(url)
@@ -41,7 +41,7 @@ class Availability:
         self._answered = False
 
     def troubled(self, who: str, error: BaseException, *, pause: float) -> None:
-        """``who`` met ``error`` and tries again in ``pause`` seconds."""
+        """Record that ``who`` met ``error`` and tries again in ``pause`` seconds."""
         trouble = _kind(error)
         if trouble is Trouble.AWAY and not self._answered:
             trouble = Trouble.UNREACHED
@@ -66,7 +66,7 @@ class Availability:
             log.debug("%s: trying again in %.2f s: %s", who, pause, error)
 
     def well(self, who: str) -> None:
-        """The store has answered ``who``, or there is nothing more that it wants."""
+        """Record that the store has answered ``who``, or that ``who`` no longer uses it."""
         self._answered = True
         if who in self._troubled:
             with self._lock:

@@ -1,8 +1,8 @@
-"""Handler slots that take batches: ``size`` entries, or what has arrived ``linger`` after the first.
+"""Handler slots that take batches: ``size`` entries, or those that arrive within ``linger`` of the first.
 
-Rule 1. One slot gathers at a time, so that two slots never share what would be one batch.
-Rule 2. An entry waits for company since it arrived, not since a slot is free: what waited for a busy
-        slot lingers no more.
+Rule 1. One slot gathers a batch at a time, so that two slots do not split what could be one batch.
+Rule 2. ``linger`` counts from the arrival of an entry, not from when a slot is free: the time that it waited
+        for a slot counts.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from headwater.worker.clocks import Timers
 from headwater.worker.declaration import BatchSize
 from headwater.worker.owned import Owned, State
 from headwater.worker.pool import Pool, Slot
-from headwater.worker.signals import Changes
+from headwater.worker.waiting import Changes
 
 
 class BatchPool(Pool):
-    """As `Pool`; ``run`` gets a list of entries."""
+    """A `Pool` whose ``run`` gets a list of entries."""
 
     def __init__(
         self,
@@ -42,11 +42,11 @@ class BatchPool(Pool):
 
     @property
     def hungry(self) -> bool:
-        """A slot has nothing to do, and no full batch waits for one."""
+        """Whether a slot has nothing to do, and no full batch waits for one."""
         return self._busy < self._size and len(self._waiting) < self._batch.size
 
     def put(self, *entries: Owned) -> None:
-        """Have entries handled with the next batch."""
+        """Add entries to the next batch."""
         now = self._clock.monotonic()
         for owned in entries:
             owned.arrived = now
@@ -55,7 +55,7 @@ class BatchPool(Pool):
 
     async def _work(self) -> None:
         slot = asyncio.current_task()
-        assert isinstance(slot, Slot), "start makes it"
+        assert isinstance(slot, Slot), "start runs this in a Slot"
         while not slot.dismissed:
             self._idle()
             batch = await self._gather()
@@ -64,7 +64,7 @@ class BatchPool(Pool):
                 batch = [owned for owned in batch if owned.state is State.BUFFERED]
             if batch:
                 await self._handle(batch)
-                await asyncio.sleep(0)  # a handler that never waits leaves others their turn
+                await asyncio.sleep(0)  # yield to other tasks: the handler may never wait
 
     async def _handle(self, batch: list[Owned]) -> None:
         self._busy += 1
@@ -80,7 +80,8 @@ class BatchPool(Pool):
             self._changes.notify()
 
     async def _gather(self) -> list[Owned]:
-        """The next batch; none if all that waited was lost, or handed back, meanwhile."""
+        """Wait for the next batch and return it. It is empty if all its entries were lost or handed back
+        meanwhile."""
         size = self._batch.size
         over = False
 

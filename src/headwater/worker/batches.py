@@ -1,13 +1,13 @@
-"""A batch of messages as a handler gets it, and what became of each entry of it.
+"""`Batch`, the messages that a batch handler gets, and the outcome of each of its entries.
 
     entries ──▶ Batch ──▶ handler ──▶ HandlerOutcome ──▶ one outcome for each entry
                   ▲                                            ▲
                   └─ fail, dead, again: the handler names an item and its outcome
 
-Rule 1. What a handler says of an item holds for this item; what it returns or raises holds for all
-        others.
-Rule 2. With ``into`` the result belongs to the whole batch. If another worker owns one of its entries
-        now, the result would be published twice in part: it is dropped, and the rest is handled again.
+Rule 1. An outcome that the handler sets for an item holds for this item. What it returns or raises holds for
+        all other items.
+Rule 2. With ``into``, the result belongs to the whole batch. If another worker owns one of its entries now,
+        part of the result would be published twice: so it is dropped, and the rest is handled again.
 """
 
 from __future__ import annotations
@@ -124,19 +124,18 @@ class Batch(Generic[T]):
             )
         if len(places) > 1:
             raise ValueError(
-                f"{item!r:.200} is several items of this batch, at {places}: pass the index of one"
+                f"{item!r:.200} is in this batch several times, at {places}: pass the index of one"
             )
         return places[0]
 
     def close(self) -> dict[int, Raised]:
-        """For the worker: the handler has ended. What it said, by index."""
+        """For the worker: record that the handler has ended. Return the outcomes that it set, by index."""
         self._closed = True
         return self._said
 
 
 class BatchRun:
-    """A batch that is handled; see `owned.Work`. ``whole``: its entries end together, with a
-    result."""
+    """A batch while it is handled; see `owned.Work`. ``whole``: its entries end together, with a result."""
 
     def __init__(self, entries: Sequence[Owned], items: Sequence[object], *, whole: bool) -> None:
         self.entries = entries
@@ -149,17 +148,17 @@ class BatchRun:
 
     @property
     def delivery(self) -> Delivery:
-        """The first one."""
+        """The first entry's delivery."""
         return self.entries[0].delivery
 
     @property
     def lost(self) -> bool:
-        """Whether what the handler does is dropped: all entries are lost, or one of a whole."""
+        """Whether the handler's work is dropped: all entries are lost, or one if they end together."""
         lost = (owned.lost for owned in self.entries)
         return any(lost) if self._whole else all(lost)
 
     def stop(self, why: Stop) -> None:
-        """Cancel the handler, if it runs. A lost entry stops it only if its work is in vain."""
+        """Cancel the handler, if it runs. A lost entry cancels it only if all its work is dropped."""
         if why is Stop.LOST and not self.lost:
             return
         if self.task is not None and self.stopped is None:
@@ -169,7 +168,7 @@ class BatchRun:
     def endings(
         self, outcome: HandlerOutcome, owns: Callable[[Owned], bool]
     ) -> list[tuple[Owned, HandlerOutcome]]:
-        """What each entry's delivery ended as, given what the handler did."""
+        """Return the outcome of each entry, given the outcome of the handler."""
         said = self.rows.close()
         lost = {owned for owned in self.entries if owned.lost or not owns(owned)}
         if self._whole and lost and not isinstance(outcome, Stopped):

@@ -1,9 +1,9 @@
-"""Handles a batch: decodes its entries, calls the handler, and settles each entry as it ended.
+"""Handles a batch: decodes its entries, calls the handler, and settles each entry by its outcome.
 
-Rule 1. Every entry goes through `decide` with its own delivery: its own attempts, its own dead letter.
-Rule 2. All settlements of a batch are sent together. With a result, those that are acknowledged are one
-        step with it (`groups.settling`, rule 4).
-Rule 3. What fails together waits equally long, and so is a batch again.
+Rule 1. `decide` is called for every entry, with its own delivery: its own attempts, its own dead letter.
+Rule 2. All settlements of a batch are sent together. With a result, the acknowledged entries are one step with
+        it (`groups.settling`, rule 4).
+Rule 3. Entries that fail together wait equally long, so that they are a batch again.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from headwater.worker.batches import BatchRun
 from headwater.worker.clocks import Timers
 from headwater.worker.decide import Policy, decide
 from headwater.worker.declaration import Consumer
+from headwater.worker.delivery_log import Ended, report_batch
 from headwater.worker.execute import Executor
 from headwater.worker.in_flight import InFlight
 from headwater.worker.outcome import Ending, HandlerOutcome, Returned, Stopped
 from headwater.worker.owned import Owned
-from headwater.worker.report import Ended, report_batch
 from headwater.worker.slow import SlowHandlers
 from headwater.worker.telemetry import Telemetry
 
@@ -67,7 +67,7 @@ class BatchHandler:
         self._observe = observe
 
     async def run(self, taken: list[Owned]) -> None:
-        """What a slot of the pool does with a batch."""
+        """Handle a batch, in a slot of the pool."""
         entries, items = [], []
         now = self._clock.monotonic()
         for owned in taken:
@@ -104,13 +104,13 @@ class BatchHandler:
             ending = self._telemetry.ends(owned, one, settlement)
             self._in_flight.settle([owned], settlement, ending)
             if isinstance(one, Stopped):
-                owned.mark_lost()  # for a handler that goes on in its thread
+                owned.mark_lost()  # for a handler that still runs in its thread
             ended.append(Ended(one, settlement, owned.delivery))
         self._acknowledge(returned, outcome)
         report_batch(ended, self._consumer)
 
     def _acknowledge(self, returned: Sequence[Owned], outcome: HandlerOutcome) -> None:
-        """Settle what was handled well; with what the handler returned as one step."""
+        """Acknowledge the entries for which the handler returned, in one step with its results."""
         additions = outcome.additions if isinstance(outcome, Returned) else ()
         for owned in returned if self._telemetry.chain.before_settle else ():
             self._telemetry.returned(owned)
@@ -123,8 +123,7 @@ class BatchHandler:
             self._in_flight.settle(returned, settlement, Ending.ACKNOWLEDGED)
         else:
             log.warning(
-                "%s acknowledged no entry of its batch: what it returned (%d results) is not "
-                "published",
+                "%s acknowledged no entry of its batch: its %d results are not published",
                 self._consumer.name,
                 len(additions),
             )

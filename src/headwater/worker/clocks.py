@@ -1,4 +1,4 @@
-"""All of a worker's waiting goes through a clock, so that a test can advance it."""
+"""The clocks of a worker. All its waiting uses one, so that a test can advance it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Timer(Protocol):
 
 
 class Timers(Clock, Protocol):
-    """A clock that can also call back. The other one is `headwater.testing.ManualClock`."""
+    """A clock with timers: `LoopClock`, or `headwater.testing.ManualClock`."""
 
     def call_later(self, delay: float, callback: Callable[[], Any]) -> Timer:
         """Call ``callback`` in ``delay`` seconds, in the thread of the running event loop."""

@@ -1,7 +1,7 @@
-"""The one place where a worker opens connections.
+"""Opens all connections of a worker.
 
-Fetcher, settling and renewing have a connection each, so that a blocked read, a long batch and a
-handler that blocks the event loop do not wait for one another.
+Reading, settling and renewing have a connection each, so that a blocked read, a long batch and a handler that
+blocks the event loop do not delay one another.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from urllib.parse import unquote, urlsplit
 
 from headwater.client.server_url import is_cluster, may_be_node
 from headwater.errors import StoreInUse
-from headwater.groups.troubles import lost_connection
+from headwater.groups.store_errors import lost_connection
 from headwater.worker.availability import Availability
-from headwater.worker.served import served_at
+from headwater.worker.socket_file import served_at
 
 if TYPE_CHECKING:
     import redis
@@ -30,17 +30,18 @@ __all__ = ["Connections", "Pause", "deadline_s", "lost_connection", "may_have_ru
 C = TypeVar("C")
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 5.0
-"""Seconds between attempts to come back: doubling, so that a store that restarts is not stormed."""
+"""Seconds between attempts to connect. They double, so that a restarting store is not flooded."""
 
 SHORTEST_DEADLINE, LONGEST_DEADLINE = 1.0, 30.0
-"""Seconds within which an answer must come. A shorter deadline would take a busy store for dead."""
+"""Bounds of the time within which a reply must arrive, in seconds. With a shorter one, a busy store would count
+as dead."""
 
 MEMORY = "headwater://memory"
 
 
 def deadline_s(lease_ms: int) -> float:
-    """How long a worker waits for an answer: a third of its lease, so that a connection that died
-    without a word is replaced before the lease is over.
+    """Return how long a worker waits for a reply: a third of its lease, so that a connection that died
+    silently is replaced before the lease ends.
 
     >>> deadline_s(10_000), deadline_s(100)
     (3.3333333333333335, 1.0)
@@ -55,20 +56,20 @@ class Pause:
         self._seconds = FIRST_PAUSE
 
     def next(self) -> float:
-        """This pause; the next one is twice as long, up to `LONGEST_PAUSE`."""
+        """Return the next pause. Each is twice as long as the one before, up to `LONGEST_PAUSE`."""
         seconds = self._seconds
         self._seconds = min(2 * seconds, LONGEST_PAUSE)
         return seconds
 
     def reset(self) -> None:
-        """Something succeeded: begin with the shortest again."""
+        """Begin with the shortest pause again, after a success."""
         self._seconds = FIRST_PAUSE
 
 
 class Connections:
-    """Opens clients of one store. What it opens, its caller closes.
+    """Opens clients of one store. The caller closes them.
 
-    ``node`` is a store in this process that the caller has made; ``url`` then only names it.
+    ``node`` is a store in this process, made by the caller; then ``url`` is only its name.
     """
 
     def __init__(self, url: str, *, node: Node | None = None) -> None:
@@ -81,7 +82,7 @@ class Connections:
         if parts.scheme == "headwater" and not parts.netloc:
             self._directory = unquote(parts.path)
         if url == MEMORY:
-            # A store of one's own would be another one for each connection.
+            # Without a name, each connection would open another store.
             self._place = f"{MEMORY}/app-{secrets.token_hex(8)}"
         self._topology: Topology | None = None
         if node is None and (is_cluster(url) or may_be_node(url)):
@@ -94,11 +95,11 @@ class Connections:
     def asynchronous(
         self, *, deadline_s: float | None = None, home: str = "", one: bool = False
     ) -> redis.asyncio.Redis:
-        """A client with a pool, for the running event loop. A lost connection is its caller's.
+        """Return a client with a pool, for the running event loop. It raises a broken connection instead of
+        repeating the command.
 
-        An answer may take ``deadline_s`` seconds beyond what its command asked to wait. In a cluster,
-        commands without a key go to the node of the key ``home``. With ``one`` it has exactly one
-        connection.
+        A reply may take ``deadline_s`` seconds longer than the command blocks. In a cluster, commands without
+        a key are sent to the node of the key ``home``. With ``one``, the client has exactly one connection.
         """
         from redis.asyncio.retry import Retry
         from redis.backoff import NoBackoff
@@ -115,11 +116,11 @@ class Connections:
         return self._open(lambda where: connect(retry=retry, **where, **single), deadline_s)
 
     def reading(self, *, deadline_s: float | None = None, home: str = "") -> redis.asyncio.Redis:
-        """A client with exactly one connection: its blocked read can be named by CLIENT ID."""
+        """Return a client with exactly one connection, so that CLIENT ID identifies its blocked read."""
         return self.asynchronous(deadline_s=deadline_s, home=home, one=True)
 
     def synchronous(self, *, deadline_s: float | None = None) -> redis.Redis:
-        """A client for code without an event loop; safe among threads."""
+        """Return a client for code without an event loop. It is thread-safe."""
         from redis.backoff import NoBackoff
         from redis.retry import Retry
 
@@ -133,20 +134,20 @@ class Connections:
         return self._open(lambda where: connect(retry=retry, **where), deadline_s)
 
     def _followed(self, topology: Topology, deadline_s: float | None) -> dict[str, Any]:
-        """A server that may belong to a cluster, for a client that follows it there."""
+        """Return the options of a client that follows a server into its cluster."""
         timeout = {} if deadline_s is None else {"socket_timeout": deadline_s}
         return {"url": self.url, "topology": topology, **timeout}
 
     def place(self) -> str:
-        """Where a new client would find the store: a directory is opened in this process, or served
-        by another one."""
+        """Return the address that a new client would use. For a directory it differs if another process
+        serves it."""
         served = None
         if self._node is None and self._directory is not None:
             served = served_at(self._directory)
         return served or self._place
 
     def _open(self, make: Callable[[dict[str, Any]], C], deadline_s: float | None) -> C:
-        """A client, of the directory's server while another process serves it."""
+        """Make a client. If another process serves the directory, it is a client of that server."""
         directory = self._directory
         if self._node is not None or directory is None:
             return make(self._where(deadline_s))
@@ -155,7 +156,7 @@ class Connections:
             try:
                 return make(self._where(deadline_s))
             except StoreInUse:
-                # Another process may have begun to serve it just now.
+                # Another process may have just begun to serve it.
                 served = served_at(directory)
                 if served is None:
                     raise
@@ -172,7 +173,7 @@ class Connections:
         return {"url": self._place, "socket_timeout": deadline_s}
 
     def _hold(self) -> None:
-        """A store in memory is gone with its last client: keep one as long as this object lives."""
+        """Keep a client of a store in memory, because the store is gone when its last client closes."""
         from headwater.client.sync.connect import connect
 
         with self._lock:
@@ -181,14 +182,14 @@ class Connections:
 
 
 def may_have_run(error: Exception) -> bool:
-    """Whether a connection was lost after something was sent that must not be repeated."""
+    """Return whether a connection broke after a command was sent that must not be repeated."""
     from headwater.client import attempts
 
     return attempts.may_have_run(error)
 
 
 def moved(error: BaseException) -> bool:
-    """Whether a connection ended because its slot of the cluster belongs to another node now."""
+    """Return whether a connection was closed because its slot of the cluster moved to another node."""
     from headwater.client.routing import SlotMoved
 
     return isinstance(error, SlotMoved)

@@ -1,7 +1,7 @@
-"""How a delivery ends, given what its handler did.
+"""Decides how a delivery ends, given its outcome.
 
-A handler that returned has its entry acknowledged, and its results published in the same step
-(`InFlight.acknowledge`). Every other outcome goes through `decide`.
+If the handler returned, the entry is acknowledged and the results are published in the same step
+(`InFlight.acknowledge`). `decide` decides every other outcome.
 
 outcome                      settlement
 ─────────────────────────    ─────────────────────────────────────────────────────────────
@@ -10,7 +10,7 @@ Raised Again(counted=False)  delivered again after its delay, not counted
 Raised, TimedOut             delivered again after Again's delay or the retry policy's, counted;
                              at the last delivery, a dead letter with the error
 Exhausted, Condemned         dead letter, without the handler
-Unrecorded                   delivered again after the longest wait, to write its record then
+Unrecorded                   delivered again after the longest wait, to write the dead letter then
 Stopped, Parted              handed back, not counted
 Lost                         none: another worker owns the entry
 """
@@ -40,31 +40,31 @@ from headwater.worker.outcome import (
 from headwater.worker.retry import Backoff
 
 UNRECORDED_MS = 60_000
-"""Wait before a dead letter's record is written again, if the consumer has no retry policy."""
+"""Wait before writing a dead letter is tried again, if the consumer has no retry policy."""
 
 
 class Policy(NamedTuple):
-    """What a consumer declares about failures. ``chance`` is the source of the jitter."""
+    """The options of a consumer for failures. ``chance`` is the source of the jitter."""
 
     max_deliveries: int
     retry: Backoff | None
     dead: str
-    """The stream of dead letters. Without one, what would be a dead letter is acknowledged."""
+    """The dead-letter stream. If it is empty, an entry that would become a dead letter is acknowledged."""
     chance: Random
     settled: How = How.ACK
-    """How an entry ends for good: acknowledged, or deleted too."""
+    """How an entry that is not delivered again ends: acknowledged, or also deleted."""
 
     def delay_ms(self, error: BaseException, deliveries: int) -> int:
-        """How long the entry waits after ``error``: what `Again` says, else the retry policy."""
+        """Return how long the entry waits after ``error``: the time in `Again`, else the retry policy's."""
         if isinstance(error, Again) and error.after_ms is not None:
             return error.after_ms
         return 0 if self.retry is None else self.retry.delay_ms(deliveries, self.chance)
 
 
 def decide(outcome: NotReturned, policy: Policy, delivery: Delivery, now: int) -> Settlement | None:
-    """The settlement that ends this delivery, or None if there is nothing to settle.
+    """Return the settlement that ends this delivery, or None if there is nothing to settle.
 
-    ``now`` is Unix time in milliseconds, for the dead letter's record.
+    ``now`` is Unix time in milliseconds, for the dead letter.
     """
     entry_id = delivery.id.encode()
     match outcome:

@@ -1,4 +1,4 @@
-"""A consumer as a program declares it. Everything that can be wrong with it is said here, at once."""
+"""The declaration of a consumer. All its mistakes are reported here, when it is declared."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from headwater.groups.poison import MAX_CRASHES
 from headwater.messages import RESERVED_PREFIX, dead_letter_stream
 from headwater.worker.dependencies import Dependency
 from headwater.worker.durations import milliseconds
+from headwater.worker.group_start import group_start
 from headwater.worker.handlers import Call, bind
 from headwater.worker.retry import Backoff
-from headwater.worker.starting import group_start
 from headwater.worker.stream import Stream
 
 DEFAULT_RETRY = Backoff("1s", factor=2, ceiling="5m", jitter=0.2)
 
 
 class ConsumerOptions(TypedDict, total=False):
-    """The options of ``@app.consumer`` besides its stream; only ``group`` is required.
+    """The options of ``@app.consumer``, besides its stream. Only ``group`` is required.
 
     Guide: docs/guide/worker.md, the options of a consumer.
     """
@@ -30,10 +30,10 @@ class ConsumerOptions(TypedDict, total=False):
     """The consumer group. Each group gets every entry of the stream."""
     claim_after: str | timedelta
     """How long an owner may be silent before another worker claims its entries; default 30 s, at least
-    100 ms. All workers of a group must agree."""
+    100 ms. All workers of a group must declare the same."""
     lease: str | timedelta
-    """How long a renewal of owned entries holds; a worker renews three times per lease. Default a third of
-    ``claim_after``; must be shorter than it."""
+    """How long a renewal of owned entries is valid. A worker renews three times per lease. By default a third
+    of ``claim_after``; it must be shorter than that."""
     concurrency: int
     """How many entries one process handles at a time; default 16, at most 100,000. A function that is not
     ``async`` runs in a thread."""
@@ -47,16 +47,16 @@ class ConsumerOptions(TypedDict, total=False):
     """After how many failed deliveries an entry becomes a dead letter; default 5. A delivery that ended
     because its process died does not count."""
     max_crashes: int
-    """How many processes an entry may kill while it runs alone before it becomes a dead letter; default
+    """How many processes an entry may kill while it runs alone, before it becomes a dead letter; default
     2."""
     timeout: str | timedelta | None
     """How long the handler may run before it is cancelled, as if it had raised ``TimeoutError``; default
-    None, for ever. Only for ``async`` functions."""
+    None, without a limit. Only for ``async`` functions."""
     into: Stream[Any] | None
     """The stream to which results are published, in one step with the acknowledgement: the function
     returns a message, a list of messages, or None for no message."""
     dead: str | None
-    """The name of the dead-letter stream; default the stream's name and ``.dead``."""
+    """The name of the dead-letter stream. By default the stream's name and ``.dead``."""
     order_by: Callable[[Any], Hashable] | None
     """A function that returns the key of a message. Messages of one key are handled one at a time, in
     the order of their ids; one process at a time reads the stream for the group."""
@@ -71,8 +71,8 @@ class ConsumerOptions(TypedDict, total=False):
 class BatchOptions(ConsumerOptions, total=False):
     """The options of ``@app.batch``: those of `ConsumerOptions` and these.
 
-    ``concurrency`` counts batches, default 1. ``prefetch`` counts entries, by default one batch more than are
-    handled at a time. ``order_by`` is refused.
+    ``concurrency`` counts batches, default 1. ``prefetch`` counts entries; by default it has room for one
+    batch more than are handled at a time. ``order_by`` is refused.
     """
 
     size: int
@@ -83,17 +83,17 @@ class BatchOptions(ConsumerOptions, total=False):
 
 
 class BatchSize(NamedTuple):
-    """When a batch is complete: it has ``size`` entries, or its first waited ``linger_ms``."""
+    """When a batch is complete: it has ``size`` entries, or its first entry has waited ``linger_ms``."""
 
     size: int
     linger_ms: int
 
 
 MOST_AT_ONCE = 100_000
-"""Entries that one process handles at a time, as for ``headwater work --concurrency``."""
+"""The largest ``concurrency``, as for ``headwater work --concurrency``."""
 
 MOST_IN_BATCH = 10_000
-"""All entries of a batch are settled by one command, with a result each."""
+"""The largest ``size`` of a batch. All its entries are settled by one command, with a result each."""
 
 
 @dataclass(frozen=True)
@@ -121,14 +121,14 @@ class Consumer:
     timeout_ms: int | None
     into: Stream[Any] | None
     dead: str
-    """The dead-letter stream; empty for a consumer of dead letters, which makes none."""
+    """The dead-letter stream; empty for a consumer of dead letters, which writes none."""
     start: str
-    """The id behind which a new group begins; ``$`` for the last one there is."""
+    """The id after which a new group begins; ``$`` for the stream's last id."""
     delete: bool
     needs: Mapping[str, Dependency] = field(default_factory=dict, compare=False)
     """The handler's parameters that are dependencies."""
     batch: BatchSize | None = None
-    """Its handler gets batches."""
+    """When a batch is complete, if the handler gets batches; else None."""
     order_by: Callable[[Any], Hashable] | None = None
 
 
@@ -140,16 +140,16 @@ def declare_batch(
     linger: str | timedelta = "50ms",
     **options: Unpack[ConsumerOptions],
 ) -> Consumer:
-    """As `declare`, for a handler that gets batches."""
+    """Return the consumer of a handler that gets batches; see `declare`."""
     _check_number("size", size)
     if options.get("order_by") is not None:
         raise DeclarationError("a batch has no order_by: its items are handled together")
     if size > MOST_IN_BATCH:
-        raise DeclarationError(f"size={size} is more than {MOST_IN_BATCH:,}, the most of a batch")
+        raise DeclarationError(f"size={size} is more than {MOST_IN_BATCH:,}, the largest batch")
     if size > 1 and options.get("max_deliveries") == 1:
         raise DeclarationError(
-            "max_deliveries=1 allows no second attempt, and one error would make dead letters of a "
-            "whole batch: use size=1, or @app.consumer"
+            "max_deliveries=1 allows only one attempt, so one error would turn a whole batch into dead "
+            "letters: use size=1, or @app.consumer"
         )
     linger_ms = milliseconds(linger, what="linger", least_ms=0)
     consumer = declare(handler, stream, batch=BatchSize(size, linger_ms), **options)
@@ -181,7 +181,8 @@ def declare(
     start: str | datetime = "beginning",
     delete: bool = False,
 ) -> Consumer:
-    """The consumer that these options describe; `DeclarationError` for what contradicts itself."""
+    """Return the consumer that these options declare. Raises `DeclarationError` for options that are wrong or
+    contradict each other."""
     _check_streams(stream, into, dead)
     _check_group(group)
     _check_kinds(order_by, retry, delete)
@@ -193,7 +194,7 @@ def declare(
     if timeout is not None and not bound.is_async:
         raise DeclarationError(
             f"timeout={timeout!r}: handler {bound.name} is not `async def`, so it runs in a thread, "
-            "and a thread cannot be stopped. Make it `async def`, or bound what it calls."
+            "and a thread cannot be stopped. Make it `async def`, or set timeouts in what it calls."
         )
     return Consumer(
         handler=handler,
@@ -222,7 +223,7 @@ def declare(
 
 
 def with_concurrency(consumer: Consumer, concurrency: int) -> Consumer:
-    """The same consumer, handling so many entries, or batches, at a time."""
+    """Return the same consumer with another ``concurrency``."""
     _check_number("concurrency", concurrency)
     prefetch = max(concurrency, consumer.prefetch * concurrency // consumer.concurrency)
     return replace(consumer, concurrency=concurrency, prefetch=prefetch)
@@ -233,15 +234,14 @@ def _check_group(group: Any) -> None:
         raise DeclarationError(f"group={group!r} must be the name of the consumer group")
     if group.startswith(RESERVED_PREFIX):
         raise DeclarationError(
-            f"group={group!r}: names that begin with {RESERVED_PREFIX!r} are Headwater's own; use "
-            "another name"
+            f"group={group!r}: names that begin with {RESERVED_PREFIX!r} are reserved; use another name"
         )
 
 
 def split(consumer: Consumer) -> list[Consumer]:
-    """One consumer for each partition of its stream. Results go to the partition of the same number, if
-    the stream of results has as many; each partition has its own dead-letter stream, unless one is
-    named."""
+    """Return one consumer for each partition of its stream. If the stream of results has as many partitions,
+    results go to the partition of the same number. Each partition has its own dead-letter stream, unless
+    ``dead`` names one."""
     stream, into = consumer.stream, consumer.into
     if stream.partitions is None:
         return [consumer]
@@ -268,21 +268,22 @@ def _check_kinds(order_by: object, retry: object, delete: object) -> None:
 
 
 def _lease(claim_after: str | timedelta, lease: str | timedelta | None) -> tuple[int, int]:
-    """Both in milliseconds."""
+    """Return both in milliseconds."""
     claim_after_ms = milliseconds(claim_after, what="claim_after", least_ms=100)
     lease_ms = max(1, claim_after_ms // 3)
     if lease is not None:
         lease_ms = milliseconds(lease, what="lease", least_ms=30)
     if lease_ms >= claim_after_ms:
         raise DeclarationError(
-            f"lease={lease!r} must be shorter than claim_after={claim_after!r}: others claim what "
-            "was not renewed for that long"
+            f"lease={lease!r} must be shorter than claim_after={claim_after!r}: other workers claim "
+            "entries that were not renewed for that long"
         )
     return claim_after_ms, lease_ms
 
 
 def check_stream(stream: object, decorator: str) -> None:
-    """Refuse what is not a stream, such as the function under a decorator without parentheses."""
+    """Raise `DeclarationError` if ``stream`` is not a `Stream`: for example the function below a decorator
+    without parentheses."""
     if not isinstance(stream, Stream):
         raise DeclarationError(
             f"{stream!r} is not a Stream: write {decorator}(orders, group='billing') with "
@@ -292,22 +293,24 @@ def check_stream(stream: object, decorator: str) -> None:
 
 def _check_streams(stream: Stream[Any], into: Any, dead: Any) -> None:
     if into is not None and not isinstance(into, Stream):
-        raise DeclarationError(f"into={into!r} is not a Stream: Stream('invoices', Invoice)")
+        raise DeclarationError(
+            f"into={into!r} is not a Stream: write into=Stream('invoices', Invoice)"
+        )
     if dead is not None and (not isinstance(dead, str) or not dead):
         raise DeclarationError(
-            f"dead={dead!r} must be the name of the dead-letter stream, as in 'graveyard'; leave it "
-            f"out for {dead_letter_stream(stream.name)!r}"
+            f"dead={dead!r} must be the name of the dead-letter stream, as in 'graveyard'; omit it "
+            f"for {dead_letter_stream(stream.name)!r}"
         )
     if into is not None and into.name == (dead or dead_letter_stream(stream.name)):
         raise DeclarationError(
-            f"into and dead are both {into.name!r}: who reads results cannot read dead letters. Name "
-            "another stream"
+            f"into and dead are both {into.name!r}: a consumer of results cannot read dead letters. "
+            "Name another stream"
         )
     for option, name in (("into", None if into is None else into.name), ("dead", dead)):
         if name == stream.name:
             raise DeclarationError(
                 f"{option}={name!r} is the stream that the consumer reads: it would handle its own "
-                f"{'results' if option == 'into' else 'dead letters'} again and again. Name another"
+                f"{'results' if option == 'into' else 'dead letters'} forever. Name another stream"
             )
 
 
@@ -319,7 +322,7 @@ def _bounds(
             _check_number(name, given)
     if concurrency is not None and concurrency > MOST_AT_ONCE:
         raise DeclarationError(
-            f"concurrency={concurrency} must be at most {MOST_AT_ONCE:,}: each has a task of its own"
+            f"concurrency={concurrency} must be at most {MOST_AT_ONCE:,}: each one needs a task"
         )
     if batch is not None and batch.size > 1:
         return _batch_bounds(concurrency or 1, prefetch, batch.size)
@@ -348,16 +351,17 @@ def _batch_bounds(concurrency: int, prefetch: int | None, size: int) -> tuple[in
 
 def _check_number(name: str, value: object) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise DeclarationError(f"{name}={value!r} must be a whole number from 1 on")
+        raise DeclarationError(f"{name}={value!r} must be a whole number, at least 1")
 
 
 def known(options: Mapping[str, object], declared: type) -> None:
-    """Refuse what is not among the ``declared`` options, a TypedDict, or lacks a required one."""
+    """Raise `DeclarationError` for an option that is not in ``declared``, a TypedDict, and for a required
+    option that is missing."""
     allowed: dict[str, object] = get_type_hints(declared, include_extras=True)
     unknown = ", ".join(repr(name) for name in sorted(options.keys() - allowed.keys()))
     if unknown:
         raise DeclarationError(f"unknown option {unknown}: a consumer has {', '.join(allowed)}")
-    # The annotations are text here, so `__required_keys__` is empty.
+    # `__required_keys__` is empty, because the annotations are text here.
     missing = [
         name
         for name, kind in allowed.items()

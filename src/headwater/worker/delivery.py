@@ -1,4 +1,4 @@
-"""What a handler may know of the delivery that it handles."""
+"""`Delivery`: the delivery that a handler handles."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ class Delivery:
     @property
     def attempts(self) -> int:
         """Deliveries that count towards ``max_deliveries``, this one included. A delivery that ended because
-        its process died with other messages in it does not count."""
+        its process died, with other messages in it, does not count."""
         return max(1, self.count - self._excused) if self._excused else self.count
 
     def excuse(self, deliveries: int) -> None:
-        """For the worker: so many of the deliveries do not count."""
+        """For the worker: set how many of the deliveries do not count."""
         self._excused = deliveries
 
     @property
@@ -61,17 +61,17 @@ class Delivery:
 
     @property
     def lost(self) -> bool:
-        """Whether another worker owns the entry now, so that what the handler returns is dropped. An
-        ``async`` handler is cancelled then; a handler in a thread can check this and stop."""
+        """Whether another worker owns the entry now, so that the handler's result is dropped. An ``async``
+        handler is cancelled then; a handler in a thread can check this and stop."""
         return self._lost
 
     def mark_lost(self) -> None:
-        """For the worker: the entry is another's."""
+        """For the worker: record that another worker owns the entry."""
         self._lost = True
 
     @property
     def fields(self) -> Pairs:
-        """The entry's fields as they are in the stream: pairs of name and value, as bytes, in order."""
+        """The entry's fields as the stream has them: pairs of name and value, as bytes, in order."""
         return list(zip(self._flat[::2], self._flat[1::2], strict=True))
 
     def __repr__(self) -> str:

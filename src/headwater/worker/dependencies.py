@@ -1,4 +1,4 @@
-"""What a handler needs besides its message: databases, clients, settings.
+"""Dependencies of handlers: databases, clients, settings.
 
     async def open_db() -> AsyncIterator[Db]:
         async with connect("postgres://…") as db:
@@ -7,12 +7,12 @@
     @app.consumer(orders, group="billing")
     async def bill(order: Order, db: Annotated[Db, Use(open_db)]) -> None: ...
 
-Rule 1. A provider is opened once in its scope, however many need it, after what it needs itself.
-        What is open is closed in reverse order.
+Rule 1. A provider is opened once in its scope, even if several functions need it, and after its own
+        dependencies. Values are closed in reverse order.
 Rule 2. Providers of a delivery run where their handler runs: in the event loop, or in the handler's
         thread if the handler is not ``async``.
-Rule 3. A provider of a delivery sees the error of the handler and cannot suppress it. Its own error,
-        in opening or closing, fails the delivery: what it was to commit may not be committed.
+Rule 3. A provider of a delivery gets the handler's error and cannot suppress it. An error in opening or
+        closing the provider fails the delivery: it may not have committed its work.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Use:
       before the entry is acknowledged; an error in either fails the delivery.
 
     Raises `DeclarationError` for another scope and for a provider that cannot be called; `App.consumer` raises
-    it for a provider that needs itself or whose parameters nothing fills.
+    it for a provider that needs itself or has a parameter without a value.
     """
 
     __module__ = "headwater"
@@ -84,7 +84,7 @@ class Use:
         except TypeError as error:
             raise DeclarationError(f"Use({provider!r}): the provider must be hashable") from error
         self.provider = provider
-        """What gives the value."""
+        """The function or class that returns the value."""
         self.scope: Scope = scope
         """``"process"`` or ``"delivery"``."""
 
@@ -95,12 +95,11 @@ class Use:
 
 Key = tuple[Callable[..., Any], Scope]
 Values = dict[Key, Any]
-"""What is open: provider and scope → value."""
+"""The open values: provider and scope → value."""
 
 
 class Dependency(NamedTuple):
-    """A provider with what it needs, resolved. ``deliveries`` are the parameters that get the
-    delivery."""
+    """A provider with its own dependencies. ``deliveries`` are its parameters that get the `Delivery`."""
 
     provider: Callable[..., Any]
     scope: Scope
@@ -108,7 +107,7 @@ class Dependency(NamedTuple):
     deliveries: tuple[str, ...]
     is_async: bool
     enters: bool
-    """What it returns is a context manager to enter."""
+    """It returns a context manager, which must be entered."""
 
     @property
     def key(self) -> Key:
@@ -120,7 +119,7 @@ class Dependency(NamedTuple):
 
 
 def resolve(signature: Signature, what: str) -> dict[str, Dependency]:
-    """The parameters annotated with `Use`. ``what`` names the function in errors."""
+    """Return the parameters annotated with `Use`. ``what`` names the function in errors."""
     return _resolve(signature, what, ())
 
 
@@ -131,8 +130,8 @@ def _resolve(signature: Signature, what: str, above: tuple[Key, ...]) -> dict[st
         why = signature.unresolved.get(name, "")
         if "Use(" in why:
             raise DeclarationError(
-                f"{what}: the annotation of {name!r} cannot be resolved ({why}). What it names "
-                "must be known in the function's module when it is declared."
+                f"{what}: the annotation of {name!r} cannot be resolved ({why}). Its names must be "
+                "defined in the function's module when it is declared."
             )
         if isinstance(parameter.default, Use):
             raise DeclarationError(
@@ -165,7 +164,7 @@ def _dependency(use: Use, above: tuple[Key, ...]) -> Dependency:
     if (provider, scope) in above:
         chain = " → ".join(name_of(one) for one, _scope in (*above, (provider, scope)))
         raise DeclarationError(f"{what} needs itself: {chain}")
-    # Not every class says what it takes; such a one takes nothing from here.
+    # A class may have no signature; then it is called without arguments.
     try:
         signature = signature_of(provider, what)
     except DeclarationError:
@@ -180,13 +179,13 @@ def _dependency(use: Use, above: tuple[Key, ...]) -> Dependency:
         if deliveries:
             raise DeclarationError(
                 f"{what} has the scope of the process, where there is no Delivery: "
-                'Use(…, scope="delivery")'
+                'write Use(…, scope="delivery")'
             )
         for one in needs.values():
             if one.scope == "delivery":
                 raise DeclarationError(
                     f"{what} has the scope of the process and needs {one.name}, which has the "
-                    "scope of a delivery and is closed long before"
+                    "scope of a delivery and is closed earlier"
                 )
     is_async, enters = _kind(provider)
     return Dependency(provider, scope, needs, tuple(deliveries), is_async, enters)
@@ -197,13 +196,13 @@ def _check_parameter(parameter: inspect.Parameter, known: set[str], what: str) -
     given = parameter.name in known or parameter.default is not inspect.Parameter.empty
     if not given and parameter.kind not in optional:
         raise DeclarationError(
-            f"{what}: nothing is known to give to parameter {parameter.name!r}. Annotate it with "
-            "Use, or give it a default."
+            f"{what}: there is no value for parameter {parameter.name!r}. Annotate it with Use, or "
+            "give it a default."
         )
 
 
 def _kind(provider: Callable[..., Any]) -> tuple[bool, bool]:
-    """Whether it needs an event loop, and whether what it returns is entered."""
+    """Return whether the provider needs an event loop, and whether its return value must be entered."""
     if isinstance(provider, type):
         enters_async = hasattr(provider, "__aenter__")
         return enters_async and not hasattr(provider, "__enter__"), (
@@ -213,7 +212,7 @@ def _kind(provider: Callable[..., Any]) -> tuple[bool, bool]:
     inner = inspect.unwrap(target)
     decorated = inner is not target and not _generates(target)
     is_async = inspect.iscoroutinefunction(inner) or inspect.isasyncgenfunction(inner)
-    # Behind @contextmanager or @asynccontextmanager is a generator.
+    # A decorated generator: @contextmanager or @asynccontextmanager.
     return is_async, decorated and _generates(inner)
 
 
@@ -222,8 +221,8 @@ def _generates(function: Any) -> bool:
 
 
 def all_of(needs: Iterable[Dependency], given: Container[Key] = ()) -> Generator[Dependency]:
-    """These and what they need, each after its own needs; repetitions included. Without what is
-    ``given``."""
+    """Return these dependencies and those that they need, each after its own, with repetitions. Leaves out
+    those that are ``given``."""
     for one in needs:
         if one.key not in given:
             yield from all_of(one.needs.values(), given)
@@ -231,12 +230,13 @@ def all_of(needs: Iterable[Dependency], given: Container[Key] = ()) -> Generator
 
 
 def check_scopes(needs: Mapping[str, Dependency], what: str, *, is_async: bool) -> None:
-    """Refuse providers of a delivery that the handler ``what`` cannot open where it runs."""
+    """Raise `DeclarationError` for providers of a delivery that the handler ``what`` cannot open where it
+    runs."""
     for one in all_of(needs.values()):
         if one.scope == "delivery" and one.is_async and not is_async:
             raise DeclarationError(
                 f"{what} is not `async def`, so it runs in a thread, where {one.name} cannot be "
-                "opened for a delivery: make the handler `async def`, or the provider not"
+                "opened for a delivery: make the handler `async def`, or the provider synchronous"
             )
 
 
@@ -244,7 +244,7 @@ def check_scopes(needs: Mapping[str, Dependency], what: str, *, is_async: bool) 
 
 
 class Stack(Protocol):
-    """Closes what was opened: `contextlib.AsyncExitStack`, or a worker's own."""
+    """Closes the values that were opened: `contextlib.AsyncExitStack`, or `lifespan.Closing`."""
 
     async def enter_async_context(self, manager: Any, /) -> Any: ...
     def enter_context(self, manager: Any, /) -> Any: ...
@@ -253,7 +253,8 @@ class Stack(Protocol):
 async def open_async(
     one: Dependency, values: Values, stack: Stack, delivery: Delivery | None = None
 ) -> Any:
-    """The value of ``one`` and, in ``values``, of all that it needs; ``stack`` closes them."""
+    """Open ``one`` and its own dependencies and return its value. Puts all values into ``values``; ``stack``
+    closes them."""
     if one.key in values:
         return values[one.key]
     for need in one.needs.values():
@@ -261,7 +262,7 @@ async def open_async(
     made = one.provider(**_arguments(one, values, delivery))
     manager = _manager(one, made)
     if manager is None:
-        # An instance of a class is the value, even if it could be awaited.
+        # An instance of a class is the value, even if it is awaitable.
         waits = inspect.isawaitable(made) and not isinstance(one.provider, type)
         values[one.key] = await made if waits else made
     elif hasattr(manager, "__aenter__"):
@@ -274,7 +275,7 @@ async def open_async(
 def open_in_thread(
     one: Dependency, values: Values, stack: ExitStack, delivery: Delivery | None
 ) -> Any:
-    """As `open_async`, without an event loop."""
+    """The same as `open_async`, without an event loop."""
     if one.key in values:
         return values[one.key]
     for need in one.needs.values():
@@ -292,7 +293,7 @@ def open_in_thread(
 
 
 def _manager(one: Dependency, made: Any) -> Any:
-    """What to enter, of what a provider returned; None if it is the value itself."""
+    """Return the context manager to enter for a provider's return value; None if that is the value."""
     if one.enters:
         return made
     if inspect.isasyncgen(made):
@@ -303,7 +304,7 @@ def _manager(one: Dependency, made: Any) -> Any:
 
 
 def refuse_awaitable(made: Any) -> None:
-    """Close a coroutine that will not be awaited, so that Python does not warn of it."""
+    """Close a coroutine that will not be awaited, so that Python does not warn about it."""
     close = getattr(made, "close", None)
     if close is not None:
         close()

@@ -1,4 +1,4 @@
-"""Durations as people write them: ``"1500ms"``, ``"30s"``, ``"5m"``, ``"1.5h"``, ``"2d"``."""
+"""Parses durations such as ``"1500ms"``, ``"30s"``, ``"5m"``, ``"1.5h"``, ``"2d"``."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ _UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _FORM = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)\s*", re.ASCII)
 
 LONGEST_MS = 366 * 86_400_000
-"""A year and a day: a longer wait is a unit mistaken."""
+"""A year and a day. A longer duration is more likely a wrong unit."""
 
 
 def milliseconds(duration: str | timedelta, *, what: str = "duration", least_ms: int = 1) -> int:
-    """A duration in whole milliseconds. ``what`` names it in the `DeclarationError` for anything
-    that is not a duration, is shorter than ``least_ms``, or longer than a year.
+    """Return a duration in whole milliseconds.
+
+    Raises `DeclarationError`, which names it ``what``, for a text that is not a duration, and for one that is
+    shorter than ``least_ms`` or longer than a year.
 
     >>> milliseconds("1.5s"), milliseconds("5m"), milliseconds(timedelta(seconds=2))
     (1500, 300000, 2000)

@@ -1,11 +1,11 @@
-"""Runs the handler of a consumer on one delivery and says what the run ended as.
+"""Runs a consumer's handler on a delivery, or on a batch, and returns the outcome.
 
-Rule 1. Whatever the handler does is an outcome: it returns, raises anything, is cancelled by its own
-        code, or returns something that nothing runs. `Executor.run` raises only if the framework
-        cancels the task to give up its work.
-Rule 2. What is awaitable is awaited, before the delivery is acknowledged.
-Rule 3. A handler that is not ``async`` runs in a thread; what it raises comes back as a value,
-        because a future cannot hold every exception.
+Rule 1. Everything that the handler does leads to an outcome: it returns, raises any exception, is cancelled by
+        its own code, or returns a generator, which is never run. `Executor.call` raises only if the framework
+        cancels the task to abandon its work.
+Rule 2. An awaitable that the handler returns is awaited before the delivery is acknowledged.
+Rule 3. A handler that is not ``async`` runs in a thread. Its exception is returned as a value, because a future
+        cannot store every exception.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ from headwater.worker.pool import dismissed
 from headwater.worker.results import Results
 
 MOST_AWAITED = 8
-"""Awaitables within one another: more is an object that returns itself."""
+"""How many nested awaitables are awaited. More are probably an object that returns itself."""
 
 
 MOST_TYPES = 64
-"""Types of results that are remembered as values, for which nothing has to be awaited."""
+"""How many types of results are remembered as plain values, which need not be awaited."""
 
 
 class Executor:
-    """Runs one consumer's handler; has threads if the handler needs them."""
+    """Runs one consumer's handler, in threads if the handler is not ``async``."""
 
     def __init__(self, consumer: Consumer, *, clock: Timers, chain: Chain, values: Values) -> None:
         self.consumer = consumer
@@ -76,21 +76,21 @@ class Executor:
             self._plain = consumer.plain
 
     def close(self) -> None:
-        """Let go of the threads; one that still runs ends with its handler."""
+        """Shut down the threads. A thread that still runs ends with its handler."""
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
 
     def decode(self, owned: Owned) -> tuple[Any, HandlerOutcome | None]:
-        """The entry's message, or the outcome of an entry that has none."""
+        """Return the entry's message, or the outcome of an entry that cannot be decoded."""
         try:
             return self._decode(owned.delivered.fields), None
         except DecodeError as error:
             return None, Undecodable(error)
         except BaseException as error:
-            return None, Raised(error)  # from the type's own code: __post_init__, a validator
+            return None, Raised(error)  # raised by the message type: __post_init__, a validator
 
     async def call(self, message: Any, work: Work) -> HandlerOutcome:
-        """Call the handler with a message, or with a batch of them, in the task that ``work`` names."""
+        """Call the handler with a message or a batch, in the task of ``work``, and return the outcome."""
         task = work.task
         assert task is not None, "a handler runs in a task"
         timer = self._timer(work) if self._timeout_s is not None else None
@@ -117,7 +117,7 @@ class Executor:
             outcome = self._failed(work, error)
         except BaseException as error:
             if not _runs(task):
-                raise  # GeneratorExit: this coroutine is thrown away with its loop
+                raise  # GeneratorExit: this coroutine is discarded with its loop
             outcome = self._failed(work, error)
         finally:
             work.task = None
@@ -132,14 +132,15 @@ class Executor:
         return self.clock.call_later(self._timeout_s, lambda: work.stop(Stop.TIMEOUT))
 
     def _returned(self, result: Any) -> HandlerOutcome:
-        """The outcome of a handler that returned this. Raises what makes it a failure."""
+        """Return the outcome of a handler that returned ``result``. Raises an error that makes it a failure."""
         additions = self._results.additions(result)
         if additions and not self._chain.empty:
             self._chain.publishing(additions)
         return Returned(additions)
 
     async def _awaited(self, result: Any) -> Any:
-        """The value behind what a handler returned. `TypeError` for what nothing would run."""
+        """Await the handler's result until it is a plain value, and return that. Raises `TypeError` for a
+        generator, which would never run."""
         kind = type(result)
         for _ in range(MOST_AWAITED):
             if not inspect.isawaitable(result):
@@ -149,7 +150,7 @@ class Executor:
             raise TypeError(f"{self.consumer.name} returned an awaitable that never ends")
         if inspect.isgenerator(result) or inspect.isasyncgen(result):
             raise TypeError(
-                f"{self.consumer.name} returned a generator, which nothing runs: return a value, "
+                f"{self.consumer.name} returned a generator, which is never run: return a value, "
                 "or a list of results"
             )
         if type(result) is kind and len(self._values) < MOST_TYPES:
@@ -163,7 +164,7 @@ class Executor:
         future = self._threads.submit(context.run, _caught, call)
         loop = asyncio.get_running_loop()
         ended = asyncio.wrap_future(future)
-        # Told after the outcome is: when no thread is busy, all of them have reported.
+        # Called after the outcome is set: when no thread is busy, all outcomes have been reported.
         future.add_done_callback(lambda _future: _tell(loop, self._thread_ended))
         return await ended
 
@@ -171,7 +172,7 @@ class Executor:
         self.threads_busy -= 1
 
     def _failed(self, work: Work, error: BaseException) -> HandlerOutcome:
-        """What an error means: a handler that the framework cancelled may raise any."""
+        """Return the outcome for an error. A handler that the framework cancelled may raise any error."""
         if work.stopped is None:
             return Raised(error)
         if work.stopped is Stop.LOST:
@@ -193,7 +194,7 @@ def _caught(call: Callable[[], Any]) -> tuple[Any, BaseException | None]:
 
 
 def _runs(task: asyncio.Task[Any]) -> bool:
-    """Whether this task is the one that runs, rather than being closed from outside."""
+    """Return whether this task is the current one. It is not if its coroutine is closed from outside."""
     try:
         return asyncio.current_task() is task
     except RuntimeError:
@@ -201,7 +202,7 @@ def _runs(task: asyncio.Task[Any]) -> bool:
 
 
 async def _take_back(task: asyncio.Task[Any]) -> None:
-    """Undo cancellations that were meant for the handler, one that has not arrived included."""
+    """Undo cancellations that were meant for the handler, including one that was not raised yet."""
     if dismissed(task):
         raise asyncio.CancelledError
     while task.cancelling():
@@ -214,7 +215,7 @@ async def _take_back(task: asyncio.Task[Any]) -> None:
 
 
 def _tell(loop: asyncio.AbstractEventLoop, what: Any) -> None:
-    """Call back into the loop from a thread; a loop that has ended meanwhile needs no telling."""
+    """Call ``what`` in the loop, from a thread. Do nothing if the loop has ended meanwhile."""
     try:
         loop.call_soon_threadsafe(what)
     except RuntimeError:

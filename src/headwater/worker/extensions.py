@@ -1,4 +1,4 @@
-"""What an app adds to all its consumers: hooks, middleware, and the counters of what was done."""
+"""What all consumers of an app share: hooks, middleware and counters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headwater.worker.statistics import ConsumerProgress, ConsumerStatistics, Co
 
 
 class Extensions:
-    """One app's. The counters count since the start of the process."""
+    """Hooks, middleware and counters of one app. The counters count since the start of the process."""
 
     def __init__(self, middleware: Sequence[Middleware] = ()) -> None:
         self.hooks = Hooks()
@@ -31,13 +31,13 @@ class Extensions:
         self._middleware.append(middleware)
 
     def counters(self, consumer: Consumer) -> Counters:
-        """What is counted for this consumer."""
+        """Return the counters of this consumer."""
         return self._counters.setdefault((consumer.stream.name, consumer.group), Counters())
 
     def statistics(
         self, consumer: Consumer, progress: ConsumerProgress | None
     ) -> ConsumerStatistics:
-        """A copy of what was counted."""
+        """Return the consumer's statistics, with a copy of its counters."""
         return ConsumerStatistics(
             consumer.name,
             consumer.stream.name,
@@ -49,7 +49,8 @@ class Extensions:
 
     @contextmanager
     def publishing(self, additions: Sequence[Addition]) -> Iterator[list[str]]:
-        """Around sending: the block puts the ids of what was added into the list."""
+        """Call the hooks before and after the block, which sends ``additions`` and appends the added ids to
+        the list."""
         self.chain.publishing(additions)
         ids: list[str] = []
         error: BaseException | None = None

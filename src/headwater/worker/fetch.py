@@ -1,11 +1,12 @@
-"""The one task of a consumer that reads, over one connection after another.
+"""Reads for one consumer, in one task, over one connection after another.
 
-Rule 1. A connection begins with what this consumer owns and does not know: the entries of a reply
-        that was lost with the connection before. This is repeated after each `claim_after`: a read
-        on a connection that fell silent may be carried out later, and nobody else may ever claim.
-Rule 2. Nothing is read for which there is no room; when there is, the read waits in the store, and
-        can be called back from there.
-Rule 3. The group is joined once. If it is gone later, it is created again from what is known here
+Rule 1. On a new connection, the first step is to recover entries that this consumer owns without knowing it:
+        those of a reply that was lost with the connection before. This is repeated every ``claim_after``,
+        because the server may run a read of a broken connection later, and no other worker might claim its
+        entries.
+Rule 2. A read takes at most as many entries as there is room for. It blocks in the store, and can be ended
+        early by CLIENT UNBLOCK.
+Rule 3. The group is joined once. If it is gone later, it is created again from the session's state
         (`groups.session`), never silently from the beginning.
 """
 
@@ -20,29 +21,29 @@ from headwater.client.redaction import redacted
 from headwater.errors import HeadwaterError
 from headwater.groups.capabilities import Capabilities, probe
 from headwater.groups.claiming import Delivered, MemberReader, drop_gone, recover
-from headwater.groups.consumers import ConsumerInfo, strangers
+from headwater.groups.consumers import ConsumerInfo, foreign_consumers
 from headwater.groups.deleting import check_deleting
 from headwater.groups.member import Member
 from headwater.groups.operation import Refused, perform, single
 from headwater.groups.session import GroupSession
 from headwater.groups.settling import one_step
-from headwater.groups.suspects import SuspectReader
-from headwater.groups.trimmed import unread_lost
-from headwater.groups.troubles import (
+from headwater.groups.store_errors import (
     Remedy,
     Step,
     lost_connection,
     refused_credentials,
     remedy,
 )
+from headwater.groups.suspect_reader import SuspectReader
+from headwater.groups.trimmed import unread_lost
 from headwater.worker.clocks import Timers, sleep
 from headwater.worker.connections import Connections, Pause, deadline_s, moved
 from headwater.worker.declaration import Consumer
 from headwater.worker.freshness import Freshness
 from headwater.worker.in_flight import InFlight
-from headwater.worker.losses import Losses
+from headwater.worker.lost_entries import Losses
 from headwater.worker.ordered_fetch import OrderedFetch, OrderedReader
-from headwater.worker.signals import Changes, cancelled
+from headwater.worker.waiting import Changes, cancelled
 
 if TYPE_CHECKING:
     import redis.asyncio
@@ -50,13 +51,13 @@ if TYPE_CHECKING:
 log = logging.getLogger("headwater.worker")
 
 RECOVER_SECONDS = 5.0
-"""How often at most a reader looks for what it owns and does not know."""
+"""How often, at most, a reader looks for entries that it owns without knowing it."""
 
 LOOK_SECONDS = 1.0
-"""How often, at most, a read first asks whether entries were trimmed unread."""
+"""How often, at most, a read is preceded by a check for entries that were trimmed unread."""
 
 NAMED = 5
-"""Other consumers of the group that the log names at most."""
+"""How many other consumers of the group the log names at most."""
 
 AnyReader = MemberReader | SuspectReader | OrderedReader
 
@@ -64,9 +65,9 @@ Accept = Callable[[Sequence[Delivered]], Awaitable[None]]
 
 
 class Fetcher:
-    """Reads for one consumer; ``accept`` gets what was read before the next read begins.
+    """Reads for one consumer. ``accept`` gets the entries of a read before the next read begins.
 
-    ``hungry`` says whether a handler has nothing to do.
+    ``hungry`` returns whether a handler slot has nothing to do.
     """
 
     def __init__(
@@ -114,7 +115,7 @@ class Fetcher:
         self._mark: bytes | None = None
 
     async def run(self) -> None:
-        """Read until a stop. Raises what no waiting mends."""
+        """Read until a stop. Raises errors that waiting does not resolve."""
         while not self._ends():
             client = self._connections.reading(
                 deadline_s=deadline_s(self.consumer.lease_ms), home=self.consumer.stream.name
@@ -128,13 +129,15 @@ class Fetcher:
         self._connections.availability.well(self._who)
 
     async def _recover_from(self, error: Exception) -> None:
-        """Do what the table says; raises what no waiting mends."""
+        """Do what `store_errors` says. Raises errors that waiting does not resolve."""
         what = remedy(error, Step.READ if self.joined else Step.JOIN)
         if what is Remedy.REJOIN and self._in_flight.member is not None:
             await self._in_flight.rejoin(self._mark)
         elif what in (Remedy.END, Remedy.FAIL):
             if isinstance(error, refused_credentials()):
-                raise HeadwaterError(f"the store does not let this worker in: {error}") from error
+                raise HeadwaterError(
+                    f"the store refuses the credentials of this worker: {error}"
+                ) from error
             if isinstance(error, Refused):
                 raise HeadwaterError(
                     f"{self.consumer.name} cannot join group {self.consumer.group!r} of stream "
@@ -150,29 +153,29 @@ class Fetcher:
             await sleep(self._clock, seconds)
 
     def _well(self) -> None:
-        """A read has succeeded: it is a write, so less than that says nothing."""
+        """Record that the store works: a read has succeeded, which is also a write."""
         self.pause.reset()
         self._answered_at = self._clock.monotonic()
         self._connections.availability.well(self._who)
 
     def age(self, now: float) -> float:
-        """Seconds since the store last answered a read; 0 while there is no room for more."""
+        """Return the seconds since the store last answered a read; 0 while there is no room for more."""
         return 0.0 if self._waits or self.stopping else max(0.0, now - self._answered_at)
 
     def _ends(self) -> bool:
-        """Whether to stop. A cancellation counts even if a library swallowed it: asyncio.wait_for of
-        Python 3.11 does, if what it waits for ends in the same turn."""
+        """Return whether to stop. A cancellation counts even if a library swallowed it, as asyncio.wait_for of
+        Python 3.11 does if the awaited object ends in the same turn of the loop."""
         return self.stopping or cancelled()
 
     async def _read_over(self, client: redis.asyncio.Redis) -> None:
-        """Read over one connection until a stop; errors are raised."""
+        """Read over one connection until a stop. Errors are raised."""
         member = await self._introduce(client)
         self._mark = self._in_flight.mark
         await self._recover(client, member)
         assert self.reader is not None, "a member that was introduced has a reader"
         while not self._ends():
             order = self._order
-            if order is not None and (not order.reads or self._clock.monotonic() >= order.note_at):
+            if order is not None and (not order.reads or self._clock.monotonic() >= order.list_at):
                 await order.prepare(client, member)
                 self._well()
                 continue
@@ -186,7 +189,7 @@ class Fetcher:
                 await self._take(found, sent=sent)
 
     async def _recover(self, client: redis.asyncio.Redis, member: Member) -> None:
-        """Take what this consumer owns and does not know."""
+        """Accept the entries that this consumer owns without knowing it."""
         interval = max(RECOVER_SECONDS, self.consumer.claim_after_ms / 1000)
         sent = self._clock.monotonic()
         self._recover_at = sent + interval
@@ -195,23 +198,23 @@ class Fetcher:
         await self._take(found, sent=sent)
 
     async def _take(self, found: Sequence[Delivered], *, sent: float) -> None:
-        """Accept what commands brought that were sent from ``sent`` on."""
+        """Accept entries from the replies to commands that were sent at ``sent`` or later."""
         if found:
             self._fresh.read(sent)
         await self._accept(found)
 
     async def _introduce(self, client: redis.asyncio.Redis) -> Member:
-        """Ask the server what it can do, and join the group the first time."""
+        """Ask the server what it can do, and join the group if this is the first connection."""
         consumer = self.consumer
         able = await perform(client, probe())
         try:
             self._connection_id = await perform(client, single("CLIENT", "ID"))
         except Refused:
-            self._connection_id = 0  # a read cannot be called back then, and ends by itself
+            self._connection_id = 0  # then a blocked read cannot be ended early
         try:
             await perform(client, single("CLIENT", "SETNAME", self._name))
         except Refused as error:
-            log.debug("CLIENT LIST does not show the name of this consumer: %s", error)
+            log.debug("CLIENT LIST will not show the name of this consumer: %s", error)
         member = Member(
             consumer.stream.name, consumer.group, self._name, consumer.claim_after_ms, able
         )
@@ -221,10 +224,10 @@ class Fetcher:
             await perform(client, session.join(position=consumer.start))
             if consumer.delete:
                 await perform(client, check_deleting(member))
-            others = await perform(client, strangers(member))
+            others = await perform(client, foreign_consumers(member))
             self.joined = True
-            self._say_joined(member)
-            say_strangers(member, others)
+            self._log_joined(member)
+            log_foreign_consumers(member, others)
         session.member = member
         in_flight.session = session
         self._changes.notify()
@@ -235,11 +238,11 @@ class Fetcher:
             self.reader, self._able = kind(member, gone=self._losses.pending), able
         return member
 
-    def _say_joined(self, member: Member) -> None:
+    def _log_joined(self, member: Member) -> None:
         log.info(
             "%s %s %s as %s of group %s (%s)",
             self.consumer.name,
-            "handles suspects of" if self._suspects_only else "reads",
+            "handles suspected poison messages of" if self._suspects_only else "reads",
             member.stream,
             member.consumer,
             member.group,
@@ -248,8 +251,8 @@ class Fetcher:
         into = self.consumer.into
         if into is not None and not one_step(member, into.name):
             log.warning(
-                "%s and %s lie in different slots of the cluster: results are published first and "
-                "then acknowledged, at least once",
+                "%s and %s are in different slots of the cluster: results are published before the "
+                "acknowledgement, at least once",
                 member.stream,
                 into.name,
             )
@@ -259,13 +262,13 @@ class Fetcher:
     ) -> list[Delivered]:
         stale = self._clock.monotonic() - self._fresh.renewed_at
         if self._in_flight.owned and stale > self.consumer.lease_ms / 1000:
-            # This process stood still. A read that claims would claim from ourselves.
+            # This process was suspended. A read that claims would claim its own entries.
             await self._in_flight.renew_now()
         if not self._suspects_only and self._clock.monotonic() >= self._look_at:
             self._look_at = self._clock.monotonic() + LOOK_SECONDS
             self._losses.unread(await perform(client, unread_lost(reader.member)))
         if self.paused or self._ends():
-            return []  # it was asked for meanwhile, and saw no read to wait for
+            return []  # requested meanwhile, when there was no read to end
         self._mark = self._in_flight.mark
         self._in_read = True
         try:
@@ -275,7 +278,7 @@ class Fetcher:
             self._changes.notify()
 
     async def _room(self) -> int:
-        """How many entries to read next; waits until there is reason to. 0 at a stop."""
+        """Wait until there is room, and return how many entries to read next; 0 at a stop."""
         enough = max(1, (self.consumer.prefetch - self.consumer.concurrency) // 2)
         owned = self._in_flight.owned
 
@@ -294,24 +297,24 @@ class Fetcher:
         return 0 if self.stopping else max(0, self.consumer.prefetch - len(owned))
 
     async def quieten(self) -> None:
-        """Return when no read is on its way, and what it brought has been accepted."""
+        """End the current read, if there is one, and return when it has ended."""
         while self._in_read:
-            # The server finds nothing to unblock until the read is blocked there: ask again.
+            # CLIENT UNBLOCK has no effect before the read blocks in the server: repeat it.
             await self._unblock()
 
     def expect(self, due: float) -> None:
-        """Something can be claimed at ``due``: a read that would wait for longer is called back."""
+        """Record that an entry can be claimed at ``due``, and end a read that would block for longer."""
         reader = self.reader
         if reader is None:
             return
         reader.expect(due)
         if reader.late and self._in_read and self._calling_back is None:
             self._calling_back = asyncio.create_task(
-                self._call_back(reader), name="read called back"
+                self._call_back(reader), name="end a blocked read"
             )
 
     async def _call_back(self, reader: AnyReader) -> None:
-        """Have the read that is on its way return early."""
+        """End the current read early."""
         try:
             while self._in_read and reader.late and await self._unblock():
                 pass
@@ -319,27 +322,27 @@ class Fetcher:
             self._calling_back = None
 
     async def _unblock(self) -> bool:
-        """Ask the server to end the blocked read; whether asking again may help."""
+        """Ask the server to end the blocked read. Return whether repeating this may help."""
         possible = bool(self._connection_id)
         try:
             await perform(self._in_flight.client, single("CLIENT", "UNBLOCK", self._connection_id))
         except Refused as error:
-            log.debug("the read cannot be called back and ends by itself: %s", error)
+            log.debug("the blocked read cannot be ended early: %s", error)
             possible = False
         except lost_connection():
-            possible = False  # and so will the read be
-        await asyncio.sleep(0.002)  # for the network, which no test's clock governs
+            possible = False  # the read's connection will break too
+        await asyncio.sleep(0.002)  # real time, for the network: a test's clock does not affect it
         return possible
 
 
-def say_strangers(member: Member, others: Sequence[ConsumerInfo]) -> None:
-    """Warn of the other consumers of the group, by name."""
+def log_foreign_consumers(member: Member, others: Sequence[ConsumerInfo]) -> None:
+    """Warn about the other consumers of the group, by name."""
     if not others:
         return
     log.warning(
-        "group %s of %s has consumers that are not Headwater's: %s%s. They may handle retries before "
-        "these are due, and take over what workers handle. Stop them, or give them a group of their own; "
-        "what they own is claimed after claim_after.",
+        "group %s of %s has consumers that are not Headwater workers: %s%s. They may handle delayed "
+        "entries before they are due, and claim entries that workers handle. Stop them, or use another "
+        "group for them; their entries are claimed after claim_after.",
         member.group,
         member.stream,
         ", ".join(

@@ -1,4 +1,4 @@
-"""What one consumer does with the entries that it read: handle them, settle them, count them.
+"""The stages of one consumer after a read: accept entries, handle them, settle them.
 
 fetcher ──▶ accept ──▶ Pool ──▶ run: execute ──▶ end: decide ──▶ InFlight ──▶ settled
                └─▶ dead letters, quarantine, back to the group
@@ -20,6 +20,7 @@ from headwater.worker.clocks import Timers
 from headwater.worker.connections import Connections
 from headwater.worker.decide import Policy, decide
 from headwater.worker.declaration import Consumer
+from headwater.worker.delivery_log import report
 from headwater.worker.dependencies import Values
 from headwater.worker.execute import Executor
 from headwater.worker.fetch import Fetcher
@@ -37,12 +38,11 @@ from headwater.worker.outcome import (
 from headwater.worker.owned import Owned, State
 from headwater.worker.pool import Pool
 from headwater.worker.quarantine import Quarantine
-from headwater.worker.report import report
-from headwater.worker.reports import Reports
 from headwater.worker.settle import BATCH, Queued
-from headwater.worker.signals import Changes
 from headwater.worker.slow import SlowHandlers
+from headwater.worker.supervisor_pipe import Reports
 from headwater.worker.telemetry import Telemetry
+from headwater.worker.waiting import Changes
 
 log = logging.getLogger("headwater.worker")
 
@@ -57,7 +57,7 @@ def _policy(consumer: Consumer, chance: Random) -> Policy:
 
 
 class Flow:
-    """The stages of one consumer between the read and the settlement. `connect` comes before the first
+    """The stages of one consumer between the read and the settlement. Call `connect` before the first
     entry."""
 
     def __init__(
@@ -76,7 +76,7 @@ class Flow:
     ) -> None:
         self.consumer = consumer
         self.joined = False
-        """Whether the supervisor knows that this consumer has joined its group."""
+        """Whether it was reported to the supervisor that this consumer has joined its group."""
         self.telemetry = telemetry
         self.in_flight = InFlight(
             name,
@@ -104,7 +104,7 @@ class Flow:
         self.order: OrderedFetch | None = None
 
     def connect(self, fetcher: Fetcher, quarantine: Quarantine, order: OrderedFetch | None) -> None:
-        """Name the parts that this one is connected with."""
+        """Set the parts with which this one works."""
         self.fetcher = fetcher
         self.quarantine = quarantine
         self.order = order
@@ -128,11 +128,11 @@ class Flow:
             size, handler.run, hurry, self._changes, batch=self.consumer.batch, clock=self._clock
         )
 
-    # --- what was read ----------------------------------------------------------------------------
+    # --- after a read -----------------------------------------------------------------------------
 
     async def accept(self, found: Sequence[Delivered]) -> None:
-        """Hold what was read and pass it on: to the handlers, the dead letters, the quarantine, or
-        back."""
+        """Own the entries of a read, and pass each on: to the handlers, the dead letters, the quarantine, or
+        back to the group."""
         if not self.joined:
             self.joined = True
             self._reports.joined(self.consumer.stream.name, self.consumer.group)
@@ -164,9 +164,10 @@ class Flow:
             self.in_flight.settler.hurry()
 
     def _admits(self, owned: Owned, wrong: BaseException | None) -> bool:
-        """Whether an entry may be handled; if not, it is settled otherwise, or is ours no more."""
+        """Return whether an entry may be handled. If not, it was settled in another way, or this consumer has lost
+        it."""
         if owned.state is not State.BUFFERED or not self.in_flight.owns(owned):
-            return False  # a stop handed it back meanwhile, or another has it
+            return False  # a stop handed it back meanwhile, or another consumer owns it
         if owned.record is not NO_RECORD and owned.record.condemned(self.consumer.max_crashes):
             self.end(owned, Condemned(condemnation(owned.record)))
         elif owned.attempts > self.consumer.max_deliveries + owned.record.unjudged:
@@ -180,7 +181,7 @@ class Flow:
     # --- handling and settling --------------------------------------------------------------------
 
     async def _run(self, owned: Owned) -> None:
-        """What a slot of the pool does with one entry."""
+        """Handle one entry, in a slot of the pool."""
         if self._observe is not None:
             self._observe(owned)
         self.slow.began(owned)
@@ -191,9 +192,9 @@ class Flow:
         self.end(owned, outcome)
 
     def end(self, owned: Owned, outcome: HandlerOutcome) -> None:
-        """Settle the delivery as its outcome and the consumer's policy say."""
+        """Settle the delivery by its outcome and the consumer's policy."""
         if isinstance(outcome, Returned):
-            # What `decide` would say is known: the most frequent end costs the least.
+            # Without `decide`: the most frequent outcome should cost the least.
             if self._watched and self.in_flight.owns(owned):
                 self.telemetry.returned(owned)
             self.in_flight.acknowledge(owned, outcome.additions)
@@ -204,11 +205,11 @@ class Flow:
         ending = self.telemetry.ends(owned, outcome, settlement)
         self.in_flight.settle([owned], settlement, ending)
         if isinstance(outcome, Stopped):
-            owned.mark_lost()  # for a handler that goes on in its thread
+            owned.mark_lost()  # for a handler that still runs in its thread
         report(outcome, settlement, self.consumer, owned.delivery)
 
     def _settled(self, queued: Queued, outcome: SettleOutcome) -> None:
-        """A settlement's reply has come."""
+        """Process the reply to a settlement."""
         settlement = queued.settlement
         self.telemetry.settled(queued, outcome)
         if self.order is not None:
@@ -227,11 +228,11 @@ class Flow:
             self.fetcher.expect(self._clock.monotonic() + settlement.delay_ms / 1000)
 
     def _could_not_add(self, queued: Queued, error: Refused) -> None:
-        """A result, or a dead letter, that its stream does not take."""
+        """Fail the deliveries whose result or dead letter was refused by its stream."""
         where = queued.settlement.additions[0].stream
         first, *others = queued.entries
         log.error(
-            "%s of %s%s: %s does not take what is added to it: %s",
+            "%s of %s%s: stream %s refuses the addition: %s",
             first.delivery.id,
             first.delivery.stream,
             f" and {len(others)} more" if others else "",

@@ -1,11 +1,11 @@
-"""Whether what a process owns may be another's by now, because the process stood still.
+"""Detects that another worker may own this process's entries, because the process was suspended.
 
-Rule 1. Nothing that was renewed less than ``claim_after`` ago is another's.
-Rule 2. After that no handler begins before everything owned was renewed, and what was lost is dropped. A
-        process that was stopped would otherwise run what others have run meanwhile.
-Rule 3. The same holds for what a read brought during which the process stood still: the store may have
-        given it long ago, and the reply has waited.
-Rule 4. A store that does not let this consumer renew holds up no handler: they run at least once.
+Rule 1. An entry that was renewed less than ``claim_after`` ago still belongs to this process.
+Rule 2. After that time no handler begins before all entries were renewed and the lost ones dropped.
+        Otherwise a process that was suspended would handle entries that others have handled meanwhile.
+Rule 3. The same holds for the entries of a read during which the process was suspended: the store may have
+        delivered them long ago.
+Rule 4. If the store does not permit this consumer to renew, handlers run nevertheless: at least once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ log = logging.getLogger("headwater.worker")
 
 
 class Freshness:
-    """One consumer's. ``renew`` renews everything owned, and drops what is another's."""
+    """Freshness of one consumer's entries. ``renew`` renews them all and drops the lost ones."""
 
     def __init__(
         self,
@@ -35,56 +35,57 @@ class Freshness:
         renew: Callable[[], Awaitable[None]],
     ) -> None:
         self.renewed_at = clock.monotonic()
-        """When the last renewal that succeeded began, by the worker's monotonic clock in seconds."""
+        """When the last successful renewal began, by the worker's monotonic clock in seconds."""
         self.until = self.renewed_at + claim_after_ms / 1000
-        """Until when nothing owned can be another's, by the same clock."""
+        """The time up to which all entries surely belong to this process, by the same clock."""
         self.now = clock.monotonic
         self._name = name
         self._lease = lease_ms / 1000
         self._seconds = claim_after_ms / 1000
         self._renew = renew
         self._renewing = asyncio.Lock()
-        self._stood_still = -inf
+        self._suspended_at = -inf
         """When a renewal last came more than a lease after the one before."""
-        self._doubts = self._settled = 0
-        """How often `read` doubted what was read, and how many of these doubts a renewal has settled."""
+        self._needed = self._done = 0
+        """How often `read` found that a renewal is necessary, and how many of these were done."""
         self._writing = threading.Lock()
 
     def renewed(self, began: float, *, lost: bool = False) -> None:
-        """The store answered a renewal that was sent at ``began``. In any thread.
+        """Record a successful renewal that was sent at ``began``. Called from any thread.
 
-        What it said is ``lost`` is dropped a little later: nothing is fresh for it.
+        If entries were ``lost``, this does not count as fresh, because they are dropped a little later.
         """
         with self._writing:
             if began - self.renewed_at > self._lease:
-                self._stood_still = began
+                self._suspended_at = began
             self.renewed_at = began
-            if not lost and self._doubts == self._settled:
+            if not lost and self._needed == self._done:
                 self.until = began + self._seconds
 
     def read(self, sent: float) -> None:
-        """Entries are here that a command sent at ``sent`` has brought; none of them has begun."""
-        if self.stale or self._stood_still >= sent:
+        """Record that a command sent at ``sent`` has returned entries. No handler of them has begun."""
+        if self.stale or self._suspended_at >= sent:
             with self._writing:
-                self._doubts += 1
+                self._needed += 1
                 self.until = -inf
 
     @property
     def stale(self) -> bool:
-        """Whether others may have what is owned here."""
+        """Whether other workers may own this process's entries."""
         return self.now() > self.until
 
     async def restored(self) -> None:
-        """Return when nothing owned is another's; ask `stale` again, a read may have come between."""
+        """Renew if that is necessary, and return when no lost entry is left. Check `stale` again afterwards: a read
+        may have returned meanwhile."""
         async with self._renewing:
-            began, doubts = self.now(), self._doubts
+            began, needed = self.now(), self._needed
             if began <= self.until:
-                return  # another slot has seen to it
+                return  # another slot has renewed
             if began - self.renewed_at > self._seconds:
                 log.warning(
                     "%s: leases were last renewed %.1f s ago, which is longer than claim_after: this "
-                    "process stood still, or the store did not answer. It goes on with what is still "
-                    "its own.",
+                    "process was suspended, or the store did not answer. It continues with the entries "
+                    "that it still owns.",
                     self._name,
                     began - self.renewed_at,
                 )
@@ -96,5 +97,5 @@ class Freshness:
                     self._name,
                     error,
                 )
-            self._settled = doubts
+            self._done = needed
             self.renewed(began)

@@ -1,4 +1,4 @@
-"""A handler's signature, looked at once, at its declaration."""
+"""Examines a handler's signature when it is declared: how to call it, and its mistakes."""
 
 from __future__ import annotations
 
@@ -19,12 +19,15 @@ _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 _BY_NAME_ONLY = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
 
 Call = Callable[..., Any]
-"""Takes the message, the delivery and, by name, the values of what the handler needs."""
+"""Takes the message, the delivery and, by name, the values of the handler's dependencies."""
 
 
 class Bound(NamedTuple):
-    """``call(message, delivery, **values)`` calls the handler; a coroutine function if
-    ``is_async``. ``plain`` is the handler itself, if it takes a message and nothing else. ``needs`` are the parameters annotated with `Use`."""
+    """How to call a handler.
+
+    ``call(message, delivery, **values)`` calls it; a coroutine function if ``is_async``. ``plain`` is the
+    handler itself, if it takes only a message. ``needs`` are the parameters annotated with `Use`.
+    """
 
     call: Call
     plain: Callable[[Any], Any] | None
@@ -36,8 +39,8 @@ class Bound(NamedTuple):
 def bind(
     handler: Callable[..., Any], message_type: Any, *, has_results: bool, in_batches: bool = False
 ) -> Bound:
-    """How to call ``handler`` with a message, or a `Batch`, and, where it names them, a `Delivery` and
-    dependencies.
+    """Return how to call ``handler`` with a message or a `Batch`, and with the `Delivery` and dependencies
+    that it has parameters for.
 
     Raises `DeclarationError` for a handler that cannot be called so.
     """
@@ -63,9 +66,9 @@ def bind(
             inspect.Parameter.VAR_KEYWORD,
         ):
             raise DeclarationError(
-                f"handler {name}: nothing is known to give to parameter {extra.name!r}. A handler "
-                "gets the message and, by a parameter annotated Delivery, its delivery; whatever "
-                "else it needs is annotated with Use."
+                f"handler {name}: there is no value for parameter {extra.name!r}. A handler gets the "
+                "message and, by a parameter annotated Delivery, its delivery; annotate other "
+                "parameters with Use."
             )
     check = _check_batch if in_batches else _check_message
     check(name, hints.get(others[0].name), message_type)
@@ -82,7 +85,7 @@ def bind(
 
 
 def _check_message(name: str, annotated: Any, message_type: Any) -> None:
-    """A handler that expects another type than its stream holds is a mistake."""
+    """Raise `DeclarationError` if the handler expects another type than its stream has."""
     if annotated is None or _fits(message_type, annotated):
         return
     expected, owned = (
@@ -95,7 +98,7 @@ def _check_message(name: str, annotated: Any, message_type: Any) -> None:
 
 
 def _check_batch(name: str, annotated: Any, message_type: Any) -> None:
-    """A batch handler that expects no `Batch`, or one of other messages, is a mistake."""
+    """Raise `DeclarationError` if a batch handler does not expect a `Batch` of the stream's type."""
     if get_origin(annotated) is Annotated:
         annotated = get_args(annotated)[0]
     expected = get_origin(annotated) or annotated
@@ -112,8 +115,8 @@ def _check_batch(name: str, annotated: Any, message_type: Any) -> None:
 
 
 def _fits(message_type: Any, annotated: Any) -> bool:
-    """Whether a message of ``message_type`` may be given to a parameter with this annotation. True
-    for annotations that cannot be resolved."""
+    """Return whether a message of ``message_type`` fits a parameter with this annotation. True for
+    annotations that cannot be resolved."""
     origin = get_origin(annotated)
     if origin is Annotated:
         return _fits(message_type, get_args(annotated)[0])

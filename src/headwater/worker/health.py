@@ -1,12 +1,12 @@
-"""``headwater work --health 127.0.0.1:9100``: whether every worker makes progress, over HTTP.
+"""``headwater work --health 127.0.0.1:9100``: reports over HTTP whether every worker makes progress.
 
     GET /healthz ──▶ 200 {"status": "ok",   "workers": [...]}
                      503 {"status": "late", "workers": [...]}
 
-Rule 1. Progress, not life: a worker is well while its reader, its settler and its lease renewer finish
-        their rounds in time. A process that lives and does nothing is not well.
-Rule 2. A handler may run for as long as it wants; its age is shown.
-Rule 3. What a client may cost is bounded: the size of its request, its time, and how many there are.
+Rule 1. A worker is healthy while its reader, its settler and its lease renewer finish their rounds in time. A
+        process that runs without making progress is not healthy.
+Rule 2. A handler may run for any time. The response shows its age.
+Rule 3. The size and the time of a request are limited, and the number of clients.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from headwater.errors import HeadwaterError
-from headwater.worker.reports import Life
+from headwater.worker.supervisor_pipe import ReceivedReports
 
 log = logging.getLogger("headwater.worker")
 
 PATH = "/healthz"
 
 SILENT_SECONDS = 10.0
-"""A worker reports each second; one that has not for so long blocks its event loop, or hangs."""
+"""After this time without a report, a worker's event loop is blocked. A worker reports every second."""
 
 REQUEST_SECONDS = 5.0
 REQUEST_BYTES = 8_192
@@ -33,7 +33,7 @@ MOST_CLIENTS = 64
 
 
 class WorkerHealth(NamedTuple):
-    """One worker process. ``problems`` is empty for one that is well."""
+    """The health of one worker process. ``problems`` is empty if it is healthy."""
 
     worker: int
     pid: int | None
@@ -41,13 +41,15 @@ class WorkerHealth(NamedTuple):
     consumers: Sequence[dict[str, Any]]
 
 
-def judged(worker: int, pid: int | None, life: Life | None, *, now: float) -> WorkerHealth:
-    """What is known of a worker process by ``now``, in seconds of the monotonic clock."""
-    if pid is None or life is None:
-        return WorkerHealth(worker, None, ["it is dead, and about to be started again"], [])
-    consumers = [life.progress[number] for number in sorted(life.progress)]
+def judged(
+    worker: int, pid: int | None, reports: ReceivedReports | None, *, now: float
+) -> WorkerHealth:
+    """Return the health of a worker process at ``now``, in seconds of the monotonic clock."""
+    if pid is None or reports is None:
+        return WorkerHealth(worker, None, ["it has ended, and will be started again"], [])
+    consumers = [reports.progress[number] for number in sorted(reports.progress)]
     problems = []
-    silent = now - life.heard_at
+    silent = now - reports.heard_at
     if not consumers:
         problems.append("it is starting")
     elif silent > SILENT_SECONDS:
@@ -61,7 +63,7 @@ def judged(worker: int, pid: int | None, life: Life | None, *, now: float) -> Wo
 
 
 class Health:
-    """Answers HTTP requests about the workers that ``look`` returns."""
+    """Answers HTTP requests with the health of the workers that ``look`` returns."""
 
     def __init__(self, address: str, look: Callable[[], Sequence[WorkerHealth]]) -> None:
         self._host, self._port = parse_address(address)
@@ -70,7 +72,7 @@ class Health:
         self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
-        """Listen. `HeadwaterError` if the address cannot be used."""
+        """Listen. Raises `HeadwaterError` if the address cannot be used."""
         try:
             self._server = await asyncio.start_server(
                 self._serve, self._host, self._port, limit=REQUEST_BYTES
@@ -83,7 +85,7 @@ class Health:
         log.info("health at http://%s:%d%s", f"[{host}]" if ":" in host else host, port, PATH)
 
     def close(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         if self._server is not None:
             self._server.close()
 
@@ -95,7 +97,7 @@ class Health:
                     writer.write(self._answer(await _request_line(reader)))
                     await writer.drain()
         except (TimeoutError, OSError, ValueError, EOFError):
-            pass  # a client that does not ask, or does not listen
+            pass  # a client that does not send a request, or does not read the response
         finally:
             self._clients -= 1
             writer.close()
@@ -125,13 +127,13 @@ class Health:
 
 
 async def _request_line(reader: asyncio.StreamReader) -> bytes:
-    """The first line of a request, all of which has been read. `ValueError` for one that is too long."""
+    """Read a whole request and return its first line. Raises `ValueError` if it is too long."""
     head = await reader.readuntil(b"\r\n\r\n")
     return head.partition(b"\r\n")[0]
 
 
 def parse_address(text: str) -> tuple[str, int]:
-    """Host and port; `HeadwaterError` for anything else.
+    """Return host and port. Raises `HeadwaterError` for anything else.
 
     >>> parse_address("127.0.0.1:9100"), parse_address("[::1]:9100")
     (('127.0.0.1', 9100), ('::1', 9100))

@@ -10,8 +10,8 @@ cdef class InFlight:
     cdef public object dropped
     cdef public Settler settler
     cdef object _settled
-    cdef object _link
-    cdef object _sending
+    cdef object _retrying
+    cdef object _sender
     cdef object _rejoining
     cdef object _tasks
     cpdef acknowledge(self, Owned owned, additions=*)

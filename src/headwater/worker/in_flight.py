@@ -1,13 +1,13 @@
-"""The in-flight deliveries of one consumer: what it owns, and how each is settled.
+"""The in-flight deliveries of one consumer: the entries that it owns, and their settlement.
 
-Rule 1. An entry enters by `take`. It leaves when the store has answered its settlement, or has said
-        that another consumer owns it.
-Rule 2. A settlement is repeated until the store acknowledges it: lost connections are replaced, a
-        vanished group is created again (`link`, `sending`). Settlements are owner-checked, so
-        repeating one does no harm.
+Rule 1. `take` adds an entry. It is removed when the store has replied to its settlement, or has reported that
+        another consumer owns it.
+Rule 2. A settlement is repeated until the store acknowledges it: broken connections are replaced, and a
+        vanished group is created again (`retrying_client`, `settlement_sender`). Settlements are
+        owner-checked, so repeating one does no harm.
 Rule 3. An entry that another consumer owns now is dropped at once: its handler is cancelled and its
-        result is not published. If another worker has created the group again, the entry is
-        still ours and is registered again.
+        result is not published. If another worker has created the group again, this consumer takes ownership
+        of the entry again instead.
 """
 
 from __future__ import annotations
@@ -21,19 +21,26 @@ from headwater.groups.claiming import Delivered
 from headwater.groups.member import Member
 from headwater.groups.operation import GroupVanished, Operation
 from headwater.groups.session import GroupSession
-from headwater.groups.settling import Addition, How, Settlement, SettleOutcome, renew, whereabouts
-from headwater.groups.troubles import Step
+from headwater.groups.settling import (
+    Addition,
+    How,
+    Settlement,
+    SettleOutcome,
+    current_owners,
+    renew,
+)
+from headwater.groups.store_errors import Step
 from headwater.worker.clocks import Timers
 from headwater.worker.connections import Connections, deadline_s
 from headwater.worker.lease import renewal
-from headwater.worker.link import Link
 from headwater.worker.outcome import Ending
 from headwater.worker.owned import Owned, State, Stop
 from headwater.worker.reader_lease import ReaderLease
-from headwater.worker.sending import Sending
+from headwater.worker.retrying_client import RetryingClient
 from headwater.worker.settle import BATCH, Queued, Settler
-from headwater.worker.signals import Changes, ended
+from headwater.worker.settlement_sender import SettlementSender
 from headwater.worker.statistics import Counters
+from headwater.worker.waiting import Changes, ended
 
 if TYPE_CHECKING:
     import redis.asyncio
@@ -41,13 +48,15 @@ if TYPE_CHECKING:
 log = logging.getLogger("headwater.worker")
 
 SAID_TOGETHER = 1_000
-"""Entries whose whereabouts are asked for at a time."""
+"""For how many lost entries the current owner is read at a time."""
 
 
 class InFlight:
-    """Owned entries and their settlement, at most ``most`` with one command. ``settled`` is called for
-    each reply that has come; ``name`` says in the log whose they are. ``how`` an entry ends whose handler
-    returned no result."""
+    """Owned entries and their settlement.
+
+    ``settled`` is called with the outcome of each settlement; ``name`` is the consumer's name in the log.
+    ``how`` is the end of an entry whose handler returned; at most ``most`` entries are settled by one command.
+    """
 
     def __init__(
         self,
@@ -68,33 +77,35 @@ class InFlight:
         self.owned: dict[bytes, Owned] = {}
         self.session: GroupSession | None = None
         self.reading: ReaderLease | None = None
-        """Of an ordered consumer: whether this process is the one that reads."""
+        """For an ordered consumer: whether this process is the reader."""
         self.dropped: Callable[[Owned], None] = lambda _owned: None
-        """Called for each entry that is another's now."""
+        """Called with each entry that another consumer owns now."""
         self.settler = Settler(clock, self._send, self._done, how=how, most=most)
         self._settled = settled
-        self._link = Link(
+        self._retrying = RetryingClient(
             f"settler of {name}",
             stream=stream,
             clock=clock,
             connections=connections,
             deadline_s=deadline_s(lease_ms),
         )
-        self._sending = Sending(self._link, self.ask, lambda what: self.the_session().settle(what))
+        self._sender = SettlementSender(
+            self._retrying, self.ask, lambda what: self.the_session().settle(what)
+        )
         self._rejoining = asyncio.Lock()
         self._tasks: set[asyncio.Task[Any]] = set()
 
     @property
     def client(self) -> redis.asyncio.Redis:
-        """Settles, and asks whatever else need not wait for a blocked read."""
-        return self._link.client
+        """The client for settlements, and for other commands that must not wait for a blocked read."""
+        return self._retrying.client
 
     async def close(self) -> None:
-        """Stop talking to the store."""
+        """Stop using the store, and close the connections."""
         self.abandon()
         await ended(self._tasks)
-        self._link.well()
-        await self._link.close()
+        self._retrying.well()
+        await self._retrying.close()
 
     def abandon(self) -> None:
         """Send nothing more, as after SIGKILL."""
@@ -104,18 +115,18 @@ class InFlight:
     # --- what is owned ----------------------------------------------------------------------------
 
     def unbegun(self) -> list[Owned]:
-        """What waits for a handler."""
+        """Return the entries that wait for a handler."""
         return [owned for owned in self.owned.values() if owned.state is State.BUFFERED]
 
     def owns(self, owned: Owned) -> bool:
-        """Whether it is ours still, and not another delivery of the same entry."""
+        """Return whether this consumer still owns this delivery. False also if the entry was delivered again since."""
         return self.owned.get(owned.id) is owned
 
     def take(self, found: Sequence[Delivered]) -> list[Owned]:
-        """Own entries that were read, but for those that this process owns already: after a long
-        pause a worker can claim its own entries.
+        """Add the entries of a read and return them. Leaves out those that this process owns already: after a
+        long pause a worker can claim its own entries.
 
-        An entry that is being settled and is delivered again is a new delivery.
+        An entry that is delivered again while it is being settled is a new delivery.
         """
         session, owned = self.the_session(), self.owned
         taken = []
@@ -130,30 +141,31 @@ class InFlight:
         return taken
 
     def acknowledge(self, owned: Owned, additions: Sequence[Addition] = ()) -> None:
-        """End a delivery whose handler returned, and publish its results, with the next batch; if it
-        is ours still."""
+        """Acknowledge a delivery whose handler returned, and publish its results, with the next batch. Does
+        nothing if this consumer does not own it any more."""
         if self.owns(owned):
             owned.state = State.SETTLING
             owned.additions = additions
             self.settler.add(owned)
 
     def settle(self, entries: Sequence[Owned], settlement: Settlement, ending: Ending) -> None:
-        """End deliveries in the same way, with the next batch. If they end with a result and one of them
-        is another's, the rest is handed back."""
+        """Settle deliveries in the same way, with the next batch. If there is a result and this consumer has lost
+        one of the entries, the others are handed back."""
         for one in entries:
             one.state = State.SETTLING
         self.settler.add(Queued(entries, settlement, ending))
 
     def hand_back(self, entries: Sequence[Owned], *, delay_ms: int = 0) -> None:
-        """Give back what was not begun: this delivery is not counted. It can be claimed again after
-        ``delay_ms``."""
+        """Hand back entries whose handler has not begun. The delivery does not count, and they can be claimed
+        after ``delay_ms``."""
         for owned in entries:
             back = Settlement(owned.id, How.SILENT, delay_ms=delay_ms)
             self.settle([owned], back, Ending.HANDED_BACK)
         self.settler.hurry()
 
     def lost(self, entries: Sequence[Owned]) -> None:
-        """The store says that these are not ours. Called in the event loop's thread."""
+        """Process the report of the store that other consumers own these entries. Called in the event loop's
+        thread."""
         entries = [
             owned for owned in entries if self.owns(owned) and owned.state is not State.SETTLING
         ]
@@ -168,7 +180,7 @@ class InFlight:
     async def _drop_unless_remade(self, entries: Sequence[Owned]) -> None:
         kept = await self._registered_again()
         doubtful = [owned.id for owned in entries if owned.id not in kept]
-        # The verdict may be older than a registration that another task has made meanwhile.
+        # The report may be older than a rejoin of another task: ask again.
         flags = await self.ask(lambda member: renew(member, doubtful), step=Step.SETTLE)
         lost = {entry_id for entry_id, ours in zip(doubtful, flags, strict=True) if not ours}
         dropped = []
@@ -177,13 +189,13 @@ class InFlight:
             if mine and owned.id in lost:
                 self._drop(owned)
                 dropped.append(owned.id)
-        await self._say_lost(dropped, "its lease was lost, what its handler does is dropped")
+        await self._log_lost(dropped, "its lease was lost, and its handler's work is dropped")
 
-    async def _say_lost(self, ids: Sequence[bytes], what: str) -> None:
-        """Log of each what became of it here, and who has it now."""
+    async def _log_lost(self, ids: Sequence[bytes], what: str) -> None:
+        """Log for each entry ``what`` happened here, and who owns it now."""
         for first in range(0, len(ids), SAID_TOGETHER):
             part = ids[first : first + SAID_TOGETHER]
-            found = await self.ask(lambda member: whereabouts(member, part))  # noqa: B023
+            found = await self.ask(lambda member: current_owners(member, part))  # noqa: B023
             for entry_id, where in zip(part, found, strict=True):
                 stream = self.the_member().stream
                 log.warning("%s of %s: %s; %s", entry_id.decode(), stream, what, where)
@@ -193,11 +205,11 @@ class InFlight:
         self.counters.lost += 1
         owned.mark_lost()
         owned.stop(Stop.LOST)
-        owned.state = State.SETTLING  # a pool that finds it in its buffer passes over it
+        owned.state = State.SETTLING  # a pool skips it in its buffer
         self.dropped(owned)
         self.changes.notify()
 
-    # --- talking to the store ---------------------------------------------------------------------
+    # --- operations on the store ------------------------------------------------------------------
 
     async def ask(
         self,
@@ -206,20 +218,20 @@ class InFlight:
         step: Step = Step.READ,
         losses: int | None = None,
     ) -> Any:
-        """Carry out an operation that may run twice, until the store has answered; a vanished group
-        is created again. Raises what `Link.answered` raises otherwise."""
+        """Repeat an operation that may run twice, until the store has answered, and return its result. A
+        vanished group is created again. Raises the other errors of `RetryingClient.answered`."""
         while True:
             mark = self.mark
             try:
-                return await self._link.answered(
+                return await self._retrying.answered(
                     lambda: make(self.the_member()), step, losses=losses
                 )
             except GroupVanished:
                 await self.rejoin(mark)
 
     async def renew_now(self) -> None:
-        """Renew everything owned and drop what is another's, before something that must not find it
-        stale. Raises `Refused` if this consumer may not renew."""
+        """Renew all entries and drop the lost ones, before a step that needs fresh entries. Raises `Refused` if
+        this consumer is not permitted to renew."""
         lost = await self.ask(lambda _member: renewal(self), step=Step.SETTLE)
         if self.reading is not None and (lost.reading or not self.reading.held):
             self.reading.lose()
@@ -227,28 +239,29 @@ class InFlight:
             await self._drop_unless_remade(lost.entries)
 
     async def rejoin(self, mark: bytes | None) -> None:
-        """Create a vanished group again, unless a task of this consumer has done so since ``mark``
-        was read."""
+        """Create a vanished group again, unless another task of this consumer has done so since ``mark`` was
+        read."""
         async with self._rejoining:
             session = self.the_session()
             if session.mark == mark:
-                await self._link.answered(session.create_again, Step.READ)
+                await self._retrying.answered(session.create_again, Step.READ)
 
     async def _registered_again(self) -> set[bytes]:
-        """If another worker created the group again, what was registered as ours; else nothing."""
+        """If another worker created the group again, take ownership of the unsettled entries again and return
+        their ids; else return nothing."""
         found: set[bytes] = await self.ask(
             lambda _member: self.the_session().registered_again(self.unsettled())
         )
         return found
 
     def unsettled(self) -> list[tuple[bytes, int]]:
-        """Ids and delivery counts of everything owned."""
+        """Return ids and delivery counts of all entries."""
         return [(owned.id, owned.count) for owned in self.owned.values()]
 
     async def _send(self, settlements: list[Settlement]) -> list[SettleOutcome]:
-        """Settle a batch, and log what was not ours."""
-        outcomes = await self._sending.send(settlements)
-        # Of several in one step, each is looked at when it is settled by itself, or handed back.
+        """Settle a batch, and log the entries that this consumer did not own."""
+        outcomes = await self._sender.send(settlements)
+        # Entries of a step with results are left out: each is settled by itself next, or handed back.
         lost = [
             entry_id
             for settlement, one in zip(settlements, outcomes, strict=True)
@@ -256,7 +269,7 @@ class InFlight:
             for entry_id in one.missed
         ]
         if lost:
-            self._begin(self._say_lost(lost, "it was not settled by this worker"))
+            self._begin(self._log_lost(lost, "it was not settled by this worker"))
         return outcomes
 
     def _done(self, queued: Queued, outcome: SettleOutcome) -> None:
@@ -277,7 +290,7 @@ class InFlight:
             self._end(queued._replace(entries=others), outcome)
 
     def _end(self, queued: Queued, outcome: SettleOutcome) -> None:
-        """The same became of all these entries."""
+        """Remove entries that all have this outcome, and report it."""
         if outcome.error is None:
             for one in queued.entries:
                 if self.owns(one):
@@ -287,19 +300,19 @@ class InFlight:
 
     @property
     def member(self) -> Member | None:
-        """Who this consumer is, once the group is joined."""
+        """This consumer's member, once the group is joined; else None."""
         return None if self.session is None else self.session.member
 
     @property
     def mark(self) -> bytes | None:
-        """The group's mark; see `GroupSession`."""
+        """The group's mark; see `GroupSession.mark`."""
         return None if self.session is None else self.session.mark
 
     def the_member(self) -> Member:
-        """`member`, once the group is joined."""
+        """Return `member`. Only after the group was joined."""
         return self.the_session().member
 
     def the_session(self) -> GroupSession:
-        """`session`, once the group is joined."""
+        """Return `session`. Only after the group was joined."""
         assert self.session is not None, "nothing is owned before the group is joined"
         return self.session

@@ -1,9 +1,9 @@
-"""One call of a handler, inside the middleware of its app, with its dependencies open.
+"""Calls a handler with open dependencies, inside the middleware of its app.
 
     middleware ( dependencies of the delivery ( handler ) )
 
-Rule 1. An app without middleware calls handlers without dependencies directly, not from here.
-Rule 2. The handler's own error is the delivery's, whatever a dependency does with it.
+Rule 1. A handler without dependencies, in an app without middleware, is called directly, not from here.
+Rule 2. The handler's error is the error of the delivery, whatever a dependency does with it.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from headwater.worker.declaration import Consumer
 from headwater.worker.delivery import Delivery
 from headwater.worker.dependencies import Values, open_async, open_in_thread, refuse_awaitable
 from headwater.worker.middleware import Chain
-from headwater.worker.signals import cancelled
+from headwater.worker.waiting import cancelled
 
 log = logging.getLogger("headwater.worker")
 
 InThread = Callable[[Callable[[], Any]], Awaitable[tuple[Any, BaseException | None]]]
-"""Calls in a thread: the result, or what was raised."""
+"""Calls a function in a thread and returns its result, or its exception as a value."""
 
 Finish = Callable[[Any], Awaitable[Any]]
-"""Awaits what a handler returned, until it is a value."""
+"""Awaits a handler's result until it is a plain value."""
 
 
 class Invocation:
-    """Calls one consumer's handler. ``values`` are the process's dependencies; ``check`` raises for a
-    result that cannot be published, while the dependencies of the delivery can still learn of it."""
+    """Calls one consumer's handler. ``values`` are the dependencies of the process. ``check`` raises an error
+    for a result that cannot be published, before the dependencies of the delivery are closed."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Invocation:
         )
 
     async def _opened(self, message: Any, delivery: Delivery) -> Any:
-        """Call it between the opening and the closing of what the delivery needs."""
+        """Open the dependencies of the delivery, call the handler, and close them."""
         failed: BaseException | None = None
         result = None
         try:
@@ -94,13 +94,13 @@ class Invocation:
         except BaseException as error:
             if failed is None or error is failed or cancelled():
                 raise
-            self._say_closing(delivery, error)
+            self._log_closing(delivery, error)
         if failed is not None:
             raise failed
         return result
 
     def _opened_in_thread(self, message: Any, delivery: Delivery) -> Any:
-        """As `_opened`, in the handler's thread."""
+        """The same as `_opened`, in the handler's thread."""
         failed: BaseException | None = None
         result = None
         try:
@@ -113,7 +113,7 @@ class Invocation:
                     if inspect.isawaitable(result):
                         refuse_awaitable(result)
                         raise TypeError(
-                            f"{self._consumer.name} returned an awaitable, and what it needs is "
+                            f"{self._consumer.name} returned an awaitable, and its dependencies are "
                             "closed before it is awaited: make the handler `async def`"
                         )
                     self._check(result)
@@ -123,14 +123,14 @@ class Invocation:
         except BaseException as error:
             if failed is None or error is failed:
                 raise
-            self._say_closing(delivery, error)
+            self._log_closing(delivery, error)
         if failed is not None:
             raise failed
         return result
 
-    def _say_closing(self, delivery: Delivery, error: BaseException) -> None:
+    def _log_closing(self, delivery: Delivery, error: BaseException) -> None:
         log.error(
-            "closing what %s needs failed after its own error, on %s of %s",
+            "closing the dependencies of %s failed after its own error, on %s of %s",
             self._consumer.name,
             delivery.id,
             delivery.stream,

@@ -1,12 +1,12 @@
-"""Renews the leases of the entries that a consumer owns, running and buffered alike.
+"""Renews the leases of a consumer's entries, whether their handlers run or not.
 
-Rule 1. Every third of the lease, everything owned is renewed, as long as it is still owned; and the key of
-        the reader of an ordered group with it.
-Rule 2. In its own thread with its own connection, so that a handler that blocks the event loop
-        keeps its lease. In tests, where time stops between two advances, a task does it.
-Rule 3. A lease is lost only when the server says so; a connection that is gone says nothing.
-Rule 4. An answer has until the next renewal is due, and at least a second. The second renewal in a
-        row that fails is a warning: others may claim what is owned.
+Rule 1. Three times per lease, all entries that the consumer still owns are renewed; and with them the reader's
+        key of an ordered group.
+Rule 2. A thread with its own connection renews, so that a handler that blocks the event loop does not lose its
+        lease. In tests, where the clock stops between two advances, a task renews.
+Rule 3. Only a reply of the server means that a lease is lost. A broken connection does not.
+Rule 4. A reply must arrive before the next renewal is due, within at least a second. The second renewal in a row
+        that fails is logged as a warning: others may claim the entries.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from headwater.groups.lease import LeaseThread
 from headwater.groups.member import Member
 from headwater.groups.operation import Operation, perform, run
 from headwater.groups.settling import renew
-from headwater.groups.troubles import Remedy, Step, remedy
+from headwater.groups.store_errors import Remedy, Step, remedy
 from headwater.worker.clocks import Timers, sleep
 from headwater.worker.connections import Connections, Pause, deadline_s
 from headwater.worker.freshness import Freshness
@@ -33,41 +33,42 @@ if TYPE_CHECKING:
 log = logging.getLogger("headwater.worker")
 
 Ended = Callable[[str, BaseException | None], None]
-"""Called in the event loop if the renewer ends although nothing asked it to."""
+"""Called in the event loop if the renewer ends without having been stopped."""
 
 MISSES_SAID = 2
-"""Renewals in a row that are missed before the log says so; one is made up for by the next."""
+"""How many renewals in a row must fail before this is logged. A single one is harmless: the next one is in
+time."""
 
 
 class LeaseTable(Protocol):
-    """Whose leases are kept."""
+    """The entries to renew."""
 
     owned: dict[bytes, Owned]
     reading: ReaderLease | None
-    """Of an ordered consumer."""
+    """The reader's lease of an ordered consumer; else None."""
 
     @property
     def member(self) -> Member | None:
-        """Who owns them, once the group is joined."""
+        """The member that owns them, once the group is joined; else None."""
         ...
 
     def lost(self, entries: Sequence[Owned]) -> None:
-        """These were not owned any more when they were to be renewed."""
+        """Called with entries that a renewal found to be owned by others."""
 
 
 class LostLeases(NamedTuple):
-    """What was no longer this consumer's when it was to be renewed."""
+    """The leases that a renewal found to be lost."""
 
     entries: Sequence[Owned] = ()
     reading: bool = False
-    """Of an ordered consumer: another process reads."""
+    """For an ordered consumer: another process is the reader."""
 
     def __bool__(self) -> bool:
         return bool(self.entries) or self.reading
 
 
 def renewal(table: LeaseTable) -> Operation[LostLeases]:
-    """Renew the reader's key, if it is held, then everything owned; what was lost."""
+    """Renew the reader's key, if this process has it, and then all entries. Return the lost leases."""
     member, reading = table.member, table.reading
     if member is None:
         return LostLeases()
@@ -83,14 +84,14 @@ def renewal(table: LeaseTable) -> Operation[LostLeases]:
 
 
 def drop(table: LeaseTable, lost: LostLeases) -> None:
-    """Give up what was lost. In the event loop's thread."""
+    """Give up lost leases. Called in the event loop's thread."""
     if lost.reading and table.reading is not None:
         table.reading.lose()
     table.lost(lost.entries)
 
 
 class Misses:
-    """The renewals of one consumer that failed in a row, and what is said of them."""
+    """Counts and logs the renewals of one consumer that fail in a row."""
 
     def __init__(
         self, name: str, *, seconds: float, clock: Timers, connections: Connections
@@ -105,9 +106,9 @@ class Misses:
         self._said = False
 
     def missed(self, error: Exception, *, entries: int) -> float:
-        """A renewal failed; how many seconds to wait before the next."""
+        """Record that a renewal failed. Return the seconds to wait before the next one."""
         if remedy(error, Step.RENEW) is Remedy.REJOIN:
-            return self._seconds  # the reader meets it too, and creates the group again
+            return self._seconds  # the reader gets this error too, and creates the group again
         pause = min(self._seconds, self._pause.next())
         self._availability.troubled(self._who, error, pause=pause)
         late = self._clock.monotonic() - self._renewed_at
@@ -115,7 +116,7 @@ class Misses:
             self._said = True
             log.warning(
                 "no lease of %s was renewed for %.1f s (entries owned: %d); other workers claim "
-                "them when claim_after is over: %s",
+                "them after claim_after: %s",
                 self._name,
                 late,
                 entries,
@@ -124,7 +125,7 @@ class Misses:
         return pause
 
     def renewed(self) -> float:
-        """Nothing is overdue; how many seconds to wait before the next renewal."""
+        """Record that a renewal succeeded. Return the seconds to wait before the next one."""
         self._renewed_at = self._clock.monotonic()
         self._said = False
         self._pause.reset()
@@ -133,7 +134,7 @@ class Misses:
 
 
 class ThreadRenewer:
-    """Renews from a thread, a `groups.lease.Leases`."""
+    """Renews in a thread; implements `groups.lease.Leases`."""
 
     def __init__(
         self,
@@ -164,11 +165,12 @@ class ThreadRenewer:
         self._thread.start()
 
     def cancel(self) -> None:
-        """Renew nothing more."""
+        """Stop renewing."""
         self._thread.stop()
 
     async def close(self) -> None:
-        """Return when the thread has closed its connection, or is stuck in a command."""
+        """Stop renewing, and wait until the thread has closed its connection, at most a second: it may be stuck
+        in a command."""
         self.cancel()
         await asyncio.get_running_loop().run_in_executor(None, self._thread.join, 1.0)
         self._misses.renewed()
@@ -176,7 +178,7 @@ class ThreadRenewer:
     # --- in the thread ----------------------------------------------------------------------------
 
     def renew(self, client: redis.Redis) -> None:
-        """Renew everything owned."""
+        """Renew all entries."""
         began = self._clock.monotonic()
         lost = run(client, renewal(self._table))
         if lost:
@@ -190,7 +192,7 @@ class ThreadRenewer:
         return self._misses.missed(error, entries=len(self._table.owned))
 
     def owner_is_gone(self) -> bool:
-        """The worker's event loop was closed, the worker was not."""
+        """Return whether the worker's event loop was closed without closing the worker."""
         return self._loop.is_closed()
 
     def ended(self, error: BaseException | None) -> None:
@@ -199,7 +201,7 @@ class ThreadRenewer:
 
 
 class TaskRenewer:
-    """Renews from a task, on a clock that a test advances."""
+    """Renews in a task, on a clock that a test advances."""
 
     def __init__(
         self,

@@ -1,12 +1,12 @@
-"""What lives as long as a worker process: dependencies, and what the app does at start and stop.
+"""The dependencies of a worker process, and the functions that an app runs at start and stop.
 
-    open dependencies ──▶ on_start ──▶ (the consumers work) ──▶ on_stop ──▶ close dependencies
-       in need's order     as declared                        reversed       reversed
+    open dependencies ──▶ on_start ──▶ (the consumers run) ──▶ on_stop ──▶ close dependencies
+    each after its own     as declared                         reversed       reversed
 
-Rule 1. Nothing is read before all of it is open. What fails on the way closes what is open, and the
-        worker ends with an error that names it; ``on_stop`` does not run then.
-Rule 2. All of it runs in one task, so that cancel scopes and task groups may be left open between.
-Rule 3. Closing is bounded in time, an error in it is logged, and the rest is closed all the same.
+Rule 1. No entry is read before all of them are open. If one fails, the open ones are closed, and the worker ends
+        with an error that names it; ``on_stop`` does not run then.
+Rule 2. All of this runs in one task, so that cancel scopes and task groups may stay open from start to stop.
+Rule 3. The time for closing is limited. An error in closing is logged, and the rest is closed nevertheless.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from headwater.errors import DeclarationError, HeadwaterError
 from headwater.messages import error_text
 from headwater.worker.declaration import Consumer
 from headwater.worker.dependencies import Dependency, Values, all_of, open_async, resolve
-from headwater.worker.signals import CANCELLATIONS, cancelled
 from headwater.worker.signatures import name_of, signature_of
+from headwater.worker.waiting import CANCELLATIONS, cancelled
 
 log = logging.getLogger("headwater.worker")
 
@@ -31,19 +31,19 @@ CLOSING_SECONDS = 10.0
 """How long hooks and dependencies may take to close."""
 
 SLOW_SECONDS = 10.0
-"""After so long the log says what the start waits for."""
+"""After this time, a warning names what the start waits for."""
 
 HURRIED_SECONDS = 1.0
-"""The same, after a second signal."""
+"""How long they may take to close after a second signal."""
 
 
 class StartFailed(Exception):
     """A dependency could not be opened, or a function of `App.on_start` failed, so the worker did not start.
-    ``headwater work`` starts it again."""
+    ``headwater work`` restarts it."""
 
 
 class Hook(NamedTuple):
-    """A function that an app runs once, with the dependencies that it names."""
+    """A function that an app runs once, with its dependencies."""
 
     function: Callable[..., Any]
     needs: Mapping[str, Dependency]
@@ -59,7 +59,7 @@ class Hook(NamedTuple):
 
 
 def hook(function: Callable[..., Any], what: str) -> Hook:
-    """A hook, looked at when it is declared; ``what`` is the decorator's name."""
+    """Return the hook for a function, when it is declared. ``what`` is the decorator's name."""
     named = f"{what} function {name_of(function)}"
     signature = signature_of(function, named)
     needs = resolve(signature, named)
@@ -69,17 +69,20 @@ def hook(function: Callable[..., Any], what: str) -> Hook:
             continue
         if one.default is inspect.Parameter.empty:
             raise DeclarationError(
-                f"{named}: nothing is known to give to parameter {one.name!r}. It gets what is "
-                "annotated with Use."
+                f"{named}: there is no value for parameter {one.name!r}. Annotate it with Use, or "
+                "give it a default."
             )
     for need in needs.values():
         if need.scope == "delivery":
-            raise DeclarationError(f"{named} needs {need.name} of a delivery, and handles none")
+            raise DeclarationError(
+                f"{named} needs {need.name}, which has the scope of a delivery: use the scope of the "
+                "process"
+            )
     return Hook(function, needs)
 
 
 class Hooks:
-    """What an app runs at the start and the stop of its worker."""
+    """The functions that an app runs at the start and the stop of its worker."""
 
     def __init__(self) -> None:
         self.on_start: list[Hook] = []
@@ -87,11 +90,11 @@ class Hooks:
 
 
 class Closing:
-    """What is open, to be closed in reverse order. An error in closing one concerns no other."""
+    """The open context managers. They are closed in reverse order, all of them even if one fails."""
 
     def __init__(self) -> None:
         self.name = ""
-        """Of what is being opened."""
+        """The name of the dependency that is being opened, for the log."""
         self._open: list[tuple[str, Any]] = []
 
     async def enter_async_context(self, manager: Any) -> Any:
@@ -105,7 +108,7 @@ class Closing:
         return value
 
     async def close(self) -> None:
-        """Close everything. A cancellation ends what closes now; the others are closed too."""
+        """Close everything. A cancellation ends only the current one; the others are closed too."""
         while self._open:
             name, manager = self._open.pop()
             with logged(f"closing {name}"):
@@ -117,19 +120,19 @@ class Closing:
 
 @contextmanager
 def logged(what: str) -> Iterator[None]:
-    """Log what the block raises, and go on."""
+    """Log an error of the block, and suppress it."""
     try:
         yield
     except asyncio.CancelledError:
-        log.error("%s was cancelled", what)  # noqa: TRY400  # where it waited says nothing
+        log.error("%s was cancelled", what)  # noqa: TRY400  # the traceback would not help
     except BaseException:
         log.exception("%s failed", what)
 
 
 class Lifespan:
-    """Opens and closes once. ``values`` are the dependencies of the process that are open.
+    """Opens and closes once. ``values`` are the open dependencies of the process.
 
-    ``given`` are providers and what a test uses in place of what they would give.
+    ``given`` maps providers to values that a test uses instead of theirs.
     """
 
     def __init__(
@@ -143,10 +146,10 @@ class Lifespan:
         self._needs = [one for one in all_of(needs, self.values) if one.scope == "process"]
         self._closing = asyncio.Event()
         self.task: asyncio.Task[None] | None = None
-        """Keeps all of it open, from `open` to `close`."""
+        """The task that opens and closes, from `open` to `close`."""
 
     def _give(self, needs: Sequence[Dependency], given: Mapping[Any, Any]) -> None:
-        """Take what a test gives instead of opening it."""
+        """Use the values that a test gives, instead of opening them."""
         known = {one.key: one for one in all_of(needs)}
         for provider, value in given.items():
             keys = [key for key in known if key[0] == provider]
@@ -155,7 +158,7 @@ class Lifespan:
             self.values.update(dict.fromkeys(keys, value))
 
     async def open(self) -> None:
-        """Open all of it. `StartFailed` names what could not be opened."""
+        """Open all dependencies and run ``on_start``. Raises `StartFailed`, which names what failed."""
         if not self._needs and not self._hooks.on_start and not self._hooks.on_stop:
             return
         opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -166,15 +169,15 @@ class Lifespan:
             task.cancel()
             await asyncio.wait([task], timeout=CLOSING_SECONDS)
             if task.done() and not task.cancelled() and (error := task.exception()):
-                log.error("the start was broken off: %s", error)  # noqa: TRY400  # not this one
+                log.error("the start was interrupted: %s", error)  # noqa: TRY400  # not this one
             raise
         if task.done():
             self.task = None
             task.result()
 
     async def close(self, at_once: asyncio.Event) -> None:
-        """Run what the app does at its stop, and close the dependencies, within
-        `CLOSING_SECONDS`; sooner when ``at_once`` is set."""
+        """Run ``on_stop`` and close the dependencies, within `CLOSING_SECONDS`, or sooner if ``at_once`` is
+        set."""
         task, self.task = self.task, None
         if task is None:
             return
@@ -193,7 +196,7 @@ class Lifespan:
                 task.cancel()
                 await asyncio.wait([task], timeout=HURRIED_SECONDS)
         if not task.done():
-            log.error("what the app does at its stop ignores its cancellation and is left behind")
+            log.error("on_stop or closing a dependency ignores its cancellation and is abandoned")
 
     async def _live(self, opened: asyncio.Future[None]) -> None:
         closing = Closing()
@@ -214,12 +217,12 @@ class Lifespan:
 
 
 async def _begin(name: str, work: Coroutine[Any, Any, Any]) -> None:
-    """Wait for ``work``; its errors are `StartFailed`, unless the declaration is wrong."""
+    """Wait for ``work``. Its errors are raised as `StartFailed`, except `DeclarationError`."""
     loop = asyncio.get_running_loop()
     slow = loop.call_later(
         SLOW_SECONDS,
         lambda: log.warning(
-            "%s has taken %g s to start: the worker reads nothing before it is done",
+            "%s has taken %g s to start: the worker does not read before it is done",
             name,
             SLOW_SECONDS,
         ),

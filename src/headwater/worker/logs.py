@@ -1,9 +1,9 @@
-"""The log of ``headwater work`` and of its worker processes: lines on standard error.
+"""Logging of ``headwater work`` and of its worker processes: lines on standard error.
 
     2026-11-22 20:05:53,123 INFO [4711] headwater.worker: bill reads orders     --log-format text
     {"time": "2026-11-22T20:05:53.123Z", "level": "INFO", "pid": 4711, …}       --log-format json
 
-What the app logs goes the same way, unless the app configures logging itself.
+The app's own log lines go there too, unless the app configures logging itself.
 """
 
 from __future__ import annotations
@@ -24,21 +24,22 @@ class LogLevel(StrEnum):
 
 
 class LogFormat(StrEnum):
-    """How a line looks."""
+    """The format of a line."""
 
     TEXT = "text"
     JSON = "json"
 
 
 class WorkerTextFormatter(TextFormatter):
-    """Time, level, process, logger and message: several processes write to one standard error."""
+    """Formats time, level, process, logger and message. The process is shown because several write to one standard
+    error."""
 
     def head(self, record: logging.LogRecord) -> str:
         return f"{super().head(record)} [{record.process}] {record.name}:"
 
 
 def configure_logging(level: LogLevel = LogLevel.INFO, form: LogFormat = LogFormat.TEXT) -> None:
-    """Let every logger of this process write to standard error, from ``level`` on."""
+    """Write the lines of all loggers in this process to standard error, from ``level`` on."""
     handler = LogHandler("")
     handler.setFormatter(JsonFormatter() if form is LogFormat.JSON else WorkerTextFormatter())
     logging.basicConfig(level=level.upper(), handlers=[handler])

@@ -1,12 +1,12 @@
-"""One consumer in one process: its parts, its start and its end.
+"""One consumer in one process: its parts, its start and its stop.
 
     store ──▶ Fetcher ──▶ Flow: accept, Pool, execute, decide ──▶ InFlight, Settler ──▶ store
                  ▲                                                      │
                  └───────────────────── room ◀──────────────────────────┘
 
 Rule 1. It never owns more than ``prefetch`` entries.
-Rule 2. It never looks alive and does nothing: a task of it that ends unasked is its end, with an
-        error that names the task.
+Rule 2. If one of its tasks ends without having been stopped, the consumer ends, with an error that names the
+        task. So it never seems to run without working.
 """
 
 from __future__ import annotations
@@ -24,34 +24,35 @@ from headwater.worker.dependencies import Values
 from headwater.worker.fetch import Fetcher
 from headwater.worker.flow import Flow
 from headwater.worker.freshness import Freshness
+from headwater.worker.group_backup_task import BackupTask
 from headwater.worker.lease import TaskRenewer, ThreadRenewer
-from headwater.worker.noting import Noting
 from headwater.worker.ordered_fetch import OrderedFetch
 from headwater.worker.owned import Owned
 from headwater.worker.quarantine import Quarantine, QuarantineLock, Suspects
 from headwater.worker.reaping import reap_regularly
-from headwater.worker.reports import Reports
-from headwater.worker.signals import Changes, ended
 from headwater.worker.statistics import ConsumerProgress
 from headwater.worker.stopping import Stopping
+from headwater.worker.supervisor_pipe import Reports
 from headwater.worker.telemetry import Telemetry
+from headwater.worker.waiting import Changes, ended
 
 
 class TaskEnded(Exception):
-    """A part of the worker ended although nothing asked it to, so the worker ended too. ``headwater work``
-    starts it again."""
+    """A part of the worker ended without having been stopped, so the worker ended too. ``headwater work``
+    restarts it."""
 
 
 def _why(error: BaseException | None) -> str:
     if error is None:
-        return "although nothing asked it to"
+        return "without having been stopped"
     return f"with an error: {error_text(error)}"
 
 
 class Loop:
-    """Runs one `Consumer` under the name ``consumer_name``. Made and used in one event loop.
+    """Runs one `Consumer` under the name ``consumer_name``. Make and use it in one event loop.
 
-    ``failed`` gets the error that no waiting mends: a wrong password, another ``claim_after``.
+    ``failed`` gets an error that waiting does not resolve, such as a wrong password or another
+    ``claim_after``.
     """
 
     def __init__(
@@ -96,9 +97,9 @@ class Loop:
         self._renewer = self._make_renewer(name, connections)
         self.order = None if consumer.order_by is None else self._make_order()
         if self.order is not None:
-            suspects = Suspects.HERE  # a suspect keeps its place
+            suspects = Suspects.HERE  # a suspect must stay in order
         self.fetcher = self._make_fetcher(connections, suspects)
-        self._noting = Noting(
+        self._backup = BackupTask(
             clock=clock,
             client=flow.in_flight.client,
             session=lambda: flow.in_flight.session,
@@ -176,10 +177,10 @@ class Loop:
             changes=self._changes,
         )
 
-    # --- life -------------------------------------------------------------------------------------
+    # --- start and stop ---------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin to read."""
+        """Start all tasks, and so begin to read."""
         name = f"{self.consumer.stream.name}/{self.consumer.group}"
         self._renewer.start()
         self._tasks = [
@@ -191,14 +192,14 @@ class Loop:
                 ),
                 name=f"{name} reaper",
             ),
-            asyncio.create_task(self._noting.run(), name=f"{name} noter"),
+            asyncio.create_task(self._backup.run(), name=f"{name} backup"),
             *self.pool.start(name),
         ]
         for task in self._tasks:
             task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """A task has ended. If nothing asked it to, this worker ends with an error."""
+        """End this consumer with an error, if the task ended without having been stopped."""
         error = None if task.cancelled() else task.exception()
         stopped = task is self._tasks[0] and self.fetcher.stopping
         finished = stopped and not task.cancelled() and error is None
@@ -206,7 +207,7 @@ class Loop:
             self._broken(task.get_name(), error)
 
     def _settles(self) -> bool:
-        """Whether the settler runs, without which nothing can be handed back."""
+        """Return whether the settler runs. Without it nothing can be handed back."""
         return bool(self._tasks) and not self._tasks[1].done()
 
     def _broken(self, name: str, error: BaseException | None) -> None:
@@ -219,10 +220,10 @@ class Loop:
             ended.__cause__ = error
             error = ended
         self.failed.set_exception(error)
-        self.failed.exception()  # asked for here, so that a loop that closes first says nothing
+        self.failed.exception()  # retrieved here: asyncio would log it if the loop closes first
 
     def progress(self) -> ConsumerProgress:
-        """When the parts of this consumer last did a round."""
+        """Return when the parts of this consumer last made progress."""
         now = self._clock.monotonic()
         began = [owned.began for owned in list(self.pool.running)]
         return ConsumerProgress(
@@ -236,7 +237,7 @@ class Loop:
         )
 
     async def stop(self, *, grace: float, at_once: asyncio.Event) -> None:
-        """Stop within ``grace`` seconds, and sooner when ``at_once`` is set; see `stopping`."""
+        """Stop within ``grace`` seconds, or sooner if ``at_once`` is set; see `stopping`."""
         if self._settles():
             stopping = Stopping(
                 self.consumer,
@@ -272,8 +273,8 @@ class Loop:
             self._lock.loops.remove(self)
 
     async def close(self) -> None:
-        """Let go of tasks, threads and connections. A handler that ignores its cancellation is left
-        behind."""
+        """Drop all work, end tasks and threads, and close connections. A handler that ignores its cancellation
+        is abandoned."""
         self.abandon()
         await self._renewer.close()
         await ended(self._tasks)
@@ -284,7 +285,7 @@ class Loop:
     # --- for another consumer's suspect -------------------------------------------------------------
 
     async def pause(self) -> None:
-        """For another consumer's suspect: own nothing, run nothing. See `Quarantine`."""
+        """For another consumer's suspect: stop reading, end handlers, and own no entry. See `Quarantine`."""
         self.fetcher.paused = True
         await self.fetcher.quieten()
         self.in_flight.hand_back(self.in_flight.unbegun())
@@ -292,6 +293,6 @@ class Loop:
         await self.in_flight.settler.drained()
 
     def resume(self) -> None:
-        """Read again."""
+        """Continue reading after `pause`."""
         self.fetcher.paused = False
         self._changes.notify()

@@ -1,13 +1,13 @@
-"""What an app does around every delivery and every message that it publishes.
+"""Middleware: hooks around every delivery and every message that an app publishes.
 
     receive ─▶ handle( … dependencies, handler … ) ─▶ before_settle ─▶ (store) ─▶ after_settle
                before_publish ─▶ (store) ─▶ after_publish
 
-Rule 1. The first middleware of an app is the outermost one: it comes first on the way in and last on
+Rule 1. The first middleware of an app is the outermost one: it is called first on the way in and last on
         the way out.
-Rule 2. What ``handle`` raises is the error of the delivery, as if the handler had raised it. What any
-        other method raises is logged, and nothing else changes.
-Rule 3. Only methods that a subclass defines are called, so an app without middleware loses no time.
+Rule 2. An error of ``handle`` is the error of the delivery, as if the handler had raised it. An error of
+        any other method is logged and has no other effect.
+Rule 3. Only methods that a subclass defines are called, so an app without middleware has no overhead.
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ class Middleware:
     >>> asyncio.run(main())
     orders took 0 s
 
-    An app gets instances by ``App(middleware=[…])``, the outermost first, or by `App.use`. All methods except
-    `Middleware.handle` run in the event loop's thread, or in the thread that publishes, and must not block; what
-    they raise is logged and changes nothing.
+    Pass instances to ``App(middleware=[…])``, the outermost first, or to `App.use`. All methods except
+    `Middleware.handle` run in the event loop's thread, or in the thread that publishes, and must not block.
+    Their errors are logged and have no other effect.
     """
 
     __module__ = "headwater"
 
     def receive(self, delivery: Delivery) -> None:
-        """Called when an entry was read, new or claimed. It may still go to no handler."""
+        """Called when an entry was read, new or claimed. It may not reach a handler."""
 
     async def handle(
         self,
@@ -64,18 +64,18 @@ class Middleware:
         message: Any,  # noqa: ARG002
         call_next: Callable[[], Awaitable[Any]],
     ) -> Any:
-        """Called around the handler and its dependencies: ``await call_next()`` runs them, and returns or
+        """Called around the handler and its dependencies. ``await call_next()`` runs them, and returns or
         raises what the handler does.
 
-        ``message`` is the handler's first argument, a `Batch` for a batch handler. What this method returns is
-        the handler's result; what it raises is the error of the delivery. It is cancelled when the handler would
-        be: at its timeout, when its lease is lost, and at a stop.
+        ``message`` is the handler's first argument, a `Batch` for a batch handler. The return value of this
+        method is the handler's result; an exception is the error of the delivery. It is cancelled when the
+        handler would be: at its timeout, when its lease is lost, and at a stop.
         """
         return await call_next()
 
     def before_settle(self, delivery: Delivery, ending: Ending) -> None:
-        """Called when it is decided how the delivery ends, before the store is told. Not called for an entry
-        that is handed back before a handler got it."""
+        """Called when it is decided how the delivery ends, before the settlement is sent. Not called for an
+        entry that is handed back before a handler got it."""
 
     def after_settle(self, delivery: Delivery, ending: Ending) -> None:
         """Called when the store has settled the delivery. Not called if another worker owns the entry now."""
@@ -84,18 +84,18 @@ class Middleware:
         """Called before a message is added to ``stream``, by the app or as a handler's result.
 
         ``fields`` is a list of pairs of bytes and may be changed in place, as tracing does. If this method
-        raises, its changes are undone and the message is added as it was.
+        raises, its changes are discarded and the original message is added.
         """
 
     def after_publish(self, stream: str, ids: Sequence[str], error: BaseException | None) -> None:
-        """Called when the store has added messages under these ids, or with the ``error`` why not all."""
+        """Called when the store has added messages, with their ids. ``error`` is set if not all were added."""
 
 
 SYNCHRONOUS = ("receive", "before_settle", "after_settle", "before_publish", "after_publish")
 
 
 class Chain:
-    """The methods of an app's middleware that are to be called, each kind in its order."""
+    """The methods that an app's middleware defines, each kind in the order of its calls."""
 
     def __init__(self, middleware: Sequence[Middleware] = ()) -> None:
         for one in middleware:
@@ -109,7 +109,7 @@ class Chain:
         self._after_publish = _defined(reversed(middleware), "after_publish")
 
     def publishing(self, additions: Sequence[Addition]) -> None:
-        """Messages are about to be added; the hooks may change their fields in place."""
+        """Call the hooks before messages are added. They may change the fields in place."""
         for method in self._before_publish:
             for one in additions:
                 fields: list[Any] = list(one.fields)
@@ -122,7 +122,7 @@ class Chain:
         ids: Sequence[str | bytes],
         error: BaseException | None = None,
     ) -> None:
-        """They were added, or ``error`` says why not."""
+        """Call the hooks after messages were added, or failed with ``error``."""
         if not self._after_publish or not additions:
             return
         words = [one.decode() if isinstance(one, bytes) else one for one in ids]
@@ -138,20 +138,20 @@ class Chain:
 
 
 def _checked(method: Callable[..., None], stream: str, fields: list[Any]) -> None:
-    """Call ``before_publish``. `TypeError` if it leaves fields that no store takes: the part of the
-    worker that sends them would end."""
+    """Call ``before_publish``. Raises `TypeError` if it leaves invalid fields, which would end the part of
+    the worker that sends them."""
     method(stream, fields)
     for place, field in enumerate(fields):
         words = tuple(field) if isinstance(field, tuple | list) else ()
         if len(words) != 2 or not all(isinstance(word, bytes | str) for word in words):
-            raise TypeError(f"{field!r:.200} is not a field: expected (name, value), as bytes")
+            raise TypeError(f"{field!r:.200} is not a field: expected (name, value) in bytes")
         fields[place] = tuple(w.encode() if isinstance(w, str) else w for w in words)
     if not fields:
         raise TypeError("no field is left, and an entry needs one")
 
 
 def call(method: Callable[..., None], *arguments: Any, name: object = None) -> bool:
-    """Whether a hook succeeded; what it raises is logged, with the hook's ``name``."""
+    """Call a hook and return whether it succeeded. Its error is logged, with the hook's ``name``."""
     try:
         method(*arguments)
     except BaseException as error:

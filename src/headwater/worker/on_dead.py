@@ -1,10 +1,10 @@
 """``@app.on_dead``: a function that is called for each dead letter of a stream.
 
-It is a consumer of the dead-letter stream, in the group `ON_DEAD_GROUP`, so it is called at least once
-for each record, by whichever worker reads it, and survives crashes as other handlers do.
+It is a consumer of the dead-letter stream, in the group `ON_DEAD_GROUP`. So one of the workers calls it for
+each record, at least once, also if a worker crashes.
 
-Rule. It makes no dead letters of dead letters: a record that it fails on ``max_deliveries`` times is
-acknowledged with an error in the log, and stays in the dead-letter stream.
+Rule. It does not write dead letters of dead letters. A record on which it fails ``max_deliveries`` times is
+acknowledged, with an error in the log, and stays in the dead-letter stream.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class OnDeadOptions(TypedDict, total=False):
     claim_after: str | timedelta
     """How long an owner may be silent before another worker claims its records."""
     lease: str | timedelta
-    """How long a renewal of owned records holds."""
+    """How long a renewal of owned records is valid."""
     concurrency: int
     """How many records one process handles at a time."""
     prefetch: int
@@ -51,7 +51,7 @@ class OnDeadOptions(TypedDict, total=False):
 
 
 class _Codec(MessageCodec):
-    """Reads records. Workers write them, in one step with the settlement of what died."""
+    """Reads records. Workers write them, in one step with the settlement of the entry."""
 
     name = "dead"
 
@@ -63,7 +63,7 @@ class _Codec(MessageCodec):
 
 
 class DeadLetters(Stream[DeadLetter]):
-    """A dead-letter stream, to read from."""
+    """A dead-letter stream, for reading."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name, DeadLetter, codec="json")
@@ -71,7 +71,7 @@ class DeadLetters(Stream[DeadLetter]):
 
 
 def stream_of_dead(stream: Stream[Any] | str, consumers: Sequence[Consumer]) -> str:
-    """The dead-letter stream of ``stream``, which may be its own name."""
+    """Return the name of the dead-letter stream of ``stream``. A string is this name already."""
     if isinstance(stream, str):
         return stream
     if not isinstance(stream, Stream):
@@ -88,7 +88,7 @@ def stream_of_dead(stream: Stream[Any] | str, consumers: Sequence[Consumer]) -> 
 
 
 def declare_on_dead(handler: Callable[..., Any], name: str, options: OnDeadOptions) -> Consumer:
-    """The consumer of the dead-letter stream ``name``; `DeclarationError` as `declare`."""
+    """Return the consumer of the dead-letter stream ``name``. Raises `DeclarationError` as `declare` does."""
     known(options, OnDeadOptions)
     consumer = declare(handler, DeadLetters(name), group="on_dead", **options)
     call = consumer.call

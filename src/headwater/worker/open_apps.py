@@ -1,4 +1,4 @@
-"""The apps of this process that are open, so that a `Stream` finds the app to publish through."""
+"""The open apps of this process, among which a `Stream` finds the app to publish through."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 
 class OpenApp(Protocol):
-    """What a `Stream` asks of an app. Its methods take what those of `App` take."""
+    """The methods of `App` that `Stream` uses, with the same parameters."""
 
     name: str
 
@@ -26,24 +26,24 @@ class OpenApp(Protocol):
 
 
 _open: list[OpenApp] = []
-"""Each app once for each block that opened it."""
+"""The open apps; an app is listed once for each block that has it open."""
 
 _lock = threading.Lock()
 
 
 def open_apps() -> list[OpenApp]:
-    """The apps through which something can be published now."""
+    """Return the apps through which messages can be published now."""
     with _lock:
         return list(dict.fromkeys(_open))
 
 
 def opened(app: OpenApp) -> None:
-    """A block has opened ``app``."""
+    """Record that a block has opened ``app``."""
     with _lock:
         _open.append(app)
 
 
 def left(app: OpenApp) -> None:
-    """A block that had opened ``app`` has ended."""
+    """Record that a block that had opened ``app`` has ended."""
     with _lock:
         _open.remove(app)

@@ -1,15 +1,18 @@
-"""Reads for an ordered consumer: takes over from the former reader, then new entries and those due.
+"""Reads for an ordered consumer: takes over from the former reader, then reads new and due entries.
 
-    key taken ──▶ every pending entry is noted ──▶ new entries are read, heads of lines are claimed
+    key taken ──▶ all pending entries are listed ──▶ new entries are read, first entries are claimed
         ▲                                                        │
-        └──────────────── key lost: forget, hand back ◀──────────┘
+        └───────────── key lost: forget them, hand back ◀────────┘
 
-Rule 1. Nothing new is read before every pending entry is noted: each may be first in its line.
-Rule 2. A read that waits in the store delivers nothing: a process that stands still, and loses the key
-        meanwhile, must not be given what the next reader then does not see. It waits for news, and
-        reads then.
-Rule 3. Only first entries of a line are claimed, in id order. The pending list is noted again from time
-        to time, for what others made pending: replayed dead letters.
+Here *the key* is the reader's key of the group (`groups.ordered`), and a *line* is the queue of the entries of
+one message key.
+
+Rule 1. No new entry is read before all pending entries are listed: each may be the first of its line.
+Rule 2. A read that blocks in the store does not deliver entries. Otherwise a process that is suspended and loses
+        the key meanwhile could be given entries that the next reader would then miss. So a read waits for a new
+        entry first, and reads it afterwards.
+Rule 3. Only first entries of a line are claimed, in id order. The pending entries are listed again at intervals,
+        because others may have made entries pending: replayed dead letters.
 """
 
 from __future__ import annotations
@@ -35,31 +38,33 @@ from headwater.groups.ordered import (
     take_reader_key,
     wait_for_new,
 )
-from headwater.groups.troubles import lost_connection
+from headwater.groups.store_errors import lost_connection
 from headwater.worker.clocks import Timer, Timers, sleep
 from headwater.worker.declaration import Consumer
 from headwater.worker.in_flight import InFlight
 from headwater.worker.ordering import Ordering
 from headwater.worker.owned import Owned, State, Stop
 from headwater.worker.reader_lease import ReaderLease
-from headwater.worker.signals import Changes
+from headwater.worker.waiting import Changes
 
 if TYPE_CHECKING:
     import redis.asyncio
 
 log = logging.getLogger("headwater.worker")
 
-NOTE_SECONDS = 1.0
-"""How often the pending list is noted again, at most. It takes a twentieth of the time at most."""
+LIST_SECONDS = 1.0
+"""How often, at most, the pending entries are listed again. This takes a twentieth of the time at most."""
 
 MARGIN = 0.1
-"""The last part of the key's life, in which it is not released: it may be another's by then."""
+"""The last fraction of the key's lifetime, in which it is not released: another process may have it by then."""
 
 
 class OrderedFetch:
-    """What one consumer needs to read in order. ``put`` gives an entry to the pool, ``call_back``
-    gets the time from which on a read that waits in the store is to return; ``idle`` says whether no
-    handler runs."""
+    """Reads in order for one consumer.
+
+    ``put`` gives an entry to the pool. ``call_back`` is called with the time at which a blocked read must
+    return. ``idle`` returns whether no handler runs.
+    """
 
     def __init__(
         self,
@@ -77,30 +82,30 @@ class OrderedFetch:
         self.clock = clock
         self.lease = ReaderLease(consumer.claim_after_ms, clock=clock, lost=self._lost)
         self.ordering = Ordering(consumer, clock=clock, put=put, expect=self._expect)
-        self.note_at = 0.0
+        self.list_at = 0.0
         self._in_flight = in_flight
         self._changes = changes
         self._gone = gone
         self._call_back = call_back
         self._idle = idle
-        self._noted = False
+        self._listed = False
         self._timer: Timer | None = None
         self._timer_due = 0.0
 
     @property
     def reads(self) -> bool:
-        """Whether this process may read: it has the key, and knows what is pending."""
-        return self._noted and self.lease.held
+        """Whether this process may read: it has the key, and has listed the pending entries."""
+        return self._listed and self.lease.held
 
     @property
     def urgent(self) -> bool:
-        """Something is to be done for which no room is needed."""
+        """Whether there is work that does not need room for entries."""
         due = self.ordering.next_due
         now = self.clock.monotonic()
-        return not self.reads or now >= self.note_at or (due is not None and due <= now)
+        return not self.reads or now >= self.list_at or (due is not None and due <= now)
 
     def reader(self, member: Member) -> OrderedReader:
-        """Reads over one connection."""
+        """Return a reader for one connection."""
         return OrderedReader(member, self, gone=self._gone)
 
     def _expect(self, due: float) -> None:
@@ -108,13 +113,13 @@ class OrderedFetch:
         self._wake_at(due)
 
     def wake_again(self) -> None:
-        """Some first entries were taken off the list of those that are due: wake for the next."""
+        """Set the timer for the next due entry, after others were taken."""
         following = self.ordering.next_due
         if following is not None:
             self._wake_at(following)
 
     def _wake_at(self, due: float) -> None:
-        """Have a reader that waits for room look again at ``due``: there is something to do without."""
+        """Wake a reader that waits for room at ``due``, when there is work that does not need room."""
         if self._timer is not None and self._timer_due <= due:
             return
         if self._timer is not None:
@@ -127,7 +132,7 @@ class OrderedFetch:
         self._changes.notify()
         now = self.clock.monotonic()
         later = [
-            due for due in (self.ordering.next_due, self.note_at) if due is not None and due > now
+            due for due in (self.ordering.next_due, self.list_at) if due is not None and due > now
         ]
         if later:
             self._wake_at(min(later))
@@ -135,21 +140,21 @@ class OrderedFetch:
     # --- the key ----------------------------------------------------------------------------------
 
     async def prepare(self, client: redis.asyncio.Redis, member: Member) -> None:
-        """Become the reader, or wait a while for that; note what is pending."""
+        """Become the reader, or wait before the next attempt; then list the pending entries."""
         if not self.lease.held:
-            self._noted = False
+            self._listed = False
             if not await self._take(client, member):
                 await sleep(self.clock, claim_interval_ms(member) / 1000)
                 return
-        if not self._noted:
+        if not self._listed:
             self.ordering.clear()
         began = self.clock.monotonic()
-        await self._note(client, member)
+        await self._list(client, member)
         now = self.clock.monotonic()
-        self.note_at = now + max(NOTE_SECONDS, 20 * (now - began))
-        self._wake_at(self.note_at)
-        if not self._noted and self.lease.held:
-            self._noted = True
+        self.list_at = now + max(LIST_SECONDS, 20 * (now - began))
+        self._wake_at(self.list_at)
+        if not self._listed and self.lease.held:
+            self._listed = True
             log.info(
                 "%s is the reader of %s for group %s (pending entries: %d)",
                 member.consumer,
@@ -159,8 +164,9 @@ class OrderedFetch:
             )
 
     async def _take(self, client: redis.asyncio.Redis, member: Member) -> bool:
-        """Whether this process is the reader now. Not while something is left from the last time: a
-        handler that ignores its cancellation, or runs in a thread, may be handling a key still."""
+        """Try to take the key, and return whether this process is the reader now. It does not take the key while
+        a handler from its last time as the reader still runs: one that ignores its cancellation, or runs in a
+        thread."""
         if self._in_flight.owned or not self._idle():
             return False
         began = self.clock.monotonic()
@@ -169,27 +175,27 @@ class OrderedFetch:
         self.lease.took(began)
         return True
 
-    async def _note(self, client: redis.asyncio.Redis, member: Member) -> None:
-        """Note every pending entry that is not known, then look whose turn it is."""
+    async def _list(self, client: redis.asyncio.Redis, member: Member) -> None:
+        """List the pending entries that are not known yet, then start the entries whose turn it is."""
         start: bytes | None = b"-"
-        noted: list[bytes] = []
+        listed: list[bytes] = []
         while start is not None and self.lease.held:
             page = pending_page(member, self.ordering.entries, start=start, gone=self._gone)
             found, start = await perform(client, page)
             for entry_id, fields in found:
-                self.ordering.noted(entry_id, fields)
-                noted.append(entry_id)
-        self.ordering.advance(noted)
+                self.ordering.listed(entry_id, fields)
+                listed.append(entry_id)
+        self.ordering.advance(listed)
         self.ordering.wake()
 
     def _lost(self) -> None:
-        """Another process reads now, or may: cancel what runs and hand back everything."""
+        """Cancel all handlers and hand back all entries: another process is or may be the reader now."""
         log.warning(
             "%s of %s: this process is no longer the reader of its group; its handlers are cancelled",
             self.consumer.name,
             self.consumer.stream.name,
         )
-        self._noted = False
+        self._listed = False
         self.ordering.clear()
         owned = [one for one in self._in_flight.owned.values() if one.state is not State.SETTLING]
         for one in owned:
@@ -200,7 +206,7 @@ class OrderedFetch:
         self._changes.notify()
 
     async def release(self) -> None:
-        """Let another process read at once: this one has ended its work."""
+        """Release the key at the end, so that another process can read at once."""
         left = self.lease.until - self.clock.monotonic()
         held = self.lease.held and left > MARGIN * self.lease.ttl_ms / 1000
         self.close()
@@ -220,14 +226,14 @@ class OrderedFetch:
             log.debug("the reader's key was not released, and expires by itself: %s", error)
 
     def close(self) -> None:
-        """Watch nothing any more."""
+        """Stop watching the key, and stop the timer."""
         self.lease.end()
         if self._timer is not None:
             self._timer.cancel()
 
 
 class OrderedReader:
-    """Reads for one member, as `groups.claiming.MemberReader`; the lines say what is claimed."""
+    """Reads for one member, like `groups.claiming.MemberReader`. `Ordering` decides which entries to claim."""
 
     def __init__(self, member: Member, fetch: OrderedFetch, *, gone: Gone) -> None:
         self.member = member
@@ -237,16 +243,16 @@ class OrderedReader:
 
     @property
     def late(self) -> bool:
-        """Whether the read that is on its way waits for longer than it should."""
+        """Whether the current read blocks for longer than it should."""
         due = self._fetch.ordering.next_due
         return not self._fetch.reads or (due is not None and due < self._waits_until)
 
     def expect(self, due: float) -> None:
-        """Nothing to do: the lines know it."""
+        """Do nothing: `Ordering` knows the due times."""
 
     def read(self, *, limit: int, now: float) -> Operation[list[Delivered]]:
-        """First entries of lines that are due; if there are none, up to ``limit`` new entries. With a
-        ``limit`` of 0 as many first entries as handlers may run."""
+        """Claim first entries of lines that are due; if there are none, read up to ``limit`` new entries. With a
+        ``limit`` of 0, claim up to as many first entries as handlers may run."""
         most = min(PAGE, max(limit, self._fetch.consumer.concurrency))
         asked = self._fetch.ordering.due(most)
         self._fetch.wake_again()
@@ -267,7 +273,7 @@ class OrderedReader:
         return found
 
     def _claim(self, asked: Sequence[bytes]) -> Operation[list[Delivered]]:
-        answer = Claimed([], {}, [])  # if the connection breaks: ask again
+        answer = Claimed([], {}, [])  # if the connection breaks: claim again
         try:
             answer = yield from claim(self.member, asked, gone=self._gone)
         except NotTheReader:
@@ -277,11 +283,11 @@ class OrderedReader:
         return answer.found
 
     def _wait_ms(self, now: float) -> int:
-        """How long a read may wait in the store, in milliseconds."""
+        """Return how long a read may block in the store, in milliseconds."""
         fetch = self._fetch
         if not fetch.reads:
             return 0
-        ends = [fetch.note_at]
+        ends = [fetch.list_at]
         due = fetch.ordering.next_due
         if due is not None:
             ends.append(due)

@@ -1,12 +1,14 @@
-"""Which entries of an ordered consumer may run: of each key the one with the smallest id.
+"""Decides which entries of an ordered consumer may run: for each key, the one with the smallest id.
 
-    arrived, noted ──▶ line of its key, in id order ──▶ the first, if it is here ──▶ pool
-                                                   └──▶ the first, if it is away ──▶ claimed when due
+    arrived, listed ──▶ line of its key, in id order ──▶ the first, if it is here ──▶ pool
+                                                    └──▶ the first, if it is away ──▶ claimed when due
 
-Rule 1. A key's next entry starts when the store has answered the settlement of the one before.
-Rule 2. An entry that is away (it waits for a retry, was handed back, or a former reader owns it) keeps
-        its place: nothing of its key runs before it.
-Rule 3. An entry that turns out to be settled, or gone from the stream, gives up its place.
+An entry is *here* if this process owns it, and *away* if it is pending elsewhere: it is delayed, was handed back,
+or a former reader owns it.
+
+Rule 1. The next entry of a key starts when the store has replied to the settlement of the one before.
+Rule 2. An entry that is away keeps its place in the line: no later entry of its key runs before it.
+Rule 3. An entry that turns out to be settled, or gone from the stream, is removed from the line.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from headwater.worker.settle import Queued
 
 
 class _Entry:
-    """One unsettled entry. ``owned`` while it is here, else ``due`` says when to claim it."""
+    """One unsettled entry. ``owned`` is set while it is here; else it is claimed at ``due``."""
 
     __slots__ = ("due", "given", "id", "key", "owned", "place", "wakes")
 
@@ -37,19 +39,19 @@ class _Entry:
         self.place = StreamID.parse(id)
         self.owned: Owned | None = None
         self.given = False
-        """Its turn has come, and the pool has it."""
+        """It was given to the pool, because its turn has come."""
         self.due = 0.0
         self.wakes: float | None = None
-        """The time at which it is on the list of those that are claimed."""
+        """Its time in the heap of entries to claim; None if it is not in the heap."""
 
 
-class _Alone:
-    """The key of an entry that has none: it cannot be decoded, or ``order_by`` raised."""
+class _NoKey:
+    """The key of an entry without a key: it cannot be decoded, or ``order_by`` raised."""
 
 
 class Ordering:
-    """The lines of one consumer's keys. ``put`` gives an entry to the pool; ``expect`` gets the time
-    at which the next entry that is away is to be claimed. Times are monotonic seconds."""
+    """The lines of one consumer's keys. ``put`` gives an entry to the pool. ``expect`` is called with the time at
+    which the next entry that is away must be claimed. Times are monotonic seconds."""
 
     def __init__(
         self,
@@ -69,38 +71,39 @@ class Ordering:
         self.clear()
 
     def clear(self) -> None:
-        """Know nothing: another process reads now."""
+        """Forget all entries, because another process is the reader now."""
         self.entries: dict[bytes, _Entry] = {}
         self._lines: dict[Hashable, list[tuple[StreamID, _Entry]]] = {}
         self._wakes: list[tuple[float, int, _Entry]] = []
 
-    # --- what happens to entries ------------------------------------------------------------------
+    # --- changes of entries -----------------------------------------------------------------------
 
     def arrived(self, owned: Owned) -> BaseException | None:
-        """An entry is here. The error of ``order_by``, if it raised one: then it has no place."""
+        """Add an entry that is here. Return the error of ``order_by`` if it raised one; then the entry has no key
+        and does not wait for others."""
         entry = self.entries.get(owned.id)
         error = None
-        if entry is None or isinstance(entry.key, _Alone):
+        if entry is None or isinstance(entry.key, _NoKey):
             key, error = self._key(owned.delivered.fields)
             entry = entry or self._add(owned.id, key)
         entry.owned, entry.given = owned, False
         return error
 
-    def noted(self, id: bytes, fields: list[bytes]) -> None:
-        """An entry is pending and away. It is to be claimed when its turn comes."""
+    def listed(self, id: bytes, fields: list[bytes]) -> None:
+        """Add an entry that is pending and away. It is claimed when its turn comes."""
         if id not in self.entries:
             key, _error = self._key(fields)
             self._add(id, key)
 
     def advance(self, ids: Sequence[bytes]) -> None:
-        """Look whose turn it is in the lines of these entries."""
+        """Start the first entries of these entries' lines, if they have not been started."""
         for key in {entry.key for one in ids if (entry := self.entries.get(one)) is not None}:
             self._advance(key)
 
     def settled(self, queued: Queued, outcome: SettleOutcome) -> None:
-        """A settlement's reply has come."""
+        """Process the reply to a settlement."""
         if outcome.error is not None:
-            return  # it is settled otherwise
+            return  # another settlement follows
         over = outcome.done and queued.settlement.how in FINAL
         for owned in queued.entries:
             if over or outcome.gone:
@@ -109,7 +112,7 @@ class Ordering:
                 self.away(owned, delay_ms=queued.settlement.delay_ms if outcome.done else 0)
 
     def away(self, owned: Owned, *, delay_ms: int = 0) -> None:
-        """An entry is here no more, and not settled as far as this process knows."""
+        """Record that an entry is away now, and not settled as far as this process knows."""
         entry = self.entries.get(owned.id)
         if entry is None or entry.owned is not owned:
             return
@@ -118,7 +121,7 @@ class Ordering:
         self._advance(entry.key)
 
     def remove(self, ids: Sequence[bytes]) -> None:
-        """These are settled, or gone."""
+        """Remove entries that are settled, or gone from the stream."""
         for one in ids:
             entry = self.entries.pop(one, None)
             if entry is None:
@@ -130,11 +133,11 @@ class Ordering:
             else:
                 del self._lines[entry.key]
 
-    # --- whose turn it is -------------------------------------------------------------------------
+    # --- which entries to claim -------------------------------------------------------------------
 
     def due(self, limit: int) -> list[bytes]:
-        """Entries that are away, first of their key and due, in id order; each is told once, until
-        `claimed` says what came of it."""
+        """Return entries that are away, first of their key, and due, in id order. An entry is returned only once
+        before `claimed` is called with its result."""
         now = self._clock.monotonic()
         found: list[_Entry] = []
         while self._wakes and self._wakes[0][0] <= now and len(found) < limit:
@@ -145,13 +148,13 @@ class Ordering:
 
     @property
     def next_due(self) -> float | None:
-        """When the next entry that is away is to be claimed."""
+        """When the next entry that is away must be claimed; None if there is none."""
         while self._wakes and not self._waits(self._wakes[0][2]):
             self._pop()
         return self._wakes[0][0] if self._wakes else None
 
     def wake(self) -> None:
-        """Have everything claimed that is away and first, and on no list: none is forgotten."""
+        """Schedule a claim of each first entry that is away and not scheduled, so that none is forgotten."""
         for line in self._lines.values():
             entry = line[0][1]
             if entry.owned is None and entry.wakes is None:
@@ -163,7 +166,7 @@ class Ordering:
         return entry
 
     def claimed(self, asked: Sequence[bytes], answer: Claimed) -> None:
-        """What came of claiming entries that were due. What was found arrives by itself."""
+        """Process the result of claiming due entries. Those that were claimed come to `arrived`."""
         self.remove(answer.settled)
         now = self._clock.monotonic()
         found = {one.id for one in answer.found}
@@ -174,7 +177,7 @@ class Ordering:
                 self._advance(entry.key)
 
     def _waits(self, entry: _Entry) -> bool:
-        """Whether it is away and the first of its key."""
+        """Return whether the entry is away and the first of its key."""
         line = self._lines.get(entry.key)
         return entry.owned is None and line is not None and line[0][1] is entry
 
@@ -202,10 +205,10 @@ class Ordering:
         try:
             message: Any = self._consumer.stream.codec.decode_flat(fields)
         except BaseException:
-            return _Alone(), None  # the handler's execution says what is wrong with it
+            return _NoKey(), None  # the executor reports the decode error
         try:
             key = self._order_by(message)
-            _ = key in self._lines  # a key that cannot be hashed, or compared, raises here
+            _ = key in self._lines  # raises for a key that cannot be hashed or compared
         except BaseException as error:
-            return _Alone(), error
+            return _NoKey(), error
         return key, None

@@ -1,7 +1,7 @@
-"""What the run of a handler ended as.
+"""Outcomes: how the run of a handler ended.
 
-`execute` makes an outcome, `decide` says how the delivery ends. `Dead` and `Again` are how a handler
-names an outcome itself.
+`execute` returns an outcome, and `decide` returns how the delivery ends. A handler raises `Dead` or `Again`
+to choose the outcome itself.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from headwater.worker.durations import milliseconds
 
 
 class Dead(Exception):
-    """Raised by a handler: this entry can never be handled. It becomes a dead letter at once, with
-    the reason.
+    """Raise this in a handler if an entry can never be handled. The entry becomes a dead letter at once, with the
+    reason.
 
     >>> raise Dead("unknown customer")
     Traceback (most recent call last):
@@ -28,15 +28,15 @@ class Dead(Exception):
 
 
 class Again(Exception):
-    """Raised by a handler: not now. The entry is delivered again ``after`` this time.
+    """Raise this in a handler if an entry cannot be handled now. The entry is delivered again ``after`` this time.
 
     >>> raise Again(after="10s", counted=False, reason="the gateway is closed at night")
     Traceback (most recent call last):
     headwater.Again: the gateway is closed at night
 
-    - ``after``: how long the entry waits, in the store. The default is what the consumer's ``retry`` says.
-    - ``counted``: whether the delivery counts towards ``max_deliveries``. With False the entry may be
-      delivered again without end; give ``after`` then.
+    - ``after``: how long the entry waits, in the store. By default the consumer's ``retry`` decides.
+    - ``counted``: whether the delivery counts towards ``max_deliveries``. With False, the entry may be
+      delivered without end; pass ``after`` then.
     - ``reason``: for the log, and for the dead letter if it was the last delivery.
 
     The delivery is logged at INFO and does not count as failed in `Counters`. Raises `DeclarationError` if
@@ -56,16 +56,16 @@ class Again(Exception):
 
 
 class Failed(Exception):
-    """The error of an item that a batch handler failed by `Batch.fail`, as dead letters and logs name it.
+    """The error of an item that a batch handler failed by `Batch.fail`, in dead letters and logs.
 
-    It is never raised: to fail, a handler raises any other exception.
+    It is never raised. To fail, a handler raises any other exception.
     """
 
     __module__ = "headwater"
 
 
 class Returned(NamedTuple):
-    """The handler returned, and its results fit ``into``."""
+    """The handler returned, and its results can be published to ``into``."""
 
     additions: Sequence[Addition] = ()
 
@@ -83,7 +83,7 @@ class TimedOut(NamedTuple):
 
 
 class Undecodable(NamedTuple):
-    """The entry does not fit the stream's type. The handler did not run."""
+    """The entry cannot be decoded as the stream's type. The handler did not run."""
 
     error: Exception
 
@@ -93,19 +93,19 @@ class Exhausted(NamedTuple):
 
 
 class Condemned(NamedTuple):
-    """The message killed its process while it ran alone, too often. The handler did not run."""
+    """The message killed its process ``max_crashes`` times while it ran alone. The handler did not run."""
 
     reason: str
 
 
 class Unrecorded(NamedTuple):
-    """The stream of dead letters did not take the record."""
+    """The dead-letter stream refused the record."""
 
     error: Exception
 
 
 class Stopped(NamedTuple):
-    """The worker stops, and the handler was cancelled or left behind."""
+    """The worker stops, and the handler was cancelled or is still running."""
 
 
 class Lost(NamedTuple):
@@ -113,11 +113,11 @@ class Lost(NamedTuple):
 
 
 class Parted(NamedTuple):
-    """Another worker owns an entry of the same batch now, so their common result is dropped."""
+    """Another worker owns an entry of the same batch now, so the batch's result is dropped."""
 
 
 RETURNED = Returned()
-"""The handler returned, and no result."""
+"""The handler returned, without a result."""
 
 LOST = Lost()
 
@@ -129,7 +129,7 @@ HandlerOutcome: TypeAlias = Returned | NotReturned
 
 
 class Ending(StrEnum):
-    """How a delivery ends; a `Middleware` gets it."""
+    """How a delivery ends. Methods of `Middleware` get it."""
 
     __module__ = "headwater"
 
@@ -144,7 +144,7 @@ class Ending(StrEnum):
 
 
 def ending_of(outcome: HandlerOutcome, settlement: Settlement) -> Ending:
-    """What a settlement means that was decided for this outcome."""
+    """Return how a delivery ends, given its outcome and the settlement for it."""
     if isinstance(outcome, Returned):
         return Ending.ACKNOWLEDGED
     if isinstance(outcome, Stopped):
@@ -153,7 +153,7 @@ def ending_of(outcome: HandlerOutcome, settlement: Settlement) -> Ending:
 
 
 def failed(outcome: HandlerOutcome) -> bool:
-    """Whether the handler failed; one that raised `Again` did not."""
+    """Return whether the handler failed. One that raised `Again` did not."""
     match outcome:
         case Raised(error):
             return not isinstance(error, Again)

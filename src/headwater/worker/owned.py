@@ -1,12 +1,12 @@
-"""One owned entry, from the read to the reply of its settlement.
+"""One owned entry, from the read to the reply to its settlement.
 
     BUFFERED ──taken──▶ RUNNING ──returns, raises──▶ SETTLING ──reply──▶ (gone)
         │                  │
         └──── lost, handed back at a stop ────▶ SETTLING or (gone)
 
-Rule 1. An entry is owned from the moment it is read until the server has said what became of its
-        settlement. Only what is owned is renewed, and everything owned is.
-Rule 2. An entry that is lost is no longer owned; what its handler returns is dropped.
+Rule 1. An entry is owned from the time it is read until the server has replied to its settlement. All owned
+        entries are renewed, and no others.
+Rule 2. A lost entry is no longer owned, and its handler's result is dropped.
 """
 
 from __future__ import annotations
@@ -24,13 +24,15 @@ from headwater.worker.delivery import Delivery
 
 
 class State(Enum):
+    """The state of an owned entry."""
+
     BUFFERED = "buffered"
     RUNNING = "running"
     SETTLING = "settling"
 
 
 class Stop(Enum):
-    """Why a running handler was cancelled by us."""
+    """Why the worker cancelled a running handler."""
 
     LOST = "its entry belongs to another worker now"
     TIMEOUT = "it ran longer than its timeout"
@@ -38,7 +40,7 @@ class Stop(Enum):
 
 
 class Work(Protocol):
-    """What a handler is called for, as its execution sees it: an entry, or a batch of them."""
+    """What a handler is called with, for the executor: an entry, or a batch of entries."""
 
     task: asyncio.Task[None] | None
     stopped: Stop | None
@@ -49,7 +51,7 @@ class Work(Protocol):
 
     @property
     def lost(self) -> bool:
-        """Whether what the handler does is dropped: it belongs to another worker now."""
+        """Whether the handler's work is dropped, because another worker owns the entry now."""
 
     def stop(self, why: Stop) -> None:
         """Cancel the handler, if it runs."""
@@ -78,13 +80,13 @@ class Owned:
         self.id = delivered.id
         self.delivered = delivered
         self.lost = False
-        """Another worker owns it now, or it was handed back while its handler runs."""
+        """Another worker owns it now, or it was handed back while its handler still runs."""
         self._member = member
         self._delivery: Delivery | None = None
         self.record = NO_RECORD
-        """What the group remembers of earlier owners that fell silent."""
+        """Its poison record, from earlier owners that were silent."""
         self.additions: Sequence[Addition] = ()
-        """What its handler returned, to be published in one step with the acknowledgement."""
+        """The handler's results, to be published in one step with the acknowledgement."""
         self.state = State.BUFFERED
         self.arrived = 0.0
         """When it began to wait for a batch, by the worker's monotonic clock in seconds."""
@@ -98,7 +100,7 @@ class Owned:
 
     @property
     def delivery(self) -> Delivery:
-        """What its handler may know of it; made when somebody asks."""
+        """The `Delivery` that its handler gets; made when it is first used."""
         if self._delivery is None:
             member = self._member
             self._delivery = Delivery(
@@ -115,13 +117,13 @@ class Owned:
         return self._delivery
 
     def judged(self, record: Record) -> None:
-        """Its record is known: deliveries that it excuses do not count."""
+        """Set its poison record. Deliveries that the record excuses do not count."""
         self.record = record
         if self._delivery is not None:
             self._delivery.excuse(record.excused)
 
     def mark_lost(self) -> None:
-        """What its handler does is dropped; the handler can ask."""
+        """Record that the handler's work is dropped. The handler can check this by `Delivery.lost`."""
         self.lost = True
         if self._delivery is not None:
             self._delivery.mark_lost()
@@ -132,7 +134,7 @@ class Owned:
 
     @property
     def attempts(self) -> int:
-        """Deliveries that count against `max_deliveries`, this one included."""
+        """Deliveries that count towards ``max_deliveries``, this one included."""
         return self.delivery.attempts
 
     def stop(self, why: Stop) -> None:

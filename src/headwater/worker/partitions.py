@@ -1,11 +1,11 @@
-"""A stream that is split by key into several, so that several processes can read it in order.
+"""Partitions: a stream that is split by key into several, so that several processes can read it in order.
 
     orders ──key──▶ orders.{0}, orders.{1}, …, orders.{7}
 
-Rule 1. A key's partition depends on the key and the number of partitions, and on nothing else: not on the
-        process, the version of Python, or the client.
-Rule 2. The number is the name's hash tag. So partition 3 of one stream and partition 3 of another share a
-        slot of a cluster, and so do all keys beside them.
+Rule 1. A key's partition depends only on the key and the number of partitions: not on the process, the version
+        of Python, or the client.
+Rule 2. The partition's number is the hash tag of its name. So partition 3 of one stream and partition 3 of
+        another are in the same slot of a cluster, with all their related keys.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MOST = 1_024
 
 
 def partition_name(stream: str, number: int) -> str:
-    """The stream of one partition.
+    """Return the name of a partition's stream.
 
     >>> partition_name("orders", 3)
     'orders.{3}'
@@ -27,9 +27,9 @@ def partition_name(stream: str, number: int) -> str:
 
 
 def partition_of(key: object, partitions: int) -> int:
-    """The number of the key's partition: CRC-32 of its text in UTF-8, modulo ``partitions``.
+    """Return the number of the key's partition: CRC-32 of its text in UTF-8, modulo ``partitions``.
 
-    `EncodeError` for a key that is no string, bytes or whole number: its text may change.
+    Raises `EncodeError` if the key is not a string, bytes or an integer, because its text may change.
 
     >>> partition_of("ann", 8), partition_of(17, 8), partition_of("17", 8)
     (3, 2, 2)
@@ -44,11 +44,11 @@ def partition_of(key: object, partitions: int) -> int:
 
 
 def check_partitions(stream: str, partitions: object, key: object) -> None:
-    """`DeclarationError` for a split that contradicts itself."""
+    """Raise `DeclarationError` for a wrong number of partitions, a missing key, or an unsuitable name."""
     if partitions is None:
         if key is not None:
             raise DeclarationError(
-                f"stream {stream!r}: key= chooses a partition, and the stream has none: give partitions="
+                f"stream {stream!r}: key= chooses a partition, but the stream has none: add partitions="
             )
         return
     if not isinstance(partitions, int) or isinstance(partitions, bool):

@@ -1,8 +1,8 @@
 """A fixed number of handler slots: tasks that take entries from one buffer.
 
-Rule 1. No task is made for a message.
-Rule 2. A slot ends only if it is dismissed. Handlers run in the slot's own task, so their code can
-        cancel it; such a cancellation is undone (see `execute`).
+Rule 1. The number of tasks is fixed: no task is created for a message.
+Rule 2. A slot ends only if it is dismissed. Handlers run in the slot's task, so their code can cancel it; such
+        a cancellation is undone (see `execute`).
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from typing import Any
 
 from headwater.worker.freshness import Freshness
 from headwater.worker.owned import Owned, State
-from headwater.worker.signals import Changes
+from headwater.worker.waiting import Changes
 
 TURNS = 32
-"""Messages that one task handles before others get their turn, when no handler ever waits."""
+"""How many messages a slot handles before it yields to other tasks, if its handlers never wait."""
 
 
 class Slot(asyncio.Task[None]):
-    """The task of a handler slot, which knows who cancels it.
+    """The task of a handler slot. It distinguishes its cancellations.
 
-    The framework dismisses it; ``asyncio.run`` cancels it after its loop has stopped. Every other
+    The framework dismisses it, and ``asyncio.run`` cancels it after its loop has stopped. Any other
     cancellation comes from a handler's code.
     """
 
     dismissed = False
 
     def dismiss(self) -> None:
-        """Give up the work at hand, and end."""
+        """Cancel the current handler, and end."""
         self.dismissed = True
         self.cancel()
 
@@ -41,13 +41,16 @@ class Slot(asyncio.Task[None]):
 
 
 def dismissed(task: asyncio.Task[Any]) -> bool:
-    """Whether the task is a slot that has to end."""
+    """Return whether the task is a slot that must end."""
     return isinstance(task, Slot) and task.dismissed
 
 
 class Pool:
-    """``size`` slots. ``run`` handles what a slot takes, one entry here, and never raises except when
-    its slot is dismissed; ``idle`` is called whenever a slot finds nothing to do."""
+    """``size`` handler slots.
+
+    ``run`` handles what a slot takes, here one entry. It raises only if its slot is dismissed. ``idle`` is
+    called whenever a slot has nothing to do.
+    """
 
     def __init__(
         self,
@@ -69,7 +72,7 @@ class Pool:
         """Set before `start`."""
 
     def start(self, name: str) -> list[asyncio.Task[None]]:
-        """Make the slots; the caller watches their tasks."""
+        """Start the slots and return their tasks, which the caller watches."""
         loop = asyncio.get_running_loop()
         self._slots = [
             Slot(self._work(), loop=loop, name=f"{name} handler slot {number}")
@@ -78,29 +81,29 @@ class Pool:
         return [*self._slots]
 
     def dismiss(self) -> None:
-        """End all slots. A handler that runs is cancelled, and its outcome dropped."""
+        """End all slots. Running handlers are cancelled, and their outcomes dropped."""
         for slot in self._slots:
             slot.dismiss()
 
     @property
     def hungry(self) -> bool:
-        """A slot has nothing to do and no entry waits for one."""
+        """Whether a slot has nothing to do and no entry waits for one."""
         return not self._buffer and len(self.running) < self._size
 
     def put(self, *entries: Owned) -> None:
-        """Have entries handled when their turn comes."""
+        """Add entries to the buffer. They are handled in order."""
         self._buffer.extend(entries)
         for _ in range(min(len(entries), len(self._arrivals))):
             self._wake()
 
     def empty(self) -> list[Owned]:
-        """Take back all that was not begun."""
+        """Empty the buffer, and return the entries whose handler has not begun."""
         taken = [owned for owned in self._buffer if owned.state is State.BUFFERED]
         self._buffer.clear()
         return taken
 
     def _wake(self) -> None:
-        """Let one slot look at the buffer."""
+        """Wake one slot that waits for an entry."""
         while self._arrivals:
             arrival = self._arrivals.popleft()
             if not arrival.done():
@@ -116,13 +119,13 @@ class Pool:
                 await arrival
             except asyncio.CancelledError:
                 if self._buffer:
-                    self._wake()  # this one may have been woken for it
+                    self._wake()  # this slot may have been woken for the entry
                 raise
 
     async def _work(self) -> None:
         turns, fresh, now = 0, self.fresh, self.fresh.now
         slot = asyncio.current_task()
-        assert isinstance(slot, Slot), "start makes it"
+        assert isinstance(slot, Slot), "start runs this in a Slot"
         while not slot.dismissed:
             if not self._buffer:
                 self._idle()

@@ -1,13 +1,12 @@
-"""One worker process: finds the app, runs it, and ends as signals say.
+"""One worker process: finds the app, runs it, and ends when a signal arrives.
 
-    SIGTERM, SIGINT    end gracefully within the grace time
-    the second         hand back what runs, too
-    the third          end now, as a crash would
+    SIGTERM, SIGINT    stop gracefully within the grace time
+    a second signal    also hand back entries whose handlers run
+    a third signal     end at once, as a crash would
     its parent died    as SIGTERM (standard input, a pipe, is at its end)
 
-``python -m headwater.worker.process module:app`` is what `headwater work` starts as often as it is
-told to. Exit status: 0 after a stop, `CANNOT_START` for an error of the declaration or of the first join,
-else 1.
+``headwater work`` starts its worker processes as ``python -m headwater.worker.process module:app``. Exit status: 0
+after a stop, `CANNOT_START` for an error in a declaration or at the first join, else 1.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from headwater.worker.durations import milliseconds
 from headwater.worker.logs import LogFormat, LogLevel, configure_logging
 from headwater.worker.pool import Slot
 from headwater.worker.quarantine import Suspects
-from headwater.worker.reports import Reports
+from headwater.worker.supervisor_pipe import Reports
 from headwater.worker.targets import AppBroken, find_app
 
 CANNOT_START = 78
@@ -42,10 +41,10 @@ log = logging.getLogger("headwater.worker")
 
 
 def freeze_program() -> None:
-    """Tell Python's collector that all there is now lives as long as the process.
+    """Exclude all current objects from Python's garbage collection.
 
-    A full collection then looks at messages only, not at the program and its libraries: with these it
-    stops every handler for 20 ms and more, each 20,000 messages (docs/adr/0045).
+    A full collection then examines only messages, not the program and its libraries. With these, it would
+    stop all handlers for 20 ms or more, every 20,000 messages (docs/adr/0045).
     """
     gc.collect()
     gc.freeze()
@@ -54,8 +53,8 @@ def freeze_program() -> None:
 async def work(
     app: App, *, until_eof: bool, reports: Reports | None = None, progress: bool = False
 ) -> None:
-    """Run ``app`` until a signal, or the end of standard input, says to stop; with ``progress``,
-    report how it gets on."""
+    """Run ``app`` until a signal arrives, or until the end of standard input if ``until_eof``. With
+    ``progress``, report its progress."""
     loop = asyncio.get_running_loop()
     asked = 0
 
@@ -63,7 +62,9 @@ async def work(
         nonlocal asked
         asked += 1
         if asked > 2:
-            log.error("ended at the third signal; what runs stays pending until it is claimed")
+            log.error(
+                "ended at the third signal; running entries stay pending until they are claimed"
+            )
             os._exit(1)
         app.stop()
 
@@ -79,7 +80,7 @@ async def work(
     finally:
         if reporting is not None:
             reporting.cancel()
-    _leave_deaf_handlers()
+    _abandon_handlers()
 
 
 async def _report_progress(app: App, reports: Reports) -> None:
@@ -89,11 +90,11 @@ async def _report_progress(app: App, reports: Reports) -> None:
         await asyncio.sleep(PROGRESS_SECONDS)
 
 
-def _leave_deaf_handlers() -> None:
+def _abandon_handlers() -> None:
     """End the process here if a handler ignores its cancellation: the loop would wait for it."""
-    deaf = sum(isinstance(task, Slot) for task in asyncio.all_tasks())
-    if deaf:
-        words = "1 handler ignores its" if deaf == 1 else f"{deaf} handlers ignore their"
+    running = sum(isinstance(task, Slot) for task in asyncio.all_tasks())
+    if running:
+        words = "1 handler ignores its" if running == 1 else f"{running} handlers ignore their"
         log.error("the worker ends although %s cancellation", words)
         _exit_now(0)
 
@@ -102,7 +103,7 @@ def _at_eof(loop: asyncio.AbstractEventLoop, stop: Callable[[], None]) -> Callab
     def read() -> None:
         if not os.read(0, 4096):
             loop.remove_reader(0)
-            log.warning("the process that started this one is gone: stopping")
+            log.warning("the parent process has ended: stopping")
             stop()
 
     return read
@@ -119,10 +120,10 @@ def run_worker(
     progress: bool = False,
     concurrency: int | None = None,
 ) -> int:
-    """Run the app in this process until it is stopped; the exit status.
+    """Run the app in this process until it is stopped. Return the exit status.
 
-    ``reports`` is the descriptor of a pipe to the supervisor, where ``progress`` is reported if that
-    is asked for.
+    ``reports`` is the descriptor of a pipe to the supervisor. With ``progress``, the app's progress is
+    reported there.
     """
     try:
         app = find_app(target)
@@ -136,17 +137,17 @@ def run_worker(
         freeze_program()
         asyncio.run(work(app, until_eof=until_eof, reports=Reports(reports), progress=progress))
     except HeadwaterError as problem:
-        log.error("%s", problem)  # noqa: TRY400  # it is for people: no traceback
-        # What a module raises may depend on what it reaches while it is imported.
+        log.error("%s", problem)  # noqa: TRY400  # a message for people, without a traceback
+        # An error while a module is imported may be temporary: it may depend on another server.
         return 1 if isinstance(problem, AppBroken) else CANNOT_START
     except Exception:
-        log.exception("the worker ends")
+        log.exception("the worker ends with an error")
         return 1
     return 0
 
 
 def leave(status: int) -> None:
-    """End the process, also when a handler still runs in a thread that nobody can stop."""
+    """End the process, even if a handler still runs in a thread, which cannot be stopped."""
     if any(not one.daemon for one in threading.enumerate() if one is not threading.main_thread()):
         _exit_now(status)
     sys.exit(status)
@@ -160,7 +161,7 @@ def _exit_now(status: int) -> NoReturn:
 
 
 def main() -> None:
-    """The child of `headwater work`."""
+    """Run a worker process, as a child of ``headwater work``."""
     parser = argparse.ArgumentParser()
     parser.add_argument("target")
     parser.add_argument("--grace")

@@ -1,10 +1,10 @@
-"""Adding messages to streams, with or without an event loop, with or without a worker.
+"""Publishes messages, with or without an event loop, with or without a worker.
 
-Rule 1. An addition that may have been made is not repeated, unless the store recognizes the
-        repetition: the caller gets `OutcomeUnknown`.
-Rule 2. What was not sent, or what the store refused and may take later (`groups.troubles`), is tried
-        again for `RECONNECT_SECONDS`, as long as a server needs to restart; after that the caller
-        gets `NotSent`.
+Rule 1. An addition that may have been made is not repeated, unless the store recognizes the repetition:
+        `OutcomeUnknown` is raised.
+Rule 2. An addition that was not sent, or that the store refused and may accept later (`groups.store_errors`), is
+        repeated for `RECONNECT_SECONDS`, which is longer than a server needs to restart. Then `NotSent` is
+        raised.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from headwater.worker.connections import (
     lost_connection,
     may_have_run,
 )
-from headwater.worker.patience import Patience, failures, leads_nowhere, reach
+from headwater.worker.publish_retry import PublishRetry, failures, reach, wrong_server
 from headwater.worker.shared_client import SharedClient
 
 if TYPE_CHECKING:
@@ -39,33 +39,33 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 THREADS = 32
-"""Threads, or coroutines that do not share a batch, that publish at a time; the others wait."""
+"""How many threads, or coroutines that do not share a batch, publish at a time. Others wait."""
 
 QUIET_SECONDS = 1.0
-"""After so long without a reply the store is asked whether it executes commands, before messages are
-sent. One that has restarted meanwhile and still loads its data would refuse the first message of a batch,
-and what became of the others would be unknown."""
+"""After this time without a reply, the store is asked whether it executes commands before messages are sent. A
+store that has restarted meanwhile and still loads its data would refuse the first message of a batch, and the
+outcome of the others would be unknown."""
 
 SEEING_TURNS = 2
-"""Turns of the event loop before a batch is sent. After the second the loop has seen that the server
-closed a connection, so nothing is sent into it and its outcome is not unknown."""
+"""Turns of the event loop before a batch is sent. After the second, the loop has noticed a connection that the
+server closed. So no message is sent on it, whose outcome would be unknown."""
 
 
 def all_added(additions: Sequence[Addition], outcomes: Sequence[str | Refused | None]) -> list[str]:
-    """The ids, or the first refusal raised."""
+    """Return the ids. Raises the first refusal, if there is one."""
     added: list[str] = []
     for addition, outcome in zip(additions, outcomes, strict=True):
-        assert outcome is not None, "what has no outcome yet is an error"
+        assert outcome is not None, "every addition has an outcome here"
         if isinstance(outcome, Refused):
-            before = f" ({len(added)} of {len(outcomes)} messages were added before it)"
+            before = f" ({len(added)} of {len(outcomes)} messages were added before)"
             raise _of_stream(addition, outcome, before)
         added.append(outcome)
     return added
 
 
 def _of_stream(addition: Addition, error: Refused, more: str = "") -> Refused:
-    """The store's refusal with the name of the stream."""
-    return Refused(f"{addition.stream!r} does not take it: {error}{more}", error.code)
+    """Return the store's refusal with the name of the stream."""
+    return Refused(f"stream {addition.stream!r} refused a message: {error}{more}", error.code)
 
 
 def _messages(count: int) -> str:
@@ -73,7 +73,7 @@ def _messages(count: int) -> str:
 
 
 class _Job:
-    """One caller's additions, on their way."""
+    """One caller's additions, while they are sent."""
 
     def __init__(self, additions: Sequence[Addition]) -> None:
         self.additions = additions
@@ -82,7 +82,7 @@ class _Job:
         self.future: asyncio.Future[list[str]] = asyncio.get_running_loop().create_future()
 
     def finish(self, error: Exception | None = None) -> None:
-        """Tell the caller, if it still listens."""
+        """Set the caller's result, unless the caller was cancelled."""
         if self.future.done():
             return
         try:
@@ -94,7 +94,7 @@ class _Job:
 
 
 class Publisher:
-    """An app's connections for publishing, each made when it is first needed.
+    """Publishes for an app. It connects when a connection is first needed.
 
     Coroutines that publish at the same time share one connection and its round trips.
     """
@@ -111,10 +111,10 @@ class Publisher:
         self._sending: asyncio.Task[None] | None = None
         self._slots = asyncio.Semaphore(THREADS)
         self._apart: set[asyncio.Future[None]] = set()
-        """One for each coroutine that sends by itself."""
+        """One future for each coroutine that sends outside the shared batches."""
 
     async def send(self, additions: Sequence[Addition]) -> list[str]:
-        """Add from a coroutine; the ids. One that is cancelled may have added."""
+        """Add messages from a coroutine and return their ids. If it is cancelled, they may have been added."""
         if not additions:
             return []
         self._enter_loop()
@@ -125,23 +125,23 @@ class Publisher:
         return await job.future
 
     def _enter_loop(self) -> None:
-        """Belong to the running event loop. `HeadwaterError` while another one publishes."""
+        """Bind to the running event loop. Raises `HeadwaterError` while another one publishes."""
         loop = asyncio.get_running_loop()
         if loop is self._loop:
             return
         used = self._asynchronous is not None or self._on_their_way()
         if self._loop is not None and not self._loop.is_closed() and used:
             raise HeadwaterError(
-                "this app publishes in another event loop: give each event loop an App of its own"
+                "this app publishes in another event loop: use one App for each event loop"
             )
-        # What a loop that has ended left behind can be neither used nor closed.
+        # The connections of a loop that has ended can be neither used nor closed.
         self._loop, self._asynchronous, self._sending = loop, None, None
         self._jobs.clear()
         self._apart.clear()
         self._slots = asyncio.Semaphore(THREADS)
 
     async def _send_all(self) -> None:
-        """Send what there is, together, until there is nothing."""
+        """Send all waiting jobs in shared batches, until there are none."""
         while self._jobs:
             taken: list[tuple[_Job, int]] = []
             room = CHUNK
@@ -173,8 +173,8 @@ class Publisher:
                     job.finish()
 
     async def _perform(self, make: Callable[[], Operation[T]], *, repeatable: bool = False) -> T:
-        """Carry out an operation, again while that is safe and the time allows it."""
-        patience = Patience(repeatable=repeatable)
+        """Run an operation and return its result. Repeats it while that is safe and there is time."""
+        retry = PublishRetry(repeatable=repeatable)
         while True:
             shared = self._asynchronous
             if shared is None:
@@ -185,14 +185,14 @@ class Publisher:
             try:
                 for _turn in range(SEEING_TURNS):
                     await asyncio.sleep(0)
-                if patience.failed or time.monotonic() - self._heard_at > QUIET_SECONDS:
+                if retry.failed or time.monotonic() - self._heard_at > QUIET_SECONDS:
                     await perform(client, reach())
                 result = await perform(client, make())
             except failures() as error:
-                pause = patience.pause(error)
+                pause = retry.pause(error)
                 if pause is None:
                     raise
-                if leads_nowhere(error):
+                if wrong_server(error):
                     await client.connection_pool.disconnect(inuse_connections=False)
             else:
                 self._heard_at = time.monotonic()
@@ -205,7 +205,7 @@ class Publisher:
                 await self._retire(shared)
 
     async def _retire(self, shared: SharedClient[redis.asyncio.Redis]) -> None:
-        """Use this client for nothing new."""
+        """Start nothing new with this client, and close it once it is not used."""
         if self._asynchronous is shared:
             self._asynchronous = None
             if shared.retire():
@@ -214,7 +214,7 @@ class Publisher:
     async def send_one(
         self, addition: Addition, make: Callable[[], Operation[T]], *, repeatable: bool
     ) -> T:
-        """Add by an operation of its own, from a coroutine; what that returns."""
+        """Add a message from a coroutine by its own operation, and return the operation's result."""
         try:
             return await self._perform_apart(make, repeatable=repeatable)
         except failures() as error:
@@ -235,14 +235,14 @@ class Publisher:
                 ended.set_result(None)
 
     async def cancel(self, stream: str, entry_id: str) -> bool:
-        """Take back a scheduled message, from a coroutine; whether it was there."""
+        """Cancel a scheduled message, from a coroutine. Return whether it was still scheduled."""
         try:
             return await self._perform_apart(partial(cancel, stream, entry_id))
         except failures() as error:
             raise self._not_cancelled(stream, entry_id, error) from error
 
     def cancel_blocking(self, stream: str, entry_id: str) -> bool:
-        """As `cancel`, from code without an event loop."""
+        """The same as `cancel`, for code without an event loop."""
         try:
             return self._run(partial(cancel, stream, entry_id))
         except failures() as error:
@@ -253,22 +253,22 @@ class Publisher:
         what = f"scheduled message {entry_id} of {stream!r}"
         if isinstance(error, lost_connection()) and may_have_run(error):
             return OutcomeUnknown(
-                f"{where} went away while {what} was being cancelled; nobody knows whether it was. If "
-                f"cancelling it again returns True it was not: {error}"
+                f"the connection to {where} broke while {what} was being cancelled; it is unknown whether "
+                f"it was. If cancelling it again returns True, it was not: {error}"
             )
         return NotSent(f"{what} could not be cancelled at {where}: {error}")
 
     def publish_one(
         self, addition: Addition, make: Callable[[], Operation[T]], *, repeatable: bool
     ) -> T:
-        """As `send_one`, from code without an event loop."""
+        """The same as `send_one`, for code without an event loop."""
         try:
             return self._run(make, repeatable=repeatable)
         except failures() as error:
             raise self._explained([addition], [None], error, repeatable=repeatable) from error
 
     def publish(self, additions: Sequence[Addition]) -> list[str]:
-        """Add from code without an event loop; safe among threads."""
+        """The same as `send`, for code without an event loop. Thread-safe."""
         outcomes: list[str | Refused | None] = []
         for first in range(0, len(additions), CHUNK):
             batch = Adding(additions[first : first + CHUNK])
@@ -281,8 +281,8 @@ class Publisher:
         return all_added(additions, outcomes)
 
     def _run(self, make: Callable[[], Operation[T]], *, repeatable: bool = False) -> T:
-        """As `_perform`, in the caller's thread."""
-        patience = Patience(repeatable=repeatable)
+        """The same as `_perform`, in the caller's thread."""
+        retry = PublishRetry(repeatable=repeatable)
         while True:
             with self._lock:
                 shared = self._synchronous
@@ -293,14 +293,14 @@ class Publisher:
                 client = shared.acquire()
             try:
                 with self._threads:
-                    if patience.failed or time.monotonic() - self._heard_at > QUIET_SECONDS:
+                    if retry.failed or time.monotonic() - self._heard_at > QUIET_SECONDS:
                         run(client, reach())
                     result = run(client, make())
             except failures() as error:
-                pause = patience.pause(error)
+                pause = retry.pause(error)
                 if pause is None:
                     raise
-                if leads_nowhere(error):
+                if wrong_server(error):
                     client.connection_pool.disconnect(inuse_connections=False)
             else:
                 self._heard_at = time.monotonic()
@@ -322,8 +322,8 @@ class Publisher:
         *,
         repeatable: bool = False,
     ) -> Exception:
-        """What the caller gets when sending ended with ``error``; an outcome for each addition that
-        was begun, None where there is none."""
+        """Return the exception for the caller when sending ended with ``error``. ``outcomes`` has one item for
+        each addition that was begun, None if its outcome is not known."""
         refused = may_be_added_later(error)
         if not refused and not isinstance(error, lost_connection()):
             return _of_stream(additions[0], error) if isinstance(error, Refused) else error
@@ -347,17 +347,17 @@ class Publisher:
         advice = (
             "Sending with the same dedupe= again adds nothing twice"
             if repeatable
-            else "Nothing is sent again by itself"
+            else "They are not sent again automatically"
         )
         return OutcomeUnknown(
-            f"{where} went away while {_messages(in_flight)} were being added to {stream!r}; "
-            f"nobody knows whether they were.{before}{rest} {advice}: {why}.",
+            f"the connection to {where} broke while {_messages(in_flight)} were being added to "
+            f"{stream!r}; it is unknown whether they were.{before}{rest} {advice}: {why}.",
             added=added,
             unknown=in_flight,
         )
 
     async def close(self, *, opened: Callable[[], bool]) -> None:
-        """Send what is on its way, and close the connections that coroutines have used; not if the app
+        """Wait for all messages to be sent, and close the connections that coroutines have used. Stop if the app
         is ``opened`` again meanwhile."""
         if self._loop is not asyncio.get_running_loop():
             return
@@ -371,12 +371,12 @@ class Publisher:
         return {*self._apart, *([] if sending is None or sending.done() else [sending])}
 
     def close_synchronous(self) -> None:
-        """Close the connections that threads have used, as soon as none uses them."""
+        """Close the connections that threads have used, once none uses them."""
         if self._synchronous is not None:
             self._retire_synchronous(self._synchronous)
 
     def _retire_synchronous(self, shared: SharedClient[redis.Redis]) -> None:
-        """As `_retire`, for what threads use."""
+        """The same as `_retire`, for the client of threads."""
         with self._lock:
             unused = self._synchronous is shared and shared.retire()
             if self._synchronous is shared:

@@ -5,14 +5,14 @@
                      │                      ELSEWHERE: hand back for the quarantine process
                      └──▶ anything else ──▶ the handlers
 
-Rule 1. While a suspect runs alone, its process runs nothing else and owns nothing else that it has
-        not finished: every consumer hands back what it has not begun and ends what it has.
-Rule 2. One suspect at a time: another one is handed back meanwhile.
-Rule 3. Draining stops for nobody: after ``claim_after`` the suspect is handed back and the process
-        goes on. A suspect that runs longer than that alone gets neighbours again.
-Rule 4. Under a supervisor no process drains: one child handles only suspects.
+Rule 1. While a suspect runs alone, its process runs nothing else and owns no other unsettled entry: every
+        consumer hands back entries whose handlers have not begun, and waits for the running ones.
+Rule 2. One suspect runs at a time. Others are handed back meanwhile.
+Rule 3. The time for draining is limited: after ``claim_after``, the suspect is handed back and the process
+        continues. If a suspect runs alone for longer than that, others begin to run with it.
+Rule 4. Under a supervisor no process is drained: one child, the quarantine process, handles only suspects.
 
-Which deaths count against a message is in `headwater.groups.poison`.
+`headwater.groups.poison` decides which deaths count against a message.
 """
 
 from __future__ import annotations
@@ -39,53 +39,53 @@ from headwater.worker.declaration import Consumer
 from headwater.worker.in_flight import InFlight
 from headwater.worker.owned import Owned, State
 from headwater.worker.pool import Pool
-from headwater.worker.signals import Changes
+from headwater.worker.waiting import Changes
 
 log = logging.getLogger("headwater.worker")
 
 HANDED_BACK_MS = 1_000
-"""How long a suspect waits after a process handed it back."""
+"""How long a suspect is delayed when a process hands it back."""
 
 DRAINS_APART = 10
-"""After a drain in vain, the next one starts so many ``claim_after`` later at the earliest."""
+"""After a failed drain, the next one starts this many times ``claim_after`` later, at the earliest."""
 
 VAIN_DRAINS = 3
-"""From so many drains in vain on the log says that a suspect cannot run."""
+"""After how many failed drains in a row a warning says that a suspect cannot run."""
 
 SWEEP_SECONDS = 60.0
-"""How often records of settled messages are looked for."""
+"""How often records of settled messages are deleted."""
 
 
 class Suspects(StrEnum):
-    """Where the suspects run that a process reads."""
+    """Where suspects run."""
 
     HERE = "here"
-    """In this process, alone: it has no supervisor."""
+    """In this process, alone, because there is no supervisor."""
     ELSEWHERE = "elsewhere"
     """In the quarantine process of the same supervisor."""
     ONLY = "only"
-    """Here, and nothing else: this is the quarantine process."""
+    """In this process, which is the quarantine process and runs nothing else."""
 
 
 class Pausable(Protocol):
-    """A consumer's loop, as the lock sees it."""
+    """The methods of a consumer's loop that the lock uses."""
 
     async def pause(self) -> None:
-        """Stop reading, hand back what is not begun, end what runs; return when that is done."""
+        """Stop reading, hand back entries whose handlers have not begun, and wait for the running ones."""
 
     def resume(self) -> None:
-        """Read again."""
+        """Continue reading."""
 
 
 class QuarantineLock:
-    """The loops of one process, of which one at a time may ask for quiet."""
+    """Lets one of a process's loops at a time pause all others."""
 
     def __init__(self) -> None:
         self.loops: list[Pausable] = []
         self._taken = False
 
     async def enter(self, loop: Pausable) -> bool:
-        """Quieten all other loops. False when another is inside or on its way."""
+        """Pause all other loops. Return False if another loop has done so or is doing so."""
         if self._taken:
             return False
         self._taken = True
@@ -97,7 +97,7 @@ class QuarantineLock:
         return True
 
     def leave(self, loop: Pausable) -> None:
-        """Let all others go on."""
+        """Resume all other loops."""
         self._taken = False
         for one in self.loops:
             if one is not loop:
@@ -105,7 +105,7 @@ class QuarantineLock:
 
 
 class Quarantine:
-    """Judges what one consumer claimed, and runs its suspects alone."""
+    """Judges the entries that one consumer claims, and runs its suspects alone."""
 
     def __init__(
         self,
@@ -132,18 +132,18 @@ class Quarantine:
         self._drain_from = 0.0
         self._sweep_at = 0.0
         self._settled: list[bytes] = []
-        """Settled messages whose records are to be dropped."""
+        """Ids of settled messages whose records must be deleted."""
         self._tasks: set[asyncio.Task[Any]] = set()
 
     @property
     def leaves(self) -> bool:
-        """Whether suspects are handed back: for the quarantine process, or because this process
-        could not be drained lately."""
+        """Whether suspects are handed back: for the quarantine process, or because the last drain of this
+        process failed."""
         lately = self._clock.monotonic() < self._drain_from
         return self._suspects is Suspects.ELSEWHERE or lately
 
     async def judge(self, claimed: Sequence[Owned]) -> None:
-        """Give each of these, which were claimed, its record."""
+        """Judge claimed entries, and set the record of each."""
         if not claimed:
             return
         records: dict[bytes, Record] = await self._in_flight.ask(
@@ -161,12 +161,12 @@ class Quarantine:
             self._sweep_at = self._clock.monotonic() + SWEEP_SECONDS
 
     def settled(self, owned: Owned) -> None:
-        """The message is settled for good: nothing more needs to be known of it."""
+        """Delete the record of a message that was settled and will not be delivered again."""
         if owned.record is NO_RECORD or owned.record == NO_RECORD:
             return
         self._settled.append(owned.id)
         if all(task.done() for task in self._tasks):
-            # One task for all: one for each would open a connection for each.
+            # One task deletes all records: a task for each would open a connection for each.
             task = asyncio.ensure_future(self._forget())
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -177,12 +177,12 @@ class Quarantine:
             await self._in_flight.ask(partial(forget, ids=ids))
 
     async def forgotten(self) -> None:
-        """Return when no record is on its way out."""
+        """Wait until all deletions of records have ended."""
         if self._tasks:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def abandon(self) -> None:
-        """Say nothing more to the store."""
+        """Send nothing more to the store."""
         for task in self._tasks:
             task.cancel()
 
@@ -197,7 +197,7 @@ class Quarantine:
         if self._consumer.order_by is None:
             self._hand_back(others)
         else:
-            self._in_flight.hand_back(others)  # for nobody else: they come next
+            self._in_flight.hand_back(others)  # without a delay: this process claims them next
         self._in_flight.hand_back(
             [owned for owned in self._in_flight.unbegun() if owned is not first]
         )
@@ -213,8 +213,8 @@ class Quarantine:
     def _leave(self, suspects: Sequence[Owned]) -> None:
         for owned in suspects:
             log.info(
-                "%s of %s is suspected of killing its process: handed back until a process can run "
-                "it alone",
+                "%s of %s is suspected of killing its process: it is handed back until a process can "
+                "run it alone",
                 owned.delivery.id,
                 owned.delivery.stream,
             )
@@ -224,9 +224,9 @@ class Quarantine:
         self._in_flight.hand_back(entries, delay_ms=HANDED_BACK_MS)
 
     async def _drained(self, suspect: Owned) -> bool:
-        """Drain this process; False if something else still runs after ``claim_after``.
+        """Drain this process. Return False if something else still runs after ``claim_after``.
 
-        When True, the lock is ours to leave.
+        After True, the caller must leave the lock.
         """
         entered = False
 
@@ -255,8 +255,8 @@ class Quarantine:
         if self._vain >= VAIN_DRAINS:
             log.warning(
                 "%s of %s is suspected of killing its process and must run alone, but handlers of "
-                "this process still ran after %g s, %d times. Give them a timeout, or run the app "
-                "under `headwater work`, which keeps a process for suspects.",
+                "this process still ran after %g s, %d times. Declare a timeout for them, or run the "
+                "app by `headwater work`, which has a process for suspects.",
                 suspect.delivery.id,
                 suspect.delivery.stream,
                 self._seconds,
@@ -264,12 +264,12 @@ class Quarantine:
             )
 
     async def _run(self, suspect: Owned) -> None:
-        """Run it in a process that is quiet; return when it is settled, or has outlived the wait."""
-        # A stop, or a lost lease, may have ended it while it waited.
+        """Run a suspect in a drained process. Return when it is settled, or has run for ``claim_after``."""
+        # It may have been settled while it waited: by a stop, or because its lease was lost.
         if self._waits(suspect):
             log.warning(
-                "%s of %s runs alone: its process died %d times with others running, and %d times "
-                "with it alone",
+                "%s of %s runs alone: its process died %d times while others ran too, and %d times "
+                "while it ran alone",
                 suspect.delivery.id,
                 suspect.delivery.stream,
                 suspect.record.excused,
@@ -283,14 +283,14 @@ class Quarantine:
             await ended
         elif not await _within(self._clock, self._seconds, ended):
             log.warning(
-                "%s of %s has run alone for %g s: the process goes on with others",
+                "%s of %s has run alone for %g s: the process continues with others",
                 suspect.delivery.id,
                 suspect.delivery.stream,
                 self._seconds,
             )
             await self._remember(suspect, outlived(suspect.record))
             if not self._in_flight.owns(suspect):
-                self.settled(suspect)  # meanwhile, so what was just written is of no use
+                self.settled(suspect)  # it was settled meanwhile: delete the record just written
 
     def _waits(self, owned: Owned) -> bool:
         return owned.state is State.BUFFERED and self._in_flight.owns(owned)
@@ -301,7 +301,7 @@ class Quarantine:
 
 
 async def _within(clock: Timers, seconds: float, work: Coroutine[Any, Any, None]) -> bool:
-    """Whether ``work`` ended within ``seconds``; if not, it is cancelled."""
+    """Run ``work`` and return whether it ended within ``seconds``. If it did not, it is cancelled."""
     task = asyncio.ensure_future(work)
     timer = clock.call_later(seconds, task.cancel)
     try:

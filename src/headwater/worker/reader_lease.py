@@ -1,8 +1,9 @@
-"""Whether this process is the one that reads for an ordered group.
+"""The name lease of the one process that reads for an ordered group.
 
-Rule 1. The key is renewed with the leases of entries, by their renewer, and lives for ``claim_after``.
-Rule 2. It counts as lost when the store says so, and when it may have expired: then handlers are
-        cancelled, before another process begins.
+Rule 1. The lease renewer renews the reader's key with the leases of entries. The key expires after
+        ``claim_after``.
+Rule 2. The key counts as lost when the store reports it, and when it may have expired. Then handlers are
+        cancelled before another process begins.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from headwater.worker.clocks import Timer, Timers
 
 
 class ReaderLease:
-    """One consumer's. ``lost`` is called in the event loop when it is lost."""
+    """The lease of one consumer. ``lost`` is called in the event loop when the lease is lost."""
 
     def __init__(self, ttl_ms: int, *, clock: Timers, lost: Callable[[], None]) -> None:
         self.ttl_ms = ttl_ms
         self.until = 0.0
-        """When it may expire, by the worker's monotonic clock in seconds."""
+        """When the key may expire, by the worker's monotonic clock in seconds."""
         self._clock = clock
         self._lost = lost
         self._has = False
@@ -29,17 +30,17 @@ class ReaderLease:
 
     @property
     def held(self) -> bool:
-        """This process reads."""
+        """Whether this process has the lease."""
         return self._has and self._clock.monotonic() < self.until
 
     def took(self, began: float) -> None:
-        """The store gave it; it was asked at ``began``."""
+        """Record that this process has the lease, by a command that was sent at ``began``."""
         self._has = True
         self.until = began + self.ttl_ms / 1000
         self._watch()
 
     def renew(self, member: Member) -> Operation[bool]:
-        """Renew it, from the renewer's thread; False if another reads."""
+        """Renew the lease, in the renewer's thread. Return False if another process has it."""
         began = self._clock.monotonic()
         kept = yield from keep_reader_key(member, ttl_ms=self.ttl_ms)
         if kept:
@@ -47,13 +48,13 @@ class ReaderLease:
         return kept
 
     def lose(self) -> None:
-        """It is another's, or nobody's."""
+        """Record that this process has lost the lease."""
         if self._has:
             self.end()
             self._lost()
 
     def end(self) -> None:
-        """Watch it no more: this process stops reading."""
+        """Stop watching the lease, because this process stops reading."""
         self._has = False
         if self._timer is not None:
             self._timer.cancel()

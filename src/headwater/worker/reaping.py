@@ -1,7 +1,7 @@
 """Removes the consumers that crashed workers left behind, once an hour.
 
-Every start of a worker is a new consumer, and only a clean stop removes it. Without this a group
-that is restarted often would collect consumers for ever.
+Each start of a worker adds a consumer, and only a clean stop removes it. Without this, the consumers of a group
+would accumulate.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from headwater.groups.member import Member
 from headwater.groups.operation import perform
 from headwater.worker.clocks import Timers, sleep
 from headwater.worker.connections import lost_connection
-from headwater.worker.signals import cancelled
+from headwater.worker.waiting import cancelled
 
 if TYPE_CHECKING:
     import redis.asyncio
@@ -29,8 +29,8 @@ REAP_SECONDS = 3_600.0
 async def reap_regularly(
     client: Callable[[], redis.asyncio.Redis], member: Callable[[], Member | None], clock: Timers
 ) -> None:
-    """Every hour, remove consumers of the member's group that own nothing and were not seen for a
-    day. Ends only by being cancelled: what goes wrong is tried again in an hour."""
+    """Every hour, remove consumers of the member's group that own nothing and were not seen for a day. Runs until
+    it is cancelled; after an error it tries again in an hour."""
     failures: tuple[type[Exception], ...] = (HeadwaterError, *lost_connection())
     while not cancelled():
         await sleep(clock, REAP_SECONDS)
@@ -40,11 +40,11 @@ async def reap_regularly(
         try:
             removed = await perform(client(), reap(who))
         except failures as error:
-            log.debug("consumers of group %s were not reaped: %s", who.group, error)
+            log.debug("expired consumers of group %s were not removed: %s", who.group, error)
             continue
         if removed:
             log.info(
-                "removed from group %s of %s what owned nothing and was not seen for a day: %s",
+                "removed consumers of group %s of %s that owned nothing and were not seen for a day: %s",
                 who.group,
                 who.stream,
                 ", ".join(removed),

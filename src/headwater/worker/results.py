@@ -1,8 +1,8 @@
-"""What a handler with ``into=`` returns, as entries of that stream.
+"""Converts the results of a handler with ``into=`` into entries of that stream.
 
-Rule 1. None means no result. A list or a tuple is one result for each item, unless the stream's own
-        messages are lists or tuples; a NamedTuple is one result.
-Rule 2. A result that a consumer of the stream could not read is refused: it is a failed delivery.
+Rule 1. None means no result. A list or a tuple has one result in each item, unless the messages of the stream
+        are lists or tuples themselves. A NamedTuple is one result.
+Rule 2. A result that a consumer of the stream could not decode is refused: the delivery fails.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from headwater.worker.stream import Stream
 
 
 class Results:
-    """Turns what the handler ``name`` returns into additions to ``into``."""
+    """Converts the results of the handler ``name`` into additions to ``into``."""
 
     def __init__(self, into: Stream[Any] | None, name: str) -> None:
         self._into = into
@@ -27,7 +27,8 @@ class Results:
         self._whole = holds_sequences(kind)
 
     def additions(self, result: Any) -> Sequence[Addition]:
-        """The entries to publish. `TypeError` or `EncodeError` for what does not fit."""
+        """Return the entries to publish. Raises `TypeError` or `EncodeError` for a result that is not a message of
+        the stream."""
         if self._into is None or result is None:
             return ()
         if type(result) is self._class:
@@ -39,29 +40,30 @@ class Results:
     def _addition(self, into: Stream[Any], one: Any) -> Addition:
         if not isinstance(one, self._class):
             raise TypeError(
-                f"{self._name} returned a value of type {type(one).__name__}, {into.name!r} holds "
-                f"{self._class.__name__}"
+                f"{self._name} returned a value of type {type(one).__name__}, stream {into.name!r} has "
+                f"messages of type {self._class.__name__}"
             )
         addition = into.addition(one)
         try:
             into.codec.decode(addition.fields)
         except DecodeError as error:
             raise EncodeError(
-                f"{self._name} returned a result that no consumer of {into.name!r} could read: "
+                f"{self._name} returned a result that consumers of {into.name!r} could not decode: "
                 f"{error}"
             ) from None
         return addition
 
 
 def _checkable(kind: Any) -> type:
-    """The class whose instances a type's messages are; dict for a TypedDict, object for the rest."""
+    """Return the class that messages of a type are instances of: dict for a TypedDict, object if it cannot be
+    checked."""
     if not isinstance(kind, type):
         return object
     return dict if issubclass(kind, dict) else kind
 
 
 def holds_sequences(kind: Any) -> bool:
-    """Whether messages of this type are lists or tuples themselves.
+    """Return whether messages of this type are lists or tuples themselves.
 
     >>> from typing import NamedTuple
     >>> class Pair(NamedTuple):

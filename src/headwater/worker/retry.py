@@ -9,7 +9,7 @@ from headwater.errors import DeclarationError
 from headwater.worker.durations import LONGEST_MS, milliseconds
 
 MOST_FACTOR = 1_000
-"""Of a larger one the powers would soon be beyond every float, and the ceiling is all that counts."""
+"""The largest ``factor``. With a larger one only the ceiling would matter, and its powers overflow a float."""
 
 
 def _is_number(value: object) -> bool:
@@ -17,7 +17,7 @@ def _is_number(value: object) -> bool:
 
 
 class Backoff:
-    """Waits between deliveries that grow: ``first``, then ``factor`` times as long each time, up to
+    """Growing waits between deliveries: ``first``, then ``factor`` times as long each time, up to
     ``ceiling``.
 
     >>> from random import Random
@@ -29,9 +29,9 @@ class Backoff:
     - ``factor``: from 1 to 1,000.
     - ``ceiling``: the longest wait, before jitter; at least ``first``.
     - ``jitter``: from 0 to less than 1. 0.2 spreads each wait evenly from 80 % to 120 %, so that entries that
-      failed together do not come again together.
+      failed together are not delivered again together.
 
-    Raises `DeclarationError` for a value out of its range or a text that is not a duration.
+    Raises `DeclarationError` for a value out of range or a text that is not a duration.
     """
 
     def __init__(
@@ -53,9 +53,9 @@ class Backoff:
         self.ceiling_ms = milliseconds(ceiling, what="ceiling")
         """The longest wait before jitter, in milliseconds."""
         self.factor = factor
-        """How much longer each wait is than the one before."""
+        """The ratio of each wait to the one before."""
         self.jitter = jitter
-        """The part by which a wait may be shorter or longer."""
+        """The fraction by which a wait may be shorter or longer."""
         if self.ceiling_ms < self.first_ms:
             raise DeclarationError(f"ceiling={ceiling!r} is shorter than first={first!r}")
 

@@ -21,25 +21,25 @@ from headwater.worker.lifespan import Lifespan
 from headwater.worker.loop import Loop, TaskEnded
 from headwater.worker.owned import Owned
 from headwater.worker.quarantine import QuarantineLock, Suspects
-from headwater.worker.reports import Reports
 from headwater.worker.scheduler import Scheduler, served_streams
+from headwater.worker.supervisor_pipe import Reports
 from headwater.worker.telemetry import Telemetry
 
 log = logging.getLogger("headwater.worker")
 
 
 def unique_name() -> str:
-    """A consumer name that no other process has or ever had: host, pid, and a word of this start.
+    """Return a consumer name that no other process has or had: host, pid, and a random word.
 
-    A name that came back after a crash would be taken for the consumer that owns what the crash
-    left, and those entries would wait for nobody.
+    If a name were reused after a crash, the new process would count as the owner of the crashed one's entries,
+    and nothing would claim them.
     """
     host = re.sub(r"[^A-Za-z0-9.-]", "-", socket.gethostname())
     return f"{host}-{os.getpid()}-{secrets.token_hex(4)}"
 
 
 class Running:
-    """The loops of one process. Made and used in one event loop."""
+    """The loops of one process. Make and use it in one event loop."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Running:
         self._lock = QuarantineLock()
         self._at_once = asyncio.Event()
         self._wanted = asyncio.Event()
-        # Suspects of an ordered consumer run where it reads: they keep their place.
+        # Suspects of an ordered consumer run in the process that reads, so that they stay in order.
         left_out = suspects is Suspects.ONLY
         self.loops = {
             consumer: self._loop(consumer)
@@ -102,8 +102,8 @@ class Running:
         )
 
     async def open(self) -> bool:
-        """Open what the consumers need, and do what the app does at its start. False if a stop was
-        asked for meanwhile. `StartFailed` for what cannot be opened."""
+        """Open the dependencies and run ``on_start``. Return False if a stop was requested meanwhile. Raises
+        `StartFailed`."""
         opening = asyncio.ensure_future(self._lifespan.open())
         wanted = asyncio.ensure_future(self._wanted.wait())
         try:
@@ -121,7 +121,7 @@ class Running:
         return False
 
     def start(self) -> None:
-        """Begin to read, for every consumer."""
+        """Start all consumers."""
         count = len(self.loops)
         consumers = "consumer" if count == 1 else "consumers"
         log.info("%d %s on %s", count, consumers, redacted(self._connections.url))
@@ -130,7 +130,7 @@ class Running:
         self.scheduler.start()
 
     def replace(self, consumer: Consumer) -> Loop:
-        """Abandon the consumer's loop as a crash would, and start another one; returns the abandoned one."""
+        """Abandon the consumer's loop as a crash would, and start another one. Return the abandoned one."""
         abandoned = self.loops[consumer]
         abandoned.abandon()
         self.loops[consumer] = self._loop(consumer)
@@ -138,13 +138,13 @@ class Running:
         return abandoned
 
     def ask_to_stop(self) -> None:
-        """The first time: `until_stopped` returns. The second: nothing is waited for any more."""
+        """Request a stop: `until_stopped` returns. A second request ends the waiting for handlers."""
         if self._wanted.is_set():
             self._at_once.set()
         self._wanted.set()
 
     async def until_stopped(self) -> None:
-        """Return when a stop is asked for. Raises the first error that ends a consumer."""
+        """Wait until a stop is requested. Raises the first error that ends a consumer."""
         wanted = asyncio.ensure_future(self._wanted.wait())
         failures = self.failures()
         ends: list[asyncio.Future[Any]] = [wanted, *failures]
@@ -159,14 +159,14 @@ class Running:
             if failure.done() and not failure.cancelled():
                 failure.result()
         if lifespan is not None and lifespan.done():
-            raise TaskEnded(f"{lifespan.get_name()} ended although nothing asked it to")
+            raise TaskEnded(f"{lifespan.get_name()} ended without having been stopped")
 
     def failures(self) -> list[asyncio.Future[None]]:
-        """What gets the errors that no waiting mends."""
+        """Return the futures that get errors which waiting does not resolve."""
         return [*(loop.failed for loop in self.loops.values()), self.scheduler.failed]
 
     async def stop(self, grace: float) -> None:
-        """End all consumers gracefully, see `Loop.stop`; then do what the app does at its stop."""
+        """Stop all consumers (`Loop.stop`), then run ``on_stop`` and close the dependencies."""
         try:
             await asyncio.gather(
                 self.scheduler.stop(),

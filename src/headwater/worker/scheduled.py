@@ -1,4 +1,4 @@
-"""What ``send(..., after=)`` returns: a message that is published later and can be cancelled until then."""
+"""`Scheduled`, the result of ``send(…, after=)``."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 
 
 class Scheduled:
-    """A message that is published later; what `Stream.send` returns with ``after=``.
+    """A message that will be published later. `Stream.send` returns it with ``after=``.
 
-    Its ``id`` is enough to cancel it from another process: `Stream.cancel`.
+    `Stream.cancel` cancels it by its ``id``, also from another process.
     """
 
     __slots__ = ("_cancel", "_cancel_blocking", "due", "id", "stream")
@@ -28,15 +28,15 @@ class Scheduled:
         self.stream = stream
         """The name of the stream to which the message will be published."""
         self.id = id
-        """The id among the scheduled messages. In the stream the message gets another one."""
+        """The id of the scheduled message. In the stream the message will have another one."""
         self.due = datetime.fromtimestamp(due_ms / 1000, UTC)
-        """When it is due: a datetime in UTC, by the clock of the store."""
+        """When the message is due: a datetime in UTC, by the clock of the store."""
 
     def __repr__(self) -> str:
         return f"<Scheduled {self.id} to {self.stream}, due {self.due.isoformat()}>"
 
     async def cancel(self) -> bool:
-        """Take the message back and return whether it was still scheduled.
+        """Cancel the message and return whether it was still scheduled.
 
         Returns False if it was published or cancelled before. Raises what `Stream.cancel` raises.
         """

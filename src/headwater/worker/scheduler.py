@@ -1,12 +1,12 @@
-"""Publishes what was sent with ``after=`` when it is due, for every stream that an app's consumers name.
+"""Publishes scheduled messages when they are due, for every stream that an app's consumers use.
 
-    Scheduler ── looks every second which streams have scheduled messages
-        └── Serving, one for each: read ──▶ park until due, or publish ──▶ read
+    Scheduler ── checks every second which streams have scheduled messages
+        └── Serving, one for each: read ──▶ delay until due, or publish ──▶ read
 
-Rule 1. A stream costs one EXISTS a second until a message was scheduled for it, and a connection with
-        a blocked read from then on.
-Rule 2. No trouble of the store ends a worker from here: it is waited for, and the messages come late.
-Rule 3. What a read has brought is settled before the next read, so nothing needs a lease.
+Rule 1. A stream costs one EXISTS a second until a message is scheduled for it, and a connection with a blocked
+        read from then on.
+Rule 2. An error of the store does not end the worker: this waits, and the messages are late.
+Rule 3. All entries of a read are settled before the next read, so they need no lease renewal.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from headwater.groups.claiming import Delivered, MemberReader, recover
 from headwater.groups.member import Member, join, retire
 from headwater.groups.operation import GroupVanished, perform
 from headwater.groups.scheduling import in_use, publish_due, publisher_of
-from headwater.groups.troubles import Remedy, Step, remedy
+from headwater.groups.store_errors import Remedy, Step, remedy
 from headwater.messages import error_text
 from headwater.worker.clocks import Timers, sleep
 from headwater.worker.connections import Connections, Pause, lost_connection
 from headwater.worker.declaration import Consumer
 from headwater.worker.loop import TaskEnded
 from headwater.worker.reaping import reap_regularly
-from headwater.worker.signals import cancelled, ended
+from headwater.worker.waiting import cancelled, ended
 
 if TYPE_CHECKING:
     import redis.asyncio
@@ -37,33 +37,33 @@ if TYPE_CHECKING:
 log = logging.getLogger("headwater.worker")
 
 LOOK_SECONDS = 1.0
-"""How often the streams are looked at that have no scheduled message yet. The first one is late by
-this at most."""
+"""How often streams without a scheduled message are checked. The first message of a stream is late by this at
+most."""
 
 RENEW_SECONDS = 60.0
-"""How often the connection that looks is replaced."""
+"""How often the connection for these checks is replaced."""
 
 READ_ENTRIES = 64
 
 DEADLINE_SECONDS = 10.0
-"""How long an answer may take."""
+"""How long a reply may take."""
 
 LEAVING_SECONDS = 2.0
-"""For handing over at a stop what a read has just brought. After that another worker claims it."""
+"""How long settling the entries of the last read may take at a stop. After that, another worker claims them."""
 
 
 def served_streams(consumers: Sequence[Consumer]) -> list[str]:
-    """The streams whose scheduled messages the workers of these consumers publish: those that they
-    read, and those that their results go to."""
+    """Return the streams whose scheduled messages the workers of these consumers publish: those that they read,
+    and those to which they publish results."""
     streams = [consumer.stream for consumer in consumers]
     streams += [consumer.into for consumer in consumers if consumer.into is not None]
     return list(dict.fromkeys(part.name for stream in streams for part in stream.parts))
 
 
 class Scheduler:
-    """Serves the scheduled messages of ``streams``. Made and used in one event loop.
+    """Publishes the scheduled messages of ``streams``. Make and use it in one event loop.
 
-    ``failed`` gets the error of a task that ended although nothing asked it to.
+    ``failed`` gets the error of a task that ended without having been stopped.
     """
 
     def __init__(
@@ -81,17 +81,17 @@ class Scheduler:
         self._clock = clock
         self._serving: dict[str, Serving] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        """By stream; of the task that looks, the name is empty."""
+        """The tasks by stream; the key "" is the task that checks for new scheduled messages."""
         self._ending = False
 
     def start(self) -> None:
-        """Begin to look."""
+        """Begin to check the streams."""
         if self._streams:
             client = self._connections.asynchronous(deadline_s=DEADLINE_SECONDS)
             self._begin("", self._look(client))
 
     async def stop(self) -> None:
-        """Stop serving; what a read has just brought is handed over."""
+        """Stop publishing. The entries of the last read are settled, and the consumers removed."""
         self._end()
         serving = list(self._serving.values())
         await ended(list(self._tasks.values()))
@@ -104,11 +104,11 @@ class Scheduler:
         await self.close()
 
     def abandon(self) -> None:
-        """Do nothing more, as after SIGKILL."""
+        """Cancel all work, as SIGKILL would."""
         self._end()
 
     async def close(self) -> None:
-        """Let go of tasks and connections."""
+        """Cancel all work, and wait until tasks have ended and connections are closed."""
         self._end()
         await ended(list(self._tasks.values()))
         self.failed.cancel()
@@ -129,14 +129,14 @@ class Scheduler:
         if self._ending:
             return
         if stream and error is None and not task.cancelled():
-            del self._serving[stream]  # its scheduled messages were deleted: look for new ones
+            del self._serving[stream]  # its scheduled messages were deleted: check for new ones
         elif not self.failed.done():
-            why = "although nothing asked it to" if error is None else error_text(error)
+            why = "without having been stopped" if error is None else error_text(error)
             self.failed.set_exception(TaskEnded(f"{task.get_name()} ended: {why}"))
-            self.failed.exception()  # asked for here, so that a loop that closes first says nothing
+            self.failed.exception()  # retrieved here: asyncio would log it if the loop closes first
 
     async def _look(self, client: redis.asyncio.Redis) -> None:
-        """Begin to serve each stream that has scheduled messages."""
+        """Check every second, and begin to serve each stream that has scheduled messages."""
         who = "scheduler"
         pause = Pause()
         renew_at = self._clock.monotonic() + RENEW_SECONDS
@@ -156,7 +156,7 @@ class Scheduler:
                         self._begin(stream, serving.run())
                 await sleep(self._clock, LOOK_SECONDS)
                 if self._clock.monotonic() >= renew_at:
-                    # Questions alone would never show that the address leads to another server now.
+                    # An open connection would never show that the address leads to another server now.
                     renew_at = self._clock.monotonic() + RENEW_SECONDS
                     await client.connection_pool.disconnect(inuse_connections=False)
         finally:
@@ -174,7 +174,7 @@ class Scheduler:
 
 
 class Serving:
-    """Publishes the scheduled messages of one stream. ``client`` is for what need not wait for its
+    """Publishes the scheduled messages of one stream. ``client`` is for commands that must not wait for its
     blocked read."""
 
     def __init__(
@@ -199,7 +199,7 @@ class Serving:
         return f"publisher of scheduled messages of {self._stream}"
 
     async def run(self) -> None:
-        """Serve until cancelled; returns when the stream of scheduled messages is gone."""
+        """Publish until cancelled. Returns when the stream of scheduled messages is gone."""
         reaping = asyncio.create_task(
             reap_regularly(lambda: self._client, lambda: self._member, self._clock)
         )
@@ -220,7 +220,7 @@ class Serving:
             reaping.cancel()
 
     async def _serve(self, client: redis.asyncio.Redis) -> None:
-        """Serve over one connection; errors are raised."""
+        """Publish over one connection. Errors are raised."""
         member = await self._join(client)
         reader = MemberReader(member, gone=self._gone, looks_for_gone=False)
         found, _gone = await perform(client, recover(member, []))
@@ -233,7 +233,7 @@ class Serving:
             self._connections.availability.well(self._who)
 
     async def _join(self, client: redis.asyncio.Redis) -> Member:
-        """Join the group."""
+        """Join the group. Raises `GroupVanished` if the stream of scheduled messages is gone."""
         able = await perform(client, probe())
         member = publisher_of(self._stream, self._consumer_name, able)
         if not (await perform(client, in_use([self._stream])))[0]:
@@ -254,15 +254,15 @@ class Serving:
             reader.expect(self._clock.monotonic() + next_ms / 1000)
         for refusal in refused:
             log.error(
-                "scheduled message %s of %s is due, but the stream does not take it; it is tried again "
-                "every minute until it is cancelled: %s",
+                "scheduled message %s of %s is due, but the stream refuses it; publishing is repeated "
+                "every minute until the message is cancelled: %s",
                 refusal.id.decode(),
                 self._stream,
                 refusal.error,
             )
 
     async def leave(self) -> None:
-        """After `run` was cancelled: hand over what the last read has brought, and leave the group."""
+        """After `run` was cancelled, settle the entries of the last read and leave the group."""
         member = self._member
         if member is None:
             return
@@ -273,7 +273,7 @@ class Serving:
             await self._publish(client, MemberReader(member, gone=self._gone), found)
             await perform(client, retire(member))
         except troubles as error:
-            log.debug("%s did not leave: %s", self._who, error)
+            log.debug("%s did not leave its group: %s", self._who, error)
         finally:
             await _close(client)
 
@@ -282,7 +282,7 @@ class Serving:
 
 
 def _pause(connections: Connections, who: str, error: Exception, pause: Pause) -> float:
-    """Seconds to wait after ``error``; one that is not the store's is raised."""
+    """Return the seconds to wait after ``error``. Raises it if it does not come from the store."""
     if remedy(error, Step.READ) is Remedy.END and not isinstance(error, HeadwaterError):
         raise error
     seconds = pause.next()

@@ -1,9 +1,10 @@
-"""Gathers settlements and sends them together: 256, or a handler's whole batch, or what 5 ms brought.
+"""Collects settlements and sends them in batches: 256 of them, a handler's whole batch, or those of 5 ms.
 
-Rule 1. What was added first is settled with an earlier batch, or the same, and each entry once.
-Rule 2. A batch goes out at once when it is full or when a handler has nothing else to do, so that
-        waiting for company never slows a worker that is idle.
-Rule 3. A batch is sent until its reply has come; sending it twice does no harm (groups/settling).
+Rule 1. A settlement that was added earlier is sent with an earlier batch or the same one. Each entry is settled
+        once.
+Rule 2. A batch is sent at once if it is full, or if a handler slot has nothing to do, so that collecting does not
+        slow an idle worker.
+Rule 3. A batch is repeated until its reply arrives. Repeating it does no harm (`groups.settling`).
 """
 
 from __future__ import annotations
@@ -17,25 +18,25 @@ from headwater.groups.settling import How, Settlement, SettleOutcome, size_of
 from headwater.worker.clocks import Timer, Timers
 from headwater.worker.outcome import Ending
 from headwater.worker.owned import Owned
-from headwater.worker.signals import Changes
+from headwater.worker.waiting import Changes
 
 BATCH = 256
 LINGER_SECONDS = 0.005
 BATCH_BYTES = 4 * 1024 * 1024
-"""A batch with results of so many bytes is full, however few they are."""
+"""Size of the results with which a batch is full."""
 BATCH_RESULTS = 4_096
-"""And one with so many results, however small: a step that adds them holds the server for a few
+"""Number of results with which a batch is full: adding them in one step occupies the server for a few
 milliseconds."""
 
 
 class Queued(NamedTuple):
-    """Owned entries that end in the same way, and what that means."""
+    """Owned entries that end in the same way, and their settlement."""
 
     entries: Sequence[Owned]
     settlement: Settlement
     ending: Ending
     shared: bool = False
-    """With results, of entries that need not end together: what fails is repeated one by one."""
+    """It has results of entries that need not end together: after a failure they are settled one by one."""
 
 
 Send = Callable[[list[Settlement]], Awaitable[list[SettleOutcome]]]
@@ -43,9 +44,9 @@ Done = Callable[[Queued, SettleOutcome], None]
 
 
 class Settler:
-    """One consumer's settlements, in batches of at most ``most``. `run` is a task of its own.
+    """Sends one consumer's settlements in batches of at most ``most``. `run` is its task.
 
-    ``how`` is the end of an entry whose handler returned no result: those of a batch are one settlement.
+    ``how`` is the end of an entry whose handler returned. Such entries of a batch share a settlement.
     """
 
     def __init__(
@@ -67,11 +68,11 @@ class Settler:
         return len(self._queue) + self._in_flight
 
     def age(self, now: float) -> float:
-        """Seconds since the store last settled a batch, if it has one to settle; else 0."""
+        """Return the seconds since the store last settled a batch, while there are settlements; else 0."""
         return 0.0 if self._busy_since is None else max(0.0, now - self._busy_since)
 
     def add(self, one: Owned | Queued) -> None:
-        """Settle it with the next batch. A mere entry is one whose handler returned no result."""
+        """Settle with the next batch. An `Owned` is an entry whose handler returned."""
         queue = self._queue
         queue.append(one)
         if len(queue) >= self._most:
@@ -82,12 +83,12 @@ class Settler:
             self._busy_since = self._clock.monotonic()
 
     def hurry(self) -> None:
-        """Send what waits now."""
+        """Send waiting settlements at once."""
         if self._queue:
             self._ready.set()
 
     async def drained(self) -> None:
-        """Send what waits and return when all of it is settled."""
+        """Send waiting settlements, and return when all are settled."""
         self.hurry()
         await self._empty.until(lambda: not len(self))
 
@@ -138,7 +139,7 @@ class Settler:
             results_taken += len(additions)
             if size >= BATCH_BYTES or results_taken >= BATCH_RESULTS:
                 break
-        # What goes to one stream shares a step: the first addition shows whether it takes any.
+        # Results for one stream share a step: the first addition shows whether the stream accepts any.
         shared = [plain, *results.values()] if plain else results.values()
         return batch + [self._shared(entries) for entries in shared]
 

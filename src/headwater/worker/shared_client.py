@@ -1,8 +1,8 @@
-"""A client that many tasks, or many threads, use at a time, and that one of them closes.
+"""A client that several tasks or threads share. The last user closes it.
 
-Rule 1. A client is retired once: nobody begins to use it afterwards.
-Rule 2. The last one that uses a retired client closes it. So whoever leaves an app breaks no connection
-        under another's message.
+Rule 1. A client is retired once. No task or thread begins to use it afterwards.
+Rule 2. The last user of a retired client closes it. So closing an app does not break a connection that another
+        task or thread uses.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ C = TypeVar("C")
 
 
 class SharedClient(Generic[C]):
-    """``client``, the ``place`` to which it leads, and how many use it now. Not locked: the publisher
-    is in one event loop, or has a lock."""
+    """``client``, the address ``place`` that it uses, and the number of its users. It has no lock: the publisher
+    uses it in one event loop, or with a lock."""
 
     __slots__ = ("client", "place", "retired", "users")
 
@@ -25,16 +25,16 @@ class SharedClient(Generic[C]):
         self.retired = False
 
     def acquire(self) -> C:
-        """Use it, until `release`."""
+        """Return the client for use until `release`."""
         self.users += 1
         return self.client
 
     def release(self) -> bool:
-        """Use it no more. True if the caller must close it."""
+        """End the use. Return whether the caller must close the client."""
         self.users -= 1
         return self.retired and not self.users
 
     def retire(self) -> bool:
-        """Have it closed. True if the caller must do that; else its last user will."""
+        """Retire the client. Return whether the caller must close it; otherwise its last user will."""
         self.retired = True
         return not self.users

@@ -1,4 +1,4 @@
-"""The parameters of a function and what they are annotated with, looked at when it is declared."""
+"""The parameters and annotations of a function, read when it is declared."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from headwater.worker.delivery import Delivery
 
 
 class Signature(NamedTuple):
-    """``hints`` are types without ``Annotated``; ``extras`` are the same with it. An annotation that
-    cannot be resolved is in neither, and in ``unresolved`` with the reason."""
+    """Parameters and annotations of a function. ``hints`` are types without ``Annotated``; ``extras`` are the
+    same with it. An annotation that cannot be resolved is only in ``unresolved``, with the reason."""
 
     parameters: list[inspect.Parameter]
     hints: dict[str, Any]
@@ -24,7 +24,7 @@ class Signature(NamedTuple):
 
 
 def function_of(given: Callable[..., Any]) -> Callable[..., Any]:
-    """The function behind a partial or a callable object."""
+    """Return the function that a partial or a callable object calls."""
     target = given.func if isinstance(given, functools.partial) else given
     if inspect.isroutine(target) or isinstance(target, type):
         return target
@@ -32,23 +32,24 @@ def function_of(given: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def name_of(given: object) -> str:
-    """How errors name a function."""
+    """Return the name of a function for errors."""
     return getattr(given, "__qualname__", None) or repr(given)
 
 
 def signature_of(given: Callable[..., Any], what: str) -> Signature:
-    """The signature of ``given``; `DeclarationError`, which begins with ``what``, if it has none."""
+    """Return the signature of ``given``. Raises `DeclarationError`, which names it ``what``, if there is
+    none."""
     try:
         parameters = list(inspect.signature(given).parameters.values())
     except (TypeError, ValueError) as error:
-        raise DeclarationError(f"{what} has no signature to look at: {error}") from error
+        raise DeclarationError(f"{what} has no signature: {error}") from error
     target = function_of(given)
     annotated = target.__init__ if isinstance(target, type) else target  # type: ignore[misc]
     try:
         hints = get_type_hints(annotated)
         found = Signature(parameters, hints, get_type_hints(annotated, include_extras=True), {})
     except (NameError, TypeError, AttributeError):
-        # A name that only a type checker knows. The other annotations count all the same.
+        # An annotation has a name that only a type checker knows. Resolve the others one by one.
         found = _one_by_one(parameters, annotated)
     for name, hint in found.hints.items():
         if get_origin(hint) in (Union, types.UnionType) and Delivery in get_args(hint):

@@ -1,4 +1,4 @@
-"""Reports handlers that run too long: over their ``timeout``, or ten times their usual duration."""
+"""Logs handlers that run too long: over their ``timeout``, or ten times their usual duration."""
 
 from __future__ import annotations
 
@@ -11,50 +11,50 @@ from headwater.worker.owned import Owned
 log = logging.getLogger("headwater.worker")
 
 LOOK_SECONDS = 1.0
-"""How often running handlers are looked at, and the least age that is reported."""
+"""How often running handlers are checked, and the least age that is reported."""
 
 TIMES_USUAL = 10
 LEAST_SAMPLES = 10
-"""Handlers that have returned before their duration counts as usual."""
+"""How many handlers must have returned before their average duration counts as usual."""
 
 WEIGHT = 0.1
-"""What the last duration counts in the moving average."""
+"""The weight of the last duration in the moving average."""
 
 
 class SlowHandlers:
-    """Looks at one consumer's running handlers, while there are any.
+    """Checks one consumer's running handlers, while there are any.
 
-    A handler is reported once, and again whenever its age has doubled.
+    A slow handler is reported once, and again each time its age has doubled.
     """
 
     def __init__(self, consumer: Consumer, *, clock: Timers) -> None:
         self._consumer = consumer
         self._clock = clock
         self._running: dict[Owned, float] = {}
-        """Running handlers and the age at which each is reported next, 0 for the first time."""
+        """Entry → the age at which its handler is reported next; 0 for the first time."""
         self._timer: Timer | None = None
         self._samples = 0
         self._usual = 0.0
         self._returned = 0
         self._took = 0.0
-        """Handlers that have returned since the last look, and their seconds together."""
+        """Since the last check, ``_returned`` handlers have returned; they took ``_took`` seconds together."""
 
     def began(self, owned: Owned) -> None:
-        """The handler begins to run."""
+        """Record that the handler begins to run."""
         owned.began = self._clock.monotonic()
         self._running[owned] = 0.0
         if self._timer is None:
             self._timer = self._clock.call_later(LOOK_SECONDS, self._look)
 
     def ended(self, owned: Owned, *, returned: bool) -> None:
-        """The handler has ended; one that returned shows what is usual."""
+        """Record that the handler has ended. The usual duration is that of handlers that returned."""
         self._running.pop(owned, None)
         if returned:
             self._returned += 1
             self._took += self._clock.monotonic() - owned.began
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop checking."""
         self._running.clear()
         if self._timer is not None:
             self._timer.cancel()
@@ -84,7 +84,7 @@ class SlowHandlers:
                 )
 
     def _learn(self) -> None:
-        """Take what returned since the last look into the usual duration."""
+        """Update the usual duration by the handlers that returned since the last check."""
         if self._returned:
             self._samples += self._returned
             weight = max(1 - (1 - WEIGHT) ** self._returned, self._returned / self._samples)
@@ -92,7 +92,7 @@ class SlowHandlers:
             self._returned, self._took = 0, 0.0
 
     def _limit(self) -> tuple[float | None, str]:
-        """The age in seconds over which a handler is reported, and what to say of it."""
+        """Return the age in seconds from which a handler is reported, and the reason for the log."""
         if self._consumer.timeout_ms is not None:
             timeout = self._consumer.timeout_ms / 1000
             return timeout, f"longer than its timeout of {timeout:g} s: it ignores its cancellation"

@@ -1,8 +1,8 @@
-"""``headwater work --reload``: which source files of an app have changed, by looking at their times.
+"""``headwater work --reload``: finds source files of an app that have changed, by their modification times.
 
-Rule. Looked at are the Python files under the current directory, without hidden directories and virtual
-environments, and those of modules from elsewhere that the app has imported, without the standard
-library and installed packages.
+Rule. The watched files are the Python files below the current directory, except those in hidden directories and
+virtual environments; and the files of other modules that the app has imported, except the standard library and
+installed packages.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 
 MOST_FILES = 20_000
-"""Of a current directory; more are not looked at."""
+"""How many files below the current directory are watched at most."""
 
 PRUNED = {"__pycache__", "node_modules", "site-packages"}
 
@@ -25,7 +25,7 @@ Snapshot = dict[str, tuple[int, int]]
 
 
 class SourceWatch:
-    """Compares the source files with how they were before."""
+    """Compares the source files with their previous state."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -33,13 +33,13 @@ class SourceWatch:
         self._before = self._look()
 
     def add(self, file: str) -> None:
-        """Look at this file too, wherever it is; at one that is watched already, nothing changes."""
+        """Watch this file too. Does nothing if it is watched already."""
         if file not in self._before:
             self._elsewhere.append(file)
             self._before |= self._stat([file])
 
     def changed(self) -> list[str]:
-        """The files that were written, added or removed since the last call, sorted."""
+        """Return the files that were written, added or deleted since the last call, sorted."""
         before, self._before = self._before, self._look()
         both = before.keys() | self._before.keys()
         return sorted(one for one in both if before.get(one) != self._before.get(one))
@@ -53,7 +53,7 @@ class SourceWatch:
             try:
                 seen = os.stat(path)  # noqa: PTH116  # of strings, thousands of times
             except OSError:
-                continue  # removed meanwhile
+                continue  # deleted meanwhile
             found[path] = (seen.st_mtime_ns, seen.st_size)
         return found
 
@@ -77,7 +77,7 @@ def _files_under(root: Path) -> Iterator[str]:
 
 
 def is_source(file: str | None) -> bool:
-    """Whether it is a Python file that is not part of Python, of an installed package, or of this one.
+    """Return whether it is a Python file that is not part of Python, an installed package, or this package.
 
     >>> is_source("/var/lib/shop/shop.py"), is_source(os.__file__), is_source("<frozen importlib>")
     (True, False, False)
@@ -87,7 +87,7 @@ def is_source(file: str | None) -> bool:
 
 @cache
 def _installed() -> tuple[str, ...]:
-    """Where the standard library, installed packages and this one are."""
+    """Return the directories of the standard library, installed packages and this package."""
     names = ("stdlib", "platstdlib", "purelib", "platlib")
     paths = [sysconfig.get_path(name) for name in names]
     ours = str(Path(__file__).parents[1])
@@ -95,6 +95,6 @@ def _installed() -> tuple[str, ...]:
 
 
 def _imported() -> Iterable[str]:
-    """Files of imported modules that are not installed packages."""
+    """Return the files of imported modules that are not installed packages."""
     files = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
     return [file for file in files if file is not None and is_source(file)]

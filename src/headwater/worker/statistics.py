@@ -1,7 +1,7 @@
-"""What a worker process has done since its start, and when its parts last made progress.
+"""Statistics of a worker process: what it has done since its start, and when its parts last made progress.
 
-Counters are plain integers that the worker's own code increments; what is read here is a copy.
-Metrics, `App.statistics` and ``headwater work --health`` read the same.
+Counters are integers that the worker increments; readers get copies. Metrics, `App.statistics` and
+``headwater work --health`` use the same values.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from headwater.worker.connections import deadline_s
 from headwater.worker.outcome import Ending
 
 SLACK_SECONDS = 10.0
-"""How much longer than its deadlines a part may take for one round: a read waits for 5 s."""
+"""How much longer than its deadlines one round of a part may take: a read blocks for 5 s."""
 
 
 @dataclass(slots=True)
@@ -24,9 +24,9 @@ class Counters:
     received: int = 0
     """Entries read, new and claimed."""
     claimed: int = 0
-    """Of ``received``, entries that another consumer had owned or that waited for a retry."""
+    """Of ``received``, entries that another consumer had owned, or that were delayed."""
     duplicates: int = 0
-    """Of ``claimed``, entries whose owner fell silent: its work on them may be done twice."""
+    """Of ``claimed``, entries whose owner was silent: they may be handled twice."""
     handled: int = 0
     """Deliveries that were acknowledged after their handler returned."""
     failed: int = 0
@@ -47,7 +47,7 @@ class Counters:
     """Entries deleted or trimmed before the group read them; a lower bound."""
 
     def settled(self, ending: Ending, deliveries: int, *, published: int) -> None:
-        """The store has settled deliveries, and added so many results with them."""
+        """Count deliveries that the store has settled, and the results published with them."""
         if ending is Ending.ACKNOWLEDGED:
             self.handled += deliveries
             self.published += published
@@ -62,7 +62,7 @@ class Counters:
 class ConsumerProgress(NamedTuple):
     """When the parts of one consumer last made progress.
 
-    Ages are in seconds, and 0 for a part that has nothing to do, such as a reader that owns all it may.
+    Ages are in seconds, and 0 for a part that has nothing to do, such as a reader without room for more entries.
     """
 
     reader_age: float
@@ -78,11 +78,11 @@ class ConsumerProgress(NamedTuple):
     owned: int
     """How many entries it owns: running, waiting for a handler, or being settled."""
     joined: bool = True
-    """Whether it is a member of its group; False until the store has answered for the first time."""
+    """Whether it has joined its group; False until the store has answered for the first time."""
 
     def late(self, lease_ms: int) -> list[str]:
         """Return the parts that are overdue, given the consumer's ``lease`` in milliseconds: ``"reader"``,
-        ``"settler"``, ``"lease renewer"``. Handlers may take as long as they want."""
+        ``"settler"``, ``"lease renewer"``. Handlers may take any time."""
         limit = SLACK_SECONDS + 2 * deadline_s(lease_ms)
         ages = {
             "reader": (self.reader_age, limit),
@@ -93,7 +93,7 @@ class ConsumerProgress(NamedTuple):
 
 
 class ConsumerStatistics(NamedTuple):
-    """What one consumer has done in this process, and its progress while it works."""
+    """What one consumer has done in this process, and its progress while it runs."""
 
     name: str
     """The name of the handler."""
@@ -104,7 +104,7 @@ class ConsumerStatistics(NamedTuple):
     counters: Counters
     """A copy of its counters."""
     progress: ConsumerProgress | None
-    """When its parts last made progress; None while it does not work."""
+    """When its parts last made progress; None while it does not run."""
     late: Sequence[str]
     """Parts that are overdue: ``"reader"``, ``"settler"``, ``"lease renewer"``."""
 
@@ -127,7 +127,6 @@ class Statistics(NamedTuple):
     """
 
     published: int
-    """Messages that this process sent through the app. Results of handlers are in the counters of their
-    consumers."""
+    """Messages that this process sent through the app. Results of handlers are counted by their consumers."""
     consumers: Sequence[ConsumerStatistics]
     """One for each consumer, and for each partition of a consumer, in the order of declaration."""

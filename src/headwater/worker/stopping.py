@@ -1,10 +1,10 @@
-"""How one consumer stops: nothing new is read, what runs may end, the rest is handed back.
+"""Stops one consumer: it stops reading, running handlers may end, and other entries are handed back.
 
-Rule 1. Entries that wait for a handler are handed back at once, uncounted.
-Rule 2. Running handlers have the grace time; the log names them. After it, or after a second
-        signal, they are cancelled and their entries handed back, uncounted.
-Rule 3. The last settlements wait for a store that is away until the grace time is over; a consumer
-        with nothing in hand waits for nothing.
+Rule 1. Entries that wait for a handler are handed back at once; the delivery does not count.
+Rule 2. Running handlers may end within the grace time; the log names them. After it, or after a second signal, they
+        are cancelled and their entries handed back; the delivery does not count.
+Rule 3. The last settlements wait for an unreachable store until the grace time is over. A consumer without entries
+        does not wait.
 """
 
 from __future__ import annotations
@@ -22,32 +22,32 @@ from headwater.worker.connections import lost_connection
 from headwater.worker.declaration import Consumer
 from headwater.worker.fetch import Fetcher
 from headwater.worker.in_flight import InFlight
-from headwater.worker.losses import Losses
+from headwater.worker.lost_entries import Losses
 from headwater.worker.outcome import HandlerOutcome, Stopped
 from headwater.worker.owned import Owned, Stop
 from headwater.worker.pool import Pool
-from headwater.worker.signals import Changes
+from headwater.worker.waiting import Changes
 
 log = logging.getLogger("headwater.worker")
 
 CANCELLED_SECONDS = 1.0
-"""What a cancelled handler has to clean up in."""
+"""How long a cancelled handler may take to clean up."""
 
 LEAVING_SECONDS = 5.0
-"""For the last settlements after a second signal, and for a consumer with nothing in hand."""
+"""How long leaving may take after a second signal, and for a consumer without entries."""
 
 QUIETEN_SECONDS = 5.0
-"""How long a read that the store does not give back is waited for, in the network's own time."""
+"""How long to wait for the end of a read, in real time."""
 
 NAMED = 5
-"""Running handlers that the log names at most."""
+"""How many running handlers the log names at most."""
 
 HOW_TO_STOP = "SIGTERM or Ctrl-C again stops now"
 
 
 class Stopping:
-    """Stops one consumer; see the module. ``accept`` and ``end`` are the loop's, ``forgotten`` returns
-    when the quarantine has nothing more to send."""
+    """Stops one consumer, as described in the module. ``accept`` and ``end`` are those of `Flow`; ``forgotten``
+    waits until the quarantine has nothing more to send."""
 
     def __init__(
         self,
@@ -77,12 +77,12 @@ class Stopping:
         self._losses = losses
 
     async def run(self, grace: float, at_once: asyncio.Event) -> None:
-        """Stop within ``grace`` seconds, and sooner when ``at_once`` is set."""
+        """Stop within ``grace`` seconds, or sooner if ``at_once`` is set."""
         over = self._clock.monotonic() + grace
         self._fetcher.stopping = True
         self._changes.notify()
         if self._pool.running and not at_once.is_set():
-            self._say_running(grace)
+            self._log_running(grace)
         await _ended(self._fetcher.quieten(), QUIETEN_SECONDS)
         self._in_flight.hand_back(self._in_flight.unbegun())
         await self._within(self._no_handler_runs(), over - self._clock.monotonic(), at_once)
@@ -92,14 +92,14 @@ class Stopping:
         if interrupted:
             await self._within(self._no_handler_runs(), CANCELLED_SECONDS)
         for owned in list(self._pool.running):
-            # In a thread, or it ignores its cancellation: it is handed back while it runs.
+            # It runs in a thread, or ignores its cancellation: hand it back although it runs.
             owned.mark_lost()
             owned.stopped = Stop.LOST
             self._end(owned, Stopped())
         if self._fetcher.joined:
             await self._leave_within(over - self._clock.monotonic(), at_once)
 
-    def _say_running(self, grace: float) -> None:
+    def _log_running(self, grace: float) -> None:
         now = self._clock.monotonic()
         oldest = sorted(self._pool.running, key=lambda owned: owned.began)
         named = ", ".join(
@@ -126,8 +126,8 @@ class Stopping:
         seconds: float,
         hurry: asyncio.Event | None = None,
     ) -> bool:
-        """Whether ``what`` ended before ``seconds`` were over and before ``hurry``; else it is
-        cancelled."""
+        """Wait for ``what`` until ``seconds`` have passed or ``hurry`` is set, and return whether it ended. If not,
+        cancel it."""
         over = asyncio.Event()
         timer = self._clock.call_later(max(0.0, seconds), over.set)
         ends = [asyncio.ensure_future(what), asyncio.ensure_future(over.wait())]
@@ -148,7 +148,7 @@ class Stopping:
     async def _leave_within(self, seconds: float, at_once: asyncio.Event) -> None:
         """Send the last settlements and leave the group."""
         leaving = asyncio.ensure_future(self._leave())
-        slow = self._clock.call_later(CANCELLED_SECONDS, lambda: self._say_store_slow(seconds))
+        slow = self._clock.call_later(CANCELLED_SECONDS, lambda: self._log_store_slow(seconds))
         left = max(seconds, CANCELLED_SECONDS)
         try:
             if not at_once.is_set():
@@ -161,10 +161,10 @@ class Stopping:
         await asyncio.wait([leaving])
         if leaving.cancelled():
             log.warning(
-                "the store did not answer before the stop: %d entries stay with %s until they are "
+                "the store did not answer before the stop: %s still owns entries (%d) until they are "
                 "claimed",
-                len(self._in_flight.owned),
                 self._consumer_name,
+                len(self._in_flight.owned),
             )
             return
         log.info(
@@ -174,22 +174,22 @@ class Stopping:
             leaving.result(),
         )
 
-    def _say_store_slow(self, seconds: float) -> None:
+    def _log_store_slow(self, seconds: float) -> None:
         log.warning(
-            "stopping: waiting up to %.1f s for the store to take %d settlements; %s, and they are "
-            "handled again after claim_after",
+            "stopping: waiting up to %.1f s for the store to accept the last settlements (%d); %s, and the "
+            "entries are handled again after claim_after",
             seconds,
             len(self._in_flight.settler),
             HOW_TO_STOP,
         )
 
     async def _leave(self) -> str:
-        """Settle, hand back what arrived unseen, and remove the consumer if it owns nothing; how
-        that ended, for the log."""
+        """Settle everything, hand back entries of a lost reply, and remove the consumer if it owns nothing. Return
+        the end of the log line."""
         in_flight = self._in_flight
         await in_flight.settler.drained()
         if not in_flight.owned and await self._store_is_away():
-            return f"; the store is away, so {self._consumer_name} stays in its list of consumers"
+            return f"; the store is unreachable, so consumer {self._consumer_name} was not removed"
         found, gone = await in_flight.ask(lambda who: recover(who, list(in_flight.owned)))
         await self._accept(found)
         if gone:
@@ -199,7 +199,7 @@ class Stopping:
         return "" if await in_flight.ask(retire) else "; its consumer still owns entries"
 
     async def _store_is_away(self) -> bool:
-        """Whether the store does not answer, twice: the first connection may be an old one."""
+        """Return whether the store does not answer. Tries twice: the first connection may be an old one."""
         client, member = self._in_flight.client, self._in_flight.the_member()
         for _ in range(2):
             try:
@@ -214,7 +214,7 @@ class Stopping:
 
 
 async def _finished(task: asyncio.Future[Any]) -> None:
-    """Wait for a task without cancelling it when the waiting is cancelled."""
+    """Wait for a task. If the waiting is cancelled, the task is not."""
     await asyncio.wait([task])
 
 
@@ -222,4 +222,4 @@ async def _ended(what: Coroutine[Any, Any, Any], seconds: float) -> None:
     try:
         await asyncio.wait_for(what, seconds)
     except TimeoutError:
-        log.debug("a read did not come back within %g s", seconds)
+        log.debug("a read did not end within %g s", seconds)

@@ -1,4 +1,4 @@
-"""A stream as a program declares it: one typed contract for those who write and those who read."""
+"""`Stream`: the name, message type and codec of a stream, shared by its producers and consumers."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ from headwater.worker.scheduled import Scheduled
 M = TypeVar("M")
 
 SHORTEST_WINDOW_MS, LONGEST_WINDOW_MS = 10_000, 86_400_000
-"""Longer than sending is tried again; no longer than XCFGSET takes."""
+"""Bounds of ``dedupe_window``: longer than sending is repeated, and not longer than XCFGSET accepts."""
 
 REPLICAS_TIMEOUT_MS = 5_000
 """How long ``wait=`` waits for replicas."""
 
 
-class Alone(NamedTuple):
-    """An addition that is sent by itself, by ``operation``."""
+class SingleAddition(NamedTuple):
+    """An addition that cannot share a batch with others, and the operation that sends it."""
 
     addition: Addition
     operation: Callable[[], Operation[Any]]
-    """Returns the id, or where a scheduled message was placed."""
+    """Makes the operation, which returns the id, or the `Placed` of a scheduled message."""
     repeatable: bool
     """Sending it twice adds it once."""
 
 
 class Stream(Generic[M]):
-    """A stream of messages of one type, as a program declares it.
+    """A stream of messages of one type.
 
     >>> import msgspec
     >>> class Order(msgspec.Struct):
@@ -54,13 +54,13 @@ class Stream(Generic[M]):
     ['moves.{0}', 'moves.{1}']
 
     - ``name``: the key of the stream in the store.
-    - ``type``: what a message is: a msgspec Struct, a dataclass, a TypedDict or a pydantic model.
+    - ``type``: the type of its messages: a msgspec Struct, a dataclass, a TypedDict or a pydantic model.
     - ``codec``: how a message is written. ``"fields"``: one field for each attribute; ``"json"`` and
       ``"msgpack"``: one document in the field ``data``; ``"faststream"`` and ``"faststream-json"``:
       FastStream's formats; ``"bytes"``: the message is the fields themselves, a ``dict[bytes, bytes]`` or
       a ``list[tuple[bytes, bytes]]``.
-    - ``maxlen``: each addition trims the stream to about this many entries, handled or not. The default
-      trims nothing.
+    - ``maxlen``: each addition trims the stream to about this many entries, even if they were not handled.
+      By default the stream is not trimmed.
     - ``dedupe_window``: how long a ``dedupe`` name of `Stream.send` is remembered, from 10 seconds to a
       day. A server with idempotent producers remembers the last 10,000 names of a stream. All apps must
       declare the same.
@@ -91,22 +91,22 @@ class Stream(Generic[M]):
         self.dedupe_window_ms = milliseconds(
             dedupe_window, what="dedupe_window", least_ms=SHORTEST_WINDOW_MS
         )
-        """How long names of messages are remembered, in milliseconds."""
+        """How long the server remembers ``dedupe`` names, in milliseconds."""
         if self.dedupe_window_ms > LONGEST_WINDOW_MS:
             raise DeclarationError(
-                f"stream {name!r}: dedupe_window={dedupe_window!r} is longer than a day, the longest "
-                "that servers take"
+                f"stream {name!r}: dedupe_window={dedupe_window!r} is longer than a day, the most that "
+                "servers accept"
             )
         self.name = name
         """The key of the stream in the store."""
         self.type = type
-        """What a message is."""
+        """The type of its messages."""
         self.maxlen = maxlen
-        """To about how many entries each addition trims the stream; None for no trimming."""
+        """About how many entries trimming leaves; None for no trimming."""
         self.partitions = partitions
         """How many streams this one is split into; None for a stream without partitions."""
         self.key = key
-        """The function of the message that chooses its partition."""
+        """The function that returns a message's key, by which its partition is chosen."""
         self.codec = codec_for(type, codec)
         """Encodes and decodes messages."""
         self._apps: WeakSet[OpenApp] = WeakSet()
@@ -131,27 +131,28 @@ class Stream(Generic[M]):
         return part
 
     def addition(self, message: M) -> Addition:
-        """What adding ``message`` to the stream means; `EncodeError` if it cannot be written."""
+        """Return the addition of ``message``. Raises `EncodeError` if it cannot be written."""
         name = self.name
         if self.partitions is not None and self.key is not None:
             name = partition_name(name, partition_of(self.key(message), self.partitions))
         return Addition(name, self.codec.encode(message), self.maxlen)
 
-    def alone(
+    def single_addition(
         self,
         message: M,
         *,
         dedupe: str | None = None,
         wait: int | None = None,
         after: str | timedelta | None = None,
-    ) -> Alone | None:
-        """What adding ``message`` with these options means; None if it can share a batch."""
+    ) -> SingleAddition | None:
+        """Return the addition of ``message`` with these options; None without options: then it can share a
+        batch."""
         if dedupe is None and wait is None and after is None:
             return None
         addition = self.addition(message)
         add = self._adding(dedupe=dedupe, wait=wait)
         if after is None:
-            return Alone(addition, partial(add, addition), repeatable=dedupe is not None)
+            return SingleAddition(addition, partial(add, addition), repeatable=dedupe is not None)
         after_ms = milliseconds(after, what="after", least_ms=0)
         once = dedupe is not None
 
@@ -159,30 +160,30 @@ class Stream(Generic[M]):
             entry = deferred(addition, after_ms)
             return place(entry, after_ms, add(entry), once=once)
 
-        return Alone(addition, schedule, repeatable=once)
+        return SingleAddition(addition, schedule, repeatable=once)
 
     def _adding(
         self, *, dedupe: str | None, wait: int | None
     ) -> Callable[[Addition], Operation[str]]:
-        """How an entry is added with these options."""
+        """Return the function that adds an entry with these options."""
         if dedupe is not None:
             name: object = dedupe
             if wait is not None:
                 raise HeadwaterError(
-                    "dedupe= and wait= exclude each other: a repeated message writes nothing that a "
-                    "replica could confirm"
+                    "dedupe= and wait= exclude each other: replicas cannot confirm a repeated message, "
+                    "which writes nothing"
                 )
             if not isinstance(name, str) or not name:
-                raise HeadwaterError(f"dedupe={dedupe!r} must name the message, such as 'order-17'")
+                raise HeadwaterError(f"dedupe={dedupe!r} must be a name, such as 'order-17'")
             return partial(add_once, key=dedupe, window_ms=self.dedupe_window_ms)
         if wait is None:
             return add_one
         if type(wait) is not int or wait < 1:
-            raise HeadwaterError(f"wait={wait!r} must be a number of replicas from 1 on")
+            raise HeadwaterError(f"wait={wait!r} must be a number of replicas, at least 1")
         return partial(add_replicated, replicas=wait, timeout_ms=REPLICAS_TIMEOUT_MS)
 
     def belongs_to(self, app: OpenApp) -> None:
-        """``app`` declares a consumer of this stream, or one whose results go into it."""
+        """Record that ``app`` has a consumer of this stream, or one that publishes its results to it."""
         self._apps.add(app)
 
     @overload
@@ -222,13 +223,13 @@ class Stream(Generic[M]):
           messages with a name are sent again when a connection breaks.
         - ``wait``: how many replicas must have the message before this returns. Not together with
           ``dedupe``.
-        - ``after``: how much later to publish the message, such as ``"10m"``; the longest is 366 days. Until
-          then no group of the stream sees it. Returns a `Scheduled` instead of an id. Any worker with a
-          consumer that reads this stream or publishes results to it publishes the message: up to a second
-          late, later while no such worker runs, and in no promised order. With ``dedupe``, a second
-          message of that name is not scheduled.
+        - ``after``: publish the message after this time, such as ``"10m"``, at most 366 days. Until then no
+          group of the stream gets it. Returns a `Scheduled` instead of an id. Any worker with a consumer that
+          reads this stream or publishes results to it publishes the message: up to a second late, later if
+          no such worker runs, and in any order. With ``dedupe``, a second message of that name is not
+          scheduled.
 
-        Raises `NotSent` if the store stays away or takes no writes for more than four seconds;
+        Raises `NotSent` if the store is unreachable or refuses writes for more than four seconds;
         `OutcomeUnknown` if the connection broke after the message was sent, so that the store may have added
         it; `NotReplicated`, with the id, if the replicas do not confirm within five seconds; `EncodeError`
         for a message that the codec cannot write; `HeadwaterError` if no app, or more than one, could publish.
@@ -278,12 +279,12 @@ class Stream(Generic[M]):
         return self._app().publish_many(self, messages)
 
     async def cancel(self, scheduled_id: str) -> bool:
-        """Take back the scheduled message with this id (`Scheduled.id`) and return whether it was still
+        """Cancel the scheduled message with this id (`Scheduled.id`) and return whether it was still
         scheduled.
 
-        Returns False if the message was published or cancelled before. Raises `NotSent` if the store stays
-        away, `OutcomeUnknown` if the connection broke meanwhile, and `HeadwaterError` for a stream with
-        partitions: use `Scheduled.cancel`, or name the partition (``orders.parts[3]``).
+        Returns False if the message was published or cancelled before. Raises `NotSent` if the store is
+        unreachable, `OutcomeUnknown` if the connection broke meanwhile, and `HeadwaterError` for a stream
+        with partitions: use `Scheduled.cancel`, or name the partition (``orders.parts[3]``).
         """
         return await self._app().cancel(self, scheduled_id)
 
@@ -292,18 +293,18 @@ class Stream(Generic[M]):
         return self._app().cancel_blocking(self, scheduled_id)
 
     def _app(self) -> OpenApp:
-        """The app through which to publish: this stream's, or the only one that is open."""
+        """Return the app through which to publish: this stream's app, or the only one that is open."""
         candidates = [app for app in open_apps() if app in self._apps] or open_apps()
         candidates = candidates or [*self._apps]
         if len(candidates) == 1:
             return candidates[0]
         if not candidates:
             raise HeadwaterError(
-                f"no app is open to add to {self.name!r} through: `async with app:` or `with app:`"
+                f"no app is open to publish to {self.name!r}: use `async with app:` or `with app:`"
             )
         names = ", ".join(sorted(app.name for app in candidates))
         raise HeadwaterError(
-            f"several apps could add to {self.name!r} ({names}): say which, app.send(stream, …)"
+            f"several apps could publish to {self.name!r} ({names}): use app.send(stream, …)"
         )
 
 
@@ -311,4 +312,4 @@ def _check(name: object, maxlen: object) -> None:
     if not isinstance(name, str) or not name:
         raise DeclarationError(f"a stream needs a name, not {name!r}")
     if maxlen is not None and not (type(maxlen) is int and 1 <= maxlen < 2**63):
-        raise DeclarationError(f"stream {name!r}: maxlen={maxlen!r} must be a number from 1 on")
+        raise DeclarationError(f"stream {name!r}: maxlen={maxlen!r} must be a number, at least 1")

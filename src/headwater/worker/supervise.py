@@ -1,18 +1,17 @@
-"""``headwater work``: the process that starts worker processes, and starts them again.
+"""``headwater work``: the supervisor, which starts worker processes and restarts them.
 
-Rule 1. A worker process that ends unasked, with any status, is started again. The
-        pause before that doubles from death to death; it is short again after a process that
-        settled an entry, or lived for a minute.
-Rule 2. A worker that cannot start (no such app, another claim_after) ends all of them, with its
-        status; but only if no worker has ever joined the group that refuses it. After that it is
-        started again like any other: one failed start does not stop what works.
-Rule 3. A signal goes to every worker once. They are in sessions of their own, so the terminal's
-        Ctrl-C reaches them only from here.
-Rule 4. One more process, the last one, handles only suspected poison messages. To be ended by a signal
-        is what it is for: its pauses do not grow then.
-Rule 5. With ``--reload`` every process is ended and started again when a source file changes, and nothing
-        that a worker does ends this one: the next change may mend it.
-Rule 6. If this process dies, the workers see the end of their standard input and stop gracefully.
+Rule 1. A worker process that ends without having been stopped is restarted, whatever its status. The pause before
+        that doubles each time. It is short again after a process that settled an entry, or ran for a minute.
+Rule 2. A worker that cannot start (no such app, another claim_after) ends all of them, with its status; but only if
+        no worker has joined the group that refuses it. After that it is restarted like any other: one failed start
+        does not stop workers that run.
+Rule 3. Each signal is sent to every worker once. Workers have their own sessions, so that the terminal's Ctrl-C does
+        not reach them directly.
+Rule 4. One more process, the quarantine process, handles only suspected poison messages. It is expected to be killed
+        by signals, so its pauses do not grow then.
+Rule 5. With ``--reload``, every process is stopped and restarted when a source file changes. No error of a worker
+        ends the supervisor, because the next change may correct it.
+Rule 6. If the supervisor dies, the workers get the end of their standard input and stop gracefully.
 """
 
 from __future__ import annotations
@@ -28,23 +27,23 @@ from collections.abc import Collection, Sequence
 from headwater.worker.health import Health, WorkerHealth, judged
 from headwater.worker.process import CANNOT_START
 from headwater.worker.quarantine import Suspects
-from headwater.worker.reports import GROUP, Life
 from headwater.worker.source_watch import SourceWatch
+from headwater.worker.supervisor_pipe import GROUP, ReceivedReports
 
 log = logging.getLogger("headwater.worker")
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
 HEALTHY_SECONDS = 60.0
-"""A worker that lived so long is started again without the pauses of those before it."""
+"""A worker that ran for this time is restarted after the shortest pause."""
 
 LOOK_SECONDS = 0.5
-"""How often source files are looked at."""
+"""How often source files are checked."""
 
 RELOAD_SECONDS = 2.0
-"""What handlers may take to end before the new sources; then they are handed back."""
+"""How long handlers may take to end before a reload. Then their entries are handed back."""
 
 HAND_BACK_SECONDS = 8.0
-"""What handing back may take, before a worker is killed for the new sources."""
+"""How long handing back may take before a reload. Then the worker is killed."""
 
 OVERTIME_SECONDS = 20.0
 """How long after its grace time a worker may take to end before it is killed."""
@@ -79,17 +78,17 @@ class Supervisor:
         self._inherited = inherited
         self._patience = grace_ms / 1000 + OVERTIME_SECONDS
         self._alive: dict[int, Process] = {}
-        self._lives: dict[int, Life] = {}
+        self._reports: dict[int, ReceivedReports] = {}
         self._joined: set[GROUP] = set()
-        """Groups that any worker has ever joined."""
+        """Groups that any worker has joined since the start."""
         self._stopping = asyncio.Event()
         self._status: int = 0
 
     async def run(self) -> int:
-        """Run until a signal; the exit status: 0 when every worker ended as it should."""
+        """Run until a signal arrives. Return the exit status: 0 if every worker stopped without an error."""
         loop = asyncio.get_running_loop()
-        for told in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(told, self._signal)
+        for handled in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(handled, self._signal)
         if self._health is not None:
             await self._health.start()
         async with asyncio.TaskGroup() as group:
@@ -99,17 +98,17 @@ class Supervisor:
                 group.create_task(self._reload_at_changes(self._watch))
         if self._health is not None:
             self._health.close()
-        _hear_no_more(loop)
+        _ignore_signals(loop)
         return self._status
 
     def _look(self) -> list[WorkerHealth]:
-        """How the workers get on, without the quarantine process: a suspect may hold that up."""
+        """Return the health of the workers, without the quarantine process, which a suspect may block."""
         now = time.monotonic()
         return [
             judged(
                 number,
                 self._alive[number].pid if number in self._alive else None,
-                self._lives.get(number),
+                self._reports.get(number),
                 now=now,
             )
             for number in range(self._workers)
@@ -128,8 +127,8 @@ class Supervisor:
             await self._end_for_reload(list(self._alive.values()))
 
     async def _end_for_reload(self, processes: Sequence[Process]) -> None:
-        """End these in time, or hand back what runs, or kill them: one that blocks its event loop
-        hears no signal."""
+        """Stop these processes: let handlers end, then hand back their entries, then kill. A process whose event loop
+        is blocked does not handle signals."""
         for end, seconds in (
             (_terminate, RELOAD_SECONDS),
             (_terminate, HAND_BACK_SECONDS),
@@ -159,25 +158,25 @@ class Supervisor:
             began = time.monotonic()
             reloads = self._reloads
             self._changed.clear()
-            life = self._lives[number] = Life()
+            reports = self._reports[number] = ReceivedReports()
             try:
-                status = await self._one(number, life)
+                status = await self._one(number, reports)
             finally:
-                del self._lives[number]
-                life.close()
+                del self._reports[number]
+                reports.close()
             if self._stopping.is_set():
-                # One that got its signal before it could handle it has not done anything yet.
+                # A process that SIGTERM killed had not started yet, so this is not an error.
                 if status != -signal.SIGTERM:
                     self._status = self._status or status
                 return
             if reloads != self._reloads:
                 pause = FIRST_PAUSE
                 continue
-            if status == CANNOT_START and self._watch is None and self._hopeless(life):
+            if status == CANNOT_START and self._watch is None and self._hopeless(reports):
                 self._status = status
                 self._signal()
                 return
-            if life.settled or time.monotonic() - began > HEALTHY_SECONDS:
+            if reports.settled or time.monotonic() - began > HEALTHY_SECONDS:
                 pause = FIRST_PAUSE
             if status < 0 and number == self._workers:
                 pause = FIRST_PAUSE
@@ -185,33 +184,33 @@ class Supervisor:
             await self._stopped_within(pause, or_changed=True)
             pause = min(2 * pause, LONGEST_PAUSE)
 
-    def _hopeless(self, life: Life) -> bool:
-        """Whether no worker has ever joined the groups that refused this one, or any group at all
-        when it did not get that far."""
-        for one in self._lives.values():
+    def _hopeless(self, reports: ReceivedReports) -> bool:
+        """Return whether no worker has joined the groups that refused this one; or, if none refused it, whether no
+        worker has joined any group."""
+        for one in self._reports.values():
             one.read()
             self._joined |= one.joined
-        return bool(life.refused - self._joined) if life.refused else not self._joined
+        return bool(reports.refused - self._joined) if reports.refused else not self._joined
 
-    async def _one(self, number: int, life: Life) -> int:
-        """One life of a worker process; its exit status, negative for a signal."""
+    async def _one(self, number: int, reports: ReceivedReports) -> int:
+        """Run one worker process and return its exit status, negative for a signal."""
         reloads = self._reloads
         try:
             process = await asyncio.create_subprocess_exec(
                 *self._command,
                 "--reports",
-                str(life.writer),
+                str(reports.writer),
                 "--suspects",
                 Suspects.ONLY if number == self._workers else Suspects.ELSEWHERE,
                 stdin=asyncio.subprocess.PIPE,
-                pass_fds=(*self._inherited, life.writer),
+                pass_fds=(*self._inherited, reports.writer),
                 start_new_session=True,
             )
         finally:
-            life.close_writer()
+            reports.close_writer()
         self._alive[number] = process
         loop = asyncio.get_running_loop()
-        loop.add_reader(life.reader, self._read, life)
+        loop.add_reader(reports.reader, self._read, reports)
         if self._stopping.is_set() or reloads != self._reloads:
             _terminate(process)
         try:
@@ -227,19 +226,19 @@ class Supervisor:
             return await ended
         finally:
             del self._alive[number]
-            loop.remove_reader(life.reader)
-            life.read()
-            self._joined |= life.joined
+            loop.remove_reader(reports.reader)
+            reports.read()
+            self._joined |= reports.joined
 
-    def _read(self, life: Life) -> None:
-        if not life.read():
-            asyncio.get_running_loop().remove_reader(life.reader)
+    def _read(self, reports: ReceivedReports) -> None:
+        if not reports.read():
+            asyncio.get_running_loop().remove_reader(reports.reader)
 
     def _name(self, number: int) -> str:
         return "the quarantine process" if number == self._workers else f"worker {number}"
 
     async def _stopped_within(self, seconds: float, *, or_changed: bool = False) -> None:
-        """Return when a stop is asked for, or sooner: after ``seconds``, or at a changed file."""
+        """Wait until a stop is requested, at most ``seconds``; with ``or_changed``, also until a file changes."""
         events = [self._stopping, self._changed] if or_changed else [self._stopping]
         waiting = [asyncio.ensure_future(one.wait()) for one in events]
         await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
@@ -247,11 +246,11 @@ class Supervisor:
             one.cancel()
 
 
-def _hear_no_more(loop: asyncio.AbstractEventLoop) -> None:
-    """All workers have ended, so one more signal would only spoil the exit status."""
-    told = (signal.SIGTERM, signal.SIGINT)
-    signal.pthread_sigmask(signal.SIG_BLOCK, told)
-    for number in told:
+def _ignore_signals(loop: asyncio.AbstractEventLoop) -> None:
+    """Ignore signals after all workers have ended: another one would change the exit status."""
+    ignored = (signal.SIGTERM, signal.SIGINT)
+    signal.pthread_sigmask(signal.SIG_BLOCK, ignored)
+    for number in ignored:
         loop.remove_signal_handler(number)
         signal.signal(number, signal.SIG_IGN)
 
@@ -260,7 +259,7 @@ def _terminate(process: Process) -> None:
     try:
         process.terminate()
     except ProcessLookupError:
-        pass  # it has just ended by itself
+        pass  # it has just ended
 
 
 def _kill(process: Process) -> None:
@@ -271,7 +270,7 @@ def _kill(process: Process) -> None:
 
 
 def _death(status: int) -> str:
-    """How a process ended, in words."""
+    """Return how a process ended, for the log."""
     if status >= 0:
         return f"ended with status {status}"
     try:
@@ -293,9 +292,9 @@ def supervise(
 ) -> int:
     """Run ``workers`` processes of the app ``module:name`` until SIGTERM or SIGINT.
 
-    ``url`` replaces the store that the app names; ``inherited`` are descriptors that every worker
-    holds until it ends; ``child_options`` go to the worker's command line; ``health`` is the address
-    to answer HTTP requests at; ``watch`` says when to start the workers again. Returns the exit status.
+    ``url`` replaces the app's store. ``inherited`` are descriptors that every worker keeps open until it ends.
+    ``child_options`` are added to the worker's command line. ``health`` is the address for HTTP requests.
+    ``watch`` tells when to restart the workers. Returns the exit status.
     """
 
     async def main() -> int:

@@ -1,12 +1,12 @@
-"""An app under test, in a test that is not async.
+"""An app under test, in tests without an event loop.
 
     with SyncAppTest(app) as t:             # in pytest: t = headwater_worker(app)
         t.send(orders, Order(id=17))
         t.advance("31s")
         assert t.deliveries(bill) == [1]
 
-Rule. The worker runs only within a call, in an event loop of its own; each call returns when the
-worker has come to rest, as those of `AppTest` do.
+Rule. The worker runs only during a call, in an event loop of the object. Each call returns when the worker is
+idle, as those of `AppTest` do.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ class SyncAppTest:
     ...     print(t.deliveries(bill), t.pending(bill))
     [1] {}
 
-    The worker runs only within a call. With pytest, the fixture `headwater_worker` makes it. Entering it
-    raises `HeadwaterError` in a thread that runs an event loop, and if the app works already.
+    The worker runs only during a call. With pytest, the fixture `headwater_worker` makes it. Entering it
+    raises `HeadwaterError` in a thread that runs an event loop, and if the app runs already.
     """
 
     look: redis.Redis
-    """A redis-py client of the store, to look at it and to change it."""
+    """A redis-py client of the store, to examine and change it."""
 
     def __init__(self, app: App, *, use: Mapping[Handler, Any] | None = None) -> None:
         self.app = app

@@ -1,4 +1,4 @@
-"""Finds the app that ``MODULE:APP`` names, and says what is wrong with a target that names none."""
+"""Finds the app that ``MODULE:APP`` names, and explains what is wrong with a target."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ HEADWATER = f"{Path(__file__).parent.parent}/"
 
 
 class AppBroken(HeadwaterError):
-    """The module of the app raised while it was imported. The text ends with its own traceback."""
+    """The module of the app raised an error while it was imported. The text has the module's traceback."""
 
 
 def find_app(target: str) -> App:
-    """The app that ``module:name`` names; the module is looked for in the current directory too.
+    """Return the app that ``module:name`` names. The current directory is on the path of modules.
 
-    Raises `DeclarationError` when there is none, or when a declaration in the module is refused, and
-    `AppBroken` for what else the module raises.
+    Raises `DeclarationError` if there is no such app, or if a declaration in the module is wrong, and `AppBroken`
+    for other errors of the module.
     """
     module_name, colon, attribute = target.partition(":")
     if not (module_name and colon and attribute):
@@ -72,7 +72,7 @@ def _imported(name: str) -> ModuleType:
 
 
 def _own_frames(error: BaseException) -> list[traceback.FrameSummary]:
-    """Where the error was raised, without the frames of the import machinery and of Headwater."""
+    """Return the error's traceback without the frames of the import system and of Headwater."""
     return [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
@@ -82,7 +82,7 @@ def _own_frames(error: BaseException) -> list[traceback.FrameSummary]:
 
 
 def _apps(module: ModuleType) -> str:
-    """The apps that the module has, as the end of a sentence."""
+    """Return the apps in the module, as the end of a sentence."""
     names = [name for name, value in vars(module).items() if isinstance(value, App)]
     if not names:
         return ""
@@ -91,7 +91,7 @@ def _apps(module: ModuleType) -> str:
 
 
 def _suggestion(target: str) -> str:
-    """What to write instead of ``target``.
+    """Return what to write instead of ``target``.
 
     >>> _suggestion("./shop/orders.py:app"), _suggestion("shop.py"), _suggestion("app")
     ("write 'shop.orders:app'", "write 'shop:app'", "write 'app:app'")

@@ -1,11 +1,11 @@
-"""What is counted of one consumer's deliveries, and told to the middleware of its app."""
+"""Counts one consumer's deliveries, and calls the middleware of its app."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from headwater.groups.settling import Settlement, SettleOutcome
-from headwater.worker.losses import Losses
+from headwater.worker.lost_entries import Losses
 from headwater.worker.middleware import Chain, call
 from headwater.worker.outcome import Ending, HandlerOutcome, ending_of, failed
 from headwater.worker.owned import Owned
@@ -14,7 +14,7 @@ from headwater.worker.statistics import Counters
 
 
 class Telemetry:
-    """Follows one consumer of one process."""
+    """Counters and middleware calls of one consumer in one process."""
 
     def __init__(self, stream: str, group: str, counters: Counters, chain: Chain) -> None:
         self.counters = counters
@@ -22,7 +22,7 @@ class Telemetry:
         self.losses = Losses(stream, group, counters)
 
     def received(self, taken: Sequence[Owned], claimed: Sequence[Owned]) -> None:
-        """These were read, and some of them claimed."""
+        """Entries were read; some of them were claimed."""
         self.counters.received += len(taken)
         self.counters.claimed += len(claimed)
         self.counters.duplicates += sum(owned.delivered.from_silent for owned in claimed)
@@ -32,14 +32,14 @@ class Telemetry:
                     call(method, owned.delivery)
 
     def ends(self, owned: Owned, outcome: HandlerOutcome, settlement: Settlement) -> Ending:
-        """It is decided how the delivery ends; what that means."""
+        """A settlement was decided. Return how the delivery ends."""
         ending = ending_of(outcome, settlement)
         self.counters.failed += failed(outcome)
         self._decided(owned, ending)
         return ending
 
     def returned(self, owned: Owned) -> None:
-        """The delivery is to be acknowledged."""
+        """The handler returned, and the delivery will be acknowledged."""
         self._decided(owned, Ending.ACKNOWLEDGED)
 
     def _decided(self, owned: Owned, ending: Ending) -> None:
@@ -47,7 +47,7 @@ class Telemetry:
             call(method, owned.delivery, ending)
 
     def settled(self, queued: Queued, outcome: SettleOutcome) -> None:
-        """The store has answered the settlement."""
+        """The store has replied to the settlement."""
         additions = queued.settlement.additions
         if not outcome.done:
             if outcome.error is None and not outcome.gone:

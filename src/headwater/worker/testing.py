@@ -6,14 +6,13 @@
         await t.advance("31s")
         assert t.deliveries(bill) == [1, 2]
 
-Nothing is mocked: the loop, its settlements and leases are those of production, the store is
-Headwater's engine without a socket. Only time is the test's.
+Nothing is mocked: the loop, its settlements and leases are the ones used in production, and the store is
+Headwater's engine without a socket. Only the clock belongs to the test.
 
-Rule 1. Between two calls nothing is left to be done but by time: each call returns when the worker
-        has come to rest.
-Rule 2. Time passes only in `advance`, and everything that is due on the way happens in its order.
-        A handler that sleeps by ``asyncio.sleep`` sleeps by another clock, which no test advances.
-Rule 3. A crash lets a handler's ``finally`` run, which a killed process would not; nothing else.
+Rule 1. Each call returns when the worker is idle: only time can make it do more.
+Rule 2. Time passes only in `advance`, and everything that becomes due happens in order. ``asyncio.sleep`` in
+        a handler uses another clock, which tests do not advance.
+Rule 3. A crash differs from a killed process only in this: the handler's ``finally`` blocks run.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     import redis
 
 ROUNDS = 3
-"""Turns of the event loop in which nothing was ready before it counts as at rest."""
+"""After how many turns of the event loop with nothing ready the worker counts as idle."""
 
 Handler = Callable[..., Any]
 
@@ -68,16 +67,17 @@ class AppTest:
     [1] 1
     [1, 2] 0
 
-    Nothing is mocked: settlements and leases are those of production, and the store is Headwater's own without
-    a socket. Each call returns when the worker has nothing left to do without time passing. Time passes only
-    in `AppTest.advance`; ``asyncio.sleep`` in a handler uses another clock, which no test advances.
+    Nothing is mocked: settlements and leases are the ones used in production, and the store is Headwater's
+    engine without a socket. Each call returns when the worker has nothing left to do without time passing.
+    Time passes only in `AppTest.advance`; ``asyncio.sleep`` in a handler uses another clock, which tests do not
+    advance.
 
-    Entering it raises `HeadwaterError` if the app works already. While it is entered, `Stream.send` and
+    Entering it raises `HeadwaterError` if the app runs already. While it is entered, `Stream.send` and
     `App.send` publish to its store.
     """
 
     look: redis.Redis
-    """A redis-py client of the store, to look at it and to change it."""
+    """A redis-py client of the store, to examine and change it."""
 
     def __init__(self, app: AppDeclaring, *, use: Mapping[Handler, Any] | None = None) -> None:
         self.app = app
@@ -95,7 +95,7 @@ class AppTest:
         from headwater.server.turn.node import Node
 
         if self.app._running is not None:  # noqa: SLF001  # this is the app's own test
-            raise HeadwaterError(f"{self.app!r} works already")
+            raise HeadwaterError(f"{self.app!r} runs already")
         self.node = Node(clock=self.clock)
         self.look = connect(node=self.node)
         connections = Connections("headwater://memory", node=self.node)
@@ -130,7 +130,7 @@ class AppTest:
         await self._leave()
 
     async def _leave(self) -> None:
-        """Give the app its own store back."""
+        """Restore the app's own store."""
         self.app._running = None  # noqa: SLF001  # as above
         await self.app.__aexit__()
         assert self._before is not None
@@ -140,13 +140,13 @@ class AppTest:
     # --- doing ------------------------------------------------------------------------------------
 
     async def send(self, stream: Stream[Any], *messages: Any) -> list[str]:
-        """Add messages to ``stream``, let the worker do what it can do now, and return their ids."""
+        """Add messages to ``stream``, wait until the worker is idle, and return their ids."""
         added = await self.app.send_many(stream, messages)
         await self.settle()
         return added
 
     async def add(self, stream: Stream[Any] | str, fields: dict[str, str | bytes]) -> str:
-        """Add an entry of these fields, as another producer may have written it, and return its id."""
+        """Add an entry with these fields, as another producer might write it, and return its id."""
         name = stream if isinstance(stream, str) else stream.name
         words = [part for pair in fields.items() for part in pair]
         added: bytes = self._ask(single("XADD", name, "*", *words))
@@ -163,7 +163,7 @@ class AppTest:
             self._abandoned.append(self._the_running().replace(consumer))
 
     async def advance(self, duration: str | timedelta) -> None:
-        """Let time pass, such as ``"31s"``; what is due meanwhile happens in its order, at its time."""
+        """Let time pass, such as ``"31s"``. Everything that becomes due happens in order, at its time."""
         clock = self.clock
         end = clock.monotonic() + milliseconds(duration, what="advance", least_ms=0) / 1000
         await self.settle()
@@ -178,15 +178,15 @@ class AppTest:
         await self.settle()
 
     async def settle(self) -> None:
-        """Wait until nothing more happens without time passing.
+        """Wait until the worker is idle: nothing more happens without time passing.
 
-        Waits for handlers in threads. A coroutine that waits for something else counts as at rest.
+        Waits for handlers in threads. A coroutine that waits for something else counts as idle.
         """
         loop = asyncio.get_running_loop()
         quiet = 0
         while quiet < ROUNDS:
             await asyncio.sleep(0.0005 if self._threads_busy() else 0)
-            # asyncio keeps what is about to run here; other loops are given more turns instead.
+            # asyncio's list of ready callbacks; other event loops do not have it and get more turns.
             ready = getattr(loop, "_ready", None)
             still = not ready if ready is not None else True
             quiet = quiet + 1 if still and not self._threads_busy() else 0
@@ -202,7 +202,7 @@ class AppTest:
         return list(self._deliveries[self._consumers(handler)[0].handler])
 
     def results(self, stream: Stream[Any]) -> list[Any]:
-        """Return every message that the stream holds, one partition after the other."""
+        """Return every message in the stream, one partition after the other."""
         return [
             stream.codec.decode_flat(entry[1])
             for part in stream.parts
@@ -210,7 +210,7 @@ class AppTest:
         ]
 
     def dead(self, stream: Stream[Any] | str) -> list[DeadLetter]:
-        """Return the dead letters of a stream; a text is the name of the dead-letter stream itself."""
+        """Return the dead letters of a stream. A string is the name of the dead-letter stream itself."""
         if isinstance(stream, str):
             names = [stream]
         else:
@@ -223,7 +223,7 @@ class AppTest:
     def pending(self, handler: Handler) -> dict[str, int]:
         """Return what the handler's group has not settled: ``{id: deliveries so far}``.
 
-        Entries that wait for a retry are included. With partitions each id follows the name of its stream:
+        Delayed entries are included. With partitions, each id follows the name of its stream:
         ``"orders.{0} 5-1"``. Source: the command page of XPENDING.
         """
         consumers = self._consumers(handler)
@@ -241,7 +241,7 @@ class AppTest:
         return run(self.look, operation)
 
     def _consumers(self, handler: Handler) -> list[Consumer]:
-        """The handler's consumers: one for each partition."""
+        """Return the handler's consumers, one for each partition."""
         found = [consumer for consumer in self.app.consumers if consumer.handler is handler]
         if not found:
             raise HeadwaterError(f"{handler!r} is not a handler of {self.app!r}")
@@ -260,7 +260,7 @@ class AppTest:
         return [*self._the_running().loops.values()]
 
     async def _drive(self, work: Any) -> None:
-        """Finish ``work``, letting as much time pass as it takes."""
+        """Wait for ``work``, advancing the clock as far as necessary."""
         task = asyncio.ensure_future(work)
         while not task.done():
             await self.settle()

@@ -1,11 +1,11 @@
-// The script's verbs through ioredis.
+// The script's operations through ioredis.
 'use strict';
 
 const Redis = require('ioredis');
 const { place, serve } = require('./serve.js');
 
 const client = new Redis(place());
-client.on('error', () => {}); // It connects again by itself; what failed is told to who asked.
+client.on('error', () => {}); // It reconnects by itself; the failed command reports the error.
 
 serve(
   {
@@ -25,7 +25,7 @@ serve(
     nack: (stream, group, id) => client.call('XNACK', stream, group, 'FAIL', 'IDS', 1, id),
     groups: (stream) => client.xinfo('GROUPS', stream),
     wait: (stream, last, block) => client.xread('BLOCK', block, 'STREAMS', stream, last),
-    spoil: (key) => client.set(key, 'x'),
+    set_text: (key) => client.set(key, 'x'),
     transaction: (stream) => client.multi().xadd(stream, '9-1', 'item', 'mug').xlen(stream).exec(),
   },
   () => client.disconnect(),

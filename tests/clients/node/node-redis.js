@@ -1,4 +1,4 @@
-// The script's verbs through node-redis, with RESP3, which HELLO asks for.
+// The script's operations through node-redis, with RESP3, which HELLO requests.
 'use strict';
 
 const { createClient } = require('redis');
@@ -6,7 +6,7 @@ const { place, serve } = require('./serve.js');
 
 const { host, port, tls } = place();
 const client = createClient({ RESP: 3, socket: tls ? { host, port, tls: true, ...tls } : { host, port } });
-client.on('error', () => {}); // It connects again by itself; what failed is told to who asked.
+client.on('error', () => {}); // It reconnects by itself; the failed command reports the error.
 
 const verbs = {
   ping: () => client.ping(),
@@ -25,7 +25,7 @@ const verbs = {
   nack: (stream, group, id) => client.sendCommand(['XNACK', stream, group, 'FAIL', 'IDS', '1', id]),
   groups: (stream) => client.xInfoGroups(stream),
   wait: (stream, last, block) => client.xRead({ key: stream, id: last }, { BLOCK: block }),
-  spoil: (key) => client.set(key, 'x'),
+  set_text: (key) => client.set(key, 'x'),
   transaction: (stream) => client.multi().xAdd(stream, '9-1', { item: 'mug' }).xLen(stream).exec(),
 };
 

@@ -1,19 +1,19 @@
-// Lets a test drive a client of node: a request is a line of JSON on standard input, [number, verb,
-// arguments], its answer a line on standard output, [number, "ok" or "error", value].
+// Lets a test control a client of node: a request is a line of JSON on standard input, [number, verb,
+// arguments]; its reply is a line on standard output, [number, "ok" or "error", value].
 'use strict';
 
 const fs = require('fs');
 const readline = require('readline');
 
-// Where the client is to connect, as the test said on the command line.
+// The address to connect to, from the command line.
 exports.place = function place() {
-  const told = JSON.parse(process.argv[2]);
-  const tls = told.ca && {
-    ca: fs.readFileSync(told.ca),
-    cert: fs.readFileSync(told.cert),
-    key: fs.readFileSync(told.key),
+  const address = JSON.parse(process.argv[2]);
+  const tls = address.ca && {
+    ca: fs.readFileSync(address.ca),
+    cert: fs.readFileSync(address.cert),
+    key: fs.readFileSync(address.key),
   };
-  return { host: told.host, port: told.port, tls };
+  return { host: address.host, port: address.port, tls };
 };
 
 exports.serve = function serve(verbs, close) {
@@ -32,7 +32,7 @@ exports.serve = function serve(verbs, close) {
   process.stdout.write('"ready"\n');
 };
 
-// Mappings and objects without a prototype become what JSON can say.
+// Converts mappings and objects without a prototype for JSON.
 function plain(_name, value) {
   return value instanceof Map ? Object.fromEntries(value) : value;
 }

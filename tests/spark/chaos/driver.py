@@ -1,10 +1,10 @@
-"""The driver that a campaign kills: it follows a stream into a sink until it is told to finish.
+"""The driver that a campaign kills: it follows a stream into a sink until it is asked to finish.
 
     python -m tests.spark.chaos.driver '{"url": …, "directory": …, "way": "parquet"}'
 
-On standard output it says one JSON object a line: ``up`` with the JVM's process id when its session
-stands, ``failed`` when a query ended by an error and is started again, ``done`` at its end. A line
-on its standard input, or the input's end, lets it read what there still is and leave.
+It writes one JSON object per line to standard output: ``up`` with the JVM's process id when its session has
+started, ``failed`` when a query ended with an error and is restarted, ``done`` at its end. After a line on
+its standard input, or the end of the input, it reads the remaining entries and exits.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import threading
 from typing import Any
 
 from headwater.spark.sessions import session
-from tests.spark.chaos.errands import Errand
+from tests.spark.chaos.driver_options import DriverOptions
 from tests.spark.chaos.ways import WAYS
 from tests.spark.stores import QUICK_JVM
 
 MOST_FAILURES = 200
-"""A query may be ended so often by kills of what belongs to it. More is an error that stays."""
+"""Kills of its processes may end a query that often. More failures mean a persistent error."""
 
 
 def say(**what: Any) -> None:
@@ -28,14 +28,14 @@ def say(**what: Any) -> None:
 
 
 def main() -> None:
-    errand = Errand.parse(sys.argv[1])
+    options = DriverOptions.parse(sys.argv[1])
     quick = {"spark.driver.extraJavaOptions": QUICK_JVM, "spark.sql.shuffle.partitions": "2"}
-    spark = session(app="chaos", master=errand.master, config=quick | errand.conf)
+    spark = session(app="chaos", master=options.master, config=quick | options.conf)
     spark.sparkContext.setLogLevel("FATAL")
     jvm = spark.sparkContext._gateway.proc.pid  # type: ignore[union-attr]
-    way = WAYS[errand.way]
-    if errand.die_after is not None:
-        way.die_between_sink_and_commit(errand, jvm)
+    way = WAYS[options.way]
+    if options.die_after is not None:
+        way.die_between_sink_and_commit(options, jvm)
     finish = threading.Event()
 
     def listen() -> None:
@@ -47,8 +47,8 @@ def main() -> None:
     for _ in range(MOST_FAILURES):
         try:
             if not finish.is_set():
-                way.follow(spark, errand, finish)
-            way.follow(spark, errand, None)
+                way.follow(spark, options, finish)
+            way.follow(spark, options, None)
             break
         except Exception as error:
             if sys.exc_info()[0] is not None and not _alive(spark):
@@ -63,7 +63,7 @@ def main() -> None:
 
 
 def _alive(spark: Any) -> bool:
-    """Whether the JVM still answers."""
+    """Return whether the JVM still answers."""
     try:
         spark.sparkContext._jsc.sc().isStopped()
     except Exception:

@@ -1,9 +1,9 @@
-"""One life of a query: a stream that grows, one checkpoint, one sink, and what is killed meanwhile.
+"""One life of a query: a growing stream, one checkpoint, one sink, and processes that are killed.
 
 kinds     driver     the JVM, the Python that started it, or both, at random moments
           executor   Python workers and planners of local[*]; executors' JVMs of a real cluster
-          commit     the driver, when a sink has a batch and Spark has not logged that
-verdict   the sink holds the id of each entry that was added, once (I10)
+          commit     the driver, when a sink has a batch and Spark has not logged it
+verdict   the sink contains the id of each added entry, once (I10)
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any, Final, Literal, get_args
 
 import redis
 
-from tests.spark.chaos.errands import ENTRIES_A_BATCH, STREAM, VICTIMS, Errand
+from tests.spark.chaos.driver_options import ENTRIES_A_BATCH, STREAM, VICTIMS, DriverOptions
 from tests.spark.chaos.processes import PATIENCE_SECONDS, Driver, DriverLost, busy
 from tests.spark.chaos.ways import WAYS, Way
 from tests.spark.cluster import Cluster, standalone_cluster
@@ -33,23 +33,23 @@ Kind = Literal["driver", "executor", "commit"]
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 
 KILLS_OF: Final[dict[Kind, int]] = {"driver": 4, "executor": 20, "commit": 4}
-"""Kills in one life: a driver's costs a session's start, an executor's costs a task."""
+"""Kills in one life: a driver's costs the start of a session, an executor's costs a task."""
 
 SPREAD_SECONDS: Final = 0.7
-"""A kill comes so long after a batch's beginning, at most: it may hit any step of that batch."""
+"""The maximum delay of a kill after the start of a batch, so that it may hit any of its steps."""
 
 CATCH_SECONDS: Final = 3.0
-"""How long a process is watched for being at work: it is for some milliseconds a batch."""
+"""How long to wait for a process to be busy, which it is for some milliseconds per batch."""
 
 BURSTS_A_SECOND: Final = 20
 ENTRIES_A_BURST: Final = (5, 120)
 BATCHES_AHEAD: Final = 5
-"""What waits in the stream at most, so that the last driver is soon through."""
+"""The maximum backlog of the stream, so that the last driver finishes soon."""
 
 
 @dataclass
 class Life:
-    """What was done in one life and what became of it."""
+    """What happened in one life."""
 
     kind: Kind
     way: str
@@ -57,11 +57,11 @@ class Life:
     seed: int
     entries: int = 0
     moments: list[str] = field(default_factory=list)
-    """Of each kill: what was hit, and where the query stood."""
+    """For each kill: what was killed, and how far the query was."""
     queries_failed: int = 0
     tasks_failed: int = 0
     left_over: int = 0
-    """Processes that outlived the driver that started them, until they were ended at the end."""
+    """Processes that outlived the driver that had started them, and were killed at the end."""
     failures: list[str] = field(default_factory=list)
 
     @property
@@ -70,7 +70,7 @@ class Life:
 
 
 def live(kind: Kind, way: str, *, store: str, url: str, seed: int, kills: int) -> Life:
-    """One life with ``kills`` kills, and its verdict."""
+    """Run one life with ``kills`` kills, and check its sink."""
     life = Life(kind, way, store, seed)
     directory = Path(tempfile.mkdtemp(prefix="hw-chaos-"))
     try:
@@ -87,7 +87,7 @@ def live(kind: Kind, way: str, *, store: str, url: str, seed: int, kills: int) -
                 trial.clear()
             trial.judge()
     finally:
-        # What failed stays to be looked at.
+        # Keep the files of a failure for inspection.
         if life.failures:
             life.failures.append(f"kept: {directory}")
         else:
@@ -108,7 +108,7 @@ class _Trial:
     # --- kinds ------------------------------------------------------------------------------------
 
     def drivers(self, kills: int) -> None:
-        """Each driver lives for a few batches, is killed and followed by the next at once."""
+        """Kill each driver after a few batches, and start the next one immediately."""
         for _ in range(kills):
             driver = self._start()
             with self._growing():
@@ -120,7 +120,7 @@ class _Trial:
         self._finish()
 
     def commits(self, kills: int) -> None:
-        """Each driver dies when its sink has a batch, the first or one of the next."""
+        """Let each driver die when its sink has a batch: the next one, or one of those after it."""
         for _ in range(kills):
             victim = self._chance.choice(VICTIMS)
             after = self._logged("commits") + self._chance.randint(1, 4)
@@ -133,7 +133,7 @@ class _Trial:
         self._finish()
 
     def executors(self, kills: int) -> None:
-        """One driver, whose helpers are killed one after the other."""
+        """Kill the helper processes of one driver, one after the other."""
         with ExitStack() as stack:
             cluster = None
             if self._chance.random() < 0.5:
@@ -147,7 +147,7 @@ class _Trial:
             self._finish(driver)
 
     def _strike_helper(self, driver: Driver, cluster: Cluster | None) -> str:
-        """Kill one of what works for the driver, rather one that is at work; what it was."""
+        """Kill a process that works for the driver, preferably a busy one; return its kind."""
         finds: dict[str, Callable[[], list[int]]] = {"planner": driver.planners}
         if cluster is None:
             finds["worker"] = driver.running_workers
@@ -165,24 +165,24 @@ class _Trial:
                 with suppress(ProcessLookupError):
                     os.kill(self._chance.choice(found), signal.SIGKILL)
                     return what
-            time.sleep(0.005)  # nothing says that a worker has begun
+            time.sleep(0.005)  # there is no notification when a worker starts
         raise DriverLost(f"there was no {what} to kill\n{driver.errors()}")
 
     # --- drivers ----------------------------------------------------------------------------------
 
     def _start(self, **orders: Any) -> Driver:
-        driver = Driver(Errand(self._url, str(self._directory), self._way.name, **orders))
+        driver = Driver(DriverOptions(self._url, str(self._directory), self._way.name, **orders))
         self._drivers.append(driver)
         driver.await_up()
         return driver
 
     def _finish(self, driver: Driver | None = None) -> None:
-        """A driver that nobody kills reads what there is."""
+        """Let a driver read all remaining entries without being killed."""
         driver = driver or self._start()
         self._life.tasks_failed += driver.finish()
 
     def clear(self) -> None:
-        """End what is left."""
+        """End the remaining processes."""
         for driver in self._drivers:
             with suppress(DriverLost):
                 driver.said()
@@ -193,7 +193,7 @@ class _Trial:
 
     @contextmanager
     def _growing(self) -> Iterator[None]:
-        """Entries come all the time, in bursts."""
+        """Add entries in bursts while the block runs."""
         ended = threading.Event()
 
         def add() -> None:
@@ -207,7 +207,7 @@ class _Trial:
         thread = threading.Thread(target=add)
         thread.start()
         try:
-            with self._way.beside(self._url):
+            with self._way.alongside(self._url):
                 yield
         finally:
             ended.set()
@@ -222,37 +222,37 @@ class _Trial:
         self._life.entries = len(self._added)
 
     def _await_moment(self, driver: Driver, *, batches: int) -> None:
-        """A random moment after the beginning of one of the next batches."""
+        """Wait for a random moment after the start of one of the next batches."""
         begun = self._logged("offsets") + batches
         deadline = time.monotonic() + PATIENCE_SECONDS
         while self._logged("offsets") < begun:
             driver.said()
             if time.monotonic() > deadline:
                 raise DriverLost(f"no batch began\n{driver.errors()}")
-            time.sleep(0.002)  # nothing tells of a file in another process's directory
+            time.sleep(0.002)  # there is no notification of another process's new files
         time.sleep(self._chance.uniform(0, SPREAD_SECONDS))
 
     def _logged(self, log: str) -> int:
-        """The number of the last batch in one of the checkpoint's logs; -1 before the first."""
+        """Return the last batch in one of the checkpoint's logs; -1 before the first."""
         place = self._way.checkpoint(self._directory) / log
         names = [path.name for path in place.iterdir()] if place.is_dir() else []
         return max((int(name) for name in names if name.isdigit()), default=-1)
 
     def _standing(self) -> str:
-        """Where the query stands."""
+        """Describe how far the query is."""
         begun, done = self._logged("offsets"), self._logged("commits")
         return f"in batch {begun}" if begun > done else f"after batch {done}"
 
     # --- verdict ----------------------------------------------------------------------------------
 
     def judge(self) -> None:
-        """What the sink holds against what was added."""
+        """Compare the contents of the sink with the entries that were added."""
         held = self._way.ids(self._directory, self._client)
         self._life.failures += verdict(Counter(self._added), held)
 
 
 def verdict(added: Counter[str], held: Counter[str]) -> list[str]:
-    """What a sink lacks of the ids that were added, and what it has more."""
+    """Return which added ids a sink lacks, and which it has in excess."""
     lost, more = added - held, held - added
     found = []
     if lost:
@@ -263,7 +263,7 @@ def verdict(added: Counter[str], held: Counter[str]) -> list[str]:
 
 
 def _on_cluster(cluster: Cluster | None) -> dict[str, Any]:
-    """What a driver is asked to use the cluster, on which any number of executors may die."""
+    """Return the driver's options for a cluster on which any number of executors may die."""
     if cluster is None:
         return {}
     path = os.pathsep.join(str(Path(__file__).resolve().parents[3] / room) for room in ("src", ""))

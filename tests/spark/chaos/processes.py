@@ -1,4 +1,4 @@
-"""A driver under the campaign's hand, with everything that it started."""
+"""A driver process that a campaign controls, with all processes that it starts."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from tests.processes import command_line, session, stat
-from tests.spark.chaos.errands import Errand, Victim, strike
+from tests.spark.chaos.driver_options import DriverOptions, Victim, strike
 
 ROOT = Path(__file__).resolve().parents[3]
 
 PATIENCE_SECONDS = 400.0
-"""For a session's start, or for the rest of a stream. They take seconds; a busy machine, many."""
+"""For the start of a session, or the rest of a stream: seconds, or minutes on a busy machine."""
 
 
 class DriverLost(AssertionError):
-    """A driver did not do what it was to do; the text is what it said."""
+    """A driver did not do what was expected; the text contains its output."""
 
 
 class Driver:
-    """One driver, from its start to its death."""
+    """A driver process, from its start to its end."""
 
-    def __init__(self, errand: Errand) -> None:
-        self.errand = errand
+    def __init__(self, options: DriverOptions) -> None:
+        self.options = options
         self.failed: list[str] = []
-        """What ended its queries."""
-        self._errors = (errand.place / f"driver-{time.time_ns()}.log").open("w+")
+        """The errors that ended its queries."""
+        self._errors = (options.place / f"driver-{time.time_ns()}.log").open("w+")
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.spark.chaos.driver", errand.as_text()],
+            [sys.executable, "-m", "tests.spark.chaos.driver", options.as_text()],
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -55,23 +55,23 @@ class Driver:
         return self._process.pid
 
     def await_up(self) -> None:
-        """Until its session stands."""
+        """Wait until its session has started."""
         self.jvm = int(self._await("up")["up"])
 
     def strike(self, victim: Victim) -> None:
-        """Kill it, or half of it; the other half notices, and ends."""
+        """Kill one or both of its processes; the other one notices, and ends."""
         strike(victim, jvm=self.jvm, python=self.pid)
         self.await_end()
 
     def await_end(self) -> int:
-        """Until the Python part has ended, by our hand or its own; its exit status."""
+        """Wait until the Python process has ended; return its exit status."""
         try:
             return self._process.wait(PATIENCE_SECONDS)
         except subprocess.TimeoutExpired:
             raise DriverLost(f"the driver did not end\n{self.errors()}") from None
 
     def finish(self) -> int:
-        """Let it read what there is and leave; how many of its tasks had failed."""
+        """Let it read the remaining entries and exit; return how many of its tasks had failed."""
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):
             self._process.stdin.write("finish\n")
@@ -81,27 +81,27 @@ class Driver:
         return failed
 
     def said(self) -> None:
-        """Take in what it has said so far."""
+        """Process its output so far."""
         with suppress(queue.Empty):
             while True:
                 self._take(self._said.get_nowait())
 
     def members(self, *words: str) -> list[int]:
-        """The processes of its session whose command line has one of ``words``."""
+        """Return the processes of its session whose command line contains one of ``words``."""
         return [pid for pid in session(self.pid) if any(w in command_line(pid) for w in words)]
 
     def running_workers(self) -> list[int]:
-        """The Python processes that run tasks: those that the daemon of pyspark.worker forked."""
+        """Return the Python processes that run tasks, which pyspark.worker's daemon has forked."""
         daemons = self.members("-m pyspark.daemon pyspark.worker")
         parents = set(map(str, daemons))
         return [pid for pid in daemons if parents & set(stat(pid)[1:2])]
 
     def planners(self) -> list[int]:
-        """The Python processes in which the sources of its queries plan."""
+        """Return the Python processes in which its queries' sources plan."""
         return self.members("python_streaming_source_runner")
 
     def clear(self) -> int:
-        """Kill whatever is left of it; how many processes that were."""
+        """Kill its remaining processes; return how many there were."""
         left = session(self.pid)
         for pid in left:
             with suppress(ProcessLookupError):
@@ -114,12 +114,12 @@ class Driver:
         return len(left)
 
     def errors(self) -> str:
-        """What ended its last query, and the end of what it said on standard error."""
+        """Return the error that ended its last query, and the end of its standard error."""
         self._errors.flush()
         text = Path(self._errors.name).read_text(errors="replace")[-2000:]
         return "\n".join([*self.failed[-1:], text])
 
-    # --- inside -----------------------------------------------------------------------------------
+    # --- internals --------------------------------------------------------------------------------
 
     def _listen(self, output: TextIO) -> None:
         with output:
@@ -147,7 +147,7 @@ class Driver:
 
 
 def busy(pid: int) -> bool:
-    """Whether one of a process's threads computes at this moment."""
+    """Return whether one of the process's threads is running at this moment."""
     with suppress(OSError):
         threads = [thread.name for thread in Path(f"/proc/{pid}/task").iterdir()]
         return any(stat(f"{pid}/task/{thread}")[:1] == ["R"] for thread in threads)

@@ -1,7 +1,7 @@
-"""The ways from a stream into a sink that a campaign tries, each as its users write it.
+"""The ways from a stream into a sink that a campaign tries, each as users write it.
 
-A way is used in two processes: the driver follows the stream by it, and the campaign looks at what
-is in its sink. What is there must be each entry's id, once.
+Two processes use a way: the driver follows the stream with it, and the campaign reads its sink, which must
+contain each entry's id once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 
 from headwater.spark.sink.streaming import StreamWriter
 from headwater.spark.source import HeadwaterSource
-from tests.spark.chaos.errands import ENTRIES_A_BATCH, STREAM, Errand, strike
+from tests.spark.chaos.driver_options import ENTRIES_A_BATCH, STREAM, DriverOptions, strike
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -31,50 +31,54 @@ SCHEMA = "id string, n bigint, text string"
 
 
 class Way(ABC):
-    """From the stream into one kind of sink."""
+    """A way from the stream into one kind of sink."""
 
     name: str
     kinds: tuple[str, ...] = ("driver", "executor", "commit")
-    """The kinds of lives (lives.py) that it is tried in."""
+    """The kinds of lives (lives.py) in which it is tried."""
 
     @abstractmethod
-    def follow(self, spark: SparkSession, errand: Errand, finish: threading.Event | None) -> None:
-        """Follow the stream until ``finish`` is set; without one, read what there is and return."""
+    def follow(
+        self, spark: SparkSession, options: DriverOptions, finish: threading.Event | None
+    ) -> None:
+        """Follow the stream until ``finish`` is set; without it, read all entries and return."""
 
     @abstractmethod
-    def die_between_sink_and_commit(self, errand: Errand, jvm: int) -> None:
-        """Arrange the driver's death as ``errand`` says."""
+    def die_between_sink_and_commit(self, options: DriverOptions, jvm: int) -> None:
+        """Let the driver die as ``options`` says."""
 
     @abstractmethod
     def checkpoint(self, directory: Path) -> Path:
-        """Where Spark keeps the query's progress."""
+        """Return the directory of the query's checkpoint."""
 
     def taken(self, client: redis.Redis, batches: int) -> int:
-        """About how many entries have been read when so many batches have begun."""
+        """Estimate how many entries have been read when so many batches have started."""
         return batches * ENTRIES_A_BATCH
 
     @contextmanager
-    def beside(self, url: str) -> Iterator[None]:
-        """What else is at work on the stream meanwhile."""
+    def alongside(self, url: str) -> Iterator[None]:
+        """Run other consumers of the stream while the block runs."""
         yield
 
     @abstractmethod
     def ids(self, directory: Path, client: redis.Redis) -> Counter[str]:
-        """The ids in the sink, as a reader sees them who knows nothing of us."""
+        """Return the ids in the sink, as any reader sees them."""
 
 
 class Query(Way):
-    """A query of its own, from the stream in log mode or as a member of a group."""
+    """A query without a pipeline, in log mode or as a member of a group."""
 
-    def follow(self, spark: SparkSession, errand: Errand, finish: threading.Event | None) -> None:
+    def follow(
+        self, spark: SparkSession, options: DriverOptions, finish: threading.Event | None
+    ) -> None:
         frame = (
             spark.readStream.format("headwater")
-            .options(url=errand.url, stream=STREAM, **self.reading)
+            .options(url=options.url, stream=STREAM, **self.reading)
             .schema(SCHEMA)
             .load()
         )
-        writer = self._written(frame, errand).option(
-            "checkpointLocation", str(self.checkpoint(errand.place))
+        writer = self._written(frame, options).option(
+            "checkpointLocation", str(self.checkpoint(options.place))
         )
         if finish is None:
             query = writer.trigger(availableNow=True).start()
@@ -93,29 +97,29 @@ class Query(Way):
     }
 
     @abstractmethod
-    def _written(self, frame: DataFrame, errand: Errand) -> Any:
-        """How its rows are written."""
+    def _written(self, frame: DataFrame, options: DriverOptions) -> Any:
+        """Return a writer for its rows."""
 
     def checkpoint(self, directory: Path) -> Path:
         return directory / "checkpoint"
 
 
 class IntoStream(Query):
-    """``writeStream.format("headwater")``, exactly once by staging."""
+    """``writeStream.format("headwater")``, exactly once with stages."""
 
     name = "stream"
 
-    def _written(self, frame: DataFrame, errand: Errand) -> Any:
+    def _written(self, frame: DataFrame, options: DriverOptions) -> Any:
         rows = frame.selectExpr("id AS entry", "n", "text")
-        if errand.die_after is None:
+        if options.die_after is None:
             writer = rows.writeStream.format("headwater")
         else:
             rows.sparkSession.dataSource.register(MortalSink)
-            writer = rows.writeStream.format(MortalSink.name()).option("errand", errand.as_text())
+            writer = rows.writeStream.format(MortalSink.name()).option("chaos", options.as_text())
             writer = writer.option("jvm", str(self._jvm)).option("python", str(os.getpid()))
-        return writer.options(url=errand.url, stream="copy")
+        return writer.options(url=options.url, stream="copy")
 
-    def die_between_sink_and_commit(self, errand: Errand, jvm: int) -> None:
+    def die_between_sink_and_commit(self, options: DriverOptions, jvm: int) -> None:
         self._jvm = jvm
 
     def ids(self, directory: Path, client: redis.Redis) -> Counter[str]:
@@ -123,18 +127,18 @@ class IntoStream(Query):
 
 
 class MortalSink(HeadwaterSource):
-    """The sink, whose driver dies when a batch is in the stream and Spark has not heard of it."""
+    """A sink whose driver dies after a batch is published and before Spark knows."""
 
     @classmethod
     def name(cls) -> str:
         return "mortal"
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> MortalWriter:  # noqa: N802
-        own = {"errand", "jvm", "python"}
+        own = {"chaos", "jvm", "python"}
         given = {name: value for name, value in self.options.items() if name not in own}
         writer = MortalWriter.of(given, schema, overwrite=overwrite)
         assert isinstance(writer, MortalWriter)
-        writer.errand = Errand.parse(self.options["errand"])
+        writer.chaos = DriverOptions.parse(self.options["chaos"])
         writer.driver = int(self.options["jvm"]), int(self.options["python"])
         return writer
 
@@ -142,22 +146,22 @@ class MortalSink(HeadwaterSource):
 class MortalWriter(StreamWriter):
     """See `MortalSink`."""
 
-    errand: Errand
+    chaos: DriverOptions
     driver: tuple[int, int]
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         super().commit(messages, batchId)
-        assert self.errand.die_after is not None
-        if batchId >= self.errand.die_after:
+        assert self.chaos.die_after is not None
+        if batchId >= self.chaos.die_after:
             jvm, python = self.driver
-            strike(self.errand.victim, jvm=jvm, python=python)
-            if self.errand.victim == "python":
-                # The JVM goes on for a moment: it must not log the batch before it notices.
+            strike(self.chaos.victim, jvm=jvm, python=python)
+            if self.chaos.victim == "python":
+                # The JVM continues for a moment: it must not log the batch before it notices.
                 os.kill(jvm, signal.SIGKILL)
 
 
 class SharedGroup(Query):
-    """A member of a group, beside a worker of another kind; a sink that keys on the entry's id."""
+    """A member of a group, together with a worker; its sink stores ids in a set."""
 
     name = "shared"
     kinds = ("driver", "executor")
@@ -167,23 +171,23 @@ class SharedGroup(Query):
         "maxEntriesPerTrigger": str(ENTRIES_A_BATCH),
     }
 
-    def _written(self, frame: DataFrame, errand: Errand) -> Any:
+    def _written(self, frame: DataFrame, options: DriverOptions) -> Any:
         def put(rows: DataFrame, _batch: int) -> None:
-            with redis.Redis.from_url(errand.url, protocol=2) as client:
+            with redis.Redis.from_url(options.url, protocol=2) as client:
                 client.sadd("copy", "", *(row.id for row in rows.select("id").collect()))
 
         return frame.writeStream.foreachBatch(put)
 
-    def die_between_sink_and_commit(self, errand: Errand, jvm: int) -> None:
-        raise AssertionError("its sink keys on ids: there is no batch that could be there twice")
+    def die_between_sink_and_commit(self, options: DriverOptions, jvm: int) -> None:
+        raise AssertionError("its sink stores ids in a set, so a batch cannot be there twice")
 
     def taken(self, client: redis.Redis, batches: int) -> int:
         count: Any = client.scard("copy")
         return int(count)
 
     @contextmanager
-    def beside(self, url: str) -> Iterator[None]:
-        """A worker that any Redis client could be."""
+    def alongside(self, url: str) -> Iterator[None]:
+        """Run a worker that uses only Redis's commands."""
         ended = threading.Event()
 
         def work() -> None:
@@ -210,36 +214,38 @@ class SharedGroup(Query):
 
 
 class Pipeline(Way):
-    """A declared pipeline of one table."""
+    """A declared pipeline with one table."""
 
     sql = "SELECT * FROM raw"
     sink = 'path = "copy"'
-    """The table's keys in the declaration; ``{url}`` stands for the store's."""
+    """The table's keys in the declaration; ``{url}`` is replaced by the store's url."""
 
     def __init__(self, name: str, reading: str = "minPartitions = 2") -> None:
         self.name = name
         self._reading = reading
 
-    def follow(self, spark: SparkSession, errand: Errand, finish: threading.Event | None) -> None:
+    def follow(
+        self, spark: SparkSession, options: DriverOptions, finish: threading.Event | None
+    ) -> None:
         from headwater.spark.pipeline import load, run
 
         run(
-            load(self._file(errand)),
+            load(self._file(options)),
             once=finish is None,
             stop=finish,
             report=lambda *_line: None,
         )
 
-    def _file(self, errand: Errand) -> Path:
-        file = errand.place / f"{self.name}.toml"
-        beside = errand.place / f".{self.name}.toml.{os.getpid()}"
-        beside.write_text(
+    def _file(self, options: DriverOptions) -> Path:
+        file = options.place / f"{self.name}.toml"
+        partial = options.place / f".{self.name}.toml.{os.getpid()}"
+        partial.write_text(
             f"""
             [trigger]
             interval = "50ms"
 
             [source.raw]
-            url = "{errand.url}"
+            url = "{options.url}"
             stream = "{STREAM}"
             schema = "{SCHEMA}"
             maxEntriesPerTrigger = {ENTRIES_A_BATCH}
@@ -248,28 +254,28 @@ class Pipeline(Way):
             [table.copy]
             mode = "append"
             sql = "{self.sql}"
-            {self.sink.format(url=errand.url)}
+            {self.sink.format(url=options.url)}
             """
         )
-        beside.replace(file)  # a killed run leaves no half of it
+        partial.replace(file)  # a killed run leaves no partial file
         return file
 
-    def die_between_sink_and_commit(self, errand: Errand, jvm: int) -> None:
+    def die_between_sink_and_commit(self, options: DriverOptions, jvm: int) -> None:
         sink = self._sink_class()
         write = sink.write
 
         def write_and_die(self: Any, frame: Any, batch: Any) -> Any:
             rows = write(self, frame, batch)
-            die_after = errand.die_after
+            die_after = options.die_after
             if die_after is not None and batch.number >= die_after and rows > 0:
-                strike(errand.victim, jvm=jvm, python=os.getpid())
+                strike(options.victim, jvm=jvm, python=os.getpid())
             return rows
 
         sink.write = write_and_die
 
     @abstractmethod
     def _sink_class(self) -> Any:
-        """The `AppendSink` of the table."""
+        """Return the `AppendSink` class of the table."""
 
     def checkpoint(self, directory: Path) -> Path:
         return directory / "copy" / "_headwater" / "checkpoint"
@@ -314,7 +320,7 @@ class DeltaPipeline(Pipeline):
 class StreamPipeline(Pipeline):
     """Into another stream, in a transaction for each batch."""
 
-    # As `entry`: an `id` would be the new entry's own, which a stream has once in any case.
+    # As `entry`: an `id` would become the new entry's id, which is unique in a stream anyway.
     sql = "SELECT id AS entry, n, text FROM raw"
     sink = 'sink = "stream"\nurl = "{url}"\nstream = "copy"\ncheckpoint = "checkpoint"'
 

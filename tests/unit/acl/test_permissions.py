@@ -1,4 +1,4 @@
-"""What the user of a session may do, where no Redis can say it: our own verbs, channels, the log."""
+"""Permissions that cannot be compared with Redis: Headwater's own commands, channels, the log."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def user_of(rules: str) -> User:
 
 
 def verdict(rules: str, request: str) -> str:
-    """``OK``, or what is refused, with its kind."""
+    """Return ``OK``, or the kind and name of what is refused."""
     arguments = Arguments.of(*request.encode().split())
     found = denial(user_of(rules), COMMANDS[arguments.token(0)], arguments)
     return "OK" if found is None else f"{found.kind} {found.object.decode()}"
@@ -62,14 +62,14 @@ READS = {
 
 
 @pytest.mark.parametrize("request_line", READS)
-def test_the_streams_that_are_read_are_judged_whatever_a_consumer_is_called(
+def test_the_streams_of_a_read_are_checked_whatever_the_consumer_is_called(
     request_line: str,
 ) -> None:
     assert verdict("+@all ~streams", request_line) == READS[request_line]
 
 
 @pytest.mark.parametrize(("rules", "request_line"), VERDICTS)
-def test_our_own_verbs_are_judged_by_their_keys(rules: str, request_line: str) -> None:
+def test_headwater_commands_are_checked_by_their_keys(rules: str, request_line: str) -> None:
     assert verdict(rules, request_line) == VERDICTS[rules, request_line]
 
 
@@ -102,14 +102,14 @@ UNSUBSCRIBE = Command(
         (UNSUBSCRIBE, [b"other"], None),
     ],
 )
-def test_channels_fit_patterns_and_patterns_only_themselves(
+def test_a_rule_matches_channels_but_only_equal_patterns(
     command: object, channels: list[bytes], refused: bytes | None
 ) -> None:
-    # Given a user who may hear and send news
+    # Given a user who may subscribe to and publish on channels news:*
     user = User(b"alice", all_channels=False)
     apply(user, [b"&news:*"], all_channels=False)
     user.root.allowed = {"publish", "subscribe", "psubscribe", "unsubscribe"}
-    # Then it is refused another channel, and a pattern that is not written so in its rules
+    # Then another channel is refused, and so is a pattern that differs from the rule's
     found = denial(user, command, Arguments.of(b"x", *channels))  # type: ignore[arg-type]
     assert (found.object if found else None) == refused
     if found is not None:
@@ -120,7 +120,7 @@ def test_channels_fit_patterns_and_patterns_only_themselves(
         )
 
 
-def test_of_several_refusals_the_one_that_came_furthest_is_told() -> None:
+def test_of_several_selectors_the_refusal_that_got_furthest_is_reported() -> None:
     assert verdict("+get (~b +set)", "SET a v") == "key a"
     assert verdict("(+mget) (+mget ~a)", "GET a") == "command get"
     assert verdict("(+xread ~a ~b) (+xread ~a)", "XREAD STREAMS a b c 0 0 0") == "key c"
@@ -148,8 +148,10 @@ PARTS = st.one_of(
 
 @given(st.sampled_from([b"ACK", b"FAIL", b"SILENT"]), st.lists(PARTS, max_size=5))
 @settings(max_examples=300)
-def test_no_settling_writes_where_its_user_may_not(mode: bytes, parts: list[bytes]) -> None:
-    # Given entries pending with a user who may write the stream and nothing else
+def test_xsettle_never_writes_a_key_that_its_user_may_not_write(
+    mode: bytes, parts: list[bytes]
+) -> None:
+    # Given pending entries and a user who may write only their stream
     store = LocalStore(journaled=False)
     admin, client = store.client(), store.client(kind="tcp")
     for number in (1, 2):
@@ -158,10 +160,10 @@ def test_no_settling_writes_where_its_user_may_not(mode: bytes, parts: list[byte
     admin("XREADGROUP", "GROUP", "g", "c", "STREAMS", "s", ">")
     admin("ACL", "SETUSER", "alice", "on", "nopass", "+@all", "~s")
     client("AUTH", "alice", "x")
-    # When it settles them in any words
+    # When the user settles them with any arguments
     words = b" ".join([b"XSETTLE s g c", mode, *parts]).split()
     client(*words)
-    # Then no other key is there
+    # Then there is no other key
     assert admin("KEYS", "*") == [b"s"]
 
 
@@ -171,7 +173,7 @@ def add(
     log.add(kind, context="toplevel", about=about, user=user, client=b"", now_ms=now_ms)
 
 
-def test_what_repeats_within_a_minute_is_counted() -> None:
+def test_a_refusal_that_repeats_within_a_minute_is_counted() -> None:
     log = AccessLog(10)
     add(log, b"a", 0)
     add(log, b"b", 10)
@@ -184,19 +186,19 @@ def test_what_repeats_within_a_minute_is_counted() -> None:
     assert log.counts == {"auth": 0, "command": 1, "key": 5, "channel": 0}
 
 
-def test_a_flood_of_refusals_stays_small() -> None:
+def test_the_log_stays_small_in_a_flood_of_refusals() -> None:
     log = AccessLog(20)
     for number in range(1000):
         add(log, b"%d" % number, 0)
     assert [one.object for one in log.entries] == [b"%d" % n for n in range(999, 979, -1)]
     add(log, b"%d" % (999 - LOOKED_AT), 0)
-    assert log.entries[0].count == 1, "only the newest few are compared with"
+    assert log.entries[0].count == 1, "a refusal is compared with only the newest entries"
     log.max_length = 0
     add(log, b"x", 0)
     assert log.entries == []
 
 
-def test_a_refused_request_leaves_nothing_but_an_entry() -> None:
+def test_a_refused_request_changes_nothing_but_the_log() -> None:
     store = LocalStore(journaled=False)
     admin, client = store.client(), store.client(kind="tcp")
     admin("ACL", "SETUSER", "alice", "on", "nopass", "+@all", "~a")

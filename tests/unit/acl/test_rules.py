@@ -1,4 +1,4 @@
-"""What words make of a user, and that its description makes it again."""
+"""ACL rules create a user, and the user's description recreates it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def made(*words: bytes, all_channels: bool = False) -> User:
 
 
 def applied(words: list[bytes]) -> User:
-    """A user with those of ``words`` that can be applied."""
+    """Return a user with those of ``words`` that are valid."""
     user = User(b"alice", all_channels=False)
     for word in words:
         try:
@@ -51,19 +51,17 @@ def applied(words: list[bytes]) -> User:
 
 
 @given(st.lists(USER_WORDS, max_size=12), st.lists(st.lists(SELECTOR_WORDS, max_size=5)))
-def test_a_description_makes_the_same_user(
-    words: list[bytes], selectors: list[list[bytes]]
-) -> None:
-    # Given a user of any rules, with selectors of any rules
+def test_a_description_recreates_the_user(words: list[bytes], selectors: list[list[bytes]]) -> None:
+    # Given a user with any rules, and selectors with any rules
     user = applied(words)
     for rules in selectors:
         user.selectors.append(applied(rules).root)
-    user.settle()
+    user.update_unrestricted()
 
-    # When its description is split, as a file is, and applied to a fresh one
+    # When its description is split, like a file, and applied to a new user
     again = made(*merge_selectors(user.describe().split(b" ")))
 
-    # Then the two are described alike and may do the same
+    # Then both have the same description and the same permissions
     assert again.describe() == user.describe()
     assert again.unrestricted == user.unrestricted
     for one, other in zip(again.selectors, user.selectors, strict=True):
@@ -71,7 +69,7 @@ def test_a_description_makes_the_same_user(
         assert one.patterns.keys() == other.patterns.keys()
 
 
-def test_no_password_is_kept() -> None:
+def test_no_password_is_stored_as_text() -> None:
     user = made(b">secret")
     assert b"secret" not in user.describe()
     assert user.describe().split()[2] == b"#" + hashlib.sha256(b"secret").hexdigest().encode()
@@ -85,12 +83,12 @@ def test_no_password_is_shown_in_an_error(word: bytes) -> None:
     assert "secret" not in caught.value.reason
 
 
-def test_other_words_are_shown_as_they_are() -> None:
+def test_an_error_shows_other_words_unchanged() -> None:
     assert shown(b"+nosuch") == "+nosuch"
     assert shown(b"(+nosuch)") == "(+nosuch)"
 
 
-def test_passwords_are_compared_whole_and_only_of_who_is_on() -> None:
+def test_passwords_are_compared_whole_and_only_for_enabled_users() -> None:
     user = made(b"on", b">one", b">two")
     assert [user.accepts(text) for text in (b"one", b"two", b"on", b"One", b"")] == [
         True, True, False, False, False,
@@ -103,20 +101,20 @@ def test_passwords_are_compared_whole_and_only_of_who_is_on() -> None:
 
 
 @pytest.mark.parametrize("words", [[b"(", b"+get"], [b"on", b"(a", b"b"], [b"(x", b"(y"]], ids=str)
-def test_a_selector_that_is_not_closed_is_told(words: list[bytes]) -> None:
+def test_an_unclosed_selector_is_an_error(words: list[bytes]) -> None:
     with pytest.raises(UnmatchedParenthesis):
         merge_selectors(words)
 
 
-def test_what_may_do_everything_is_known_without_asking() -> None:
+def test_a_user_without_restrictions_is_flagged() -> None:
     assert made(b"allkeys", b"allchannels", b"allcommands").unrestricted
     assert made(b"(~* &* +@all)").unrestricted
     for taken in (b"-get", b"resetkeys", b"resetchannels", b"-@read", b"nocommands"):
         assert not made(b"allkeys", b"allchannels", b"allcommands", taken).unrestricted
-    assert not made(b"~*", b"&*", b"(+@all)").unrestricted, "no selector allows all of it"
+    assert not made(b"~*", b"&*", b"(+@all)").unrestricted, "no single selector allows everything"
 
 
-def test_a_changed_user_stays_the_same_object_with_its_own_rules() -> None:
+def test_assigned_rules_are_copied() -> None:
     user, other = made(b"on"), made(b"+get", b"(~a +set)")
     user.assign(other)
     apply(other, [b"+del", b"clearselectors"], all_channels=False)
@@ -124,7 +122,7 @@ def test_a_changed_user_stays_the_same_object_with_its_own_rules() -> None:
     assert len(user.selectors) == 2
 
 
-def test_every_category_of_a_command_is_one_of_redis() -> None:
+def test_every_category_of_a_command_exists_in_redis() -> None:
     assert {category for row in BY_FULL_NAME.values() for category in row.categories} <= set(
         CATEGORIES
     )

@@ -1,4 +1,4 @@
-"""However the demo ends, it leaves no process behind."""
+"""The demo leaves no process running, however it ends."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PARENT = (
 
 @pytest.fixture
 def ctrl_c() -> Iterator[None]:
-    """SIGINT as a terminal's process hears it: in the background of a shell it is ignored."""
+    """SIGINT with Python's default handler. A shell starts background processes with SIGINT ignored."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -37,12 +37,12 @@ def python(program: str) -> list[str]:
     return [sys.executable, "-c", program]
 
 
-def test_leaving_ends_every_child_and_what_it_started(tmp_path: Path) -> None:
-    # Given a child with a child of its own
+def test_leaving_the_block_ends_children_and_grandchildren(tmp_path: Path) -> None:
+    # Given a child process that has started a child itself
     with Children(tmp_path) as children:
         parent = children.start("parent", python(PARENT))
         grandchild = int(parent.line_with("grandchild", within=20).split()[-1])
-    # Then neither is left: the kernel takes a moment for those that are not our own children
+    # Then neither is left. The kernel takes a moment for processes that are not our children
     assert not parent.running
     deadline = time.monotonic() + 20
     while runs(grandchild) and time.monotonic() < deadline:
@@ -50,7 +50,7 @@ def test_leaving_ends_every_child_and_what_it_started(tmp_path: Path) -> None:
     assert not runs(grandchild)
 
 
-def test_an_error_inside_ends_them_too(tmp_path: Path) -> None:
+def test_an_error_in_the_block_ends_the_children(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt), Children(tmp_path) as children:
         child = children.start("child", python(SLEEPER))
         raise KeyboardInterrupt
@@ -65,7 +65,7 @@ def test_a_stopped_child_is_ended(tmp_path: Path) -> None:
     assert child.process.returncode == -signal.SIGTERM
 
 
-def test_a_child_that_does_not_hear_is_killed(tmp_path: Path) -> None:
+def test_a_child_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
     with Children(tmp_path) as children:
         child = children.start("child", python(DEAF))
         child.line_with("ready", within=20)
@@ -76,7 +76,7 @@ def test_a_child_that_does_not_hear_is_killed(tmp_path: Path) -> None:
 def test_a_spared_child_is_left_running(tmp_path: Path) -> None:
     with Children(tmp_path) as children:
         child = children.start("server", python(SLEEPER))
-        children.spare.add("server")
+        children.kept.add("server")
     try:
         assert child.running
     finally:
@@ -110,7 +110,7 @@ def test_a_child_that_is_followed_for_too_long_is_quoted(tmp_path: Path) -> None
 def test_ctrl_c_while_a_child_starts_ends_that_child(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Given a Ctrl-C that comes when the process is there and nobody has been told
+    # Given a Ctrl-C after the process was started and before `start` has returned
     started: list[module.Child] = []
 
     class Interrupted(module.Child):
@@ -120,14 +120,14 @@ def test_ctrl_c_while_a_child_starts_ends_that_child(
             signal.raise_signal(signal.SIGINT)
 
     monkeypatch.setattr(module, "Child", Interrupted)
-    # When it is heard
+    # When it is handled
     with pytest.raises(KeyboardInterrupt), Children(tmp_path) as children:
         children.start("child", python(SLEEPER))
     # Then the child has ended
     assert not started[0].running
 
 
-def test_a_second_ctrl_c_does_not_disturb_the_cleaning() -> None:
+def test_a_second_ctrl_c_does_not_interrupt_the_cleanup() -> None:
     cleaned = False
     with pytest.raises(KeyboardInterrupt), interrupted_by_signals():
         try:

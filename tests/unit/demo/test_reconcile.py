@@ -1,4 +1,4 @@
-"""The reconciliation finds every way in which a flight can be lost, doubled or mistaken."""
+"""The reconciliation detects every lost, duplicated or wrongly classified flight."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
+from headwater.demo.corrupt import REASONS, Corruption
 from headwater.demo.data import Key
-from headwater.demo.evidence import Evidence, Held, Settled
+from headwater.demo.evidence import Evidence, OwnedEntries, SettledEntry
 from headwater.demo.producer import Published
 from headwater.demo.reconcile import lines, text
-from headwater.demo.spoil import REASONS, Corruption
 from headwater.demo.tables import Tables
 from headwater.messages import DeadLetter
 
@@ -23,11 +23,11 @@ def letter(number: int, error: str) -> DeadLetter:
 
 
 def sound() -> Evidence:
-    """Ten flights, four of them spoiled one way each; the killed worker owned 1-0 and 2-0, the
+    """Ten flights, four of them corrupted, each in its own way; the killed worker owned 1-0 and 2-0, the
     stopped one handed back 3-0."""
     keys = {Key("UA", number, 0, "EWR") for number in range(6)}
-    settled = {f"{number}-0": Settled("c", 1) for number in range(10)}
-    settled |= {"1-0": Settled("b", 2), "2-0": Settled("c", 2)}
+    settled = {f"{number}-0": SettledEntry("c", 1) for number in range(10)}
+    settled |= {"1-0": SettledEntry("b", 2), "2-0": SettledEntry("c", 2)}
     return Evidence(
         published=Published(10, Counter(Corruption), keys),
         in_stream=10,
@@ -38,22 +38,22 @@ def sound() -> Evidence:
         settled=settled,
         pending=0,
         unread=0,
-        killed=Held("a", {"1-0": 1, "2-0": 1}),
-        stopped=Held("b", {"3-0": 0}),
+        killed=OwnedEntries("a", {"1-0": 1, "2-0": 1}),
+        stopped=OwnedEntries("b", {"3-0": 0}),
         tables=Tables(Counter(keys), 6, 6),
     )
 
 
 def broken(evidence: Evidence) -> list[str]:
-    """The promises that the evidence breaks."""
+    """Return the promises that the evidence breaks."""
     return [line.promise for line in lines(evidence) if not line.holds]
 
 
 LOST = Key("UA", 0, 0, "EWR")
 STRANGER = Key("ZZ", 1, 0, "EWR")
 
-IN_STREAM = "each unspoiled flight exactly once in flights.enriched"
-IN_TABLE = "each unspoiled flight exactly once in the Parquet table"
+IN_STREAM = "each valid flight exactly once in flights.enriched"
+IN_TABLE = "each valid flight exactly once in the Parquet table"
 CLAIMED = "owned by the killed worker = claimed by others"
 HANDED_BACK = "handed back at the stop = redelivered"
 
@@ -70,11 +70,11 @@ def tabled(change: dict[Key, int]) -> Change:
     )
 
 
-def settled(entry_id: str, by: Settled) -> Change:
+def settled(entry_id: str, by: SettledEntry) -> Change:
     return lambda e: e._replace(settled={**e.settled, entry_id: by})
 
 
-def test_what_is_sound_holds() -> None:
+def test_sound_evidence_breaks_no_promise() -> None:
     assert broken(sound()) == []
 
 
@@ -93,11 +93,11 @@ def test_what_is_sound_holds() -> None:
         (tabled({STRANGER: 1}), IN_TABLE),
         (lambda e: e._replace(pending=1), "entries still pending"),
         (lambda e: e._replace(unread=-1), "entries never read"),
-        (settled("1-0", Settled("a", 1)), CLAIMED),
-        (settled("1-0", Settled("b", 1)), CLAIMED),
-        (settled("3-0", Settled("b", 1)), HANDED_BACK),
-        (lambda e: e._replace(stopped=Held("b", {"3-0": 1})), HANDED_BACK),
-        (lambda e: e._replace(stopped=Held("b", {})), HANDED_BACK),
+        (settled("1-0", SettledEntry("a", 1)), CLAIMED),
+        (settled("1-0", SettledEntry("b", 1)), CLAIMED),
+        (settled("3-0", SettledEntry("b", 1)), HANDED_BACK),
+        (lambda e: e._replace(stopped=OwnedEntries("b", {"3-0": 1})), HANDED_BACK),
+        (lambda e: e._replace(stopped=OwnedEntries("b", {})), HANDED_BACK),
         (lambda e: e._replace(dead=e.dead[1:]), f"dead letters: {Corruption.BROKEN_JSON}"),
         (lambda e: e._replace(dead=[*e.dead, letter(3, "ValueError: no")]), "dead letters: other"),
         (
@@ -110,11 +110,11 @@ def test_what_is_sound_holds() -> None:
         ),
     ],
 )
-def test_what_is_not_sound_is_named(change: Change, promise: str) -> None:
+def test_a_broken_promise_is_named(change: Change, promise: str) -> None:
     assert promise in broken(change(sound()))
 
 
-def test_the_table_of_lines_says_what_is_wrong() -> None:
+def test_the_table_of_lines_names_what_is_wrong() -> None:
     evidence = enriched({LOST: 2})(sound())
     rows = [row for row in text(lines(evidence)).splitlines() if row.startswith("NO")]
     assert len(rows) == 2

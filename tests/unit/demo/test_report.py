@@ -1,4 +1,4 @@
-"""The report is one file that shows what held, what did not, and when what was done."""
+"""The report is one file that shows which promises held, which did not, and when each fault occurred."""
 
 from __future__ import annotations
 
@@ -15,41 +15,47 @@ from headwater.demo.tables import Delays
 
 pytestmark = pytest.mark.slow
 
-SAMPLES = [Sample(n / 4, n * 100, n * 90, 0, n % 64, n * 10) for n in range(40)]
+OWNED = {"worker-1": 20, "worker-2": 30}
+SAMPLES = [Sample(n / 4, n * 100, n * 90, 0, n % 64, n * 10, OWNED) for n in range(40)]
 
 
-def story(*lines: Line) -> report.Story:
-    return report.Story(
+def report_data(*lines: Line) -> report.ReportData:
+    return report.ReportData(
         title="Flights <&> tables",
+        shown=["A producer published 10 flights."],
         facts=[("server", "127.0.0.1 & more")],
         lines=lines,
         delays=Delays([(5, -1.5), (18, 22.0)], [("United Air Lines Inc.", 12.0), ("Ex<press", 19)]),
         samples=SAMPLES,
-        events=[Event(3.0, "worker-2 killed")],
+        events=[Event(2.9, "worker-1 stopped"), Event(3.0, "worker-2 killed")],
+        ended={"worker-2": "the killed worker", "worker-1": "the stopped worker"},
     )
 
 
-def test_the_report_is_one_file_with_four_plots(tmp_path: Path) -> None:
+def test_the_report_is_one_file_with_five_plots(tmp_path: Path) -> None:
     # When the report is written
-    report.write(story(Line("published = enriched + dead", 10, 10)), tmp_path / "report.html")
+    report.write(report_data(Line("published = enriched + dead", 10, 10)), tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()
-    # Then it holds the plots itself and asks for nothing else
+    # Then it contains the plots and loads nothing else
     plots = re.findall(r'src="data:image/svg\+xml;base64,([^"]+)"', page)
     drawn = [b64decode(plot).decode() for plot in plots]
-    assert len(drawn) == 4
-    assert "United Air Lines Inc." in drawn[1]
-    assert "worker-2 killed" in drawn[2]
+    assert len(drawn) == 5
+    # And those of the faults come first, with the killed worker's entries
+    assert all("worker-2 killed" in plot for plot in drawn[:3])
+    assert "the killed worker" in drawn[0]
+    assert "United Air Lines Inc." in drawn[4]
+    assert "A producer published 10 flights." in page
     assert not re.search(r'(?:src|href)="(?!data:)', page)
     assert "Flights &lt;&amp;&gt; tables" in page
     assert "Every line of the reconciliation holds." in page
 
 
-def test_a_line_that_does_not_hold_is_seen() -> None:
-    page = report.page(story(Line("entries still pending", 0, 3)))
+def test_a_broken_promise_is_visible() -> None:
+    page = report.page(report_data(Line("entries still pending", 0, 3)))
     assert "A line does not hold." in page
     assert '<tr class="broken"><td>entries still pending</td>' in page
 
 
-def test_a_run_too_short_for_a_plot_has_a_report_all_the_same() -> None:
-    page = report.page(story()._replace(samples=[], events=[], delays=Delays([], [])))
-    assert page.count("<figure>") == 4
+def test_a_run_without_samples_still_has_a_report() -> None:
+    page = report.page(report_data()._replace(samples=[], events=[], delays=Delays([], [])))
+    assert page.count("<figure>") == 5

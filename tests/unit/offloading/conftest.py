@@ -1,4 +1,4 @@
-"""A store whose jobs run off the loop, and two clients that can wait for them."""
+"""A store with offloaded jobs, and two clients that can wait for them."""
 
 from __future__ import annotations
 

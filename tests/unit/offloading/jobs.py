@@ -1,7 +1,7 @@
-"""Jobs off the loop in a store in this process: what their tests share.
+"""Helpers for tests of offloaded jobs, in an embedded store.
 
-The client is of kind ``tcp``: an embedded one does its jobs itself. `settled` waits for the thread, then
-gives the node the tick that the driver of a server gives it.
+The client is of kind ``tcp``, because an embedded client runs its jobs itself. `settled` waits for the
+thread and then calls the node's tick, as a server's driver does.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ BUSY = Failure(b"BUSYKEY Target key name already exists.")
 
 
 def fill(client: LocalClient, key: str = "s", entries: int = ENTRIES) -> None:
-    """A stream with a group; two thirds of its entries are pending, of ten consumers."""
+    """Create a stream with a group in which ten consumers own two thirds of the entries."""
     for number in range(1, entries + 1):
         client.send("XADD", key, f"{number}-0", "field", number, "user", f"u{number % 97}")
     client.send("XGROUP", "CREATE", key, "g", "0")
@@ -35,7 +35,7 @@ def fill(client: LocalClient, key: str = "s", entries: int = ENTRIES) -> None:
 
 
 def dumped(store: LocalStore, key: str = "s") -> bytes:
-    """The payload, made by an embedded client on the spot."""
+    """Return the payload, dumped immediately by an embedded client."""
     payload = store.client()("DUMP", key)
     assert isinstance(payload, bytes)
     return payload
@@ -46,7 +46,7 @@ def shown(store: LocalStore, key: str) -> Reply:
 
 
 def settled(store: LocalStore, client: LocalClient) -> Reply:
-    """The reply of the client that waits for a job."""
+    """Wait for the job of ``client`` and return its reply."""
     while client.session in store.node.blocked.offloading:
         join(store)
         store.node.tick()
@@ -56,19 +56,19 @@ def settled(store: LocalStore, client: LocalClient) -> Reply:
 
 
 def join(store: LocalStore) -> None:
-    """Wait until the thread has done all that is in its line."""
-    store.node.blocked.offloading.rest()
+    """Wait until the thread has done all of its queue."""
+    store.node.blocked.offloading.wait_until_idle()
 
 
 def reach_build(store: LocalStore) -> None:
-    """Let the payload be read; the node has its value built next."""
+    """Wait until the payload is read. The node requests the build of its value next."""
     join(store)
     store.node.tick()
 
 
 @contextmanager
-def held(monkeypatch: pytest.MonkeyPatch, module: object, name: str) -> Iterator[None]:
-    """The steps of a job do not begin before the end of this block."""
+def paused(monkeypatch: pytest.MonkeyPatch, module: object, name: str) -> Iterator[None]:
+    """Delay the steps of a job until the end of the block."""
     go_on = threading.Event()
     steps = getattr(module, name)
 

@@ -1,4 +1,4 @@
-"""Jobs off the loop: they make what is made on the spot, their clients wait, and nothing hangs."""
+"""Offloaded jobs have the same results as immediate ones, their clients wait, and nothing hangs."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from tests.unit.offloading.jobs import (
     OK,
     dumped,
     fill,
-    held,
     join,
+    paused,
     reach_build,
     settled,
     shown,
 )
 
-# --- the same as on the spot ------------------------------------------------------------------------
+# --- the same results as immediate jobs --------------------------------------------------------------
 
 
-def test_a_large_dump_is_what_is_dumped_on_the_spot(store: LocalStore, client: LocalClient) -> None:
+def test_an_offloaded_dump_equals_an_immediate_one(store: LocalStore, client: LocalClient) -> None:
     # Given a large stream
     fill(client)
 
@@ -37,7 +37,7 @@ def test_a_large_dump_is_what_is_dumped_on_the_spot(store: LocalStore, client: L
     client.send("DUMP", "s")
     assert client.reply() is None
 
-    # Then its payload is that of one that cannot, and within a transaction
+    # Then its payload equals that of an embedded client and that in a transaction
     payload = dumped(store)
     assert settled(store, client) == payload
     client("MULTI")
@@ -46,7 +46,7 @@ def test_a_large_dump_is_what_is_dumped_on_the_spot(store: LocalStore, client: L
 
 
 @pytest.mark.slow
-def test_a_large_restore_makes_what_is_restored_on_the_spot(
+def test_an_offloaded_restore_equals_an_immediate_one(
     store: LocalStore, client: LocalClient
 ) -> None:
     # Given the payload of a large stream
@@ -54,13 +54,13 @@ def test_a_large_restore_makes_what_is_restored_on_the_spot(
     payload = dumped(store)
     groups = len(store.facts())
 
-    # When it is restored off the loop, over another key and with a time
+    # When it is restored off the loop, over another key and with a time to live
     client("SET", "t", "old")
     client.send("RESTORE", "t", 60_000, payload, "REPLACE")
     assert client.reply() is None
     assert settled(store, client) == OK
 
-    # Then all of it is there, with a time, in one record group, and after a crash as well
+    # Then all of it is there, with its time to live, in one record group, and after a crash as well
     store.client()("RESTORE", "u", 0, payload)
     assert len(store.facts()) == groups + 3
     assert dumped(store, "t") == dumped(store, "u") == payload
@@ -72,7 +72,7 @@ def test_a_large_restore_makes_what_is_restored_on_the_spot(
     assert store.client()("PTTL", "t") == 60_000
 
 
-def test_a_restored_stream_goes_on_like_any_other(store: LocalStore, client: LocalClient) -> None:
+def test_a_restored_stream_behaves_like_any_other(store: LocalStore, client: LocalClient) -> None:
     # Given a large stream with delayed and released entries, restored off the loop
     fill(client)
     client("XSETTLE", "s", "g", "DELAY", 5000, "IDS", 1, "7-0")
@@ -80,13 +80,13 @@ def test_a_restored_stream_goes_on_like_any_other(store: LocalStore, client: Loc
     client.send("RESTORE", "t", 0, dumped(store))
     assert settled(store, client) == OK
 
-    # When its group reads on, entries come and go, and time passes
+    # When its group reads, entries are added and removed, and time passes
     assert client("XADD", "t", "99999-0", "a", "1") == b"99999-0"
     assert client("XDEL", "t", "99999-0") == 1
     assert client("XACK", "t", "g", "1-0") == 1
     store.advance(6)
 
-    # Then it does what a stream does, and the source is untouched
+    # Then it behaves like any stream, and the source is unchanged
     assert broken_invariants(store.node.keyspace) == []
     assert client("XLEN", "t") == client("XLEN", "s") == ENTRIES
     client("DEL", "t")
@@ -96,7 +96,7 @@ def test_a_restored_stream_goes_on_like_any_other(store: LocalStore, client: Loc
 
 
 @pytest.mark.parametrize("kind", ["list", "set", "hash", "string"])
-def test_large_values_of_other_types_come_and_go(
+def test_large_values_of_other_types_are_dumped_and_restored(
     store: LocalStore, client: LocalClient, kind: str
 ) -> None:
     # Given a large value
@@ -118,26 +118,26 @@ def test_large_values_of_other_types_come_and_go(
     client.send("RESTORE", "l", 0, payload, "REPLACE")
     assert settled(store, client) == OK
 
-    # Then it is the same, after a crash as well
+    # Then it is the same value, after a crash as well
     assert dumped(store, "l") == payload
     store.crash()
     assert dumped(store, "l") == payload
     assert broken_invariants(store.node.keyspace) == []
 
 
-# --- who waits --------------------------------------------------------------------------------------
+# --- which clients wait -----------------------------------------------------------------------------
 
 
-def test_requests_behind_a_job_wait_and_others_are_served(
+def test_requests_after_a_job_wait_and_other_clients_are_served(
     store: LocalStore, client: LocalClient, other: LocalClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Given a client that has sent more behind its DUMP
+    # Given a client that has sent more requests after its DUMP
     fill(client)
-    with held(monkeypatch, dump, "_payload"):
+    with paused(monkeypatch, dump, "_payload"):
         client.send("DUMP", "s")
         client.send("PING")
 
-        # When others are served meanwhile, then it waits, and does not count as blocked
+        # When other clients are served meanwhile, then it waits and does not count as blocked
         assert other("PING") == Simple(b"PONG")
         assert client.reply() is None
         info = other("INFO", "clients")
@@ -151,25 +151,25 @@ def test_requests_behind_a_job_wait_and_others_are_served(
     assert client.reply() == Simple(b"PONG")
 
 
-def test_a_job_of_a_client_that_has_gone_changes_nothing(
+def test_a_job_of_a_disconnected_client_changes_nothing(
     store: LocalStore, client: LocalClient, other: LocalClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Given a RESTORE under way, once while its payload is read and once while its value is built
+    # Given a RESTORE in progress, once while its payload is read and once while its value is built
     fill(client)
     payload = dumped(store)
     for name in ("_read", "_build"):
         leaving = store.client(kind="tcp")
-        with held(monkeypatch, restore, name):
+        with paused(monkeypatch, restore, name):
             leaving.send("RESTORE", "t", 0, payload)
             if name == "_build":
                 reach_build(store)
 
-            # When its client goes
+            # When its client disconnects
             leaving.close()
         join(store)
         store.node.tick()
 
-        # Then nothing comes of it, and the next one is served
+        # Then the job is dropped, and the next one is served
         assert len(store.node.blocked.offloading) == 0
         assert other("EXISTS", "t") == 0
     other.send("RESTORE", "t", 0, payload)
@@ -179,10 +179,10 @@ def test_a_job_of_a_client_that_has_gone_changes_nothing(
 def test_a_killed_client_gets_no_reply_and_its_restore_is_dropped(
     store: LocalStore, client: LocalClient, other: LocalClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Given a RESTORE under way
+    # Given a RESTORE in progress
     fill(client)
     payload = dumped(store)
-    with held(monkeypatch, restore, "_read"):
+    with paused(monkeypatch, restore, "_read"):
         client.send("RESTORE", "t", 0, payload)
 
         # When its client is killed
@@ -190,14 +190,14 @@ def test_a_killed_client_gets_no_reply_and_its_restore_is_dropped(
     join(store)
     store.node.tick()
 
-    # Then nothing is there
+    # Then there is no reply and no key
     assert client.reply() is None
     assert other("EXISTS", "t") == 0
     assert not client.session.blocked
 
 
 @pytest.mark.parametrize("mode", ["OFF", "SKIP"])
-def test_a_job_of_a_client_that_wants_no_reply_is_not_answered(
+def test_a_job_of_a_client_without_replies_is_not_answered(
     store: LocalStore, client: LocalClient, mode: str
 ) -> None:
     fill(client)
@@ -210,13 +210,13 @@ def test_a_job_of_a_client_that_wants_no_reply_is_not_answered(
     assert client.reply() == OK
 
 
-# --- what goes wrong --------------------------------------------------------------------------------
+# --- failures ---------------------------------------------------------------------------------------
 
 
 def test_a_broken_payload_is_refused_with_the_same_error(
     store: LocalStore, client: LocalClient
 ) -> None:
-    # Given large payloads, one with another checksum, one with a sound one and no sound value
+    # Given a large payload with a wrong checksum
     fill(client)
     payload = bytearray(dumped(store))
     payload[-1] ^= 1
@@ -225,13 +225,13 @@ def test_a_broken_payload_is_refused_with_the_same_error(
     assert client("EXISTS", "t") == 0
 
 
-def test_a_fault_of_a_job_is_an_error_and_never_a_hang(
+def test_an_unexpected_exception_in_a_job_is_an_error_reply(
     store: LocalStore,
     client: LocalClient,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    # Given a job that fails in a way that nobody has foreseen
+    # Given a job that raises an unexpected exception
     fill(client)
 
     def fail(*_values: object) -> Steps[bytes]:
@@ -243,7 +243,7 @@ def test_a_fault_of_a_job_is_an_error_and_never_a_hang(
         client.send("DUMP", "s")
         refused = settled(store, client)
 
-    # Then its client is told, the log says why, and the store goes on
+    # Then its client gets an error, the log has the cause, and the store continues
     assert isinstance(refused, Failure)
     assert refused.text.startswith(b"ERR internal error")
     assert "planted" in caplog.text
@@ -251,50 +251,50 @@ def test_a_fault_of_a_job_is_an_error_and_never_a_hang(
     assert isinstance(settled(store, client), bytes)
 
 
-def test_a_poisoned_node_answers_who_waits_for_a_job(
+def test_a_poisoned_node_answers_clients_that_wait_for_a_job(
     store: LocalStore, client: LocalClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Given a RESTORE under way
+    # Given a RESTORE in progress
     fill(client)
     payload = dumped(store)
-    with held(monkeypatch, restore, "_read"):
+    with paused(monkeypatch, restore, "_read"):
         client.send("RESTORE", "t", 0, payload)
 
         # When the journal fails
         store.node.state.poisoned = NodePoisoned("planted")
 
-    # Then its client hears of it
+    # Then its client gets an error
     refused = settled(store, client)
     assert isinstance(refused, Failure)
     assert refused.text.startswith(b"MISCONF")
 
 
-def test_the_end_of_a_node_ends_its_jobs(
+def test_closing_a_node_ends_its_jobs(
     store: LocalStore, client: LocalClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Given a RESTORE under way
+    # Given a RESTORE in progress
     fill(client)
     payload = dumped(store)
-    with held(monkeypatch, restore, "_read"):
+    with paused(monkeypatch, restore, "_read"):
         client.send("RESTORE", "t", 0, payload)
         closing = threading.Thread(target=store.node.close)
         closing.start()
     closing.join()
 
-    # Then the node is closed, and nothing of the key stands in its journal
+    # Then the node is closed, and its journal has no record of the key
     store.crash()
     assert store.client()("EXISTS", "t") == 0
     assert dumped(store) == payload
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_fork_takes_no_job_along(
+def test_a_forked_child_does_not_run_jobs(
     store: LocalStore, client: LocalClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Given a RESTORE under way
+    # Given a RESTORE in progress
     fill(client)
     payload = dumped(store)
-    with held(monkeypatch, restore, "_read"):
+    with paused(monkeypatch, restore, "_read"):
         client.send("RESTORE", "t", 0, payload)
 
         # When the process forks
@@ -307,12 +307,12 @@ def test_a_fork_takes_no_job_along(
                 os._exit(0)
             os._exit(1)
 
-        # Then the child is refused and its copy closed, and the parent goes on
+        # Then the child gets an error and its copy is closed, and the parent continues
         assert os.waitpid(child, 0)[1] == 0
     assert settled(store, client) == OK
 
 
-def test_a_job_that_is_done_leaves_nothing_behind(store: LocalStore, client: LocalClient) -> None:
+def test_a_finished_job_leaves_no_memory_accounted(store: LocalStore, client: LocalClient) -> None:
     # Given a store in which large values were restored, replaced and refused
     fill(client)
     payload = dumped(store)
@@ -325,7 +325,7 @@ def test_a_job_that_is_done_leaves_nothing_behind(store: LocalStore, client: Loc
         while store.node.keyspace.garbage:
             store.node.tick()
 
-    # Then its books hold what is there
+    # Then the accounting matches what is in memory
     sealing = store.node.keyspace.sealing
     assert sealing.hot_bytes + sealing.kept_bytes == hot
     assert broken_invariants(store.node.keyspace) == []

@@ -1,4 +1,4 @@
-"""What others do while a DUMP or RESTORE is under way off the loop."""
+"""Other clients' commands while a DUMP or RESTORE runs off the loop."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from tests.unit.offloading.jobs import (
     OK,
     dumped,
     fill,
-    held,
     join,
+    paused,
     reach_build,
     settled,
 )
@@ -42,7 +42,7 @@ from tests.unit.offloading.jobs import (
     ids=lambda command: " ".join(command[:2]),
 )
 @pytest.mark.parametrize("sealed", [False, True], ids=["hot", "sealed"])
-def test_a_dump_is_of_the_value_as_it_was(
+def test_a_dump_has_the_value_at_the_time_of_the_command(
     store: LocalStore,
     client: LocalClient,
     other: LocalClient,
@@ -50,20 +50,20 @@ def test_a_dump_is_of_the_value_as_it_was(
     command: tuple[str, ...],
     sealed: bool,
 ) -> None:
-    # Given a stream that is dumped
+    # Given a stream, hot or sealed
     sealing = store.node.keyspace.sealing
     sealing.block_bytes, sealing.least = 4096, 512
     fill(client)
     if sealed:
         sealing.configure(10_000, "zlib")
         while sealing.due():
-            with store.node.lock:  # its thread makes steps of its own
+            with store.node.lock:  # the sealer's thread runs steps too
                 store.node.sealer.step()
     before = dumped(store)
-    with held(monkeypatch, dump, "_payload"):
+    with paused(monkeypatch, dump, "_payload"):
         client.send("DUMP", "s")
 
-        # When it is changed before that has begun, and all its blocks are sealed
+        # When it is changed before the DUMP's job has begun, and all its blocks are sealed
         other(*command)
         with store.node.lock:
             sealing.configure(0, "zlib")
@@ -71,51 +71,51 @@ def test_a_dump_is_of_the_value_as_it_was(
             sealing.lag = 0
             sealing.help(1000)
 
-    # Then the payload is that of the value as it was
+    # Then the payload is that of the unchanged value
     assert settled(store, client) == before
     assert broken_invariants(store.node.keyspace) == []
 
 
-def test_a_key_that_comes_meanwhile_refuses_a_restore(
+def test_a_restore_is_refused_if_its_key_was_created_meanwhile(
     store: LocalStore, client: LocalClient, other: LocalClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Given a RESTORE whose value is being built
     fill(client)
     payload = dumped(store)
-    with held(monkeypatch, restore, "_build"):
+    with paused(monkeypatch, restore, "_build"):
         client.send("RESTORE", "t", 0, payload)
         reach_build(store)
 
-        # When the key comes to be
+        # When another client creates the key
         other("SET", "t", "mine")
     groups = len(store.facts())
 
-    # Then it is refused, and has written nothing
+    # Then the RESTORE is refused, and has written nothing
     assert settled(store, client) == BUSY
     assert other("GET", "t") == b"mine"
     assert len(store.facts()) == groups
     assert broken_invariants(store.node.keyspace) == []
 
 
-def test_a_restore_is_put_over_what_others_have_changed(
+def test_a_restore_replaces_a_key_that_changed_meanwhile(
     store: LocalStore, client: LocalClient, other: LocalClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Given a RESTORE whose value is being built
     fill(client)
     payload = dumped(store)
     watcher = store.client(kind="tcp")
-    with held(monkeypatch, restore, "_build"):
+    with paused(monkeypatch, restore, "_build"):
         client.send("RESTORE", "t", 0, payload, "REPLACE")
         reach_build(store)
 
-        # When all keys go, others come with streams and groups of their own, and one watches
+        # When all keys are deleted, new streams and groups are created, and a client watches the key
         other("FLUSHALL")
         other("XGROUP", "CREATE", "t", "mine", "0", "MKSTREAM")
         other("XGROUP", "CREATE", "v", "mine", "0", "MKSTREAM")
         watcher("WATCH", "t")
     assert settled(store, client) == OK
 
-    # Then it is there wholly, and its watcher's transaction does not run
+    # Then the restored value is complete, and the watching client's transaction does not run
     assert dumped(store, "t") == payload
     watcher("MULTI")
     assert watcher("EXEC") is Nil.ARRAY
@@ -125,22 +125,22 @@ def test_a_restore_is_put_over_what_others_have_changed(
     assert broken_invariants(store.node.keyspace) == []
 
 
-def test_a_time_that_comes_meanwhile_ends_a_restore(
+def test_a_restored_key_may_expire_before_its_job_ends(
     store: LocalStore, client: LocalClient, other: LocalClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Given a RESTORE with an absolute time, and one with a relative one
+    # Given a RESTORE with an absolute expiry, and one with a relative one
     fill(client)
     payload = dumped(store)
     at_ms = store.clock.now_ms() + 1000
-    with held(monkeypatch, restore, "_build"):
+    with paused(monkeypatch, restore, "_build"):
         client.send("RESTORE", "t", at_ms, payload, "ABSTTL")
         other.send("RESTORE", "u", 1000, payload)
         reach_build(store)
 
-        # When more time passes than that
+        # When both times pass
         store.clock.advance(2)
 
-    # Then the first is over, and the second begins when its value is there
+    # Then the first key has expired, and the second one's time begins when its value is there
     assert settled(store, client) == OK
     assert settled(store, other) == OK
     assert client("EXISTS", "t", "u") == 1
@@ -150,11 +150,11 @@ def test_a_time_that_comes_meanwhile_ends_a_restore(
 def test_a_restore_waits_for_the_end_of_a_pause(
     store: LocalStore, client: LocalClient, other: LocalClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Given a RESTORE and a DUMP under way
+    # Given a RESTORE and a DUMP in progress
     fill(client)
     payload = dumped(store)
     reader = store.client(kind="tcp")
-    with held(monkeypatch, restore, "_read"):
+    with paused(monkeypatch, restore, "_read"):
         client.send("RESTORE", "t", 0, payload)
         reader.send("DUMP", "s")
 
@@ -171,19 +171,19 @@ def test_a_restore_waits_for_the_end_of_a_pause(
     assert settled(store, client) == OK
 
 
-def test_a_user_that_may_no_longer_is_refused(
+def test_a_restore_is_refused_if_its_user_lost_the_permission(
     store: LocalStore, client: LocalClient, other: LocalClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Given a RESTORE of a user under way
+    # Given a user's RESTORE in progress
     fill(client)
     payload = dumped(store)
     admin = store.client()
     admin("ACL", "SETUSER", "al", "on", "nopass", "~*", "+@all")
     assert client("AUTH", "al", "x") == OK
-    with held(monkeypatch, restore, "_read"):
+    with paused(monkeypatch, restore, "_read"):
         client.send("RESTORE", "t", 0, payload)
 
-        # When the key is taken from its user
+        # When the user loses the permission for the key
         admin("ACL", "SETUSER", "al", "resetkeys", "~s")
 
     # Then it is refused
@@ -199,37 +199,37 @@ def test_a_restore_is_refused_when_the_journal_has_no_room(
     # Given a RESTORE whose value is being built
     fill(client)
     payload = dumped(store)
-    with held(monkeypatch, restore, "_build"):
+    with paused(monkeypatch, restore, "_build"):
         client.send("RESTORE", "t", 0, payload)
         reach_build(store)
 
-        # When the disk is full by then
+        # When the disk is full by the end of the job
         client.session.call.admission = lambda _size: "no space left"
     refused = settled(store, client)
 
-    # Then it is refused, and nothing has changed
+    # Then the RESTORE is refused, and nothing has changed
     assert isinstance(refused, Failure)
     assert refused.text.startswith(b"MISCONF")
     assert client("EXISTS", "t") == 0
     assert broken_invariants(store.node.keyspace) == []
 
 
-def test_a_reload_meanwhile_loses_no_job(
+def test_a_job_survives_debug_reload(
     store: LocalStore, client: LocalClient, other: LocalClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Given a RESTORE whose value is being built, and numbers of streams that were given meanwhile
+    # Given a RESTORE whose value is being built
     fill(client)
     payload = dumped(store)
-    with held(monkeypatch, restore, "_build"):
+    with paused(monkeypatch, restore, "_build"):
         client.send("RESTORE", "t", 0, payload)
         reach_build(store)
 
-        # When the journal is replayed into another keyspace, where other streams are made
+        # When the journal is replayed into another keyspace, where other streams are created
         store.node.reload()
         other("XGROUP", "CREATE", "v", "mine", "0", "MKSTREAM")
         other("XGROUP", "CREATE", "w", "mine", "0", "MKSTREAM")
 
-    # Then the stream is there, and nobody's number was given twice
+    # Then the stream is there, and no number was assigned twice
     assert settled(store, client) == OK
     assert dumped(store, "t") == payload
     assert broken_invariants(store.node.keyspace) == []
@@ -237,16 +237,16 @@ def test_a_reload_meanwhile_loses_no_job(
     assert dumped(store, "t") == payload
 
 
-def test_streams_restored_at_the_same_time_have_numbers_of_their_own(
+def test_streams_restored_at_the_same_time_have_different_numbers(
     store: LocalStore, client: LocalClient, other: LocalClient
 ) -> None:
-    # Given two clients that restore
+    # Given two clients that send a RESTORE each
     fill(client)
     payload = dumped(store)
     client.send("RESTORE", "t", 0, payload)
     other.send("RESTORE", "u", 0, payload)
 
-    # Then both are there
+    # Then both streams are there
     assert settled(store, client) == OK
     assert settled(store, other) == OK
     assert dumped(store, "t") == dumped(store, "u") == payload
@@ -261,7 +261,7 @@ def test_a_value_is_built_before_further_payloads_are_read(
     other: LocalClient,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # Given three RESTOREs in line, the first of which is to be built
+    # Given three queued RESTOREs, of which the first is to be built next
     fill(client)
     payload = dumped(store)
     third = store.client(kind="tcp")
@@ -287,7 +287,7 @@ def test_a_value_is_built_before_further_payloads_are_read(
         time.sleep(0.001)
     store.node.tick()
 
-    # When the thread goes on, then it builds that value before it reads the third payload
+    # When the thread continues, then it builds that value before it reads the third payload
     go_on.set()
     assert [settled(store, one) for one in (client, other, third)] == [OK, OK, OK]
     assert done[:3] == ["read", "read", "build"]

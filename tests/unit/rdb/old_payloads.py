@@ -1,5 +1,5 @@
-"""Payloads that no server at hand writes, made from the description of the format and from nothing of
-`headwater.rdb`: what is read must not be judged by what writes it.
+"""Creates payloads that no available server writes, from the description of the format and without
+`headwater.rdb`: a reader must not be tested with its own writer.
 
 Source: Redis, rdb.c and lzf_c.c.
 """
@@ -19,7 +19,7 @@ def reflected(value: int, bits: int) -> int:
 
 
 def bitwise_crc64(data: bytes) -> int:
-    """The checksum bit by bit, highest bit first, as its definition says."""
+    """Compute the checksum bit by bit, highest bit first, as its definition says."""
     crc = 0
     for byte in data:
         crc ^= reflected(byte, 8) << 56
@@ -30,7 +30,7 @@ def bitwise_crc64(data: bytes) -> int:
 
 
 def sealed(body: bytes, version: int = 10) -> bytes:
-    """A payload of a type byte and a value."""
+    """Make a payload of ``body``, a type byte and a value."""
     body += struct.pack("<H", version)
     return body + struct.pack("<Q", bitwise_crc64(body))
 
@@ -48,7 +48,7 @@ def string(text: bytes) -> bytes:
 
 
 def lzf(text: bytes) -> bytes:
-    """Compressed greedily: the longest repetition that the format can name, or a literal."""
+    """Compress greedily: the longest repetition that the format can express, or a literal."""
     out = bytearray()
     literal = bytearray()
 
@@ -76,7 +76,7 @@ def lzf(text: bytes) -> bytes:
 
 
 def longest(text: bytes, at: int) -> tuple[int, int]:
-    """Size and distance of the longest repetition at ``at``, of 264 bytes from 8,192 back at most."""
+    """Return size and distance of the longest repetition at ``at``: at most 264 bytes, 8,192 back."""
     best = (0, 0)
     for start in range(max(0, at - 8192), at):
         size = 0
@@ -87,13 +87,13 @@ def longest(text: bytes, at: int) -> tuple[int, int]:
 
 
 def packed(text: bytes) -> bytes:
-    """A string compressed by LZF."""
+    """Encode a string compressed by LZF."""
     body = lzf(text)
     return b"\xc3" + length(len(body)) + length(len(text)) + body
 
 
 def listpack(elements: Sequence[int | bytes]) -> bytes:
-    """Elements as strings of up to 4,095 bytes, or integers of 64 bits: two encodings of many."""
+    """Encode elements as strings of up to 4,095 bytes or as integers of 64 bits: two encodings of many."""
     body = b""
     for element in elements:
         if isinstance(element, int):
@@ -106,7 +106,7 @@ def listpack(elements: Sequence[int | bytes]) -> bytes:
 
 
 def node(entries: Sequence[tuple[ID, Sequence[bytes], bool]], *, lzf: bool = False) -> bytes:
-    """A node of (id, fields and values, alive)."""
+    """Encode a node of (id, fields and values, alive)."""
     (ms, seq), first, _ = entries[0]
     names = list(first[0::2])
     alive = sum(live for _, _, live in entries)
@@ -145,7 +145,7 @@ def group(
     consumers: Sequence[Consumer],
     released: Sequence[ID] = (),
 ) -> bytes:
-    """A group as a type says it; consumers are (name, seen, active, ids)."""
+    """Encode a group as type ``kind`` does; consumers are (name, seen, active, ids)."""
     out = string(name) + two_lengths(last_id)
     if kind >= 19:
         out += length(entries_read % 2**64)
@@ -188,7 +188,7 @@ def stream(
     groups: Sequence[bytes] = (),
     known: bytes = b"",
 ) -> bytes:
-    """The value of a stream with its type byte."""
+    """Encode the value of a stream with its type byte."""
     out = bytes([kind]) + length(len(nodes)) + b"".join(nodes)
     out += length(size) + two_lengths(last_id)
     if kind >= 19:

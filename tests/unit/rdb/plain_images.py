@@ -1,5 +1,5 @@
-"""Images of streams entry by entry, as a test says them, and from the columns that `headwater.rdb` has;
-listpacks written element by element, so that what is compiled is judged by what is plain to see."""
+"""Converts between images of streams entry by entry, as tests write them, and the columns of
+`headwater.rdb`. Writes listpacks element by element, as a simple reference for the compiled code."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Entry(NamedTuple):
 
 
 class Owned(NamedTuple):
-    """A pending entry, and the number of its consumer, from 1, or 0."""
+    """A pending entry and the number of its consumer, from 1, or 0 for none."""
 
     id: ID
     time: int
@@ -75,7 +75,7 @@ def ids(*found: ID) -> array[int]:
 
 
 def owned_by(group: GroupImage, name: bytes) -> list[ID]:
-    """The ids that a consumer owns."""
+    """Return the ids that a consumer owns."""
     number = [consumer.name for consumer in group.consumers].index(name) + 1
     words = group.pending.words
     return [
@@ -86,7 +86,7 @@ def owned_by(group: GroupImage, name: bytes) -> list[ID]:
 
 
 def read_payload(payload: bytes) -> Image:
-    """The value in a payload, all at once."""
+    """Read the value of a payload in one step."""
     return do_all(load(bytearray(payload), 0, len(payload)))
 
 
@@ -102,7 +102,7 @@ _INTEGER_BYTES = {0xF1: 3, 0xF2: 4, 0xF3: 5, 0xF4: 9}
 
 
 def plain_listpack(elements: Sequence[Element]) -> bytes:
-    """A listpack of these elements; bytes that spell an integer are written as one."""
+    """Encode a listpack. Bytes that spell an integer are written as an integer."""
     out = bytearray(6)
     for element in elements:
         number = element if isinstance(element, int) else spelled(element)
@@ -119,7 +119,7 @@ def plain_listpack(elements: Sequence[Element]) -> bytes:
 
 
 def plain_node(first: ID, entries: Sequence[Entry]) -> bytes:
-    """The listpack of a node."""
+    """Encode the listpack of a node."""
     names = entries[0].elements[0::2]
     alive = sum(entry.live for entry in entries)
     elements: list[Element] = [alive, len(entries) - alive, len(names), *names, 0]
@@ -136,7 +136,7 @@ def plain_node(first: ID, entries: Sequence[Entry]) -> bytes:
 
 
 def spelled(value: bytes) -> int | None:
-    """The integer of 64 bits that ``value`` is the only spelling of."""
+    """Return the 64-bit integer whose canonical spelling is ``value``, or None."""
     try:
         number = int(value)
     except ValueError:
@@ -145,7 +145,7 @@ def spelled(value: bytes) -> int | None:
 
 
 def backlen(size: int) -> bytes:
-    """Seven bits a byte, the lowest last; Redis's bounds are one below what that allows."""
+    """Encode seven bits per byte, the lowest last. Redis's bounds are one below what that allows."""
     count = 1 + sum(size >= bound for bound in (128, 16383, 2097151, 268435455))
     groups = [size >> 7 * at & 127 for at in range(count)][::-1]
     return bytes([groups[0], *(one | 128 for one in groups[1:])])

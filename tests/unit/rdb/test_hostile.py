@@ -1,4 +1,4 @@
-"""Payloads whose checksum is right and whose value is not: refused or restored, never anything else."""
+"""Payloads with a correct checksum and a damaged value are refused or restored, without other effects."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EDGES = [0, 1, 2, 63, 64, 127, 128, 191, 192, 195, 240, 244, 254, 255]
 
 @st.composite
 def mutated(draw: st.DrawFn) -> bytes:
-    """A sound value in which some bytes were changed, added, taken out or taken from another."""
+    """A valid value in which some bytes were changed, added, removed or copied from another value."""
     body = bytearray(draw(st.sampled_from(BODIES)))
     for _ in range(draw(st.integers(1, 4))):
         at = draw(st.integers(0, len(body)))
@@ -46,7 +46,7 @@ def mutated(draw: st.DrawFn) -> bytes:
 
 
 def restored(store: LocalStore, body: bytes) -> bool:
-    """Whether RESTORE takes this value; it must not be wrong in any other way."""
+    """Whether RESTORE accepts this value. Any other error fails the test."""
     client = store.client()
     reply = client("RESTORE", "k", 0, old.sealed(body), "REPLACE")
     if reply == Failure(b"ERR Bad data format"):
@@ -71,7 +71,7 @@ def test_a_mutated_value_is_refused_or_makes_a_sound_store(body: bytes) -> None:
         assert bytes(store.node.keyspace.facts.data) == before
         return
 
-    # And what was taken holds together, can be given out in every form, and read again
+    # And an accepted value is consistent, and can be dumped in every form and restored again
     keyspace = store.node.keyspace
     assert broken_invariants(keyspace) == []
     for form in ("7.0", "8.2", "8.8"):
@@ -81,7 +81,7 @@ def test_a_mutated_value_is_refused_or_makes_a_sound_store(body: bytes) -> None:
         assert store.client()("RESTORE", "again", 0, payload, "REPLACE") == Simple(b"OK")
     assert broken_invariants(keyspace) == []
 
-    # And its facts make the same of an empty store
+    # And replaying its facts into an empty store gives the same
     replayed = Keyspace()
     apply(replayed, memoryview(bytes(keyspace.facts.data)), 0)
     assert broken_invariants(replayed) == []
@@ -96,6 +96,6 @@ def test_any_bytes_are_refused_or_make_a_sound_store(kind: int, value: bytes) ->
     assert broken_invariants(store.node.keyspace) == []
 
 
-def test_the_values_that_are_mutated_are_sound() -> None:
+def test_the_values_before_mutation_are_valid() -> None:
     for body in BODIES:
         assert restored(LocalStore(journaled=False), body)

@@ -1,4 +1,4 @@
-"""Lengths, strings and ids: every form read, every bound checked."""
+"""Lengths, strings and ids: every form is read, every bound is checked."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_a_length_is_read_in_each_of_its_sizes(data: str, number: int) -> None:
 
 
 @pytest.mark.parametrize("data", ["", "40", "80 000000", "81 00000000000000", "82", "bf", "c0"])
-def test_what_is_no_length_is_refused(data: str) -> None:
+def test_an_invalid_length_is_refused(data: str) -> None:
     with pytest.raises(BadPayload):
         reader(data).length()
 
@@ -65,7 +65,7 @@ def test_a_string_is_read_in_each_of_its_forms(data: str, text: bytes) -> None:
 
 
 @pytest.mark.parametrize("data", ["", "03 6162", "c0", "c1 00", "c3 05 0a 0161", "c4 00", "ff"])
-def test_what_is_no_string_is_refused(data: str) -> None:
+def test_an_invalid_string_is_refused(data: str) -> None:
     with pytest.raises(BadPayload):
         reader(data).string()
 
@@ -77,15 +77,15 @@ def test_a_string_that_was_written_is_read(text: bytes) -> None:
     assert ByteReader(bytes(out)).string() == text
 
 
-def test_more_items_than_fit_are_not_believed() -> None:
-    # Given a count of 2**60 items of 16 bytes, and nothing behind it
-    # Then it is refused before anything is made of it
-    with pytest.raises(BadPayload, match="items are promised"):
+def test_a_count_of_more_items_than_fit_is_refused() -> None:
+    # Given a count of 2**60 items of 16 bytes, and nothing after it
+    # Then it is refused before anything is allocated
+    with pytest.raises(BadPayload, match="items expected"):
         reader("81 1000000000000000").count(16)
 
 
-def test_a_value_takes_no_more_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Given a reader that has room for 1,000 bytes, and strings that are small only when compressed
+def test_the_memory_of_a_value_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Given a reader with room for 1,000 bytes, and strings that are small only when compressed
     found = ByteReader(packed(b"a" * 600) * 2)
     assert found.room == MAX_RESTORED_BYTES
     found.room = 1000
@@ -96,12 +96,12 @@ def test_a_value_takes_no_more_than_it_may(monkeypatch: pytest.MonkeyPatch) -> N
         found.string()
 
 
-def test_many_small_items_count_more_than_their_bytes() -> None:
+def test_each_item_counts_more_than_its_bytes() -> None:
     # Given ten thousand empty strings
     found = ByteReader(bytes(10_000))
     found.room = 1000 * lengths._ITEM_BYTES
 
-    # Then a thousand of them fill the room
+    # Then a thousand of them use up the room
     for _ in range(1000):
         found.string()
     with pytest.raises(BadPayload):

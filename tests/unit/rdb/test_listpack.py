@@ -1,4 +1,4 @@
-"""Listpacks: every encoding of an element, and every way in which one may be wrong."""
+"""Listpacks: every encoding of an element, and every kind of error."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TEXTS = st.one_of(
 
 
 def write(elements: list[Element]) -> bytes:
-    """A listpack of these elements, by the writer of nodes."""
+    """Encode a listpack with the functions that write nodes."""
     pack = bytearray()
     listpack.begin(pack)
     for element in elements:
@@ -55,7 +55,7 @@ def test_elements_that_were_written_are_read(elements: list[Element]) -> None:
     # When they are written and read
     found = read(write(elements))
 
-    # Then texts that spell an integer have become one, as in Redis, and nothing else is changed
+    # Then texts that spell an integer have become integers, as in Redis, and nothing else changes
     expected = [
         one if isinstance(one, int) or spelled(one) is None else spelled(one) for one in elements
     ]
@@ -63,7 +63,7 @@ def test_elements_that_were_written_are_read(elements: list[Element]) -> None:
 
 
 @given(st.lists(st.one_of(INTEGERS, TEXTS), max_size=20))
-def test_elements_are_written_as_their_description_says(elements: list[Element]) -> None:
+def test_elements_are_written_as_the_description_says(elements: list[Element]) -> None:
     assert write(elements) == plain_listpack(elements)
 
 
@@ -114,30 +114,30 @@ def test_each_encoding_is_read(body: str, element: Element) -> None:
         frame("ff 01", 1),
     ],
 )
-def test_what_is_no_listpack_is_refused(data: bytes) -> None:
+def test_an_invalid_listpack_is_refused(data: bytes) -> None:
     with pytest.raises(BadPayload):
         read(data)
 
 
-def test_a_count_that_no_longer_fits_is_not_looked_at() -> None:
+def test_a_count_that_does_not_fit_is_ignored() -> None:
     # Given more elements than two bytes can count
     elements: list[Element] = [1] * 70_000
 
-    # Then all of them are there
+    # Then all of them are read
     assert read(write(elements)) == elements
 
 
-def test_no_more_elements_are_made_than_may_be() -> None:
+def test_the_number_of_elements_is_bounded() -> None:
     with pytest.raises(BadPayload, match="more than 10"):
         read(write([1] * 11), most=10)
 
 
 @pytest.mark.parametrize("size", [1, 127, 128, 16382, 16383, 2097150, 2097151, 268435455])
-def test_the_length_behind_an_element_is_read_backwards(size: int) -> None:
-    # Given the bytes behind an element
+def test_the_length_after_an_element_is_read_backwards(size: int) -> None:
+    # Given the bytes after an element
     behind = backlen(size)
 
-    # Then from the last to the first they give its size, seven bits each
+    # Then, from the last to the first, they give its size, seven bits each
     total = sum((byte & 127) << (7 * at) for at, byte in enumerate(reversed(behind)))
     assert total == size
     assert [byte >> 7 for byte in behind] == [0] + [1] * (len(behind) - 1)

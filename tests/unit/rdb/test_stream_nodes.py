@@ -1,4 +1,4 @@
-"""Nodes of a stream and pending entries in columns, against what is plain to see."""
+"""Nodes of a stream, and pending entries in columns, compared with a simple implementation."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ IDS = st.tuples(*[st.one_of(st.integers(0, 9), st.integers(0, 2**64 - 1))] * 2)
 
 @st.composite
 def plain_entries(draw: st.DrawFn) -> list[Entry]:
-    """Entries of a node, most with the names of the first."""
+    """Entries of a node, most of them with the field names of the first."""
     names = draw(st.lists(TEXTS, min_size=1, max_size=4))
     found = []
     for entry_id in draw(st.lists(IDS, min_size=1, max_size=12)):
@@ -52,12 +52,12 @@ def test_a_node_is_written_as_its_description_says_and_read_in_any_steps(
     # Given any entries of a node
     first = listed[0].id
 
-    # When it is written, so many entries at a time
+    # When the node is written, at most ``most`` entries at a time
     writer = NodeWriter(node_of(first, listed))
     while writer.step(most):
         pass
 
-    # Then it is what is written element by element, and the same entries are read from it
+    # Then it equals the one written element by element, and the same entries are read from it
     assert bytes(writer.pack) == plain_node(first, listed)
     reader = NodeReader(first, writer.pack, most=10**6, size=0, most_bytes=10**9)
     while reader.step(most):
@@ -68,12 +68,12 @@ def test_a_node_is_written_as_its_description_says_and_read_in_any_steps(
 @settings(suppress_health_check=list(HealthCheck))
 @given(plain_entries(), st.data())
 def test_a_mutated_node_is_read_or_refused(listed: list[Entry], data: st.DataObject) -> None:
-    # Given a node in which some bytes are others
+    # Given a node in which some bytes were changed
     pack = bytearray(plain_node(listed[0].id, listed))
     for _ in range(data.draw(st.integers(1, 3))):
         pack[data.draw(st.integers(6, len(pack) - 1))] = data.draw(st.integers(0, 255))
 
-    # Then it is read, or refused, and nothing else
+    # Then it is read or refused, without other exceptions
     try:
         reader = NodeReader(listed[0].id, pack, most=10**6, size=0, most_bytes=10**9)
         while reader.step(3):
@@ -94,7 +94,7 @@ def test_owned_entries_are_ordered_by_time_and_id(
     ]
     entries_in_columns = pending_of(rows)
 
-    # When parts of them are ordered, and merged
+    # When two parts of them are ordered and merged
     cut = data.draw(st.integers(0, count))
     order = columns.merged(
         entries_in_columns,
@@ -102,11 +102,11 @@ def test_owned_entries_are_ordered_by_time_and_id(
         columns.owned(entries_in_columns, cut, count),
     )
 
-    # Then the owned ones stand by time, those of one time by id
+    # Then the owned ones are ordered by time, and by id within one time
     owned = [at for at in range(count) if rows[at].owner]
     assert list(order) == sorted(owned, key=lambda at: (rows[at].time, at))
 
-    # And those of each owner stand beside each other
+    # And the entries of each owner are adjacent
     begins, of_each = columns.of_each(entries_in_columns, consumers)
     for owner in range(consumers + 1):
         found = list(of_each[begins[owner] : begins[owner + 1]])

@@ -1,4 +1,4 @@
-"""Streams of every type that servers have written, against payloads made from the description."""
+"""Streams of every type that servers write, in payloads made from the description."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ IMAGES = [
 
 
 def of_kind(kind: int) -> bytes:
-    """The same stream as far as a type can say it."""
+    """Return the same stream, as far as type ``kind`` can represent it."""
     pending = [((5, 1), T, 3), ((6, 0), 0 if kind == 27 else T + 1, 2**63 - 1)]
     consumers = [(b"al", T + 5, T + 4, [(5, 1)]), (b"bo", T + 6, -1, [])]
     released = [(6, 0)]
@@ -80,11 +80,11 @@ def of_kind(kind: int) -> bytes:
 
 
 @pytest.mark.parametrize("kind", [15, 19, 21, 26, 27])
-def test_a_stream_is_read_as_far_as_its_type_says(kind: int) -> None:
+def test_a_stream_is_read_as_far_as_its_type_represents_it(kind: int) -> None:
     # Given a stream of two nodes, a deleted entry, two groups and a pending list
     image = load(of_kind(kind))
 
-    # Then what the type says is there, and what it does not is what Redis takes for it
+    # Then what the type represents is there, and the rest has Redis's defaults
     assert isinstance(image, StreamImage)
     assert image.nodes == IMAGES
     assert image.last_id == (9, 9)
@@ -121,7 +121,7 @@ def test_a_stream_is_read_as_far_as_its_type_says(kind: int) -> None:
 
 @pytest.mark.parametrize(("kind", "form"), [(19, "7.0"), (21, "8.2"), (27, "8.8")])
 def test_a_stream_that_was_written_is_read(kind: int, form: str) -> None:
-    # Given a stream that a form can hold
+    # Given a stream that the form can represent
     image = load(of_kind(kind))
 
     # When it is written in that form and read
@@ -132,7 +132,7 @@ def test_a_stream_that_was_written_is_read(kind: int, form: str) -> None:
     assert load(payload) == image
 
 
-def test_what_nobody_owns_goes_to_the_nameless_consumer_in_older_forms() -> None:
+def test_older_forms_give_entries_without_owner_to_the_nameless_consumer() -> None:
     # Given a released entry, a delayed one, and a consumer whose name is empty
     image = load(of_kind(27))
     assert isinstance(image, StreamImage)
@@ -141,17 +141,17 @@ def test_what_nobody_owns_goes_to_the_nameless_consumer_in_older_forms() -> None
     group.pending, group.released = pending_of(owned), ids((6, 0), (9, 9))
 
     for form in ("7.0", "8.2"):
-        # When the stream is written in a form that knows none
+        # When the stream is written in a form without entries that have no owner
         found = load(dump(image, form))
 
-        # Then the consumer with the empty name has both, the delayed one until when it is due
+        # Then the consumer with the empty name owns both, with the due time of the delayed one
         assert isinstance(found, StreamImage)
         assert found.groups[0].pending.words == group.pending.words
         assert found.groups[0].consumers[0].name == b""
         assert owned_by(found.groups[0], b"") == [(6, 0), (9, 9)]
         assert [consumer.name for consumer in found.groups[0].consumers] == [b"", b"al", b"bo"]
 
-    # And with such a consumer there, what it has stays with it
+    # And a consumer with the empty name that exists keeps its own entries
     group.consumers.append(ConsumerImage(b"", T, T))
     group.pending = pending_of([*owned[:2], Owned((8, 8), T, 1, 3), owned[2]])
     found = load(dump(image, "8.2"))
@@ -171,11 +171,11 @@ def ids_of(body: bytes) -> list[tuple[int, int, bool]]:
 
 
 def test_deleted_entries_whose_ids_do_not_rise_are_left_out() -> None:
-    # Given that the last entry was deleted and XSETID went back below it (Redis 7.0 allows it)
+    # Given a deleted last entry and an XSETID below it (Redis 7.0 permits it)
     one = entries((5, 1, True), (7, 0, False), (6, 0, True), (8, 0, False))
     two = entries((6, 5, True), (9, 0, False))
 
-    # Then those that stand in the way are left out, and live ones are all there
+    # Then the deleted ones with too large ids are left out, and all live ones are there
     assert ids_of(old.stream(19, [one, two], 3, (6, 9), added=5)) == [
         (5, 1, True),
         (6, 0, True),
@@ -189,17 +189,17 @@ def test_a_node_without_live_entries_is_left_out() -> None:
 
 
 def test_a_greatest_deleted_id_past_the_last_id_is_the_last_id() -> None:
-    # Given what XSETID of Redis 7.0 can leave
+    # Given a stream as XSETID of Redis 7.0 can leave it
     body = old.stream(19, [entries((5, 1, True))], 1, (6, 0), max_deleted_id=(7, 0), added=3)
 
-    # Then the stream holds together
+    # Then the stream is consistent
     image = load(old.sealed(body))
     assert isinstance(image, StreamImage)
     assert image.max_deleted_id == image.last_id == (6, 0)
 
 
 def plain(**changes: object) -> bytes:
-    """The value of a small sound stream, but for ``changes``."""
+    """Encode a small valid stream with ``changes``."""
     values: dict[str, object] = {
         "kind": 27,
         "nodes": [entries((5, 1, True), (5, 2, True))],
@@ -223,13 +223,13 @@ def grouped(
 P1, P2 = ((5, 1), T, 1), ((5, 2), T, 1)
 BROKEN: dict[str, bytes] = {
     "nothing after the type": b"\x1b",
-    "a length that lies": plain(size=3),
+    "a wrong length": plain(size=3),
     "a last id below the entries": plain(last_id=(5, 1)),
-    "fewer added than there": plain(added=1),
+    "fewer added than present": plain(added=1),
     "ids that do not rise": plain(nodes=[entries((5, 1, True), (5, 1, True))]),
     "ids that fall": plain(nodes=[entries((5, 2, True), (5, 1, True))]),
     "nodes that fall": plain(nodes=[entries((5, 2, True)), entries((5, 1, True))]),
-    "nodes of one id": plain(nodes=[entries((5, 1, True)), entries((5, 1, True))]),
+    "two nodes with one id": plain(nodes=[entries((5, 1, True)), entries((5, 1, True))]),
     "the id 0-0": plain(nodes=[entries((0, 0, True), (5, 2, True))]),
     "a short id of a node": plain(nodes=[old.string(b"x") + old.string(b"y")]),
     "a long id of a node": plain(nodes=[old.string(bytes(17)) + old.string(old.listpack([0] * 4))]),
@@ -249,8 +249,8 @@ BROKEN: dict[str, bytes] = {
     "two groups of one name": plain(groups=[grouped([], []), grouped([], [])]),
     "two consumers of one name": plain(groups=[grouped([], [(b"c", T, T, []), (b"c", T, T, [])])]),
     "pending ids that fall": plain(groups=[grouped([P2, P1], [(b"c", T, T, [(5, 1), (5, 2)])])]),
-    "an entry that nobody owns": plain(groups=[grouped([P1, P2], [(b"c", T, T, [(5, 1)])])]),
-    "an entry that two own": plain(
+    "a pending entry without an owner": plain(groups=[grouped([P1, P2], [(b"c", T, T, [(5, 1)])])]),
+    "an entry with two owners": plain(
         groups=[grouped([P1], [(b"c", T, T, [(5, 1)]), (b"d", T, T, [(5, 1)])])]
     ),
     "an entry owned twice": plain(groups=[grouped([P1], [(b"c", T, T, [(5, 1), (5, 1)])])]),
@@ -279,26 +279,26 @@ BROKEN: dict[str, bytes] = {
 }
 
 
-def test_the_stream_that_is_broken_below_is_sound() -> None:
+def test_the_stream_before_the_changes_is_valid() -> None:
     assert load(old.sealed(plain()))
 
 
 @pytest.mark.parametrize("body", BROKEN.values(), ids=BROKEN)
-def test_what_does_not_agree_is_refused(body: bytes) -> None:
+def test_an_inconsistent_stream_is_refused(body: bytes) -> None:
     with pytest.raises(BadPayload):
         load(old.sealed(body))
 
 
 @pytest.mark.parametrize("kind", [15, 19, 21, 26, 27])
 def test_a_stream_that_ends_early_is_refused(kind: int) -> None:
-    # Given a sound value
+    # Given a valid value
     body = of_kind(kind)[:-10]
 
-    # Then each of its beginnings is refused
+    # Then each of its prefixes is refused
     for end in range(1, len(body)):
         with pytest.raises(BadPayload):
             load(old.sealed(body[:end]))
 
 
-def test_bytes_behind_a_value_are_let_be_as_redis_does() -> None:
+def test_bytes_after_a_value_are_ignored_as_in_redis() -> None:
     assert load(old.sealed(plain() + b"more")) == load(old.sealed(plain()))

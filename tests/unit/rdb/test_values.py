@@ -1,4 +1,4 @@
-"""Values other than streams, and the wrapping that all have."""
+"""Values other than streams, and the envelope of all values."""
 
 from __future__ import annotations
 
@@ -84,19 +84,19 @@ BROKEN: dict[str, bytes] = {
     "integers that are missing": b"\x0b" + old.string(struct.pack("<II", 2, 2) + b"ab"),
     "an integer twice": b"\x0b" + intset(2, 5, 5),
     "a short set of integers": b"\x0b" + old.string(b"\x02"),
-    "more strings than there are": b"\x01\x05" + strings(b"a"),
+    "a count of more strings than present": b"\x01\x05" + strings(b"a"),
 }
 UNKNOWN_TYPES = [3, 5, 6, 7, 8, 9, 10, 12, 13, 14, 17, 22, 23, 24, 25, 28, 99, 255]
 
 
 @pytest.mark.parametrize("body", BROKEN.values(), ids=BROKEN)
-def test_what_is_no_value_is_refused(body: bytes) -> None:
+def test_an_invalid_value_is_refused(body: bytes) -> None:
     with pytest.raises(BadPayload):
         load(old.sealed(body))
 
 
 @pytest.mark.parametrize("kind", UNKNOWN_TYPES)
-def test_a_type_that_has_no_place_here_is_refused(kind: int) -> None:
+def test_an_unsupported_type_is_refused(kind: int) -> None:
     with pytest.raises(BadPayload, match=f"type {kind}"):
         load(old.sealed(bytes([kind, 0, 0, 0])))
 
@@ -116,11 +116,11 @@ def test_a_payload_is_wrapped_as_the_description_says() -> None:
     assert wrap(b"\0\x01x", version=10) == old.sealed(b"\0\x01x", 10)
 
 
-def test_any_changed_bit_is_noticed() -> None:
+def test_any_changed_bit_is_detected() -> None:
     # Given a payload
     payload = old.sealed(b"\0\x03tea")
 
-    # Then none of its bits can be another
+    # Then a change of any bit is an error
     for bit in range(8 * len(payload)):
         changed = bytearray(payload)
         changed[bit // 8] ^= 1 << bit % 8
@@ -129,6 +129,6 @@ def test_any_changed_bit_is_noticed() -> None:
 
 
 @pytest.mark.parametrize("size", range(10))
-def test_less_than_the_wrapping_is_refused(size: int) -> None:
+def test_a_payload_shorter_than_its_envelope_is_refused(size: int) -> None:
     with pytest.raises(BadEnvelope):
         unwrap(bytes(size))

@@ -1,13 +1,13 @@
 """The long campaign of the worker: `make chaos-worker`.
 
-    simulated   workers that die, halt or stop at each await and in random rows, on a simulated clock
-    processes   worker processes, connections and servers that die, stop and fall silent under load
-    upgrade     the same for a minute with workers of an earlier commit (--from) in the same group
+  simulated   workers that die, halt or stop at each await, and at random awaits, on a simulated clock
+  processes   worker processes, connections and servers that die, stop or fall silent under load
+  upgrade     the same for a minute, with workers of an earlier commit (--from) in the same group
 
-Judged are: nothing lost, no result twice, no innocent dead letter, nothing pending, no process idle, and
-a reason for each repeated run of a plain handler. Each run takes new seeds and appends its lines to
-campaigns/chaos-worker.jsonl. ``--scale 0.01`` makes a short one. A trial runs again by itself, without
-being written down: ``--only processes --store redis-8.2 --seed 17``.
+It checks that nothing is lost, no result is repeated, only poison messages are dead letters, nothing is
+pending, no process is idle, and each repeated run of a plain handler has a cause. Each campaign takes new
+seeds and appends its results to campaigns/chaos-worker.jsonl. ``--scale 0.01`` makes a short one. A single
+trial can be repeated without recording it: ``--only processes --store redis-8.2 --seed 17``.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ STORES: Final = ("headwater", "redis-8.2")
 PARTS: Final = ("simulated", "processes", "upgrade")
 
 CRASHES: Final = 30_000
-"""Simulated ones of a whole campaign."""
+"""Simulated crashes in a full campaign."""
 
 TRIALS: Final = 50
-"""Of processes in a whole campaign, half of them on each store."""
+"""Trials with processes in a full campaign, half of them on each store."""
 
 PLAN: Final = Plan(kills=40, pauses=10, cuts=10, server_kills=4, segfaults=2, messages=20_200)
-"""One of these: together 2,000 kills, 500 pauses, 500 cuts, 200 kills of the server, 100 messages that
-segfault, over 1,000,000 messages."""
+"""One of these trials. Together they are 2,000 kills, 500 pauses, 500 cuts, 200 kills of the server and 100
+messages that segfault, in over 1,000,000 messages."""
 
 KEPT: Final = Path("artifacts", "chaos-worker")
-"""Where failed trials leave what their workers said."""
+"""Directory for the logs of failed trials."""
 
 SHORTEST: Final = Plan(kills=2, pauses=1, cuts=1, server_kills=1, segfaults=1, messages=1_000)
 
 
 class Count:
-    """What the trials of one part on one store amount to."""
+    """Counts of all trials of one part on one store."""
 
     def __init__(self, part: str, seed: int) -> None:
         self.part = part
@@ -60,7 +60,7 @@ class Count:
         self.seconds = 0.0
 
     def add(self, seed: int, verdict: Verdict, seconds: float) -> None:
-        """One trial more."""
+        """Add the counts of one trial."""
         self.seeds = (self.seeds[0], seed)
         self.done += verdict.done
         self.done += Counter({f"repeats by {why}": n for why, n in verdict.repeats.items()})
@@ -68,7 +68,7 @@ class Count:
         self.seconds += seconds
 
     def outcomes(self) -> Iterator[Outcome]:
-        """A line for each kind of thing that was done; failures stand with the messages."""
+        """An outcome for each unit. The outcome of the messages has the failures."""
         for unit, number in sorted(self.done.items()):
             failures = self.failures if unit == "messages" else []
             words = unit.replace("_", " ")
@@ -78,7 +78,7 @@ class Count:
 
 
 def scaled(scale: float) -> tuple[int, Plan]:
-    """How many trials, and of which plan, are this part of a whole campaign."""
+    """How many trials to run, and of which plan, for this share of a full campaign."""
     trials = max(len(STORES), math.ceil(TRIALS * scale))
     share = scale * TRIALS / trials
     plan = Plan(
@@ -88,7 +88,7 @@ def scaled(scale: float) -> tuple[int, Plan]:
 
 
 def run_simulated(seed: int, scale: float) -> list[Outcome]:
-    """Each await of each scenario once with each interruption, then random rows of them."""
+    """Interrupt each await of each scenario in each way, then random awaits."""
     wanted = round(CRASHES * scale)
     began = time.monotonic()
     stride = max(1, round(1 / scale / 10))
@@ -116,7 +116,7 @@ def run_simulated(seed: int, scale: float) -> list[Outcome]:
 
 
 def run_trial(part: str, store: str, seed: int, plan: Plan, ref: str) -> tuple[Verdict, float]:
-    """One trial and its seconds, said in a line."""
+    """Run one trial and print a summary. Returns its verdict and duration in seconds."""
     began = time.monotonic()
     trial: Trial
     if part == "upgrade":
@@ -137,13 +137,13 @@ def run_trial(part: str, store: str, seed: int, plan: Plan, ref: str) -> tuple[V
         events = "\n".join(map(str, sorted(trial.events, key=lambda event: event.began)))
         clock = f"monotonic 0 is {dt.datetime.now(dt.UTC) - dt.timedelta(seconds=time.monotonic())}"
         kept.write_text("\n".join([*verdict.failures, clock, events, *trial.log]))
-        print(f"    what the workers said: {kept}")
+        print(f"    log of the workers: {kept}")
     sys.stdout.flush()
     return verdict, seconds
 
 
 def run_trials(part: str, scale: float, ref: str) -> list[Outcome]:
-    """All trials of a part, the stores in turn."""
+    """Run all trials of a part, on the stores in turn."""
     trials, plan = scaled(scale)
     if part == "upgrade":
         share = min(1.0, max(scale, 1 / 6))
@@ -163,26 +163,30 @@ def run_trials(part: str, scale: float, ref: str) -> list[Outcome]:
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    made = argparse.ArgumentParser(
+    arguments = argparse.ArgumentParser(
         prog="make chaos-worker",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    made.add_argument("--only", default=",".join(PARTS), help=f"some of {','.join(PARTS)}")
-    made.add_argument("--scale", type=float, default=1.0, help="part of a whole campaign (1.0)")
-    made.add_argument("--from", dest="ref", default="HEAD~1", help="the earlier commit (HEAD~1)")
-    made.add_argument("--seed", type=int, help="play one trial again")
-    made.add_argument("--store", choices=STORES, default=STORES[0], help="of --seed")
-    return made
+    arguments.add_argument("--only", default=",".join(PARTS), help=f"some of {','.join(PARTS)}")
+    arguments.add_argument(
+        "--scale", type=float, default=1.0, help="share of a full campaign (1.0)"
+    )
+    arguments.add_argument(
+        "--from", dest="ref", default="HEAD~1", help="the earlier commit (HEAD~1)"
+    )
+    arguments.add_argument("--seed", type=int, help="repeat the trial of this seed")
+    arguments.add_argument("--store", choices=STORES, default=STORES[0], help="store for --seed")
+    return arguments
 
 
 def main() -> int:
-    """Run the parts; 1 when something did not hold."""
+    """Run the parts. Returns 1 if a check failed."""
     wanted = parser().parse_args()
     parts = wanted.only.split(",")
     if not set(parts) <= set(PARTS):
         parser().error(f"--only takes some of {','.join(PARTS)}, not {wanted.only!r}")
-    logging.disable(logging.CRITICAL)  # failed deliveries by the thousand
+    logging.disable(logging.CRITICAL)  # thousands of failed deliveries
     failed = 0
     for part in parts:
         if wanted.seed is not None and part != "simulated":

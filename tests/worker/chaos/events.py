@@ -1,8 +1,8 @@
-"""What was done to the processes of a trial, and when: a repeated run must have its reason here.
+"""Faults in a trial and their times. Each repeated run of a handler must be explained by one of them.
 
-Rule 1. A run that is repeated is explained by what happened to its process, its connections or the
-        server between the first run and the second, or by the machine, which let a process stand still.
-        A process that stood still may also be the second: it runs what it had buffered before.
+Rule 1. A repeated run is explained by an event between the first run and the second that affected its
+        process, its connections or the server, or by a stall of the machine. It may also be a pause or
+        a stall of the second process, which then runs what it had buffered.
 Rule 2. Times are of the monotonic clock, which all processes of a machine share.
 """
 
@@ -17,18 +17,18 @@ from typing import Final, NamedTuple
 STALL: Final = "stall"
 
 AFTERMATH_SECONDS: Final = {STALL: 1.5, "SIGSTOP": 1.5, "SIGKILL": 0.3, "segfault": 0.3}
-"""How long after its end an event has effects. A process that stood still runs what it had buffered before it
-learns that its leases are lost, and a death is seen by a poll."""
+"""Seconds after its end in which an event still has effects. A process that was paused runs what it had
+buffered before it learns that its leases are lost, and deaths are detected by polling."""
 
 DEATHS: Final = ("SIGKILL", "segfault")
 
 OUTAGE_SECONDS: Final = 2.5
-"""The same for what hit a connection or the server: an attempt to connect that began in the silence ends after
-the deadline of a second, and what was read meanwhile is claimed a second later."""
+"""The same for faults of a connection or the server. An attempt to connect that began during the fault ends
+after its deadline of a second, and entries read meanwhile are claimed a second later."""
 
 
 class Event(NamedTuple):
-    """``kind`` hit process ``pid``, or all of them, from ``began`` to ``ended``."""
+    """An event of ``kind`` that affected process ``pid``, or all if None, from ``began`` to ``ended``."""
 
     kind: str
     pid: int | None
@@ -37,14 +37,14 @@ class Event(NamedTuple):
 
 
 class Run(NamedTuple):
-    """A handler got a message."""
+    """The start of a handler with a message."""
 
     at: float
     pid: int
 
 
 def read_runs(directory: Path) -> tuple[dict[tuple[str, int], list[Run]], list[Event]]:
-    """All runs by consumer and message, in the order of time, and the stalls of the machine."""
+    """All runs by consumer and message, ordered by time, and the stalls of the machine."""
     runs: dict[tuple[str, int], list[Run]] = {}
     stalls = []
     for path in directory.glob("runs-*"):
@@ -61,7 +61,7 @@ def read_runs(directory: Path) -> tuple[dict[tuple[str, int], list[Run]], list[E
 
 
 def reason(first: Run, second: Run, events: Iterable[Event]) -> str | None:
-    """Why the message ran again, None if nothing explains it."""
+    """The kind of the event that explains the second run, or None."""
     for event in events:
         if event.began > second.at:
             continue
@@ -76,21 +76,21 @@ def reason(first: Run, second: Run, events: Iterable[Event]) -> str | None:
 
 
 def _before(first: Run, events: Iterable[Event]) -> str:
-    """What hit the process last before it ran the message."""
+    """A description of the last event that affected the process before it ran the message."""
     found = [e for e in events if e.pid in (None, first.pid) and e.began < first.at]
     if not found:
-        return "nothing hit that process before"
+        return "no event before affected that process"
     last = max(found, key=lambda event: event.ended)
-    return f"{last.kind} hit it from {last.began:.3f} to {last.ended:.3f}"
+    return f"{last.kind} affected it from {last.began:.3f} to {last.ended:.3f}"
 
 
 def repeated(
     runs: dict[tuple[str, int], list[Run]], events: list[Event]
 ) -> tuple[Counter[str], list[str]]:
-    """Repeated runs by their reasons, and those that have none."""
+    """Numbers of repeated runs by cause, and descriptions of those without a cause."""
     reasons: Counter[str] = Counter()
     unexplained = []
-    # What we did comes before what the machine did.
+    # Injected faults take precedence over stalls of the machine.
     ordered = sorted(events, key=lambda event: event.kind == STALL)
     for (consumer, number), found in runs.items():
         for first, second in pairwise(found):
@@ -98,7 +98,7 @@ def repeated(
             if why is None:
                 unexplained.append(
                     f"{consumer} ran message {number} in process {first.pid} at {first.at:.3f} and in "
-                    f"process {second.pid} at {second.at:.3f}, for no reason; {_before(first, ordered)}"
+                    f"process {second.pid} at {second.at:.3f}, without a cause; {_before(first, ordered)}"
                 )
             else:
                 reasons[why] += 1

@@ -1,9 +1,9 @@
-"""The app of the chaos campaign. ``CHAOS_URL`` names its store, ``CHAOS_RUNS`` a directory.
+"""The app of the chaos campaign. ``CHAOS_URL`` is the address of its store, ``CHAOS_RUNS`` a directory.
 
-``bill`` publishes results, ``ship`` does so for batches, and ``audit`` is a plain handler. Every run of a handler is a line in ``runs-PID``
-of the directory before anything else happens: ``CONSUMER ID TIME``, by the monotonic clock that all
-processes share. A line ``stall FROM TO`` says that the machine let this process stand still. ``tree-PID``
-says whose worker the process runs.
+``bill`` publishes results, ``ship`` publishes results of batches, and ``audit`` is a plain handler. Before
+it does anything else, each run of a handler appends a line to the file ``runs-PID`` of the directory:
+``CONSUMER ID TIME``, by the monotonic clock that all processes share. A line ``stall FROM TO`` records that
+the machine stalled this process. The file ``tree-PID`` names the source tree that the process runs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from headwater.worker import Again, App, Backoff, Batch, Dead, Delivery, Stream
 CLAIM_AFTER: Final = "1s"
 TICK_SECONDS: Final = 0.05
 STALL_SECONDS: Final = 0.1
-"""A tick that is so late is noted: leases are renewed every 0.11 s, and end after 1 s."""
+"""Delay of a tick that counts as a stall. Leases are renewed every 0.11 s and end after 1 s."""
 
 
 class Order(msgspec.Struct):
@@ -38,20 +38,20 @@ class Invoice(msgspec.Struct):
 
 
 class Runs:
-    """The file of this process."""
+    """The file of runs of this process."""
 
     def __init__(self, directory: str) -> None:
         path = Path(directory, f"runs-{os.getpid()}")
         path.with_name(f"tree-{os.getpid()}").write_text(headwater.__file__)
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
-    def note(self, consumer: str, *ids: int) -> None:
-        """These messages run now."""
+    def record(self, consumer: str, *ids: int) -> None:
+        """Record that a handler runs these messages now."""
         now = time.monotonic()
         os.write(self._file, "".join(f"{consumer} {one} {now:.4f}\n" for one in ids).encode())
 
     def watch(self) -> None:
-        """Note when the machine lets this process stand still, until it ends."""
+        """Record stalls of this process, until it ends."""
         before = time.monotonic()
         while True:
             time.sleep(TICK_SECONDS)
@@ -74,10 +74,10 @@ COMMON: Final[dict[str, Any]] = {
 SINGLE: Final[dict[str, Any]] = {**COMMON, "concurrency": 4, "prefetch": 64}
 
 
-def note(consumer: str, *ids: int) -> None:
-    """Write down that these messages run."""
+def record(consumer: str, *ids: int) -> None:
+    """Record that a handler runs these messages."""
     assert _runs is not None, "only worker processes handle messages"
-    _runs.note(consumer, *ids)
+    _runs.record(consumer, *ids)
 
 
 if "headwater.worker.process" in sys.orig_argv:  # a supervisor imports the app too
@@ -87,7 +87,7 @@ if "headwater.worker.process" in sys.orig_argv:  # a supervisor imports the app 
 
 @app.consumer(orders, group="bill", into=invoices, dead="dead.bill", **SINGLE)
 async def bill(order: Order, delivery: Delivery) -> Invoice:
-    note("bill", order.id)
+    record("bill", order.id)
     match order.do:
         case "yield":
             await asyncio.sleep(0.001)
@@ -96,9 +96,9 @@ async def bill(order: Order, delivery: Delivery) -> Invoice:
         case "late" if delivery.count == 1:
             raise Again(after="1500ms")  # longer than claim_after
         case "fail" if delivery.count == 1:
-            raise ValueError("as it was told")
+            raise ValueError("as requested")
         case "dead":
-            raise Dead("as it was told")
+            raise Dead("as requested")
         case "segfault":
             ctypes.string_at(0)
     return Invoice(order.id)
@@ -106,14 +106,14 @@ async def bill(order: Order, delivery: Delivery) -> Invoice:
 
 @app.consumer(orders, group="audit", dead="dead.audit", **SINGLE)
 async def audit(order: Order) -> None:
-    note("audit", order.id)
+    record("audit", order.id)
     if order.do == "yield":
         await asyncio.sleep(0.001)
 
 
 @app.batch(orders, group="ship", size=50, linger="20ms", into=parcels, dead="dead.ship", **COMMON)
 async def ship(rows: Batch[Order]) -> list[Invoice]:
-    note("ship", *(order.id for order in rows))
+    record("ship", *(order.id for order in rows))
     sent = []
     for order, delivery in zip(rows, rows.deliveries, strict=True):
         if order.do == "again" and delivery.count == 1:

@@ -1,4 +1,4 @@
-"""What a trial publishes: numbered messages of all kinds, always some that wait."""
+"""The messages of a trial: numbered, of all kinds, with a constant backlog."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from tests.worker.chaos import flow
 from tests.worker.chaos.events import STALL, Event
 
 KINDS: Final = {"": 46, "yield": 40, "again": 6, "late": 2, "fail": 4, "dead": 2}
-"""How often a message is of each kind, of 100; those that segfault are counted one by one."""
+"""Percentage of each kind of message. Messages that segfault are counted separately."""
 
 DEAD: Final = ("dead", "segfault")
 
 CHUNK: Final = 50
 BACKLOG: Final = 600
-"""Entries that wait, so that every fault meets work."""
+"""Number of unread entries, so that every fault affects work."""
 
 PROBE_SECONDS: Final = 0.05
 STALL_SECONDS: Final = 0.3
 
 
 class Load:
-    """Publishes over its own connection; over restarts of the server it knows what was confirmed."""
+    """Publishes over its own connection, and records which messages the server confirmed."""
 
     def __init__(self, url: str, chance: random.Random, *, messages: int) -> None:
         self.messages = messages
         self.kinds: dict[int, str] = {}
         self.confirmed: set[int] = set()
         self.stalls: list[Event] = []
-        """When the server did not answer, although nobody had killed it."""
+        """Times when the server did not reply although it was not killed."""
         self.segfaults = 0
-        """Messages that kill their process, to be published next."""
+        """Number of messages that kill their process, to be published next."""
         self.flowing = True
-        """Goes on beyond ``messages`` until the faults are over."""
+        """While true, publishing continues beyond ``messages``. The trial clears it after the last fault."""
         self._chance = chance
         self._client = redis.asyncio.Redis.from_url(url)
 
@@ -46,18 +46,18 @@ class Load:
         await self._client.aclose()
 
     async def run(self) -> None:
-        """Publish until all messages are out and nobody needs more."""
+        """Publish until all messages are sent and ``flowing`` is false."""
         while self.flowing or len(self.kinds) < self.messages:
             try:
                 waiting = await self._waiting()
                 if waiting < BACKLOG:
                     await self.publish(CHUNK)
             except (redis.exceptions.RedisError, OSError):
-                waiting = BACKLOG  # the server was killed: what was on its way is not confirmed
+                waiting = BACKLOG  # the server was killed: pending messages are not confirmed
             await asyncio.sleep(0.02 if waiting >= BACKLOG else 0)
 
     async def publish(self, count: int) -> None:
-        """Add so many messages, in one pipeline."""
+        """Add ``count`` messages in one pipeline."""
         first = len(self.kinds)
         numbers = range(first, first + count)
         pipeline = self._client.pipeline(transaction=False)
@@ -69,7 +69,7 @@ class Load:
         self.confirmed.update(numbers)
 
     async def probe(self) -> None:
-        """Note when the server does not answer, or this process stands still, until cancelled."""
+        """Record stalls of the server, or of this process, until cancelled."""
         while True:
             began = time.monotonic()
             try:
@@ -87,7 +87,7 @@ class Load:
         return self._chance.choices([*KINDS], [*KINDS.values()])[0]
 
     async def _waiting(self) -> int:
-        """Entries that the group furthest behind has not read."""
+        """Number of entries that the slowest group has not read."""
         if not self.kinds:
             return 0
         groups: Any = await self._client.xinfo_groups(flow.orders.name)

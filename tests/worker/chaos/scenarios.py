@@ -1,4 +1,4 @@
-"""What simulated workers are given to do: messages, and the handlers that do what these say."""
+"""Scenarios for simulated workers: messages, and handlers that do what the messages say."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ invoices: Stream[Invoice] = Stream("invoices", Invoice)
 
 
 class Kind(NamedTuple):
-    """What a message has its handler do. ``runs`` are its runs without an interruption."""
+    """Expected effects of a message. ``runs`` is the number of its runs without an interruption."""
 
     runs: int = 1
     dead: bool = False
@@ -48,7 +48,7 @@ KINDS: Final = {
     "unreadable": Kind(runs=0, dead=True),
     "kill": Kind(dead=True),
 }
-"""In a batch "raise once" fails all of it, the others fail their own item."""
+"""In a batch, "raise once" fails the whole batch; the others fail only their own item."""
 
 
 class Shape(StrEnum):
@@ -60,17 +60,17 @@ class Shape(StrEnum):
 
 
 class Scenario(NamedTuple):
-    """Messages for a consumer of this shape."""
+    """Messages for a consumer of a given shape."""
 
     messages: Sequence[str]
-    """What each is to do; for an ordered consumer with its key before it: ``a: fail once``."""
+    """What each message does. For an ordered consumer, its key comes first: ``a: fail once``."""
     shape: Shape = Shape.EACH
     size: int = 3
-    """Of a batch."""
+    """Size of a batch."""
     prefetch: int | None = None
-    """Unless it is the usual one."""
-    apart: str = "0s"
-    """How much time passes after each message."""
+    """The prefetch, or None for the default."""
+    interval: str = "0s"
+    """Time that passes after each message."""
 
     def order(self, number: int) -> Order:
         """The message of this number."""
@@ -78,7 +78,7 @@ class Scenario(NamedTuple):
         return Order(number, do.strip(), key)
 
     def kind(self, number: int) -> Kind:
-        """What comes of it. One that raises in a batch fails those that run with it."""
+        """Expected effects of a message. One that raises in a batch fails those that run with it."""
         kind = KINDS[self.order(number).do]
         failing = sum(one == "raise once" for one in self.messages)
         if self.shape is not Shape.BATCH or not kind.runs or self.messages[number] == "raise once":
@@ -90,8 +90,8 @@ def _batch(*messages: str, size: int = 3, prefetch: int | None = None) -> Scenar
     return Scenario(messages, Shape.BATCH, size, prefetch)
 
 
-def _order(*messages: str, apart: str = "0s") -> Scenario:
-    return Scenario(messages, Shape.ORDER, apart=apart)
+def _order(*messages: str, interval: str = "0s") -> Scenario:
+    return Scenario(messages, Shape.ORDER, interval=interval)
 
 
 SCENARIOS: Final[dict[str, Scenario]] = {
@@ -106,31 +106,33 @@ SCENARIOS: Final[dict[str, Scenario]] = {
     "batches with dead letters": _batch("dead", "", "unreadable", "fail", "yield", size=4),
     "batches with poison": _batch("", "kill", "yield", "again"),
     "long batches": _batch("slow", "", "slow", "fail once", size=2),
-    # Who takes over has room for a part of the second batch.
+    # The next worker has room for only a part of the second batch.
     "parted batches": _batch(*("slow", "slow", "", "slow", "slow", "", "slow", "slow"), prefetch=6),
     "keys": _order("a:", "b: yield", "a: yield", "b:", "a:"),
     "keys with retries": _order("a: fail once", "a:", "b: again", "b: yield", "a: again", "b:"),
     "keys with dead letters": _order("a: dead", "a:", "unreadable", "b: fail", "b: yield", "a:"),
     "keys with poison": _order("a:", "a: kill", "a: yield", "b: again"),
     "long keys": _order("a: slow", "a: slow", "b: slow", "a:"),
-    "keys over time": _order("a:", "a: slow", "b:", "a:", "b: again", "a:", "a:", "b:", apart="1s"),
+    "keys over time": _order(
+        "a:", "a: slow", "b:", "a:", "b: again", "a:", "a:", "b:", interval="1s"
+    ),
 }
 
 
-class Watching(Protocol):
-    """Who is told what handlers do."""
+class Observer(Protocol):
+    """Receives what handlers do."""
 
     clock: Timers
 
     def began(self, order: Order, delivery: Delivery) -> None:
-        """A handler has this message now."""
+        """A handler has begun this message."""
 
     def kill(self) -> None:
         """This message kills its process."""
 
 
-def declare(app: App, scenario: Scenario, watching: Watching, *, into: bool) -> Callable[..., Any]:
-    """Declare the scenario's consumer; its handler."""
+def declare(app: App, scenario: Scenario, observer: Observer, *, into: bool) -> Callable[..., Any]:
+    """Declare the scenario's consumer. Returns its handler."""
     options: dict[str, Any] = {} if scenario.prefetch is None else {"prefetch": scenario.prefetch}
     options |= {
         "group": "g",
@@ -143,62 +145,62 @@ def declare(app: App, scenario: Scenario, watching: Watching, *, into: bool) -> 
     }
     if scenario.shape is Shape.BATCH:
         batch = app.batch(orders, **options, size=scenario.size, linger="50ms")
-        return batch(_batch_handler(watching))
+        return batch(_batch_handler(observer))
     if scenario.shape is Shape.ORDER:
         options["order_by"] = lambda order: order.key
-    return app.consumer(orders, **options)(_handler(watching))
+    return app.consumer(orders, **options)(_handler(observer))
 
 
-def _handler(watching: Watching) -> Callable[..., Awaitable[Invoice]]:
+def _handler(observer: Observer) -> Callable[..., Awaitable[Invoice]]:
     async def handle(order: Order, delivery: Delivery) -> Invoice:
-        watching.began(order, delivery)
-        await _take_time(watching, order.do)
+        observer.began(order, delivery)
+        await _take_time(observer, order.do)
         match order.do:
             case "again" if delivery.count == 1:
                 raise Again(after="2s")
             case "fail once" | "raise once" if delivery.count == 1:
-                raise ValueError("as it was told")
+                raise ValueError("as requested")
             case "fail":
-                raise ValueError("as it was told")
+                raise ValueError("as requested")
             case "dead":
-                raise Dead("as it was told")
+                raise Dead("as requested")
         return Invoice(order.id)
 
     return handle
 
 
-def _batch_handler(watching: Watching) -> Callable[..., Awaitable[list[Invoice]]]:
+def _batch_handler(observer: Observer) -> Callable[..., Awaitable[list[Invoice]]]:
     async def load(rows: Batch[Order]) -> list[Invoice]:
         for order, delivery in zip(rows, rows.deliveries, strict=True):
-            watching.began(order, delivery)
+            observer.began(order, delivery)
         handled, raises = [], False
         for index, order in enumerate(rows):
             first = rows.deliveries[index].count == 1
-            await _take_time(watching, order.do)
+            await _take_time(observer, order.do)
             match order.do:
                 case "again" if first:
                     rows.again(index, after="2s")
                 case "fail once" if first:
-                    rows.fail(index, "as it was told")
+                    rows.fail(index, "as requested")
                 case "fail":
-                    rows.fail(index, "as it was told")
+                    rows.fail(index, "as requested")
                 case "dead":
-                    rows.dead(index, "as it was told")
+                    rows.dead(index, "as requested")
                 case _:
                     raises = raises or (order.do == "raise once" and first)
                     handled.append(Invoice(order.id))
         if raises:
-            raise ValueError("as it was told")
+            raise ValueError("as requested")
         return handled
 
     return load
 
 
-async def _take_time(watching: Watching, do: str) -> None:
+async def _take_time(observer: Observer, do: str) -> None:
     if do == "yield":
         await asyncio.sleep(0)
     elif do == "slow":
-        await sleep(watching.clock, 2.5)
+        await sleep(observer.clock, 2.5)
     elif do == "kill":
-        watching.kill()
+        observer.kill()
         await asyncio.sleep(0)

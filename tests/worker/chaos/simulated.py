@@ -1,17 +1,16 @@
-"""Simulated interruptions: a worker dies, halts or stops at one await after the other, and the next one
-goes on.
+"""Simulated interruptions: a worker dies, halts or stops at a chosen await, and the next one continues.
 
-The worker, the engine and the clock are those of `App.test()`, so a trial takes milliseconds and plays
-the same way each time. `Trial` runs a short scenario and interrupts the worker at the n-th step of its
-event loop, and the next worker at a step of its own if asked to. Then it judges:
+The worker, the engine and the clock are those of `App.test()`, so a trial takes milliseconds and is
+deterministic. `Trial` runs a short scenario and interrupts the worker at the n-th step of its event loop,
+and the next workers at further steps, if given. Then it checks:
 
-- each message is settled, and nothing is pending or waits
-- each result is published once, also if the handler ran twice
-- exactly the messages that must be dead letters are, each once
+- each message is settled, and nothing is pending or unread
+- each result is published once, even if the handler ran twice
+- exactly the expected messages are dead letters, each once
 - no message ran more often than its scenario and the interruptions explain, or began in a process that
   did not own it
-- of an ordered consumer, no message ran before those before it in its key were settled, or after one
-  behind it was; and the results of a key are in the order of its messages
+- with an ordered consumer, no message ran before the earlier ones of its key were settled, or after a
+  later one was; and the results of a key are in the order of its messages
 """
 
 from __future__ import annotations
@@ -43,39 +42,39 @@ from tests.worker.chaos.scenarios import (
 from tests.worker.chaos.stepping import ProcessClock, SteppingLoop, every_command_a_step, process
 
 MOST_STEPS: Final = {Shape.EACH: 220, Shape.BATCH: 220, Shape.ORDER: 500}
-"""Where a worker may be interrupted; the longest scenarios are a little longer."""
+"""The last step at which a random trial interrupts a worker. The longest scenarios take a few more."""
 
 REDIS_PY: Final = redis.__version__
-"""redis-py looks it up in its installed files for each connection, an eighth of a trial's time."""
+"""redis-py reads its version from its installed files for each connection: an eighth of a trial's time."""
 
 PATIENCE_ROUNDS: Final = 60
-"""Rounds of five simulated seconds in which all must be settled."""
+"""Rounds of five simulated seconds within which every message must be settled."""
 
 HALT_SECONDS: Final = 4.5
-"""Longer than ``claim_after``: others take what a halted worker has."""
+"""Longer than ``claim_after``, so that others claim the entries of a halted worker."""
 
 GRACE_SECONDS: Final = 1.0
-"""Of a worker that stops: shorter than a slow handler."""
+"""Grace of a stopped worker, shorter than a slow handler."""
 
 
 class How(StrEnum):
-    """What happens to a worker at its step; the next worker starts in that moment."""
+    """What happens to a worker at its step. The next worker starts at the same moment."""
 
     CRASH = "crash"
     """It is killed, and its connections are closed."""
     POWER = "power"
-    """It is killed, and its connections stay open, as with a machine without power."""
+    """It is killed, and its connections stay open, as when a machine loses power."""
     HALT = "halt"
-    """It runs nothing for `HALT_SECONDS`, and then goes on, as with SIGSTOP and SIGCONT."""
+    """It runs nothing for `HALT_SECONDS` and then continues, as with SIGSTOP and SIGCONT."""
     STOP = "stop"
-    """It stops in peace, as with SIGTERM."""
+    """It stops gracefully, as with SIGTERM."""
 
 
 CRASHES: Final = frozenset({How.CRASH, How.POWER})
 
 
 class Trial:
-    """One scenario, in which workers are interrupted at these steps, one after the other."""
+    """One scenario, in which successive workers are interrupted at these steps."""
 
     clock: Timers
 
@@ -87,8 +86,8 @@ class Trial:
         self.into = into
         self.how = how
         self.done: Counter[How] = Counter()
-        """Interruptions that came about, those by a message included; a step beyond the end of the
-        scenario is none."""
+        """Interruptions that happened, including those by a message. A step beyond the end of the scenario
+        does not count."""
         self.runs: Counter[int] = Counter()
         self.steps = 0
         """Steps that the last worker took."""
@@ -101,25 +100,25 @@ class Trial:
         return f"Trial({self.name!r}{steps}, into={self.into}, how={self.how!s})"
 
     def run(self) -> list[str]:
-        """What does not hold; nothing if all is well."""
+        """Run the trial. Returns descriptions of failed checks."""
         quick = patch("redis.utils.get_lib_version", lambda: REDIS_PY)
         with quick, every_command_a_step(), asyncio.Runner(loop_factory=SteppingLoop) as runner:
             return runner.run(self._run())
 
     async def _run(self) -> list[str]:
         self._loop = loop = asyncio.get_running_loop()  # type: ignore[assignment]
-        assert isinstance(loop, SteppingLoop), "a trial has a loop of its own"
+        assert isinstance(loop, SteppingLoop), "a trial needs a SteppingLoop"
         app = App("headwater://memory", name="trial")
         async with app.test() as t:
             self._test = t
             self.clock = t._the_running()._clock = ProcessClock(t.clock, loop)
-            running, app._running = app._running, None  # nothing starts it but this trial
+            running, app._running = app._running, None  # only this trial starts it
             handler = declare(app, self.scenario, self, into=self.into)
             app._running = running
             self._start()
             for number in range(len(self.scenario.messages)):
                 await self._send(number)
-                await t.advance(self.scenario.apart)
+                await t.advance(self.scenario.interval)
             for _ in range(PATIENCE_ROUNDS):
                 await t.advance("5s")
                 if self._settled():
@@ -129,7 +128,7 @@ class Trial:
             wrong = self._wrong + self._judge(handler)
             for worker in t._abandoned:
                 worker.abandon()
-            loop.bury()
+            loop.finish()
         return wrong
 
     async def _send(self, number: int) -> None:
@@ -139,20 +138,20 @@ class Trial:
         else:
             self._ids += await self._test.send(orders, order)
 
-    # --- what handlers say ------------------------------------------------------------------------
+    # --- calls of handlers ------------------------------------------------------------------------
 
     def began(self, order: Order, delivery: Delivery) -> None:
-        """A handler has this message now."""
+        """A handler has begun this message."""
         self.runs[order.id] += 1
         owners = self._pending()
-        owner = owners.get(delivery.id, "nobody")
+        owner = owners.get(delivery.id, "no consumer")
         if owner != self._names[process()]:
-            self._wrong.append(f"message {order.id} began in a process, but was of {owner}")
+            self._wrong.append(f"message {order.id} began in a process, but its owner was {owner}")
         if self.scenario.shape is Shape.ORDER:
             self._judge_turn(order, owners)
 
     def kill(self) -> None:
-        """The message that runs kills its process."""
+        """The running message kills its process."""
         self._crash(process(), how=How.CRASH)
 
     # --- processes --------------------------------------------------------------------------------
@@ -161,13 +160,13 @@ class Trial:
     _test: AppTest
 
     def _start(self) -> None:
-        """A worker process in the place of the one before."""
+        """Start a worker process in place of the previous one."""
         step = self._planned.pop(0) if self._planned else None
         self._loop.spawn(self._begin, at=step, then=self._interrupt)
 
     def _begin(self) -> None:
         running = self._test._the_running()
-        running._lock = QuarantineLock()  # of a process
+        running._lock = QuarantineLock()  # each process has one
         (consumer,) = self._test.app.consumers
         former = running.loops.get(consumer)
         if former is not None:
@@ -183,7 +182,7 @@ class Trial:
         self.done[self.how] += 1
         if self.how is How.HALT:
             self._loop.halt(number)
-            self._test.clock.call_later(HALT_SECONDS, lambda: self._loop.carry_on(number))
+            self._test.clock.call_later(HALT_SECONDS, lambda: self._loop.resume(number))
         else:
             (worker,) = self._test._the_running().loops.values()
             self._loop.run_as(number, lambda: self._stop(worker))
@@ -201,7 +200,7 @@ class Trial:
         self._loop.outside(self._start)
 
     def _disconnect(self, number: int) -> None:
-        """Close the connection over which the dead worker reads, as the kernel does."""
+        """Close the dead worker's reading connection, as the kernel does."""
         for client in self._test.look.client_list():
             if client["name"] == self._names[number]:
                 self._test.look.client_kill_filter(_id=client["id"])
@@ -218,10 +217,10 @@ class Trial:
         if not self._settled():
             wrong.append(f"not settled: {t.pending(handler)}, {t.look.xinfo_groups('orders')}")
         numbers = range(len(self.scenario.messages))
-        innocent = [number for number in numbers if not self.scenario.kind(number).dead]
+        expected_results = [number for number in numbers if not self.scenario.kind(number).dead]
         results = [one.order for one in t.results(invoices)]
-        if sorted(results) != (innocent if self.into else []):
-            wrong.append(f"results of {sorted(results)}, expected {innocent}")
+        if sorted(results) != (expected_results if self.into else []):
+            wrong.append(f"results of {sorted(results)}, expected {expected_results}")
         letters = [dict(letter.fields)[b"id"].decode() for letter in t.dead(orders)]
         expected = [
             f"not {number}" if self.scenario.order(number).do == "unreadable" else str(number)
@@ -241,12 +240,12 @@ class Trial:
         return wrong
 
     def _pending(self) -> dict[str, str]:
-        """Ids of pending entries and their owners."""
+        """Ids of pending entries, with their owners."""
         found: Any = self._test.look.xpending_range("orders", "g", "-", "+", 1_000)
         return {row["message_id"].decode(): row["consumer"].decode() for row in found}
 
     def _judge_turn(self, order: Order, owners: dict[str, str]) -> None:
-        """A message of a key runs after those before it are settled, and before those behind it."""
+        """A message runs after the earlier ones of its key are settled, and before the later ones are."""
         group: Any = self._test.look.xinfo_groups("orders")[0]
         given = group["last-delivered-id"].decode()
         for number, found in enumerate(self._ids):
@@ -272,17 +271,17 @@ def _place(id: str) -> tuple[int, ...]:
 def each_step(
     scenario: str, *, stride: int = 1, first: int = 1, how: How | None = None
 ) -> Iterator[Trial]:
-    """A trial for each step of the scenario, or every ``stride``-th; with each kind of death in turn, if
-    no other interruption is asked for."""
+    """A trial for each step of the scenario, or for every ``stride``-th. Kinds of death alternate unless
+    ``how`` is given."""
     whole = Trial(scenario)
-    assert not whole.run(), "a scenario without an interruption ends well"
+    assert not whole.run(), "the scenario fails without an interruption"
     for number, step in enumerate(range(first, whole.steps + 1, stride)):
         death = How.POWER if (number + step) % 2 else How.CRASH
         yield Trial(scenario, step, how=how or death)
 
 
 def several(seed: int) -> Iterator[Trial]:
-    """Trials without end in which up to three workers are interrupted, one after the other."""
+    """Endless random trials, in each of which up to three successive workers are interrupted."""
     chance = random.Random(seed)
     while True:
         scenario = chance.choice(list(SCENARIOS))
@@ -293,17 +292,17 @@ def several(seed: int) -> Iterator[Trial]:
 
 
 class Played(Counter[str]):
-    """How many interruptions of each kind came about: ``crashes``, ``halts``, ``stops``."""
+    """How many interruptions of each kind happened: ``crashes``, ``halts``, ``stops``."""
 
     def add(self, trial: Trial) -> None:
-        """One trial more."""
+        """Add the interruptions of a trial."""
         for how, number in trial.done.items():
             self["crashes" if how in CRASHES else f"{how}s"] += number
 
 
 def play(trials: Iterable[Trial], *, crashes: int | None = None) -> tuple[Played, list[str]]:
-    """Run trials until they end, or so many crashes came about; what came about, and what did not
-    hold."""
+    """Run trials until they end, or until that many crashes happened. Returns the interruptions and the
+    failures."""
     done, failures = Played(), []
     for trial in trials:
         if crashes is not None and done["crashes"] >= crashes:

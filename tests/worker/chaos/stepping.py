@@ -1,12 +1,12 @@
 """An event loop that kills or halts a simulated process at a chosen step.
 
 A process is everything that was started in one context: tasks, callbacks, timers, and what these start. A
-step is one callback that the event loop runs for it; between two steps lies an await. A process that is
-killed runs nothing any more, no ``finally`` and no cancellation, as after SIGKILL. One that is halted runs
-nothing until it continues, as between SIGSTOP and SIGCONT; its timers are late then.
+step is one callback that the event loop runs for it, so there is an await between two steps. A killed
+process runs nothing more, no ``finally`` and no cancellation, as after SIGKILL. A halted process runs
+nothing until it continues, as between SIGSTOP and SIGCONT. Its timers fire late.
 
-An await of the embedded store returns at once. `every_command_a_step` lets it wait for a turn of the loop, so
-that a process can also die between two commands.
+An await of the embedded store returns at once. `every_command_a_step` makes it yield to the loop, so that a
+process can also die between two commands.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from headwater.client.aio.embedded import EmbeddedWriter
 from headwater.testing.clock import ManualClock
 
 _PROCESS: ContextVar[int] = ContextVar("_PROCESS", default=0)
-"""The process that the running callback belongs to; 0 is the test."""
+"""The process that the running callback belongs to. 0 is the test."""
 
 Callback = tuple[Callable[..., Any], tuple[Any, ...], Context]
 
 
 class SteppingLoop(asyncio.SelectorEventLoop):
-    """Counts the steps of each process, keeps those of halted ones, and drops those of dead ones."""
+    """Counts the steps of each process. Defers the steps of halted ones and drops those of dead ones."""
 
     clock: ManualClock
-    """By which processes sleep."""
+    """The clock by which processes sleep."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class SteppingLoop(asyncio.SelectorEventLoop):
         self._spawned = 0
         self._outside = copy_context()
         self._dropped: list[Callback] = []
-        self._buried = False
+        self._finishing = False
 
     @property
     def steps(self) -> int:
@@ -53,8 +53,8 @@ class SteppingLoop(asyncio.SelectorEventLoop):
     def spawn(
         self, begin: Callable[[], None], *, at: int | None, then: Callable[[int], None]
     ) -> int:
-        """Run ``begin`` as a new process; its number. Before its step ``at`` it calls ``then``, from
-        outside, with that number."""
+        """Run ``begin`` as a new process and return its number. Before step ``at`` of the process, call
+        ``then`` with that number, outside of any process."""
         self._spawned += 1
         number = self._spawned
         self._alive.add(number)
@@ -64,7 +64,7 @@ class SteppingLoop(asyncio.SelectorEventLoop):
         return number
 
     def outside(self, work: Callable[[], None]) -> None:
-        """Call ``work`` for no process, after the step that runs."""
+        """Call ``work`` outside of any process, after the current step."""
         self._outside.copy().run(super().call_soon, work)
 
     def run_as(self, number: int, work: Callable[[], None]) -> None:
@@ -74,27 +74,27 @@ class SteppingLoop(asyncio.SelectorEventLoop):
         context.run(work)
 
     def kill(self, number: int) -> None:
-        """Kill this process: what runs of it must not go on."""
+        """Kill this process. The current step must not continue."""
         self._alive.discard(number)
         self._dropped += self._halted.pop(number, [])
 
     def halt(self, number: int) -> None:
-        """Run nothing of this process until it continues."""
+        """Run nothing of this process until it is resumed."""
         self._halted[number] = []
 
-    def carry_on(self, number: int) -> None:
-        """Let a halted process continue."""
+    def resume(self, number: int) -> None:
+        """Continue a halted process."""
         for callback, args, context in self._halted.pop(number, []):
             super().call_soon(self._step, callback, args, context, context=context)
 
     def disarm(self) -> None:
-        """Let the living processes live."""
+        """Cancel the planned interruptions."""
         self._plans.clear()
 
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., Any], *args: Any, context: Context | None = None
     ) -> asyncio.Handle:
-        """As every event loop's; each call is a step."""
+        """Like every event loop's, but each call in a process is a step."""
         found = copy_context() if context is None else context
         if not found.get(_PROCESS):
             return super().call_soon(callback, *args, context=found)
@@ -103,7 +103,7 @@ class SteppingLoop(asyncio.SelectorEventLoop):
     def call_later(  # type: ignore[override]
         self, delay: float, callback: Callable[..., Any], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle | ProcessTimer:
-        """A process waits by the clock that the test advances, also for the network."""
+        """Processes wait by the clock that the test advances, also for the network."""
         if not _PROCESS.get():
             return super().call_later(delay, callback, *args, context=context)
         return ProcessTimer(self, delay, partial(callback, *args), context or copy_context())
@@ -122,11 +122,11 @@ class SteppingLoop(asyncio.SelectorEventLoop):
             waiting.append((callback, args, context))
 
     def _runs(self, number: int) -> bool:
-        return self._buried or (number in self._alive and number not in self._halted)
+        return self._finishing or (number in self._alive and number not in self._halted)
 
-    def bury(self) -> None:
-        """Let dead processes end in order, once nothing depends on them any more."""
-        self._buried = True
+    def finish(self) -> None:
+        """Let dead processes end normally, once nothing depends on them any more."""
+        self._finishing = True
         for number in [*self._halted]:
             self.kill(number)
         for callback, args, context in self._dropped:
@@ -135,22 +135,22 @@ class SteppingLoop(asyncio.SelectorEventLoop):
 
 
 def process() -> int:
-    """The process that runs."""
+    """The number of the running process."""
     return _PROCESS.get()
 
 
 class ProcessTimer:
-    """A call that is to come in the process that made it."""
+    """A timer that calls back in the process that set it."""
 
     def __init__(
         self, loop: SteppingLoop, delay: float, callback: Callable[[], Any], context: Context
     ) -> None:
         self._callback: Callable[[], Any] | None = callback
         self._timer = loop.clock.call_later(
-            delay, lambda: loop.call_soon(self._ring, context=context)
+            delay, lambda: loop.call_soon(self._fire, context=context)
         )
 
-    def _ring(self) -> None:
+    def _fire(self) -> None:
         if self._callback is not None:
             self._callback()
 
@@ -160,8 +160,8 @@ class ProcessTimer:
 
 
 class ProcessClock:
-    """A clock whose timers belong to the process that sets them: a dead one's ring no more, a halted
-    one's ring late."""
+    """A clock whose timers belong to the process that sets them. Timers of a dead process do not fire, and
+    those of a halted process fire late."""
 
     def __init__(self, clock: ManualClock, loop: SteppingLoop) -> None:
         self._clock = clock
@@ -180,7 +180,7 @@ class ProcessClock:
 
 @contextmanager
 def every_command_a_step() -> Iterator[None]:
-    """A process waits for a turn of its loop between a command and its reply."""
+    """Make processes yield to the loop between a command and its reply."""
 
     async def drain(_writer: Any) -> None:
         if _PROCESS.get():

@@ -1,11 +1,11 @@
-"""One trial: workers under load on a server of their own, and faults at random moments.
+"""One trial: workers under load on a new server, with faults at random moments.
 
-fault         what
+fault         what happens
 ────────────  ──────────────────────────────────────────────────────────────────────────────
 kill          SIGKILL of a worker process
 pause         SIGSTOP for longer than ``claim_after``, then SIGCONT
-cut           connections closed, or silent for a while, or silent for ever
-server kill   SIGKILL of the server, which syncs every write, and its start with the same data
+cut           connections closed, or silent for a while, or silent for good
+server kill   SIGKILL of the server, which syncs every write, and its restart with the same data
 segfault      a message that kills each process that handles it
 """
 
@@ -20,28 +20,28 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from tests.worker.apps import eventually
-from tests.worker.chaos.crew import Crew
 from tests.worker.chaos.events import Event, read_runs, repeated
 from tests.worker.chaos.load import Load
 from tests.worker.chaos.verdict import judge, settled
+from tests.worker.chaos.workers import Workers
 from tests.worker.restarts import Restarting, restarting
 
 WORKERS: Final = 4
 
 SPREAD_SECONDS: Final = 1.0
-"""A fault begins so long after the one before, at most."""
+"""Longest time between the starts of two faults."""
 
 LONGER_SECONDS: Final = (1.1, 2.0)
 """Longer than ``claim_after``."""
 
 SETTLE_SECONDS: Final = 90.0
-"""After the last fault all must be settled, and every process must work, within this time."""
+"""Time after the last fault in which all messages must be settled and every process must handle some."""
 
 DISTURBANCES: Final = ("cut", "silent", "silent for ever")
 
 
 class Plan(NamedTuple):
-    """How many of each fault, and messages."""
+    """The number of each fault, and of messages."""
 
     kills: int = 0
     pauses: int = 0
@@ -51,7 +51,7 @@ class Plan(NamedTuple):
     messages: int = 0
 
     def faults(self, chance: random.Random) -> list[str]:
-        """All of them, in any order."""
+        """All faults, in random order."""
         names = ("kills", "pauses", "cuts", "server_kills", "segfaults")
         found = [name for name in names for _ in range(getattr(self, name))]
         chance.shuffle(found)
@@ -59,12 +59,12 @@ class Plan(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What became of a trial."""
+    """The result of a trial."""
 
     done: Counter[str]
-    """Faults that were carried out, and messages."""
+    """Numbers of faults and messages."""
     repeats: Counter[str]
-    """Repeated runs of handlers without retries, by what explains them."""
+    """Numbers of repeated runs of handlers without retries, by cause."""
     failures: list[str]
 
 
@@ -80,37 +80,41 @@ class Trial:
         self.events: list[Event] = []
         self.failures: list[str] = []
         self.log: list[str] = []
-        """What the worker processes said."""
+        """Logs of the worker processes."""
 
     def run(self) -> Verdict:
-        """The verdict. Raises `tests.peers.PeerMissing`."""
+        """Run the trial. Raises `tests.peers.PeerMissing`."""
         with (
             restarting(self.store) as server,
             tempfile.TemporaryDirectory(prefix="hw-chaos-") as directory,
         ):
             return asyncio.run(self._run(server, Path(directory)))
 
-    def crew(self, url: str, directory: Path) -> Crew:
+    def workers(self, url: str, directory: Path) -> Workers:
         """The workers of this trial."""
-        return Crew(url, directory, size=WORKERS, supervised=self.supervised)
+        return Workers(url, directory, size=WORKERS, supervised=self.supervised)
 
     async def _run(self, server: Restarting, directory: Path) -> Verdict:
         load = Load(server.url, self.chance, messages=self.plan.messages)
-        async with self.crew(server.url, directory) as crew:
+        async with self.workers(server.url, directory) as workers:
             publishing, probing = asyncio.create_task(load.run()), asyncio.create_task(load.probe())
-            await self._until(lambda: bool(self._runs_since(directory, 0.0)), "a worker handles")
-            await self._faults(server, crew, load)
+            await self._until(
+                lambda: bool(self._runs_since(directory, 0.0)), "a worker handles messages"
+            )
+            await self._faults(server, workers, load)
             load.flowing = False
             await publishing
-            await self._until(lambda: self._settled(server), "all is settled")
-            await self._all_work(directory, crew, load)
-            await self._until(lambda: self._settled(server), "all is settled")
-            self.failures += [*crew.deaths, *await crew.stop()]
+            await self._until(lambda: self._settled(server), "all messages are settled")
+            await self._all_work(directory, workers, load)
+            await self._until(lambda: self._settled(server), "all messages are settled")
+            self.failures += [*workers.deaths, *await workers.stop()]
             probing.cancel()
-            self.events += crew.events
-            if crew.segfaults and not self.plan.segfaults:
-                self.failures.append(f"{crew.segfaults} processes died, and no message killed them")
-        self.log = crew.log
+            self.events += workers.events
+            if workers.segfaults and not self.plan.segfaults:
+                self.failures.append(
+                    f"{workers.segfaults} processes died although no message kills them"
+                )
+        self.log = workers.log
         await load.close()
         with server.look() as client:
             client.connection_pool.connection_kwargs["decode_responses"] = False
@@ -119,7 +123,7 @@ class Trial:
         return self.verdict(directory, self._verdict(directory, load))
 
     def verdict(self, directory: Path, verdict: Verdict) -> Verdict:
-        """The verdict with what else is to be judged."""
+        """Add further checks to the verdict. A subclass may override it."""
         return verdict
 
     def _verdict(self, directory: Path, load: Load) -> Verdict:
@@ -138,7 +142,7 @@ class Trial:
 
     # --- faults -----------------------------------------------------------------------------------
 
-    async def _faults(self, server: Restarting, crew: Crew, load: Load) -> None:
+    async def _faults(self, server: Restarting, workers: Workers, load: Load) -> None:
         pending: list[asyncio.Task[None]] = []
         for fault in self.plan.faults(self.chance):
             await asyncio.sleep(self.chance.uniform(0, SPREAD_SECONDS))
@@ -148,19 +152,19 @@ class Trial:
             elif fault == "server_kills":
                 await self._kill_server(server)
             else:
-                pending.append(asyncio.create_task(await self._strike(fault, crew)))
+                pending.append(asyncio.create_task(await self._strike(fault, workers)))
         await asyncio.gather(*pending)
 
-    async def _strike(self, fault: str, crew: Crew) -> Any:
-        """Hit one worker; what is to be done with it."""
-        await eventually(lambda: len(crew.pids()) > 1, "two processes work")
-        pid = self.chance.choice(crew.pids())
+    async def _strike(self, fault: str, workers: Workers) -> Any:
+        """Choose a worker. Returns an awaitable that carries out the fault on it."""
+        await eventually(lambda: len(workers.pids()) > 1, "two processes run")
+        pid = self.chance.choice(workers.pids())
         seconds = self.chance.uniform(*LONGER_SECONDS)
         if fault == "kills":
-            return crew.kill(pid)
+            return workers.kill(pid)
         if fault == "pauses":
-            return crew.pause(pid, seconds)
-        return crew.disturb(pid, self.chance.choice(DISTURBANCES), seconds)
+            return workers.pause(pid, seconds)
+        return workers.disturb(pid, self.chance.choice(DISTURBANCES), seconds)
 
     async def _kill_server(self, server: Restarting) -> None:
         began = time.monotonic()
@@ -175,20 +179,20 @@ class Trial:
             return settled(client)
 
     def _runs_since(self, directory: Path, moment: float) -> set[int]:
-        """The processes that handled something since."""
+        """The processes that have handled a message since ``moment``."""
         runs, _stalls = read_runs(directory)
         return {run.pid for found in runs.values() for run in found if run.at >= moment}
 
-    async def _all_work(self, directory: Path, crew: Crew, load: Load) -> None:
-        """Publish until every process that lives has handled something: none is idle."""
+    async def _all_work(self, directory: Path, workers: Workers, load: Load) -> None:
+        """Publish until every live process has handled a message."""
         began = time.monotonic()
 
-        async def idle() -> bool:
+        async def all_handled() -> bool:
             await load.publish(200)
             await asyncio.sleep(0.2)
-            return not set(crew.pids()) - self._runs_since(directory, began)
+            return not set(workers.pids()) - self._runs_since(directory, began)
 
-        await self._until(idle, "every process handles messages again")
+        await self._until(all_handled, "every process handles messages again")
 
     async def _until(self, condition: Any, what: str) -> None:
         deadline = time.monotonic() + SETTLE_SECONDS
@@ -199,6 +203,6 @@ class Trial:
             if found:
                 return
             if time.monotonic() > deadline:
-                self.failures.append(f"it never came to be that {what}")
+                self.failures.append(f"condition not met in time: {what}")
                 return
             await asyncio.sleep(0.05)

@@ -1,4 +1,4 @@
-"""What must hold at the end of a trial, whatever happened in it."""
+"""Checks that must hold at the end of every trial."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ SHOWN: Final = 10
 
 
 class Found(NamedTuple):
-    """What the store holds: numbers of the messages, as often as they are there."""
+    """What the store has: how often each message number occurs."""
 
     orders: Counter[int]
     results: dict[str, Counter[int]]
-    """By the consumer that published them."""
+    """Results, by the consumer that published them."""
     dead: dict[str, Counter[int]]
-    """By consumer."""
+    """Dead letters, by consumer."""
     errors: dict[int, str]
-    """What a dead letter says."""
+    """Errors of dead letters."""
 
 
 def entries(client: redis.Redis, stream: str) -> list[tuple[bytes, dict[bytes, bytes]]]:
@@ -40,7 +40,7 @@ def entries(client: redis.Redis, stream: str) -> list[tuple[bytes, dict[bytes, b
 
 
 def settled(client: redis.Redis) -> bool:
-    """Every group was given everything and has nothing pending."""
+    """Whether every group has read all entries and none is pending."""
     groups: Any = client.xinfo_groups(flow.orders.name)
     return len(groups) == len(flow.app.consumers) and all(
         group["pending"] == 0 and group["lag"] == 0 for group in groups
@@ -74,11 +74,11 @@ def look(client: redis.Redis) -> Found:
 
 
 def judge(client: redis.Redis, load: Load) -> list[str]:
-    """What does not hold; nothing if all is well."""
+    """Descriptions of failed checks."""
     found = look(client)
     wrong = []
     published = set(found.orders)
-    doomed = {number for number in published if load.kinds[number] in DEAD}
+    expected_dead = {number for number in published if load.kinds[number] in DEAD}
 
     def must_be_empty(what: str, numbers: Any) -> None:
         listed = sorted(numbers)
@@ -87,19 +87,21 @@ def judge(client: redis.Redis, load: Load) -> list[str]:
 
     must_be_empty("messages were confirmed and are not in the stream", load.confirmed - published)
     for group, results in found.results.items():
-        dies = doomed if group == "bill" else set()
-        must_be_empty(f"messages have no result of {group}", published - dies - set(results))
-        must_be_empty(f"messages should have no result of {group}", dies & set(results))
+        without_result = expected_dead if group == "bill" else set()
+        must_be_empty(
+            f"messages have no result of {group}", published - without_result - set(results)
+        )
+        must_be_empty(f"messages should have no result of {group}", without_result & set(results))
         must_be_empty(
             f"messages have two results of {group}", [n for n, c in results.items() if c > 1]
         )
     for group, letters in found.dead.items():
-        expected = doomed if group == "bill" else set()
-        said = {f"{n} ({found.errors[n][:120]})" for n in set(letters) - expected}
-        must_be_empty(f"messages are innocent dead letters of {group}", said)
-        must_be_empty(f"messages are no dead letters of {group}", expected - set(letters))
+        expected = expected_dead if group == "bill" else set()
+        letters_of = {f"{n} ({found.errors[n][:120]})" for n in set(letters) - expected}
+        must_be_empty(f"messages are unexpected dead letters of {group}", letters_of)
+        must_be_empty(f"messages are missing as dead letters of {group}", expected - set(letters))
         must_be_empty(
-            f"messages have two records of {group}", [n for n in letters if letters[n] > 1]
+            f"messages have two dead letters of {group}", [n for n in letters if letters[n] > 1]
         )
     for group in (consumer.group for consumer in flow.app.consumers):
         infos: Any = client.xinfo_consumers(flow.orders.name, group)

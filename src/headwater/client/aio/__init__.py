@@ -1,1 +1,1 @@
-"""The clients for asyncio: as in `headwater.client.sync`, over ``redis.asyncio``."""
+"""The clients for asyncio: `headwater.client.sync`, over ``redis.asyncio``."""

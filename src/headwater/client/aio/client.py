@@ -1,4 +1,4 @@
-"""redis-py's client for asyncio, with one property more."""
+"""redis-py's client for asyncio, with the property `AsyncClient.recovery`."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from headwater.journal.report import RecoveryReport
 
 
 class AsyncClient(redis.asyncio.Redis):
-    """``redis.asyncio.Redis`` with one attribute more; `headwater.aio.connect` returns it."""
+    """``redis.asyncio.Redis`` with the property `recovery`; `headwater.aio.connect` returns it."""
 
     @property
     def recovery(self) -> RecoveryReport | None:
-        """What opening the store in this process recovered, cut off or found odd; None for a client of a
-        server, whose INFO has the numbers."""
+        """What opening the embedded store recovered, cut off or found suspicious. None for a client of a
+        server; INFO of that server has the numbers."""
         return recovery_of(self)

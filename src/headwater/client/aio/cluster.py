@@ -1,4 +1,4 @@
-"""A client of a cluster, for asyncio; the rules are those of `headwater.client.cluster_calls`."""
+"""The asyncio client of a cluster; `headwater.client.cluster_calls` has the rules."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from headwater.client.drivers import perform
 
 
 class AsyncNodePipeline(Pipeline):
-    """A pipeline whose commands find their nodes. Only MULTI and EXEC make it a transaction."""
+    """A pipeline that sends each command to its node. Only MULTI and EXEC make it a transaction."""
 
     def __init__(self, client: AsyncClusterClient, pool: ConnectionPool) -> None:
         super().__init__(pool, client.response_callbacks, False, None)
         self._client = client
 
     async def execute(self, raise_on_error: bool = True) -> list[Any]:  # noqa: FBT002  # redis-py's
-        """Send what was queued; the replies, in order."""
+        """Send the queued commands and return their replies in order."""
         return await perform(
             self._client.calls.run_pipeline(self, super().execute, raise_on_error=raise_on_error)
         )
@@ -30,7 +30,7 @@ class AsyncNodePipeline(Pipeline):
 class AsyncClusterClient(OneNodeOnly, AsyncClient):  # type: ignore[misc]  # redis-py's own bases
     """A client of a cluster, or of a single server that turns out to belong to one.
 
-    ``pool`` is of the first node.
+    ``pool`` connects to the first node.
     """
 
     def __init__(
@@ -49,7 +49,10 @@ class AsyncClusterClient(OneNodeOnly, AsyncClient):  # type: ignore[misc]  # red
             return await perform(self.calls.redirected(args, options, error))
 
     def pipeline(self, transaction: Any = True, shard_hint: Any = None) -> Any:  # noqa: ARG002, FBT002
-        """A pipeline, its commands each on the node of its key; ``transaction`` must be false."""
+        """Return a pipeline that sends each command to the node of its key.
+
+        Raises `ConfigError` if ``transaction`` is true.
+        """
         if transaction:
             refuse("a pipeline that is a transaction")
         return AsyncNodePipeline(self, self.connection_pool)

@@ -1,4 +1,4 @@
-"""`headwater.aio.connect`: a url becomes a `redis.asyncio.Redis`."""
+"""`headwater.aio.connect`: makes a `redis.asyncio.Redis` from a url."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CLASSES: Final = ClientClasses[AsyncClient](
 def connect(
     url: str | None = None, *, node: Node | None = None, clock: Clock | None = None, **options: Any
 ) -> AsyncClient:
-    """Return a client for asyncio: the same urls, options, timeouts, retries and errors as
+    """Return a client for asyncio, with the same urls, options, timeouts, retries and errors as
     `headwater.connect`.
 
     >>> import asyncio
@@ -46,8 +46,8 @@ def connect(
     >>> asyncio.run(main())
     1
 
-    Do not await the call itself. For a store in this process it reads the whole journal before it returns; commands
-    of such a store run in the event loop's thread, fsyncs included.
+    Do not await the call itself. For an embedded store it reads the whole journal before it returns, and
+    the store's commands, fsyncs included, run in the event loop's thread.
     """
     return opening.open_client(CLASSES, url, node=node, clock=clock, options=options)
 
@@ -60,5 +60,5 @@ def open_cluster(
     stays: bool = False,
     **options: Any,
 ) -> AsyncClient:
-    """A client of the cluster at ``url``, or of the server there: see `opening.open_cluster`."""
+    """Return a client of the cluster or server at ``url``; see `opening.open_cluster`."""
     return opening.open_cluster(CLASSES, url, topology=topology, home=home, stays=stays, **options)

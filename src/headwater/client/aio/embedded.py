@@ -1,13 +1,13 @@
-"""A stream without a network: redis-py's asyncio connection to a store in this process.
+"""redis-py's asyncio connection to an embedded store: a stream without a network.
 
     redis.asyncio.Redis ─ AsyncEmbeddedPool ─ AsyncEmbeddedConnection ┬ EmbeddedWriter ─ EmbeddedStore
-                                                                      └ StreamReader, which is fed
+                                                                      └ StreamReader ◀─ replies
 
-Rule 1. Writing runs the turn in the event loop's thread, its fsync included; nothing is awaited, so
+Rule 1. Writing runs the turn, its fsync included, in the event loop's thread. Nothing is awaited, so
         no other task runs between a request and its commit.
-Rule 2. A stream is fed in its loop's thread only. What another thread's turn delivers is handed over
-        and stays in order with what this loop's own turns deliver.
-Rule 3. A stream whose reader is behind is fed no more until it asks.
+Rule 2. Only the loop's thread feeds its stream reader. Output of another thread's turn is handed to
+        that thread and stays in order with the output of the loop's turns.
+Rule 3. A reader that has paused reading is not fed until it resumes.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from headwater.client.handles import StoreHandle
 
 
 class Backpressure:
-    """What a `StreamReader` takes for its transport, to say when it has enough and when it wants more."""
+    """The transport of a `StreamReader`, as far as the reader uses it: to pause and resume reading."""
 
     def __init__(self, feed: Callable[[], None]) -> None:
-        self._method = WeakMethod(feed)  # or reader and writer would keep each other alive
+        self._method = WeakMethod(feed)  # a strong reference would be a cycle of reader and writer
         self.paused = False
 
     def pause_reading(self) -> None:
@@ -42,7 +42,7 @@ class Backpressure:
 
     def resume_reading(self) -> None:
         self.paused = False
-        # Not at once: the reader, which is about to wait, would sleep through it.
+        # Not now: the reader is about to wait and would miss the data.
         asyncio.get_running_loop().call_soon(self._feed)
 
     def _feed(self) -> None:
@@ -52,7 +52,7 @@ class Backpressure:
 
 
 class EmbeddedWriter(EmbeddedTransport):
-    """What redis-py takes for an `asyncio.StreamWriter`; it feeds ``reader`` with the replies."""
+    """The methods of `asyncio.StreamWriter` that redis-py calls; feeds ``reader`` with the replies."""
 
     def __init__(self, handle: StoreHandle, reader: asyncio.StreamReader) -> None:
         self._reader = reader
@@ -67,7 +67,7 @@ class EmbeddedWriter(EmbeddedTransport):
         if runs_here(self._loop):
             self._feed()
         else:
-            with suppress(RuntimeError):  # the loop is closed: nobody reads any more
+            with suppress(RuntimeError):  # the loop is closed and nothing reads any more
                 self._loop.call_soon_threadsafe(self._feed)
 
     def _feed(self) -> None:
@@ -76,7 +76,7 @@ class EmbeddedWriter(EmbeddedTransport):
         if self._ended and not self._arrived:
             self._reader.feed_eof()
 
-    # --- redis-py's side ------------------------------------------------------------------------
+    # --- called by redis-py ---------------------------------------------------------------------
 
     def write(self, data: bytes) -> None:
         self.writelines((data,))
@@ -86,10 +86,10 @@ class EmbeddedWriter(EmbeddedTransport):
         self._send(chunks)
 
     async def drain(self) -> None:
-        """Nothing is buffered: the turn has run."""
+        """Do nothing: `writelines` has run the turn and nothing is buffered."""
 
     def close(self) -> None:
-        """End the session: what it waited for, watched or queued is forgotten."""
+        """End the session, with its blocked command, watched keys and queued commands."""
         self._timer.stop(self)
         super().close()
 
@@ -97,19 +97,19 @@ class EmbeddedWriter(EmbeddedTransport):
         return self._session.closed
 
     async def wait_closed(self) -> None:
-        """It was closed at once."""
+        """Do nothing: `close` is immediate."""
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return self._store.address if name == "peername" else default
 
     def __del__(self) -> None:
         super().__del__()
-        with suppress(AttributeError):  # the session was never made
+        with suppress(AttributeError):  # `__init__` failed before the session was made
             self._timer.forget(self)
 
 
 class AsyncEmbeddedConnection(AsyncGuardedConnection):
-    """An asyncio connection of redis-py to a store in this process."""
+    """An asyncio connection of redis-py to an embedded store."""
 
     def __init__(self, *, handle: StoreHandle, **kwargs: Any) -> None:
         self._handle = handle
@@ -121,7 +121,7 @@ class AsyncEmbeddedConnection(AsyncGuardedConnection):
         return [("store", self.host), ("db", self.db)]
 
     async def connect_check_health(self, *args: Any, **kwargs: Any) -> None:
-        self._handle.check()  # from `_connect` it would come out as an error to be tried again
+        self._handle.check()  # raised from `_connect`, the error would be retried
         await super().connect_check_health(*args, **kwargs)
 
     async def _connect(self) -> None:
@@ -134,7 +134,7 @@ class AsyncEmbeddedConnection(AsyncGuardedConnection):
 
 
 class AsyncEmbeddedPool(ConnectionPool):
-    """Connections to a store in this process; closing it is leaving the store."""
+    """A pool of connections to an embedded store; closing the pool closes its handle on the store."""
 
     def __init__(self, *, handle: StoreHandle, **kwargs: Any) -> None:
         self.handle = handle
@@ -143,7 +143,7 @@ class AsyncEmbeddedPool(ConnectionPool):
         )
 
     async def aclose(self) -> None:
-        """Close every connection; the store too, when this was its last client."""
+        """Close every connection, and the store if this was its last client."""
         try:
             await super().aclose()
         finally:

@@ -1,7 +1,7 @@
-"""Guarded connections for asyncio; the rules are those of `headwater.client.guarded`.
+"""Guarded connections for asyncio; `headwater.client.guarded` has the rules.
 
-A call that is cancelled while it waits for its answer also closes its connection, so that no other
-call is given that answer. redis-py does so in `read_response`; nothing here undoes it.
+A call that is cancelled while it waits for its reply also closes its connection, so that no other
+call receives that reply. redis-py does this in `read_response`, and the code here preserves it.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from headwater.client.repeatable import Command
 T = TypeVar("T")
 
 _PACKED = frozenset((bytes, str, int))
-"""Types that hiredis packs as redis-py does, as it does every kind of str. redis-py refuses a bool."""
+"""Types that hiredis packs as redis-py does, in addition to every subclass of str. redis-py rejects bool."""
 
 
 class AsyncGuardedRetry(GuardedPolicy, Retry):
-    """A `redis.asyncio.retry.Retry` of one connection that keeps the rules."""
+    """The `redis.asyncio.retry.Retry` of one connection, with the rules of `GuardedPolicy`."""
 
     async def call_with_retry(
         self,
@@ -40,7 +40,7 @@ class AsyncGuardedRetry(GuardedPolicy, Retry):
         is_retryable: Callable[[Exception], bool] | None = None,
         with_failure_count: bool = False,  # noqa: FBT002 - redis-py's signature
     ) -> T:
-        """As redis-py's, within the rules."""
+        """Call ``do`` as redis-py does, and again after an error if `after_failure` permits it."""
         sent = self._sent
         failures = 0
         self._backoff.reset()
@@ -62,7 +62,7 @@ class AsyncGuardedRetry(GuardedPolicy, Retry):
 
 
 class AsyncGuardedConnection(AbstractConnection):
-    """What `guarded` puts before an asyncio connection class of redis-py."""
+    """The base class that `guarded` puts before an asyncio connection class of redis-py."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._sent = Sent()
@@ -70,7 +70,7 @@ class AsyncGuardedConnection(AbstractConnection):
 
     @property
     def retry(self) -> Retry:
-        """Decides whether to try again; whatever is assigned is held to the rules."""
+        """The retry policy. Assigning one wraps it in `AsyncGuardedRetry`."""
         return self._retry
 
     @retry.setter
@@ -82,8 +82,8 @@ class AsyncGuardedConnection(AbstractConnection):
         await super().send_command(*args, **kwargs)
 
     def pack_command(self, *args: Any) -> list[bytes]:
-        """As redis-py's synchronous connections do, by hiredis; what that takes for something else
-        is left to redis-py."""
+        """Pack a command with hiredis, as redis-py's synchronous connections do. redis-py packs those
+        that hiredis would pack differently."""
         others = set(map(type, args)) - _PACKED
         if all(issubclass(one, str) for one in others) and self.encoder.encoding == "utf-8":
             name = args[0]
@@ -108,8 +108,8 @@ class AsyncGuardedConnection(AbstractConnection):
         await self._write([command] if isinstance(command, bytes) else command)
 
     async def _write(self, chunks: Iterable[bytes]) -> None:
-        """As redis-py does, without `asyncio.wait_for`: that makes a task for each write, and on Python
-        3.11 loses a cancellation that comes when the write has just ended."""
+        """Write as redis-py does, but without `asyncio.wait_for`: it makes a task for each write, and on
+        Python 3.11 it loses a cancellation that arrives when the write has just ended."""
         writer = self._writer
         assert writer is not None, "the caller has connected"
         try:
@@ -143,8 +143,8 @@ class AsyncGuardedConnection(AbstractConnection):
                     disconnect_on_error=disconnect_on_error,
                     push_request=push_request,
                 )
-            # A timeout given to redis-py here would return None and keep the connection, with the
-            # answer still to come.
+            # With a timeout argument redis-py would return None and keep the connection open although
+            # the reply is still to come.
             async with asyncio.timeout(sent.answer_seconds(self.socket_timeout)):
                 return await super().read_response(
                     disable_decoding, inf, disconnect_on_error=True, push_request=push_request
@@ -162,5 +162,5 @@ class AsyncGuardedConnection(AbstractConnection):
 
 @cache
 def guarded(connection_class: type[AbstractConnection]) -> type[AbstractConnection]:
-    """``connection_class`` under the rules."""
+    """Return ``connection_class`` with `AsyncGuardedConnection` as its first base."""
     return derived("Guarded", AsyncGuardedConnection, connection_class)

@@ -1,7 +1,7 @@
-"""One timer for each event loop and store, which ticks the store at its deadlines.
+"""One timer for each pair of event loop and embedded store; it ticks the store at its deadlines.
 
-Rule 1. It runs as long as a connection of its loop is open.
-Rule 2. Any thread may bring a deadline forward; only the loop's own sets the timer.
+Rule 1. The timer runs as long as a connection of its loop is open.
+Rule 2. Any thread may bring a deadline forward; only the loop's thread sets the timer.
 """
 
 from __future__ import annotations
@@ -13,40 +13,43 @@ from headwater.client.reentrancy import REENTRANCY_GUARD
 
 
 class LoopTimer:
-    """Ticks a store at its deadlines, from an event loop. `timer_of` makes one for each pair."""
+    """Ticks a store at its deadlines, from an event loop. `timer_of` makes one for each loop and store."""
 
     def __init__(self, store: EmbeddedStore, loop: asyncio.AbstractEventLoop) -> None:
         self._store = store
         self.loop = loop
         self._timer: asyncio.TimerHandle | None = None
         self.writers: set[int] = set()
-        """Identities of the open connections; one that is only forgotten takes itself out."""
+        """Identities of the open connections. A connection that is never closed removes itself when it is
+        garbage collected."""
 
     def start(self, writer: object) -> None:
-        """``writer`` may wait for something from now on."""
+        """Count ``writer`` as an open connection and set the timer."""
         self.writers.add(id(writer))
         with REENTRANCY_GUARD, self._store.node.lock:
             self._store.add_sleeper(self)
         self._set()
 
     def stop(self, writer: object) -> None:
-        """``writer`` is closed; without any the timer is off."""
+        """Remove ``writer``, which was closed; without open connections the timer is off."""
         self.writers.discard(id(writer))
         if not self.writers:
             self._set()
 
     def forget(self, writer: object) -> None:
-        """``writer`` was never closed and is gone; called at any time, in any thread."""
+        """Remove ``writer``, which was garbage collected without being closed. Any thread may call this
+        at any time."""
         self.writers.discard(id(writer))
 
     def wake(self) -> None:
-        """The next deadline is earlier than it was; called under the node's lock, in any thread."""
+        """Set the timer again, because the next deadline is earlier than before. Called under the node's
+        lock, in any thread."""
         if runs_here(self.loop):
             self._set()
             return
         try:
             self.loop.call_soon_threadsafe(self._set)
-        except RuntimeError:  # the loop was closed and its connections were not
+        except RuntimeError:  # the loop is closed, its connections are not
             self._turn_off()
 
     def _set(self) -> None:
@@ -76,7 +79,7 @@ class LoopTimer:
 
 
 def timer_of(store: EmbeddedStore) -> LoopTimer:
-    """The timer of ``store`` in the running loop."""
+    """Return the timer of ``store`` in the running loop; make it if there is none."""
     loop = asyncio.get_running_loop()
     timer: LoopTimer | None = store.loop_timers.get(id(loop))
     if timer is None or timer.loop is not loop:
@@ -85,7 +88,7 @@ def timer_of(store: EmbeddedStore) -> LoopTimer:
 
 
 def runs_here(loop: asyncio.AbstractEventLoop) -> bool:
-    """Whether the caller is in the thread, and within the run, of ``loop``."""
+    """Return whether ``loop`` is running in the caller's thread."""
     try:
         return asyncio.get_running_loop() is loop
     except RuntimeError:

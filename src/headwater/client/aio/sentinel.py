@@ -1,5 +1,5 @@
-"""Connections to the primary that Sentinels name, for asyncio; the rules are those of
-`headwater.client.primary`."""
+"""Connections to the primary that Sentinels name, for asyncio; `headwater.client.primary` has the
+rules."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headwater.client.primary import Primary
 
 
 class AsyncPrimaryConnection(Connection):
-    """What `to_primary` puts before an asyncio connection class."""
+    """The base class that `to_primary` puts before an asyncio connection class."""
 
     def __init__(self, *args: Any, primary: Primary, **kwargs: Any) -> None:
         self._primary = primary
@@ -35,7 +35,7 @@ class AsyncPrimaryConnection(Connection):
         try:
             return await super().read_response(*args, **kwargs)
         except ReadOnlyError:
-            # Not closed yet: the other replies of a pipeline are still to come.
+            # Closed later: the other replies of a pipeline are still to come.
             self._demoted = True
             raise
 
@@ -48,5 +48,5 @@ class AsyncPrimaryConnection(Connection):
 
 @cache
 def to_primary(connection_class: type[AbstractConnection]) -> type[AbstractConnection]:
-    """``connection_class`` under the rules."""
+    """Return ``connection_class`` with `AsyncPrimaryConnection` as its first base."""
     return derived("Primary", AsyncPrimaryConnection, connection_class)

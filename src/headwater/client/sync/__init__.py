@@ -1,1 +1,1 @@
-"""The clients for threads: subclasses of redis-py's own."""
+"""The clients for threads: subclasses of redis-py's classes."""

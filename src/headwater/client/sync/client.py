@@ -1,4 +1,4 @@
-"""redis-py's client, with one property more."""
+"""redis-py's client, with the property `Client.recovery`."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from headwater.journal.report import RecoveryReport
 
 
 class Client(redis.Redis):
-    """``redis.Redis`` with one attribute more; `headwater.connect` returns it."""
+    """``redis.Redis`` with the property `recovery`; `headwater.connect` returns it."""
 
     @property
     def recovery(self) -> RecoveryReport | None:
-        """What opening the store in this process recovered, cut off or found odd; None for a client of a
-        server, whose INFO has the numbers.
+        """What opening the embedded store recovered, cut off or found suspicious. None for a client of a
+        server; INFO of that server has the numbers.
 
         >>> from headwater import connect
         >>> with connect("headwater://memory") as client:

@@ -1,4 +1,4 @@
-"""`headwater.connect`: a url becomes a `redis.Redis`."""
+"""`headwater.connect`: makes a `redis.Redis` from a url."""
 
 from __future__ import annotations
 
@@ -42,21 +42,22 @@ def connect(
     1
     >>> client.close()
 
-    - ``url``: ``redis://``, ``rediss://`` and ``unix://`` reach a server, as with ``redis.Redis.from_url``;
-      ``valkey://`` and ``valkeys://`` are the same as the first two. ``redis+cluster://host:port,host:port``
-      reaches a cluster, ``redis+sentinel://host:port,host:port/service`` the primary that Sentinels name.
+    - ``url``: ``redis://``, ``rediss://`` and ``unix://`` connect to a server, as with
+      ``redis.Redis.from_url``; ``valkey://`` and ``valkeys://`` are aliases of the first two.
+      ``redis+cluster://host:port,host:port`` connects to a cluster, and
+      ``redis+sentinel://host:port,host:port/service`` to the primary that Sentinels name.
       ``headwater:///path`` and ``headwater://memory`` open a store in this process.
-    - ``node``: instead of a url, a store in this process that the caller opened and will close.
-    - ``clock``: the clock of a store that is opened here, such as a `ManualClock`.
+    - ``node``: instead of a url, a store in this process that the caller has opened and will close.
+    - ``clock``: the clock of a store that this call opens, such as a `ManualClock`.
     - ``options``: those of ``from_url``: ``decode_responses``, ``protocol``, ``max_connections``,
       ``ssl_…``.
 
-    A command that may have run is not sent twice, unless it is a read, XACK, or XADD with an idempotent
-    id; the error says so. Connecting is tried again for about four seconds. An answer may take
-    ``socket_timeout`` seconds (30) longer than BLOCK asked to wait.
+    A command that may have run is not sent again, unless it is a read, XACK, or XADD with an idempotent
+    id; the error says that it may have run. The client retries to connect for about four seconds. A reply
+    may take ``socket_timeout`` seconds (30) longer than BLOCK.
 
-    Raises `ConfigError` for a url that names no store, and `StoreInUse`, `StoreUnusable` and
-    `JournalDamaged` for a directory. Lost connections are errors of redis-py. Source: docs/guide/client.md.
+    Raises `ConfigError` if the url does not name a store; for a directory `StoreInUse`, `StoreUnusable`
+    and `JournalDamaged`. A lost connection raises redis-py's errors. See docs/guide/client.md.
     """
     return opening.open_client(CLASSES, url, node=node, clock=clock, options=options)
 
@@ -64,5 +65,5 @@ def connect(
 def open_cluster(
     url: str, *, topology: Topology | None = None, home: str = "", **options: Any
 ) -> Client:
-    """A client of the cluster at ``url``, or of the server there: see `opening.open_cluster`."""
+    """Return a client of the cluster or server at ``url``; see `opening.open_cluster`."""
     return opening.open_cluster(CLASSES, url, topology=topology, home=home, **options)

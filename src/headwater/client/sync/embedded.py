@@ -1,13 +1,13 @@
-"""A socket without a network: redis-py's connection to a store in this process.
+"""redis-py's connection to an embedded store: a socket without a network.
 
     redis.Redis ─ EmbeddedPool ─ EmbeddedConnection ─ EmbeddedSocket ─ EmbeddedStore ─ Node
                                                       sendall: runs the turn
-                                                      recv:    takes what was delivered, or waits
+                                                      recv:    takes delivered output, or waits
 
-Rule 1. `EmbeddedSocket` keeps what redis-py relies on in a socket: timeouts, partial reads, end of
-        stream as ``b""``. It has no file descriptor; what would be asked of that, the connection
-        answers.
-Rule 2. A socket is read by one thread at a time. Any thread may deliver to it, and close it.
+Rule 1. `EmbeddedSocket` behaves as redis-py expects of a socket: timeouts, partial reads, end of
+        stream as ``b""``. It has no file descriptor; where redis-py would use one,
+        `EmbeddedConnection` overrides the method.
+Rule 2. One thread at a time reads a socket. Any thread may deliver to it, and close it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from headwater.client.sync.guarded import GuardedConnection
 
 
 class EmbeddedSocket(EmbeddedTransport):
-    """What `redis.connection` takes for a connected socket."""
+    """The methods of a connected socket that `redis.connection` calls."""
 
     def __init__(self, handle: StoreHandle, timeout: float | None) -> None:
         self._reading = memoryview(b"")
@@ -44,22 +44,22 @@ class EmbeddedSocket(EmbeddedTransport):
         super().__init__(handle)
 
     def wake(self) -> None:
-        """Have a waiting thread look again; called under the node's lock."""
+        """Wake the waiting thread, if any; called under the node's lock."""
         if self._waits:
             self._condition.notify_all()
 
     _notify = wake
 
-    # --- redis-py's side ------------------------------------------------------------------------
+    # --- called by redis-py ---------------------------------------------------------------------
 
     def sendall(self, data: bytes | Sequence[bytes]) -> None:
-        """Run the requests in ``data`` (chunks are one turn) in this thread."""
+        """Run the requests in ``data``, one chunk or several, as one turn in this thread."""
         chunks = (data,) if isinstance(data, bytes | bytearray | memoryview) else data
         self._send(chunks)
 
     def recv(self, size: int, flags: int = 0) -> bytes:
-        """At most ``size`` bytes; empty at the end of the stream."""
-        assert not flags, "redis-py asks with flags only where there is a file descriptor"
+        """Return at most ``size`` bytes; empty at the end of the stream."""
+        assert not flags, "redis-py passes flags only for a socket with a file descriptor"
         if not self._await_input(self._timeout):
             self._time_out()
         taken = bytes(self._reading[:size])
@@ -67,7 +67,7 @@ class EmbeddedSocket(EmbeddedTransport):
         return taken
 
     def recv_into(self, buffer: bytearray | memoryview) -> int:
-        """Fill ``buffer`` as far as there is something; 0 at the end of the stream."""
+        """Copy available bytes to ``buffer`` and return their number; 0 at the end of the stream."""
         if not self._await_input(self._timeout):
             self._time_out()
         count = min(len(buffer), len(self._reading))
@@ -76,7 +76,7 @@ class EmbeddedSocket(EmbeddedTransport):
         return count
 
     def readable(self, timeout: float | None) -> bool:
-        """Whether there is something to read, or will be within ``timeout`` seconds.
+        """Return whether there is something to read within ``timeout`` seconds.
 
         Raises `ConnectionResetError` at the end of the stream.
         """
@@ -104,7 +104,7 @@ class EmbeddedSocket(EmbeddedTransport):
     # --- waiting --------------------------------------------------------------------------------
 
     def _await_input(self, timeout: float | None) -> bool:
-        """Whether there is something to read, the end included, within ``timeout`` seconds."""
+        """Return whether there is something to read, or the end, within ``timeout`` seconds."""
         if self._reading:
             return True
         if not self._arrived and not self._ended:
@@ -137,7 +137,7 @@ class EmbeddedSocket(EmbeddedTransport):
 
 
 class EmbeddedConnection(GuardedConnection):
-    """A connection of redis-py to a store in this process."""
+    """A connection of redis-py to an embedded store."""
 
     def __init__(self, *, handle: StoreHandle, **kwargs: Any) -> None:
         self._handle = handle
@@ -147,7 +147,7 @@ class EmbeddedConnection(GuardedConnection):
 
     @property
     def host(self) -> str:
-        """Where a connection to a server has its address."""
+        """The store's address, in the place of a server's host."""
         return self._address
 
     @host.setter
@@ -164,12 +164,12 @@ class EmbeddedConnection(GuardedConnection):
         return self._address
 
     def send_packed_command(self, command: Any, check_health: bool = True) -> None:  # noqa: FBT002
-        # As one item, which redis-py gives to one `sendall`: a pipeline is one turn, one fsync.
+        # One item, which redis-py passes to one `sendall`: a pipeline is one turn with one fsync.
         chunks = [command.encode()] if isinstance(command, str) else command
         super().send_packed_command([chunks], check_health)
 
     def can_read(self, timeout: float = 0) -> bool:
-        """Whether there is something to read. redis-py would ask the file descriptor."""
+        """Return whether there is something to read. redis-py's method needs a file descriptor."""
         if self._sock is None:
             self.connect()
         parser: Any = self._parser
@@ -188,14 +188,14 @@ class EmbeddedConnection(GuardedConnection):
 
 
 class EmbeddedPool(ConnectionPool):
-    """Connections to a store in this process; closing it is leaving the store."""
+    """A pool of connections to an embedded store; closing the pool closes its handle on the store."""
 
     def __init__(self, *, handle: StoreHandle, **kwargs: Any) -> None:
         self.handle = handle
         super().__init__(connection_class=EmbeddedConnection, handle=handle, **pool_options(kwargs))
 
     def close(self) -> None:
-        """Close every connection; the store too, when this was its last client."""
+        """Close every connection, and the store if this was its last client."""
         try:
             super().close()
         finally:

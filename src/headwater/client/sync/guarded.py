@@ -1,4 +1,4 @@
-"""Guarded connections for threads; the rules are those of `headwater.client.guarded`."""
+"""Guarded connections for threads; `headwater.client.guarded` has the rules."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class GuardedRetry(GuardedPolicy, Retry):
-    """A `redis.retry.Retry` of one connection that keeps the rules."""
+    """The `redis.retry.Retry` of one connection, with the rules of `GuardedPolicy`."""
 
     def call_with_retry(
         self,
@@ -30,7 +30,7 @@ class GuardedRetry(GuardedPolicy, Retry):
         is_retryable: Callable[[Exception], bool] | None = None,
         with_failure_count: bool = False,  # noqa: FBT002 - redis-py's signature
     ) -> T:
-        """As redis-py's, within the rules."""
+        """Call ``do`` as redis-py does, and again after an error if `after_failure` permits it."""
         sent = self._sent
         failures = 0
         self._backoff.reset()
@@ -52,7 +52,7 @@ class GuardedRetry(GuardedPolicy, Retry):
 
 
 class GuardedConnection(AbstractConnection):
-    """What `guarded` puts before a connection class of redis-py."""
+    """The base class that `guarded` puts before a connection class of redis-py."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._sent = Sent()
@@ -60,7 +60,7 @@ class GuardedConnection(AbstractConnection):
 
     @property
     def retry(self) -> Retry:
-        """Decides whether to try again; whatever is assigned is held to the rules."""
+        """The retry policy. Assigning one wraps it in `GuardedRetry`."""
         return self._retry
 
     @retry.setter
@@ -113,7 +113,7 @@ class GuardedConnection(AbstractConnection):
 
 @cache
 def guarded(connection_class: type[AbstractConnection]) -> type[AbstractConnection]:
-    """``connection_class`` under the rules.
+    """Return ``connection_class`` with `GuardedConnection` as its first base.
 
     >>> from redis import Connection
     >>> guarded(Connection).__name__

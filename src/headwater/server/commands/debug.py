@@ -122,7 +122,9 @@ def _reload(call: Call, session: Session, services: Services) -> None:
                 "ERR DEBUG RELOAD replays the journal, which holds everything: it takes NOSAVE only"
             )
     if services.journal is None:
-        raise CommandError("ERR there is no journal to reload from: this server runs with appendonly no")
+        raise CommandError(
+            "ERR there is no journal to reload from: this server runs with appendonly no"
+        )
     if not call.may_block:
         raise CommandError("ERR DEBUG RELOAD is not allowed in a transaction or a script")
     services.state.reload_wanted = True

@@ -1,1 +1,1 @@
-"""Sockets: bytes in and out of sessions. `headwater.server.running` starts it."""
+"""Network I/O: moves bytes between sockets and sessions. `headwater.server.running` starts it."""

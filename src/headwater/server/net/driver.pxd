@@ -18,7 +18,7 @@ cdef class Driver:
     cdef public bint _stopped
     cdef public bint _turning
     cdef public bytearray _space
-    cdef public list _in_line
+    cdef public list _queued
     cdef public dict _unstalled
     cdef public object _timer
     cdef public double _timer_at
@@ -27,8 +27,8 @@ cdef class Driver:
     @cython.locals(connection=Connection)
     cpdef _on_output(self, Session session)
     cpdef _send_all(self)
-    @cython.locals(in_line=list, connection=Connection)
-    cpdef _send_in_line(self)
+    @cython.locals(queued=list, connection=Connection)
+    cpdef _send_queued(self)
     @cython.locals(count=Py_ssize_t, session=Session, output=Output)
     cpdef _send(self, Connection connection)
     @cython.locals(count=Py_ssize_t, session=Session)

@@ -1,12 +1,12 @@
-"""Drives a node by sockets: what was received into a turn, what the turn released to the sockets.
+"""Connects a node to sockets: passes received bytes to a turn, and the turn's output to the sockets.
 
-Rule 1. One turn serves every socket that was ready: one commit, one fsync for all of them.
-Rule 2. An error of one socket ends that connection and nothing else. An error of the node ends the
-        server: what it holds may be wrong, what the journal holds is not.
-Rule 3. `on_output` only puts bytes in line; it may come from another thread (an embedded client of
-        the same node). All sending is done in the driver's own.
-Rule 4. Input is taken, run and answered under the node's lock: a turn in another thread may go on
-        with a session's requests, by offsets into the buffer that input goes to.
+Rule 1. One turn serves all sockets that were ready, with one commit and one fsync.
+Rule 2. An error of a socket closes that connection only. An error of the node stops the server: the
+        node's state may be wrong, the journal is not.
+Rule 3. `on_output` only queues bytes, since another thread may call it (an embedded client of the
+        same node). Only the driver's thread sends.
+Rule 4. The node's lock is held while input is received, executed and answered: a turn in another
+        thread may continue with a session's requests, which are offsets into the receive buffer.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from headwater import limits
-from headwater.server.net.sockets import Connection, TurnedAway
+from headwater.server.net.sockets import Connection, ConnectionRejected
 from headwater.server.services.observability.traffic import Traffic
 from headwater.server.session.session import Session
 from headwater.server.turn.node import Node
@@ -27,27 +27,28 @@ from headwater.server.turn.node import Node
 log = logging.getLogger("headwater.server")
 
 LAST_BYTES_SECONDS = 60
-"""How long a client may take to accept the last bytes that it gets."""
+"""How long a client may take to accept the last bytes."""
 
 LINGER_SECONDS = 2
-"""How long the socket stays after them: closing while the client still sends would reset the
-connection, and the reset can overtake the last reply, which often explains the closing."""
+"""How long the socket stays open after the last bytes. If the server closed it while the client
+still sends, the connection would be reset; a reset can overtake the last reply, which often has the
+reason."""
 
 SHORTEST_DELAY_S = 0.001
-"""What is due and cannot be done yet (a full disk) must not keep the loop spinning."""
+"""Minimum delay of the timer, for work that is due but not possible yet (full disk)."""
 
 
 class Driver:
-    """Turns, timers, limits, the end. `headwater.server.net.loop` says when a socket is ready.
+    """Runs turns and timers, enforces limits, and closes connections. Its subclasses in
+    `headwater.server.net.loop` detect which sockets are ready.
 
-    ``on_stop`` is called once, when SHUTDOWN was asked for or the node cannot go on; `failure` says
-    which.
+    Calls ``on_stop`` once: after SHUTDOWN, or after a failure of the node, which is then in `failure`.
     """
 
     def __init__(self, node: Node, *, on_stop: Callable[[], None]) -> None:
         self.node = node
         self.failure: BaseException | None = None
-        """Why the node cannot go on."""
+        """The error because of which the node cannot continue."""
         self.connections: dict[int, Connection] = {}
         self.traffic: Traffic = node.services.traffic
         self._asyncio = asyncio.get_running_loop()
@@ -55,9 +56,9 @@ class Driver:
         self._on_stop = on_stop
         self._stopped = False
         self._turning = False
-        """What is put in line now is sent when this turn is over, whoever puts it there."""
+        """Whether a turn is running. Output that any thread queues is sent after it."""
         self._space = bytearray(limits.RECEIVE_BYTES)
-        self._in_line: list[Connection] = []
+        self._queued: list[Connection] = []
         self._unstalled: dict[Session, None] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
@@ -75,7 +76,7 @@ class Driver:
         local_address: str,
         make: Callable[[socket.socket, Session], Connection] = Connection,
     ) -> None:
-        """Serve a connected socket from now on; ``make`` says what is spoken on it."""
+        """Start to serve a connected socket. ``make`` creates its connection, for TCP or TLS."""
         client.setblocking(False)
         session = self.node.connect(
             kind=kind, address=address, local_address=local_address, on_output=self._on_output
@@ -89,7 +90,7 @@ class Driver:
             self.close(connection, error)
 
     def stop(self) -> None:
-        """End every connection; what was released is sent if the socket takes it at once."""
+        """Close every connection. Released output is sent as far as the socket takes it at once."""
         self._second.cancel()
         if self._timer is not None:
             self._timer.cancel()
@@ -102,7 +103,7 @@ class Driver:
     # --- turns ----------------------------------------------------------------------------------
 
     def tick(self) -> None:
-        """What time alone asks for; a test calls it after it has moved the clock."""
+        """Do what is due by time. Tests call it after they have moved the clock."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -110,8 +111,8 @@ class Driver:
             self.run_turn(None)
 
     def run_turn(self, ready: list[Session] | None) -> None:
-        """A turn for these sessions, or for None a tick, and its outcome to the sockets; under the
-        node's lock (rule 4)."""
+        """Run a turn for ``ready`` sessions, or a tick if it is None, then send the output. The caller
+        holds the node's lock (rule 4)."""
         self._turning = True
         try:
             self.node.turn_locked(ready)
@@ -123,7 +124,7 @@ class Driver:
         self._after_turn()
 
     def _after_turn(self) -> None:
-        self._send_in_line()
+        self._send_queued()
         if self.node.state.poisoned is not None and self.failure is None:
             self.failure = self.node.state.poisoned
             log.critical("%s", self.failure)
@@ -135,15 +136,15 @@ class Driver:
             return
         if self._timer is not None:
             if self._timer_at <= deadline:
-                return  # It comes early, does nothing and asks again.
+                return  # The timer fires earlier, does nothing and is set again.
             self._timer.cancel()
         self._timer_at = deadline
         delay = max(SHORTEST_DELAY_S, deadline - self.node.clock.monotonic())
         self._timer = self._asyncio.call_later(delay, self.tick)
 
     def _fail(self, error: BaseException) -> None:
-        """The node broke: nothing more is read from its state, and the server ends."""
-        log.critical("the server ends: a turn failed", exc_info=error)
+        """Stop the server because the node failed. Its state is not read any more."""
+        log.critical("the server stops: a turn failed", exc_info=error)
         self.failure = error
         self._end()
 
@@ -157,20 +158,20 @@ class Driver:
     def _on_output(self, session: Session) -> None:
         connection: Connection | None = session.driver
         if connection is None:
-            return  # It is closed.
-        if not connection.in_line:
-            connection.in_line = True
-            self._in_line.append(connection)
+            return  # The connection is closed.
+        if not connection.queued:
+            connection.queued = True
+            self._queued.append(connection)
         if not self._turning and threading.get_ident() != self._thread:
             self._wake()
 
     def _wake(self) -> None:
-        """There is output in line; called in any thread."""
+        """Request that queued output is sent. Thread-safe."""
         self._asyncio.call_soon_threadsafe(self._send_all)
 
     def _wake_for_tick(self) -> None:
-        """There is something for a tick to do; called in any thread."""
-        with suppress(RuntimeError):  # asyncio has ended
+        """Request a tick. Thread-safe."""
+        with suppress(RuntimeError):  # the asyncio loop is closed
             self._asyncio.call_soon_threadsafe(self._tick_unless_stopped)
 
     def _tick_unless_stopped(self) -> None:
@@ -178,19 +179,19 @@ class Driver:
             self.tick()
 
     def _send_all(self) -> None:
-        with self.node.lock:  # what is released belongs to the node until it is taken
-            self._send_in_line()
+        with self.node.lock:  # released output belongs to the node until it is taken
+            self._send_queued()
 
-    def _send_in_line(self) -> None:
-        while self._in_line:
-            in_line, self._in_line = self._in_line, []
-            for connection in in_line:
-                connection.in_line = False
+    def _send_queued(self) -> None:
+        while self._queued:
+            queued, self._queued = self._queued, []
+            for connection in queued:
+                connection.queued = False
                 if not connection.closed:
                     self._send(connection)
 
     def _send(self, connection: Connection) -> None:
-        """Send what is in line; close a connection that ends with it or has too much in it."""
+        """Send queued output. Close the connection after its last output, or if too much is left."""
         try:
             count = connection.send()
         except OSError as error:
@@ -202,19 +203,19 @@ class Driver:
         output = session.output
         output.taken_bytes += count
         if output.stalled and output.unsent <= self.node.clients.output_ahead_bytes:
-            self._go_on(session)
+            self._resume(session)
         if connection.unsent:
             if not connection.writing:
                 self._write_interest(connection, True)
             self._check_output_limit(connection)
-        elif session.closing or (connection.ended and not self._has_more_to_say(session)):
+        elif session.closing or (connection.ended and not self._expects_replies(session)):
             self._finish(connection)
         elif connection.writing and not connection.ended:
             self._write_interest(connection, False)
 
-    def _go_on(self, session: Session) -> None:
-        """The client has taken enough of its answers: the requests behind them run, in a turn of
-        their own and after whoever is ready now."""
+    def _resume(self, session: Session) -> None:
+        """Resume the requests of a client that has taken enough of its replies. They run in a turn of
+        their own, after the sessions that are ready now."""
         if not self._unstalled:
             self._asyncio.call_soon(self._run_unstalled)
         self._unstalled[session] = None
@@ -232,7 +233,7 @@ class Driver:
             self.close(connection)
             return
         hard, soft, seconds = config.output_limit(listening=session.subscriptions.active)
-        if not session.let_in and not connection.handshaking:
+        if not session.may_run_commands and not connection.handshaking:
             most = limits.MAX_OUTPUT_BYTES_BEFORE_AUTH
             hard = min(hard or most, most)
         if soft and connection.unsent > soft:
@@ -256,21 +257,21 @@ class Driver:
     # --- input ----------------------------------------------------------------------------------
 
     def _receive(self, connection: Connection) -> bool:
-        """Read once; whether there is anything new for a turn."""
+        """Read from the socket once. Return whether there is new input for a turn."""
         try:
             count = connection.receive(self._space)
-        except TurnedAway as reason:
-            self._turn_away(connection, reason)
+        except ConnectionRejected as reason:
+            self._reject(connection, reason)
             return False
         except OSError as error:
             self.close(connection, error)
             return False
         if count < 0:
             if connection.unsent and not connection.writing:
-                self._write_interest(connection, True)  # a part of a handshake
+                self._write_interest(connection, True)  # part of a handshake
             return False
         if count == 0:
-            self._at_end(connection)
+            self._on_end_of_input(connection)
             return False
         self.traffic.reads += 1
         self.traffic.received_bytes += count
@@ -280,7 +281,7 @@ class Driver:
             return False
         session.scanner.feed_part(self._space, count)
         most = self.node.clients.query_buffer_limit
-        if session.blocked and not session.let_in:
+        if session.blocked and not session.may_run_commands:
             most = min(most, limits.MAX_INPUT_BYTES_BEFORE_AUTH)
         if session.input_bytes() > most:
             self._cut_off(session, connection)
@@ -288,10 +289,10 @@ class Driver:
         return True
 
     def _cut_off(self, session: Session, connection: Connection) -> None:
-        """Disconnect a client that sent more than it may before it runs."""
+        """Disconnect a client with too much input that has not been executed."""
         self.traffic.input_limit_disconnections += 1
         self.node.services.client_log.warning(
-            "client %s (%s) is disconnected: %d bytes of its input wait "
+            "client %s (%s) is disconnected: %d bytes of its input are not executed yet "
             "(client-query-buffer-limit)",
             session.id,
             session.client.address,
@@ -299,22 +300,22 @@ class Driver:
         )
         self.close(connection)
 
-    def _at_end(self, connection: Connection) -> None:
-        """The client sends no more: what it has asked for is still its own."""
-        if connection.chunks or connection.unsent or self._has_more_to_say(connection.session):
+    def _on_end_of_input(self, connection: Connection) -> None:
+        """Handle the end of a client's input. The client still gets the replies to its requests."""
+        if connection.chunks or connection.unsent or self._expects_replies(connection.session):
             connection.ended = True
             self._stop_reading(connection)
         else:
             self.close(connection)
 
-    def _has_more_to_say(self, session: Session) -> bool:
-        """Whether answers to what a client has sent are still to come, though it sends no more."""
+    def _expects_replies(self, session: Session) -> bool:
+        """Return whether replies to received requests are still to come."""
         return session.output.stalled or session in self.node.blocked.offloading
 
     # --- the end of a connection ----------------------------------------------------------------
 
     def close(self, connection: Connection, error: BaseException | None = None) -> None:
-        """End a connection, for whatever reason."""
+        """Close a connection, with or without an ``error``."""
         if connection.closed:
             return
         connection.closed = True
@@ -327,19 +328,19 @@ class Driver:
         connection.discard_input(self._space)
         connection.socket.close()
         self.node.close_session(connection.session)
-        connection.session.driver = None  # Else both would wait for the cyclic collector.
+        connection.session.driver = None  # breaks a reference cycle
 
-    def _turn_away(self, connection: Connection, reason: TurnedAway) -> None:
-        """It was told why; what it still sends is read over."""
+    def _reject(self, connection: Connection, reason: ConnectionRejected) -> None:
+        """Close the connection of a client that was sent the reason. Discard what it still sends."""
         address = connection.session.client.address
-        self.node.services.client_log.info("client %s is turned away: %s", address, reason)
+        self.node.services.client_log.info("client %s is rejected: %s", address, reason)
         self.traffic.rejected_connections += 1
         connection.session.closing = True
         connection.drop_output()
         self._finish(connection)
 
     def _finish(self, connection: Connection) -> None:
-        """The client has its last byte: let it close, and read over what it still sends."""
+        """End the output. Discard what the client sends until it closes the connection."""
         self.node.close_session(connection.session)
         connection.session.client.last_interaction = self.node.clock.monotonic()
         try:
@@ -355,8 +356,8 @@ class Driver:
         self.sweep()
 
     def sweep(self) -> None:
-        """Disconnect who was idle for too long, is over the soft limit for too long, or does not
-        take the last bytes or the end, and whose handshake does not end."""
+        """Disconnect clients that were idle for too long, exceed the soft limit for too long, do not
+        accept the last bytes or the end of the connection, or do not complete their handshake."""
         timeout = self.node.services.config.timeout
         now = self.node.clock.monotonic()
         for connection in list(self.connections.values()):
@@ -378,20 +379,20 @@ class Driver:
             elif connection.unsent:
                 self._check_output_limit(connection)
 
-    # --- what each loop does its own way ---------------------------------------------------------
+    # --- implemented by each loop ----------------------------------------------------------------
 
     def _watch(self, connection: Connection) -> None:
-        """Begin to receive. Raises `OSError`."""
+        """Start to watch for input. Raises `OSError`."""
         raise NotImplementedError
 
     def _unwatch(self, connection: Connection) -> None:
-        """Be told nothing more."""
+        """Stop watching the socket."""
         raise NotImplementedError
 
     def _stop_reading(self, connection: Connection) -> None:
-        """Be told only when the socket takes more."""
+        """Watch only for when the socket accepts output."""
         raise NotImplementedError
 
     def _write_interest(self, connection: Connection, wanted: bool) -> None:
-        """Whether to be told also when the socket takes more."""
+        """Set whether to watch also for when the socket accepts output."""
         raise NotImplementedError

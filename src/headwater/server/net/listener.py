@@ -1,7 +1,7 @@
-"""Where clients come in: TCP, TLS and unix sockets, and who is turned away at the door.
+"""Accepts clients over TCP, TLS and unix sockets, and rejects those that may not connect.
 
-Sockets are bound before the data is read, so that a port in use is told before anything else, and
-listen only when there is somebody to answer.
+Sockets are bound before the data is read, so that a port in use is reported first. They listen only
+once the server can answer.
 """
 
 from __future__ import annotations
@@ -25,34 +25,34 @@ log = logging.getLogger("headwater.server")
 
 TOO_MANY = b"-ERR max number of clients reached\r\n"
 DENIED = (
-    b"-DENIED Headwater is running in protected mode: it has no password and answers clients of its "
-    b"own machine only. To let others in, set a password (requirepass) or, where the network itself "
-    b"is trusted, turn protected-mode off.\r\n"
+    b"-DENIED Headwater is running in protected mode: it has no password and accepts only clients of "
+    b"its own machine. To accept others, set a password (requirepass) or, if the network itself is "
+    b"trusted, turn protected-mode off.\r\n"
 )
 
 ACCEPTS_PER_EVENT = 64
-"""New connections taken at a time, before the clients that are there are served again."""
+"""Maximum number of connections accepted at a time, before existing clients are served again."""
 
 PAUSE_SECONDS = 0.5
-"""How long nobody is accepted after the process ran out of descriptors."""
+"""How long no connection is accepted after the process ran out of file descriptors."""
 
 
 class Listener:
-    """One bound socket. Made by `bind_all`."""
+    """A bound socket. `bind_all` creates it."""
 
     def __init__(self, bound: socket.socket, *, kind: str, name: str) -> None:
         self.socket = bound
         self.kind = kind
         """``tcp``, ``tls`` or ``unix``."""
         self.name = name
-        """As the ready line shows it: ``127.0.0.1:6379``, ``tls:127.0.0.1:6390``,
+        """The address in the ready line: ``127.0.0.1:6379``, ``tls:127.0.0.1:6390``,
         ``unix:/run/headwater.sock``."""
         self._loop: Driver | None = None
         self._paused: asyncio.TimerHandle | None = None
         self._inode = Path(bound.getsockname()).stat().st_ino if kind == "unix" else 0
 
     def listen(self, loop: Driver, *, backlog: int) -> None:
-        """Begin to accept clients for ``loop``. Raises `ListenError`."""
+        """Start to accept clients for ``loop``. Raises `ListenError`."""
         self._loop = loop
         try:
             self.socket.listen(backlog)
@@ -61,7 +61,7 @@ class Listener:
         asyncio.get_running_loop().add_reader(self.socket.fileno(), self._on_ready)
 
     def close(self) -> None:
-        """Accept no more, and take the unix socket's name away if it is still ours."""
+        """Accept no more clients. Remove the unix socket's file if it is still this socket's."""
         if self._paused is not None:
             self._paused.cancel()
         path = Path(self.socket.getsockname()) if self.kind == "unix" else None
@@ -74,7 +74,7 @@ class Listener:
                 if path.stat().st_ino == self._inode:
                     path.unlink()
             except OSError:
-                pass  # Somebody else took it away.
+                pass  # Another process removed it.
 
     def _on_ready(self) -> None:
         for _ in range(ACCEPTS_PER_EVENT):
@@ -88,10 +88,10 @@ class Listener:
             self._admit(client, peer)
 
     def _pause(self, error: OSError) -> None:
-        """Without a free descriptor every accept fails at once: wait for clients to leave."""
+        """Stop accepting for a while. Without a free descriptor every accept would fail."""
         assert self._loop is not None, "accepting before listening"
         self._loop.node.services.client_log.warning(
-            "no client can be accepted at %s: %s", self.name, error.strerror
+            "clients cannot be accepted at %s: %s", self.name, error.strerror
         )
         loop = asyncio.get_running_loop()
         loop.remove_reader(self.socket.fileno())
@@ -104,8 +104,8 @@ class Listener:
         loop, config = self._loop, self._loop.node.services.config
         if len(loop.connections) >= config.maxclients:
             loop.node.services.traffic.rejected_connections += 1
-            # Without a handshake nothing can be said through TLS.
-            _turn_away(client, b"" if self.kind == "tls" else TOO_MANY)
+            # No text can be sent through TLS before the handshake.
+            _reject(client, b"" if self.kind == "tls" else TOO_MANY)
             return
         if self.kind == "unix":
             path = self.socket.getsockname()
@@ -119,13 +119,13 @@ class Listener:
         )
         if denied and self.kind == "tcp":
             loop.node.services.traffic.rejected_connections += 1
-            _turn_away(client, DENIED)
+            _reject(client, DENIED)
             return
         try:
             _tune(client, keepalive=config.tcp_keepalive)
             local = client.getsockname()
         except OSError:
-            client.close()  # It left before it was served.
+            client.close()  # The client disconnected before it was served.
             return
         loop.adopt(
             client,
@@ -136,19 +136,19 @@ class Listener:
         )
 
     def _tls_connection(self, *, denied: bool) -> Callable[[socket.socket, Session], Connection]:
-        """Makes the connection of a client that speaks TLS."""
+        """Return the constructor of TLS connections."""
         from headwater.server.net.tls_sockets import TlsConnection
 
         assert self._loop is not None, "accepting before listening"
         context = self._loop.node.services.tls
-        assert context is not None, "a TLS listener has its context installed first"
+        assert context is not None, "the context is set before a TLS listener listens"
         return partial(TlsConnection, context=context, denial=DENIED if denied else b"")
 
 
 def bind_all(config: Config) -> list[Listener]:
-    """Bind every address of the configuration; with port 0 the system picks one, the same for all,
-    which is ``config.port`` afterwards, or there is only TLS. Raises `ListenError` with nothing left
-    bound."""
+    """Bind every address of the configuration. With port 0 the system chooses a port, which is the same
+    for all addresses and is stored in ``config.port``; if a TLS port is set, port 0 means TLS only.
+    Raises `ListenError`; nothing remains bound then."""
     listeners: list[Listener] = []
     try:
         if config.port or not config.tls_port:
@@ -158,7 +158,7 @@ def bind_all(config: Config) -> list[Listener]:
         if config.unixsocket:
             listeners.append(_bind_unix(config))
         if not listeners:
-            raise ListenError("there is nowhere to listen: give --bind an address, or --unixsocket")
+            raise ListenError("no address to listen on: give --bind an address, or --unixsocket")
     except BaseException:
         for listener in listeners:
             listener.socket.close()
@@ -167,7 +167,7 @@ def bind_all(config: Config) -> list[Listener]:
 
 
 def listener_info(listeners: list[Listener]) -> dict[str, str]:
-    """Where is listened, as INFO says it: ``listener0`` is TCP, 1 the unix socket, 2 TLS.
+    """Return the listeners as INFO shows them: ``listener0`` is TCP, 1 the unix socket, 2 TLS.
 
     Source: Redis, connection.c, getListensInfoString.
     """
@@ -183,13 +183,13 @@ def listener_info(listeners: list[Listener]) -> dict[str, str]:
 
 
 def show(address: tuple[str, int] | tuple[str, int, int, int]) -> str:
-    """``127.0.0.1:6379``, ``[::1]:6379``."""
+    """Format an address: ``127.0.0.1:6379``, ``[::1]:6379``."""
     host, port = address[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 _ABSENT = {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT}
-"""The machine has no such address, or no such protocol."""
+"""Errors that mean that the machine lacks the address or the protocol."""
 
 
 def _bind_addresses(config: Config, kind: str, listeners: list[Listener]) -> None:
@@ -200,7 +200,7 @@ def _bind_addresses(config: Config, kind: str, listeners: list[Listener]) -> Non
             bound = _bind_tcp(host, port)
         except OSError as error:
             if word.startswith("-") and error.errno in _ABSENT:
-                log.debug("not listening at %s: %s", host, error.strerror)
+                log.debug("not listening on %s: %s", host, error.strerror)
                 continue
             raise _listen_error(_name(kind, (host, port)), error) from None
         if kind == "tcp":
@@ -213,7 +213,7 @@ def _name(kind: str, address: tuple[str, int]) -> str:
 
 
 def _bind_tcp(host: str, port: int) -> socket.socket:
-    wanted = {"*": "0.0.0.0", "::*": "::"}.get(host, host)  # noqa: S104 (it was asked for)
+    wanted = {"*": "0.0.0.0", "::*": "::"}.get(host, host)  # noqa: S104 (the user asked for it)
     try:
         found = socket.getaddrinfo(wanted, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except socket.gaierror as error:
@@ -249,13 +249,13 @@ def _bind_unix(config: Config) -> Listener:
 
 
 def _remove_stale(path: Path) -> None:
-    """Take away a socket that a dead server left. Raises `ListenError` when it is anything else."""
+    """Remove an unused socket file. Raises `ListenError` for any other file, or if it is in use."""
     try:
         mode = path.stat().st_mode
     except OSError:
         return
     if not stat.S_ISSOCK(mode):
-        raise ListenError(f"cannot listen at unix:{path}: a file of that name is no socket")
+        raise ListenError(f"cannot listen on unix:{path}: the file exists and is not a socket")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         try:
             probe.connect(str(path))
@@ -263,7 +263,7 @@ def _remove_stale(path: Path) -> None:
             path.unlink()
             return
     raise ListenError(
-        f"cannot listen at unix:{path}: another server answers there; choose another --unixsocket"
+        f"cannot listen on unix:{path}: another server uses it; choose another --unixsocket"
     )
 
 
@@ -271,11 +271,11 @@ def _listen_error(name: str, error: OSError) -> ListenError:
     remedy: dict[int | None, str] = {
         errno.EADDRINUSE: "; another server listens there, choose another "
         + ("--tls-port" if name.startswith("tls:") else "--port (0 picks a free one)"),
-        errno.EACCES: "; the process has no right to, choose another --port or directory",
+        errno.EACCES: "; the process lacks the permission, choose another --port or directory",
         errno.EADDRNOTAVAIL: "; this machine has no such address, choose another --bind",
     }
     reason = error.strerror or str(error)
-    return ListenError(f"cannot listen at {name}: {reason}{remedy.get(error.errno, '')}")
+    return ListenError(f"cannot listen on {name}: {reason}{remedy.get(error.errno, '')}")
 
 
 def _tune(client: socket.socket, *, keepalive: int) -> None:
@@ -295,8 +295,8 @@ def _is_local(host: str) -> bool:
     return host.startswith(("127.", "::ffff:127.")) or host == "::1"
 
 
-def _turn_away(client: socket.socket, text: bytes) -> None:
-    """Say why, if the socket takes it at once, and close."""
+def _reject(client: socket.socket, text: bytes) -> None:
+    """Send the reason, if the socket takes it at once, and close the connection."""
     try:
         client.setblocking(False)
         if text:

@@ -1,4 +1,4 @@
-"""When a socket is ready: one epoll for all of them, within asyncio.
+"""Event loops: detect which sockets are ready. `EpollLoop` uses one epoll for all, within asyncio.
 
     asyncio ── reader on one descriptor ──▶ epoll over all clients
                                              │ at most MAX_EVENTS_PER_TURN ready sockets
@@ -6,8 +6,8 @@
        Node.turn(all of them)  ◀─────────────┘  executes, commits, then calls on_output
        send to each; what a socket does not take waits for EPOLLOUT
 
-asyncio keeps timers, signals and new connections. Input is level-triggered: what was not read this
-time is ready the next time, after others.
+asyncio handles timers, signals and new connections. Input is level-triggered: a socket that was not
+read completely is ready again the next time, after the others.
 """
 
 from __future__ import annotations
@@ -32,29 +32,29 @@ else:
     except ImportError:
         from headwater import _cython as cython
 
-if not cython.compiled:  # they have twins in C
+if not cython.compiled:  # compiled modules use the C versions
     from time import monotonic as passed_seconds
 
     from headwater.memory import new_words, word_at
     from headwater.server.net.polling import wait_ready
 
 HAS_EPOLL = hasattr(select, "epoll") and hasattr(os, "eventfd")
-"""Whether this system has what `EpollLoop` needs."""
+"""Whether this system supports `EpollLoop`."""
 
 _READABLE, _WRITABLE = 1, 4
 """EPOLLIN and EPOLLOUT."""
 
 
 class EpollLoop(Driver):
-    """The loop where there is epoll: one reader of asyncio for all sockets together."""
+    """The loop for systems with epoll: a single asyncio reader for all sockets."""
 
     def __init__(self, node: Node, *, on_stop: Callable[[], None]) -> None:
         self._epoll = select.epoll()
         self._descriptor = self._epoll.fileno()
         self._found = new_words(array("Q"), 2 * MAX_EVENTS_PER_TURN)
-        """Two words for each socket that is ready."""
+        """Two words for each ready socket: descriptor and events."""
         self._waker = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        """For output that another thread has released while the loop waits here."""
+        """Wakes the loop when another thread has released output."""
         self._epoll.register(self._waker, select.EPOLLIN)
         super().__init__(node, on_stop=on_stop)
         self._asyncio.add_reader(self._descriptor, self._on_ready)
@@ -66,8 +66,8 @@ class EpollLoop(Driver):
         os.close(self._waker)
 
     def _on_ready(self) -> None:
-        """Turns, as long as requests come one upon the other, but not for long: then asyncio looks at its
-        timers and at new connections."""
+        """Run turns while requests keep arriving, for `LOOP_HOLD_SECONDS` at most. Then asyncio handles
+        its timers and new connections."""
         began = passed_seconds()
         wait = 0.0
         while not self._stopped and self._one_turn(wait):
@@ -83,7 +83,7 @@ class EpollLoop(Driver):
         os.eventfd_write(self._waker, 1)
 
     def _one_turn(self, wait: float) -> bool:
-        """Serve who is ready, or will be within ``wait`` seconds; whether anybody was."""
+        """Serve the sockets that are ready within ``wait`` seconds. Return whether there was input."""
         count = wait_ready(self._epoll, self._descriptor, wait, self._found)
         if not count:
             return False
@@ -91,7 +91,7 @@ class EpollLoop(Driver):
             return self._serve(count)
 
     def _serve(self, count: int) -> bool:
-        """Take what has come and run it; whether anything had."""
+        """Receive from ready sockets and run a turn. Return whether there was input."""
         ready: list[Session] = []
         handshakes = HANDSHAKES_PER_TURN
         for at in range(count):
@@ -100,7 +100,7 @@ class EpollLoop(Driver):
             if connection is None:
                 if descriptor == self._waker:
                     os.eventfd_read(self._waker)
-                    self._send_in_line()
+                    self._send_queued()
                 continue
             if event != _READABLE:
                 if event & _WRITABLE:
@@ -109,7 +109,7 @@ class EpollLoop(Driver):
                     continue
             if connection.handshaking:
                 if not handshakes:
-                    continue  # It is ready the next time, after whoever is served.
+                    continue  # The socket is ready again the next time, after the others.
                 handshakes -= 1
             if self._receive(connection):
                 ready.append(connection.session)
@@ -124,7 +124,7 @@ class EpollLoop(Driver):
         try:
             self._epoll.unregister(connection.descriptor)
         except OSError:
-            pass  # It was never registered.
+            pass  # The socket was never registered.
 
     def _stop_reading(self, connection: Connection) -> None:
         connection.writing = True
@@ -137,8 +137,8 @@ class EpollLoop(Driver):
 
 
 class ReaderLoop(Driver):
-    """The loop where there is no epoll: a reader of asyncio for each socket, and one turn for all
-    that were ready in the same round of asyncio."""
+    """The loop for systems without epoll: an asyncio reader for each socket, and one turn for all
+    sockets that are ready in the same iteration of asyncio."""
 
     def __init__(self, node: Node, *, on_stop: Callable[[], None]) -> None:
         super().__init__(node, on_stop=on_stop)
@@ -183,6 +183,6 @@ class ReaderLoop(Driver):
 
 
 def make_loop(node: Node, *, on_stop: Callable[[], None]) -> Driver:
-    """The best loop of this system, within the running loop of asyncio."""
+    """Create the best loop for this system, within the running asyncio loop."""
     kind = EpollLoop if HAS_EPOLL else ReaderLoop
     return kind(node, on_stop=on_stop)

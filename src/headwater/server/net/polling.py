@@ -1,7 +1,7 @@
-"""Which sockets are ready, in one system call.
+"""Waits for ready sockets, in one system call.
 
-Compiled modules take this function from ``polling_c.pxd``, which asks the system by the descriptor of the
-epoll and makes no object for an event; plain Python takes the twin below.
+Compiled modules use the function in ``polling_c.pxd``, which passes the epoll's descriptor to the
+system and creates no object per event. Plain Python uses the function below, which does the same.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from select import epoll
 
 MOST_EVENTS = 256
-"""What the twin in C has room for."""
+"""The capacity of the C version."""
 
 
 def wait_ready(poll: epoll, _descriptor: int, seconds: float, ready: array[int]) -> int:
-    """Wait until a socket is ready, ``seconds`` at most; how many there are, as many as ``ready`` has
-    room for and `MOST_EVENTS` at most. It gets two words for each: the descriptor and what it is
-    ready for (EPOLLIN and so on).
+    """Wait at most ``seconds`` until a socket is ready. Return the number of ready sockets, at most
+    `MOST_EVENTS` and as many as fit into ``ready``. Each takes two words of ``ready``: the
+    descriptor and its events (EPOLLIN and so on).
 
     Raises `OSError`.
     """

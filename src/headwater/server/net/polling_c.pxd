@@ -1,4 +1,4 @@
-# The function of polling.py in C.
+# The C version of polling.py.
 from cpython cimport array
 from cpython.exc cimport PyErr_SetFromErrno
 from headwater.memory_c cimport u64
@@ -14,7 +14,7 @@ cdef extern from *:
         struct epoll_event found[HEADWATER_MOST_EVENTS];
         int room = most < HEADWATER_MOST_EVENTS ? (int)most : HEADWATER_MOST_EVENTS;
         int count = epoll_wait(descriptor, found, room, ms);
-        if (count < 0 && errno == EINTR) return 0; /* asyncio looks at the signal */
+        if (count < 0 && errno == EINTR) return 0; /* asyncio handles the signal */
         for (int at = 0; at < count; at++) {
             ready[2 * at] = (uint64_t)(uint32_t)found[at].data.fd;
             ready[2 * at + 1] = found[at].events;

@@ -11,7 +11,7 @@ cdef class Connection:
     cdef public bint ended
     cdef public bint closed
     cdef public bint handshaking
-    cdef public bint in_line
+    cdef public bint queued
     cdef public bint writing
     cdef public long long unsent
     cdef public double over_soft_since
@@ -22,7 +22,7 @@ cdef class Connection:
     cpdef Py_ssize_t receive(self, bytearray space) except -2
     @cython.locals(total=Py_ssize_t)
     cpdef Py_ssize_t send(self) except -2
-    cpdef put_in_line(self)
+    cpdef queue_released(self)
     @cython.locals(released=bytearray, size=Py_ssize_t, count=Py_ssize_t)
     cdef Py_ssize_t _send_released(self) except -2
     cdef Py_ssize_t _send_chunks(self, chunks) except -2

@@ -1,4 +1,4 @@
-"""A client's socket and its output in line."""
+"""A client's socket and the output that waits to be sent."""
 
 from __future__ import annotations
 
@@ -16,42 +16,42 @@ else:
     except ImportError:
         from headwater import _cython as cython
 
-if not cython.compiled:  # they have twins in C
+if not cython.compiled:  # compiled modules use the C versions
     from headwater.server.net.transfers import receive_some, send_some
 
 CHUNKS_PER_SEND = 64
-"""Pieces of output that one system call is given."""
+"""Maximum number of buffers that one system call sends."""
 
 _HELLO = b"\x16\x03"
-"""How whoever speaks TLS begins; no request does."""
+"""The first bytes of a TLS handshake. No request begins with them."""
 
 NO_TLS = b"-ERR this port does not speak TLS; connect without it, or to the port of tls-port\r\n"
 
 
-class TurnedAway(Exception):
-    """This client cannot be served and was told so, as far as it can understand; says why."""
+class ConnectionRejected(Exception):
+    """A client cannot be served, and was sent the reason, which is also the message."""
 
 
 class Connection:
-    """One client's socket, its session and what is to be sent to it."""
+    """A client's socket, its session and its unsent output."""
 
     def __init__(self, client: socket.socket, session: Session) -> None:
         self.socket = client
         self.descriptor = client.fileno()
         self.session = session
         self.chunks: deque[bytearray | memoryview] | None = None
-        """Released output that the socket has not taken yet; None while there was never any, as
-        with most of ten thousand connections."""
+        """Output that the socket has not taken yet. None until there is any: most of ten thousand
+        connections never have any."""
         self.ended = False
-        """The client sends no more; it still gets what it has asked for."""
+        """Whether the client has ended its output. It still gets the replies to its requests."""
         self.closed = False
-        """It is over, and its descriptor may be another client's by now."""
+        """Whether the connection is closed. Its descriptor may then be another client's."""
         self.handshaking = False
-        """Nothing can be said yet in a way that both sides understand (TLS)."""
-        self.in_line = False
-        """Whether the loop knows that there is something to send or to close."""
+        """Whether a TLS handshake is in progress, during which nothing can be sent."""
+        self.queued = False
+        """Whether the driver knows that there is output to send or a connection to close."""
         self.writing = False
-        """Whether the loop is told when the socket takes more."""
+        """Whether the loop watches for when the socket accepts output."""
         self.unsent = 0
         """Bytes in ``chunks`` after the last attempt to send."""
         self.over_soft_since = 0.0
@@ -59,9 +59,10 @@ class Connection:
         self.sent = 0
 
     def receive(self, space: bytearray) -> int:
-        """Read once: the number of bytes now in ``space``, 0 at the end, -1 when there are none.
+        """Read once into ``space``. Return the number of bytes, 0 at the end of input, -1 if there
+        are none.
 
-        Raises `TurnedAway` and `OSError`.
+        Raises `ConnectionRejected` and `OSError`.
         """
         count = receive_some(self.socket, self.descriptor, space)
         if not self.received and count > 1 and space[0] == _HELLO[0] and space[1] == _HELLO[1]:
@@ -69,23 +70,23 @@ class Connection:
                 self.socket.send(NO_TLS)
             except OSError:
                 pass
-            raise TurnedAway("TLS at a port without it")
+            raise ConnectionRejected("TLS at a port without it")
         return count
 
     def send(self) -> int:
-        """Give the socket what it takes of what was released, and return how much that was. Raises
-        `OSError`, but not for a socket that takes no more now."""
+        """Send as much released output as the socket takes, and return the number of bytes. Raises
+        `OSError`, but not if the socket is full."""
         total = 0
         if not self.chunks:
             total = self._send_released()
-        self.put_in_line()
+        self.queue_released()
         if self.chunks:
             total += self._send_chunks(self.chunks)
         self.sent += total
         return total
 
-    def put_in_line(self) -> None:
-        """Whatever was released since the last time stands behind what the socket has not taken."""
+    def queue_released(self) -> None:
+        """Append the output that was released since the last call to what the socket has not taken."""
         if self.session.output.released:
             self._append(self.session.output.take())
 
@@ -95,11 +96,11 @@ class Connection:
         self.chunks.append(chunk)
 
     def drop_output(self) -> None:
-        """Forget what is in line."""
+        """Discard the unsent output."""
         self.chunks = None
 
     def _send_released(self) -> int:
-        """Send what was released without a detour; what the socket does not take is put in line."""
+        """Send released output directly. What the socket does not take is queued."""
         released = self.session.output.released
         size = len(released)
         if not size:
@@ -131,12 +132,13 @@ class Connection:
         return total
 
     def finish(self) -> None:
-        """The client has its last byte. Raises `OSError`."""
+        """End the output. Raises `OSError`."""
         self.socket.shutdown(socket.SHUT_WR)
 
     def discard_input(self, space: bytearray) -> None:
-        """Read what has arrived already, into ``space``: closing over unread input resets the
-        connection, and the reset can overtake the last reply, which often explains the closing."""
+        """Discard the input that has already arrived; ``space`` is the buffer. Closing a socket
+        with unread input resets the connection; a reset can overtake the last reply, which often
+        has the reason."""
         try:
             for _ in range(16):
                 if self.socket.recv_into(space) == 0:
@@ -146,7 +148,7 @@ class Connection:
 
 
 def _drop(chunks: deque[bytearray | memoryview], count: int) -> None:
-    """Take ``count`` sent bytes off the front."""
+    """Remove ``count`` sent bytes from the front."""
     while count:
         first = chunks[0]
         if count < len(first):

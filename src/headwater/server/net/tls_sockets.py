@@ -1,17 +1,17 @@
-"""A client behind TLS: records on its socket, plain bytes for its session.
+"""A TLS connection: records on its socket, plain bytes in its session.
 
     socket ──recv──▶ _incoming ──▶ SSLObject ──read──▶ Session
-    socket ◀──send── _raw ◀── _outgoing ◀── SSLObject ◀──write── chunks
+    socket ◀──send── _encrypted ◀── _outgoing ◀── SSLObject ◀──write── chunks
 
-OpenSSL sees no socket, only memory, and so never waits for one.
+OpenSSL reads and writes memory only, never a socket, and so never blocks.
 
-Rule 1. After `receive` nothing that was sent is left undecrypted but a part of a record: epoll
-        knows of all that can be read.
-Rule 2. What OpenSSL says by itself (its part of a handshake, an alert, a new key, a ticket) goes
-        out by the same way and in the same order as replies.
-Rule 3. Nothing is set up for a client that has sent nothing: a silent connection costs a socket.
-Rule 4. Who cannot be served is told why in what it speaks: an alert, or plain text; the connection
-        then lingers, for a reset could overtake that.
+Rule 1. `receive` decrypts all that was received, except for an incomplete record. Therefore epoll
+        reports everything that can still be read.
+Rule 2. What OpenSSL sends itself (its part of a handshake, an alert, a new key, a ticket) is sent
+        in the same way and order as replies.
+Rule 3. Nothing is allocated for a client that has sent nothing: a silent connection costs a socket.
+Rule 4. A client that cannot be served is sent the reason in the form it expects: an alert, or plain
+        text. The connection then lingers, because a reset could overtake the reason.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ import ssl
 from typing import Any, NoReturn, cast
 
 from headwater.limits import MAX_TLS_RECORD_BYTES, TLS_AHEAD_BYTES
-from headwater.server.net.sockets import Connection, TurnedAway
+from headwater.server.net.sockets import Connection, ConnectionRejected
 from headwater.server.session.session import Session
 
 _HANDSHAKE = 0x16
-"""First byte of every connection that speaks TLS: the type of a handshake record."""
+"""The first byte of every TLS connection: the type of a handshake record."""
 
 NOT_TLS = (
     b"-ERR this port speaks TLS and what arrived is plain text; connect with TLS (rediss://, "
@@ -36,10 +36,10 @@ NOT_TLS = (
 class TlsConnection(Connection):
     """A `Connection` with TLS between socket and session.
 
-    ``denial`` is what is said to the client as soon as it can read it, and then no more.
+    ``denial`` is sent to the client after the handshake, and then the connection ends.
     """
 
-    __slots__ = ("_context", "_denial", "_incoming", "_outgoing", "_over", "_raw", "_tls")
+    __slots__ = ("_closing", "_context", "_denial", "_encrypted", "_incoming", "_outgoing", "_tls")
 
     def __init__(
         self,
@@ -56,16 +56,16 @@ class TlsConnection(Connection):
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
         self._tls: ssl.SSLObject | None = None
-        self._raw = memoryview(b"")
+        self._encrypted = memoryview(b"")
         """Records that the socket has not taken yet."""
-        self._over = False
-        """The last record was written; what still arrives is read over."""
+        self._closing = False
+        """Whether the last record was written. Later input is discarded."""
 
     # --- input ----------------------------------------------------------------------------------
 
     def receive(self, space: bytearray) -> int:
-        """Read once and decrypt: the number of plain bytes now in ``space``, 0 at the end, -1 when
-        there are none yet. Raises `TurnedAway` and `OSError`."""
+        """Read once and decrypt. Return the number of plain bytes in ``space``, 0 at the end of
+        input, -1 if there are none yet. Raises `ConnectionRejected` and `OSError`."""
         try:
             with memoryview(space) as view:
                 return self._receive(view)
@@ -73,83 +73,83 @@ class TlsConnection(Connection):
             return -1
 
     def _receive(self, space: memoryview) -> int:
-        if self._over:
+        if self._closing:
             return self.socket.recv_into(space)
-        # With the part of a record that was left, what comes now still fits once it is decrypted.
+        # Leave space for the incomplete record that is left from before: both are decrypted into it.
         count = self.socket.recv_into(space[: len(space) - MAX_TLS_RECORD_BYTES])
         if count == 0:
             return 0
         if self._tls is None:
-            self._begin(space[0])
+            self._start(space[0])
         self._incoming.write(space[:count])
         if self.handshaking:
-            self._shake()
+            self._handshake()
         total = self._decrypt(space)
-        if self._outgoing.pending and not self._raw:
+        if self._outgoing.pending and not self._encrypted:
             self._try_flush()
         if total < 0:
             raise BlockingIOError
         return total
 
-    def _begin(self, first: int) -> None:
+    def _start(self, first: int) -> None:
         if first != _HANDSHAKE:
-            self._over = True
+            self._closing = True
             self._send_plain(NOT_TLS)
-            raise TurnedAway("plain text at the port for TLS")
+            raise ConnectionRejected("plain text at the TLS port")
         self._tls = self._context.wrap_bio(self._incoming, self._outgoing, server_side=True)
 
-    def _shake(self) -> None:
-        """Go on with the handshake; returns when it is done."""
-        assert self._tls is not None, "it begins with the first byte"
+    def _handshake(self) -> None:
+        """Continue the handshake. Returns when it is complete."""
+        assert self._tls is not None, "_start() creates it"
         try:
             self._tls.do_handshake()
         except ssl.SSLWantReadError:
             self._try_flush()
             raise BlockingIOError from None
         except ssl.SSLError as error:
-            self._refuse(f"no TLS handshake: {_reason(error)}")
+            self._refuse(f"the TLS handshake failed: {_reason(error)}")
         self.handshaking = False
         if self._denial:
             self._tls.write(self._denial)
             self._refuse("protected mode")
 
     def _decrypt(self, space: memoryview) -> int:
-        """Plain bytes into ``space``: how many, 0 at the client's end, -1 when there are none."""
-        assert self._tls is not None, "it begins with the first byte"
+        """Decrypt into ``space``. Return the number of bytes, 0 at the end, -1 if there are none."""
+        assert self._tls is not None, "_start() creates it"
         total, count = 0, 1
         try:
             while count:
-                # With a buffer it answers how much it put there, whatever typeshed says.
+                # With a buffer, read() returns the number of bytes; typeshed has a wrong type.
                 count = cast("int", self._tls.read(len(space) - total, cast("Any", space[total:])))
                 total += count
         except ssl.SSLWantReadError:
             return total or -1
         except ssl.SSLError as error:
-            self._refuse(f"TLS is broken: {_reason(error)}")
-        # close_notify. The socket need not end with it: let epoll say so in the next turn.
+            self._refuse(f"TLS error: {_reason(error)}")
+        # close_notify. The client need not end the socket's input: let epoll report its end next turn.
         self.socket.shutdown(socket.SHUT_RD)
         return total
 
     # --- output ---------------------------------------------------------------------------------
 
     def send(self) -> int:
-        """As `Connection.send`, in records; plain bytes count as sent when they are in one."""
+        """Like `Connection.send`, in records. Plain bytes count as sent once they are in a record."""
         total = 0
-        self.put_in_line()
+        self.queue_released()
         try:
             self._flush()
-            while self.chunks and not self.handshaking and not self._over:
+            while self.chunks and not self.handshaking and not self._closing:
                 total += self._encrypt()
                 self._flush()
         except (BlockingIOError, InterruptedError):
             pass
         self.sent += total
-        self.unsent = sum(map(len, self.chunks or ())) + len(self._raw)
+        self.unsent = sum(map(len, self.chunks or ())) + len(self._encrypted)
         return total
 
     def _encrypt(self) -> int:
-        """Make records of the next chunks, no more than a socket takes at once."""
-        assert self._tls is not None, "it begins with the first byte"
+        """Encrypt the next chunks, but not more than a socket takes at once."""
+        assert self._tls is not None, "_start() creates it"
         total = 0
         while self.chunks and total < TLS_AHEAD_BYTES:
             first = self.chunks[0]
@@ -162,45 +162,45 @@ class TlsConnection(Connection):
         return total
 
     def _flush(self) -> None:
-        """Give the socket every record. Raises `BlockingIOError` when it takes no more now."""
-        while self._raw or self._outgoing.pending:
-            if not self._raw:
-                self._raw = memoryview(self._outgoing.read())
-            self._raw = self._raw[self.socket.send(self._raw) :]
+        """Send all records. Raises `BlockingIOError` if the socket is full."""
+        while self._encrypted or self._outgoing.pending:
+            if not self._encrypted:
+                self._encrypted = memoryview(self._outgoing.read())
+            self._encrypted = self._encrypted[self.socket.send(self._encrypted) :]
 
     def _try_flush(self) -> None:
-        """The same; what is left waits in line. An error is found by who reads or writes next."""
+        """Like `_flush`, but keep the rest. The next read or write reports errors."""
         try:
             self._flush()
         except OSError:
             pass
-        self.unsent = sum(map(len, self.chunks or ())) + len(self._raw)
+        self.unsent = sum(map(len, self.chunks or ())) + len(self._encrypted)
 
     # --- the end --------------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """close_notify, then the end of the socket's output. Raises `OSError`."""
-        self._say_the_end()
+        """Send close_notify, then end the socket's output. Raises `OSError`."""
+        self._send_close_notify()
         super().finish()
 
     def discard_input(self, space: bytearray) -> None:
-        self._say_the_end()
+        self._send_close_notify()
         super().discard_input(space)
 
-    def _say_the_end(self) -> None:
-        if self._tls is not None and not self.handshaking and not self._over:
+    def _send_close_notify(self) -> None:
+        if self._tls is not None and not self.handshaking and not self._closing:
             try:
                 self._tls.unwrap()
             except OSError:
-                pass  # It wants the client's close_notify, which is read over like all the rest.
+                pass  # It waits for the client's close_notify, which is discarded with all other input.
             self._try_flush()
-        self._over = True
+        self._closing = True
 
     def _refuse(self, reason: str) -> NoReturn:
-        """OpenSSL has put its alert in line: send it, and read nothing more."""
+        """Send the alert that OpenSSL has queued, and read nothing more."""
         self._try_flush()
-        self._say_the_end()
-        raise TurnedAway(reason) from None
+        self._send_close_notify()
+        raise ConnectionRejected(reason) from None
 
     def _send_plain(self, text: bytes) -> None:
         try:
@@ -210,7 +210,8 @@ class TlsConnection(Connection):
 
 
 def _reason(error: ssl.SSLError) -> str:
-    """``certificate verify failed: self-signed certificate``, without OpenSSL's files and lines."""
+    """Describe an error, without OpenSSL's file names and lines:
+    ``certificate verify failed: self-signed certificate``."""
     text = (error.reason or str(error)).replace("_", " ").lower()
     found = getattr(error, "verify_message", "")
     return f"{text}: {found}" if found else text

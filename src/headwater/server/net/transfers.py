@@ -1,8 +1,8 @@
-"""Bytes from and to a socket, in one system call.
+"""Receives from and sends to a socket, in one system call.
 
-Compiled modules take these functions from ``transfers_c.pxd``, which calls the system by the socket's
-descriptor; plain Python takes the twins below, which ask the socket object. The caller holds the GIL
-meanwhile: no socket of a server waits.
+Compiled modules use the functions in ``transfers_c.pxd``, which pass the socket's descriptor to the
+system. Plain Python uses the functions below, which call the socket object. The caller holds the
+GIL during the call: the server's sockets do not block.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from socket import socket
 
 
 def receive_some(client: socket, _descriptor: int, space: bytearray) -> int:
-    """Read once into ``space``: how many bytes, 0 at the end, -1 when there are none yet.
+    """Read once into ``space``. Return the number of bytes, 0 at the end of input, -1 if there are
+    none yet.
 
     Raises `OSError`.
     """
@@ -22,7 +23,8 @@ def receive_some(client: socket, _descriptor: int, space: bytearray) -> int:
 
 
 def send_some(client: socket, _descriptor: int, data: bytearray) -> int:
-    """Give the socket what it takes of ``data``: how many bytes, -1 when it takes none now.
+    """Send as much of ``data`` as the socket takes. Return the number of bytes, -1 if the socket is
+    full.
 
     Raises `OSError`.
     """

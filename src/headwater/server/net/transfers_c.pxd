@@ -1,4 +1,4 @@
-# The functions of transfers.py in C.
+# The C version of transfers.py.
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
 from cpython.exc cimport PyErr_SetFromErrno
 

@@ -1,1 +1,1 @@
-"""What the sessions of a node share. Nothing here knows the node or its commands."""
+"""Services that the sessions of a node share. This package knows neither the node nor its commands."""

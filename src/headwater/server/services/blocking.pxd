@@ -30,10 +30,10 @@ cdef class BlockedClients:
     cdef _give_up(self, Waiter waiter, bint error)
     cdef _leave(self, Waiter waiter)
     cdef _forget(self, Waiter waiter)
-    @cython.locals(keyspace=Keyspace, signalled=dict, place=tuple, lines=dict)
+    @cython.locals(keyspace=Keyspace, signalled=dict, place=tuple, queues=dict)
     cpdef serve_signalled(self)
-    @cython.locals(line=dict, held=Py_ssize_t, waiter=Waiter)
-    cdef _serve(self, dict lines, value)
+    @cython.locals(queue=dict, held=Py_ssize_t, waiter=Waiter)
+    cdef _serve(self, dict queues, value)
     @cython.locals(wait=Wait)
     cdef bint _wake(self, value, Waiter waiter) except -1
     @cython.locals(

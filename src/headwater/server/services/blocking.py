@@ -1,13 +1,15 @@
-"""Clients that wait: blocked, woken and run again, given up, held up by CLIENT PAUSE.
+"""Blocked clients: blocks them, runs their commands again, ends their waits, and ends CLIENT PAUSE.
 
-Rule 1. A woken command is run again from its start and judges itself: it is served, fails, or waits
-        on where it stood. Its record group is its own (node.py, rule 2).
-Rule 2. A session that waits no longer is in ``resumed``; what it sent meanwhile runs in this turn.
-Rule 3. A line of those who wait alike is passed over from the first who waits on: a thousand readers
-        of a group cost an entry one of them.
+Rule 1. An unblocked command runs again from its start and decides itself: it is served, fails, or
+        waits on at its place in the queue. Its record group is its own (node.py, rule 2).
+Rule 2. A session whose wait has ended is in ``resumed``. The requests that it sent meanwhile run in
+        this turn.
+Rule 3. Waiters of a key that wait for the same thing share a queue. The queue is skipped after the
+        first that has to wait on: with a thousand readers of a group, an entry costs one run.
 
-`headwater.server.services.waiting` keeps the lines; this says what happens to who stands in them. Clients that
-wait for a job of their own command are `headwater.server.services.offloading`'s.
+`headwater.server.services.waiting` has the queues; this module decides what happens to the clients
+in them. `headwater.server.services.offloading` handles clients that wait for a job of their own
+command.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from headwater.server.services.pausing import ClientPause
 from headwater.server.services.records import TurnRecords
 from headwater.server.services.runner import Runner
 from headwater.server.services.turn_clock import TurnClock
-from headwater.server.services.waiting import Lines, Waiter, Waiters, by_arrival
+from headwater.server.services.waiting import Queues, Waiter, Waiters, by_arrival
 from headwater.server.session.clients import Clients
 from headwater.server.session.session import Session
 
@@ -51,7 +53,7 @@ class BlockedClients:
         self.offloading = offloading
         self.pause = pause
         self._waiters: dict[Session, Waiter] = {}
-        """What each session waits in; one that waits for a job is not here."""
+        """The waiter of each blocked session, except those that wait for a job."""
         self._keyspace = keyspace
         self._times = times
         self._records = records
@@ -60,20 +62,20 @@ class BlockedClients:
         self._logins = logins
         self._runner = Runner()
         self.resumed: list[Session] = []
-        """Sessions that wait no longer and whose further requests have not run yet."""
+        """Sessions whose wait has ended and whose further requests have not run yet."""
 
     def run_with(self, runner: Runner) -> None:
-        """Run commands again with ``runner``."""
+        """Use ``runner`` to run commands again."""
         self._runner = self.offloading.runner = runner
 
     def block(self, session: Session, wait: Wait | Job) -> None:
-        """``session`` waits from now on."""
+        """Block ``session``."""
         if not isinstance(wait, Wait):
             self.offloading.begin(session, wait)
             return
         deadline = inf
         if wait.timeout_ms:
-            # In whole microseconds, so that 0.1 s and 0.2 s more are what a clock shows at 0.3 s.
+            # Whole microseconds, so that 0.1 s + 0.2 s equals the 0.3 s that a clock shows.
             deadline = round(self._times.monotonic() + wait.timeout_ms / 1000, 6)
         waiter = Waiter(session, session.call.db, wait, deadline)
         session.blocked = True
@@ -81,12 +83,12 @@ class BlockedClients:
         self.waiting.add(waiter)
 
     def waiter_of(self, session: Session) -> Waiter | None:
-        """What ``session`` is blocked in, in Redis's sense: not a job of its own command, nor the delay
-        of a refused login. None if it is not blocked."""
+        """Return what ``session`` is blocked in, in Redis's sense: neither a job of its own command
+        nor the delay of a failed login. None if it is not blocked."""
         return None if session in self._logins else self._waiters.get(session)
 
     def unblock(self, session: Session, *, error: bool) -> bool:
-        """CLIENT UNBLOCK: end a wait as by a timeout, or with an error; False if there is none."""
+        """CLIENT UNBLOCK: end a wait, as after its timeout or with an error. False if there is none."""
         waiter = self.waiter_of(session)
         if waiter is None or session in self.pause:
             return False
@@ -94,7 +96,7 @@ class BlockedClients:
         return True
 
     def end_timed_out(self) -> None:
-        """Give up every wait whose time is over."""
+        """End every wait whose timeout has passed."""
         for waiter in self.waiting.timed_out(self._times.monotonic()):
             self._give_up(waiter, False)
 
@@ -112,7 +114,7 @@ class BlockedClients:
             reply.nil_array()
 
     def end_pause(self) -> None:
-        """What CLIENT PAUSE held up runs in this turn."""
+        """End CLIENT PAUSE. The commands that it postponed run in this turn."""
         missed = self.pause.take_missed()
         for session, arguments in self.pause.end().items():
             session.postponed = arguments
@@ -133,7 +135,7 @@ class BlockedClients:
         waiter.session.blocked = False
 
     def forget(self, session: Session) -> None:
-        """The client is gone."""
+        """Forget a session that is closed."""
         self.pause.forget(session)
         self._logins.forget(session)
         self.offloading.cancel(session)
@@ -142,8 +144,8 @@ class BlockedClients:
             self._forget(waiter)
 
     def move(self, keyspace: Keyspace) -> None:
-        """``keyspace`` takes the place of the present one: who waits for a key waits for it there, and
-        looks once."""
+        """Replace the keyspace by ``keyspace``: clients that wait for a key wait for it there, and
+        are run again once."""
         self._keyspace = keyspace
         for session in self._clients.sessions.values():
             waiter = self._waiters.get(session)
@@ -155,7 +157,7 @@ class BlockedClients:
                 db.signal(key)
 
     def settle(self) -> bool:
-        """End the jobs that are done, on a node that is poisoned as well; True."""
+        """End the jobs that are done, also if the node is poisoned. Returns True."""
         if self.offloading:
             for session in self.offloading.settle():
                 self._clients.wrote_to(session)
@@ -163,35 +165,35 @@ class BlockedClients:
         return True
 
     def run_due(self) -> None:
-        """Run again whoever is to be looked at by now, signalled or not."""
+        """Run the clients again whose time to recheck has come, with or without a signal."""
         for waiter in self.waiting.to_recheck(self._times.now()):
             self._run(waiter)
 
     def serve_signalled(self) -> None:
-        """Run again whoever waits for a key that something happened to, first come first."""
+        """Run the clients again that wait for a signalled key, in order of arrival."""
         keyspace = self._keyspace
         signalled = keyspace.signalled
         while signalled:
             place = next(iter(signalled))
             del signalled[place]
-            lines = self.waiting.lines_at(place)
-            if lines is not None:
+            queues = self.waiting.queues_at(place)
+            if queues is not None:
                 db, key = place
-                self._serve(lines, keyspace.databases[db].values.get(key))
+                self._serve(queues, keyspace.databases[db].values.get(key))
 
-    def _serve(self, lines: Lines, value: Value | None) -> None:
-        """Run again whoever waits in the lines of a key that holds ``value``, as far as rule 3 says."""
-        if len(lines) == 1 and None not in lines:
-            (line,) = lines.values()
-            held = 0  # who is neither served nor waits on: killed in this turn, held by a pause
-            while len(line) > held:
-                waiter = next(islice(line, held, None))
+    def _serve(self, queues: Queues, value: Value | None) -> None:
+        """Run the waiters of a key that holds ``value``; rule 3 says how many."""
+        if len(queues) == 1 and None not in queues:
+            (queue,) = queues.values()
+            held = 0  # those neither served nor waiting on: killed in this turn, or held by a pause
+            while len(queue) > held:
+                waiter = next(islice(queue, held, None))
                 if self._wake(value, waiter):
                     return
                 held += waiter.active
             return
         done: set[object] = set()
-        for waiter in by_arrival(lines):
+        for waiter in by_arrival(queues):
             alike = waiter.wait.alike
             if not waiter.active or alike in done:
                 continue
@@ -199,16 +201,16 @@ class BlockedClients:
                 done.add(alike)
 
     def _wake(self, value: Value | None, waiter: Waiter) -> bool:
-        """Run a waiter to whom a signal of a key that holds ``value`` matters; True as by `_run`."""
+        """Run a waiter again if the value of its key matters to it. Returns what `_run` returns."""
         wait = waiter.wait
         return wait.wakes_on(value) and (wait.finds_nothing(value) or self._run(waiter))
 
     def _run(self, waiter: Waiter) -> bool:
-        """Run a blocked command again; it is served, fails, or waits on where it stood. True when there
-        was nothing for it."""
+        """Run a blocked command again. It is served, fails, or waits on at its place. Return whether it
+        found nothing and waits on."""
         session, records = waiter.session, self._records
         if not waiter.active or session.closing:
-            # It has left, or was killed in this turn: what it would take is for others.
+            # Its wait has ended, or it was killed in this turn: others get what it would take.
             return False
         if self.pause.active and self.pause.holds_again(waiter):
             return False
@@ -221,7 +223,7 @@ class BlockedClients:
         try:
             again = self._runner.run_again(session, waiter.wait.arguments)
         except NoRoom:
-            # Nothing signals that the journal has room again, so it is asked now and then.
+            # No signal tells that the journal has room again, so it is checked from time to time.
             del session.output.outbox[mark:]
             refused = True
             self.waiting.recheck(waiter, call.now_ms + REFUSED_RECHECK_MS)

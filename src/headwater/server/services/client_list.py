@@ -1,4 +1,4 @@
-"""A client's line of CLIENT LIST; ACL LOG keeps one of each refused client."""
+"""Formats a client as a line of CLIENT LIST. ACL LOG stores the line of each refused client."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def describe(
     session: Session, *, times: TurnClock, blocked: BlockedClients, watches: Watches
 ) -> bytes:
-    """The fields of ``session``, Redis's and in their order; what this store has not is 0."""
+    """Return the fields of ``session``, in Redis's order. A field that does not apply here is 0."""
     now = times.monotonic()
     queued = session.transaction.queue
     unsent = getattr(session.driver, "unsent", 0)

@@ -1,23 +1,26 @@
-"""When Python's cyclic collector runs in a server, and how long it held the server up.
+"""Schedules Python's cyclic garbage collector in a server, and measures how long it delays the server.
 
-Reference counts free nearly everything; the collector looks for cycles among what is left, and a full
-collection looks at every object of every key. It cannot be interrupted: a million streams take seconds.
+Reference counts free nearly everything. The collector searches the rest for cycles; a full collection
+visits every object of every key. It cannot be interrupted: with a million streams it takes seconds.
 
-    while starting     none; after the replay everything is frozen: no collection looks at it again
-    while serving      young   after so many new objects (CPython's own counters), a millisecond at most
-                       recent  all objects that are not frozen, after some young collections; what is
-                               left is frozen when it became too much to look at in `RECENT_SECONDS`
-                       full    frozen objects too, when requests will hardly meet it
+    starting    none; after the replay all objects are frozen, so that later collections skip them
+    serving     young   after a number of new objects (CPython's own counters), a millisecond at most
+                recent  all objects that are not frozen, after some young collections; the rest is then
+                        frozen if visiting it took longer than `RECENT_SECONDS` allows
+                full    also frozen objects, at a time when few requests would be delayed
 
-Rule 1. Automatic collections are young ones. A recent or full one runs between turns, never within one.
-Rule 2. A full collection runs at most every `FULL_INTERVAL_SECONDS`, and only when it is expected to
-        take less than `SHORT_SECONDS`, or to meet fewer than `MEETINGS` requests at the rate of the last
-        check: for a store of a million keys that is an idle time, for a small one any time.
-Rule 3. A large store that is never idle makes no full collection. Frozen objects that die in a cycle
-        wait for the idle time or for MEMORY PURGE. The cycles that the server itself makes of old
-        objects (streams and groups, sessions and connections) are taken apart where they end.
-Rule 4. Only the process of ``headwater serve`` does this. An embedded store leaves the collector of its
-        host program alone, but for its replay (`headwater.collector`).
+Rule 1. Automatic collections are young ones. Recent and full ones run between turns, never within
+        one.
+Rule 2. A full collection runs at most every `FULL_INTERVAL_SECONDS`, and only if it is expected to
+        take less than `SHORT_SECONDS`, or to delay fewer than `MAX_DELAYED_REQUESTS` requests at
+        the rate since the last check: with a million keys that means when the store is idle, with
+        few keys any time.
+Rule 3. A large store that is never idle makes no full collection. Frozen objects that become part
+        of a garbage cycle remain until the store is idle or MEMORY PURGE runs. The server itself
+        breaks the cycles of its long-lived objects (streams and groups, sessions and connections)
+        when they end.
+Rule 4. Only the process of ``headwater serve`` does this. An embedded store does not change the
+        collector of its host program, except during its replay (`headwater.collector`).
 
 See docs/adr/0032-collector-pauses.md.
 """
@@ -37,37 +40,37 @@ if TYPE_CHECKING:
     from headwater.server.services.services import Services
 
 YOUNG_OBJECTS = 2_000
-"""New objects after which the youngest generation is collected."""
+"""New objects after which a young collection runs."""
 
 YOUNG_COLLECTIONS = 5
-"""Collections of it after which the next older one is collected with it."""
+"""Young collections after which one also includes the second generation."""
 
 RECENT_SECONDS = 0.004
-"""How long a recent collection is to take: the number of young ones before it is adapted to that."""
+"""Target duration of a recent collection. The number of young ones before it is adapted to it."""
 
 MOST_STEPS = 64
-"""Most collections of the second generation before a recent one, some 600,000 objects."""
+"""Maximum number of collections of the second generation before a recent one: some 600,000 objects."""
 
 CHECK_SECONDS = 10.0
-"""How often it is looked whether a full collection may run."""
+"""Interval of the checks whether a full collection may run."""
 
 FULL_INTERVAL_SECONDS = 600.0
 SHORT_SECONDS = 0.010
-MEETINGS = 0.1
+MAX_DELAYED_REQUESTS = 0.1
 
 BLOCK_NS = 100.0
-"""What a full collection takes for a block of memory, before the first one was measured."""
+"""Estimated duration of a full collection per block of memory, until one has been measured."""
 
 _NEVER = 2**31 - 1
 
 
 class GarbageCollection:
-    """The collector of this process while it serves ``services``.
+    """The garbage collector of this process while it serves ``services``.
 
     collection = GarbageCollection()
     collection.begin()               # before the replay
-    collection.serve(services)       # after it, within a running loop of asyncio
-    collection.end()                 # as it was found
+    collection.serve(services)       # after it, within a running asyncio loop
+    collection.end()                 # restores the settings
     """
 
     def __init__(self, *, short_seconds: float = SHORT_SECONDS) -> None:
@@ -83,16 +86,16 @@ class GarbageCollection:
         self._last_full = 0.0
         self._turns = 0
         self._idle_since_full = True
-        """Nothing was asked since the last full collection: another would find nothing."""
+        """Whether no turn ran since the last full collection: another one would find nothing."""
         self._block_ns = BLOCK_NS
 
     def begin(self) -> None:
-        """Switch automatic collections off: the store is about to be read."""
+        """Disable automatic collections before the store is read."""
         self._found = (gc.isenabled(), gc.get_threshold())
         gc.disable()
 
     def serve(self, services: Services) -> None:
-        """The store has been read: leave it out of all collections, and begin young ones."""
+        """Freeze the objects of the store that has been read, and enable young collections."""
         self._services = services
         self._loop = asyncio.get_running_loop()
         self._last_full, self._turns = self._loop.time(), services.records.turn
@@ -104,8 +107,8 @@ class GarbageCollection:
         self._timer = self._loop.call_later(CHECK_SECONDS, self._each_check)
 
     def end(self) -> None:
-        """Restore the settings that were found. What is frozen stays so: the process is about to end, and
-        Python's last collection need not look at it."""
+        """Restore the settings. Frozen objects remain frozen: the process is about to end, and
+        Python's last collection need not visit them."""
         if self._timer is not None:
             self._timer.cancel()
         if self._on_collection in gc.callbacks:
@@ -120,7 +123,7 @@ class GarbageCollection:
     # --- collections ----------------------------------------------------------------------------
 
     def collect_recent(self) -> None:
-        """Collect what is not frozen, and freeze what is left if that took long."""
+        """Collect objects that are not frozen. Freeze the remaining ones if that took long."""
         self._steps = 0
         took = _timed(gc.collect)
         if took > RECENT_SECONDS:
@@ -131,7 +134,7 @@ class GarbageCollection:
             gc.freeze()
 
     def collect_all(self) -> None:
-        """Collect everything, frozen or not."""
+        """Collect all objects, frozen or not."""
         assert self._loop is not None
         assert self._services is not None
         blocks = sys.getallocatedblocks()
@@ -143,14 +146,14 @@ class GarbageCollection:
         self._services.observer.collections.full += 1
 
     def check(self, now: float, turns: int) -> bool:
-        """Make a full collection if it is time and requests will hardly meet it; whether it was made.
-        The node has run so many ``turns`` until ``now``, monotonic."""
+        """Run a full collection if it is due and delays few requests (rule 2). Return whether it
+        ran. ``now`` is monotonic; the node has run ``turns`` turns so far."""
         new, self._turns = turns - self._turns, turns
         self._idle_since_full &= not new
         if self._idle_since_full or now - self._last_full < FULL_INTERVAL_SECONDS:
             return False
         expected = sys.getallocatedblocks() * self._block_ns / 1e9
-        if expected > self._short_seconds and expected * new / CHECK_SECONDS > MEETINGS:
+        if expected > self._short_seconds and expected * new / CHECK_SECONDS > MAX_DELAYED_REQUESTS:
             return False
         self.collect_all()
         return True
@@ -161,10 +164,10 @@ class GarbageCollection:
         self._timer = self._loop.call_later(CHECK_SECONDS, self._each_check)
         self.check(self._loop.time(), self._services.records.turn)
 
-    # --- what CPython says of each ---------------------------------------------------------------
+    # --- CPython's callback ----------------------------------------------------------------------
 
     def _on_collection(self, phase: str, info: dict[str, Any]) -> None:
-        """A collection begins or ends, in any thread and in the middle of anything."""
+        """Called when a collection begins or ends, in any thread and in the middle of any code."""
         if phase == "start":
             self._began_ns = perf_counter_ns()
             return
@@ -175,7 +178,7 @@ class GarbageCollection:
         services.observer.collections.add(took_ns, info["collected"])
         threshold_ms = services.observer.latency.threshold_ms
         if threshold_ms and took_ns >= threshold_ms * 1_000_000:
-            # Not now: somebody may be walking through the events.
+            # Later, since the interrupted code may be iterating over the latency events.
             self._soon(self._report, took_ns // 1_000_000)
         if info["generation"] == 1:
             self._steps += 1
@@ -194,7 +197,7 @@ class GarbageCollection:
 
 
 def _timed(function: Callable[[], object]) -> float:
-    """How many seconds a call takes."""
+    """Return how many seconds a call takes."""
     began = perf_counter_ns()
     function()
     return (perf_counter_ns() - began) / 1e9

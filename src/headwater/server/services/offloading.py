@@ -1,22 +1,23 @@
-"""Does the jobs of commands (commands/jobs.py) in a thread, so that the loop serves others meanwhile.
+"""Runs the jobs of commands (commands/jobs.py) in a thread, while the loop serves other clients.
 
-    command's turn ── Job ──▶ line ──▶ thread: steps, without the node's lock ──▶ done
-                                                                                   │ wakes the driver
-    a later turn: may it still run? ── Job.finish ── record group, reply ◀── settle ◀┘
+    command's turn ── Job ──▶ queue ──▶ thread: steps, without the node's lock ──▶ done
+                                                                                    │ wakes the driver
+    a later turn: check again ── Job.finish ── record group, reply ◀── settle ◀─────┘
 
-Rule 1. A client whose job is under way waits: its further requests run behind its reply. It is not
-        blocked in Redis's sense: it is not counted, CLIENT UNBLOCK and timeouts do not touch it, and
-        an end of its input does not end it before it has its reply.
-Rule 2. A job ends in a turn of the node as a woken command does (blocking.py): user, pause and journal
-        are asked again, its record group is its own. While CLIENT PAUSE holds its command it waits.
-Rule 3. A client that has gone takes its job along: the steps end, and nothing is done with what they
-        have made. So does the end of the node.
-Rule 4. Jobs are done one after the other, first come first; the second job of a command goes before the
-        first of another's. So what is being made of two commands is in memory at most, beside what the
-        commands in line hold themselves: a request, a snapshot. After each two milliseconds the thread
-        sleeps for a moment: whoever waits for Python's lock gets it at once.
-Rule 5. What a job raises is its client's error. What is not meant for clients is logged, and the client
-        is told so.
+Rule 1. A client waits while its job runs: its further requests run after its reply. It is not
+        blocked in Redis's sense: it is not counted, CLIENT UNBLOCK and timeouts do not affect it,
+        and if its input ends it still gets its reply.
+Rule 2. A job ends in a turn of the node like an unblocked command (blocking.py): permissions, pause
+        and journal are checked again, and its record group is its own. While CLIENT PAUSE holds its
+        command it waits.
+Rule 3. If the client disconnects, or the node is closed, the steps end and their result is
+        discarded.
+Rule 4. Jobs run one after the other, in order of arrival; the second job of a command precedes the
+        first of another. So memory holds results of at most two commands, in addition to what the
+        queued commands hold themselves (a request, a snapshot). After every two milliseconds the
+        thread sleeps for a moment, so that other threads get Python's lock (the GIL) at once.
+Rule 5. An error that a job raises is the reply to its client. An error that is not meant for
+        clients is logged, and the client gets a reply that says so.
 """
 
 from __future__ import annotations
@@ -48,40 +49,41 @@ log = logging.getLogger("headwater.server")
 
 _SLICE_S = 0.002
 _REST_S = 0.00005
-"""How long steps follow one another, and how long the thread then sleeps at least. Without that the
-loop would wait up to 5 ms (`sys.getswitchinterval`) for Python's lock, several times in a turn."""
+"""How long steps run without a pause, and how long the thread then sleeps at least. Without the
+pause the loop would wait up to 5 ms (`sys.getswitchinterval`) for the GIL, several times in a
+turn."""
 
-FAULT = "ERR internal error: the command could not be carried out; the server's log says why"
+FAULT = "ERR internal error: the command could not be executed; the server's log has the reason"
 
 
 class OffloadedJob:
-    """A job of a session, and what has become of it."""
+    """A job of a session, and its result."""
 
     def __init__(self, session: Session, known: KnownCommand, job: Job) -> None:
         self.session = session
         self.known = known
         self.job = job
         self.silent = session.reply_mode != "on"
-        """CLIENT REPLY OFF or SKIP was in force when the command came."""
+        """Whether CLIENT REPLY OFF or SKIP applied when the command was received."""
         self.cancelled = False
         self.result: Any = None
         self.error: BaseException | None = None
 
     def take(self) -> Any:
-        """The result of the steps, once; raises `CommandError` for what they have raised."""
+        """Return the result of the steps, once. Raises `CommandError` for an error of the steps."""
         if self.error is not None:
-            raise _told(self)
+            raise _error_of(self)
         result, self.result = self.result, None
         return result
 
     def discard(self) -> None:
-        """Nobody takes the result any more."""
+        """Discard the result, which is not needed any more."""
         result, self.result = self.result, None
         if result is not None and self.job.discard is not None:
             self.job.discard(result)
 
     def do(self) -> None:
-        """The steps of the job, in the thread."""
+        """Run the steps of the job, in the thread."""
         steps = self.job.steps
         began = time.monotonic()
         try:
@@ -97,11 +99,11 @@ class OffloadedJob:
             self.error = error
 
 
-_Line = SimpleQueue[OffloadedJob | threading.Event | None]
+_Queue = SimpleQueue[OffloadedJob | threading.Event | None]
 
 
 class Offloading:
-    """The jobs of one node; the thread begins with the first."""
+    """The jobs of a node. The thread starts with the first job."""
 
     def __init__(
         self,
@@ -119,44 +121,44 @@ class Offloading:
         self._pubsub = pubsub
         self._observer = observer
         self._pause = pause
-        self._line: _Line = SimpleQueue()
+        self._queue: _Queue = SimpleQueue()
         self._following: deque[OffloadedJob] = deque()
-        """Second jobs, which go before the line; with each, an event in the line wakes the thread."""
+        """Second jobs, which precede the queue. For each an event in the queue wakes the thread."""
         self._done: deque[OffloadedJob] = deque()
-        self._under_way: dict[Session, OffloadedJob] = {}
+        self._running: dict[Session, OffloadedJob] = {}
         self._thread: threading.Thread | None = None
         self.wake: Callable[[], None] | None = None
-        """Has the driver give the node a tick; called in any thread."""
+        """Makes the driver call the node's `tick`. Thread-safe."""
 
     def __contains__(self, session: object) -> bool:
-        return session in self._under_way
+        return session in self._running
 
     def __len__(self) -> int:
-        return len(self._under_way)
+        return len(self._running)
 
     def begin(self, session: Session, job: Job) -> None:
-        """``session`` waits for a job of the command that it has sent last."""
+        """Let ``session`` wait for a job of its last command."""
         assert session.last is not None
         session.blocked = True
-        work = self._under_way[session] = OffloadedJob(session, session.last, job)
-        self._line.put(work)
+        work = self._running[session] = OffloadedJob(session, session.last, job)
+        self._queue.put(work)
         if self._thread is None:
-            arguments = (self._line, self._following, self._done, ref(self))
+            arguments = (self._queue, self._following, self._done, ref(self))
             self._thread = threading.Thread(
-                target=_do_all, args=arguments, name="headwater-jobs", daemon=True
+                target=_run_jobs, args=arguments, name="headwater-jobs", daemon=True
             )
             self._thread.start()
 
     def cancel(self, session: Session) -> None:
-        """The client has gone."""
-        work = self._under_way.pop(session, None)
+        """Cancel the job of a session that is closed."""
+        work = self._running.pop(session, None)
         if work is not None:
             work.cancelled = True
             session.blocked = False
 
     def settle(self) -> list[Session]:
-        """End the jobs whose steps are done, under the node's lock and within a turn; who waits no
-        longer."""
+        """End the jobs whose steps are done. Return the sessions that wait no longer. The caller
+        holds the node's lock and is within a turn."""
         served: list[Session] = []
         for _ in range(len(self._done)):
             work = self._done.popleft()
@@ -167,41 +169,41 @@ class Offloading:
             if pause.active and pause.holds(session, work.known.command):
                 self._done.append(work)
                 continue
-            del self._under_way[session]
+            del self._running[session]
             following = None if session.closing else self._finish(work)
             work.discard()
             if following is not None:
                 again = OffloadedJob(session, work.known, following)
                 again.silent = work.silent
-                self._under_way[session] = again
+                self._running[session] = again
                 self._following.append(again)
-                self._line.put(threading.Event())
+                self._queue.put(threading.Event())
                 continue
             session.blocked = False
             served.append(session)
         return served
 
-    def rest(self) -> None:
-        """Wait until the jobs in line are done; without the node's lock. For tests."""
+    def wait_until_idle(self) -> None:
+        """Wait until the queued jobs are done. For tests; call it without the node's lock."""
         if self._thread is not None:
             passed = threading.Event()
-            self._line.put(passed)
+            self._queue.put(passed)
             passed.wait()
 
     def stop(self) -> None:
-        """End the thread and every job; under the node's lock or not."""
-        for work in self._under_way.values():
+        """End the thread and every job. Call it with or without the node's lock."""
+        for work in self._running.values():
             work.cancelled = True
-        self._line.put(None)
+        self._queue.put(None)
         if self._thread is not None:
             self._thread.join()
             self._thread = None
 
     def __del__(self) -> None:
-        self._line.put(None)
+        self._queue.put(None)
 
     def _finish(self, work: OffloadedJob) -> Job | None:
-        """What the command does with what its job has made: another job, or its reply and facts."""
+        """Let the command use the result. Return its next job, or None after its reply and facts."""
         session, records = work.session, self._records
         mark = len(session.output.outbox)
         following: Job | None = None
@@ -229,7 +231,7 @@ class Offloading:
         return following
 
     def _run(self, work: OffloadedJob) -> Job | None:
-        """Raises `CommandError`; the command is counted when it ends."""
+        """Finish a job, and record statistics when the command ends. Raises `CommandError`."""
         session, arguments = work.session, work.job.arguments
         try:
             self.runner.check(session, work.known, arguments)
@@ -245,8 +247,8 @@ class Offloading:
         return following
 
 
-def _told(work: OffloadedJob) -> CommandError:
-    """What the client hears of an error of its job's steps."""
+def _error_of(work: OffloadedJob) -> CommandError:
+    """Return the error that the client gets for an error of its job's steps."""
     error = work.error
     if isinstance(error, CommandError):
         return error
@@ -254,18 +256,18 @@ def _told(work: OffloadedJob) -> CommandError:
     return CommandError(FAULT)
 
 
-def _do_all(
-    line: _Line,
+def _run_jobs(
+    queue: _Queue,
     following: deque[OffloadedJob],
     done: deque[OffloadedJob],
     offloading: ref[Offloading],
 ) -> None:
-    """The thread. It holds on to no node: one that is let go of ends it."""
-    while (item := line.get()) is not None:
+    """The thread's function. It holds no reference to the node, and ends when the node is freed."""
+    while (item := queue.get()) is not None:
         while following:
-            _do(following.popleft(), done, offloading)
+            _run_job(following.popleft(), done, offloading)
         if isinstance(item, OffloadedJob):
-            _do(item, done, offloading)
+            _run_job(item, done, offloading)
         else:
             item.set()
         del item
@@ -273,7 +275,7 @@ def _do_all(
             return
 
 
-def _do(work: OffloadedJob, done: deque[OffloadedJob], offloading: ref[Offloading]) -> None:
+def _run_job(work: OffloadedJob, done: deque[OffloadedJob], offloading: ref[Offloading]) -> None:
     work.do()
     done.append(work)
     owner = offloading()

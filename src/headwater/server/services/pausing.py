@@ -1,13 +1,14 @@
-"""CLIENT PAUSE: for a time commands wait, all of them or only those that may change something.
+"""CLIENT PAUSE: for a time commands wait, either all or only those that may change something.
 
-Rule 1. A command that may not run yet is kept as it came and its client counts as blocked; when the
-        pause ends it runs from the start, in the order in which they came. CLIENT UNBLOCK does not
-        touch it.
-Rule 2. What stands before the pause (arity, password, ACL) is refused at once. Readers that were
-        blocked before go on waiting, and their time runs out as ever.
-Rule 3. The end is a monotonic time and only ever moves away; a pause of everything does not become
-        one of writes. CLIENT UNPAUSE ends it, which during a pause of everything waits as well.
-Rule 4. A blocked reader that is woken meanwhile is served at the end. Time goes on: keys expire.
+Rule 1. A command that has to wait is stored, and its client counts as blocked. When the pause ends,
+        the commands run from their start, in order of arrival. CLIENT UNBLOCK does not affect them.
+Rule 2. Errors that are detected before the pause (arity, password, ACL) get their reply at once.
+        Readers that were already blocked wait on, and their timeouts still apply.
+Rule 3. The end is a monotonic time. A second pause can only move it later, and does not reduce a
+        pause of all commands to one of writes. CLIENT UNPAUSE ends the pause; during a pause of all
+        commands it waits as well.
+Rule 4. A blocked reader that is signalled during the pause is served at its end. Time continues:
+        keys expire.
 
 Source: Redis, networking.c, pauseActions; redis.io/commands/client-pause.
 """
@@ -30,24 +31,24 @@ _MAY_CHANGE = ("write", "may_replicate")
 
 
 class ClientPause:
-    """The pause of a node; nothing is paused while ``until`` is infinite."""
+    """The pause of a node. While ``until`` is infinite, there is none."""
 
     def __init__(self) -> None:
         self.until = inf
-        """Monotonic seconds of its end."""
+        """Monotonic time of the end, in seconds."""
         self.active = False
         self.everything = False
         self._waiting: dict[Session, Arguments] = {}
         self._missed: dict[Waiter, None] = {}
 
     def begin(self, until: float, *, everything: bool) -> None:
-        """Pause, or extend the pause that there is."""
+        """Start a pause, or extend the current one."""
         self.everything |= everything
         self.until = max(until, self.until) if self.active else until
         self.active = True
 
     def holds(self, session: Session, row: Command) -> bool:
-        """Whether a command has to wait."""
+        """Return whether a command has to wait."""
         if self.everything:
             return True
         if row.name == "exec":
@@ -58,20 +59,20 @@ class ClientPause:
         return _may_change(row)
 
     def postpone(self, session: Session, arguments: Arguments) -> Wait:
-        """Keep a request until the end."""
+        """Store a request until the end of the pause."""
         kept = arguments.copy()
         self._waiting[session] = kept
         return Wait([], 0, kept)
 
     def holds_again(self, waiter: Waiter) -> bool:
-        """Whether a blocked command that was woken has to wait; then it is run again at the end."""
+        """Return whether a signalled command has to wait. It then runs again at the end."""
         held = self.holds(waiter.session, find_command(waiter.wait.arguments).command)
         if held:
             self._missed[waiter] = None
         return held
 
     def take_missed(self) -> list[Waiter]:
-        """Who was woken and not run, first come first."""
+        """Return the waiters that were signalled and not run, in order of arrival."""
         missed, self._missed = list(self._missed), {}
         return missed
 
@@ -79,11 +80,11 @@ class ClientPause:
         return session in self._waiting
 
     def forget(self, session: Session) -> None:
-        """The client is gone."""
+        """Forget a session that is closed."""
         self._waiting.pop(session, None)
 
     def end(self) -> dict[Session, Arguments]:
-        """End the pause; who waited, with what."""
+        """End the pause. Return the sessions that waited, with their requests."""
         waiting, self._waiting = self._waiting, {}
         self.until, self.active, self.everything = inf, False, False
         return waiting

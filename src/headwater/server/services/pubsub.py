@@ -1,15 +1,16 @@
-"""Who listens to what, and what each of them hears.
+"""Pub/Sub: which sessions subscribe to what, and the delivery of messages.
 
     PUBLISH, keyspace events ──▶ PubSub.publish ──▶ outboxes of the listeners ──▶ released by the commit
 
-Rule 1. A message changes no state: it is no fact and stands in no journal. It stands in the outboxes
-        of the turn that caused it, so nobody hears of a write that is not durable yet (law 4).
-Rule 2. What a command publishes reaches its own client behind the command's reply, with EXEC behind
-        all of them: until then it stands in ``Session.pushes``.
-Rule 3. A listener that leaves more unread than ``client-output-buffer-limit pubsub`` allows gets
+Rule 1. A message does not change state: it is not a fact and not in the journal. It is in the
+        outboxes of the turn that caused it, so a message about a write is sent after the write is
+        durable (design rule 4).
+Rule 2. A message that a command publishes reaches its own client after the command's reply, and
+        with EXEC after all replies. Until then it is in ``Output.pushes``.
+Rule 3. A listener that leaves more unread than ``client-output-buffer-limit pubsub`` allows is sent
         nothing more and is disconnected.
-Rule 4. Publishing costs what is heard: the listeners of the channel, and those patterns whose literal
-        beginning is the channel's.
+Rule 4. The cost of publishing depends on the listeners of the channel, and on the patterns whose
+        literal prefix the channel begins with.
 
 Source: redis.io, Redis Pub/Sub; Redis, pubsub.c and notify.c.
 """
@@ -36,7 +37,7 @@ Listeners = dict["Session", None]
 
 
 class PatternIndex:
-    """Who listens to which pattern, found by the beginning that has no wildcard in it.
+    """The listeners of each pattern, indexed by the literal prefix of the pattern.
 
     >>> index = PatternIndex()
     >>> index.listeners(b"orders:*").update({})
@@ -46,34 +47,34 @@ class PatternIndex:
 
     def __init__(self) -> None:
         self.by_pattern: dict[bytes, Listeners] = {}
-        self._by_beginning: dict[int, dict[bytes, dict[bytes, Listeners]]] = {}
-        """Length of the beginning → beginning → patterns."""
+        self._by_prefix: dict[int, dict[bytes, dict[bytes, Listeners]]] = {}
+        """Length of the prefix → prefix → pattern → listeners."""
 
     def listeners(self, pattern: bytes) -> Listeners:
-        """Those of one pattern, which is entered when it is new."""
+        """Return the listeners of a pattern. A new pattern is added."""
         found = self.by_pattern.get(pattern)
         if found is None:
             found = self.by_pattern[pattern] = {}
-            beginning = _beginning(pattern)
-            same_length = self._by_beginning.setdefault(len(beginning), {})
-            same_length.setdefault(beginning, {})[pattern] = found
+            prefix = _literal_prefix(pattern)
+            same_length = self._by_prefix.setdefault(len(prefix), {})
+            same_length.setdefault(prefix, {})[pattern] = found
         return found
 
     def drop(self, pattern: bytes) -> None:
-        """Nobody listens to that pattern any more."""
+        """Remove a pattern without listeners."""
         del self.by_pattern[pattern]
-        beginning = _beginning(pattern)
-        same_length = self._by_beginning[len(beginning)]
-        del same_length[beginning][pattern]
-        if not same_length[beginning]:
-            del same_length[beginning]
+        prefix = _literal_prefix(pattern)
+        same_length = self._by_prefix[len(prefix)]
+        del same_length[prefix][pattern]
+        if not same_length[prefix]:
+            del same_length[prefix]
         if not same_length:
-            del self._by_beginning[len(beginning)]
+            del self._by_prefix[len(prefix)]
 
     def matching(self, channel: bytes) -> Iterator[tuple[bytes, Listeners]]:
-        """The patterns that fit ``channel``. One that takes too long to compare fits nothing: what
-        is published may be the consequence of a write, which cannot be refused any more."""
-        for length, same_length in self._by_beginning.items():
+        """Yield the patterns that match ``channel``. A pattern that takes too long to compare
+        matches nothing: the message may report a write, which cannot be refused any more."""
+        for length, same_length in self._by_prefix.items():
             for pattern, listeners in same_length.get(channel[:length], {}).items():
                 try:
                     fits = matches(pattern, channel)
@@ -94,19 +95,19 @@ class PubSub:
         self._traffic = traffic
         self._client_log = client_log
         self._most_unread = 0
-        """Rule 3's limit in bytes; 0 for none."""
+        """The limit of rule 3 in bytes; 0 means unlimited."""
         self.channels: dict[bytes, Listeners] = {}
         self.shard_channels: dict[bytes, Listeners] = {}
         self.patterns = PatternIndex()
 
     def configure(self, config: ClientConfig) -> None:
-        """Put settings in force."""
+        """Apply settings."""
         self._most_unread = config.client_output_buffer_limit.pubsub.hard
 
-    # --- who listens ----------------------------------------------------------------------------
+    # --- subscriptions --------------------------------------------------------------------------
 
     def subscribe(self, session: Session, kind: bytes, name: bytes) -> None:
-        """``session`` listens to ``name`` from now on; once more changes nothing."""
+        """Subscribe ``session`` to ``name``. Repeating it changes nothing."""
         if kind == PATTERN:
             self.patterns.listeners(name)[session] = None
         else:
@@ -115,7 +116,7 @@ class PubSub:
         session.subscriptions.active = True
 
     def unsubscribe(self, session: Session, kind: bytes, name: bytes) -> None:
-        """``session`` listens to ``name`` no longer, if it did."""
+        """Unsubscribe ``session`` from ``name``, if it is subscribed."""
         own = session.subscriptions
         if name not in own.of(kind):
             return
@@ -130,7 +131,7 @@ class PubSub:
                 del index[name]
 
     def leave(self, session: Session) -> None:
-        """``session`` listens to nothing any more (RESET, or it is gone)."""
+        """Remove all subscriptions of ``session`` (RESET, or it is closed)."""
         if session.subscriptions.active:
             for kind in (CHANNEL, PATTERN, SHARD):
                 for name in list(session.subscriptions.of(kind)):
@@ -141,7 +142,7 @@ class PubSub:
             return self.patterns.by_pattern
         return self.shard_channels if kind == SHARD else self.channels
 
-    # --- what they hear -------------------------------------------------------------------------
+    # --- messages -------------------------------------------------------------------------------
 
     def publish(
         self,
@@ -151,8 +152,8 @@ class PubSub:
         sharded: bool = False,
         executing: Session | None = None,
     ) -> int:
-        """Give ``message`` to whoever listens, and count them; ``executing`` is the session whose
-        command this is, if it is one's (rule 2)."""
+        """Send ``message`` to all listeners and return their number. ``executing`` is the session whose
+        command publishes, if any (rule 2)."""
         count = 0
         listeners = (self.shard_channels if sharded else self.channels).get(channel)
         if listeners:
@@ -166,7 +167,7 @@ class PubSub:
         return count
 
     def publish_events(self, executing: Session | None) -> None:
-        """Publish what happened to keys since the last time, in that order."""
+        """Publish the keyspace events since the last call, in order."""
         keyspace = self.keyspace
         events = keyspace.events.copy()
         keyspace.events.clear()
@@ -200,11 +201,11 @@ class PubSub:
                 self._cut_off(session)
 
     def _cut_off(self, session: Session) -> None:
-        """Rule 3: what it has by now is all that it gets."""
+        """Send nothing more to a session, and close it (rule 3)."""
         session.closing = session.subscriptions.cut_off = True
         self._traffic.output_limit_disconnections += 1
         self._client_log.warning(
-            "client %s (%s) is disconnected: it listens and has not read %d bytes "
+            "client %s (%s) is disconnected: it is subscribed and has not read %d bytes "
             "(client-output-buffer-limit)",
             session.id,
             session.client.address,
@@ -212,8 +213,8 @@ class PubSub:
         )
 
 
-def _beginning(pattern: bytes) -> bytes:
-    """What every channel that fits begins with: all before the first wildcard."""
+def _literal_prefix(pattern: bytes) -> bytes:
+    """Return the literal prefix of a pattern: everything before the first wildcard."""
     for position, byte in enumerate(pattern):
         if byte in b"*?[\\":
             return pattern[:position]

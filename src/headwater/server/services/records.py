@@ -1,12 +1,12 @@
-"""The record groups of the turn under way, between the engine that fills them and the journal.
+"""The record groups of the current turn, between the engine that writes them and the journal.
 
     mark = records.begin()
     …mutators write facts…
-    records.seal(mark, now_ms)          # one command, one group; no facts, no group
+    records.seal(mark, now_ms)          # one group per command; none without facts
     …
-    records.commit()                    # the turn's groups, durable as the policy says
+    records.commit()                    # writes the turn's groups, durable according to the policy
 
-Without a journal the engine's facts are muted and every step costs next to nothing.
+Without a journal the engine's facts are muted, and each call costs next to nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ log = logging.getLogger("headwater.server")
 
 
 class TurnRecords:
-    """What a turn has written and not committed; one for each node."""
+    """The facts that a turn has written and not committed. A node has one."""
 
     def __init__(self, facts: FactBuffer, journal: Journal | None) -> None:
         self.facts = facts
@@ -34,29 +34,29 @@ class TurnRecords:
         self._seed = 0 if journal is None else journal.seed
         self._allowance = -1
         self._awaited = False
-        """Somebody's reply waits for what was sealed."""
+        """Whether a reply waits for what was sealed."""
         self._refusing = False
-        """Writes are refused with MISCONF, and the log says so."""
+        """Whether writes are refused with MISCONF, which is logged."""
 
     def begin(self) -> int:
-        """Open a group; the mark that `seal` takes."""
+        """Open a group. Return the mark for `seal`."""
         return 0 if self.facts.muted else begin_group(self.facts.data)
 
     def seal(self, mark: int, now_ms: int) -> None:
-        """Close the group begun at ``mark``, or drop it if nothing was written."""
+        """Close the group that began at ``mark``. A group without facts is dropped."""
         if not self.facts.muted and seal_group(
             self.facts.data, mark, self.turn, now_ms, self._seed
         ):
             self._awaited = True
 
     def seal_unawaited(self, mark: int, now_ms: int) -> None:
-        """The same for what causes no fsync of its own."""
+        """Like `seal`, for facts that need no fsync of their own."""
         if not self.facts.muted:
             seal_group(self.facts.data, mark, self.turn, now_ms, self._seed)
 
     def admit(self, size: int) -> str | None:
-        """None when the journal takes ``size`` bytes of facts, all of the turn so far included, else the
-        reason why not: asked of it only for more than it has allowed."""
+        """Return None if the journal accepts ``size`` bytes of facts in this turn, otherwise the
+        reason. The journal is consulted only for more than it has allowed before."""
         if size <= self._allowance:
             return None
         assert self.journal is not None
@@ -67,7 +67,7 @@ class TurnRecords:
         return reason
 
     def _log_change(self, reason: str | None) -> None:
-        """Log where MISCONF begins and where it ends, not each command that it refuses."""
+        """Log when MISCONF begins and when it ends, not each refused command."""
         self._refusing = reason is not None
         if reason is not None:
             log.error("writes are refused with MISCONF from now on: %s", reason)
@@ -75,15 +75,15 @@ class TurnRecords:
             log.warning("writes are accepted again: the journal has room")
 
     def holds_facts(self) -> bool:
-        """Whether this turn has written anything so far, in groups that are sealed or open."""
+        """Return whether this turn has written anything so far, in open or sealed groups."""
         return len(self.facts.data) > GROUP_HEADER_BYTES
 
     def admits(self, size: int) -> bool:
-        """Whether the journal has room for one more group of ``size`` bytes of facts."""
+        """Return whether the journal has room for one more group of ``size`` bytes of facts."""
         return self.admission(len(self.facts.data) + GROUP_HEADER_BYTES + size) is None
 
     def commit(self) -> None:
-        """Write the turn's groups. Raises `NodePoisoned`; then nothing may be answered."""
+        """Write the turn's groups. Raises `NodePoisoned`; no reply may be sent then."""
         if self.journal is None or not self.facts.data:
             self.drop()
             return
@@ -92,7 +92,7 @@ class TurnRecords:
         self._awaited = False
 
     def drop(self) -> None:
-        """Forget what the turn wrote: there is no journal, or it is poisoned."""
+        """Discard what the turn wrote, because there is no journal or it is poisoned."""
         if self.facts.data:
             self.facts.data.clear()
         self._awaited = False

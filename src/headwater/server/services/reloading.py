@@ -1,8 +1,8 @@
-"""DEBUG RELOAD: the journal replayed into an empty keyspace, which takes the place of the old one.
+"""DEBUG RELOAD: replays the journal into an empty keyspace, which replaces the current one.
 
-Everything must be as it was; that is what it is for. Clients stay connected. As in Redis, where the
-dataset is emptied and loaded, every watched key counts as modified and every blocked command is
-run again.
+The new state must equal the old one; the command exists to check that. Clients stay connected. As
+in Redis, which empties and loads the dataset, every watched key counts as modified and every
+blocked command is run again.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ log = logging.getLogger("headwater.server")
 
 
 def reload_from_journal(services: Services) -> None:
-    """Replay; called right after a commit. Raises `JournalDamaged`, also when less is there than was
-    committed, and `StoreUnusable`."""
+    """Replay the journal; call it right after a commit. Raises `JournalDamaged`, also if less is in the
+    journal than was committed, and `StoreUnusable`."""
     journal = services.journal
-    assert journal is not None, "the command asks first"
+    assert journal is not None, "the command checks that there is a journal"
     old = services.keyspace
-    recovery = journal.recovery.again()
+    recovery = journal.recovery.reread()
     try:
         new = replayed_keyspace(recovery, recovery.replay(), config=services.config)
         _refuse_loss(recovery, journal.statistics().current_bytes)
@@ -37,13 +37,13 @@ def reload_from_journal(services: Services) -> None:
     journal.recovery = recovery
     new.dirty, new.expired_count = old.dirty, old.expired_count
     new.opened_ms, new.hits, new.misses = old.opened_ms, old.hits, old.misses
-    # Streams and their databases refer to each other: what is taken apart needs no cyclic collector.
+    # Streams and their databases refer to each other; garbage that is dismantled needs no collector.
     new.garbage += [*old.garbage, *(database.values for database in old.databases)]
     services.replace_keyspace(new)
 
 
 def _refuse_loss(recovery: Recovery, written: int) -> None:
-    """Raises `JournalDamaged` unless all of the ``written`` bytes of records were read."""
+    """Raise `JournalDamaged` unless all ``written`` bytes of records were read."""
     if recovery.bytes != written:
-        found = f"the end of the records, although {written} bytes were written and {recovery.bytes} are there"
+        found = f"the end of the records after {recovery.bytes} of {written} written bytes"
         raise recovery.damaged(recovery.current.name, recovery.end, found)

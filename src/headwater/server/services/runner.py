@@ -1,6 +1,7 @@
-"""Running a command from within another one, or again: what EXEC, scripts and woken clients ask for.
+"""The interface through which EXEC, scripts and unblocked clients run commands.
 
-`headwater.server.turn.execution` implements it. It imports every command, so commands cannot import it.
+`headwater.server.turn.execution` implements it. That module imports all commands, so commands
+cannot import it.
 """
 
 from __future__ import annotations
@@ -14,24 +15,24 @@ from headwater.server.session.transaction import TransactionQueue
 
 
 class Runner:
-    """The interface."""
+    """Runs commands on behalf of other commands."""
 
     def run(
         self, session: Session, known: KnownCommand, arguments: Arguments, began: int
     ) -> Wait | Job | None:
-        """Call the function of a command that was found, and count it; raises `CommandError`. It has
-        begun at ``began`` (monotonic ns)."""
+        """Run a command that was found, and record statistics. It began at ``began`` (monotonic
+        ns). Raises `CommandError`."""
         raise NotImplementedError
 
     def check(self, session: Session, known: KnownCommand, arguments: Arguments) -> None:
-        """Refuse what the session's user may not do; raises `CommandError` (NOPERM)."""
+        """Check the permissions of the session's user. Raises `CommandError` (NOPERM)."""
         raise NotImplementedError
 
     def run_queued(self, session: Session, queue: TransactionQueue) -> None:
-        """Run the commands of a transaction, each with its reply or its error in its place."""
+        """Run the commands of a transaction. An error is the reply of its own command only."""
         raise NotImplementedError
 
     def run_again(self, session: Session, arguments: Arguments) -> Wait | None:
-        """Run the command of a client that was blocked, if its user may still run it; raises
+        """Run the command of a blocked client again, if its user still has the permission. Raises
         `CommandError`."""
         raise NotImplementedError

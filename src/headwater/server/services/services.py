@@ -1,11 +1,11 @@
-"""The services of a node: what its sessions share, and what a command's function is given.
+"""The services of a node: shared by its sessions, and passed to the functions of commands.
 
     call ── the command's arguments, database and reply
     session ── its client
     services ── everything else
 
-Each service is given what it needs when it is made. Only functions over all of them (INFO, DEBUG
-RELOAD, garbage collection) take `Services`; nothing here knows the node.
+Each service receives its dependencies in the constructor. Only functions that need all of them
+(INFO, DEBUG RELOAD, garbage collection) take `Services`. Nothing here knows the node.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 class Services:
-    """Made by a node; ``journal`` None keeps nothing."""
+    """All services of a node, which creates them. Without a ``journal`` nothing is stored."""
 
     def __init__(
         self,
@@ -95,16 +95,16 @@ class Services:
         shown = partial(describe, times=self.times, blocked=self.blocked, watches=self.watches)
         self.authorization = Authorization(access, logins, self.times, shown)
         self.tls: ssl.SSLContext | None = None
-        """What clients that connect from now on speak TLS with; None without a TLS listener."""
+        """The TLS context of new connections; None without a TLS listener."""
         self.adopt(config)
 
     def run_with(self, runner: Runner) -> None:
-        """Run commands for EXEC, scripts and woken clients with ``runner``."""
+        """Use ``runner`` to run commands of EXEC, scripts and unblocked clients."""
         self.runner = runner
         self.blocked.run_with(runner)
 
     def adopt(self, config: Config) -> None:
-        """Put settings in force, at the start and by CONFIG SET."""
+        """Apply settings, at the start and after CONFIG SET."""
         self.config = config
         self.settings.adopt(config)
         self.clients.configure(config)
@@ -114,8 +114,8 @@ class Services:
         self._configure_keyspace()
 
     def replace_keyspace(self, new: Keyspace) -> None:
-        """Let ``new`` take the place of the keyspace: every watched key counts as modified, and every
-        blocked command is run again."""
+        """Replace the keyspace by ``new``. Every watched key counts as modified, and every blocked
+        command is run again."""
         self.keyspace = self.pubsub.keyspace = new
         self.records.facts = new.facts
         self._configure_keyspace()
@@ -132,7 +132,7 @@ class Services:
         self.keyspace.sealing.configure(config.stream_hot_bytes, config.stream_compression)
 
     def new_call(self, *, offloads: bool) -> Call:
-        """What the commands of a new session run in; ``offloads`` when it can wait for jobs."""
+        """Create the `Call` of a new session. ``offloads`` if its commands can wait for jobs."""
         call = Call(self.keyspace, ReplyWriter(bytearray()))
         call.offloads = offloads
         call.admission, call.settings, call.draw = self.records.admission, self.settings, randrange
@@ -140,12 +140,12 @@ class Services:
         return call
 
     def leave_transaction(self, session: Session) -> None:
-        """Forget MULTI's queue and every WATCH."""
+        """Discard MULTI's queue and every WATCH."""
         session.transaction.end()
         self.watches.end(session.transaction.watch)
 
     def forget(self, session: Session) -> None:
-        """The client is gone: it waits for nothing, listens to nothing and watches nothing."""
+        """Forget a session that is closed: its waits, subscriptions and watches."""
         self.leave_transaction(session)
         self.observer.stop_monitoring(session)
         self.pubsub.leave(session)

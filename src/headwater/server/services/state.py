@@ -1,4 +1,4 @@
-"""The state of a node as a whole: whether it goes on, and what is to be done after a commit."""
+"""The state of a node: whether it can continue, and what to do after a commit."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from headwater.errors import NodePoisoned
 
 
 class NodeState:
-    """One for each node, which began at ``started_ms`` (steady time)."""
+    """The state of a node that was opened at ``started_ms`` (steady time)."""
 
     def __init__(self, started_ms: int) -> None:
         self.started_ms = started_ms
         self.poisoned: NodePoisoned | None = None
-        """Why every request is refused; None while none is."""
+        """The error with which every request is refused; None while the node works."""
         self.stopping = False
-        """Set by SHUTDOWN; the driver stops the node after releasing what was written."""
+        """Set by SHUTDOWN. The driver stops the node after releasing the output."""
         self.expires_by_itself = True
-        """Whether keys whose time has come are deleted (DEBUG SET-ACTIVE-EXPIRE)."""
+        """Whether expired keys are deleted without access to them (DEBUG SET-ACTIVE-EXPIRE)."""
         self.reload_wanted = False
-        """DEBUG RELOAD is to be done once this turn is in the journal, before its replies leave."""
+        """Whether to run DEBUG RELOAD once this turn is in the journal, before its replies are sent."""

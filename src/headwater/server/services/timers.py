@@ -1,7 +1,8 @@
-"""What time alone asks of a node: delays end, keys expire, seen times become facts.
+"""Timers of a node: ends delays, expires keys, forgets idempotent ids, records when consumers were
+seen.
 
-Each is a record group of its own. What the journal has no room for stays as it is until it has:
-a delayed entry goes on waiting, an expired key stays invisible (database.py, rule 1).
+Each change is a record group of its own. While the journal has no room for it, the change waits: a
+delayed entry stays delayed, an expired key stays invisible (database.py, rule 1).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ _SEEN_BYTES = 32
 
 
 def end_delays(keyspace: Keyspace, records: TurnRecords, now_ms: int) -> None:
-    """Move delayed entries whose time has come to the released zone of their group."""
+    """Move delayed entries that are due to the released zone of their group."""
     while (at := keyspace.next_due()) is not None and at <= now_ms:
         group = keyspace.next_due_group()
         due = group.due(now_ms)
@@ -28,7 +29,7 @@ def end_delays(keyspace: Keyspace, records: TurnRecords, now_ms: int) -> None:
 
 
 def expire_keys(keyspace: Keyspace, records: TurnRecords, now_ms: int) -> None:
-    """Delete keys whose time has come, in order of their times, so many at once at most."""
+    """Delete keys that have expired, in order of expiry, `MAX_KEYS_EXPIRED_AT_ONCE` at most."""
     for _ in range(MAX_KEYS_EXPIRED_AT_ONCE):
         first = keyspace.first_expiry()
         if first is None or first[0] > now_ms or not records.admits(HEADROOM + len(first[2])):
@@ -43,9 +44,10 @@ def expire_keys(keyspace: Keyspace, records: TurnRecords, now_ms: int) -> None:
 
 
 def forget_iids(keyspace: Keyspace, records: TurnRecords, now_ms: int) -> None:
-    """Forget the idempotent ids that had run out at the last whole second; nobody waits for that.
+    """Forget the idempotent ids that had expired at the last whole second. No reply waits for that.
 
-    What one sweep does not manage it leaves to the next; a full disk is asked again a second later.
+    At most `MAX_IIDS_A_SWEEP` are forgotten at once. If the disk is full, the next attempt is a
+    second later.
     """
     deadlines = keyspace.iid_deadlines
     at = deadlines.next_sweep_ms()
@@ -60,14 +62,14 @@ def forget_iids(keyspace: Keyspace, records: TurnRecords, now_ms: int) -> None:
             deadlines.postponed_ms = now_ms + IID_SWEEP_MS
             break
         count = idempotency.run_out(pid, second)
-        assert count, f"the oldest iid of {pid!r} has run out and has not"
+        assert count, f"the oldest iid of {pid!r} has expired, but none is found"
         idempotency.expire(pid, count)
         left -= count
     records.seal_unawaited(mark, now_ms)
 
 
 def record_seen(keyspace: Keyspace, records: TurnRecords, now_ms: int) -> None:
-    """Write down the times of consumers that were only seen; nobody waits for that (law 3)."""
+    """Record when consumers were seen, if nothing else changed; no reply waits (design rule 3)."""
     unseen = keyspace.unseen
     if unseen and records.admits(_SEEN_BYTES * sum(map(len, unseen.values()))):
         mark = records.begin()

@@ -1,9 +1,10 @@
-"""What TLS needs before a client comes: certificate, key and rules, read and judged at once.
+"""Creates the TLS context: reads and checks certificate, key and authorities.
 
-A context is made at the start, and again by CONFIG SET of any of its settings: a renewed
-certificate needs no restart. Whatever is wrong is one sentence, said before anybody is served.
+It does so at the start, and after CONFIG SET of any of these settings: a renewed certificate needs no
+restart. Every problem is one error message, raised before clients are served.
 
-Sources: redis.conf (TLS/SSL), https://redis.io/docs/latest/operate/oss_and_stack/management/security/encryption/
+Sources: redis.conf (TLS/SSL),
+https://redis.io/docs/latest/operate/oss_and_stack/management/security/encryption/
 """
 
 from __future__ import annotations
@@ -27,19 +28,19 @@ _VERIFY = {"no": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "yes": ssl.CERT_R
 
 _CERTIFICATE, _KEY = "-----BEGIN CERTIFICATE-----", "PRIVATE KEY-----"
 
-_UNDATED = {9: "is not valid yet", 10: "has expired"}
-"""OpenSSL's numbers of what verification finds wrong with a date (X509_V_ERR_CERT_…)."""
+_DATE_ERRORS = {9: "is not valid yet", 10: "has expired"}
+"""OpenSSL's codes for certificates out of their period of validity (X509_V_ERR_CERT_…)."""
 
 
 def make_context(config: TlsConfig) -> ssl.SSLContext:
-    """The context that the ``tls-…`` settings describe.
+    """Create the context that the ``tls-…`` settings describe.
 
-    Raises `ConfigError`, which names the setting, the file, what is wrong and the remedy.
+    Raises `ConfigError`, whose message names the setting, the file, the problem and the remedy.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     versions = sorted(VERSIONS[name] for name in config.tls_protocols)
     context.minimum_version, context.maximum_version = versions[0], versions[-1]
-    # A client could ask for one handshake after another, each dearer for the server than for it.
+    # A client could repeat handshakes, which cost the server more than the client.
     context.options |= ssl.OP_NO_RENEGOTIATION
     if config.tls_prefer_server_ciphers:
         context.options |= ssl.OP_CIPHER_SERVER_PREFERENCE
@@ -58,32 +59,32 @@ def _set_ciphers(context: ssl.SSLContext, config: TlsConfig) -> None:
         context.set_ciphers(config.tls_ciphers)
     except ssl.SSLError:
         raise ConfigError(
-            f"tls-ciphers {config.tls_ciphers!r} names no cipher of OpenSSL; write its names, "
+            f"tls-ciphers {config.tls_ciphers!r} matches no cipher of OpenSSL; give OpenSSL's names, "
             "separated by colons (`openssl ciphers` lists them), or leave it empty"
         ) from None
 
 
 def check_files(config: TlsConfig) -> None:
-    """Check what the ``tls-…`` settings name where no TLS is spoken: files may still be missing from
-    the settings, but none that is named may be wrong.
+    """Check the files of the ``tls-…`` settings when there is no TLS listener. Settings may then
+    still be empty, but the files that are given must be usable.
 
-    Raises `ConfigError`, as `make_context` does.
+    Raises `ConfigError`, like `make_context`.
     """
     certificate, key = config.tls_cert_file, config.tls_key_file
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    if certificate and (key or _holds(certificate, _KEY)):
+    if certificate and (key or _contains(certificate, _KEY)):
         _load_own_certificate(context, config)
     elif certificate:
-        _refuse_without("tls-cert-file", certificate, _CERTIFICATE, "certificate")
+        _check_content("tls-cert-file", certificate, _CERTIFICATE, "certificate")
     elif key:
-        _refuse_without("tls-key-file", key, _KEY, "private key")
+        _check_content("tls-key-file", key, _KEY, "private key")
     if config.tls_ciphers:
         _set_ciphers(context, config)
     if config.tls_ca_cert_file or config.tls_ca_cert_dir:
         _load_authorities(context, config)
 
 
-# --- our own certificate ----------------------------------------------------------------------------
+# --- the server's certificate -----------------------------------------------------------------------
 
 
 def _load_own_certificate(context: ssl.SSLContext, config: TlsConfig) -> None:
@@ -92,14 +93,14 @@ def _load_own_certificate(context: ssl.SSLContext, config: TlsConfig) -> None:
         raise ConfigError(
             "tls-port needs a certificate; give --tls-cert-file and --tls-key-file, both PEM"
         )
-    _refuse_without("tls-cert-file", certificate, _CERTIFICATE, "certificate")
-    _refuse_without("tls-key-file", key, _KEY, "private key")
+    _check_content("tls-cert-file", certificate, _CERTIFICATE, "certificate")
+    _check_content("tls-key-file", key, _KEY, "private key")
 
     def password() -> str:
         if not config.tls_key_file_pass:
             raise ConfigError(
-                f"tls-key-file {key!r} is encrypted; give its password as tls-key-file-pass, best "
-                "by the environment (HEADWATER_TLS_KEY_FILE_PASS)"
+                f"tls-key-file {key!r} is encrypted; give its password as tls-key-file-pass, "
+                "preferably in the environment (HEADWATER_TLS_KEY_FILE_PASS)"
             )
         return config.tls_key_file_pass
 
@@ -110,7 +111,7 @@ def _load_own_certificate(context: ssl.SSLContext, config: TlsConfig) -> None:
         if reason == "KEY_VALUES_MISMATCH":
             raise ConfigError(
                 f"tls-key-file {key!r} is not the key of the certificate in {certificate!r}; give "
-                "the two that were made together"
+                "the two that were created together"
             ) from None
         if config.tls_key_file_pass:
             raise ConfigError(
@@ -119,16 +120,17 @@ def _load_own_certificate(context: ssl.SSLContext, config: TlsConfig) -> None:
             ) from None
         raise ConfigError(
             f"tls-cert-file {certificate!r} and tls-key-file {key!r} cannot be used ({reason}); "
-            "make them anew as PEM, the key with at least 2,048 bits of RSA or 256 of ECDSA"
+            "create them again as PEM, the key with at least 2,048 bits of RSA or 256 of ECDSA"
         ) from None
     _warn_of_dates(context, certificate)
 
 
 def _warn_of_dates(context: ssl.SSLContext, certificate: str) -> None:
-    """A certificate that is out of date is served, for not every client looks at it, and told.
+    """Warn if the certificate is not valid now. It is used nevertheless: not every client checks
+    the date.
 
-    What clients will find is found the same way: by a handshake, in memory, with one that takes
-    this very certificate for its authority.
+    The date is checked as clients do: by a handshake, in memory, with a client that accepts this
+    certificate as its authority.
     """
     looking = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     looking.check_hostname = False
@@ -143,19 +145,19 @@ def _warn_of_dates(context: ssl.SSLContext, certificate: str) -> None:
         except ssl.SSLWantReadError:
             continue
         except ssl.SSLCertVerificationError as error:
-            if error.verify_code in _UNDATED:
+            if error.verify_code in _DATE_ERRORS:
                 log.warning(
                     "the certificate in tls-cert-file %r %s: clients that verify it will not "
                     "connect; renew it, then CONFIG SET tls-cert-file reads it without a restart",
                     certificate,
-                    _UNDATED[error.verify_code],
+                    _DATE_ERRORS[error.verify_code],
                 )
             return
         except ssl.SSLError:
-            return  # Ciphers that only fit another kind of key, say: clients will be told.
+            return  # For example, the ciphers need another kind of key: clients get the error.
 
 
-# --- those who sign clients' ------------------------------------------------------------------------
+# --- the authorities of clients' certificates -------------------------------------------------------
 
 
 def _load_authorities(context: ssl.SSLContext, config: TlsConfig) -> None:
@@ -168,24 +170,24 @@ def _load_authorities(context: ssl.SSLContext, config: TlsConfig) -> None:
             "certificates; give --tls-ca-cert-file or --tls-ca-cert-dir, or --tls-auth-clients no"
         )
     if directory and not Path(directory).is_dir():
-        raise ConfigError(f"tls-ca-cert-dir {directory!r} is no directory; correct the path")
+        raise ConfigError(f"tls-ca-cert-dir {directory!r} is not a directory; correct the path")
     if directory:
         context.load_verify_locations(capath=directory)
     if not file:
         return
-    _refuse_without("tls-ca-cert-file", file, _CERTIFICATE, "certificate")
+    _check_content("tls-ca-cert-file", file, _CERTIFICATE, "certificate")
     try:
         context.load_verify_locations(cafile=file)
     except ssl.SSLError as error:
         raise ConfigError(
-            f"tls-ca-cert-file {file!r} cannot be read ({error.reason}); make it anew as PEM"
+            f"tls-ca-cert-file {file!r} cannot be read ({error.reason}); create it again as PEM"
         ) from None
     if config.tls_auth_clients != "no":
-        _refuse_expired(context, file)
+        _check_expiry(context, file)
 
 
-def _refuse_expired(context: ssl.SSLContext, file: str) -> None:
-    """With no authority that is valid now, no client's certificate could be."""
+def _check_expiry(context: ssl.SSLContext, file: str) -> None:
+    """Raise `ConfigError` if every authority has expired: no client's certificate could be valid."""
     now = time.time()
     found = context.get_ca_certs()
     expired = [one for one in found if ssl.cert_time_to_seconds(str(one["notAfter"])) < now]
@@ -199,15 +201,15 @@ def _refuse_expired(context: ssl.SSLContext, file: str) -> None:
         log.warning("an authority in tls-ca-cert-file %r expired on %s", file, one["notAfter"])
 
 
-def _holds(path: str, mark: str) -> bool:
+def _contains(path: str, mark: str) -> bool:
     try:
         return mark in Path(path).read_text("latin-1")
     except OSError:
         return False
 
 
-def _refuse_without(setting: str, path: str, mark: str, what: str) -> None:
-    """Raises `ConfigError` for a file that cannot be read or holds nothing of the kind."""
+def _check_content(setting: str, path: str, mark: str, what: str) -> None:
+    """Raise `ConfigError` for a file that cannot be read or does not contain ``what``."""
     try:
         text = Path(path).read_text("latin-1")
     except OSError as error:
@@ -216,4 +218,4 @@ def _refuse_without(setting: str, path: str, mark: str, what: str) -> None:
             "permissions"
         ) from None
     if mark not in text:
-        raise ConfigError(f"{setting} {path!r} holds no {what} in PEM; give the file that does")
+        raise ConfigError(f"{setting} {path!r} contains no {what} in PEM; give the file that does")

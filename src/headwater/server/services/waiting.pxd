@@ -22,10 +22,10 @@ cdef class Waiters:
 
     cpdef double next_deadline(self) except? -1
     cpdef next_recheck(self)
-    @cython.locals(lines=dict, line=dict, key=bytes)
+    @cython.locals(queues=dict, queue=dict, key=bytes)
     cpdef add(self, Waiter waiter)
     cpdef recheck(self, Waiter waiter, at_ms)
     cdef _note_recheck(self, Waiter waiter)
-    @cython.locals(lines=dict, line=dict, keys=list, key=bytes)
+    @cython.locals(queues=dict, queue=dict, keys=list, key=bytes)
     cpdef remove(self, Waiter waiter)
-    cpdef dict lines_at(self, tuple place)
+    cpdef dict queues_at(self, tuple place)

@@ -1,12 +1,12 @@
-"""Blocked clients: who waits for which key, until when, and in which order.
+"""The queues of blocked clients: for which key they wait, until when, and in which order.
 
-Rule 1. Waiters of a key are served first come, first served; a waiter that is run again and still
-        has nothing keeps its place and its deadline.
-Rule 2. Deadlines are monotonic times: setting the clock moves none of them. A recheck (XREADGROUP
-        CLAIM) waits for a delivery to reach an age, so it is a steady time.
-Rule 3. Those who wait alike (readers of one group) stand in a line of their own.
-Rule 4. A waiter that has left (served, timed out, gone) may still stand in the heaps; it is known by
-        ``active`` and passed over.
+Rule 1. Waiters of a key are served in order of arrival. A waiter that is run again and still finds
+        nothing retains its place and its deadline.
+Rule 2. Deadlines are monotonic times: setting the clock does not move them. A recheck (XREADGROUP
+        CLAIM) waits until a delivery has reached an age, so it is a steady time.
+Rule 3. Waiters that wait for the same thing (readers of one group) share a queue.
+Rule 4. A waiter whose wait has ended (served, timed out, closed) may still be in the heaps. It is
+        not ``active`` and is skipped.
 """
 
 from __future__ import annotations
@@ -25,52 +25,53 @@ if TYPE_CHECKING:
 
 
 class Waiter:
-    """One blocked command of one session."""
+    """A blocked command of a session."""
 
     def __init__(self, session: Session, db: Database, wait: Wait, deadline: float) -> None:
         self.session = session
         self.db = db
         self.wait = wait
         self.deadline = deadline
-        """Monotonic seconds; infinity waits for ever."""
+        """Monotonic seconds; infinity means no timeout."""
         self.arrival = 0
-        """Who came first has the smaller number; 0 before it stands in a line."""
+        """Increases with each waiter; 0 before it is queued."""
         self.active = True
         self.due = False
-        """Its recheck has come and it was not run again since."""
+        """Whether its recheck is due and it has not run again since."""
 
 
-Lines = dict[bytes | tuple[int, bytes] | None, dict[Waiter, None]]
-"""Who waits for a key, by what they wait for alike (`Wait.alike`); None: each for itself."""
+Queues = dict[bytes | tuple[int, bytes] | None, dict[Waiter, None]]
+"""The waiters of a key, by what they wait for (`Wait.alike`); under None, waiters with nothing in
+common."""
 
 
-def by_arrival(lines: Lines) -> list[Waiter]:
-    """Everybody in these lines, first come first."""
-    everybody = [waiter for line in lines.values() for waiter in line]
-    everybody.sort(key=attrgetter("arrival"))
-    return everybody
+def by_arrival(queues: Queues) -> list[Waiter]:
+    """Return all waiters of these queues, in order of arrival."""
+    waiters = [waiter for queue in queues.values() for waiter in queue]
+    waiters.sort(key=attrgetter("arrival"))
+    return waiters
 
 
 class Waiters:
     """All waiters of a node."""
 
     def __init__(self) -> None:
-        self._by_key: dict[Place, Lines] = {}
+        self._by_key: dict[Place, Queues] = {}
         self._deadlines: list[tuple[float, int, Waiter]] = []
         self._rechecks: list[tuple[int, int, Waiter]] = []
         self._ticket = 0
         self.count = 0
 
     def add(self, waiter: Waiter) -> None:
-        """``waiter`` goes to the end of the line of each of its keys."""
+        """Append ``waiter`` to the queue of each of its keys."""
         self.count += 1
         self._ticket += 1
         waiter.arrival = self._ticket
         for key in waiter.wait.keys:
-            lines = self._by_key.setdefault((waiter.db.index, key), {})
-            line = lines.setdefault(waiter.wait.alike, {})
-            if waiter not in line:
-                line[waiter] = None
+            queues = self._by_key.setdefault((waiter.db.index, key), {})
+            queue = queues.setdefault(waiter.wait.alike, {})
+            if waiter not in queue:
+                queue[waiter] = None
                 waiter.db.awaited[key] = None
         if waiter.deadline != inf:
             self._ticket += 1
@@ -78,7 +79,7 @@ class Waiters:
         self._note_recheck(waiter)
 
     def recheck(self, waiter: Waiter, at_ms: int | None) -> None:
-        """``waiter`` was run again and waits on, to be looked at again at ``at_ms``."""
+        """Let ``waiter``, which has run again and waits on, be rechecked at ``at_ms``."""
         if at_ms != waiter.wait.recheck_at_ms or waiter.due:
             waiter.wait.recheck_at_ms = at_ms
             self._note_recheck(waiter)
@@ -90,59 +91,59 @@ class Waiters:
             heappush(self._rechecks, (waiter.wait.recheck_at_ms, self._ticket, waiter))
 
     def remove(self, waiter: Waiter) -> None:
-        """``waiter`` waits no longer."""
+        """Remove ``waiter``, whose wait has ended."""
         assert waiter.active
         waiter.active = False
         self.count -= 1
         keys = waiter.wait.keys
         for key in keys if len(keys) == 1 else dict.fromkeys(keys):
-            lines = self._by_key[waiter.db.index, key]
-            line = lines[waiter.wait.alike]
-            del line[waiter]
-            if not line:
-                del lines[waiter.wait.alike]
-            if not lines:
+            queues = self._by_key[waiter.db.index, key]
+            queue = queues[waiter.wait.alike]
+            del queue[waiter]
+            if not queue:
+                del queues[waiter.wait.alike]
+            if not queues:
                 del self._by_key[waiter.db.index, key]
                 del waiter.db.awaited[key]
 
     @staticmethod
     def move(waiter: Waiter, db: Database) -> None:
-        """``waiter`` waits for the same keys of a database that takes the place of its own."""
+        """Let ``waiter`` wait for the same keys of ``db``, which replaces its database."""
         waiter.db = db
         for key in waiter.wait.keys:
             db.awaited[key] = None
 
-    def lines_at(self, place: Place) -> Lines | None:
-        """Who waits for a key; empty lines are none."""
+    def queues_at(self, place: Place) -> Queues | None:
+        """Return the queues of a key, or None if nothing waits for it."""
         return self._by_key.get(place)
 
     def next_deadline(self) -> float:
-        """The earliest deadline, monotonic; infinity when there is none."""
+        """Return the earliest deadline, monotonic; infinity if there is none."""
         heap = self._deadlines
         while heap and not heap[0][2].active:
             heappop(heap)
         return heap[0][0] if heap else inf
 
     def next_recheck(self) -> int | None:
-        """The earliest recheck, steady ms."""
+        """Return the earliest recheck, in steady ms; None if there is none."""
         heap = self._rechecks
         while heap and self._stale(heap[0]):
             heappop(heap)
         return heap[0][0] if heap else None
 
     def timed_out(self, monotonic: float) -> list[Waiter]:
-        """Waiters whose deadline has passed; they are still to be removed."""
+        """Return the waiters whose deadline has passed. The caller removes them."""
         found: list[Waiter] = []
         while self.next_deadline() <= monotonic:
             found.append(heappop(self._deadlines)[2])
         return found
 
     def to_recheck(self, now_ms: int) -> list[Waiter]:
-        """Waiters whose recheck has come, first come first; `recheck` says when the next is."""
+        """Return the waiters whose recheck is due, in order of arrival. The caller calls `recheck`."""
         found: list[Waiter] = []
         while (at := self.next_recheck()) is not None and at <= now_ms:
             waiter = heappop(self._rechecks)[2]
-            if not waiter.due:  # A time that was left and come back to stands here twice.
+            if not waiter.due:  # A time that changed and changed back is in the heap twice.
                 waiter.due = True
                 found.append(waiter)
         found.sort(key=lambda waiter: waiter.arrival)

@@ -1,7 +1,7 @@
-"""WATCH: which clients watch which keys, and whose keys were modified since.
+"""WATCH: which clients watch which keys, and which watches are broken.
 
-The engine notes each watched key that is modified (`headwater.engine.database`, rule 2). The notes are read
-when it matters: before a client begins to watch, and before anyone asks whether its watch is broken.
+The engine notes each watched key that is modified (`headwater.engine.database`, rule 2). The notes
+are read when needed: before a client begins to watch, and before a watch is checked.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from headwater.server.session.watch import Watch
 
 
 class Watches:
-    """Every client's WATCH on a keyspace.
+    """The watches of all clients of a keyspace.
 
     >>> keyspace = Keyspace()
     >>> watches, watch = Watches(keyspace), Watch()
     >>> watches.add(watch, (0, b"stock"))
-    >>> keyspace.databases[0].set_string(b"stock", b"7")
+    >>> keyspace.databases[0].touch(b"stock")
     >>> watches.broken(watch)
     True
     """
@@ -27,7 +27,7 @@ class Watches:
         self._by_key: dict[Place, dict[Watch, None]] = {}
 
     def add(self, watch: Watch, place: Place) -> None:
-        """``watch`` breaks when the key at ``place`` is modified from now on."""
+        """Break ``watch`` when the key at ``place`` is modified from now on."""
         self._read_notes()
         watches = self._by_key.setdefault(place, {})
         if watch not in watches:
@@ -36,7 +36,7 @@ class Watches:
             self._note(place)
 
     def end(self, watch: Watch) -> None:
-        """Forget all that ``watch`` has, and that it was broken."""
+        """Remove all keys of ``watch``, and reset it if it was broken."""
         for place in watch.keys:
             watches = self._by_key[place]
             del watches[watch]
@@ -48,19 +48,18 @@ class Watches:
         watch.broken = False
 
     def broken(self, watch: Watch) -> bool:
-        """Whether one of its keys was modified since it was added."""
+        """Return whether any of its keys was modified since it was added."""
         if not watch.keys:
             return False
         self._read_notes()
         return watch.broken
 
     def count_keys(self) -> int:
-        """How many keys are watched."""
+        """Return the number of watched keys."""
         return len(self._by_key)
 
     def move(self, keyspace: Keyspace) -> None:
-        """Watch the same keys of a keyspace that takes the place of the present one; all count as
-        modified."""
+        """Watch the same keys of ``keyspace``, the new keyspace. All count as modified."""
         self._keyspace = keyspace
         for place, watches in self._by_key.items():
             self._note(place)

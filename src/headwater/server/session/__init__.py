@@ -1,1 +1,1 @@
-"""One client's state. Nothing here knows the node, its services or its commands."""
+"""The state of one client. This package knows neither the node nor its services and commands."""

@@ -1,11 +1,14 @@
-"""What is known of one client: where it is, and what it says of itself."""
+"""The address of a client, and what it says about itself."""
 
 from __future__ import annotations
 
 
 class ClientInfo:
-    """Part of a session. ``kind`` is ``tcp``, ``tls``, ``unix`` or ``embedded``; ``address`` and
-    ``local_address`` are what CLIENT LIST shows as ``addr`` and ``laddr``; times are monotonic."""
+    """Addresses and names of a client; part of a session.
+
+    ``kind`` is ``tcp``, ``tls``, ``unix`` or ``embedded``. CLIENT LIST shows ``address`` as
+    ``addr`` and ``local_address`` as ``laddr``. Times are monotonic.
+    """
 
     def __init__(self, kind: str, address: str, local_address: str, now: float) -> None:
         self.kind = kind

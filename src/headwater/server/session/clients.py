@@ -1,4 +1,4 @@
-"""The clients of a node: their sessions, their limits, and which of them a turn has written to."""
+"""The clients of a node: their sessions, their limits, and those with output from the current turn."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ class Clients:
     def __init__(self) -> None:
         self.sessions: dict[int, Session] = {}
         self.connections_seen = 0
-        """How many sessions were opened."""
+        """Number of sessions opened so far."""
         self.changed: list[Session] = []
-        """Sessions that the turn under way has written to."""
+        """Sessions that the current turn has written to."""
         self.output_budget = OutputBudget()
         self.output_ahead_bytes = 0
-        """A session with more replies than this that its client has not taken runs nothing."""
+        """Requests of a session wait while more than this many bytes of its replies are unsent."""
         self.query_buffer_limit = 0
         self._max_bulk_bytes = 0
         self._ids = count(1)
 
     def configure(self, config: Config) -> None:
-        """Put settings in force, for open sessions too."""
+        """Apply settings, to open sessions too."""
         self.output_ahead_bytes = config.output_ahead_bytes
         self.query_buffer_limit = config.client_query_buffer_limit
         if config.proto_max_bulk_len != self._max_bulk_bytes:
@@ -49,7 +49,7 @@ class Clients:
         user: User,
         on_output: Callable[[Session], None] | None,
     ) -> Session:
-        """Open a session whose commands run in ``call``."""
+        """Open a session. Its commands run in ``call``."""
         session = Session(
             next(self._ids), client, call, self.output_budget, user=user, on_output=on_output
         )
@@ -59,19 +59,19 @@ class Clients:
         return session
 
     def close(self, session: Session) -> None:
-        """Forget a session. It keeps no room from here on."""
+        """Forget a session and return its share of the output budget."""
         session.closed = True
         self.sessions.pop(session.id, None)
         session.output.close()
 
     def wrote_to(self, session: Session) -> None:
-        """A session was given output, or is to be closed: its driver is told after the commit."""
+        """Note that a session has output or is to be closed, to notify its driver after the commit."""
         if not session.output.changed:
             session.output.changed = True
             self.changed.append(session)
 
     def discard_output(self) -> None:
-        """Drop what the turn under way has written, and close every session."""
+        """Discard what the current turn has written, and close every session."""
         self.changed = []
         for session in self.sessions.values():
             session.output.changed = False

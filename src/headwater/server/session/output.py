@@ -1,7 +1,7 @@
-"""What one client will get: replies and messages, before and after the commit that releases them.
+"""The output of one client: replies and messages, before and after the commit that releases them.
 
-``outbox`` is what commands have written in this turn and nobody may see yet; `take` gives what was
-released by a commit.
+Commands write into ``outbox``, which is not visible to the client. A commit moves it to
+``released``, from where `take` passes it on.
 """
 
 from __future__ import annotations
@@ -19,39 +19,40 @@ else:
     except ImportError:
         from headwater import _cython as cython
 
-if not cython.compiled:  # memory_c.pxd has them in C
+if not cython.compiled:  # compiled modules use memory_c.pxd
     from headwater.memory import cut, empty
 
 _KEPT_BYTES = 16 * 1024
-"""Room for replies that a busy client keeps; a silent one gives it back (`Output.rest`)."""
+"""Capacity that each buffer may always retain. `Output.rest` frees it when the client is silent."""
 
 
 class Output:
-    """Part of a session. ``reply`` writes into the outbox; all sessions share ``budget``."""
+    """The output buffers of a session. ``reply`` writes into the outbox. ``budget`` is shared."""
 
     def __init__(self, reply: ReplyWriter, budget: OutputBudget) -> None:
         self.reply = reply
         self.outbox, self.released = reply.out, bytearray()
         self.pushes = bytearray()
-        """Messages that the command under way caused for its own client: they follow its reply."""
+        """Messages that the current command sends to its own client. They follow its reply."""
         self.released_bytes = self.taken_bytes = 0
-        """Of all output; a turn counts the first, whoever gives it to the client the second."""
+        """Totals since the start. A commit counts ``released_bytes``; the code that sends the
+        output counts ``taken_bytes``."""
         self.stalled = False
-        """Requests wait until the client has taken what was answered before."""
+        """Whether requests wait until the client has taken earlier replies."""
         self.changed = False
-        """It is among what the turn under way has written to."""
+        """Whether the session is in `Clients.changed`."""
         self._budget = budget
         self._kept_bytes = _KEPT_BYTES
-        """Room that outbox and released may keep, each."""
+        """Capacity that the outbox and the released buffer may each retain."""
         self._closed = False
 
     @property
     def unsent(self) -> int:
-        """Bytes that were released and that the client has not taken yet."""
+        """Bytes that were released and that the client has not taken."""
         return self.released_bytes - self.taken_bytes
 
     def release(self) -> bool:
-        """What was written is durable and may be seen; whether there is anything to take."""
+        """Release what was written, which is now durable. Return whether there is anything to take."""
         if self.outbox:
             self.released_bytes += len(self.outbox)
             if self.released:
@@ -63,21 +64,21 @@ class Output:
         return bool(self.released)
 
     def take(self) -> bytearray:
-        """All released bytes; they are the caller's now, who counts ``taken_bytes`` up as the client
-        takes them."""
+        """Return all released bytes. The caller owns them, and adds to ``taken_bytes`` as the
+        client takes them."""
         taken, self.released = self.released, bytearray()
         return taken
 
     def take_bytes(self) -> bytes:
-        """All released bytes, a copy; the client has taken them with that."""
+        """Return a copy of all released bytes and count them as taken."""
         taken = cut(self.released, 0, len(self.released))
         self.taken_bytes += len(taken)
         self.empty_released()
         return taken
 
     def empty_released(self) -> None:
-        """All released bytes were taken; their room stays, if it is small or all clients together have
-        little of it."""
+        """Remove all released bytes. The buffer retains its capacity if that is small, or if the shared
+        budget allows it."""
         size = len(self.released)
         if size <= self._kept_bytes or self._may_keep(size):
             empty(self.released)
@@ -85,31 +86,31 @@ class Output:
             self.released = bytearray()
 
     def deliver_pushes(self) -> None:
-        """The command under way has its reply: what it caused for its own client follows."""
+        """Append the messages of the current command after its reply."""
         self.outbox += self.pushes
         self.pushes.clear()
 
     def rest(self) -> None:
-        """The client has been silent for a while: room that is not used is given back."""
+        """Free unused capacity; called when the client has been silent for a while."""
         if not self.outbox and not self.released:
             self.outbox, self.released = bytearray(), bytearray()
             self.reply.out = self.outbox
             self._give_back()
 
     def close(self) -> None:
-        """The client is gone: it keeps no room from now on."""
+        """Retain no capacity from now on; called when the session is closed."""
         self._closed = True
         self._give_back()
 
     def memory_bytes(self) -> int:
-        """What the buffers take, with the room in them, and what the client has not taken yet."""
-        room: int = self.outbox.__alloc__() + self.released.__alloc__()
-        return room + max(0, self.unsent - len(self.released))
+        """Return the memory of the buffers with their spare capacity, and the untaken output."""
+        capacity: int = self.outbox.__alloc__() + self.released.__alloc__()
+        return capacity + max(0, self.unsent - len(self.released))
 
     def _may_keep(self, size: int) -> bool:
-        """Whether there may be room for answers of this size from now on. Without it each one would ask
-        the system for its pages again, which takes longer than to write and to send it."""
-        more = 2 * (size - self._kept_bytes)  # two buffers take turns
+        """Return whether the buffers may retain capacity for replies of this size. Without it each
+        reply would allocate its pages again, which takes longer than to write and send it."""
+        more = 2 * (size - self._kept_bytes)  # two buffers alternate
         if self._closed or more > self._budget.free_bytes:
             return False
         self._budget.free_bytes -= more

@@ -1,4 +1,4 @@
-"""How much memory all sessions together may keep for large answers."""
+"""The memory that all sessions together may retain for large replies."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ OUTPUT_BUDGET_BYTES = 16 * 1024 * 1024
 
 
 class OutputBudget:
-    """What is left of it; one for each node."""
+    """The unused part of the budget. A node has one."""
 
     def __init__(self) -> None:
         self.free_bytes = OUTPUT_BUDGET_BYTES

@@ -1,4 +1,4 @@
-"""One client of a node: what it sent, what it will get, what it said about itself."""
+"""The server's side of one connection: its input, its output and its state."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 class Session:
-    """A connection's state. Made by `Node.connect`, ended by `Node.close_session`.
+    """The state of one connection. `Node.connect` creates it, `Node.close_session` ends it.
 
-    Its commands run in ``call``, which has a reply of its own.
+    Its commands run in ``call``, which has its own reply.
     """
 
     def __init__(
@@ -45,31 +45,31 @@ class Session:
         self.subscriptions = Subscriptions()
         self.transaction = Transaction()
         self.last: KnownCommand | None = None
-        """The last command that it has sent."""
+        """The last command that the client sent."""
         self.authenticated = self.closed = False
         self.closing = False
-        """Close the connection once what is released has been sent."""
+        """Whether to close the connection once the released output has been sent."""
         self.blocked = False
-        """Its further requests wait for the end of a command."""
+        """Whether further requests wait until a command ends."""
         self.reply_mode = "on"
-        """``on``, ``off`` or ``skip`` (the next reply): CLIENT REPLY."""
+        """The mode of CLIENT REPLY: ``on``, ``off`` or ``skip`` (the next reply)."""
         self.spent_ns = 0
-        """How long the command that this client waits in had run before."""
+        """Nanoseconds that the command which this client waits in has run so far."""
         self.wrote_turn = 0
-        """The last turn in which this client changed anything."""
+        """The last turn in which this client changed the keyspace."""
         self.postponed: Arguments | None = None
-        """The request that CLIENT PAUSE held up, to be run before what came after it."""
+        """The request that CLIENT PAUSE postponed. It runs before later ones."""
         self.driver: Any = None
-        """Whatever drives this session may keep its own state here."""
+        """State of the driver of this session, for its own use."""
 
     @property
     def last_command(self) -> str:
-        """The name of the last command, empty before the first."""
+        """The name of the last command; empty before the first."""
         return "" if self.last is None else self.last.title
 
     @property
     def resp(self) -> int:
-        """Version of the protocol that this client reads: 2 or 3."""
+        """The version of the protocol that this client uses: 2 or 3."""
         return self.output.reply.resp
 
     @resp.setter
@@ -78,7 +78,7 @@ class Session:
 
     @property
     def db_index(self) -> int:
-        """Number of the selected database."""
+        """The number of the selected database."""
         return self.call.db.index
 
     @db_index.setter
@@ -86,36 +86,35 @@ class Session:
         self.call.db = self.call.keyspace.databases[index]
 
     @property
-    def let_in(self) -> bool:
-        """Whether it may run commands: it has authenticated, or nobody has to."""
+    def may_run_commands(self) -> bool:
+        """Whether the client may run commands: it has authenticated, or need not."""
         return self.scanner.authenticated
 
-    def log_in(self, user: User, *, authenticated: bool, let_in: bool) -> None:
-        """Be this user from now on. ``authenticated`` when it has shown so, or needed not to; ``let_in``
-        when it may run commands."""
+    def log_in(self, user: User, *, authenticated: bool, may_run_commands: bool) -> None:
+        """Set the user, whether it has authenticated (or need not), and whether it may run commands."""
         self.user = user
         self.authenticated = authenticated
-        self.scanner.authenticated = let_in
+        self.scanner.authenticated = may_run_commands
 
     def feed(self, data: bytes | bytearray | memoryview) -> None:
-        """Take input; the next turn runs it."""
+        """Append input. The next turn runs it."""
         self.scanner.feed(data)
 
     def tell(self) -> None:
-        """Its driver hears that there is output, or the end."""
+        """Notify the driver that there is output, or that the session is to be closed."""
         if self.on_output is not None:
             self.on_output(self)
 
     def rest(self) -> None:
-        """The client has been silent for a while: room that is not used is given back."""
+        """Free unused capacity of buffers; called when the client has been silent for a while."""
         self.scanner.rest()
         self.output.rest()
 
     def input_bytes(self) -> int:
-        """What this client has sent that has not run, MULTI's queue included."""
+        """Return the number of bytes received and not executed, including MULTI's queue."""
         return self.scanner.unread() + self.transaction.queued_bytes()
 
     def memory_bytes(self) -> int:
-        """What its buffers take, with the room in them, and what it has not taken yet."""
+        """Return the memory of the buffers with their spare capacity, and the untaken output."""
         read: int = self.scanner.buffer.__alloc__()
         return read + self.output.memory_bytes() + self.transaction.queued_bytes()

@@ -1,11 +1,11 @@
-"""What one client listens to, and which commands it may send meanwhile."""
+"""The subscriptions of one client, and the commands that it may send while it has any."""
 
 from __future__ import annotations
 
 from headwater.errors import CommandError
 
 CHANNEL, PATTERN, SHARD = b"", b"p", b"s"
-"""The kinds of subscriptions, by what their words begin with: subscribe, psubscribe, ssubscribe."""
+"""The kinds of subscriptions, as prefixes of their commands: subscribe, psubscribe, ssubscribe."""
 
 NOT_WHILE_SUBSCRIBED = (
     "ERR Can't execute '{name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are "
@@ -22,34 +22,35 @@ _WHILE_SUBSCRIBED = frozenset(
 
 
 class Subscriptions:
-    """What one session listens to; `headwater.server.services.pubsub.PubSub` changes it."""
+    """The subscriptions of a session. `headwater.server.services.pubsub.PubSub` changes them."""
 
     def __init__(self) -> None:
         self.channels: dict[bytes, None] = {}
         self.patterns: dict[bytes, None] = {}
         self.shard_channels: dict[bytes, None] = {}
         self.active = False
-        """Whether there is any channel or pattern."""
+        """Whether there is a channel or a pattern."""
         self.monitoring = False
-        """This client is shown every command that runs (MONITOR)."""
+        """Whether this client receives every command that runs (MONITOR)."""
         self.cut_off = False
-        """It has left too much unread and is sent nothing more (pubsub.py, rule 3)."""
+        """Whether the client left too much unread and is sent nothing more (pubsub.py, rule 3)."""
 
     def of(self, kind: bytes) -> dict[bytes, None]:
-        """The names of one kind."""
+        """Return the names of one kind."""
         if kind == PATTERN:
             return self.patterns
         return self.shard_channels if kind == SHARD else self.channels
 
     def count(self, kind: bytes) -> int:
-        """The number in the confirmation of a subscription: channels and patterns count together."""
+        """Return the number for a confirmation, in which channels and patterns count together."""
         if kind == SHARD:
             return len(self.shard_channels)
         return len(self.channels) + len(self.patterns)
 
 
 def check_context(resp: int, name: str) -> None:
-    """Refuse the command ``name`` (as its row has it) to a client that listens and reads RESP2
-    (``resp``): its replies could not be told from messages. Raises `CommandError`."""
+    """Check that a client with subscriptions may send the command ``name`` (as in its table row).
+    In RESP2 most are not allowed: the client could not tell their replies from messages. Raises
+    `CommandError`."""
     if resp == 2 and name not in _WHILE_SUBSCRIBED:
         raise CommandError(NOT_WHILE_SUBSCRIBED.format(name=name))

@@ -1,13 +1,13 @@
-"""A client's transaction: what it watches, and what it has sent since MULTI, kept for EXEC.
+"""A client's transaction: the keys that it watches, and the requests since MULTI, queued for EXEC.
 
-    wire       *3␍␊$3␍␊SET…  │ *2␍␊$4␍␊INCR…  │ …     the requests, canonically encoded, back to back
-    commands   SET             INCR             …     what each asks for, looked up when it was queued
+    wire       *3␍␊$3␍␊SET…  │ *2␍␊$4␍␊INCR…  │ …     the requests, in canonical encoding, back to back
+    commands   SET             INCR             …     their commands, looked up when they were queued
 
-Rule 1. A queued command costs its bytes and one pointer, no object of its own: 100,000 of them are one
-        buffer, which is freed at once.
-Rule 2. ``size`` counts both and is a part of the client's input (client-query-buffer-limit), as in
-        Redis 7 and later.
-Rule 3. The requests are read once, in order, by `begin` and `next`; after `begin` nothing is added.
+Rule 1. A queued command takes its bytes and one pointer, not an object: 100,000 commands are a
+        single buffer, which is freed at once.
+Rule 2. ``size`` counts both, as part of the client's input (client-query-buffer-limit), as in Redis
+        7 and later.
+Rule 3. `begin` and `next` read the requests once, in order. Nothing is added after `begin`.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class TransactionQueue:
     def __init__(self) -> None:
         self.commands: list[KnownCommand] = []
         self.size = 0
-        """Bytes that the queue takes."""
+        """Memory of the queue in bytes."""
         self.writes = False
-        """Whether one of the commands may write."""
+        """Whether any of the commands may write."""
         self._wire = bytearray()
         self._scanner: Scanner | None = None
 
@@ -50,7 +50,7 @@ class TransactionQueue:
         return len(self.commands)
 
     def add(self, known: KnownCommand, arguments: Arguments) -> None:
-        """Queue a request that asks for ``known``."""
+        """Queue a request of the command ``known``."""
         assert self._scanner is None, "the queue is being read"
         arguments.append_to(self._wire)
         self.commands.append(known)
@@ -58,31 +58,32 @@ class TransactionQueue:
         self.size = len(self._wire) + _POINTER_BYTES * len(self.commands)
 
     def begin(self) -> None:
-        """The requests are read from here on. Their lengths were checked when they came."""
+        """Start to read the requests. Their lengths were checked when they were received."""
         self._scanner = Scanner(max_bulk_bytes=sys.maxsize)
         self._scanner.adopt(self._wire)
 
     def next(self, arguments: Arguments) -> bool:
-        """Put the next request into ``arguments``, valid until the queue goes; False after the last."""
-        assert self._scanner is not None, "begin() comes first"
+        """Put the next request into ``arguments``, which remains valid as long as the queue. Return
+        False after the last."""
+        assert self._scanner is not None, "call begin() first"
         return self._scanner.next(arguments)
 
 
 class Transaction:
-    """Part of a session."""
+    """The transaction of a session."""
 
     def __init__(self) -> None:
         self.queue: TransactionQueue | None = None
-        """Commands since MULTI; None outside of a transaction."""
+        """The commands since MULTI; None outside a transaction."""
         self.failed = False
-        """A command could not be queued, so EXEC is refused."""
+        """Whether a command could not be queued. EXEC is then an error."""
         self.watch = Watch()
 
     def end(self) -> None:
-        """Forget the queue; `Watches.end` forgets what is watched."""
+        """Forget the queue. `Watches.end` forgets the watched keys."""
         self.queue = None
         self.failed = False
 
     def queued_bytes(self) -> int:
-        """What the queue takes."""
+        """Return the memory of the queue in bytes."""
         return 0 if self.queue is None else self.queue.size

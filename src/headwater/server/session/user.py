@@ -1,11 +1,12 @@
-"""A user: passwords, and selectors that say which commands, keys and channels it may use.
+"""A user: passwords, and selectors that define the permitted commands, keys and channels.
 
-Rule 1. A request is allowed when one selector alone allows all of it: command, keys and channels.
-        The first selector is the root; the others stand in parentheses in its description.
-Rule 2. A description is complete: the words that `headwater.server.services.acl.rules` reads make the same
-        user of a fresh one. It holds hashes, never a password.
-Rule 3. `User.unrestricted` is worked out when a user changes, so that who may do everything costs
-        one attribute a command; which commands the others may run is a set, not a walk over rules.
+Rule 1. A request is permitted if a single selector permits all of it: command, keys and channels.
+        The first selector is the root; a description has the others in parentheses.
+Rule 2. A description is complete: `headwater.server.services.acl.rules` applies it to a new user
+        and gets the same user. It contains hashes, never a password.
+Rule 3. `User.unrestricted` is computed when a user changes, so that the check of an unrestricted
+        user costs one attribute per command. The commands of other users are a set, so that no
+        rules are evaluated.
 
 Source: Redis, acl.c; redis.io/docs, ACL.
 """
@@ -22,13 +23,13 @@ from headwater.resp.inline import quote
 
 READ = 1
 WRITE = 2
-"""What a key pattern permits; what a command does with a key is told by its key's flags."""
+"""What a key pattern permits. The flags of a command's key tell what the command does with the key."""
 
 DEFAULT = b"default"
 
 
 class KeyPattern:
-    """A pattern of keys and what may be done with those that fit it (`READ` and `WRITE`)."""
+    """A pattern of keys, and what is permitted for those that match it (`READ` and `WRITE`)."""
 
     __slots__ = ("_literal", "_open", "_plain", "pattern", "permissions")
 
@@ -40,8 +41,9 @@ class KeyPattern:
         self._plain = not any(byte in b"*?[\\" for byte in self._literal)
 
     def fits(self, key: bytes) -> bool:
-        """Whether ``key`` is one of them; ``orders:*``, which is what most write, costs no walk. The
-        empty key fits the empty pattern only, as in Redis, where a star takes nothing of nothing."""
+        """Return whether ``key`` matches. Patterns such as ``orders:*``, the usual kind, need no
+        glob matching. The empty key matches only the empty pattern: as in Redis, a star does not
+        match it."""
         if not key:
             return not self.pattern
         if self._plain:
@@ -49,35 +51,35 @@ class KeyPattern:
         return matches(self.pattern, key)
 
     def describe(self) -> bytes:
-        """``~orders:*``, ``%R~orders:*`` or ``%W~orders:*``."""
+        """Format the pattern: ``~orders:*``, ``%R~orders:*`` or ``%W~orders:*``."""
         sign = {READ: b"%R~", WRITE: b"%W~"}.get(self.permissions, b"~")
         return sign + self.pattern
 
 
 def channel_fits(channels: Collection[bytes], channel: bytes, *, pattern: bool) -> bool:
-    """Whether a channel is among ``channels``, which may be patterns; a pattern that is subscribed to
-    must stand there as it is."""
+    """Return whether ``channels`` permits a channel. ``channels`` may contain patterns; a pattern
+    that is subscribed to must be in it literally."""
     if pattern or not channel:
         return channel in channels
     return any(matches(allowed, channel) for allowed in channels)
 
 
 class Selector:
-    """One set of permissions.
+    """A set of permissions.
 
-    ``all_commands`` is the whole of them, those included that a later version brings; ``future``
-    says only whether the description begins with ``+@all``, which a later ``-get`` does not change.
+    ``all_commands`` means all commands, including those of later versions. ``future`` says only
+    whether the description begins with ``+@all``; a later ``-get`` does not change it.
     """
 
     def __init__(self, *, all_channels: bool) -> None:
         self.all_commands = False
         self.future = False
         self.allowed: set[str] = set()
-        """Full names of commands and subcommands."""
+        """Full names of permitted commands and subcommands."""
         self.first_arguments: dict[str, list[bytes]] = {}
-        """Of commands that are allowed only with one of these, in lower case, as first argument."""
+        """Commands that are permitted only with one of these first arguments, in lower case."""
         self.command_rules: list[str] = []
-        """What the description says behind ``+@all`` or ``-@all``."""
+        """The description after ``+@all`` or ``-@all``."""
         self.all_keys = False
         self.patterns: dict[bytes, KeyPattern] = {}
         self.all_channels = all_channels
@@ -85,11 +87,11 @@ class Selector:
 
     @property
     def unrestricted(self) -> bool:
-        """Whether nothing needs to be asked."""
+        """Whether everything is permitted."""
         return self.all_commands and self.all_keys and self.all_channels
 
     def copy(self) -> Selector:
-        """The same permissions, which can be changed without changing these."""
+        """Return a copy that can be changed without changing this one."""
         made = Selector(all_channels=self.all_channels)
         made.all_commands, made.future = self.all_commands, self.future
         made.allowed = set(self.allowed)
@@ -101,22 +103,22 @@ class Selector:
         return made
 
     def describe_commands(self) -> bytes:
-        """``-@all +@stream -xgroup|destroy``."""
+        """Format the permitted commands: ``-@all +@stream -xgroup|destroy``."""
         first = "+@all" if self.future else "-@all"
         return " ".join([first, *self.command_rules]).encode("utf-8", "surrogateescape")
 
     def describe_keys(self) -> bytes:
-        """``~orders:* %R~audit``."""
+        """Format the permitted keys: ``~orders:* %R~audit``."""
         if self.all_keys:
             return b"~*"
         return b" ".join(pattern.describe() for pattern in self.patterns.values())
 
     def describe_channels(self) -> bytes:
-        """``&news:*``."""
+        """Format the permitted channels: ``&news:*``."""
         return b"&*" if self.all_channels else b" ".join(b"&" + word for word in self.channels)
 
     def describe(self) -> bytes:
-        """The words that make this selector of a fresh one."""
+        """Return the rules that create this selector when applied to a new one."""
         words = [self.describe_keys()]
         if not self.all_channels:
             words.append(b"resetchannels")
@@ -125,8 +127,8 @@ class Selector:
 
 
 def _quoted(description: bytes) -> bytes:
-    """A selector's words as they stand in parentheses: split as a command line is, so a pattern with
-    quotes in it, or one that would close the parenthesis, is quoted."""
+    """Quote a selector's words for use in parentheses. They are split like a command line, so a
+    word with quotes, or one that would close the parenthesis, is quoted."""
     words = []
     for word in description.split(b" "):
         quoted = quote(word)
@@ -135,12 +137,12 @@ def _quoted(description: bytes) -> bytes:
 
 
 def hash_of(password: bytes) -> bytes:
-    """What is kept of a password: its SHA-256, 64 hexadecimal digits."""
+    """Return what is stored of a password: its SHA-256 as 64 hexadecimal digits."""
     return hashlib.sha256(password).hexdigest().encode()
 
 
 class User:
-    """A user; a fresh one is off, has no password and may do nothing.
+    """A user. A new one is off, has no password and no permissions.
 
     >>> user = User(b"alice", all_channels=False)
     >>> user.describe()
@@ -152,43 +154,44 @@ class User:
         self.enabled = False
         self.nopass = False
         self.sanitize_payload = True
-        """Accepted and shown; what RESTORE is given is always checked here."""
+        """Accepted and shown only: RESTORE always checks its payload."""
         self.passwords: dict[bytes, None] = {}
-        """Hashes, in the order in which they were given."""
+        """Hashes, in the order in which they were added."""
         self.selectors = [Selector(all_channels=all_channels)]
         self.unrestricted = False
 
     @classmethod
     def superuser(cls, name: bytes) -> User:
-        """A user that is on, needs no password and may do everything."""
+        """Return a user that is on, needs no password and may do everything."""
         made = cls(name, all_channels=True)
         made.enabled = made.nopass = True
         root = made.root
         root.all_commands = root.future = root.all_keys = True
         root.allowed = set(BY_FULL_NAME)
-        made.settle()
+        made.update_unrestricted()
         return made
 
     @property
     def root(self) -> Selector:
-        """The selector that stands outside of parentheses."""
+        """The selector outside parentheses."""
         return self.selectors[0]
 
-    def settle(self) -> None:
-        """Work out what depends on the rest; called when all changes are made (rule 3)."""
+    def update_unrestricted(self) -> None:
+        """Update `unrestricted`. Call it when all changes are made (rule 3)."""
         self.unrestricted = any(selector.unrestricted for selector in self.selectors)
 
     def assign(self, other: User) -> None:
-        """Be as ``other`` is, but for the name; connections of this user see it at once."""
+        """Take over everything from ``other`` except the name. Open connections of this user are
+        affected at once."""
         self.enabled, self.nopass = other.enabled, other.nopass
         self.sanitize_payload = other.sanitize_payload
         self.passwords = dict(other.passwords)
         self.selectors = [selector.copy() for selector in other.selectors]
-        self.settle()
+        self.update_unrestricted()
 
     def accepts(self, password: bytes) -> bool:
-        """Whether this is one of the user's passwords, in a time that does not tell how much of it
-        is right or which one it is."""
+        """Return whether this is one of the user's passwords. The time taken does not reveal which
+        password matches or how much of it."""
         if not self.enabled:
             return False
         given, found = hash_of(password), self.nopass
@@ -197,7 +200,7 @@ class User:
         return found
 
     def flags(self) -> list[bytes]:
-        """``on`` or ``off``, ``nopass``, what is said of RESTORE's payloads."""
+        """Return ``on`` or ``off``, ``nopass`` if set, and the flag of RESTORE's payloads."""
         words = [b"on" if self.enabled else b"off"]
         if self.nopass:
             words.append(b"nopass")
@@ -205,12 +208,12 @@ class User:
         return words
 
     def describe(self) -> bytes:
-        """The words that make this user of a fresh one."""
+        """Return the rules that create this user when applied to a new one."""
         words = [*self.flags(), *(b"#" + password for password in self.passwords)]
         words.append(self.root.describe())
         words += [b"(" + _quoted(selector.describe()) + b")" for selector in self.selectors[1:]]
         return b" ".join(words)
 
     def line(self) -> bytes:
-        """The user as a line of an ACL file, as ACL LIST shows it."""
+        """Format the user as a line of an ACL file and of ACL LIST."""
         return b"user %b %b" % (self.name, self.describe())

@@ -1,4 +1,4 @@
-"""What one client watches (WATCH)."""
+"""The keys that one client watches (WATCH)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from headwater.engine.keyspace_state import Place
 
 
 class Watch:
-    """Part of a session; `headwater.server.services.watching.Watches` changes it."""
+    """The watched keys of a session. `headwater.server.services.watching.Watches` changes them."""
 
     __slots__ = ("broken", "keys")
 

@@ -1,1 +1,1 @@
-"""One turn: `node` serves sessions and commits, `execution` runs one request."""
+"""Executes turns: `node` serves sessions and commits, `execution` runs one request."""

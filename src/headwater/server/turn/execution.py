@@ -1,12 +1,13 @@
-"""One request of one session: what stands before a command, and the command.
+"""Executes one request of one session: checks, then the command.
 
-    find its row ─▶ may it run, here and now? ─▶ queue it for EXEC, or run it
+    find its row ─▶ check that it may run ─▶ queue it for EXEC, or run it
 
-Rule 1. What stands before a command stands in Redis's order (server.c, processCommand): the error
-        that a client sees is the one of the first that fails.
-Rule 2. What cannot be queued spoils its transaction; MULTI and WATCH, which run within one only to
-        be refused, do not.
-Rule 3. EXEC, scripts and woken clients call `run_queued`, `run` and `run_again`, behind the gates.
+Rule 1. The checks have Redis's order (server.c, processCommand): the client gets the error of the first
+        check that fails.
+Rule 2. A command that cannot be queued makes its transaction fail, except MULTI and WATCH, which run
+        inside a transaction only to return an error.
+Rule 3. EXEC, scripts and unblocked clients call `run_queued`, `run` and `run_again`, which skip these
+        checks.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ else:
     except ImportError:
         from headwater import _cython as cython
 
-if not cython.compiled:  # clock.pxd asks the system
+if not cython.compiled:  # compiled modules use clock.pxd
     from time import monotonic_ns as passed_ns
 
 NO_AUTH = "NOAUTH Authentication required."
@@ -44,7 +45,7 @@ _NEVER_QUEUED = frozenset({b"EXEC", b"DISCARD", b"MULTI", b"WATCH", b"QUIT", b"R
 
 
 class Execution(Runner):
-    """Runs the requests of a node's sessions."""
+    """Executes the requests of a node's sessions."""
 
     def __init__(self, services: Services) -> None:
         self.keyspace: Keyspace = services.keyspace
@@ -55,7 +56,7 @@ class Execution(Runner):
         self._pubsub = services.pubsub
 
     def execute(self, session: Session, arguments: Arguments) -> Wait | Job | None:
-        """Choose the function and call it; an error becomes the reply."""
+        """Find the command and run it. An error becomes the reply."""
         mark = len(session.output.outbox)
         chosen: KnownCommand | None = None
         try:
@@ -84,7 +85,7 @@ class Execution(Runner):
     def _rejected(
         self, session: Session, arguments: Arguments, error: CommandError
     ) -> CommandError:
-        """The error of a command that was refused before it ran; EXEC loses its transaction with it."""
+        """Return the error of a rejected command. A rejected EXEC ends its transaction."""
         self._observer.rejected(arguments, error)
         if not arguments.count or arguments.token(0) != b"EXEC":
             return error
@@ -92,7 +93,7 @@ class Execution(Runner):
         return aborted(error)
 
     def _check_gates(self, session: Session, known: KnownCommand, arguments: Arguments) -> None:
-        """Refuse what may not run. Raises `CommandError`."""
+        """Check that a command may run. Raises `CommandError`."""
         if not session.scanner.authenticated and not known.before_login:
             raise CommandError(NO_AUTH)
         if session.transaction.queue is not None and known.never_queued:
@@ -105,27 +106,27 @@ class Execution(Runner):
             check_context(session.resp, known.title)
 
     def check(self, session: Session, known: KnownCommand, arguments: Arguments) -> None:
-        """Refuse what the session's user may not do; raises `CommandError` (NOPERM)."""
+        """Check the permissions of the session's user. Raises `CommandError` (NOPERM)."""
         if not session.user.unrestricted:
             self._services.authorization.check(session, known.command, arguments)
 
     def run_again(self, session: Session, arguments: Arguments) -> Wait | None:
-        """Run the command of a client that was blocked, if its user may still run it; raises
+        """Run the command of a blocked client again, if its user still has the permission. Raises
         `CommandError`."""
         known = find_command(arguments)
         self.check(session, known, arguments)
         found: Any = self.run(session, known, arguments, passed_ns())
-        again: Wait | None = found  # who waits for a key has no job
+        again: Wait | None = found  # a command that waits for a key is not a job
         return again
 
     def run_queued(self, session: Session, queue: TransactionQueue) -> None:
-        """Run the commands of a transaction, each with its reply or its error in its place."""
+        """Run the commands of a transaction. An error is the reply of its own command only."""
         arguments, outbox = Arguments(), session.output.outbox
         queue.begin()
         for known in queue.commands:
             queue.next(arguments)
             mark = len(outbox)
-            began = self._times.ended_ns  # one reading of the clock for an end and a beginning
+            began = self._times.ended_ns  # the end of the previous command saves a reading
             if not began and self._observer.timing:
                 began = passed_ns()
             try:
@@ -140,8 +141,8 @@ class Execution(Runner):
     def run(
         self, session: Session, known: KnownCommand, arguments: Arguments, began: int
     ) -> Wait | Job | None:
-        """Call the function of a command that was found, and count it; raises `CommandError`. It has
-        begun at ``began`` (monotonic ns)."""
+        """Run a command that was found, and record statistics. It began at ``began`` (monotonic
+        ns). Raises `CommandError`."""
         try:
             return self._run(session, known, arguments, began)
         except CommandError as error:
@@ -156,20 +157,20 @@ class Execution(Runner):
         began: int,
         error: CommandError,
     ) -> None:
-        """A command that was found has ended with an error."""
+        """Record the failure of a command."""
         took = 0
         self._times.ended_ns = 0
         if self._observer.timing:
             self._times.ended_ns = passed_ns()
             took = self._times.ended_ns - began
-        if self.keyspace.events:  # it may have missed a key
+        if self.keyspace.events:  # such as a key miss
             self._pubsub.publish_events(session)
         self._observer.failed(session, known.name, arguments, took, error)
 
     def _run(
         self, session: Session, known: KnownCommand, arguments: Arguments, began: int
     ) -> Wait | Job | None:
-        """As `run`, without counting a failure."""
+        """Like `run`, but without recording a failure."""
         call = session.call
         call.arguments = arguments
         observer = self._observer
@@ -194,6 +195,6 @@ class Execution(Runner):
         statistics.calls += 1
         if timing:
             statistics.nanoseconds += took
-            if took > observer.look_ns:
-                observer.look(session, known.name, arguments, took)
+            if took > observer.record_ns:
+                observer.record(session, known.name, arguments, took)
         return result

@@ -2,7 +2,7 @@ cimport cython
 from headwater.clock cimport passed_ns
 from headwater.commands.call cimport Call
 from headwater.engine.keyspace cimport Keyspace
-from headwater.forks cimport Family
+from headwater.forks cimport ForkGeneration
 from headwater.resp.arguments cimport Arguments
 from headwater.server.services.blocking cimport BlockedClients
 from headwater.server.services.observability.observer cimport Observer
@@ -14,7 +14,7 @@ from headwater.server.session.clients cimport Clients
 from headwater.server.session.session cimport Session
 from headwater.server.turn.execution cimport Execution
 
-cdef Family FAMILY
+cdef ForkGeneration FORKS
 
 
 @cython.final
@@ -47,7 +47,7 @@ cdef class Node:
     cdef int _check_journal(self) except -1
     cdef int _drain_resumed(self) except -1
     @cython.locals(keyspace=Keyspace)
-    cdef _do_before(self, long long now_ms)
+    cdef _prepare(self, long long now_ms)
     @cython.locals(deadline=double, waiting=Waiters)
     cpdef next_deadline(self)
     @cython.locals(room="long long", facts_mark=Py_ssize_t)

@@ -1,20 +1,20 @@
-"""The node: a store as a whole, without a socket and without a thread.
+"""The node: a store as a whole, without sockets and threads.
 
     driver (server loop, embedded client)
        │ session.feed(bytes)          ▲ on_output(session), after the commit
        ▼                              │
     Node.turn ── for each whole request: choose, admit, mutate, reply into the outbox
-              ── who waited for what happened is run again, after each command
-              ── Journal.commit: the turn's groups, fsynced as the policy says
-              ── outboxes are released
+              ── after each command, run blocked clients again that it unblocks
+              ── Journal.commit: the turn's groups, fsynced according to the policy
+              ── release the outboxes
 
-Rule 1. No reply leaves before the commit of the turn that wrote it (law 4).
-Rule 2. One command, with EXEC all of its commands, is one record group; so is each waiter that is
-        served, each end of a delay and each expiry (law 5).
-Rule 3. A commit that fails, or a turn that is broken off, poisons the node: what the turn wrote is
-        never released, and nothing is read from its state again; every later request is answered
-        with that error.
-Rule 4. Everything here is called under ``lock``; what begins or ends something takes it itself.
+Rule 1. A reply is sent only after the commit of the turn that wrote it (design rule 4).
+Rule 2. A command is one record group, and so are EXEC with all its commands, each blocked client
+        that is served, each end of a delay and each expiry (design rule 5).
+Rule 3. A failed commit, or a turn that is aborted, poisons the node: the turn's output is never
+        released, the state is not read any more, and every later request gets that error as its
+        reply.
+Rule 4. All methods require ``lock``; those that begin or end something acquire it themselves.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from headwater.config.config import Config
 from headwater.engine.garbage import FREED_AT_ONCE, free
 from headwater.engine.keyspace import Keyspace
 from headwater.errors import ForkedStore, NodePoisoned, ProtocolError
-from headwater.forks import FAMILY
+from headwater.forks import FORKS
 from headwater.journal.journal import Journal
 from headwater.resp.arguments import Arguments
 from headwater.server.log import escaped
@@ -51,17 +51,19 @@ else:
     except ImportError:
         from headwater import _cython as cython
 
-if not cython.compiled:  # clock.pxd asks the system
+if not cython.compiled:  # compiled modules use clock.pxd
     from time import monotonic_ns as passed_ns
 
 SEEN_INTERVAL_S = 1.0
-"""How often times of consumers that were only seen become facts (law 3)."""
+"""How often the times at which consumers were seen become facts, if nothing else changed (design
+rule 3)."""
 
 
 class Node:
-    """A store that commands run in; see the rules above.
+    """A store that executes commands; see the rules above.
 
-    ``journal`` None keeps nothing. `headwater.server.opening.open_node` makes one from a directory.
+    Without a ``journal`` nothing is stored. `headwater.server.opening.open_node` opens a directory
+    as a node.
     """
 
     def __init__(
@@ -97,9 +99,9 @@ class Node:
         self.sealer = Sealer(self.keyspace.sealing, self.lock)
         self._resumed = self.blocked.resumed
         self._arguments = Arguments()
-        """Those of the request that runs; what outlives it is a copy."""
+        """The arguments of the current request. Code that needs them longer makes a copy."""
         self._seen_deadline = inf
-        self._generation = FAMILY.generation
+        self._generation = FORKS.generation
 
     # --- sessions -------------------------------------------------------------------------------
 
@@ -111,8 +113,8 @@ class Node:
         on_output: Callable[[Session], None] | None = None,
         local_address: str = "",
     ) -> Session:
-        """A new session. ``on_output`` is called under the lock, after a commit, when the session has
-        output to take or is to be closed; without it somebody looks after each turn."""
+        """Open a session. ``on_output`` is called under the lock, after a commit, when the session
+        has output or is to be closed. Without it the caller checks the session after each turn."""
         self._check_process()
         with self.lock:
             session = self.clients.connect(
@@ -125,7 +127,7 @@ class Node:
             return session
 
     def close_session(self, session: Session) -> None:
-        """Forget a session: it waits for nothing and watches nothing any more."""
+        """Close a session and end its waits, watches and subscriptions."""
         with self.lock:
             if session.closed:
                 return
@@ -135,13 +137,13 @@ class Node:
     # --- turns ----------------------------------------------------------------------------------
 
     def turn(self, ready: Iterable[Session] | None) -> None:
-        """Run every whole request of ``ready``, commit, release; for None, do as `tick`."""
+        """Run every whole request of ``ready``, commit, release the output; for None, do as `tick`."""
         self._check_process()
         with self.lock:
             self.turn_locked(ready)
 
     def exchange(self, session: Session, requests: bytes) -> bytes:
-        """A turn of a session without ``on_output``: run ``requests``, give all that it was answered."""
+        """Run ``requests`` of a session without ``on_output`` in a turn. Return all its output."""
         self._check_process()
         with self.lock:
             session.scanner.feed(requests)
@@ -149,11 +151,11 @@ class Node:
             return session.output.take_bytes()
 
     def tick(self) -> None:
-        """Do what time alone asks for; due at `next_deadline`, harmless at any time."""
+        """Do what is due by time. `next_deadline` says when; an earlier call does no harm."""
         self.turn(None)
 
     def turn_locked(self, ready: Iterable[Session] | None) -> None:
-        """`turn` for whoever holds the lock."""
+        """Like `turn`, but the caller holds the lock."""
         self._check_process()
         self._check_journal()
         self.records.turn += 1
@@ -162,14 +164,14 @@ class Node:
             if ready is not None:
                 self._serve(ready)
             elif self.blocked.settle() and self.state.poisoned is None:
-                self._do_what_is_due()
+                self._run_due()
             self._finish()
         except BaseException as error:
-            self._break_off(error)
+            self._abort_turn(error)
             raise
 
     def next_deadline(self) -> float | None:
-        """Monotonic seconds of the next `tick` that has something to do; None if there is none."""
+        """Return the monotonic time, in seconds, when `tick` next has work; None if there is none."""
         if self.keyspace.garbage:
             return self.clock.monotonic()
         waiting = self.blocked.waiting
@@ -183,10 +185,10 @@ class Node:
         return None if deadline == inf else deadline
 
     def close(self) -> None:
-        """A clean stop: the last seen times and the journal's end are written and synced."""
+        """Stop cleanly: write and sync the last seen times and the end of the journal."""
         self.blocked.offloading.stop()
         self.sealer.stop()
-        if self.journal is None or self._generation != FAMILY.generation:
+        if self.journal is None or self._generation != FORKS.generation:
             return
         with self.lock:
             if self.state.poisoned is None:
@@ -200,7 +202,7 @@ class Node:
 
     def _serve(self, ready: Iterable[Session]) -> None:
         if self.keyspace.iid_deadlines.notes and self.state.poisoned is None:
-            # An embedded store has nobody who ticks while it is idle.
+            # Nothing calls `tick` for an embedded store while it is idle.
             forget_iids(self.keyspace, self.records, self.times.now())
             self.times.ended_ns = 0
         if self.times.turn_began >= self.blocked.pause.until:
@@ -210,7 +212,7 @@ class Node:
             self._drain(session)
         self._drain_resumed()
 
-    def _do_what_is_due(self) -> None:
+    def _run_due(self) -> None:
         end_delays(self.keyspace, self.records, self.times.now())
         if self.state.expires_by_itself:
             expire_keys(self.keyspace, self.records, self.times.now())
@@ -226,7 +228,7 @@ class Node:
         self._record_seen()
 
     def _check_journal(self) -> None:
-        """An fsync in the background may have failed since the last turn (rule 3)."""
+        """Poison the node if a background fsync has failed since the last turn (rule 3)."""
         if (
             self.journal is not None
             and self.state.poisoned is None
@@ -235,23 +237,24 @@ class Node:
             self.state.poisoned = NodePoisoned(self.journal.failure)
 
     def _check_process(self) -> None:
-        if self._generation != FAMILY.generation:
+        if self._generation != FORKS.generation:
             raise ForkedStore(
                 "this store was opened by another process (before a fork); open it in this one"
             )
 
-    def _break_off(self, error: BaseException) -> None:
-        """A turn ended in its middle, by Ctrl-C or our own fault: half of a change may stand (rule 3)."""
+    def _abort_turn(self, error: BaseException) -> None:
+        """Poison the node after an interrupted turn (Ctrl-C, an internal error): a change may be
+        incomplete (rule 3)."""
         if self.state.poisoned is None:
             self.state.poisoned = NodePoisoned(
-                f"a turn was broken off by {error!r}, and what is in memory may be half of a change. "
-                "Open the store again: what was answered is in its journal"
+                f"a turn was aborted by {error!r}, and its change in memory may be incomplete. "
+                "Open the store again: its journal has everything that was answered"
             )
         self.records.drop()
         self.clients.discard_output()
 
     def _drain(self, session: Session) -> None:
-        """Run a session's whole requests until it waits, closes or has more answers in line than it may."""
+        """Run a session's whole requests until it blocks, closes or has too much unsent output."""
         session.client.last_interaction = self.times.turn_began
         room = self.clients.output_ahead_bytes - (
             session.output.released_bytes - session.output.taken_bytes
@@ -277,7 +280,7 @@ class Node:
         self.clients.wrote_to(session)
 
     def _refuse_input(self, session: Session, error: ProtocolError) -> None:
-        """The client sent bytes that are not a request: it gets the error, and the connection ends."""
+        """Reply with an error to bytes that are not a request, and close the connection."""
         session.output.reply.error(f"ERR {error}")
         session.closing = True
         self.services.client_log.warning(
@@ -288,7 +291,7 @@ class Node:
         )
 
     def _drain_resumed(self) -> None:
-        """Sessions that were unblocked go on with what they had sent meanwhile; they are sent to first."""
+        """Run what unblocked sessions have sent while they were blocked. Their output is sent first."""
         if self._resumed:
             others, self.clients.changed = self.clients.changed, []
             while self._resumed:
@@ -296,7 +299,7 @@ class Node:
             self.clients.changed += others
 
     def run(self, session: Session, arguments: Arguments) -> None:
-        """One request: its record group, its reply, and whoever it wakes."""
+        """Execute a request, write its record group and reply, and serve the clients it unblocks."""
         if self.state.poisoned is not None:
             session.output.reply.error(f"MISCONF {self.state.poisoned}")
             return
@@ -304,7 +307,7 @@ class Node:
         self.times.begin_command()
         call.now_ms = self.times.now_ms
         if keyspace.expiring or keyspace.due_notes or keyspace.events or keyspace.signalled:
-            self._do_before(call.now_ms)
+            self._prepare(call.now_ms)
         reply_mark = len(session.output.outbox)
         silent = session.reply_mode != "on"
         facts_mark = self.records.begin()
@@ -318,26 +321,26 @@ class Node:
                 session.reply_mode = "on"
         if session.output.pushes:
             session.output.deliver_pushes()
-        if self.keyspace.signalled:  # DEBUG RELOAD has put another keyspace in place
+        if self.keyspace.signalled:  # not `keyspace`: DEBUG RELOAD replaces it
             self.blocked.serve_signalled()
         if self.keyspace.unseen and self._seen_deadline == inf:
             self._seen_deadline = self.times.turn_began + SEEN_INTERVAL_S
 
-    def _do_before(self, now_ms: int) -> None:
-        """What stands before a command: what is over by now, and who waited for that."""
+    def _prepare(self, now_ms: int) -> None:
+        """Before a command: expire keys, end delays, and serve the clients that this unblocks."""
         keyspace = self.keyspace
         if keyspace.expiring and self.state.expires_by_itself:
             expire_keys(keyspace, self.records, now_ms)
         if keyspace.due_notes:
             end_delays(keyspace, self.records, now_ms)
-        if keyspace.events:  # of what came before this command
+        if keyspace.events:  # of earlier changes
             self.services.pubsub.publish_events(None)
-        if keyspace.signalled:  # who waited for what is due goes before who asks now
+        if keyspace.signalled:  # clients that waited come before this command
             self.blocked.serve_signalled()
         self.times.begin_again()
 
     def _finish(self) -> None:
-        """Commit the turn and release what it wrote."""
+        """Commit the turn and release its output."""
         changed, self.clients.changed = self.clients.changed, []
         try:
             if self.state.poisoned is None:
@@ -368,13 +371,13 @@ class Node:
             self.reload()
 
     def reload(self) -> None:
-        """DEBUG RELOAD: replay the journal into a keyspace that takes the place of this one."""
+        """DEBUG RELOAD: replace the keyspace by one that is replayed from the journal."""
         reload_from_journal(self.services)
         self.keyspace = self.execution.keyspace = self.services.keyspace
         self.sealer.sealing = self.keyspace.sealing
 
     def _record_seen(self) -> None:
-        """Once a second, while there is something to record."""
+        """Record when consumers were last seen, at most once a second."""
         if self.clock.monotonic() >= self._seen_deadline:
             self._seen_deadline = inf
             record_seen(self.keyspace, self.records, self.times.now())

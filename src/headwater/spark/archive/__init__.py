@@ -1,6 +1,9 @@
-"""A stream's history as Parquet files, and readers that see archive and stream as one.
+"""A stream's history as Parquet files, and readers that combine archive and stream.
 
-What a file holds: files.py; its row groups are read by row_groups.py. What is there: manifest.py, and
-where an id stands in it: index.py. Who writes: archiver.py, with trimming.py behind it. Who reads:
-planning.py in the driver, reading.py in executors, both through backend.py.
+files, row_groups    write an archive's Parquet files; read their row groups
+manifest, index      list what is in an archive; find the position of an id in it
+archiver, trimming   archive a stream, then trim it
+planning, reading    plan a read in the driver; read in executors
+backend, store       connect these to the readers of log mode
+frames               lets Spark itself read the archived part of a frame
 """

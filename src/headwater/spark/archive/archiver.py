@@ -1,11 +1,12 @@
-"""Archives streams: a step of entries into files, then a line of the manifest, then the trim.
+"""Archives streams in steps: write entries to files, append a line to the manifest, then trim.
 
-Rule 1. A step is files first (synced), then the line that names them (synced). Killed before the line,
-        it never was: the next run removes its files and does it again. Killed after, it is done.
-Rule 2. Nothing is trimmed that no line names.
-Rule 3. What is archived is counted as a reader of the stream counts (core/completeness.py): what
-        went before it was archived is an error, or a warning where the options accept it.
-Rule 4. One archiver at a time has a stream's directory, by a lock on a file in it.
+Rule 1. A step first writes and syncs its files, then appends and syncs the line that names them. If it is
+        killed before the line, it has no effect: the next run removes its files and repeats it. If it is
+        killed after the line, it is complete.
+Rule 2. Entries are trimmed only after a line names them.
+Rule 3. Archived entries are counted as readers count them (core/completeness.py). Entries removed before
+        they were archived are an error, or a warning if the options accept it.
+Rule 4. A lock on a file in a stream's directory allows only one archiver at a time.
 """
 
 from __future__ import annotations
@@ -39,13 +40,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 STEP_ENTRIES: Final = 2_000_000
-"""Entries of one step: what a crash costs at most."""
+"""Entries of one step, which is what a crash costs at most."""
 
 _ENTRIES_WORTH_A_TASK: Final = 20_000
 
 
 class Archived(NamedTuple):
-    """What a run did to one stream: ``entries`` archived up to ``end``, ``trimmed`` of the stream."""
+    """What a run did for one stream: ``entries`` archived up to ``end``, ``trimmed`` removed."""
 
     stream: str
     entries: int
@@ -62,8 +63,10 @@ class Archived(NamedTuple):
 
 
 class ArchiveState(NamedTuple):
-    """How a stream's archive stands. ``waiting`` entries of the stream are not in it yet. ``holds``
-    says who needs what, the first of which bounds a trim; empty where nothing is ever trimmed.
+    """The state of a stream's archive. ``waiting`` entries of the stream are not archived yet.
+
+    ``holds`` says who needs which entries; the first one limits a trim. It is empty if the stream is never
+    trimmed.
     """
 
     stream: str
@@ -75,14 +78,14 @@ class ArchiveState(NamedTuple):
 
     @property
     def bound(self) -> StreamID | None:
-        """The smallest id that somebody needs: entries below it can go."""
+        """The smallest id that is still needed; entries before it can be trimmed."""
         return self.holds[0].first if self.holds else None
 
 
 class Archiver:
-    """Archives the streams of ``options`` at ``path``, with typed columns by ``schema``.
+    """Archives the streams of ``options`` at ``path``, with typed columns for ``schema``.
 
-    Without ``trimming`` the streams stay as they are.
+    Without ``trimming`` the streams are not trimmed.
     """
 
     def __init__(
@@ -94,7 +97,7 @@ class Archiver:
         *,
         step_entries: int = STEP_ENTRIES,
     ) -> None:
-        # All of the stream is archived, for every reader, however one of them reads it.
+        # The whole stream is archived, independent of the options of any one reader.
         self._options = replace(options, mode="permissive", columns=None, archive=None)
         self._typed = typed_columns(schema, self._options)
         self._path = path.absolute()
@@ -102,10 +105,10 @@ class Archiver:
         self._step_entries = step_entries
 
     def run(self, spark: SparkSession | None = None) -> Iterator[Archived]:
-        """Archive what each stream holds now, then trim it; what was done, stream by stream.
+        """Archive what each stream holds now, then trim it; yield what was done for each stream.
 
-        ``spark``'s executors read and write; without it this process does. Raises `DataLoss` for
-        what went before it was archived, `StoreInUse` while another archiver is at it.
+        The executors of ``spark`` read and write, or this process without it. Raises `DataLoss` for
+        entries removed before they were archived, and `StoreInUse` while another archiver runs.
         """
         store = SourceStore(self._options)
         try:
@@ -114,9 +117,9 @@ class Archiver:
                 manifest = Manifest(self._path, stream)
                 plans = planner(store)
                 if not manifest.segments() and store.state(stream) is None:
-                    continue  # nothing was ever there
+                    continue  # the stream never existed
                 with _locked(manifest):
-                    manifest.remove_strangers()
+                    manifest.remove_unlisted()
                     segments = [*self._steps(store, plans, manifest, spark)]
                     trimmed = 0
                     if self._trimming is not None and manifest.segments():
@@ -128,7 +131,7 @@ class Archiver:
             store.close()
 
     def status(self) -> Iterator[ArchiveState]:
-        """How the archive of each stream stands; nothing is written."""
+        """Yield the state of each stream's archive, without writing anything."""
         store = SourceStore(self._options)
         try:
             for stream in store.streams():
@@ -148,7 +151,7 @@ class Archiver:
     def _steps(
         self, store: SourceStore, plans: Planner, manifest: Manifest, spark: SparkSession | None
     ) -> Iterator[Segment]:
-        """Archive step by step up to the stream's last id now; each step is durable when it comes."""
+        """Archive in steps up to the stream's current last id; each step is durable when yielded."""
         position, look = self._begin(plans, manifest)
         if look is None:
             return
@@ -170,7 +173,7 @@ class Archiver:
             position = end
 
     def _begin(self, plans: Planner, manifest: Manifest) -> tuple[Position, Look | None]:
-        """Where to go on, with what is missing there judged."""
+        """Return where to continue, after reporting entries that are missing there."""
         stream, fresh = manifest.stream, not manifest.segments()
         end = manifest.end
         look = plans.look(stream, end, None)
@@ -231,7 +234,7 @@ class Archiver:
 
 @dataclass(frozen=True)
 class _Task:
-    """What an executor is sent."""
+    """A task as it is sent to an executor."""
 
     options: SourceOptions
     typed: StructType
@@ -240,7 +243,7 @@ class _Task:
 
 
 class _Failed(NamedTuple):
-    """What an executor sends back instead of an exception, of which the JVM would make a page."""
+    """An executor's error, returned because the JVM would turn an exception into a page of text."""
 
     kind: str
     text: str
@@ -269,6 +272,6 @@ def _locked(manifest: Manifest) -> Iterator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise StoreInUse(
-                f"another run archives to {manifest.directory} now; wait for it to end"
+                f"another run is archiving to {manifest.directory}; wait until it has ended"
             ) from None
         yield

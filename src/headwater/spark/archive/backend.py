@@ -1,7 +1,7 @@
-"""Archive and stream as one, for batch reads and streaming queries with the option ``archive``.
+"""The backend for reads with the option ``archive``, which combine archive and stream.
 
-A batch is named by ids and counts (core/positions.py), and both mean the same in the archive. So a
-batch is replayable for ever, also when its entries were trimmed between two attempts.
+A batch is described by ids and counts (core/positions.py), which mean the same in the archive. So a batch
+can always be replayed, even if its entries were trimmed between two attempts.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ArchiveBackend:
-    """Entries that were archived and entries that the server holds, each once.
+    """Reads archived entries and the server's entries, each entry once.
 
-    It is a `log_mode.backend.Backend`.
+    It implements `log_mode.backend.Backend`.
     """
 
     options: SourceOptions
@@ -38,7 +38,7 @@ class ArchiveBackend:
         return store, ArchivePlanner(store)
 
     def restart(self, store: SourceStore, stream: str) -> Position:
-        """After the archive's end: what is archived was read, or will be."""
+        """Return the archive's end: the archived entries were read, or will be."""
         assert isinstance(store, ArchiveStore), store
         return store.manifest(stream).end
 

@@ -1,16 +1,16 @@
-"""What an archive's Parquet file holds, and how it is written.
+"""The contents of an archive's Parquet files, and how they are written.
 
     id string                     the entry's id
-    timestamp timestamp           its milliseconds
-    <a column a field>            of the source's schema, cast as the source casts it; null for what
-                                  is missing or does not fit
-    fields map<binary, binary>    the raw fields in their order, repeated names and all
+    timestamp timestamp           the id's milliseconds
+    <a column per field>          of the source's schema, cast as the source casts it; null if the value is
+                                  missing or does not fit
+    fields map<binary, binary>    the raw fields in their order, including repeated names
 
-``fields`` is the entry, the same bytes that the stream held; the typed columns are made from it, so
-that a reader with that schema casts nothing. Nothing rests on a cast that could be undone: a column
-that was declared wrongly, or a caster that is corrected one day, costs speed and no data.
+``fields`` has the same bytes as the stream's entry. The typed columns are derived from it, so that a reader
+with that schema need not cast. No data depends on a cast: a wrongly declared column, or a caster that is
+fixed later, costs speed but no data.
 
-Files are sorted by id, of one day each, and closed at some `FILE_BYTES`.
+Files are sorted by id, contain one day each, and are closed at about `FILE_BYTES`.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ from headwater.spark.decoding.page import Page
 from headwater.spark.decoding.rows import RowBuilder
 
 GROUP_ENTRIES: Final = 128 * 1024
-"""Entries of a row group: what is read for one id, and what a reader can skip."""
+"""Entries of a row group: the unit that is read to find one id, and that a reader can skip."""
 
 GROUP_BYTES: Final = 64 * 1024 * 1024
-"""What a row group weighs in memory before it is written, where entries are big."""
+"""A row group of large entries is written when it has this size in memory."""
 
 FILE_BYTES: Final = 256 * 1024 * 1024
-"""A file is closed beyond that: few enough to list, small enough to copy again."""
+"""A file is closed at this size: large enough to list few files, small enough to copy again."""
 
 FIELDS: Final = pa.map_(pa.binary(), pa.binary())
 _RESCUED: Final = "_rescued"
 _DAY_MS: Final = 86_400_000
 _NO_DAY: Final = "__HIVE_DEFAULT_PARTITION__"
-"""What readers of partitioned directories take for null: an id beyond the year 9999."""
+"""The name for null in partitioned directories; used for an id beyond the year 9999."""
 
 
 def typed_columns(schema: StructType | None, options: SourceOptions) -> StructType:
-    """The columns of ``schema`` that are fields of the message, each of which may be null."""
+    """Return the columns of ``schema`` that are fields of the message, all of them nullable."""
     if schema is None:
         return StructType([])
     shape = RowShape.of(schema, options)
@@ -63,7 +63,7 @@ def typed_columns(schema: StructType | None, options: SourceOptions) -> StructTy
 
 
 def day_of(ms: int) -> str:
-    """The day of a moment, in UTC, as the name of its directory has it."""
+    """Return the day of a moment in UTC, as in the name of its directory."""
     try:
         return str(dt.date(1970, 1, 1) + dt.timedelta(days=ms // _DAY_MS))
     except OverflowError:
@@ -71,9 +71,9 @@ def day_of(ms: int) -> str:
 
 
 class PartWriter:
-    """Writes entries that come in the order of their ids, to files beneath ``directory``.
+    """Writes entries, in the order of their ids, to files below ``directory``.
 
-    The names are new ones, so a task that runs twice writes twice, and the manifest names one.
+    Each file has a new name, so a task that runs twice writes twice, and the manifest names one of them.
     """
 
     def __init__(
@@ -103,11 +103,11 @@ class PartWriter:
         self._day: str | None = None
         self._file: _OpenFile | None = None
         self._group: list[pa.RecordBatch] = []
-        self._marks: list[tuple[int, bool]] = []  # of each batch: bad entries, whether it is plain
+        self._marks: list[tuple[int, bool]] = []  # of each batch: bad entries, `RowGroup.plain`
         self._done: list[ArchiveFile] = []
 
     def write(self, pages: Iterable[Page]) -> list[ArchiveFile]:
-        """The files that hold ``pages``, synced."""
+        """Write and sync ``pages``; return the files."""
         try:
             for page in pages:
                 self._add(page)
@@ -137,7 +137,7 @@ class PartWriter:
                 self._flush()
 
     def _batch(self, page: Page) -> tuple[pa.RecordBatch, list[int]]:
-        """The page as the file has it, and the places of the entries that did not fit."""
+        """Return the page as the file stores it, and the places of the entries that did not fit."""
         rows = self._builder.build(page)
         rescued = rows.column(_RESCUED)
         bad = [place for place in range(len(page)) if rescued[place].is_valid]
@@ -182,7 +182,7 @@ class PartWriter:
 
 
 class _OpenFile:
-    """A file that row groups are added to; it has its name only when it is whole."""
+    """A file to which row groups are added. It may be incomplete until it is closed."""
 
     def __init__(self, directory: Path, day: str, schema: pa.Schema) -> None:
         self._name = f"day={day}/{uuid.uuid4().hex}.parquet"
@@ -196,7 +196,7 @@ class _OpenFile:
             schema,
             compression="zstd",
             compression_level=1,
-            # Every id and its time is another one; of values and names of fields many are alike.
+            # Ids and times are all different; names and values of fields often repeat.
             use_dictionary=[*typed, "fields.key_value.key"],
             column_encoding={"timestamp": "DELTA_BINARY_PACKED"},
             write_page_checksum=True,
@@ -222,7 +222,7 @@ class _OpenFile:
 
 
 def _raw(page: Page) -> pa.MapArray:
-    if isinstance(page, CutPage):  # every entry has the same names, each once
+    if isinstance(page, CutPage):  # every entry has the same names, without repetitions
         return pa.MapArray.from_arrays(*page.pairs(reserved=True))
     bodies = page.bodies
     starts = list(accumulate((len(body) // 2 for body in bodies), initial=0))
@@ -235,7 +235,7 @@ def _raw(page: Page) -> pa.MapArray:
 
 
 def bodies_of(fields: pa.MapArray) -> list[list[bytes]]:
-    """The fields of each entry as a flat list of names and values: what `_raw` was made from."""
+    """Return the fields of each entry as a flat list of names and values: the inverse of `_raw`."""
     offsets: list[int] = fields.offsets.to_pylist()
     first, last = offsets[0], offsets[-1]
     pairs: list[Any] = [b""] * (2 * (last - first))
@@ -245,7 +245,7 @@ def bodies_of(fields: pa.MapArray) -> list[list[bytes]]:
 
 
 def _is_plain(page: Page) -> bool:
-    """Whether ``fields`` of these entries is the same map however it is read (`RowGroup.plain`)."""
+    """Return whether ``fields`` of these entries can be read as a map as is (`RowGroup.plain`)."""
     bodies = page.bodies[:1] if isinstance(page, CutPage) else page.bodies
     for names in {tuple(body[::2]) for body in bodies}:
         if len(set(names)) < len(names) or any(map(is_reserved, names)):
@@ -258,7 +258,7 @@ def _is_plain(page: Page) -> bool:
 
 
 def _days(ids: list[bytes]) -> Iterator[tuple[str, int, int]]:
-    """The days of ``ids``, which rise, each with the places of its first and past its last."""
+    """Yield the days of ``ids``, which increase, each with its first place and the one after it."""
     moments = [int(id_[: id_.index(b"-")]) for id_ in (ids[0], ids[-1])]
     if moments[0] // _DAY_MS == moments[1] // _DAY_MS:
         yield day_of(moments[0]), 0, len(ids)

@@ -1,18 +1,18 @@
-"""Archive and stream as one frame, of which Spark itself reads the archived part where it can.
+"""Combines archive and stream in one frame; Spark itself reads the archived part where it can.
 
-    frame = parquet(files that hold the columns as they are asked for)   Spark's vectorized reader
-            UNION the source, for each range of ids that is left         archive/reading.py
+    frame = parquet(files that hold the requested columns)       Spark's vectorized reader
+            UNION the source, for each remaining range of ids    archive/reading.py
 
-Spark's reader passes no row through Python, reads only the columns that a query uses, and takes its
-filters down to the row groups. The source reads what needs its decoder, what lies on the edge of the
-range, and all that comes after the archive as it was when the frame was made.
+Spark's reader passes no rows through Python, reads only the columns that a query uses, and applies filters
+to row groups. The source reads entries that need its decoder, those at the edges of the range, and all
+entries after the archive's end at the time when the frame was made.
 
-Rule 1. The parts are ranges of ids that do not meet and leave nothing out. What is archived and trimmed
-        later is in the range after the archive's end: the source finds it on either side of the seam.
-Rule 2. A file that is missing or has another size is the source's to judge; one whose bytes changed is
-        an error of Spark's, whatever its session says of corrupt files.
-Rule 3. Only flat columns are handed on. Filters on float and double stay with Spark's rows: a file's
-        statistics know nothing of NaN, and take -0.0 for another number than 0.0.
+Rule 1. The parts are ranges of ids that neither overlap nor leave gaps. Entries that are archived and
+        trimmed later are in the range after the archive's end, where the source finds them in either place.
+Rule 2. A file that is missing or has another size is left to the source, which reports it. A file whose
+        bytes changed is an error in Spark, even if its session ignores corrupt files.
+Rule 3. Spark reads only flat columns. Filters on float and double are applied to rows, not to files: a
+        file's statistics do not consider NaN, and treat -0.0 and 0.0 as different.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headwater.model import MAX_ID, MIN_ID, IDRange
 from headwater.spark.archive.manifest import ArchiveFile, Manifest, Segment
-from headwater.spark.archive.reading import as_asked, types_of
+from headwater.spark.archive.reading import needs_no_decoder, types_of
 from headwater.spark.archive.store import ArchiveStore
 from headwater.spark.core.ids import after, before
 from headwater.spark.core.options import PLACES, SourceOptions, parse_options
@@ -41,14 +41,14 @@ _log = logging.getLogger("headwater.spark")
 
 MOST_FILES: Final = 1000
 LEAST_ENTRIES_A_FILE: Final = 50_000
-"""Spark takes 5 ms to list a file and 0.2 s less than the source to read a million entries; the source
-plans any number of files by the manifest alone."""
+"""Spark takes 5 ms to list a file, and for a million entries 0.2 s less than the source to read them. The
+source uses only the manifest to plan, with any number of files."""
 
 MOST_RANGES: Final = 4
-"""Each is a read of the source, with a Python process that plans it."""
+"""Each range is a read of the source, with a Python process that plans it."""
 
 _READING: Final = {
-    "datetimeRebaseMode": "CORRECTED",  # a date is the date that it was
+    "datetimeRebaseMode": "CORRECTED",  # dates are read unchanged
     "parquet.page.verify-checksum.enabled": "true",
     "ignoreCorruptFiles": "false",
     "ignoreMissingFiles": "false",
@@ -60,8 +60,8 @@ _GLOB: Final = set("*?[]{}\\,")
 
 
 class _Parts(NamedTuple):
-    """One stream: the files that Spark reads, with their entries and how many of these did not fit,
-    and the ranges that the source reads."""
+    """One stream: the files that Spark reads, with their numbers of entries and of bad entries, and the
+    ranges that the source reads."""
 
     stream: str
     files: list[Path]
@@ -73,17 +73,17 @@ class _Parts(NamedTuple):
 def archived_frame(
     spark: SparkSession, texts: Mapping[str, str], schema: str | StructType
 ) -> DataFrame | None:
-    """What the source reads by the options ``texts``; None where it is to read it all by itself.
+    """Return the frame for the options ``texts``; None if the source should read all of it.
 
-    Raises `DataLoss` for a damaged manifest and for a stream that ends before its archive does,
-    `DeclarationError` for another stream's manifest or for options.
+    Raises `DataLoss` for a damaged manifest and for a stream that ends before its archive, and
+    `DeclarationError` for another stream's manifest or for invalid options.
     """
     from pyspark.sql.types import StructType
 
     options = parse_options(texts)
     columns = StructType.fromDDL(schema) if isinstance(schema, str) else schema
     if not isinstance(columns, StructType):
-        return None  # one type without a name, which Spark refuses
+        return None  # a single type without a name, which Spark refuses
     shape = RowShape.of(columns, options)
     if not _may(options, shape):
         return None
@@ -92,7 +92,7 @@ def archived_frame(
         if not _pays(parts):
             return None
         for part in parts:
-            store.state(part.stream)  # where the range has an end, the source may not be asked
+            store.state(part.stream)  # raises; the source may not read it if the range has an end
             if part.bad:
                 _log.warning(
                     "%d archived entries of %r did not fit the schema.", part.bad, part.stream
@@ -102,7 +102,7 @@ def archived_frame(
 
 
 def _may(options: SourceOptions, shape: RowShape) -> bool:
-    """Whether the files' columns could be what is asked for, whatever is in them."""
+    """Return whether the options allow Spark to read files, whatever these contain."""
     names = {column.name.lower() for column in shape.columns}
     archive = str(Path(options.archive or "").absolute())
     return (
@@ -114,7 +114,7 @@ def _may(options: SourceOptions, shape: RowShape) -> bool:
         and "latest" not in {options.start_of(stream) for stream in options.streams}
         and all(column.kind in _KINDS and column.nullable for column in shape.columns)
         and all(isinstance(column.type, PLAIN) for column in shape.columns)
-        and archive.isascii()  # the JVM may not know the letters of our paths
+        and archive.isascii()  # the JVM's encoding may not support other paths
         and not _GLOB & set(archive)
     )
 
@@ -129,7 +129,7 @@ def _pays(parts: list[_Parts]) -> bool:
 
 
 def _parts(options: SourceOptions, shape: RowShape, manifest: Manifest) -> _Parts:
-    """Which files Spark reads and what is left: before each run of them, and after the last."""
+    """Return the files that Spark reads, and the ranges before, between and after them."""
     stream = manifest.stream
     start, end = options.start_of(stream), options.end_of(stream)
     wanted = IDRange(
@@ -166,7 +166,7 @@ def _is_direct(shape: RowShape, segment: Segment, file: ArchiveFile) -> bool:
     names = [*types_of(segment), *_STORED]
     # Spark looks columns up without regard to case.
     return len({name.lower() for name in names}) == len(names) and all(
-        as_asked(shape, segment, group) for group in file.groups
+        needs_no_decoder(shape, segment, group) for group in file.groups
     )
 
 
@@ -183,7 +183,7 @@ def _frames(
     if part.files:
         yield _direct(spark, part, schema)
     given = {name: text for name, text in texts.items() if name not in PLACES}
-    given["stream"] = json.dumps([part.stream])  # a comma or a star in it is part of the name
+    given["stream"] = json.dumps([part.stream])  # a comma or a star is part of the name here
     for ids in part.ranges:
         place = {"startingId": str(ids.start)}
         if ids.end != MAX_ID:
@@ -192,7 +192,7 @@ def _frames(
 
 
 def _direct(spark: SparkSession, part: _Parts, schema: StructType) -> DataFrame:
-    from pyspark.sql import functions as F  # noqa: N812 - as Spark's own pages call it
+    from pyspark.sql import functions as F  # noqa: N812 - the name in Spark's documentation
     from pyspark.sql.types import StructType
 
     def column(field: StructField) -> Column:
@@ -200,7 +200,7 @@ def _direct(spark: SparkSession, part: _Parts, schema: StructType) -> DataFrame:
         if found is None:
             found = F.col(f"`{field.name.replace('`', '``')}`")
         if field.dataType.typeName() in {"float", "double"}:
-            # Itself, and no filter goes below it.
+            # The same value, but filters on it are not pushed down to the files.
             found = F.nanvl(found, F.lit(float("nan")).cast(field.dataType))
         return found.alias(field.name)
 

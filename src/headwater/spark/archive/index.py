@@ -1,7 +1,7 @@
-"""Where an id stands among the archived entries: how many come before it, and which is the n-th.
+"""Finds the rank of an id among the archived entries, and the n-th entry's id.
 
-The manifest knows the first id and the count of every row group; only within the one row group that
-a question falls into are the ids themselves read.
+The manifest has the first id and the count of every row group. Ids are read only from the one row group that
+contains the answer.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _GROUPS_KEPT = 8
 
 
 class Index:
-    """The row groups of one archived stream, as of ``manifest`` when it was made.
+    """The row groups of one archived stream, as the manifest listed them when this was made.
 
-    Ranks count from 1: the entry of rank n has n - 1 archived ones before it.
+    Ranks count from 1: the entry of rank n has n - 1 archived entries before it.
     """
 
     def __init__(self, manifest: Manifest) -> None:
@@ -45,7 +45,7 @@ class Index:
         return self._before[-1]
 
     def rank(self, id_: StreamID) -> int:
-        """How many archived entries have ids up to ``id_``, itself included."""
+        """Return how many archived entries have ids up to and including ``id_``."""
         at = bisect_right(self._firsts, id_) - 1
         if at < 0:
             return 0
@@ -54,11 +54,11 @@ class Index:
         return self._before[at] + rank_in(self._ids(at), id_)
 
     def count(self, start: StreamID, to: StreamID) -> int:
-        """How many archived entries there are after ``start``, up to ``to``."""
+        """Return how many archived entries are after ``start``, up to ``to``."""
         return max(0, self.rank(to) - self.rank(start))
 
     def id_at(self, rank: int) -> StreamID:
-        """The id of the entry of ``rank``, which is one of 1 to `entries`."""
+        """Return the id of the entry with ``rank``, which is from 1 to `entries`."""
         assert 1 <= rank <= self.entries, (rank, self.entries)
         at = bisect_left(self._before, rank) - 1
         offset = rank - self._before[at] - 1
@@ -70,13 +70,13 @@ class Index:
         return StreamID.parse(self._ids(at)[offset].as_py())
 
     def edge_near(self, rank: int) -> int:
-        """The rank nearest to ``rank`` at which a row group ends."""
+        """Return the rank nearest to ``rank`` at which a row group ends."""
         at = bisect_left(self._before, rank)
         near = self._before[max(0, at - 1) : at + 1]
         return min(near, key=lambda edge: abs(edge - rank))
 
     def within(self, ids: IDRange) -> Iterator[Place]:
-        """The row groups that hold entries of ``ids``, in order."""
+        """Yield the row groups that contain entries of ``ids``, in order."""
         for at in range(bisect_left(self._lasts, ids.start), len(self.places)):
             if self._firsts[at] > ids.end:
                 return
@@ -87,5 +87,5 @@ class Index:
 
 
 def rank_in(ids: pa.Array, id_: StreamID) -> int:
-    """How many of ``ids`` (text, rising) are up to ``id_``."""
+    """Return how many of ``ids`` (texts, increasing) are up to ``id_``."""
     return bisect_right(range(len(ids)), id_, key=lambda at: StreamID.parse(ids[at].as_py()))

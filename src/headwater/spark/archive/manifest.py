@@ -1,21 +1,21 @@
-"""The manifest of one archived stream: what is in the archive, and nothing else is.
+"""The manifest of one archived stream, which lists everything in the archive.
 
     archive/orders/
       day=2026-11-21/00000012-5f0c….parquet
       _headwater/
-        manifest.jsonl     a first line that names the stream, then one line a segment; fsynced
-        lock               held by whoever archives
+        manifest.jsonl     a first line that names the stream, then one line per segment; fsynced
+        lock               locked by the process that archives
 
-A segment is what one step of archiving added: the entries after ``start`` up to ``end``, in files
-that are each of one day (UTC, by the ids' milliseconds), in row groups whose first and last ids and
-counts stand here. So planning opens no file.
+A segment is what one step of archiving added: the entries after ``start`` up to ``end``. Each of its files
+contains one day (UTC, by the ids' milliseconds). The manifest has the first id, last id and count of each
+row group, so planning opens no file.
 
-Rule 1. Segments follow one another: each starts where the one before ended. The end of the last
-        is the archive's end, and every entry up to it that was there to be archived is in it.
-Rule 2. A file that no line names is not part of the archive (a killed step left it), whatever
-        lists the directory.
-Rule 3. Positions count as the stream does (core/positions.py): ``added`` is how many entries had
-        ever been added, so reading goes on in the stream with nothing to convert.
+Rule 1. Segments are consecutive: each starts where the previous one ended. The end of the last one is the
+        archive's end, and the archive contains every entry up to it that existed when it was archived.
+Rule 2. A file that no line names is not part of the archive, even if it is in the directory: a killed step
+        left it.
+Rule 3. Positions count as in the stream (core/positions.py): ``added`` is how many entries had ever been
+        added. So reading continues in the stream without conversion.
 """
 
 from __future__ import annotations
@@ -35,12 +35,14 @@ from headwater.spark.core.positions import BEGINNING, Position
 STATE: Final = "_headwater"
 _FORMAT: Final = 1
 _LONGEST_NAME: Final = 200
-"""Bytes; file systems take 255."""
+"""In bytes; file systems allow 255."""
 
 
 class RowGroup(NamedTuple):
-    """Entries of one file that are read together. ``bad``: so many of them did not fit the schema.
-    ``plain``: in none does a field's name come twice, belong to the framework, or break UTF-8.
+    """Entries of one file that are read together.
+
+    ``bad`` of them did not fit the schema. ``plain``: no field's name is repeated, reserved by Headwater
+    or invalid UTF-8.
     """
 
     first: StreamID
@@ -63,8 +65,11 @@ class ArchiveFile(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """What one step of archiving added. ``schema`` (as Spark writes it in JSON) and ``codec`` are
-    what the typed columns of its files were made by; None: there are none."""
+    """What one step of archiving added.
+
+    ``schema`` (in Spark's JSON) and ``codec`` are those of the typed columns in its files; without typed
+    columns ``schema`` is None.
+    """
 
     start: Position
     end: Position
@@ -78,18 +83,18 @@ class Segment(NamedTuple):
 
 
 def directory_of(path: Path | str, stream: str) -> Path:
-    """The directory of ``stream`` in the archive at ``path``; raises `DeclarationError` for a url.
+    """Return the directory of ``stream`` in the archive at ``path``; raises for a url.
 
     >>> directory_of("archive", "orders:eu/1").name
     'orders%3Aeu%2F1'
     """
     if "://" in str(path):
         raise DeclarationError(
-            f"archive: {str(path)!r} is a url; a directory on a file system that the driver and all "
-            "executors share is expected"
+            f"archive: {str(path)!r} is a url; expected a directory on a file system that the driver and "
+            "all executors share"
         )
     name = quote(stream, safe=" ")
-    if name[0] in "._":  # readers of Parquet directories pass over such names
+    if name[0] in "._":  # readers of Parquet directories skip such names
         name = f"%{ord(name[0]):02X}{name[1:]}"
     if len(name) > _LONGEST_NAME:
         name = f"{name[:_LONGEST_NAME]}~{hashlib.sha256(stream.encode()).hexdigest()[:16]}"
@@ -108,27 +113,27 @@ class Manifest:
         self._segments: tuple[Segment, ...] = ()
 
     def segments(self) -> tuple[Segment, ...]:
-        """All segments there are now, in order. What has not changed is not read again.
+        """Return all current segments in order; reads the file only if its size has changed.
 
-        Raises `DataLoss` for a manifest that is damaged, `DeclarationError` for another stream's.
+        Raises `DataLoss` for a damaged manifest, `DeclarationError` for another stream's.
         """
         try:
             size = self._file.stat().st_size
         except FileNotFoundError:
             size = 0
         if size != self._size:
-            # The size is taken first: what comes between the two is only read once more.
+            # The size is taken before reading: a line written in between is only read again later.
             self._segments, self._size = self._read(), size
         return self._segments
 
     @property
     def end(self) -> Position:
-        """Up to where the stream is archived; the beginning where it is not."""
+        """Up to where the stream is archived; its beginning if it is not."""
         segments = self.segments()
         return segments[-1].end if segments else BEGINNING
 
     def append(self, segment: Segment) -> None:
-        """Add ``segment``, whose files are on the disk; when this returns, so is the line."""
+        """Add ``segment``, whose files are on disk; returns when its line is on disk too."""
         segments = self.segments()
         assert not segments or segments[-1].end.id == segment.start.id, (segments[-1].end, segment)
         self.state.mkdir(parents=True, exist_ok=True)
@@ -139,17 +144,17 @@ class Manifest:
                 sync(directory)
         append_line(self._file, json.dumps(_written(segment)).encode())
 
-    def remove_strangers(self) -> list[str]:
-        """Remove the files that no segment names; only whoever holds the lock may ask for it."""
+    def remove_unlisted(self) -> list[str]:
+        """Remove the files that no segment names; the caller must hold the lock."""
         known = {file.name for segment in self.segments() for file in segment.files}
-        strangers = [
+        unlisted = [
             file
             for file in self.directory.glob("day=*/*.parquet")
             if str(file.relative_to(self.directory)) not in known
         ]
-        for file in strangers:
+        for file in unlisted:
             file.unlink()
-        return sorted(str(file.relative_to(self.directory)) for file in strangers)
+        return sorted(str(file.relative_to(self.directory)) for file in unlisted)
 
     def _read(self) -> tuple[Segment, ...]:
         segments: list[Segment] = []
@@ -184,12 +189,12 @@ class Manifest:
 def _damaged(file: Path, line: int, error: Exception) -> DataLoss:
     return DataLoss(
         f"the archive's manifest {file} is damaged at line {line} ({type(error).__name__}: {error}). "
-        "Restore it from a copy; the Parquet files beside it hold the entries."
+        "Restore it from a copy; the Parquet files next to it contain the entries."
     )
 
 
 def archived_streams(path: Path | str) -> list[str]:
-    """The streams that have an archive at ``path``."""
+    """Return the streams that have an archive at ``path``."""
     found: list[str] = []
     for file in Path(path).glob(f"*/{STATE}/manifest.jsonl"):
         try:
@@ -231,7 +236,7 @@ def _read_segment(values: dict[str, Any]) -> Segment:
         files=tuple(_read_file(file) for file in values["files"]),
     )
     if segment.entries != values["entries"]:
-        raise ValueError(f"its files hold {segment.entries} entries, not {values['entries']}")
+        raise ValueError(f"its files have {segment.entries} entries, not {values['entries']}")
     return segment
 
 
@@ -242,7 +247,7 @@ def _read_file(values: dict[str, Any]) -> ArchiveFile:
     )
     name = values["name"]
     if not _is_inside(name):
-        raise ValueError(f"the file {name!r} lies outside of the archive")
+        raise ValueError(f"the file {name!r} is outside of the archive")
     return ArchiveFile(name, int(values["bytes"]), groups)
 
 
@@ -251,6 +256,6 @@ def _is_inside(name: str) -> bool:
 
 
 def total(segments: Iterable[Segment]) -> tuple[int, int]:
-    """Entries and bytes of all ``segments``."""
+    """Return the number of entries and bytes of all ``segments``."""
     files = [file for segment in segments for file in segment.files]
     return sum(file.entries for file in files), sum(file.bytes for file in files)

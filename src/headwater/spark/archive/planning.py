@@ -1,12 +1,12 @@
-"""Planning over archive and stream: the same questions, answered for both as one.
+"""A planner that combines archive and stream.
 
-The archive has everything up to its end, the stream is asked for what comes after. The stream is
-asked between two looks at the manifest: when its end is the same in both, nothing after it had been
-trimmed when the stream answered, for entries are trimmed only when the manifest has them. Otherwise
-the question is put again.
+The archive provides everything up to its end, and the stream what comes after. The stream is read between
+two reads of the manifest. Entries are trimmed only after the manifest names them, so if the archive's end is
+the same in both reads, nothing after it was trimmed before the stream was read. Otherwise planning is
+repeated.
 
-Entries up to the archive's end that the stream still holds (a group has not settled them, or nothing
-was trimmed yet) are the archive's, so each entry is counted once.
+Entries up to the archive's end that the stream still holds (because a group has not settled them, or because
+they are not trimmed yet) count as the archive's, so each entry is counted once.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from headwater.spark.core.state import StreamState
 T = TypeVar("T")
 
 _ATTEMPTS: Final = 100
-"""An archive grows once in a while; between two looks that are milliseconds apart, hardly ever."""
+"""An archive grows rarely, so it hardly ever grows between two reads that are milliseconds apart."""
 
 
 class ArchivePlanner:
-    """`Planner` for archive and stream."""
+    """A `Planner` for archive and stream."""
 
     def __init__(self, store: ArchiveStore) -> None:
         self._store = store
@@ -56,7 +56,7 @@ class ArchivePlanner:
             taken = index.count(position.id, to)
             return look._replace(to=upto.id, total=look.total + archived, taken=taken)
 
-        return self._at_rest(stream, ask)
+        return self._while_unchanged(stream, ask)
 
     def limit(self, stream: str, position: Position, look: Look, count: int) -> Look | None:
         def ask(index: Index, end: Position) -> Look | None:
@@ -71,7 +71,7 @@ class ArchivePlanner:
                 total=shorter.total + archived, taken=shorter.taken + archived
             )
 
-        return self._at_rest(stream, ask)
+        return self._while_unchanged(stream, ask)
 
     def cut(self, stream: str, span: ReadSpan, parts: int) -> CutRange:
         start, to = span.start.id, span.end.id
@@ -92,17 +92,17 @@ class ArchivePlanner:
                 state, cuts = live.state, cuts + live.parts
             return CutRange(state or self._store.state(stream), cuts)
 
-        return self._at_rest(stream, ask)
+        return self._while_unchanged(stream, ask)
 
     def count(self, stream: str, start: StreamID, to: StreamID) -> int:
         def ask(index: Index, end: Position) -> int:
             archived = index.count(start, min(to, end.id))
             return archived + self._stream.count(stream, max(start, end.id), to)
 
-        return self._at_rest(stream, ask)
+        return self._while_unchanged(stream, ask)
 
-    def _at_rest(self, stream: str, ask: Callable[[Index, Position], T]) -> T:
-        """``ask`` of an archive that did not grow meanwhile."""
+    def _while_unchanged(self, stream: str, ask: Callable[[Index, Position], T]) -> T:
+        """Call ``ask`` until the archive has not grown during the call; return its result."""
         manifest = self._store.manifest(stream)
         for _attempt in range(_ATTEMPTS):
             end = manifest.end
@@ -110,7 +110,7 @@ class ArchivePlanner:
             if manifest.end == end:
                 return answer
         raise HeadwaterError(
-            f"the archive of {stream!r} grew at each of {_ATTEMPTS} attempts to plan a batch; archive "
+            f"the archive of {stream!r} grew during each of {_ATTEMPTS} attempts to plan a batch; archive "
             "less often"
         )
 
@@ -125,10 +125,10 @@ class ArchivePlanner:
 def _archived_parts(
     index: Index, start: StreamID, to: StreamID, parts: int
 ) -> list[tuple[IDRange, int]]:
-    """The archived entries in (start, to] as at most ``parts`` ranges with their counts.
+    """Return at most ``parts`` ranges that cover the archived entries in (start, to], with counts.
 
-    They are cut where row groups end, unless that would leave one much larger than another: two
-    tasks that share a row group read it twice.
+    They end where row groups end, unless that would make one range much larger than another. Two tasks
+    that share a row group both read it.
     """
     first, last = index.rank(start), index.rank(to)
     sizes = part_sizes(last - first, max(1, min(parts, last - first)))

@@ -1,14 +1,14 @@
-"""What an executor does: entries of a range of ids, from the archive and the stream as one.
+"""Reads a range of ids from archive and stream, in an executor.
 
-**The seam.** Entries are trimmed only when the manifest has them. So a page is read from the stream
-first, and the manifest after it: when the manifest's end lies before the page's range, nothing of that
-range was trimmed when the page was read. Otherwise the page is dropped, and what is archived by now
-comes from the archive. No gap and no duplicate, whoever archives and trims meanwhile.
+**Where archive and stream meet.** Entries are trimmed only after the manifest names them. So a page is read
+from the stream first, and then the manifest: if the manifest ends before the page's range, nothing of that
+range had been trimmed when the page was read. Otherwise the page is dropped, and the entries that are now
+archived are read from the archive. There are no gaps and no duplicates, even if another process archives
+and trims at the same time.
 
-**Two ways to read a row group.** Where the columns that are asked for are columns of the file, of
-the same types and by the same codec, they are handed on as they are. In all other cases the raw
-fields go through the decoder, as the stream's do: another schema, values that did not fit and that
-someone wants to hear of, a null where the schema has NOT NULL.
+**Two ways to read a row group.** If the requested columns are columns of the file, with the same types and
+codec, they are used unchanged. Otherwise the decoder reads the raw fields, as for the stream: for another
+schema, for bad values that must be reported, or for a null in a NOT NULL column.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ from headwater.spark.decoding.rows import RowBuilder
 _log = logging.getLogger("headwater.spark")
 
 BATCH_ENTRIES: Final = 32 * 1024
-"""Rows of a record batch that is handed on as it is."""
+"""Rows of a record batch whose columns are used unchanged."""
 
 DECODED_ENTRIES: Final = 5000
-"""Rows of one that is decoded from raw fields: a page of the stream."""
+"""Rows of a record batch that is decoded from raw fields, as many as in a page of the stream."""
 
 
 def read_range(
     options: SourceOptions, shape: RowShape, part: EntryRange
 ) -> Iterator[pa.RecordBatch]:
-    """The entries of ``part`` as record batches of ``shape``, wherever they are by now.
+    """Yield the entries of ``part`` as record batches of ``shape``, from where they are now.
 
-    Raises `DataLoss` when fewer were there than were counted, or when a file of the archive is
-    missing or damaged; `DecodeError` as ``mode`` says.
+    Raises `DataLoss` if there are fewer entries than were counted, or if a file of the archive is missing
+    or damaged, and `DecodeError` depending on ``mode``.
     """
     assert options.archive is not None
     seam = _Seam(options, shape, part)
@@ -66,7 +66,7 @@ def read_range(
 
 
 class _Seam:
-    """Reads one range; ``found`` counts its entries, whether or not they became rows."""
+    """Reads one range; ``found`` counts all its entries, even those that were dropped as bad rows."""
 
     def __init__(self, options: SourceOptions, shape: RowShape, part: EntryRange) -> None:
         self._options = options
@@ -97,7 +97,7 @@ class _Seam:
                     start = after(upto)
                     yield batch
                 else:
-                    # The page that was too short to be followed by another may have been empty.
+                    # An empty last page is not yielded: check whether its entries had been trimmed.
                     if self._manifest.end.id < start:
                         return
             if upto == MAX_ID:
@@ -115,7 +115,7 @@ class _Seam:
                 yield page
 
     def warn(self) -> None:
-        """Say how many entries did not fit the schema."""
+        """Log how many entries did not fit the schema."""
         builder, kept = self._builder, self._archive.bad_rows
         if builder.bad_rows or kept:
             which = builder.first_bad or "the archive counted them when it was written"
@@ -127,8 +127,10 @@ def _last(page: Page) -> StreamID:
 
 
 class ArchivedRows:
-    """Reads archived entries as rows. ``bad_rows`` were null where a value did not fit, and were not
-    decoded again."""
+    """Reads archived entries as rows.
+
+    ``bad_rows`` counts rows that had nulls for bad values in the files and were not decoded again.
+    """
 
     def __init__(self, options: SourceOptions, manifest: Manifest, builder: RowBuilder) -> None:
         self._options = options
@@ -138,7 +140,7 @@ class ArchivedRows:
         self.bad_rows = 0
 
     def read(self, ids: IDRange) -> Iterator[tuple[pa.RecordBatch, int]]:
-        """Record batches of the archived entries of ``ids``, each with how many entries it is of."""
+        """Yield record batches of the archived entries of ``ids``, each with its number of entries."""
         for place in Index(self._manifest).within(ids):
             start, stop = 0, place.group.entries
             try:
@@ -149,10 +151,10 @@ class ArchivedRows:
             except DataLoss as error:
                 if self._options.fail_on_data_loss:
                     raise
-                _log.warning("%s %d entries are left out.", error, stop - start)
+                _log.warning("%s %d entries are omitted.", error, stop - start)
 
     def _bounds(self, place: Place, ids: IDRange) -> tuple[int, int]:
-        """Which rows of the group belong to ``ids``."""
+        """Return which rows of the group belong to ``ids``."""
         group = place.group
         start, stop = 0, group.entries
         if group.first < ids.start or group.last > ids.end:
@@ -165,11 +167,11 @@ class ArchivedRows:
 
     def _group(self, place: Place, start: int, stop: int) -> Iterator[tuple[pa.RecordBatch, int]]:
         whole = stop - start == place.group.entries
-        if as_asked(self._shape, place.segment, place.group):
+        if needs_no_decoder(self._shape, place.segment, place.group):
             kept = [one for one in self._shape.columns if one.kind not in {"stream", "rescued"}]
             names = [one.name for one in kept] or ["id"]
             for read in rows_of(self._manifest, place, names, BATCH_ENTRIES, start, stop):
-                rows = self._handed_on(read)
+                rows = self._from_columns(read)
                 if rows is None:
                     break
                 yield rows, read.num_rows
@@ -184,8 +186,8 @@ class ArchivedRows:
             )
             yield self._builder.build(page), len(page)
 
-    def _handed_on(self, read: pa.RecordBatch) -> pa.RecordBatch | None:
-        """The rows from the file's own columns; None where one of them needs the decoder."""
+    def _from_columns(self, read: pa.RecordBatch) -> pa.RecordBatch | None:
+        """Return rows made from the file's columns; None if one of them needs the decoder."""
         arrays: list[pa.Array] = []
         for column in self._shape.columns:
             array = self._column(column, read)
@@ -208,33 +210,33 @@ class ArchivedRows:
         try:
             keys, items = array.keys.cast(pa.string()), array.items.cast(wanted.item_type)
         except pa.ArrowInvalid:
-            return None  # a value that is no UTF-8
+            return None  # a value that is not UTF-8
         return pa.MapArray.from_arrays(array.offsets, keys, items).cast(wanted)
 
 
-def as_asked(shape: RowShape, segment: Segment, group: RowGroup) -> bool:
-    """Whether a row group has the columns of ``shape``, with nothing to say of any."""
+def needs_no_decoder(shape: RowShape, segment: Segment, group: RowGroup) -> bool:
+    """Return whether a row group can be read without the decoder for ``shape``."""
     typed = types_of(segment)
     same_codec = segment.codec == shape.codec
-    heard = shape.mode != "permissive"
+    reported = shape.mode != "permissive"
     for column in shape.columns:
         if column.kind == "value":
-            # jsonValue() is what the manifest has: types compare without their Python classes.
+            # Types are compared as jsonValue(), the form in which the manifest stores them.
             if not same_codec or typed.get(column.name) != column.type.jsonValue():
                 return False
-            heard = heard or not column.nullable
+            reported = reported or not column.nullable
         elif column.kind == "rescued":
-            heard = True
+            reported = True
         elif column.kind == "fields":
             if not group.plain:
                 return False
         elif column.kind not in {"stream", "id", "timestamp"}:
             return False
-    return not (heard and group.bad)
+    return not (reported and group.bad)
 
 
 def types_of(segment: Segment) -> dict[str, Any]:
-    """The typed columns of a segment's files, each with its type as Spark writes it in JSON."""
+    """Return the typed columns of a segment's files, each with its type in Spark's JSON."""
     return {} if segment.schema is None else _types(segment.schema)
 
 

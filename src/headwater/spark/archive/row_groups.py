@@ -1,6 +1,6 @@
-"""Row groups of archived files: where each is, and the rows that are read from it.
+"""Locates and reads row groups of archived files.
 
-A file of another size than the manifest says, and one whose pages fail their checksums, is damaged.
+A file is damaged if its size differs from the manifest's or if the checksum of a page is wrong.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from headwater.spark.archive.manifest import ArchiveFile, Manifest, RowGroup, Se
 
 
 class Place(NamedTuple):
-    """One row group: where it is and what is in it."""
+    """The location and contents of one row group."""
 
     segment: Segment
     file: ArchiveFile
@@ -25,7 +25,7 @@ class Place(NamedTuple):
 
 
 def ids_of(manifest: Manifest, place: Place) -> pa.Array:
-    """The ids of a row group, as text."""
+    """Return the ids of a row group as text."""
     read = rows_of(manifest, place, ["id"], place.group.entries, 0, place.group.entries)
     return pa.concat_arrays([batch.column("id") for batch in read])
 
@@ -33,7 +33,7 @@ def ids_of(manifest: Manifest, place: Place) -> pa.Array:
 def rows_of(
     manifest: Manifest, place: Place, names: list[str], size: int, start: int, stop: int
 ) -> Iterator[pa.RecordBatch]:
-    """Rows ``start`` to ``stop`` of a row group, of these columns."""
+    """Yield rows ``start`` to ``stop`` of a row group, with the columns ``names``."""
     if start >= stop:
         return
     path = manifest.directory / place.file.name
@@ -68,9 +68,9 @@ def _open(manifest: Manifest, file: ArchiveFile) -> pq.ParquetFile:
         return pq.ParquetFile(path, memory_map=True, page_checksum_verification=True)
     except FileNotFoundError:
         raise DataLoss(
-            f"the archive's file {path} is missing, with {file.entries:,} entries that may be "
-            "nowhere else. Restore it from a copy, or mount the directory on this executor too; "
-            "failOnDataLoss=false goes on without them."
+            f"the archive's file {path} is missing, with {file.entries:,} entries that may not exist "
+            "anywhere else. Restore it from a copy, or mount the directory on this executor too; "
+            "with failOnDataLoss=false reading continues without them."
         ) from None
     except (OSError, pa.ArrowException) as error:
         raise _damaged(path, str(error)) from error
@@ -78,6 +78,6 @@ def _open(manifest: Manifest, file: ArchiveFile) -> pq.ParquetFile:
 
 def _damaged(path: Any, why: str) -> DataLoss:
     return DataLoss(
-        f"the archive's file {path} is damaged: {why}. Restore it from a copy; failOnDataLoss=false "
-        "goes on without what cannot be read."
+        f"the archive's file {path} is damaged: {why}. Restore it from a copy; with "
+        "failOnDataLoss=false reading continues without what cannot be read."
     )

@@ -1,6 +1,4 @@
-"""The door to the server for readers that have an archive beside it: what is archived is there,
-also when the stream's key is gone.
-"""
+"""The client of readers with an archive: archived entries are available even if the stream's key is gone."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ from headwater.spark.core.store import SourceStore
 
 
 class ArchiveStore(SourceStore):
-    """One server and one archive, asked about streams."""
+    """A server together with an archive."""
 
     def __init__(self, options: SourceOptions) -> None:
         assert options.archive is not None
@@ -22,25 +20,25 @@ class ArchiveStore(SourceStore):
         self._manifests: dict[str, Manifest] = {}
 
     def manifest(self, stream: str) -> Manifest:
-        """The manifest of ``stream``, the same object each time: it reads only what is new."""
+        """Return the manifest of ``stream``, always the same object, which reads only new lines."""
         if stream not in self._manifests:
             self._manifests[stream] = Manifest(self._archive, stream)
         return self._manifests[stream]
 
     def streams(self) -> list[str]:
-        """The streams that the options ask for, and those among the archived."""
+        """Return the streams that the options include, on the server or in the archive."""
         found = super().streams()
         if self.options.pattern is None:
             return found
-        archived = filter(self.options.asks_for, archived_streams(self._archive))
+        archived = filter(self.options.includes, archived_streams(self._archive))
         return sorted({*found, *archived})
 
     def state(self, stream: str) -> StreamState | None:
-        """What the server says of ``stream``; where it has no such key, what the archive says.
+        """Return what the server reports about ``stream``, or the archive if there is no such key.
 
-        Raises `DataLoss` for a stream that ends before its archive does.
+        Raises `DataLoss` for a stream that ends before its archive.
         """
-        end = self.manifest(stream).end  # before the server is asked: both only grow
+        end = self.manifest(stream).end  # read before the server's state: both only grow
         state = super().state(stream)
         if state is not None and state.last_id < end.id:
             raise set_back_behind(self.manifest(stream), state)
@@ -48,17 +46,17 @@ class ArchiveStore(SourceStore):
 
 
 def set_back_behind(manifest: Manifest, state: StreamState | None) -> DataLoss:
-    """The error for a stream that ends before its archive does: it is another stream by now."""
+    """Return the error for a stream that ends before its archive, so it is a different stream now."""
     now = f"its last id is {state.last_id}" if state else "the key is gone"
     return DataLoss(
-        f"stream {manifest.stream!r} was deleted, made anew or set back: it is archived up to "
-        f"{manifest.end.id} ({manifest.directory}), and now {now}. Ids that came twice cannot be kept "
-        "apart in one archive: give the stream another one, or move the old one away."
+        f"stream {manifest.stream!r} was deleted, recreated or set back: it is archived up to "
+        f"{manifest.end.id} ({manifest.directory}), but now {now}. One archive cannot hold two entries "
+        "with the same id: set another archive for the stream, or move the old one away."
     )
 
 
 def archived_state(manifest: Manifest) -> StreamState | None:
-    """A stream of which only the archive is left, as if all of it had been trimmed."""
+    """Return the state of a stream of which only the archive is left, as if it was fully trimmed."""
     end = manifest.end
     if not manifest.segments():
         return None

@@ -1,16 +1,16 @@
-"""What of an archived stream may go, and who still needs the rest.
+"""Determines which entries of an archived stream may be trimmed, and who still needs the others.
 
-An entry is trimmed when all of these are done with it:
+An entry is trimmed when all of these conditions hold:
 
-    the archive     its manifest is on the disk and names the entry
-    each group      has been given it and has settled it
-    each query      in log mode has committed it (core/queries.py)
-    `keep_ms`       has passed since its id's milliseconds, by the server's clock
+    archive     its manifest is on disk and names the entry
+    groups      each group has been delivered the entry and has settled it
+    queries     each query in log mode has committed it (core/queries.py)
+    `keep_ms`   has passed since its id's milliseconds, by the server's clock
 
-The bound is the smallest id that one of them still needs; `Hold` says whose it is. The trim itself is
-XTRIM MINID = bound ACKED: a group that is set back, or made, between the question and the trim keeps
-its entries. Where ACKED is missing (before Redis 8.2, Valkey) one Lua call asks the groups once more
-and trims by what it finds.
+The bound is the smallest id that is still needed; `Hold` says by whom. The trim is XTRIM MINID = bound
+ACKED, so a group that is created or set back between the check and the trim keeps its entries. Servers
+without ACKED (Redis before 8.2, Valkey) run one Lua script that checks the groups again and trims by the
+result.
 """
 
 from __future__ import annotations
@@ -28,12 +28,14 @@ from headwater.spark.core.replies import as_dict, as_text
 from headwater.spark.core.store import SourceStore, patiently
 
 STEP_ENTRIES: Final = 50_000
-"""Entries of one XTRIM: some 10 ms in which the server serves nobody else."""
+"""Entries of one XTRIM: some 10 ms during which the server serves no other client."""
 
 
 class Trimming(NamedTuple):
-    """What is kept beside what is needed. ``keep_ms``: entries younger than that.
-    ``forget_queries_after_ms``: a query that was not seen for so long needs nothing; None: it does.
+    """Which entries are kept although no reader needs them, and which queries are ignored.
+
+    ``keep_ms``: entries younger than that are kept. ``forget_queries_after_ms``: a query whose line was not
+    renewed for so long is ignored; with None every query counts.
     """
 
     keep_ms: int = 0
@@ -81,12 +83,12 @@ for _, group in ipairs(redis.call('XINFO', 'GROUPS', KEYS[1])) do
 end
 return redis.call('XTRIM', KEYS[1], 'MINID', '=', bound)
 """
-"""Asks the groups and trims in one step. Returns how many entries went. Ids are compared and counted
-up as text: Lua's numbers hold 53 bits."""
+"""Checks the groups and trims in one step. Returns how many entries were removed. Ids are compared and
+incremented as text, because Lua's numbers have only 53 bits."""
 
 
 class Trimmer:
-    """Trims one stream behind its archive."""
+    """Trims one stream up to what its archive contains."""
 
     def __init__(self, store: SourceStore, manifest: Manifest, trimming: Trimming) -> None:
         self._store = store
@@ -96,11 +98,11 @@ class Trimmer:
         self._acked = True
 
     def holds(self) -> list[Hold]:
-        """Who needs what, the smallest id first: that one is the bound of a trim now."""
+        """Return who needs which entries, the smallest id first: it limits a trim now."""
         return sorted([*self._own(), *self._groups(), *self._queries()])
 
     def trim(self) -> int:
-        """Remove what nobody needs; how many entries went."""
+        """Remove the entries that are not needed; return how many."""
         stream = self._manifest.stream
         if self._store.state(stream) is None:
             return 0
@@ -128,7 +130,7 @@ class Trimmer:
 
     def _pending(self, stream: str, group: str | bytes) -> tuple[int, StreamID]:
         reply = self._store.ask("XPENDING", stream, group)
-        # redis-py makes a dict of the summary.
+        # redis-py returns the summary as a dict.
         count, smallest = (
             (reply["pending"], reply["min"]) if isinstance(reply, dict) else (reply[0], reply[1])
         )
@@ -145,7 +147,7 @@ class Trimmer:
             yield Hold(_next(query.id), who)
 
     def _steps(self, bound: StreamID) -> Iterator[StreamID]:
-        """``bound``, and before it ids that are some `STEP_ENTRIES` apart."""
+        """Yield ids about `STEP_ENTRIES` apart, then ``bound``."""
         state = self._store.state(self._manifest.stream)
         index = Index(self._manifest)
         if state is not None and index.entries:
@@ -155,7 +157,7 @@ class Trimmer:
         yield bound
 
     def _remove_below(self, stream: str, bound: StreamID) -> int:
-        # Sent again after a lost reply it finds less to remove; then the count is too small, no more.
+        # If this is repeated after a lost reply, the returned count is too small; nothing else changes.
         if self._acked:
             try:
                 return int(self._store.ask("XTRIM", stream, "MINID", "=", str(bound), "ACKED"))

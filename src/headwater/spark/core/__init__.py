@@ -1,13 +1,13 @@
-"""What every reader and writer builds on: options, the server, places in streams, completeness.
+"""Shared by all readers and writers: options, the server, positions in streams, completeness.
 
-    options, option_values   what a source may be told, and how each value is read
+    options, option_values   the source's options, and how each value is parsed
     store                    the commands that planning sends to the server
-    replies                  what redis-py returns, in one form
-    ids, positions, ranges   neighbours of an id; places and spans in a stream; what one task reads
-    state, completeness      a stream's counters, and what they say of entries that are missing
-    planning                 counts and cuts of a range, without reading an entry
+    replies                  normalises what redis-py returns
+    ids, positions, ranges   neighbours of an id; positions and spans in a stream; what one task reads
+    state, completeness      a stream's counters, and what they show about missing entries
+    planning                 counts and splits a range without reading an entry
     queries                  how far each query in log mode has committed
-    ddl                      a schema's text
+    ddl                      parses a schema's text
     durable                  files that survive a power loss
 
 Only ``ranges`` and ``ddl`` import pyspark.

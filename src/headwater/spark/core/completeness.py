@@ -1,21 +1,21 @@
-"""Whether entries were removed before they were read, and what to make of it.
+"""Detects entries that were removed before they were read, and decides whether that is data loss.
 
-A stream counts what was ever added to it. What was added after a position, less what is still there
-after it, was removed before it was read. Whether that is loss is judged by what the stream says:
+A stream counts all entries that were ever added to it. The entries added after a position, minus those
+still there after it, were removed before they were read. The stream's counters show whether that is loss:
 
-    max-deleted-entry-id <= from      no XDEL came here: trimmed (XTRIM, MAXLEN, ACKED)    loss
-    entries-added < added_from        the key was deleted and made anew, or XSETID         loss
-    last-generated-id < from          likewise, and reading must start at its beginning    loss
-    no such key                       deleted                                              loss
-    max-deleted-entry-id > from       XDEL, trimming, or both: cannot be told              untold
+    max-deleted-entry-id <= from      no XDEL in this range: trimmed (XTRIM, MAXLEN, ACKED)   loss
+    entries-added < added_from        the key was deleted and created again, or XSETID        loss
+    last-generated-id < from          likewise, and reading must start at its beginning       loss
+    no such key                       deleted                                                 loss
+    max-deleted-entry-id > from       XDEL, trimming, or both                                 uncertain
 
-A stream that was deleted and made anew, or set back, cannot hide it but by counters that fit: as
-many entries added up to our place, and a last id behind it. So a running query also remembers what
-the stream said at the last look (`LastSeen`): its counters, its last id, its greatest deleted id and
-its first entry only ever rise.
+A stream that was deleted and created again, or set back, goes unnoticed only if its counters fit: as many
+entries added up to the position, and a last id after it. So a running query also remembers what the stream
+reported at the last look (`LastSeen`). The number of added entries, the last id, the greatest deleted id
+and the first entry never decrease.
 
-Loss is an error, or a counted warning with ``failOnDataLoss=false``; what cannot be told is an
-error too, or a counted warning with ``ignoreDeletes=true`` (or with ``failOnDataLoss=false``).
+Loss is an error; with ``failOnDataLoss=false`` it is a warning with the number of entries. An uncertain case
+is an error too; with ``ignoreDeletes=true`` (or ``failOnDataLoss=false``) it is such a warning.
 """
 
 from __future__ import annotations
@@ -33,28 +33,28 @@ _log = logging.getLogger("headwater.spark")
 
 
 class Finding(NamedTuple):
-    """Entries of ``stream`` are gone that were to be read. ``told``: it is certainly data loss."""
+    """Entries of ``stream`` that should be read are missing. ``certain``: it is certainly data loss."""
 
     stream: str
-    told: bool
+    certain: bool
     text: str
 
 
 def was_set_back(position: Position, state: StreamState | None) -> bool:
-    """Whether the stream is another one than was read: gone, or its last id before ours."""
+    """Return whether the key is gone or its last id is before ``position``."""
     return position != BEGINNING if state is None else state.last_id < position.id
 
 
 class LastSeen:
-    """What each stream said at the last look of this run."""
+    """Remembers what each stream reported at the last look of this run."""
 
     def __init__(self) -> None:
         self._states: dict[str, StreamState] = {}
 
     def compare(self, stream: str, state: StreamState | None) -> str | None:
-        """In which way ``state`` cannot be of the stream that was seen last; None if it can be.
+        """Return why ``state`` cannot follow the last one of this stream; None if it can.
 
-        It is what is remembered from now on.
+        Stores ``state`` for the next call.
         """
         then = self._states.pop(stream, None)
         if state is not None:
@@ -63,7 +63,7 @@ class LastSeen:
             return None
         if state is None:
             gone = then.entries_added or then.last_id != MIN_ID
-            return f"the key is gone, which counted {then.entries_added} added" if gone else None
+            return f"the key is gone; it had counted {then.entries_added} added" if gone else None
         first_then = then.first_id if then.length else then.last_id
         pairs: list[tuple[str, Any, Any]] = [
             ("entries-added", then.entries_added, state.entries_added),
@@ -79,39 +79,39 @@ class LastSeen:
 
 
 def set_back(stream: str, position: Position, state: StreamState | None) -> Finding:
-    """The finding for a stream for which `was_set_back` holds."""
+    """Return the finding for a stream for which `was_set_back` holds."""
     if state is None:
         now = "the key is gone"
     else:
         now = f"its last id is {state.last_id} and it counts {state.entries_added} added"
     return Finding(
         stream,
-        told=True,
-        text=f"stream {stream!r} was deleted, made anew or set back: reading had come to "
-        f"{position.id} ({position.added} entries added), now {now}. What was added in between "
-        "and not read is lost",
+        certain=True,
+        text=f"stream {stream!r} was deleted, recreated or set back: it had been read up to "
+        f"{position.id} ({position.added} entries added), now {now}. Entries that were added in "
+        "between and not read are lost",
     )
 
 
 def judge(
     stream: str, position: Position, state: StreamState, live: int, *, changed: str | None = None
 ) -> Finding | None:
-    """What is missing after ``position``, where ``live`` entries are left; None if nothing is.
+    """Return what is missing after ``position``, where ``live`` entries are left; None if nothing is.
 
-    ``changed`` is what `LastSeen` said of the stream.
+    ``changed`` is what `LastSeen` returned for the stream.
     """
     expected = state.entries_added - position.added
     if expected < live or changed is not None:
         why = changed or (
-            f"{live} entries follow {position.id}, where {expected} were added ({position.added} "
-            f"before, {state.entries_added} now)"
+            f"{live} entries follow {position.id}, but {expected} were added after it "
+            f"({position.added} up to it, {state.entries_added} now)"
         )
         return Finding(
             stream,
-            told=True,
-            text=f"stream {stream!r} was made anew or set back (DEL, XSETID): {why}. What was added "
-            f"in between and not read is lost; of what is there now, {live} entries after "
-            f"{position.id} are read and {state.length - live} before it are not",
+            certain=True,
+            text=f"stream {stream!r} was recreated or set back (DEL, XSETID): {why}. Entries that were "
+            f"added in between and not read are lost; of those there now, the {live} after "
+            f"{position.id} are read and the {state.length - live} before it are not",
         )
     if expected == live:
         return None
@@ -134,15 +134,15 @@ def judge_range(
     found: int,
     state: StreamState | None,
 ) -> Finding | None:
-    """The same for a range (``start`` excluded) that was counted before it was read."""
+    """Return what is missing in a range (``start`` excluded) that was counted before it was read."""
     if expected == found:
         return None
     if state is None or state.last_id < end or found > expected:
         now = "the key is gone" if state is None else f"its last id is {state.last_id}"
         return Finding(
             stream,
-            told=True,
-            text=f"stream {stream!r} was deleted, made anew or set back while it was read: "
+            certain=True,
+            text=f"stream {stream!r} was deleted, recreated or set back while it was read: "
             f"{found} of {expected} entries after {start} up to {end} were found; {now}",
         )
     return _removed(
@@ -156,19 +156,19 @@ def judge_range(
 
 
 def report(finding: Finding, options: SourceOptions) -> None:
-    """Raise `DataLoss`, or log a warning where the options accept what was found."""
-    if not options.fail_on_data_loss or (options.ignore_deletes and not finding.told):
+    """Raise `DataLoss`, or log a warning if the options accept the finding."""
+    if not options.fail_on_data_loss or (options.ignore_deletes and not finding.certain):
         _log.warning("%s.", finding.text)
         return
-    if finding.told:
+    if finding.certain:
         remedy = (
-            "Keep more in the stream (MAXLEN, MINID) or read it more often; failOnDataLoss=false "
-            "goes on with a warning."
+            "Keep more in the stream (MAXLEN, MINID) or read it more often; with failOnDataLoss=false "
+            "the query continues with a warning."
         )
     else:
         remedy = (
-            "XDEL reached this range, so deletion and trimming cannot be told apart. If entries "
-            "are deleted on purpose, ignoreDeletes=true goes on with a warning."
+            "XDEL reached this range, so deletion cannot be distinguished from trimming. If entries "
+            "are deleted on purpose, set ignoreDeletes=true to continue with a warning."
         )
     raise DataLoss(f"{finding.text}. {remedy}")
 
@@ -182,12 +182,12 @@ def _removed(
     end: StreamID,
     max_deleted_id: StreamID,
 ) -> Finding:
-    told = max_deleted_id <= start
-    how = "trimmed (MAXLEN, MINID, XTRIM)" if told else "deleted or trimmed (XDEL, XTRIM)"
+    certain = max_deleted_id <= start
+    how = "trimmed (MAXLEN, MINID, XTRIM)" if certain else "deleted or trimmed (XDEL, XTRIM)"
     upto = f" up to {end}" if end != MAX_ID else ""
     return Finding(
         stream,
-        told=told,
+        certain=certain,
         text=f"stream {stream!r}: {missing} of {expected} entries after {start}{upto} were {how} "
         f"before they were read; {expected - missing} are left",
     )

@@ -1,6 +1,6 @@
-"""A schema as Spark's DDL spells it, read without a JVM: ``order_id bigint, price decimal(10, 2)``.
+"""Parses a schema in Spark's DDL without a JVM: ``order_id bigint, price decimal(10, 2)``.
 
-Spark's own parser needs a running session, ten seconds after the file that holds the mistake.
+Spark's own parser needs a running session, so it would report a mistake ten seconds later.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _TYPES: Final = (*_PLAIN, "decimal", "array", "map", "struct")
 
 
 def parse_schema(text: str) -> StructType:
-    """The columns that ``text`` names; `ValueError` says what was expected where.
+    """Return the columns that ``text`` declares; `ValueError` says what was expected where.
 
     >>> parse_schema("id string, lines array<struct<item: string, n: int>> not null").simpleString()
     'struct<id:string,lines:array<struct<item:string,n:int>>>'
@@ -66,12 +66,12 @@ def parse_schema(text: str) -> StructType:
     names = [field.name.lower() for field in schema.fields]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise ValueError(f"the column {twice[0]!r} is named twice")
+        raise ValueError(f"duplicate column {twice[0]!r}")
     return schema
 
 
 class _Parser:
-    """Recursive descent over the tokens, one function for each thing that can stand there."""
+    """A recursive-descent parser: one method for each rule of the grammar."""
 
     def __init__(self, text: str) -> None:
         self._tokens: list[str] = []
@@ -79,7 +79,7 @@ class _Parser:
         while text[place:].strip():
             found = _TOKEN.match(text, place)
             if found is None:
-                raise ValueError(f"{text[place:].strip()[:20]!r} cannot stand in a schema")
+                raise ValueError(f"{text[place:].strip()[:20]!r} is not valid in a schema")
             self._tokens.append(found[0].strip())
             place = found.end()
         self._next = 0
@@ -95,7 +95,7 @@ class _Parser:
     def _expect(self, token: str) -> None:
         got = self._take()
         if got != token:
-            raise ValueError(f"{_shown(got)} where {token!r} was expected")
+            raise ValueError(f"expected {token!r}, got {_shown(got)}")
 
     def _accept(self, word: str) -> bool:
         if self._peek().lower() != word:
@@ -104,18 +104,18 @@ class _Parser:
         return True
 
     def columns(self, *, end: str, colon: bool) -> StructType:
-        """``name type, …`` up to ``end``, which is left to the caller."""
+        """Parse ``name type, …`` up to ``end``, which is left for the caller."""
         fields = [self._column(colon=colon)]
         while self._accept(","):
             fields.append(self._column(colon=colon))
         if self._peek() != end:
-            raise ValueError(f"{_shown(self._peek())} where a comma or {_shown(end)} was expected")
+            raise ValueError(f"expected a comma or {_shown(end)}, got {_shown(self._peek())}")
         return StructType(fields)
 
     def _column(self, *, colon: bool) -> StructField:
         name = self._take()
         if not (name.startswith("`") or re.fullmatch(r"\w+", name)):
-            raise ValueError(f"{_shown(name)} where the name of a column was expected")
+            raise ValueError(f"expected a column name, got {_shown(name)}")
         if name.startswith("`"):
             name = name[1:-1].replace("``", "`")
         if colon:
@@ -125,7 +125,7 @@ class _Parser:
         if self._accept("not"):
             if not self._accept("null"):
                 raise ValueError(
-                    f"column {name!r}: {_shown(self._peek())} after NOT; NULL goes there"
+                    f"column {name!r}: expected NULL after NOT, got {_shown(self._peek())}"
                 )
             nullable = False
         if self._accept("comment"):
@@ -157,7 +157,7 @@ class _Parser:
             return fields
         near = get_close_matches(word, _TYPES, n=1)
         hint = f"Did you mean {near[0]!r}?" if near else f"Types are {', '.join(_TYPES)}."
-        raise ValueError(f"column {column!r}: {_shown(word)} is no type. {hint}")
+        raise ValueError(f"column {column!r}: expected a type, got {_shown(word)}. {hint}")
 
     def _decimal(self) -> DecimalType:
         if not self._accept("("):
@@ -167,14 +167,14 @@ class _Parser:
         self._expect(")")
         if not (1 <= digits <= 38 and scale <= digits):
             raise ValueError(
-                f"decimal({digits}, {scale}): at most 38 digits, no more behind the point"
+                f"decimal({digits}, {scale}): at most 38 digits, and no more than those after the point"
             )
         return DecimalType(digits, scale)
 
     def _number(self) -> int:
         token = self._take()
         if not token.isdigit():
-            raise ValueError(f"{_shown(token)} where a number was expected")
+            raise ValueError(f"expected a number, got {_shown(token)}")
         return int(token)
 
 

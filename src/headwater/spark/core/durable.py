@@ -1,5 +1,5 @@
-"""Files that are there after a power loss: what is written is synced, what is replaced is replaced
-in one step, and a log's line is there whole or not at all.
+"""Files that survive a power loss: writes are synced, a file is replaced in one step, and a log contains
+only complete lines.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from pathlib import Path
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A path beside ``path``, which takes its place when the block ends well."""
-    beside = path.with_name(f".{path.name}.new")
-    beside.unlink(missing_ok=True)
-    yield beside
-    if not beside.is_symlink():
-        sync(beside)
-    beside.replace(path)
+    """Yield a temporary path, which replaces ``path`` when the block ends without an error."""
+    temporary = path.with_name(f".{path.name}.new")
+    temporary.unlink(missing_ok=True)
+    yield temporary
+    if not temporary.is_symlink():
+        sync(temporary)
+    temporary.replace(path)
     sync(path.parent)
 
 
 def sync(path: Path) -> None:
-    """Wait until what is written at ``path``, a file or a directory, is on the disk."""
+    """Wait until the contents of ``path``, a file or a directory, are on disk."""
     number = os.open(path, os.O_RDONLY)
     try:
         os.fsync(number)
@@ -33,20 +33,22 @@ def sync(path: Path) -> None:
 
 
 def sync_all(paths: Iterable[Path]) -> None:
-    """The same for many. Together they share the disk's commits: 365 files one after the other
-    took 1.4 s here, 0.05 s by sixteen threads."""
+    """Sync many paths from threads, which share the disk's commits.
+
+    365 files took 1.4 s one after the other and 0.05 s with sixteen threads.
+    """
     with ThreadPoolExecutor(16) as threads:
         list(threads.map(sync, paths))
 
 
 def directories(files: Iterable[Path], top: Path) -> set[Path]:
-    """``top`` and every directory between it and ``files``: all that a new file's name stands in."""
+    """Return ``top`` and every directory between it and ``files``: all that may have new names."""
     found = {parent for file in files for parent in file.parents if parent.is_relative_to(top)}
     return {top, *found}
 
 
 def append_line(path: Path, line: bytes) -> None:
-    """Add ``line`` to a log and sync it; half a line that a killed write left is taken off first."""
+    """Append ``line`` to a log and sync it, after removing a partial line that a killed write left."""
     with path.open("ab") as log:
         if log.tell() and not _ends_whole(path):
             log.truncate(path.read_bytes().rfind(b"\n") + 1)
@@ -57,8 +59,7 @@ def append_line(path: Path, line: bytes) -> None:
 
 
 def whole_lines(path: Path) -> list[bytes]:
-    """The lines of a log, without the half one that a killed write left; none where there is no
-    log."""
+    """Return the lines of a log without a partial last one; empty if there is no log."""
     try:
         text = path.read_bytes()
     except FileNotFoundError:

@@ -6,10 +6,10 @@ from headwater.model import StreamID, id_after, id_before
 
 
 def before(id_: StreamID) -> StreamID:
-    """The greatest id below ``id_``."""
+    """Return the greatest id below ``id_``."""
     return StreamID(*id_before(*id_))
 
 
 def after(id_: StreamID) -> StreamID:
-    """The smallest id above ``id_``."""
+    """Return the smallest id above ``id_``."""
     return StreamID(*id_after(*id_))

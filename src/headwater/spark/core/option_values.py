@@ -1,6 +1,7 @@
-"""The values of options, from the text that Spark hands over: each reader says what would be right.
+"""Parsers for the values of options, which Spark passes as text.
 
-A reader takes the option's name and its text, and returns the value or raises `DeclarationError`.
+A parser takes the option's name and text. It returns the value, or raises `DeclarationError`, which says
+what would be valid.
 """
 
 from __future__ import annotations
@@ -19,17 +20,17 @@ from headwater.errors import DeclarationError
 from headwater.model import MAX_ID, MAX_U64, MIN_ID, StreamID, id_before
 
 Start = Literal["earliest", "latest"] | StreamID
-"""Where reading begins: the first entry there is, after the last one, or at an id (included)."""
+"""Where reading begins: at the first entry, after the last one, or at an id (included)."""
 
 End = Literal["latest"] | StreamID
-"""Where a batch ends: at the last entry there is, or at an id (included)."""
+"""Where a batch ends: at the last entry, or at an id (included)."""
 
 Reader = Callable[[str, str], Any]
 
 SCHEMES: Final = (*(one for one in server_url.SCHEMES if not one.endswith("+cluster")), "headwater")
 NO_CLUSTER: Final = (
     "Spark reads and writes streams of single servers and of primaries that Sentinels name, not of a "
-    "cluster: have a worker copy the stream to one (into=)."
+    "cluster. A worker can copy the stream to a single server (into=)."
 )
 _GLOB: Final = re.compile(r"(?<!\\)[*?\[]")
 _ID: Final = re.compile(r"([0-9]{1,20})(?:-([0-9]{1,20}))?")
@@ -38,10 +39,10 @@ _UNITS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400
 
 
 def recognised(given: Mapping[str, str], known: Iterable[str]) -> dict[str, str]:
-    """``given`` by the names as ``known`` spells them; Spark compares them without regard to case.
+    """Return ``given`` with its names spelled as in ``known``; Spark ignores their case.
 
-    Raises `DeclarationError` for one that is not known, with the nearest that is: an option that was
-    misspelt and ignored would do something else than was asked for.
+    Raises `DeclarationError`, with the nearest known name, for an unknown one: a misspelt option must not
+    be ignored silently.
     """
     spelling = {name.lower(): name for name in known}
     texts: dict[str, str] = {}
@@ -55,7 +56,7 @@ def recognised(given: Mapping[str, str], known: Iterable[str]) -> dict[str, str]
 
 
 def nearest_option(name: str, known: Iterable[str]) -> str:
-    """The sentence that helps whoever wrote an option that does not exist."""
+    """Return the hint for an unknown option: the nearest one, or all of them."""
     lower = {option.lower(): option for option in known}
     near = get_close_matches(name.lower(), lower, n=1, cutoff=0.5)
     if near:
@@ -64,7 +65,7 @@ def nearest_option(name: str, known: Iterable[str]) -> str:
 
 
 def url(name: str, text: str | None) -> str:
-    """Where the store is: a server's url, or an embedded store's."""
+    """Parse the store's url: a server's or an embedded store's."""
     if not text:
         raise DeclarationError(
             f'the option "{name}" is missing: .option("{name}", "redis://localhost:6379")'
@@ -74,15 +75,14 @@ def url(name: str, text: str | None) -> str:
         raise DeclarationError(f"{name}: {redacted(text)!r} names a cluster. {NO_CLUSTER}")
     if scheme not in SCHEMES:
         raise DeclarationError(
-            f"{name}: {redacted(text)!r} begins with none of "
+            f"{name}: {redacted(text)!r} does not begin with one of "
             f"{', '.join(f'{scheme}://' for scheme in SCHEMES)}"
         )
     return text
 
 
 def streams(name: str, text: str | None) -> tuple[tuple[str, ...], str | None]:
-    """Names, or a pattern. A JSON list holds names as they are, so that a name with a comma or a
-    star can be given.
+    """Parse names, or a pattern. A JSON list holds plain names, which may contain commas and stars.
 
     >>> streams("stream", "orders, payments"), streams("stream", "orders.*")
     ((('orders', 'payments'), None), ((), 'orders.*'))
@@ -99,37 +99,35 @@ def streams(name: str, text: str | None) -> tuple[tuple[str, ...], str | None]:
     if _GLOB.search(text):
         if "," in text:
             raise DeclarationError(
-                f"{name}: {text!r} is a pattern with a comma. A pattern stands alone; names that "
-                'hold a comma or a star are given as a JSON list: ["a,b", "c*"]'
+                f"{name}: {text!r} is a pattern with a comma. Give one pattern only; names that "
+                'contain a comma or a star are given as a JSON list: ["a,b", "c*"]'
             )
         return (), text.strip()
     names = [part.strip() for part in text.split(",")]
     if not all(names):
-        raise DeclarationError(f"{name}: {text!r} names an empty stream between its commas")
+        raise DeclarationError(f"{name}: {text!r} has an empty name between commas")
     return tuple(dict.fromkeys(names)), None
 
 
 def of_each(
     name: str, text: str, read: Reader, streams: tuple[str, ...]
 ) -> tuple[Any, dict[str, Any]]:
-    """A value for all streams, or, as a JSON object, one for each: ``(None, {stream: value})``."""
+    """Parse one value for all streams, or a JSON object of one each: ``(None, {stream: value})``."""
     if not text.lstrip().startswith("{"):
         return read(name, text), {}
     each = _json(text)
     if not isinstance(each, dict) or not all(isinstance(v, str | int) for v in each.values()):
         raise DeclarationError(
-            f'{name}: {text!r} is no JSON object of stream to value, like {{"orders": "5-0"}}'
+            f'{name}: {text!r} is not a JSON object of stream to value, like {{"orders": "5-0"}}'
         )
-    strangers = sorted(set(each) - set(streams)) if streams else []
-    if strangers:
-        raise DeclarationError(
-            f"{name} names {', '.join(strangers)}, which the option stream does not"
-        )
+    others = sorted(set(each) - set(streams)) if streams else []
+    if others:
+        raise DeclarationError(f"{name} names {', '.join(others)}, but the option stream does not")
     return None, {stream: read(name, str(value)) for stream, value in each.items()}
 
 
 def start(name: str, text: str) -> Start:
-    """``earliest``, ``latest`` or an id."""
+    """Parse ``earliest``, ``latest`` or an id."""
     word = text.strip()
     if word == "earliest":
         return "earliest"
@@ -139,7 +137,7 @@ def start(name: str, text: str) -> Start:
 
 
 def end(name: str, text: str) -> End:
-    """``latest`` or an id; one without a sequence number stands for the last of its millisecond."""
+    """Parse ``latest`` or an id; an id without a sequence number means the last of its millisecond."""
     word = text.strip()
     if word == "latest":
         return "latest"
@@ -148,12 +146,12 @@ def end(name: str, text: str) -> End:
 
 
 def starting_time(name: str, text: str) -> StreamID:
-    """The id at which reading begins: the first of the moment's millisecond."""
+    """Return the first id of the moment's millisecond, at which reading begins."""
     return StreamID(_milliseconds(name, text), 0)
 
 
 def ending_time(name: str, text: str) -> StreamID:
-    """The last id before the moment, so that one day's end is the next one's beginning."""
+    """Return the last id before the moment, so one day's end is the beginning of the next."""
     return StreamID(*id_before(_milliseconds(name, text), 0))
 
 
@@ -166,7 +164,7 @@ def _id(name: str, text: str, expected: str) -> StreamID:
         )
     id_ = StreamID(int(found[1]), int(found[2] or 0))
     if max(id_) > MAX_U64:
-        raise DeclarationError(f"{name}: each half of {text!r} must fit 64 bits")
+        raise DeclarationError(f"{name}: each half of {text!r} must fit in 64 bits")
     return id_
 
 
@@ -179,35 +177,35 @@ def _milliseconds(name: str, text: str) -> int:
             time = dt.datetime.fromisoformat(word)
         except ValueError:
             raise DeclarationError(
-                f"{name}: {text!r} is no time: ISO 8601 (2026-11-21, 2026-11-21T14:30:00Z; UTC where "
+                f"{name}: {text!r} is not a time: ISO 8601 (2026-11-21, 2026-11-21T14:30:00Z; UTC if "
                 "no zone is given) or milliseconds since 1970"
             ) from None
         aware = time if time.tzinfo else time.replace(tzinfo=dt.UTC)
         moment = (aware - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(milliseconds=1)
     if not MIN_ID.ms < moment <= MAX_ID.ms:
-        raise DeclarationError(f"{name}: {text!r} is before 1970 or beyond what an id can hold")
+        raise DeclarationError(f"{name}: {text!r} is before 1970 or too late for an entry id")
     return moment
 
 
 def count(name: str, text: str) -> int:
-    """A whole number of at least 1."""
+    """Parse a whole number of at least 1."""
     if not re.fullmatch(r"[0-9]{1,18}", text.strip()) or int(text) < 1:
-        raise DeclarationError(f"{name}: {text!r} is no whole number of at least 1")
+        raise DeclarationError(f"{name}: {text!r} is not a whole number of at least 1")
     return int(text)
 
 
 def duration_ms(name: str, text: str) -> int:
-    """Milliseconds, from ``30s``, ``5m`` or a plain number of milliseconds, as Redis takes them."""
+    """Return milliseconds from ``30s``, ``5m`` or a plain number of milliseconds, Redis's unit."""
     found = _DURATION.fullmatch(text.strip())
     if found is None or not int(found[1]):
         raise DeclarationError(
-            f"{name}: {text!r} is no duration like 500ms, 30s, 5m, 2h, or milliseconds"
+            f"{name}: {text!r} is not a duration like 500ms, 30s, 5m, 2h, or milliseconds"
         )
     return int(found[1]) * _UNITS_MS[found[2] or "ms"]
 
 
 def flag(name: str, text: str) -> bool:
-    """``true`` or ``false``."""
+    """Parse ``true`` or ``false``."""
     word = text.strip().lower()
     if word not in {"true", "false"}:
         raise DeclarationError(f"{name}: {text!r} is neither true nor false")
@@ -215,22 +213,24 @@ def flag(name: str, text: str) -> bool:
 
 
 def name(option: str, text: str) -> str:
-    """A name: anything but nothing."""
+    """Parse a name that is not empty."""
     if not text.strip():
-        raise DeclarationError(f"{option}: a name is expected, not {text!r}")
+        raise DeclarationError(f"{option}: expected a name, got {text!r}")
     return text.strip()
 
 
 def names(option: str, text: str) -> tuple[str, ...]:
-    """Names by commas, or as a JSON list."""
+    """Parse names, separated by commas or as a JSON list."""
     found, pattern = streams(option, text)
     if pattern is not None:
-        raise DeclarationError(f"{option}: {text!r} is a pattern; names are expected, by commas")
+        raise DeclarationError(
+            f"{option}: {text!r} is a pattern; expected names, separated by commas"
+        )
     return found
 
 
 def word(*words: str) -> Reader:
-    """One of ``words``."""
+    """Return a parser that accepts one of ``words``."""
 
     def read(name: str, text: str) -> str:
         lower = {one.lower(): one for one in words}
@@ -238,7 +238,7 @@ def word(*words: str) -> Reader:
         if given not in lower:
             near = get_close_matches(given, lower, n=1)
             hint = f". Did you mean {lower[near[0]]!r}?" if near else ""
-            raise DeclarationError(f"{name}: {text!r} is none of {', '.join(words)}{hint}")
+            raise DeclarationError(f"{name}: {text!r} is not one of {', '.join(words)}{hint}")
         return lower[given]
 
     return read

@@ -1,9 +1,9 @@
-"""The options of ``spark.read.format("headwater")``, checked before anything is connected.
+"""The options of ``spark.read.format("headwater")``, checked before any connection is made.
 
-Rule 1. An option that is not known is refused, with the nearest one that is, and so is one that would
-        do nothing beside the others: who wrote it expects something of it.
-Rule 2. The url may hold a password, so nothing here prints it: see `redacted`.
-Rule 3. No pyspark, no redis: `headwater pipeline` checks its file by these before Spark starts.
+Rule 1. An unknown option is an error that names the nearest known one. An option that has no effect
+        together with the others is an error too, because its author expects an effect.
+Rule 2. The url may contain a password, so no text here shows it: see `redacted`.
+Rule 3. No pyspark and no redis: `headwater pipeline` checks its file with these before Spark starts.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class GroupOptions:
 class SourceOptions:
     """What one source reads and how; the fields are the options of `OPTIONS`.
 
-    Either ``streams`` names the streams or ``pattern`` is a glob that finds them. ``starting`` and
-    ``ending`` are one place for all streams, or a place for each that is named. ``group`` None is log
-    mode.
+    Either ``streams`` names the streams, or ``pattern`` is a glob that matches them. ``starting`` and
+    ``ending`` are one place for all streams, or a mapping with a place for each named stream. With
+    ``group`` None the source reads in log mode.
     """
 
     url: str
@@ -63,29 +63,29 @@ class SourceOptions:
     group: GroupOptions | None = None
 
     def __repr__(self) -> str:
-        """The url without its password: this object travels in Spark's plans."""
+        """Show the url without its password: Spark's plans contain this object."""
         what = self.pattern if self.pattern is not None else ",".join(self.streams)
         return f"SourceOptions(url={redacted(self.url)!r}, stream={what!r})"
 
     @property
     def dead_letter_stream(self) -> str | None:
-        """Where the option says that dead letters go."""
+        """The stream for dead letters that the options name."""
         return None if self.group is None else self.group.dead_letter_stream
 
-    def asks_for(self, stream: str) -> bool:
-        """Whether ``stream`` is one of those named, or one that the pattern finds."""
+    def includes(self, stream: str) -> bool:
+        """Return whether ``stream`` is named or matches the pattern."""
         if self.pattern is None:
             return stream in self.streams
         return matches(self.pattern.encode(), stream.encode())
 
     def start_of(self, stream: str) -> Start:
-        """Where reading of ``stream`` begins."""
+        """Return where reading of ``stream`` begins."""
         if isinstance(self.starting, Mapping):
             return self.starting.get(stream, "earliest")
         return self.starting
 
     def end_of(self, stream: str) -> End:
-        """Where a batch's reading of ``stream`` ends."""
+        """Return where a batch's reading of ``stream`` ends."""
         if isinstance(self.ending, Mapping):
             return self.ending.get(stream, "latest")
         return self.ending
@@ -121,14 +121,14 @@ PLACES: Final[dict[str, tuple[str, Reader]]] = {
     "endingId": ("ending", values.end),
     "endingTimestamp": ("ending", values.ending_time),
 }
-"""Where a read begins and ends."""
+"""The options that say where a read begins and ends."""
 
 OPTIONS: Final = ("url", "stream", *PLACES, *_READERS, *_GROUP_READERS)
-"""Every option, in the spelling that is printed; Spark compares them without regard to case."""
+"""Every option, spelled as in messages; Spark ignores their case."""
 
 QUERY: Final = ":hw:query"
-"""The name under which offsets of log mode keep the query's own id (log_mode/offsets.py); the option
-``stream`` refuses it."""
+"""The name under which offsets of log mode store the query's own id (log_mode/offsets.py). The option
+``stream`` does not accept it."""
 
 _NOT_OF_GROUPS: Final = (
     "endingId",
@@ -141,7 +141,7 @@ _NOT_OF_GROUPS: Final = (
 
 
 def parse_options(given: Mapping[str, str]) -> SourceOptions:
-    """The options that Spark, or a pipeline's file, gives as text.
+    """Parse options that Spark, or a pipeline's file, gives as text.
 
     >>> options = parse_options({"url": "redis://localhost:6379", "stream": "orders"})
     >>> options.streams, options.start_of("orders")
@@ -153,7 +153,7 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
     made: dict[str, Any] = {"url": values.url("url", texts.get("url"))}
     made["streams"], made["pattern"] = values.streams("stream", texts.get("stream"))
     if QUERY in made["streams"]:
-        raise DeclarationError(f"stream: {QUERY!r} is a name that offsets keep for themselves")
+        raise DeclarationError(f"stream: {QUERY!r} is a reserved name")
     for pair in (("startingId", "startingTimestamp"), ("endingId", "endingTimestamp")):
         made |= _places(texts, pair, made["streams"])
     made |= _read(texts, _READERS)
@@ -161,13 +161,13 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
     _check_together(texts)
     if "samplingEntries" in texts and not made.get("infer_schema"):
         raise DeclarationError(
-            "samplingEntries does nothing without inferSchema=true, whose sample it sizes; add that, "
-            "or leave it out"
+            "samplingEntries has no effect without inferSchema=true, whose sample it sizes; add that "
+            "option, or remove this one"
         )
     if of_group.get("dead_letter_stream") in made["streams"]:
         raise DeclarationError(
-            f"deadLetterStream: {of_group['dead_letter_stream']!r} is read by this query itself, which would "
-            "take its dead letters for new entries; name another stream"
+            f"deadLetterStream: this query reads {of_group['dead_letter_stream']!r} itself, so it would "
+            "read its dead letters as new entries; name another stream"
         )
     return SourceOptions(**made, group=GroupOptions(**of_group) if of_group else None)
 
@@ -183,7 +183,9 @@ def _places(
 ) -> dict[str, Any]:
     named = [name for name in pair if name in texts]
     if len(named) > 1:
-        raise DeclarationError(f"{pair[0]} and {pair[1]} exclude each other: both say one place")
+        raise DeclarationError(
+            f"{pair[0]} and {pair[1]} exclude each other: both name the same place"
+        )
     made: dict[str, Any] = {}
     for name in named:
         field, read = PLACES[name]
@@ -198,18 +200,18 @@ def _check_together(texts: Mapping[str, str]) -> None:
         for name in _NOT_OF_GROUPS:
             if name in texts:
                 raise DeclarationError(
-                    f"{name} does nothing with group, whose members take what the group has not "
-                    "settled; leave one of the two out"
+                    f"{name} has no effect with group, whose members take what the group has not "
+                    "settled; remove one of the two"
                 )
         if "deadLetterStream" in texts and "maxDeliveries" not in texts:
             raise DeclarationError(
-                "deadLetterStream does nothing without maxDeliveries, which says how often an entry "
-                "may be delivered before it goes there"
+                "deadLetterStream has no effect without maxDeliveries, which says how often an entry "
+                "is delivered before it becomes a dead letter"
             )
     else:
         for name in _GROUP_READERS:
             if name in texts:
                 raise DeclarationError(
-                    f"{name} says how a member of a consumer group reads, and no group is named: "
-                    f'.option("group", "…"), or leave {name} out'
+                    f"{name} configures a member of a consumer group, but no group is named: "
+                    f'.option("group", "…"), or remove {name}'
                 )

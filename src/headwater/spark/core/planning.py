@@ -1,9 +1,9 @@
-"""Where a batch ends and how it is cut into partitions, without reading a body.
+"""Decides where a batch ends and how it is split into partitions, without reading entries' bodies.
 
-On Headwater each answer is one MULTI of XINFO STREAM and XSPLIT, so its numbers belong to one
-moment. On Redis and Valkey XINFO is followed by Lua calls that page XRANGE inside the server, up to
-the last id that XINFO named, and return only counts and ids; what is removed between the calls
-shows as missing, which is what it is.
+On Headwater each step is one MULTI of XINFO STREAM and XSPLIT, so its numbers are consistent. On Redis and
+Valkey, XINFO is followed by Lua calls that page through XRANGE inside the server, up to the last id that
+XINFO reported, and return only counts and ids. Entries that are removed between the calls count as missing,
+which is correct.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from headwater.spark.core.store import Command, SourceStore
 class Look(NamedTuple):
     """A stream at one moment, seen from a position in it.
 
-    ``total`` entries live after the position, ``taken`` of them up to ``to``.
+    ``total`` entries are live after the position, ``taken`` of them up to ``to``.
     """
 
     state: StreamState
@@ -33,7 +33,7 @@ class Look(NamedTuple):
 
 
 class CutRange(NamedTuple):
-    """A range as partitions: each an id range with the number of entries that live in it."""
+    """A range split into partitions: each is an id range with the number of its live entries."""
 
     state: StreamState | None
     parts: list[tuple[IDRange, int]]
@@ -44,29 +44,31 @@ class CutRange(NamedTuple):
 
 
 class Planner(Protocol):
-    """What a reader asks about one stream. Starts are excluded everywhere, ends are included."""
+    """What readers need to know about a stream. Starts are always excluded, ends are included."""
 
     def look(self, stream: str, position: Position, upto: Position | None) -> Look | None:
-        """The stream after ``position``, taken up to ``upto``, or up to its last id; None where
-        there is no such stream."""
+        """Look at the stream after ``position``, taken up to ``upto`` or else its last id.
+
+        Returns None if there is no such stream.
+        """
 
     def limit(self, stream: str, position: Position, look: Look, count: int) -> Look | None:
-        """The same, taken only as far as ``count`` entries reach; ``count < look.taken``."""
+        """Reduce ``look`` to its first ``count`` entries; requires ``count < look.taken``."""
 
     def cut(self, stream: str, span: ReadSpan, parts: int) -> CutRange:
-        """What ``span`` reads, in at most ``parts`` parts."""
+        """Split ``span`` into at most ``parts`` parts."""
 
     def count(self, stream: str, start: StreamID, to: StreamID) -> int:
-        """How many entries live after ``start``, up to ``to``."""
+        """Return how many entries are live after ``start``, up to ``to``."""
 
 
 def planner(store: SourceStore) -> Planner:
-    """The planner for what the server can do."""
+    """Return the planner for the commands that the server supports."""
     return SplitPlanner(store) if store.splits else LuaPlanner(store)
 
 
 def part_sizes(count: int, parts: int) -> list[int]:
-    """``count`` in ``parts``, the first ``count mod parts`` one larger, as XSPLIT cuts."""
+    """Split ``count`` into ``parts``; the first ``count mod parts`` are one larger, as in XSPLIT."""
     size, larger = divmod(count, parts)
     return [size + 1] * larger + [size] * (parts - larger)
 
@@ -74,7 +76,7 @@ def part_sizes(count: int, parts: int) -> list[int]:
 def _parts(
     start: StreamID, to: StreamID, starts: Sequence[StreamID], sizes: Sequence[int]
 ) -> list[tuple[IDRange, int]]:
-    """(start, to] cut at ``starts``, each part with its size; empty parts are left out."""
+    """Split (start, to] at ``starts``, each part with its size; empty parts are omitted."""
     if start >= to:
         return []
     firsts = [after(start), *starts]
@@ -84,16 +86,16 @@ def _parts(
 
 
 class SplitPlanner:
-    """Planning by XSPLIT: from block counts, a few milliseconds at any length."""
+    """Plans with XSPLIT, which uses block counts: a few milliseconds for a stream of any length."""
 
     _FAN: Final = 256
-    """Parts asked for in one step of the search for the n-th entry: 16 million in three steps."""
+    """Parts per step of the search for the n-th entry: three steps cover 16 million entries."""
 
     def __init__(self, store: SourceStore) -> None:
         self._store = store
 
     def look(self, stream: str, position: Position, upto: Position | None) -> Look | None:
-        if position.id == MAX_ID:  # an excluded start that XSPLIT, as XRANGE, refuses
+        if position.id == MAX_ID:  # XSPLIT, like XRANGE, rejects it as an excluded start
             state = self._store.state(stream)
             return state and Look(state, state.last_id, 0, 0)
         start = f"({position.id}"
@@ -109,13 +111,13 @@ class SplitPlanner:
         return Look(state, to, total, taken)
 
     def limit(self, stream: str, position: Position, look: Look, count: int) -> Look | None:
-        # The end is found in several steps, between which entries may go; what is then read is
-        # counted once more, in one moment, so it may be fewer than `count`, never more.
+        # Finding the end takes several steps, during which entries may be removed. The result is
+        # counted again in one step, so it may be fewer than `count` entries, but never more.
         end = self._end_of(stream, position.id, look.to, count)
         return self.look(stream, position, Position(end, position.added + count))
 
     def _end_of(self, stream: str, start: StreamID, to: StreamID, count: int) -> StreamID:
-        """The greatest id such that at most ``count`` entries live in (start, id]."""
+        """Return the greatest id such that at most ``count`` entries are live in (start, id]."""
         begin, skip = f"({start}", count
         while True:
             live, starts = _cuts(self._store.ask("XSPLIT", stream, begin, str(to), self._FAN))
@@ -184,30 +186,32 @@ while seen < budget and bytes > 0 do
 end
 return {seen, last, marks, ended}
 """
-"""Walks a range: start, end, how many entries at most, then rising places (0 is the first entry).
-Returns the number of entries, the last id, the ids at those places, and whether the range ended there.
+"""Walks a range. Arguments: start, end, the maximum number of entries, then increasing indexes (0 is the
+first entry). Returns the number of entries, the last id, the ids at those indexes, and whether the range
+ended there.
 
-XRANGE copies the entries into Lua, so a page's last one says how many of its weight make the next page
-(1 MB, and 200 entries at most), and a call ends where it has copied some 16 MB."""
+XRANGE copies the entries into Lua. So the size of a page's last entry decides how many entries the next page
+has (about 1 MB, at most 200 entries), and a call ends after it has copied some 16 MB."""
 
 
 class LuaPlanner:
-    """Planning by Lua on Redis and Valkey.
+    """Plans with Lua on Redis and Valkey.
 
-    Counting is a walk there, so what is known is not counted. When the first entry lies after the
-    position, everything that lives does. And when nothing was missing at the last look, nothing is
-    now, while as many entries were ever removed, the same entry is the first, and of what was added
-    since, as much is there: only that is counted. (A stream made anew can have the rest in common.)
+    There, counting means walking the range, so known counts are not computed again. If the first entry is
+    after the position, all live entries are. If nothing was missing at the last look, nothing is missing
+    now, provided that as many entries were removed in total, the first entry is the same, and the stream
+    holds as many of the entries added since as its counter says: only those are counted. (The last check
+    is needed because a stream that was created again can have the rest in common.)
     """
 
     _BUDGET: Final = 10_000
-    """Entries that one call may walk: some 10 ms in which the server serves nobody else."""
+    """How many entries one call may walk: some 10 ms during which the server serves no other client."""
 
     def __init__(self, store: SourceStore) -> None:
         self._store = store
         self._script = store.client.register_script(_WALK)
         self._complete: dict[str, StreamState] = {}
-        """The streams of which nothing was missing at the last look, as they were then."""
+        """The streams that missed nothing at the last look, with their state at that time."""
 
     def look(self, stream: str, position: Position, upto: Position | None) -> Look | None:
         state = self._store.state(stream)
@@ -226,7 +230,7 @@ class LuaPlanner:
             return Look(state, to, total, self._taken(stream, position, upto, state, total))
         self._complete.pop(stream, None)
         taken = total if to == state.last_id else self._walk(stream, position.id, to)[0]
-        # What XDEL did while we counted is to be known as XDEL's.
+        # An XDEL that ran during the count must be recognised as an XDEL.
         now = self._store.state(stream)
         if now is None:
             return None
@@ -257,12 +261,15 @@ class LuaPlanner:
         state: StreamState,
         total: int,
     ) -> int:
-        """How many of the ``total`` entries after ``position`` are up to ``upto``: all are there."""
+        """Return how many of the ``total`` entries after ``position`` are up to ``upto``.
+
+        All ``total`` entries are live.
+        """
         if upto is None or upto.id >= state.last_id:
             return total
         if state.max_deleted_id <= upto.id:
             return upto.added - position.added
-        # What was deleted beyond the end is counted in `position`, and not in `upto`.
+        # Entries deleted after the end are counted in `position`, but not in `upto`.
         return total - self._walk(stream, max(position.id, upto.id), state.last_id)[0]
 
     def _unharmed(self, stream: str, state: StreamState) -> bool:
@@ -286,8 +293,10 @@ class LuaPlanner:
         *,
         most: int | None = None,
     ) -> tuple[int, list[StreamID]]:
-        """How many entries live in (start, to], at most ``most``, and the ids of those at
-        ``places`` (rising; 0 is the first)."""
+        """Return how many entries are live in (start, to], at most ``most``, and some of their ids.
+
+        The ids are those at the indexes ``places`` (increasing; 0 is the first entry).
+        """
         seen, starts = 0, list[StreamID]()
         if start >= to:
             return seen, starts

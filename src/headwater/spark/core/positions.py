@@ -1,7 +1,7 @@
-"""Places in a stream, and the span between two of them.
+"""Positions in a stream, and the span between two of them.
 
-A place has an id and a count: how many entries had ever been added to the stream up to there. Two
-counts say how many entries lie between two places, so a reader knows when some are missing.
+A position has an id and a count: how many entries had ever been added to the stream up to that id. The
+difference of two counts is the number of entries between the positions, so a reader detects missing ones.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from headwater.model import MIN_ID, StreamID
 
 
 class Position(NamedTuple):
-    """A place in a stream: up to ``id`` (included), ``added`` entries had ever been added."""
+    """A position in a stream: up to ``id`` (included), ``added`` entries had ever been added."""
 
     id: StreamID
     added: int
 
 
 BEGINNING = Position(MIN_ID, 0)
-"""Where a stream that did not exist begins."""
+"""The position before the first entry of any stream."""
 
 
 class ReadSpan(NamedTuple):
     """What one batch reads of one stream: after ``start``, up to ``end``.
 
-    ``end.added - start.added`` is the number of entries that are there to be read.
+    ``end.added - start.added`` is the number of entries to be read.
     """
 
     start: Position

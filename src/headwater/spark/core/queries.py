@@ -1,14 +1,14 @@
-"""Which queries read a stream, and how far each has committed: the hash ``{stream}:hw:queries``.
+"""Stores which queries read a stream, and how far each has committed: the hash ``{stream}:hw:queries``.
 
-A stream in log mode has no group that shows who still needs what. So each query leaves here, for
-each of its streams, the id up to which it has read and committed; an archive trims no further.
+In log mode no group shows which entries are still needed. So each query stores here, for each of its
+streams, the id up to which it has read and committed. An archive does not trim beyond that id.
 
-Rule 1. What stands here is never ahead of the query: it is written when Spark asks for the batch
-        after, which it does when the one before is in its commit log.
-Rule 2. It may be behind, or missing where the access list forbids writing: the query reads all the
-        same, says so once, and is then not waited for.
-Rule 3. A query that will never run again leaves its line. ``at_ms`` is renewed once a minute while a
-        query runs, so who trims can tell by age.
+Rule 1. A stored id is never ahead of the query. It is written when Spark requests the next batch, which
+        it does after the previous one is in its commit log.
+Rule 2. It may be behind, or missing if ACL rules forbid the write: the query then continues, logs one
+        warning, and trimming does not wait for it.
+Rule 3. A query that will never run again leaves its line. A running query renews ``at_ms`` once a minute,
+        so trimming recognises abandoned lines by their age.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
 _log = logging.getLogger("headwater.spark")
 
 RENEW_MS: Final = 60_000
-"""How old a line gets while its query runs and has nothing to read."""
+"""The maximum age of the line of a running query that has nothing to read."""
 
 
 class Committed(NamedTuple):
-    """What one query said of one stream: read and committed up to ``id``, as of ``at_ms``.
+    """What one query stored about one stream: read and committed up to ``id``, as of ``at_ms``.
 
-    ``app`` is where it ran, ``host:pid``. Times are the query's, in Unix milliseconds.
+    ``app`` is where it ran, as ``host:pid``. Times are the query's clock, in Unix milliseconds.
     """
 
     query: str
@@ -59,9 +59,9 @@ class _Line(msgspec.Struct):
 
 
 def committed(client: redis.Redis, stream: str) -> list[Committed]:
-    """What each query has committed of ``stream``, those furthest behind first.
+    """Return what each query has committed of ``stream``, the one furthest behind first.
 
-    Raises `HeadwaterError` for a line that nobody here has written.
+    Raises `HeadwaterError` for a line in another format.
     """
     key = queries_key(stream)
     found = []
@@ -69,21 +69,21 @@ def committed(client: redis.Redis, stream: str) -> list[Committed]:
         try:
             read = msgspec.json.decode(line, type=_Line)
             found.append(Committed(as_text(query), StreamID.parse(read.to), read.at, read.app))
-        except ValueError as error:  # msgspec's errors are
+        except ValueError as error:  # also the base class of msgspec's errors
             raise HeadwaterError(
-                f"the hash {key!r} has the line {as_text(query)!r}, which is none of a query's "
-                f"({error}). If nothing of yours needs it: HDEL {key} {as_text(query)}"
+                f"the hash {key!r} has the line {as_text(query)!r}, which no query wrote "
+                f"({error}). If none of your programs needs it: HDEL {key} {as_text(query)}"
             ) from error
     return sorted(found, key=lambda one: (one.id, one.query))
 
 
 def forget(client: redis.Redis, stream: str, *queries: str) -> int:
-    """Take out the lines of ``queries``, which will not run again; how many there were."""
+    """Delete the lines of ``queries``, which will not run again; return how many existed."""
     return client.hdel(queries_key(stream), *queries) if queries else 0
 
 
 class Register:
-    """What one running query writes."""
+    """Writes the lines of one running query."""
 
     def __init__(self, store: SourceStore, query: str) -> None:
         self._store = store
@@ -93,7 +93,7 @@ class Register:
         self._refused = False
 
     def record(self, ends: Mapping[str, StreamID], *, now_ms: int | None = None) -> None:
-        """Write up to where each stream is committed, where that is news or a minute old."""
+        """Write how far each stream is committed, if that changed or its line is a minute old."""
         now = int(time.time() * 1000) if now_ms is None else now_ms
         for stream, end in ends.items():
             known, at = self._written.get(stream, (None, 0))
@@ -107,7 +107,7 @@ class Register:
             except HeadwaterError as error:
                 self._refused = True
                 _log.warning(
-                    "this query cannot write down how far it has read (%s). It goes on; an archive "
+                    "this query cannot store how far it has read (%s). It continues, but an archive "
                     "that trims its streams does not wait for it. The user needs HSET on %s.",
                     error,
                     queries_key(stream),

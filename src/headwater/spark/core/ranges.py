@@ -11,7 +11,7 @@ from headwater.model import IDRange
 
 @dataclass(frozen=True)
 class EntryRange(InputPartition):
-    """The entries of ``stream`` in ``ids``: exactly ``count``, or the reader says what is missing."""
+    """The entries of ``stream`` in ``ids``; if there are not exactly ``count``, reading reports it."""
 
     stream: str
     ids: IDRange

@@ -1,4 +1,4 @@
-"""Replies of redis-py, which gives some as dicts and some as lists, in one form."""
+"""Normalises redis-py's replies, some of which are dicts and some lists."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import Any
 
 
 def as_text(value: str | bytes) -> str:
-    """A name or a word; bytes that are not UTF-8 are replaced."""
+    """Decode a name or a word; bytes that are not UTF-8 are replaced."""
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 
 def as_dict(reply: Any) -> dict[str, Any]:
-    """A map reply.
+    """Return a map reply as a dict.
 
     >>> as_dict([b"length", 2, b"groups", 0])
     {'length': 2, 'groups': 0}

@@ -1,4 +1,4 @@
-"""What a server says of one stream."""
+"""The state of a stream, as its server reports it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from headwater.model import StreamID
 
 
 class StreamState(NamedTuple):
-    """What XINFO STREAM says of a stream. ``first_id`` is that of the first entry, 0-0 if none."""
+    """What XINFO STREAM reports about a stream. ``first_id`` is the first entry's id, 0-0 if empty."""
 
     length: int
     last_id: StreamID
@@ -18,5 +18,5 @@ class StreamState(NamedTuple):
 
     @property
     def removed(self) -> int:
-        """How many entries were ever removed from it, by whatever means."""
+        """How many entries were ever removed from the stream, in any way."""
         return self.entries_added - self.length

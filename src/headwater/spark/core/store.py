@@ -1,10 +1,10 @@
-"""The door to the server: what planning asks of it. No entry's body passes through here, but for
-the first and last that XINFO STREAM sends along.
+"""The client that planning uses. It transfers no entry bodies, except the first and last entry that XINFO
+STREAM returns.
 
-Rule 1. Everything that is asked is a read, so a lost connection is tried again, within
-        `PATIENCE_SECONDS`; after that it is `Disconnected`, with the url's place and no password.
-Rule 2. RESP2 throughout: the same replies from every server, and no message out of band between
-        the pages that an executor reads.
+Rule 1. All commands are reads, so a command that failed because of a lost connection is repeated for up
+        to `PATIENCE_SECONDS`. After that it raises `Disconnected`, with the url but without its password.
+Rule 2. All connections use RESP2: every server sends the same replies, and no push messages arrive
+        between the pages that an executor reads.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ T = TypeVar("T")
 Command = tuple[str | bytes | int, ...]
 
 PATIENCE_SECONDS: Final = 5.0
-"""How long a server may be away while a batch is planned or read: a restart, not an outage."""
+"""How long a server may be unreachable while a batch is planned or read: a restart, not an outage."""
 
 _FIRST_PAUSE: Final = 0.1
 _TIMEOUT_SECONDS: Final = 60.0
-"""For one reply: a page of big entries over a slow line, a Lua call behind another's."""
+"""For one reply: a page of large entries over a slow connection, or a wait for another Lua call."""
 
 _OWN_KEYS: Final = ":hw:"
-"""What the framework keeps beside a stream (ADR 6) is not what a pattern asks for."""
+"""Marks the keys that Headwater stores next to a stream (ADR 6); patterns do not match them."""
 
 _SEARCH_CALLS: Final = 20
 _SEARCH_KEYS: Final = 1000
-"""Where a name was misspelt, so many keys are looked at for the one that was meant: some 20 ms."""
+"""How many keys are searched for a name that resembles a misspelt one: some 20 ms."""
 
 
 def connect(url: str) -> redis.Redis:
-    """A client of the server at ``url``; what is tried again, `patiently` does."""
+    """Return a client of the server at ``url`` that does not retry; `patiently` does."""
     from redis.backoff import NoBackoff
     from redis.retry import Retry
 
@@ -62,9 +62,9 @@ def connect(url: str) -> redis.Redis:
 
 
 def patiently(url: str, ask: Callable[[], T]) -> T:
-    """``ask()``, again while the server cannot be reached, at most for `PATIENCE_SECONDS`.
+    """Call ``ask``, and repeat it for up to `PATIENCE_SECONDS` while the server is unreachable.
 
-    Raises `Disconnected` when it stays away, `HeadwaterError` for what it refuses.
+    Raises `Disconnected` if it stays unreachable, and `HeadwaterError` for an error reply.
     """
     import redis
 
@@ -77,7 +77,7 @@ def patiently(url: str, ask: Callable[[], T]) -> T:
             raise HeadwaterError(f"{redacted(url)} refused the password: {error}") from None
         except (redis.ConnectionError, redis.TimeoutError, OSError) as error:
             if time.monotonic() + pause > deadline:
-                # `from None`: redis-py's chain of causes would print frames, no facts.
+                # `from None`: redis-py's chain of causes would print stack frames without information.
                 raise Disconnected(
                     f"cannot reach the store at {redacted(url)}: {str(error).rstrip('.')}. Is it running "
                     "there (headwater serve), and is the url right?"
@@ -91,7 +91,7 @@ def patiently(url: str, ask: Callable[[], T]) -> T:
 
 
 class SourceStore:
-    """One server, asked about streams."""
+    """A server, as planning uses it."""
 
     def __init__(self, options: SourceOptions) -> None:
         self.options = options
@@ -102,13 +102,13 @@ class SourceStore:
         self.client.close()
 
     def ask(self, *words: str | bytes | int) -> Any:
-        """The reply to one command, as the server sent it."""
+        """Return the reply to one command, as the server sent it."""
         return self._patiently(lambda: self.client.execute_command(*words))
 
     def ask_together(self, *commands: Command) -> list[Any]:
-        """The replies to commands in one MULTI: one moment of the stream.
+        """Return the replies to commands that run in one MULTI, at one moment of the stream.
 
-        A command that fails gives its error as its reply.
+        The reply of a command that fails is its error.
         """
 
         def run() -> list[Any]:
@@ -121,7 +121,7 @@ class SourceStore:
         return self._patiently(run)
 
     def run(self, script: Script, keys: list[str], arguments: list[str | int]) -> Any:
-        """The reply of a Lua script that reads."""
+        """Return the reply of a Lua script that only reads."""
         return self._patiently(lambda: script(keys=keys, args=arguments))
 
     def _patiently(self, ask: Callable[[], T]) -> T:
@@ -136,12 +136,12 @@ class SourceStore:
             except Disconnected:
                 raise
             except HeadwaterError:
-                reply = None  # an access list that forbids COMMAND: plan by what all servers have
+                reply = None  # ACL rules forbid COMMAND: plan with what all servers support
             self._splits = bool(reply) and next(iter(reply)) is not None
         return self._splits
 
     def streams(self) -> list[str]:
-        """The streams that the options ask for: those named, there or not, or all that match."""
+        """Return the named streams, whether they exist or not, or all that match the pattern."""
         if self.options.pattern is None:
             return list(self.options.streams)
         found: set[str] = set()
@@ -155,19 +155,19 @@ class SourceStore:
             except UnicodeDecodeError:
                 raise DeclarationError(
                     f"stream: the pattern {self.options.pattern!r} matches the key {key!r}, whose "
-                    "name is no UTF-8 and cannot stand in the column stream; narrow the pattern"
+                    "name is not UTF-8, so the column stream cannot hold it; narrow the pattern"
                 ) from None
             if _OWN_KEYS not in name:
                 found.add(name)
         return sorted(found)
 
     def state(self, stream: str) -> StreamState | None:
-        """What the server says of ``stream``; None where there is no such key."""
+        """Return what the server reports about ``stream``; None if there is no such key."""
         (reply,) = self.ask_together(("XINFO STREAM", stream))
         return self.read_state(stream, reply)
 
     def read_state(self, stream: str, reply: Any) -> StreamState | None:
-        """The reply of XINFO STREAM as `StreamState`; raises for a key that is no stream."""
+        """Parse a reply of XINFO STREAM; raises for a key that is not a stream."""
         if isinstance(reply, Exception):
             text = str(reply)
             if "no such key" in text:
@@ -181,8 +181,8 @@ class SourceStore:
         values = as_dict(reply)
         if "entries-added" not in values:
             raise HeadwaterError(
-                f"{redacted(self.options.url)} does not count what is added to a stream "
-                "(entries-added), so completeness cannot be shown. Redis 7.0, Valkey 7.2 and "
+                f"{redacted(self.options.url)} does not count the entries added to a stream "
+                "(entries-added), so completeness cannot be checked. Redis 7.0, Valkey 7.2 and "
                 "Headwater do."
             )
         return StreamState(
@@ -194,17 +194,17 @@ class SourceStore:
         )
 
     def unknown(self, stream: str) -> DeclarationError:
-        """The error for a stream that is named and not there, with the nearest that is."""
+        """Return the error for a named stream that does not exist, with the nearest that does."""
         near = get_close_matches(stream, self._some_streams(), n=1, cutoff=0.5)
         hint = f" Did you mean {near[0]!r}?" if near else ""
         return DeclarationError(
-            f"stream: there is no stream {stream!r} at {redacted(self.options.url)}.{hint} One that "
-            f"appears later is found by a pattern, like {stream + '*'!r}; an empty one is made by "
-            f"XGROUP CREATE {stream} <group> $ MKSTREAM."
+            f"stream: there is no stream {stream!r} at {redacted(self.options.url)}.{hint} A pattern "
+            f"like {stream + '*'!r} finds a stream that is created later; XGROUP CREATE {stream} <group> "
+            "$ MKSTREAM creates an empty one."
         )
 
     def _some_streams(self) -> list[str]:
-        """Names of streams, of those that a bounded search comes across."""
+        """Return the names of streams that a bounded search finds."""
         found: list[str] = []
         cursor = 0
         try:
@@ -214,14 +214,14 @@ class SourceStore:
                 if not int(cursor):
                     break
         except HeadwaterError:
-            pass  # an access list that forbids SCAN: no hint then
+            pass  # ACL rules forbid SCAN, so there is no hint
         return [name for name in found if _OWN_KEYS not in name]
 
     def entry_bytes(self, stream: str, length: int) -> int:
-        """About how many bytes an entry weighs in a stream of ``length`` entries, at least 1.
+        """Estimate the bytes per entry of a stream of ``length`` entries, at least 1.
 
-        The key's memory, shared out among its entries: one look-up in a stream of any length. What
-        groups remember counts too.
+        Divides the key's memory by ``length``: one command for a stream of any length. The memory
+        includes that of groups.
         """
         memory = self.ask("MEMORY USAGE", stream)
         return max(1, int(memory or 0) // max(1, length))

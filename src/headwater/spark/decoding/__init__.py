@@ -1,12 +1,12 @@
-"""From the bytes of an XRANGE reply to Arrow record batches, in an executor.
+"""Decodes the bytes of an XRANGE reply into Arrow record batches, in an executor.
 
-reading        the pages of one partition, as record batches
-page_source    the connection that pages come over
-reply          how a reply is laid out; cutting cuts its bytes, compiled
-page, cut_page entries by column
-columns        which columns there are
-codecs         what a codec makes of an entry
-casting        how a text becomes a value; numbers, compiled
-rows           columns put together as record batches
-gc_freeze, uncompiled    an executor's collector, and its warning
+reading                  reads the pages of one partition as record batches
+page_source              the connection from which pages are read
+reply, cutting           parse a reply; cutting, which is compiled, splits its bytes
+page, cut_page           a page's entries, by column
+columns                  which columns a row has
+codecs                   what each codec reads from an entry
+casting, numbers         convert text to typed values; numbers is compiled
+rows                     assembles columns into record batches
+gc_freeze, uncompiled    an executor's garbage collector, and its warning
 """

@@ -1,11 +1,11 @@
-"""From the text of a field to a typed Arrow column.
+"""Casts the text of a field to a typed Arrow column.
 
-A whole column is cast at once. Only when that fails is it halved, and halved again, until the values
-that do not fit stand alone: they become null and their places are told. So a clean column costs one
-cast, and a bad value some twenty small ones.
+A whole column is cast at once. If that fails, it is split in half, repeatedly, until the values that do not
+fit are alone. These become null, and their places are returned. So a clean column costs one cast, and a bad
+value some twenty small ones.
 
-Text is read as messages write it (ADR 6): decimal numbers, ``true`` and ``false``, dates and times in
-ISO 8601, UTC where no zone is given, nested values as JSON.
+Text has the form in which messages write it (ADR 6): decimal numbers, ``true`` and ``false``, dates and
+times in ISO 8601 (UTC if there is no zone), nested values as JSON.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from headwater.spark.decoding import numbers
 from headwater.spark.decoding.page import INSTANT, parsed
 
 Cast = Callable[[pa.Array], pa.Array]
-"""Casts a column of binary; raises `ValueError` (which `pa.ArrowInvalid` is) for a bad value."""
+"""Casts a column of binary; raises `ValueError` (of which `pa.ArrowInvalid` is one) for a bad value."""
 
 _WITH_ZONE: Final = r"[T ]\d\d.*([Zz]|[+-]\d\d(:?\d\d)?)$"
 _INTEGERS: Final = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
@@ -56,7 +56,7 @@ _BITS: Final[dict[type[DataType], int]] = {
 def cast_column(
     values: pa.BinaryArray, cast: Cast, type_: pa.DataType
 ) -> tuple[pa.Array, list[int]]:
-    """``values`` as ``type_``, and the places of those that did not fit, which are null.
+    """Return ``values`` as ``type_``, and the places of those that did not fit, which are null.
 
     >>> texts = pa.array([b"17", b"x", None])
     >>> column, bad = cast_column(texts, caster(LongType()), pa.int64())
@@ -86,7 +86,7 @@ def _halving(
 
 
 def caster(type_: DataType, *, base64: bool = False) -> Cast:
-    """What casts a column of text to a Spark type. ``base64``: binary comes as JSON carries it."""
+    """Return a function that casts text to a Spark type. ``base64``: binary values are in base64."""
     if isinstance(type_, BinaryType):
         return _from_base64 if base64 else lambda values: values
     if isinstance(type_, StringType):
@@ -120,7 +120,7 @@ def _arrow_of(type_: DataType) -> pa.DataType:
 
 
 def _or_parsed(cast: Cast, parse: Callable[[pa.Array], pa.Array | None]) -> Cast:
-    """``parse`` where it is compiled and takes the column, which is faster; else ``cast``."""
+    """Return ``parse`` with ``cast`` as its fallback; ``parse`` is faster if it is compiled."""
     if not numbers.COMPILED:
         return cast
 
@@ -139,8 +139,8 @@ def _parse_integer(values: pa.Array, bits: int) -> pa.Array | None:
 
 def _to_integer(values: pa.Array, bits: int) -> pa.Array:
     text = values.cast(pa.string())
-    # Arrow reads 0x11 as 17, which no producer of decimal text means.
-    for letter in ("x", "X"):  # ignore_case would cost three times as much
+    # Arrow reads 0x11 as 17, but decimal text never means that.
+    for letter in ("x", "X"):  # ignore_case would take three times as long
         if pc.any(pc.match_substring(text, letter)).as_py():
             raise ValueError("not decimal")
     return text.cast(_INTEGERS[bits])
@@ -149,7 +149,7 @@ def _to_integer(values: pa.Array, bits: int) -> pa.Array:
 def _to_instant(values: pa.Array) -> pa.Array:
     text = values.cast(pa.string())
     zoned, local = pa.timestamp("us", "UTC"), pa.timestamp("us")
-    if pc.all(pc.ends_with(text, "Z")).as_py():  # as messages write them
+    if pc.all(pc.ends_with(text, "Z")).as_py():  # the form in which messages write times
         return text.cast(zoned)
     has_zone = pc.match_substring_regex(text, _WITH_ZONE)
     if pc.all(has_zone).as_py():
@@ -180,7 +180,7 @@ def _from_json(type_: DataType) -> Cast:
 
 
 def _python_of(type_: DataType) -> Any:
-    """The msgspec type that decodes to what Arrow makes a column of ``type_`` from."""
+    """Return the msgspec type whose values Arrow accepts for a column of ``type_``."""
     if isinstance(type_, ArrayType):
         return list[_or_none(type_.elementType, nullable=type_.containsNull)]  # type: ignore[misc]
     if isinstance(type_, MapType):

@@ -1,14 +1,14 @@
-"""What a codec makes of entries: the text of each column, as codec ``fields`` would hold it.
+"""Reads the columns' texts from entries, in the form in which codec ``fields`` would hold them.
 
-    fields      each field is its column's text
-    bytes       likewise; columns.py allows columns of binary and string only, so nothing is converted
+    fields      each column is the text of the field with its name
+    bytes       likewise; columns.py allows only binary and string columns, so nothing is converted
     json        the attributes of the JSON document in the field ``data``
-    msgpack     likewise, packed
-    faststream  the attributes of the JSON document that FastStream's ``__data__`` holds
+    msgpack     likewise, in MessagePack
+    faststream  the attributes of the JSON document that FastStream stores in ``__data__``
 
-An attribute's text is what messages write for its value (ADR 6): text as it is, numbers as decimal
-text, nested values as JSON; null is as if absent. So casting.py is the same for all codecs, and only
-binary differs: in JSON it is base64.
+An attribute's text is what messages write for its value (ADR 6): text unchanged, numbers as decimal text,
+nested values as JSON; null counts as missing. So casting.py is the same for all codecs. Only binary differs:
+JSON holds it in base64.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from headwater.spark.decoding.page import Page
 
 Texts = dict[str, pa.BinaryArray]
 Attributes = Callable[[bytes], Iterable[tuple[str, bytes | None]]]
-"""The wanted attributes of one document, each as text; raises `ValueError` if it is none."""
+"""Returns the wanted attributes of one document as texts; raises `ValueError` for an invalid one."""
 
 SHOWN: Final = 100
 
 IN_BASE64: Final[frozenset[Codec]] = frozenset({"json", "faststream"})
-"""Codecs whose documents carry binary as text."""
+"""Codecs whose documents hold binary values as text."""
 
 _FIELDS: Final[dict[Codec, bytes]] = {
     "json": DATA_FIELD,
@@ -43,7 +43,7 @@ _FIELDS: Final[dict[Codec, bytes]] = {
 
 
 class Documents:
-    """Takes the columns ``names`` out of entries of one codec.
+    """Extracts the columns ``names`` from entries of one codec.
 
     >>> from headwater.spark.decoding.page import ListPage
     >>> page = ListPage([b"1-0"], [[b"data", b'{"id": 17, "item": "tea"}']])
@@ -59,7 +59,7 @@ class Documents:
         self._body = faststream_body if codec == "faststream" else bytes
 
     def texts(self, page: Page) -> tuple[Texts, dict[int, str]]:
-        """The text of each column, and the entries that hold no document, with the reason."""
+        """Return the text of each column, and a reason for each entry without a valid document."""
         if self._field is None:
             return {name: page.column(name.encode()) for name in self._names}, {}
         columns: dict[str, list[bytes | None]] = {name: [None] * len(page) for name in self._names}
@@ -77,7 +77,7 @@ class Documents:
         return {name: pa.array(values, pa.binary()) for name, values in columns.items()}, bad
 
     def bodies(self, page: Page) -> Iterator[bytes]:
-        """The documents as they stand in the entries, for who looks into them for their attributes."""
+        """Yield the documents as the entries hold them, for callers that look for their attributes."""
         if self._field is None:
             return
         for document in page.column(self._field).to_pylist():
@@ -86,7 +86,7 @@ class Documents:
 
 
 def cut(value: bytes) -> str:
-    """A value as an error shows it: enough to recognise it, too little to leak a document."""
+    """Return a value as errors show it: recognisable, but too short to leak a document."""
     shown = value.decode("utf-8", "backslashreplace")
     return repr(shown if len(shown) <= SHOWN else shown[:SHOWN] + "…")
 
@@ -117,5 +117,5 @@ def _msgpack(names: list[str]) -> Attributes:
 
 
 def _wanted(names: list[str], kind: Any) -> Any:
-    """A document of which only the attributes ``names`` are decoded."""
+    """Return the type of a document of which only the attributes ``names`` are decoded."""
     return cast("Any", TypedDict)("Wanted", dict.fromkeys(names, kind), total=False)

@@ -1,18 +1,18 @@
-"""Which columns a row has, and where each comes from.
+"""Defines which columns a row has, and where each comes from.
 
-Without a schema: the entry's stream, id, timestamp and its fields as a map. With one: a column for
-each field of the message, of the type asked for, and beside them any of
+Without a schema, the columns are the entry's stream, id, timestamp, and its fields as a map. With a schema,
+there is a column of the declared type for each field of the message, and any of these:
 
     stream string        the stream's name
     id string            the entry's id
     timestamp timestamp  the id's milliseconds
     fields map<…>        the raw fields, values as string or binary
-    _rescued string      the raw fields as JSON, where a value did not fit its column; else null
-    _delivery_count int  in group mode: how often the entry was delivered, this time included
-    _consumer string     in group mode: the consumer that it was delivered to
+    _rescued string      the raw fields as JSON if a value did not fit its column; else null
+    _delivery_count int  in group mode: how often the entry was delivered, including this time
+    _consumer string     in group mode: the consumer to which the entry was delivered
 
-These names mean these columns, whatever fields the message has: a field that is called ``id`` is
-read from ``fields['id']``.
+These names always mean these columns, whatever fields the message has. A field named ``id`` is read from
+``fields['id']``.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ _OF_GROUPS: Final = ("_delivery_count", "_consumer")
 
 
 def default_schema(options: SourceOptions) -> str:
-    """The columns where no schema is given, as DDL.
+    """Return, as DDL, the columns for a read without a schema.
 
     >>> from headwater.spark.core.options import parse_options
     >>> given = {"url": "redis://localhost", "stream": "orders"}
@@ -109,8 +109,10 @@ def _spelled(name: str, options: SourceOptions) -> str:
 
 
 def narrowed(schema: StructType, options: SourceOptions) -> StructType:
-    """Of ``schema``, which was found and not declared, what the option ``columns`` names; a field
-    that was not found is a column of its own kind or of text."""
+    """Reduce an inferred ``schema`` to the option ``columns``.
+
+    A column that was not inferred is a metadata column or text.
+    """
     if options.columns is None:
         return schema
     from headwater.spark.core.ddl import parse_schema
@@ -122,7 +124,7 @@ def narrowed(schema: StructType, options: SourceOptions) -> StructType:
 
 @dataclass(frozen=True)
 class Column:
-    """One column: where it comes from and what it is to be."""
+    """One column: where it comes from and which type it has."""
 
     name: str
     kind: Kind
@@ -132,7 +134,7 @@ class Column:
 
 @dataclass(frozen=True)
 class RowShape:
-    """How entries become rows; it travels to the executors."""
+    """How entries become rows. Spark sends it to the executors."""
 
     schema: StructType
     columns: tuple[Column, ...]
@@ -142,7 +144,7 @@ class RowShape:
 
     @classmethod
     def of(cls, schema: StructType, options: SourceOptions) -> RowShape:
-        """The shape that ``schema`` asks for; raises `DeclarationError` naming the column."""
+        """Return the shape for ``schema``; raises `DeclarationError` naming the column."""
         _check_columns(schema, options)
         return cls(
             schema=schema,
@@ -157,13 +159,13 @@ class RowShape:
 
 
 def _check_columns(schema: StructType, options: SourceOptions) -> None:
-    """A schema decides alone: Spark takes exactly its columns from a reader."""
+    """Check that a schema and the option ``columns`` agree: Spark expects the schema's columns."""
     if options.columns is None or set(options.columns) == set(schema.fieldNames()):
         return
     raise DeclarationError(
-        f"columns names {', '.join(options.columns)}, and the schema has "
-        f"{', '.join(schema.fieldNames())}. A schema names its columns itself: leave columns out, or "
-        "leave the schema out to have each of columns as a string"
+        f"columns names {', '.join(options.columns)}, but the schema has "
+        f"{', '.join(schema.fieldNames())}. A schema already names its columns: remove columns, or "
+        "remove the schema to read each of columns as a string"
     )
 
 
@@ -172,26 +174,26 @@ def _column(name: str, type_: DataType, options: SourceOptions, *, nullable: boo
         kind, types, spelled = _METADATA[name]
         if not isinstance(type_, types) or (kind == "fields" and not _is_field_map(type_)):
             raise DeclarationError(
-                f"schema: the column {name!r} is the entry's own and has the type {spelled}, not "
+                f"schema: the column {name!r} is the entry's metadata and has the type {spelled}, not "
                 f"{type_.simpleString()}. A field of the message with that name is read from "
                 f"fields['{name}']: add a column `fields map<string, string>`."
             )
         if name in _OF_GROUPS and options.group is None:
             raise DeclarationError(
-                f"schema: {name!r} tells of a delivery to a member of a group, and no group is named: "
-                "set the option group, or leave the column out"
+                f"schema: {name!r} describes a delivery to a member of a group, but no group is named: "
+                "set the option group, or remove the column"
             )
         return Column(name, kind, type_, nullable)
     if is_reserved(name) and not options.include_metadata:
         raise DeclarationError(
-            f"schema: {name!r} is one of the framework's own fields; set includeMetadata=true to "
+            f"schema: {name!r} is a field reserved by Headwater; set includeMetadata=true to "
             "read it"
         )
     if options.codec == "bytes" and not isinstance(type_, (BinaryType, StringType)):
         raise DeclarationError(
-            f"schema: the column {name!r} has the type {type_.simpleString()}, and codec=bytes takes "
-            "fields as they are: binary, or string where they are text. codec=fields reads numbers, "
-            "times and the rest from text."
+            f"schema: the column {name!r} has the type {type_.simpleString()}, but codec=bytes does not "
+            "convert fields: use binary, or string for text. codec=fields parses numbers, times and "
+            "other types from text."
         )
     unsupported = _unsupported(type_)
     if unsupported is not None:
@@ -213,7 +215,7 @@ def _is_field_map(type_: DataType) -> bool:
 
 
 def _unsupported(type_: DataType) -> DataType | None:
-    """The part of a type that no text can be cast to; None if there is none."""
+    """Return the part of a type to which no text can be cast; None if there is none."""
     if isinstance(type_, ArrayType):
         return _unsupported(type_.elementType)
     if isinstance(type_, MapType):

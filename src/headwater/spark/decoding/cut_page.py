@@ -1,4 +1,4 @@
-"""A page whose columns are cut out of the bytes of a regular reply (cutting.py)."""
+"""A page whose columns are cut from the bytes of a regular reply (cutting.py)."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ from headwater.spark.decoding.page import Page, Pairs
 
 
 class CutPage(Page):
-    """The entries of a whole reply. It keeps the reply's bytes, and copies of them what is asked for;
-    lists are made only where an entry is shown, because something in it is wrong."""
+    """The entries of a complete reply.
+
+    A page holds the reply's bytes and copies requested columns from them. It makes lists only to show an
+    entry in an error.
+    """
 
     def __init__(self, reply: ReplyCutter) -> None:
         self._reply = reply

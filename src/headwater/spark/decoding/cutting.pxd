@@ -4,7 +4,7 @@ from libc.string cimport memcmp, memcpy
 cdef int _CR, _LF, _STAR, _DOLLAR, _ZERO, _MOST_DIGITS
 
 
-# The two that take pointers check their bounds themselves; an assert would go with python -O.
+# These take pointers, so they check bounds with exceptions: python -O would remove an assert.
 cdef inline bint same(
     const unsigned char[::1] buffer, Py_ssize_t at, const unsigned char[::1] other, Py_ssize_t start,
     Py_ssize_t length,

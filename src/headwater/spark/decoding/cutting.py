@@ -1,22 +1,22 @@
-"""Cuts the columns of a regular reply out of its bytes, with no object for a value.
+"""Cuts the columns of a regular reply from its bytes, without creating an object for each value.
 
-A reply to XRANGE is *regular* when every entry has the same field names in the same order, as typed
+A reply to XRANGE is *regular* if every entry has the same field names in the same order, as typed
 producers write them:
 
     *3\\r\\n  *2\\r\\n$3\\r\\n 5-1 \\r\\n*4\\r\\n$1\\r\\na\\r\\n$2\\r\\n xy \\r\\n$1\\r\\nb\\r\\n$1\\r\\n z \\r\\n*2 …
                         └id┘                         └a┘                       └b┘
 
-Between the values always the same bytes stand, but for the length before each: the *joints*. They are
-learnt from the first entry, and every later one must have exactly them. So each length header, each
-array's count, each field name and each CRLF is compared, and a reply that is taken here is one that
-hiredis parses to the same values.
+The bytes between the values, except for the length before each value, are the same in all entries. They are
+called *joints*. The cutter learns them from the first entry and requires them in every later one. So each
+length header, array count, field name and CRLF is compared, and hiredis would parse every accepted reply to
+the same values.
 
-Rule 1. Everything else is ODD: other names, repeated ones, none at all, nil, an error, RESP3's types,
-        lengths that are spelled strangely, whatever is malformed. hiredis judges all of that
-        (reply.py), so there is one opinion of it.
-Rule 2. ODD is said as soon as a byte is wrong; MORE means that all bytes so far begin a regular reply.
-Rule 3. The scan goes on where it ended: a reply of n bytes costs O(n) in whatever pieces it comes.
-Rule 4. Nothing is allocated for what a header announces, only for what has come.
+Rule 1. Everything else is ODD: different, repeated or missing names, nil, an error, RESP3's types, lengths
+        in an unusual form, malformed bytes. hiredis handles all of these (reply.py), so there is one
+        implementation of them.
+Rule 2. ODD is returned as soon as a byte is wrong. MORE means that all bytes so far begin a regular reply.
+Rule 3. A scan continues where the last one ended: a reply of n bytes costs O(n), in any number of pieces.
+Rule 4. Memory is allocated only for bytes that have arrived, never for what a header announces.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ ODD = -2
 WHOLE = 1
 
 MOST_BYTES = 2**31 - 1
-"""Arrow's offsets are int32; a reply that is longer is not cut."""
+"""Arrow's offsets are int32, so a longer reply is not cut."""
 
 _CR = 0x0D
 _LF = 0x0A
@@ -47,22 +47,22 @@ _DOLLAR = 0x24
 _ZERO = 0x30
 _MOST_DIGITS = 9
 _MOST_FIELDS = 1000
-"""The first entry is read anew when more of it comes, so its headers must be few."""
+"""The first entry is read from its start each time more of it arrives, so its fields must be few."""
 _FIRST_MARKS = 1024
 
-if not cython.compiled:  # the declarations have them in C
+if not cython.compiled:  # the .pxd file has C versions
 
     def same(buffer: bytearray, at: int, other: bytes, start: int, length: int) -> bool:
-        """Whether ``length`` bytes of ``buffer`` from ``at`` are those of ``other`` from ``start``."""
+        """Return whether ``length`` bytes of ``buffer`` from ``at`` equal ``other`` from ``start``."""
         return buffer[at : at + length] == other[start : start + length]
 
     def copy(target: bytearray, at: int, source: bytearray, start: int, length: int) -> None:
-        """Put ``length`` bytes of ``source`` from ``start`` into ``target`` at ``at``."""
+        """Copy ``length`` bytes of ``source`` from ``start`` into ``target`` at ``at``."""
         target[at : at + length] = source[start : start + length]
 
 
 def repeated(lengths: list[int], times: int) -> bytearray:
-    """The offsets (int32) of values whose ``lengths`` repeat ``times`` times.
+    """Return the offsets (int32) of values whose ``lengths`` repeat ``times`` times.
 
     >>> memoryview(repeated([1, 3], 2)).cast("i").tolist()
     [0, 1, 4, 5, 8]
@@ -81,7 +81,7 @@ def repeated(lengths: list[int], times: int) -> bytearray:
 
 
 class ReplyCutter:
-    """One reply, as far as it has come.
+    """Parses one reply while it arrives.
 
     >>> cutter = ReplyCutter()
     >>> wire = b"*1\\r\\n*2\\r\\n$3\\r\\n5-1\\r\\n*2\\r\\n$1\\r\\na\\r\\n$2\\r\\nxy\\r\\n"
@@ -92,27 +92,27 @@ class ReplyCutter:
     >>> cutter.names, cutter.value(0, 0), cutter.value(0, 1)
     ([b'a'], b'5-1', b'xy')
 
-    A *part* is what an entry has of its own: part 0 its id, part i the value of field i.
+    A *part* is one of an entry's own values: part 0 is its id, part i the value of field i.
     """
 
     def __init__(self) -> None:
         self.buffer = bytearray()
         self.names: list[bytes] = []
-        self.count = -1  # entries that the reply announced; -1 until then
-        self.end = 0  # of the reply, when it is whole
-        self._parts = 0  # of each entry; 0 until the first is known
-        self._position = 0  # of the next header, or of the CRLF behind the last value
+        self.count = -1  # entries that the reply announced; -1 until its header has arrived
+        self.end = 0  # of the reply, when it is complete
+        self._parts = 0  # of each entry; 0 until the first is parsed
+        self._position = 0  # of the next header, or of the CRLF after the last value
         self._start = 0  # of the value last read by _bulk
-        self._next = 0  # where what follows the header last read by _number begins
-        self._known = 0  # parts that were found, of all entries
+        self._next = 0  # position after the header last read by _number
+        self._known = 0  # parts found so far, of all entries
         self._joints = b""
         self._joint_starts: array[int] = array("q", [0])
         self._marks: array[int] = array("I", [0])  # start and end of each part
 
     def scan(self, buffer: bytearray, size: int) -> int:
-        """Go on in the first ``size`` bytes of ``buffer``: WHOLE, MORE or ODD.
+        """Continue in the first ``size`` bytes of ``buffer``; return WHOLE, MORE or ODD.
 
-        ``buffer`` holds the reply from its beginning; it may be another object each time.
+        ``buffer`` holds the reply from its beginning; it may be a new object in each call.
         """
         self.buffer = buffer
         assert size <= len(buffer)
@@ -134,7 +134,7 @@ class ReplyCutter:
         return self._go_on(size)
 
     def _number(self, mark: int, at: int, size: int) -> int:
-        """The number in the header that begins with ``mark``; what follows it stands at ``_next``."""
+        """Return the number in the header that begins with ``mark``; sets ``_next`` to its end."""
         buffer = self.buffer
         if at >= size:
             return MORE
@@ -159,7 +159,7 @@ class ReplyCutter:
         return number if buffer[at + 1] == _LF else ODD
 
     def _bulk(self, at: int, size: int) -> int:
-        """Where the value whose header stands at ``at`` ends; it begins at ``_start``."""
+        """Return where the value with the header at ``at`` ends; sets ``_start`` and ``_next``."""
         length = self._number(_DOLLAR, at, size)
         if length < 0:
             return length
@@ -176,7 +176,7 @@ class ReplyCutter:
         return end
 
     def _learn(self, size: int) -> int:
-        """Read the first entry: its parts, the names of its fields and the joints of all entries."""
+        """Read the first entry: its parts, its field names and the joints of all entries."""
         words = self._number(_STAR, self._position, size)
         if words != 2:
             return words if words < 0 else ODD
@@ -209,7 +209,7 @@ class ReplyCutter:
         return WHOLE
 
     def _keep_joints(self, names: list[bytes]) -> None:
-        """What stands before each part, from the end of the part before it to its length."""
+        """Store the bytes before each part: from the end of the previous part to the length."""
         joints = [b"\r\n*2\r\n$"]
         joints += [b"\r\n$%d\r\n%b\r\n$" % (len(name), name) for name in names]
         joints[1] = b"\r\n*%d" % (2 * len(names)) + joints[1]
@@ -254,11 +254,11 @@ class ReplyCutter:
         return self._close(size) if found == WHOLE else found
 
     def _grow(self) -> None:
-        """Room for twice as many marks."""
+        """Double the room for marks."""
         self._marks = array("I", self._marks) + array("I", bytes(4 * len(self._marks)))
 
     def _close(self, size: int) -> int:
-        """The CRLF behind the last value."""
+        """Check the CRLF after the last value."""
         buffer, position = self.buffer, self._position
         if position < size and buffer[position] != _CR:
             return ODD
@@ -269,19 +269,21 @@ class ReplyCutter:
         self.end = position + 2
         return WHOLE
 
-    # --- what was found ---------------------------------------------------------------------------
+    # --- results ----------------------------------------------------------------------------------
 
     def value(self, entry: int, part: int) -> bytes:
-        """One part of one entry."""
+        """Return one part of one entry."""
         assert 0 <= entry < self.count
         assert 0 <= part < self._parts
         place = 2 * (entry * self._parts + part)
         return bytes(self.buffer[self._marks[place] : self._marks[place + 1]])
 
     def cut(self, parts: Iterable[int]) -> tuple[bytearray, bytearray]:
-        """The values of ``parts`` of all entries, entry by entry, as Arrow keeps a column of binary:
-        where each begins and the last one ends (int32), and the bytes."""
-        assert self.end, "the reply is not whole"
+        """Return the values of ``parts`` of all entries, entry by entry, as an Arrow binary column.
+
+        The result is its offsets (int32), including the end of the last value, and its bytes.
+        """
+        assert self.end, "the reply is not complete"
         wanted = array("q", parts)
         assert all(0 <= part < self._parts for part in wanted)
         each = len(wanted)
@@ -293,7 +295,7 @@ class ReplyCutter:
         return offsets, data
 
     def _measure(self, wanted: array[int], each: int, offsets: memoryview) -> int:
-        """Put the values' offsets into ``offsets``; the sum of their lengths."""
+        """Write the values' offsets into ``offsets``; return the sum of their lengths."""
         marks, parts, chosen, places, count = self._marks, self._parts, wanted, offsets, self.count
         total = value = 0
         for entry in range(count):
@@ -306,7 +308,7 @@ class ReplyCutter:
         return total
 
     def _copy(self, wanted: array[int], each: int, data: bytearray) -> None:
-        """Put the values' bytes into ``data``, one behind the other."""
+        """Copy the values' bytes into ``data``, one after the other."""
         marks, parts, chosen, count = self._marks, self._parts, wanted, self.count
         view, target = self.buffer, data
         at = 0

@@ -1,10 +1,9 @@
-"""Numbers and times from a column of text at once, where every value is spelled the common way.
+"""Parses a whole column of numbers or times from text, if every value has the common form.
 
-Each function takes a column of binary as Arrow keeps it (``offsets``, one more than there are values,
-and ``data``) and returns the values' bytes as Arrow keeps those, with the number of empty texts; or
-None as soon as one value is spelled in any other way. Then Arrow's cast judges the column, as it does
-where this module is not compiled: what is parsed here, Arrow would parse to the same value. Empty texts
-are the caller's: no value here, and what nulls look like.
+Each function takes an Arrow binary column (``offsets``, one more than there are values, and ``data``). It
+returns the bytes of the parsed Arrow column with the number of empty texts, or None as soon as one value has
+another form. Then Arrow casts the column, as it does if this module is not compiled. For all texts that are
+parsed here, Arrow's cast has the same result. Empty texts, which nulls look like, are left to the caller.
 """
 
 from __future__ import annotations
@@ -27,16 +26,16 @@ _MINUS = 0x2D
 _POINT = 0x2E
 _COLON = 0x3A
 _SAFE_DIGITS = 18
-"""Decimal digits that an int64 holds in every case."""
+"""Any number with so many decimal digits fits in an int64."""
 
 _MS_DIGITS = 15
-"""Digits of milliseconds that are an int64 of microseconds in every case, to the year 33658."""
+"""Any number of milliseconds with so many digits fits, as microseconds, in an int64: to the year 33658."""
 
 
 def integers(
     offsets: memoryview, data: memoryview, low: int, high: int
 ) -> tuple[bytearray, int] | None:
-    """int64 from decimal text, each within ``low`` and ``high``.
+    """Parse decimal text to int64, with each value between ``low`` and ``high``.
 
     >>> import array
     >>> text, places = memoryview(b"17-5"), memoryview(array.array("i", [0, 2, 4]))
@@ -76,7 +75,7 @@ def integers(
 def decimals(
     offsets: memoryview, data: memoryview, precision: int, scale: int
 ) -> tuple[bytearray, int] | None:
-    """decimal128 with ``scale`` digits behind the point, from text with no more than those.
+    """Parse text to decimal128 with ``scale`` digits after the point; longer fractions are rejected.
 
     >>> import array
     >>> text, places = memoryview(b"1.5-2"), memoryview(array.array("i", [0, 3, 5]))
@@ -98,7 +97,7 @@ def decimals(
         if negative:
             at += 1
         number = digits = 0
-        behind = -1  # digits behind the point, once there was one
+        behind = -1  # digits after the point, or -1 before it
         while at < end:
             byte = view[at]
             if byte == _POINT and behind < 0 and digits > 0:
@@ -126,7 +125,7 @@ def decimals(
 
 
 def _digits(data: memoryview, at: int, count: int) -> int:
-    """The number in ``count`` digits from ``at``; below 0 if one of them is none."""
+    """Return the number in ``count`` digits from ``at``; negative if one is not a digit."""
     number = 0
     for index in range(count):
         digit = data[at + index] - _ZERO
@@ -137,7 +136,7 @@ def _digits(data: memoryview, at: int, count: int) -> int:
 
 
 def _days(year: int, month: int, day: int) -> int:
-    """Days from 1970-01-01, for years from 1 on; a year is counted from its March."""
+    """Return the days since 1970-01-01, for years from 1; years are counted from March."""
     if month <= 2:
         year -= 1
         month += 12
@@ -153,8 +152,10 @@ def _days_in(year: int, month: int) -> int:
 
 
 def _instant(data: memoryview, at: int, end: int) -> int:
-    """Microseconds of ``2013-01-31T05:00:00.25Z`` between ``at`` and ``end``; -1 where it is spelled
-    otherwise, and for times before 1970, which Arrow reads."""
+    """Return the microseconds of ``2013-01-31T05:00:00.25Z`` between ``at`` and ``end``.
+
+    Returns -1 for any other form and for times before 1970; Arrow reads those.
+    """
     if end - at < 19:
         return -1
     year, month = _digits(data, at, 4), _digits(data, at + 5, 2)
@@ -188,7 +189,7 @@ def _instant(data: memoryview, at: int, end: int) -> int:
 
 
 def instants(offsets: memoryview, data: memoryview) -> tuple[bytearray, int] | None:
-    """Microseconds since 1970 from ISO 8601 in UTC, with or without Z."""
+    """Parse ISO 8601 in UTC, with or without Z, to microseconds since 1970."""
     starts, view = offsets, data
     count = len(starts) - 1
     out = bytearray(8 * count)
@@ -207,7 +208,7 @@ def instants(offsets: memoryview, data: memoryview) -> tuple[bytearray, int] | N
 
 
 def id_instants(offsets: memoryview, data: memoryview) -> tuple[bytearray, int] | None:
-    """Microseconds since 1970 from ids, ``1526569498055-0``."""
+    """Parse ids such as ``1526569498055-0`` to microseconds since 1970."""
     starts, view = offsets, data
     count = len(starts) - 1
     out = bytearray(8 * count)

@@ -1,8 +1,8 @@
-"""Entries by column: what every part of decoding is made from, wherever the entries came from.
+"""Entries by column, independent of where they came from; the input of all other decoding.
 
-A `ListPage` is made from lists, as hiredis parses a reply and as a group's reader puts its entries
-together; a `CutPage` (cut_page.py) cuts the same out of a regular reply's bytes. Columns are Arrow's,
-so casting and rows are written once.
+A `ListPage` is made from lists, as hiredis parses a reply or a group's reader collects entries. A `CutPage`
+(cut_page.py) is cut from a regular reply's bytes. Both have Arrow columns, so casting and rows need only one
+implementation.
 """
 
 from __future__ import annotations
@@ -22,18 +22,17 @@ from headwater.spark.decoding import numbers
 Pairs = tuple[pa.Int32Array, pa.BinaryArray, pa.BinaryArray]
 
 MAX_TIMESTAMP_MS: Final = (2**63 - 1) // 1000
-"""The last time that Spark knows, in the year 294247: it counts microseconds."""
+"""The latest time in Spark, in the year 294247: Spark counts microseconds."""
 
 SAFE_DIGITS: Final = len(str(MAX_TIMESTAMP_MS)) - 1
 INSTANT: Final = pa.timestamp("us", "UTC")
 
 
 class Page(ABC):
-    """Entries in the order in which they were given. A name that an entry repeats stands for its
-    last value."""
+    """Entries in their given order. If an entry repeats a name, the last value counts."""
 
     ids: list[bytes]
-    """As the server wrote them."""
+    """Ids as the server wrote them."""
 
     bodies: list[list[bytes]]
     """The fields of each entry, a flat list of names and values."""
@@ -47,26 +46,28 @@ class Page(ABC):
 
     @abstractmethod
     def ids_as_binary(self) -> pa.BinaryArray:
-        """The ids as they came."""
+        """Return the ids as bytes."""
 
     @abstractmethod
     def column(self, name: bytes) -> pa.BinaryArray:
-        """The value of field ``name`` in each entry, null where it is missing."""
+        """Return the value of field ``name`` in each entry, null if it is missing."""
 
     @abstractmethod
     def pairs(self, *, reserved: bool) -> Pairs:
-        """All fields as one column of maps: where each entry's begin (and the end of all), names,
-        values. Reserved fields are left out unless ``reserved``."""
+        """Return all fields as a column of maps: the entries' offsets (and the end), names, values.
+
+        Reserved fields are omitted unless ``reserved``.
+        """
 
     def id_column(self) -> pa.StringArray:
-        """The ids as text."""
+        """Return the ids as text."""
         try:
             return self.ids_as_binary().cast(pa.string())
         except pa.ArrowInvalid as error:
-            raise ProtocolError(f"the server sent an id that is no text: {error}") from None
+            raise ProtocolError(f"the server sent an id that is not text: {error}") from None
 
     def moments(self) -> pa.TimestampArray:
-        """The ids' milliseconds; null beyond `MAX_TIMESTAMP_MS`."""
+        """Return the ids' milliseconds as timestamps; null beyond `MAX_TIMESTAMP_MS`."""
         if numbers.COMPILED:
             found = parsed(self.ids_as_binary(), numbers.id_instants, INSTANT)
             if found is not None:
@@ -80,13 +81,13 @@ class Page(ABC):
                 return moments.cast(pa.timestamp("ms", "UTC")).cast(INSTANT)
             milliseconds = [int(id_[: id_.index(b"-")]) for id_ in self.ids]
         except ValueError:
-            raise ProtocolError("the server sent an entry whose id is no stream id") from None
+            raise ProtocolError("the server sent an entry with an invalid stream id") from None
         kept = [ms * 1000 if ms <= MAX_TIMESTAMP_MS else None for ms in milliseconds]
         return pa.array(kept, pa.int64()).cast(INSTANT)
 
 
 class ListPage(Page):
-    """Entries from lists of their ids and of their bodies, one as long as the other.
+    """Entries from a list of ids and a list of bodies of the same length.
 
     >>> page = ListPage([b"5-1", b"6-0"], [[b"a", b"b"], [b"c", b"d"]])
     >>> page.column(b"a").to_pylist()
@@ -98,7 +99,7 @@ class ListPage(Page):
         self.ids = ids
         self.bodies = bodies
         self._searched = False
-        self._names: list[bytes] | None = None  # those of every entry, in their order
+        self._names: list[bytes] | None = None  # the names of every entry, if all have the same
         self._flat: list[bytes] = []
         self._dicts: list[dict[bytes, bytes]] | None = None
 
@@ -109,8 +110,10 @@ class ListPage(Page):
         return pa.array(self.ids, pa.binary())
 
     def _find_regular(self) -> None:
-        """Where every entry has the same names in the same order, which is how a typed producer
-        writes, columns are cut out of the flat list of all fields in steps that run in C."""
+        """Check whether every entry has the same names in the same order, as typed producers write.
+
+        Then columns are slices of the flat list of all fields, which C code makes.
+        """
         if self._searched or not self.bodies:
             return
         self._searched = True
@@ -156,7 +159,7 @@ def _pairs(starts: list[int], names: list[bytes], values: list[bytes]) -> Pairs:
 
 
 def one_by_one(page: Page) -> Iterator[Page]:
-    """Each entry as a page of its own, for a page that is too heavy for Arrow's offsets (int32)."""
+    """Yield each entry as a page, for a page that is too large for Arrow's offsets (int32)."""
     for id_, body in zip(page.ids, page.bodies, strict=True):
         yield ListPage([id_], [body])
 
@@ -167,13 +170,13 @@ def parsed(
     type_: pa.DataType,
     *arguments: int,
 ) -> pa.Array | None:
-    """``texts`` as ``type_`` by a function of numbers.py; None where that does not take them."""
+    """Parse ``texts`` to ``type_`` by a function of numbers.py; None if it does not accept them."""
     validity, offsets, data = texts.buffers()
     if data is None or texts.offset:
         return None
     places = memoryview(offsets).cast("i")[: len(texts) + 1]
     found = parse(places, memoryview(data).cast("B"), *arguments)
-    # Every empty text must be a null: as a value it is none.
+    # Every empty text must be a null: an empty value does not parse.
     if found is None or found[1] != texts.null_count:
         return None
     return pa.Array.from_buffers(

@@ -1,15 +1,15 @@
-"""The connection that pages come over: the only place that takes bytes from redis-py's socket.
+"""The connection from which pages are read; the only place that takes bytes from redis-py's socket.
 
-redis-py hands out decoded replies only. Once it has connected and authenticated, the socket under it
-(TCP, TLS or unix) gives the bytes of replies as they are.
+redis-py returns only decoded replies. After it has connected and authenticated, this module reads the raw
+bytes of replies from its socket (TCP, TLS or unix).
 
-Rule 1. One request is under way at most, and `PageSource.ahead` sends the next as soon as it is known,
-        so the server works on a page while the one before it is decoded.
-Rule 2. After an error half a reply may be under way: the connection is closed, and asking again opens
-        another. What is asked again is the same range, so nothing is read twice.
-Rule 3. A connection with no reply under way stays open for the process's next partition: opening one
-        takes three round trips and five times as long as reading a few rows. redis-py looks whether
-        the server has closed it meanwhile. Spark ends a Python process that is idle for a minute.
+Rule 1. At most one request is pending. `PageSource.ahead` sends the next one as soon as it is known, so the
+        server prepares a page while the previous one is decoded.
+Rule 2. After an error, part of a reply may still arrive, so the connection is closed and the next request
+        opens another. It requests the same range again, so nothing is read twice.
+Rule 3. A connection without a pending reply stays open for the process's next partition. Opening one takes
+        three round trips, five times as long as reading a few rows. redis-py checks whether the server has
+        closed it in the meantime. Spark ends a Python process that has been idle for a minute.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
     import redis
 
 _NOT_YET: Final = ("LOADING", "MASTERDOWN", "TRYAGAIN", "CLUSTERDOWN")
-"""Errors of a server that will answer soon."""
+"""Errors of a server that will soon be able to reply."""
 
 
 _MOST_STORES: Final = 4
-"""Of which a process keeps connections open."""
+"""The number of stores to which a process keeps connections open."""
 
 _stores: dict[str, redis.Redis] = {}
 
 
 class Request(NamedTuple):
-    """One page: at most ``most`` entries of ``stream`` from ``ids``."""
+    """One page: at most ``most`` entries of ``stream`` in ``ids``."""
 
     stream: str
     ids: IDRange
@@ -45,7 +45,7 @@ class Request(NamedTuple):
 
 
 class PageSource:
-    """One connection to the server at ``url``."""
+    """A connection to the server at ``url``."""
 
     def __init__(self, url: str) -> None:
         self._client = _store(url)
@@ -55,11 +55,11 @@ class PageSource:
 
     @property
     def weight(self) -> int:
-        """Bytes of the last page's reply."""
+        """The size of the last page's reply in bytes."""
         return self._decoder.weight
 
     def ahead(self, request: Request) -> None:
-        """Send what `page` will be asked for next; if that fails, `page` sends it again."""
+        """Send the request of the next call of `page`; if that fails, `page` sends it again."""
         import redis
 
         try:
@@ -68,10 +68,10 @@ class PageSource:
             self._drop()
 
     def page(self, request: Request) -> Page:
-        """One page. The caller may ask again after an error.
+        """Return one page. The caller may repeat the call after an error.
 
-        Raises redis-py's errors for the connection and the server's, `ProtocolError` for a reply that
-        is none.
+        Raises redis-py's errors for the connection and for error replies, and `ProtocolError` for an
+        invalid reply.
         """
         try:
             if self._asked != request:
@@ -90,13 +90,13 @@ class PageSource:
         if self._connection is None:
             self._connection = self._client.connection_pool.get_connection()
         stream, ids, most = request
-        self._asked = request  # before: what was sent in part must not be kept either
+        self._asked = request  # set first: a partly sent request must not be kept either
         self._connection.send_command("XRANGE", stream, str(ids.start), str(ids.end), "COUNT", most)
 
     def _receive(self) -> Page:
         import redis
 
-        sock = self._connection._sock  # noqa: SLF001 - see above
+        sock = self._connection._sock  # noqa: SLF001 - see the module's docstring
         while True:
             size = sock.recv_into(self._decoder.room())
             if not size:
@@ -115,7 +115,7 @@ class PageSource:
             self._connection = None
 
     def close(self) -> None:
-        """Keep the connection for the next partition, unless a reply is under way on it."""
+        """Keep the connection open for the next partition, unless a reply is pending on it."""
         if self._asked is not None:
             self._drop()
         elif self._connection is not None:
@@ -124,17 +124,17 @@ class PageSource:
 
 
 def _store(url: str) -> redis.Redis:
-    """This process's client of the server at ``url``."""
+    """Return this process's client of the server at ``url``."""
     client = _stores.get(url)
     if client is None:
         while len(_stores) >= _MOST_STORES:
-            _stores.pop(next(iter(_stores)))  # its connections are closed with it
+            _stores.pop(next(iter(_stores)))  # this closes its connections
         client = _stores[url] = connect(url)
     return client
 
 
 def _of_redis(text: str) -> Exception:
-    """The server's error as redis-py raises it, so that it is judged as everywhere else."""
+    """Return a server's error as the exception that redis-py raises for it elsewhere."""
     import redis
 
     if text.startswith(_NOT_YET):

@@ -1,9 +1,8 @@
-"""Reading one partition in an executor: pages of XRANGE, each a record batch, and a count.
+"""Reads one partition in an executor: pages of XRANGE as record batches, and a count.
 
-Rule 1. A partition says how many entries it holds. When fewer came, they were removed after they
-        were counted, and that is judged here (core/completeness.py): rows are never just missing.
-Rule 2. A page is asked for by the last id that was read, so a lost connection costs that page and
-        no more.
+Rule 1. A partition says how many entries it has. If fewer arrive, the others were removed after they were
+        counted, and core/completeness.py decides what that means. Rows are never missing silently.
+Rule 2. Each page is requested by the last id that was read, so a lost connection costs only that page.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from headwater.spark.core.ranges import EntryRange
 from headwater.spark.core.store import SourceStore, patiently
 from headwater.spark.decoding.columns import RowShape
 from headwater.spark.decoding.cutting import MOST_BYTES
-from headwater.spark.decoding.gc_freeze import freeze_what_is_loaded
+from headwater.spark.decoding.gc_freeze import freeze_loaded_objects
 from headwater.spark.decoding.page import Page, one_by_one
 from headwater.spark.decoding.page_source import PageSource, Request
 from headwater.spark.decoding.rows import RowBuilder
@@ -35,28 +34,28 @@ if TYPE_CHECKING:
 _log = logging.getLogger("headwater.spark")
 
 FIRST_PAGE: Final = 64
-"""Before anything is known of the entries' sizes: even big ones then fit the memory."""
+"""The first page is small: the entries' sizes are not known, and even large ones must fit in memory."""
 
 MOST_A_PAGE: Final = 5000
-"""Entries in one XRANGE. Pages above 20,000 are slower: their reply no longer fits the caches."""
+"""Entries in one XRANGE. Pages above 20,000 are slower because their reply exceeds the CPU caches."""
 
 PAGE_BYTES: Final = 4 * 1024 * 1024
-"""What a page should weigh; big entries come in fewer at a time."""
+"""The target size of a page; pages of large entries have fewer of them."""
 
 
 def read_range(
     options: SourceOptions, shape: RowShape, part: EntryRange
 ) -> Iterator[pa.RecordBatch]:
-    """The entries of ``part`` as record batches of ``shape``.
+    """Yield the entries of ``part`` as record batches of ``shape``.
 
-    Raises `DataLoss` when fewer were there than were counted, `DecodeError` as ``mode`` says.
+    Raises `DataLoss` if there are fewer entries than were counted, and `DecodeError` depending on ``mode``.
     """
-    freeze_what_is_loaded()
+    freeze_loaded_objects()
     builder = RowBuilder(shape, part.stream)
     found = 0
     pages = pages_of(options, part)
     while True:
-        # A page is thousands of lists and no cycles: the collector would take a third of the time.
+        # A page is thousands of lists without cycles: the collector would take a third of the time.
         with collector_off():
             page = next(pages, None)
             if page is None:
@@ -73,8 +72,10 @@ def read_range(
 
 
 def judge_count(store: SourceStore, part: EntryRange, found: int) -> None:
-    """Say what it means that ``part`` held ``found`` entries and not what was counted; closes
-    ``store``. Raises `DataLoss` as the options say."""
+    """Report that ``part`` had ``found`` entries instead of its count; closes ``store``.
+
+    Raises `DataLoss`, depending on the options.
+    """
     with closing(store):
         finding = judge_range(
             part.stream,
@@ -89,7 +90,7 @@ def judge_count(store: SourceStore, part: EntryRange, found: int) -> None:
 
 
 def pages_of(options: SourceOptions, part: EntryRange) -> Generator[Page, None, None]:
-    """The entries that the stream holds of ``part`` now, page by page in the order of their ids."""
+    """Yield the entries of ``part`` that the stream holds now, page by page in the order of their ids."""
     source = PageSource(options.url)
     request: Request | None = Request(part.stream, part.ids, FIRST_PAGE)
     try:
@@ -109,7 +110,7 @@ def pages_of(options: SourceOptions, part: EntryRange) -> Generator[Page, None, 
 
 
 def _following(asked: Request, page: Page, weight: int) -> Request | None:
-    """What is to be asked for after ``page``; None when that was the last."""
+    """Return the request that follows ``page``; None if that was the last page."""
     if len(page) < asked.most:
         return None
     try:
@@ -118,8 +119,8 @@ def _following(asked: Request, page: Page, weight: int) -> Request | None:
         last = MIN_ID
     if not asked.ids.start <= last <= asked.ids.end:
         raise ProtocolError(
-            f"the server sent the entry {page.last_id!r} where {asked.ids.start} to {asked.ids.end} "
-            "was asked for"
+            f"the server sent the entry {page.last_id!r}, outside of the requested range "
+            f"{asked.ids.start} to {asked.ids.end}"
         )
     if last == asked.ids.end:
         return None

@@ -1,8 +1,8 @@
-"""From the bytes of a reply, as they arrive, to a page.
+"""Parses the bytes of a reply, as they arrive, into a page.
 
-A reply that begins regularly is cut where cutting.py is compiled. The first byte that is not regular
-hands everything so far to hiredis, and what follows as well: it parses, or says what is wrong. Where
-cutting.py is not compiled, hiredis does all of it, since that is faster than the same in plain Python.
+If cutting.py is compiled, a reply is cut as long as it is regular. At the first byte that is not, all bytes
+so far and all later ones go to hiredis, which parses them or reports the error. If cutting.py is not
+compiled, hiredis parses every reply, because that is faster than cutting in plain Python.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from headwater.spark.decoding.cutting import ODD, WHOLE, ReplyCutter
 from headwater.spark.decoding.page import ListPage, Page
 
 FASTER: Final = numbers.COMPILED
-"""Whether replies are cut here."""
+"""Whether replies are cut."""
 
 _FIRST_BYTES: Final = 64 * 1024
 _LEAST_ROOM: Final = 16 * 1024
@@ -26,33 +26,33 @@ _MORE: Final = object()
 
 
 class PageDecoder:
-    """Takes replies one after the other; the next is asked for when one is whole.
+    """Parses one reply after the other; the next may be requested when one is complete.
 
     >>> decoder = PageDecoder()
     >>> decoder.feed(b"*1\\r\\n*2\\r\\n$3\\r\\n5-1\\r\\n*2\\r\\n$1\\r\\na\\r\\n$1\\r\\nb")
     >>> decoder.feed(b"\\r\\n").column(b"a").to_pylist()
     [b'b']
 
-    A socket receives into `room`, and `received` is told how many bytes came. ``cut=False`` leaves
-    everything to hiredis.
+    The caller receives bytes into `room` and passes their number to `received`. ``cut=False`` leaves all
+    parsing to hiredis.
     """
 
     def __init__(self, *, cut: bool = FASTER) -> None:
         self._cut = cut
         self._size = _FIRST_BYTES
         self.weight = 0
-        """Bytes of the reply so far; of the last one, when it is whole."""
+        """The size of the reply in bytes: of the current one so far, or of the last complete one."""
         self._begin()
 
     def _begin(self) -> None:
-        # A page keeps its reply's bytes, so each reply has a buffer of its own, as large as the last.
+        # A page refers to its reply's bytes, so each reply has its own buffer, as large as the last.
         self._buffer = bytearray(self._size)
         self._cutter: ReplyCutter | None = ReplyCutter() if self._cut else None
         self._reader: hiredis.Reader | None = None if self._cut else _reader()
         self._whole = False
 
     def feed(self, data: bytes) -> Page | None:
-        """The page, when ``data`` was the last of it."""
+        """Add ``data``; return the page if ``data`` completes it."""
         rest = memoryview(data)
         page = None
         while rest:
@@ -66,7 +66,7 @@ class PageDecoder:
         return page
 
     def room(self) -> memoryview:
-        """Where the next bytes belong."""
+        """Return the buffer for the next bytes."""
         if self._whole:
             self._begin()
             self.weight = 0
@@ -78,10 +78,10 @@ class PageDecoder:
         return memoryview(self._buffer)[used:]
 
     def received(self, size: int) -> Page | None:
-        """The page, when the ``size`` bytes that came into `room` were the last of it.
+        """Note that ``size`` bytes arrived in `room`; return the page if they complete it.
 
-        Raises `hiredis.ReplyError` for the server's error reply, `ProtocolError` for bytes that are no
-        list of entries.
+        Raises `hiredis.ReplyError` for an error reply, and `ProtocolError` for bytes that are not a list
+        of entries.
         """
         begin = self.weight if self._cutter else 0
         self.weight += size
@@ -98,7 +98,7 @@ class PageDecoder:
             self._reader.feed(bytes(memoryview(self._buffer)[begin : begin + size]))
             reply = self._reader.gets()
         except (hiredis.ProtocolError, TypeError) as error:
-            # TypeError: a map or a set of what cannot be in one.
+            # TypeError: a map or a set with members that Python cannot hash.
             raise ProtocolError(f"the server's reply is malformed: {error}") from None
         if reply is _MORE:
             return None
@@ -111,7 +111,7 @@ class PageDecoder:
         if surplus:
             raise _surplus()
         self._whole = True
-        # The next one will be about as large; what is much larger than that is not held for it.
+        # The next reply is probably about as large; a much larger buffer is not allocated for it.
         self._size = max(_FIRST_BYTES, self.weight + self.weight // 8 + _LEAST_ROOM)
         return page
 
@@ -121,17 +121,17 @@ def _reader() -> hiredis.Reader:
 
 
 def _surplus() -> ProtocolError:
-    return ProtocolError("the server sent more than the reply that it was asked for")
+    return ProtocolError("the server sent more than the requested reply")
 
 
 def page_of(reply: Any) -> Page:
-    """The entries of a parsed reply; `ProtocolError` if it is no list of entries."""
+    """Return the entries of a parsed reply; raises `ProtocolError` if it is not a list of entries."""
     if type(reply) is list and all(type(entry) is list and len(entry) == 2 for entry in reply):
         ids = [entry[0] for entry in reply]
         bodies = [entry[1] for entry in reply]
         if {bytes}.issuperset(map(type, ids)) and all(map(_is_body, bodies)):
             return ListPage(ids, bodies)
-    raise ProtocolError("the server's reply is no list of entries, each an id and its fields")
+    raise ProtocolError("the server's reply is not a list of entries, each an id and its fields")
 
 
 def _is_body(body: Any) -> bool:

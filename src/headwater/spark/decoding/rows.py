@@ -1,9 +1,9 @@
-"""From a page of entries to an Arrow record batch of the shape that was asked for.
+"""Builds an Arrow record batch of the requested shape from a page of entries.
 
-A value that does not fit its column makes its row *bad*. ``mode`` says what becomes of such a row:
-``permissive`` keeps it, the value null and the raw fields in ``_rescued`` where the schema has it;
-``dropmalformed`` leaves it out; ``failfast`` raises. A null where the schema says NOT NULL is bad
-too, and cannot be kept.
+A row is *bad* if a value does not fit its column. ``mode`` decides what happens to it: ``permissive`` keeps
+the row with a null, and stores the raw fields in ``_rescued`` if the schema has that column;
+``dropmalformed`` omits the row; ``failfast`` raises. A null in a NOT NULL column is bad too, and cannot be
+kept.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from headwater.spark.decoding.page import Page
 
 
 class _Delivered(NamedTuple):
-    """What group mode knows of a page beside its entries."""
+    """What group mode knows about a page in addition to its entries."""
 
     deliveries: Sequence[int] | None
     consumer: str | None
@@ -37,7 +37,7 @@ class _Delivered(NamedTuple):
 
 
 class RowBuilder:
-    """Builds record batches for one stream, and counts the rows that were bad.
+    """Builds record batches for one stream, and counts the bad rows.
 
     ``bad_rows`` and ``first_bad`` (a sentence) are for the warning at the end of a partition.
     """
@@ -65,9 +65,9 @@ class RowBuilder:
         deliveries: Sequence[int] | None = None,
         consumer: str | None = None,
     ) -> pa.RecordBatch:
-        """The page's entries as rows; raises `DecodeError` where ``mode`` does not accept them.
+        """Return the page's entries as rows; raises `DecodeError` if ``mode`` does not accept them.
 
-        ``deliveries``, one for each entry of ``page``, and ``consumer`` are those of group mode, for
+        In group mode, ``deliveries``, one for each entry of ``page``, and ``consumer`` are the values of
         the columns ``_delivery_count`` and ``_consumer``; without them these are null.
         """
         texts, no_documents = self._documents.texts(page)
@@ -79,10 +79,10 @@ class RowBuilder:
                 continue
             array, places = self._array(column, page, texts, delivered)
             for place in places:
-                bad.setdefault(place, self._say(page, place, column, texts))
+                bad.setdefault(place, self._describe_misfit(page, place, column, texts))
             if not column.nullable and array.null_count:
                 for place in pc.indices_nonzero(array.is_null()).to_pylist():
-                    bad.setdefault(place, self._say_null(page, place, column))
+                    bad.setdefault(place, self._describe_missing(page, place, column))
                 array = self._fill(array, column, bad)
             arrays[column.name] = array
         if bad:
@@ -103,7 +103,7 @@ class RowBuilder:
     def _array(
         self, column: Column, page: Page, texts: Texts, delivered: _Delivered
     ) -> tuple[pa.Array, list[int]]:
-        """One column, and the places of values that did not fit."""
+        """Return one column, and the places of values that did not fit."""
         if column.kind == "value":
             arrow = self.schema.field(column.name).type
             return cast_column(texts[column.name], self._casts[column.name], arrow)
@@ -123,7 +123,7 @@ class RowBuilder:
         try:
             keys = names.cast(pa.string())
         except pa.ArrowInvalid:
-            # A key cannot be null; what is no UTF-8 in it is shown as \xff.
+            # A key cannot be null, so bytes that are not UTF-8 are shown as \xff.
             keys = pa.array(
                 [name.decode("utf-8", "backslashreplace") for name in names.to_pylist()],
                 pa.string(),
@@ -142,31 +142,31 @@ class RowBuilder:
         if self.shape.mode == "failfast":
             raise DecodeError(
                 f"{first}. mode=permissive reads such a value as null (a column `_rescued string` "
-                "then keeps the raw entry), mode=dropmalformed leaves such entries out."
+                "then holds the raw entry), mode=dropmalformed omits such entries."
             )
         self.bad_rows += len(bad)
         self.first_bad = self.first_bad or first
 
     def _fill(self, array: pa.Array, column: Column, bad: dict[int, str]) -> pa.Array:
-        """A NOT NULL column with nulls: fit to be filtered, or not fit at all."""
+        """Accept nulls in a NOT NULL column if bad rows will be dropped; raise otherwise."""
         if self.shape.mode == "dropmalformed":
-            return array  # those rows are left out before anyone looks
+            return array  # the rows with nulls are filtered out later
         places = pc.indices_nonzero(array.is_null()).to_pylist()
         raise DecodeError(
-            f"{bad[min(places)]}, and the schema says that {column.name!r} is NOT NULL. Declare it "
-            "nullable, or leave such entries out by mode=dropmalformed."
+            f"{bad[min(places)]}, but the schema says that {column.name!r} is NOT NULL. Declare it "
+            "nullable, or omit such entries with mode=dropmalformed."
         )
 
-    def _say(self, page: Page, place: int, column: Column, texts: Texts) -> str:
+    def _describe_misfit(self, page: Page, place: int, column: Column, texts: Texts) -> str:
         if column.kind == "value":
             value = texts[column.name][place].as_py()
             shown = cut(value) if value is not None else "nothing"
         else:
-            shown = "a value that is no UTF-8"
+            shown = "a value that is not UTF-8"
         kind = column.type.simpleString()
-        return f"{self._entry(page, place)}: {column.name}={shown} is no {kind}"
+        return f"{self._entry(page, place)}: {column.name}={shown} is not a valid {kind}"
 
-    def _say_null(self, page: Page, place: int, column: Column) -> str:
+    def _describe_missing(self, page: Page, place: int, column: Column) -> str:
         return f"{self._entry(page, place)}: {column.name} is missing"
 
     def _entry(self, page: Page, place: int) -> str:
@@ -174,7 +174,7 @@ class RowBuilder:
 
 
 def _entries_of(values: list[int], starts: pa.Int32Array) -> list[int]:
-    """The entries to which values belong that are numbered through all entries."""
+    """Return the entries that contain ``values``, which are numbered through all entries."""
     if not values:
         return []
     begins = starts.to_pylist()

@@ -1,7 +1,7 @@
-"""What an executor says that decodes without the compiled module: once, and what would help.
+"""Warns once if an executor decodes many rows without the compiled modules, and says what would help.
 
-``--py-files`` ships a zip, and extension modules cannot be imported from one. Who sets HEADWATER_PURE
-has asked for it and hears nothing, and so does whoever reads a few rows.
+``--py-files`` ships a zip, from which extension modules cannot be imported. There is no warning if
+HEADWATER_PURE is set, because then it is intended, nor for few rows.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ _rows = 0
 
 
 def counted(rows: int, *, compiled: bool = FASTER) -> None:
-    """Count rows that this process decoded, and warn when the plain decoder has come to many."""
+    """Count rows that this process decoded; warn when plain Python has decoded many."""
     global _rows
     if compiled or os.environ.get("HEADWATER_PURE") == "1":
         return
     before, _rows = _rows, _rows + rows
     if before < ROWS_WORTH_A_WORD <= _rows:
         _log.warning(
-            "this executor decodes without Headwater's compiled modules, about 0.4 million rows a "
-            "second instead of 1.1 million: a zip (--py-files) cannot carry them. Ship a packed "
-            "environment by --archives, which `headwater spark pack` makes, or install the wheel on "
+            "this executor decodes without Headwater's compiled modules, at about 0.4 million rows a "
+            "second instead of 1.1 million: a zip (--py-files) cannot contain them. Ship a packed "
+            "environment with --archives, which `headwater spark pack` makes, or install the wheel on "
             "the executors."
         )

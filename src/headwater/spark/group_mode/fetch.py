@@ -1,12 +1,12 @@
-"""What the next batch consists of: own pending entries, then what others left, then new ones.
+"""Collects the next batch: the query's own pending entries, then claimed ones, then new ones.
 
-Rule 1. An entry is in a batch once, however it came.
-Rule 2. What was fetched is pending under this query's name until a batch that names it is committed.
-        When anything goes wrong between fetching and naming, the next attempt begins with this query's
-        own entries (`own`), and nothing is lost.
-Rule 3. The driver takes ids and weights from the replies and drops the bodies page by page.
-Rule 4. For an available-now run it ends: one pass over each pending list, and of new entries what
-        was there when the run began (with the rest of the page in which the last of them came).
+Rule 1. An entry is in a batch once, however it was fetched.
+Rule 2. A fetched entry is pending under this query's name until a batch that names it is committed. If
+        fetching fails before the batch is named, the next attempt begins with the query's own pending
+        entries (`own`), so nothing is lost.
+Rule 3. The driver keeps ids and sizes from the replies, and drops the bodies page by page.
+Rule 4. An available-now run ends: it passes once over each pending list, and reads the new entries that
+        existed when the run began (and the rest of the page that contains the last of them).
 """
 
 from __future__ import annotations
@@ -30,37 +30,37 @@ from headwater.spark.group_mode.offsets import EntryRun, Portion
 _log = logging.getLogger("headwater.spark")
 
 MOST_SINGLES: Final = 10_000
-"""Entries that a batch lists one by one: some 300 KB of offset."""
+"""The maximum number of entries that a batch names singly: some 300 KB of offset."""
 
 MOST_RUNS: Final = 10_000
-"""Likewise runs, where big entries come few at a time."""
+"""The maximum number of runs; replies of large entries make many short runs."""
 
 MOST_ENTRIES: Final = 1_000_000
-"""Their ids are held in the driver's memory and renewed: 100 MB."""
+"""The driver holds and renews their ids: 100 MB."""
 
 FIRST_PAGE: Final = 200
 MOST_A_PAGE: Final = 2_000
 PAGE_BYTES: Final = 8 * 1024 * 1024
-"""What one reply should weigh; big entries come in fewer at a time."""
+"""The target size of one reply; pages of large entries have fewer of them."""
 
 BURIED_AGAIN_MS: Final = 60_000
-"""When a dead letter that its stream did not take is tried again."""
+"""When to retry a dead letter whose stream did not accept it."""
 
 
 @dataclass
 class AvailableNow:
-    """An available-now run: up to where it reads each stream, and what it has done."""
+    """An available-now run: up to where it reads each stream, and what it has done so far."""
 
     upto: Mapping[str, StreamID]
     claimed: set[str] = field(default_factory=set)
-    """Streams whose pending list it has passed over."""
+    """Streams whose pending list it has passed over completely."""
     reached: set[str] = field(default_factory=set)
-    """Streams whose new entries it has taken."""
+    """Streams whose new entries it has read completely."""
 
 
 @dataclass
 class Limits:
-    """How much a batch may take."""
+    """How much a batch may contain."""
 
     entries: int
     bytes: int | None = None
@@ -69,7 +69,7 @@ class Limits:
 
 @dataclass
 class _Fetched:
-    """What has been taken of one stream."""
+    """What was fetched from one stream."""
 
     counts: dict[bytes, int] = field(default_factory=dict)
     runs: list[EntryRun] = field(default_factory=list)
@@ -78,7 +78,7 @@ class _Fetched:
     seen_entries: int = 0
 
     def page(self, most_bytes: int) -> int:
-        """How many entries the next reply should hold, to weigh ``most_bytes`` at most."""
+        """Return how many entries to request so that the reply has at most ``most_bytes``."""
         if not self.seen_entries:
             return FIRST_PAGE
         mean = max(1, self.weight // self.seen_entries)
@@ -86,7 +86,7 @@ class _Fetched:
 
 
 class BatchFetch:
-    """Takes one batch."""
+    """Fetches one batch."""
 
     def __init__(self, membership: Membership, renewer: LeaseRenewer, limits: Limits) -> None:
         self._membership = membership
@@ -96,7 +96,7 @@ class BatchFetch:
         self._taken: dict[str, _Fetched] = {}
 
     def portions(self, streams: Iterable[str]) -> dict[str, Portion]:
-        """What was taken of each stream."""
+        """Return what was fetched from each stream."""
         made = {}
         for stream in streams:
             taken = self._taken.get(stream, _Fetched())
@@ -104,13 +104,13 @@ class BatchFetch:
         return made
 
     def ids(self) -> dict[str, list[bytes]]:
-        """The ids that were taken of each stream."""
+        """Return the ids that were fetched from each stream."""
         return {stream: list(taken.counts) for stream, taken in self._taken.items()}
 
     # --- own entries ------------------------------------------------------------------------------
 
     def own(self, stream: str) -> bool:
-        """Take what is this consumer's own already; whether that was all of it."""
+        """Fetch this consumer's own pending entries; return whether those are all."""
         start = b"-"
         while room := self._room(stream):
             found, gone = self._membership.do(
@@ -132,7 +132,7 @@ class BatchFetch:
         return False
 
     def _renewed(self, stream: str, found: list[Delivered]) -> list[Delivered]:
-        """Those that are this consumer's still: they may have been silent for long."""
+        """Return the entries that this consumer still owns; it may have been idle for a long time."""
         ids = [one.id for one in found]
         kept = set(self._membership.renew(stream, ids, unsettled=lambda: self._unsettled(stream)))
         return [one for one in found if one.id in kept]
@@ -143,10 +143,10 @@ class BatchFetch:
         report(
             Finding(
                 stream,
-                told=True,
+                certain=True,
                 text=f"stream {stream!r}: {len(gone)} entries ({gone[0].decode()} …) that were "
-                f"delivered to {self._membership.consumer!r} of group {self._membership.group!r} were deleted "
-                "or trimmed before they were read",
+                f"delivered to {self._membership.consumer!r} of group {self._membership.group!r} were "
+                "deleted or trimmed before they were read",
             ),
             self._options,
         )
@@ -155,19 +155,19 @@ class BatchFetch:
     # --- claimed and new ones ---------------------------------------------------------------------
 
     def others(self, streams: Iterable[str]) -> None:
-        """Claimed and new entries, page by page, from each stream in turn."""
+        """Fetch claimed and new entries, page by page, from each stream in turn."""
         waiting = deque(stream for stream in streams if not self._finished(stream))
         while waiting:
             stream = waiting.popleft()
             room = self._room(stream)
             if not room:
                 continue
-            # Dealt out evenly, and what one does not want to the others.
+            # Evenly; what one stream does not need goes to the others.
             if self._page(stream, min(room, max(1, self._left() // (len(waiting) + 1)))):
                 waiting.append(stream)
 
     def _page(self, stream: str, count: int) -> bool:
-        """One page; whether there may be more."""
+        """Fetch one page; return whether there may be more."""
         reader, now_only = self._membership.reader(stream), self._limits.run
         claims = now_only is None or stream not in now_only.claimed
         found = self._membership.do(
@@ -194,7 +194,7 @@ class BatchFetch:
         return not self._finished(stream)
 
     def _finished(self, stream: str) -> bool:
-        """Whether an available-now run has all that it takes of ``stream``."""
+        """Return whether an available-now run has read all it reads of ``stream``."""
         now_only = self._limits.run
         return now_only is not None and stream in now_only.claimed & now_only.reached
 
@@ -208,7 +208,8 @@ class BatchFetch:
         if new:
             self._membership.note_seen(stream, StreamID.parse(new[-1].id))
         if any(one.id in known for one in new):
-            # The group was made again: these are not all of their neighbours any more.
+            # The group was recreated, so this reply has entries that the batch already contains: the
+            # others are no longer a complete run of neighbours.
             for one in new:
                 if one.id not in known:
                     self._single(stream, one)
@@ -219,7 +220,7 @@ class BatchFetch:
         self._bury(stream, claimed)
         self._hold(stream, found)
 
-    # --- what was taken ---------------------------------------------------------------------------
+    # --- bookkeeping ------------------------------------------------------------------------------
 
     def _of(self, stream: str) -> _Fetched:
         return self._taken.setdefault(stream, _Fetched())
@@ -235,7 +236,7 @@ class BatchFetch:
         taken.weight += sum(len(word) for one in found for word in one.fields)
 
     def _hold(self, stream: str, found: list[Delivered]) -> None:
-        """Keep the leases of what is in the batch."""
+        """Renew the leases of those of ``found`` that are in the batch."""
         counts = self._of(stream).counts
         ids = [one.id for one in found if one.id in counts]
         self._renewer.hold(self._membership.member(stream), ids)
@@ -247,7 +248,7 @@ class BatchFetch:
         return self._limits.entries - sum(len(taken.counts) for taken in self._taken.values())
 
     def _room(self, stream: str) -> int:
-        """How many entries of ``stream`` may be asked for now."""
+        """Return how many entries of ``stream`` may be requested now."""
         taken = self._taken.values()
         most_bytes = PAGE_BYTES
         if self._limits.bytes is not None:
@@ -260,7 +261,7 @@ class BatchFetch:
     # --- dead letters -----------------------------------------------------------------------------
 
     def _bury(self, stream: str, found: Iterable[Delivered]) -> None:
-        """What was delivered too often becomes a dead letter, and is in no batch."""
+        """Bury entries that were delivered too often; they are not part of the batch."""
         most = self._membership.max_deliveries
         dead = [one for one in found if most is not None and one.delivery_count > most]
         if not dead:
@@ -288,11 +289,11 @@ class BatchFetch:
         for one, outcome in zip(dead, outcomes, strict=True):
             del taken.counts[one.id], taken.singles[StreamID.parse(one.id)]
             if outcome.error is not None:
-                _log.error("%s does not take the dead letter: %s", destination, outcome.error)
+                _log.error("%s did not accept the dead letter: %s", destination, outcome.error)
                 again.append(Settlement(one.id, How.FAIL, delay_ms=BURIED_AGAIN_MS))
             elif outcome.done:
                 _log.warning(
-                    "entry %s of stream %r is in %s now: it was delivered %d times",
+                    "entry %s of stream %r was moved to %s: it was delivered %d times",
                     one.id.decode(),
                     stream,
                     destination,

@@ -1,13 +1,13 @@
 """Renews the leases of a batch's entries, so that no worker claims them while Spark works on them.
 
-Rule 1. An entry is renewed from the moment it is known until it is settled, every third of the time
-        after which others claim, by a thread with a connection of its own: the process's only other
-        thread waits for Spark.
-Rule 2. Renewal ends with `end`, with the process, and when the process's parent is gone: Spark's driver
-        starts this process, and the entries of a driver that was killed must not stay leased. They are
-        neither settled nor released then; their leases expire.
-Rule 3. An entry that belongs to another consumer by now is renewed no more. The batch goes on: the
-        entry is handled twice then, which the group allows, and settled once.
+Rule 1. An entry is renewed from when it is fetched until it is settled, every third of the idle time
+        after which others claim it. A thread with its own connection does that, because the process's only
+        other thread waits for Spark.
+Rule 2. Renewal ends with `end`, with the process, and when the process's parent is gone. Spark's driver
+        starts this process, and the entries of a killed driver must not stay leased. They are neither
+        settled nor released then; their leases expire.
+Rule 3. An entry that now belongs to another consumer is no longer renewed. The batch continues. The entry
+        is then handled twice, which a group allows, and settled once.
 """
 
 from __future__ import annotations
@@ -31,8 +31,10 @@ _log = logging.getLogger("headwater.spark")
 
 
 class LeaseRenewer:
-    """Renews what `hold` and `forget` say, a `groups.lease.Leases`. ``connect`` opens its
-    connection."""
+    """Renews the entries passed to `hold` until `forget`; it is the thread's `groups.lease.Leases`.
+
+    ``connect`` opens the thread's connection.
+    """
 
     def __init__(self, connect: Callable[[], redis.Redis], name_lease: NameLease) -> None:
         self._name_lease = name_lease
@@ -46,38 +48,38 @@ class LeaseRenewer:
         self._thread.start()
 
     def end(self) -> None:
-        """Renew nothing more."""
+        """Stop renewing."""
         self._thread.stop()
 
     def join(self) -> None:
-        """Return when the thread has closed its connection, or is stuck in a command."""
+        """Wait until the thread has closed its connection, or for a second if it is stuck."""
         self._thread.join(1.0)
 
     def expect(self, claim_after_ms: int) -> None:
-        """Something will be held that others claim after that time."""
+        """Renew often enough for entries that others claim after that idle time."""
         if claim_after_ms / 3000 < self._seconds:
             self._seconds = claim_after_ms / 3000
             self._thread.hurry()
 
     def hold(self, member: Member, ids: Iterable[bytes]) -> None:
-        """Hold ``ids`` of the member's stream as well."""
+        """Renew ``ids`` of the member's stream too."""
         with self._lock:
             self._held.setdefault(member.stream, (member, {}))[1].update(dict.fromkeys(ids))
 
     def forget(self, stream: str) -> None:
-        """Hold nothing of ``stream`` any more: it is settled."""
+        """Stop renewing entries of ``stream``: it is settled."""
         with self._lock:
             self._held.pop(stream, None)
 
     def held(self, stream: str) -> int:
-        """How many entries of ``stream`` are held."""
+        """Return how many entries of ``stream`` are renewed."""
         with self._lock:
             return len(self._held[stream][1]) if stream in self._held else 0
 
     # --- in the thread ----------------------------------------------------------------------------
 
     def renew(self, client: redis.Redis) -> None:
-        """Renew the consumer's name and everything held."""
+        """Renew the consumer's name and all entries."""
         self._name_lease.renew(client)
         with self._lock:
             held = [(member, list(ids)) for member, ids in self._held.values()]
@@ -87,7 +89,7 @@ class LeaseRenewer:
             try:
                 self._renew(client, member, ids)
             except GroupVanished:
-                # Created again when the next batch is taken, from what is not settled then.
+                # The next fetch recreates it from what is not settled by then.
                 _log.debug("group %s of %s is gone", member.group, member.stream)
             except Refused as error:
                 _log.warning("leases on %s could not be renewed: %s", member.stream, error)
@@ -96,16 +98,16 @@ class LeaseRenewer:
         return self._seconds
 
     def missed(self, error: Exception) -> float:
-        _log.warning("leases could not be renewed, trying again: %s", error)
+        _log.warning("leases could not be renewed, retrying: %s", error)
         return self._seconds
 
     def owner_is_gone(self) -> bool:
-        """Spark's driver, which started this process, was killed."""
+        """Return whether Spark's driver, which started this process, was killed."""
         return os.getppid() != self._parent
 
     def ended(self, error: BaseException | None) -> None:
         if error is not None:
-            _log.error("nothing renews leases any more: %s", error)
+            _log.error("leases are no longer renewed: %s", error)
 
     def _renew(self, client: redis.Redis, member: Member, ids: list[bytes]) -> None:
         flags = run(client, renew(member, ids))
@@ -117,8 +119,8 @@ class LeaseRenewer:
             gone = [one for one in lost if mine.pop(one, 1) is None]
         if gone:
             _log.warning(
-                "%d entries of stream %r (%s …) are not held any more while a batch reads them: "
-                "another member of group %r may handle them too",
+                "%d entries of stream %r (%s …) now belong to another consumer while a batch reads "
+                "them: that member of group %r may handle them too",
                 len(gone),
                 member.stream,
                 gone[0].decode(),

@@ -1,7 +1,7 @@
-"""The query as a member of the group of each of its streams, by the same code as workers.
+"""The query as a member of the group of each of its streams, with the same code as workers.
 
-Rule. A group that vanished is created again as workers do it, by `groups.session`: with what is not
-      settled, behind what was seen.
+Rule. A group that vanished is recreated as workers do it, by `groups.session`: after the last seen entry,
+      with the entries that are not settled.
 """
 
 from __future__ import annotations
@@ -35,30 +35,30 @@ Counted = Callable[[], Sequence[tuple[bytes, int]]]
 
 
 def nothing() -> Sequence[tuple[bytes, int]]:
-    """What is not settled when all that was taken has been."""
+    """Return no entries: everything that was fetched is settled."""
     return ()
 
 
 _log = logging.getLogger("headwater.spark")
 
 CLAIM_AFTER_MS: Final = 30_000
-"""Where neither the option nor the group says anything: what workers declare by default."""
+"""Used if neither the option nor the group defines it; workers have the same default."""
 
 CHUNK: Final = 1_000
-"""Settlements in one step: a few milliseconds of the server's time, in Lua."""
+"""Settlements in one step: a few milliseconds of Lua on the server."""
 
 _NEEDED: Final = (
     "+@stream +@hash +@sortedset +@string +@scripting +@transaction +@keyspace -@dangerous "
     "+time +info +command"
 )
-"""What an access list must allow; with Headwater neither +@scripting nor +time."""
+"""What ACL rules must allow; Headwater needs neither +@scripting nor +time."""
 
 _SCAN_SECONDS: Final = 1.0
-"""How often a pattern is looked up: Spark asks a hundred times a second when nothing comes."""
+"""How often a pattern is looked up; an idle query is polled a hundred times a second."""
 
 
 class Membership:
-    """Talks to the store as a member of groups; not for several threads."""
+    """Uses the store as a member of groups; not thread-safe."""
 
     def __init__(self, options: SourceOptions, store: SourceStore) -> None:
         assert options.group is not None, "group mode has a group"
@@ -83,7 +83,7 @@ class Membership:
     # --- streams ----------------------------------------------------------------------------------
 
     def streams(self) -> list[str]:
-        """The streams that the options ask for now; a pattern leaves dead letters out."""
+        """Return the streams that the options match now; a pattern excludes dead-letter streams."""
         if self.options.pattern is None:
             return list(self.options.streams)
         if time.monotonic() >= self._look_at:
@@ -94,17 +94,17 @@ class Membership:
         return self._found
 
     def dead_letters(self, stream: str) -> str:
-        """Where the dead letters of ``stream`` go: where its workers put them."""
+        """Return the dead-letter stream of ``stream``, which its workers use too."""
         return self.options.dead_letter_stream or dead_letter_stream(stream)
 
     def joined(self, stream: str) -> bool:
         return stream in self._sessions
 
     def join(self, stream: str, *, seen: StreamID | None, begin: bool) -> None:
-        """Make the group where it is missing, and agree with its members.
+        """Create the group if it is missing, and agree on settings with its members.
 
-        It begins behind ``seen``; with None where the options say (``begin``), or at the first entry
-        (a stream that a pattern found later). A group that is there keeps its position.
+        A new group begins after ``seen``. If that is None, it begins where the options say (``begin``), or
+        at the first entry (a stream that a pattern found later). An existing group keeps its position.
         """
         member = self.member(stream)
         self._unsettled[stream] = nothing
@@ -129,7 +129,7 @@ class Membership:
         return self._unsettled[stream]()
 
     def member(self, stream: str) -> Member:
-        """Who this query is in the group of ``stream``."""
+        """Return this query's identity in the group of ``stream``."""
         if stream not in self._members:
             if self._able is None:
                 self._able = run(self.client, probe())
@@ -141,8 +141,8 @@ class Membership:
     def reader(self, stream: str) -> MemberReader:
         return self._readers[stream]
 
-    def read_anew(self) -> None:
-        """Begin every pass over a pending list again."""
+    def restart_passes(self) -> None:
+        """Begin the passes over all pending lists again."""
         self._readers = {stream: self._reader(self._members[stream]) for stream in self._readers}
 
     def _reader(self, member: Member) -> MemberReader:
@@ -159,7 +159,7 @@ class Membership:
         return MemberReader(member, gone=gone)
 
     def claim_after_ms(self, stream: str) -> int:
-        """``minIdleTime``, else what the group of ``stream`` has agreed upon."""
+        """Return ``minIdleTime``, or else what the group of ``stream`` has agreed on."""
         if self._claim_after_ms is not None:
             return self._claim_after_ms
         key = group_settings_key(stream, self.group)
@@ -175,9 +175,9 @@ class Membership:
     # --- operations -------------------------------------------------------------------------------
 
     def do(self, stream: str, make: Callable[[Member], Operation[T]], *, unsettled: Counted) -> T:
-        """Carry out an operation; when the group has vanished, create it again and ask once more.
+        """Run an operation; if the group has vanished, recreate it and run the operation again.
 
-        ``unsettled`` says what this query has taken of ``stream`` and not settled, with counts.
+        ``unsettled`` returns what this query has fetched of ``stream`` and not settled, with counts.
         """
         if not self.joined(stream):
             return run(self.client, make(self.member(stream)))
@@ -185,16 +185,16 @@ class Membership:
         return run(self.client, self._sessions[stream].surviving(make))
 
     def note_seen(self, stream: str, id_: StreamID) -> None:
-        """``id_`` was delivered as new."""
+        """Note that ``id_`` was delivered as a new entry."""
         self._sessions[stream].seen = str(max(id_, self.seen(stream) or MIN_ID)).encode()
 
     def seen(self, stream: str) -> StreamID | None:
-        """The greatest id that was ever delivered as new."""
+        """Return the greatest id that was ever delivered as a new entry."""
         session = self._sessions.get(stream)
         return None if session is None or session.seen is None else StreamID.parse(session.seen)
 
     def owned_of(self, stream: str, portion: Portion) -> list[bytes]:
-        """The ids of ``portion`` that this query owns, where it was not this process that took it."""
+        """Return the ids of ``portion`` that this query owns, if another process fetched them."""
         ids = [str(id_).encode() for id_ in portion.singles]
         for part in portion.runs:
             start, end = str(part.first).encode(), str(part.last).encode()
@@ -209,12 +209,12 @@ class Membership:
     def renew(
         self, stream: str, ids: Sequence[bytes], *, unsettled: Counted = nothing
     ) -> list[bytes]:
-        """Renew the leases of ``ids``; those that are owned still."""
+        """Renew the leases of ``ids``; return those that this query still owns."""
         flags = self.do(stream, lambda member: renew(member, ids), unsettled=unsettled)
         return [one for one, mine in zip(ids, flags, strict=True) if mine]
 
     def lag(self, stream: str) -> dict[str, Any]:
-        """How far the group is behind, as the server says: ``lag`` is None where it cannot tell."""
+        """Return how far the group is behind; ``lag`` is None if the server does not know it."""
         try:
             groups = run(self.client, single("XINFO", "GROUPS", stream))
         except Refused:
@@ -229,7 +229,7 @@ class Membership:
         return {}
 
     def settle(self, stream: str, ids: Sequence[bytes]) -> int:
-        """Acknowledge what is owned of ``ids``; how many were."""
+        """Acknowledge those of ``ids`` that this query owns; return how many."""
         done = 0
         session = self._sessions.get(stream)
         for first in range(0, len(ids), CHUNK):
@@ -244,18 +244,21 @@ class Membership:
 
 
 def _look(member: Member) -> Operation[Any]:
-    """Meets the error of a group that vanished while no query ran."""
+    """Fail if the group vanished while no query ran."""
     return single("XPENDING", member.stream, member.group)
 
 
 @contextmanager
-def speaking_of(options: SourceOptions) -> Iterator[None]:
-    """What the store refuses, said with its place and, for an access list, with what is needed."""
+def naming_store(options: SourceOptions) -> Iterator[None]:
+    """Raise error replies with the store's url and, for NOPERM, with the permissions needed."""
     try:
         yield
     except Refused as error:
         hint = ""
         if error.code == "NOPERM" or "no permissions" in str(error):
             stream = options.streams[0] if options.streams else str(options.pattern).rstrip("*")
-            hint = f". Group mode needs {_NEEDED}, on ~{stream}* and the keys beside it, ~{{{stream}}}*"
+            hint = (
+                f". Group mode needs {_NEEDED}, on ~{stream}* and Headwater's keys for it, "
+                f"~{{{stream}}}*"
+            )
         raise HeadwaterError(f"{redacted(options.url)} answered: {error}{hint}") from error

@@ -1,12 +1,12 @@
-"""A lease on the consumer's name, so that one query at a time uses it.
+"""A lease on the consumer's name, so that only one query uses it at a time.
 
-Two queries with one name would each take the other's pending entries for their own. The lease is a key
-for each stream, ``{orders}:hw:reader:<group>:<consumer>``. A query that finds the name leased waits
-for one lease, in which the lease of a dead query expires, and then fails.
+Two queries with the same name would each treat the other's pending entries as their own. The lease is a key
+for each stream, ``{orders}:hw:reader:<group>:<consumer>``. A query that finds the name leased waits for the
+length of one lease, in which a dead query's lease expires, and then fails.
 
-Rule 1. Only the query that has the lease, as the key's value says, renews or deletes the key.
-Rule 2. The lease only keeps queries in order. Settlements are owner-checked, so a query that is
-        believed dead loses no entry.
+Rule 1. Only the query that has the lease, according to the key's value, renews or deletes the key.
+Rule 2. The lease only prevents confusion. Settlements are owner-checked, so a query that is wrongly believed
+        dead loses no entry.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
 _log = logging.getLogger("headwater.spark")
 
 LONGEST_LEASE_MS: Final = 10_000
-"""How long at most a query waits that starts where another was killed with its machine."""
+"""The longest wait of a query that starts after another was killed together with its machine."""
 
 SHORTEST_LEASE_MS: Final = 1_000
 _GRACE_SECONDS: Final = 0.2
 
 
 def lease_ms(claim_after_ms: int) -> int:
-    """How long the name is held without renewal."""
+    """Return how long the name is leased without renewal."""
     return max(SHORTEST_LEASE_MS, min(LONGEST_LEASE_MS, claim_after_ms))
 
 
 class NameLease:
-    """Holds a consumer's name at several keys; safe among threads."""
+    """Leases a consumer's name with several keys; thread-safe."""
 
     def __init__(self, consumer: str, lease: int) -> None:
         self._consumer = consumer
@@ -56,9 +56,9 @@ class NameLease:
         return self._lease_ms / 1000
 
     def take(self, client: redis.Redis, key: str) -> None:
-        """Hold ``key`` as well; waits one lease for a holder that may be dead.
+        """Lease ``key`` too; wait for the length of one lease if another query, maybe dead, has it.
 
-        Raises `HeadwaterError` naming who holds it.
+        Raises `HeadwaterError` naming the query that has it.
         """
         if key in self._keys:
             return
@@ -75,7 +75,7 @@ class NameLease:
             self._renewed_at = time.monotonic()
 
     def renew(self, client: redis.Redis) -> None:
-        """Renew the lease, unless another query has the name now."""
+        """Renew the lease, unless another query has the name by now."""
         with self._lock:
             asked_at = time.monotonic()
             for key in self._keys:
@@ -86,14 +86,14 @@ class NameLease:
             self._renewed_at = asked_at
 
     def check(self, client: redis.Redis) -> None:
-        """Raise `HeadwaterError` when another query holds the name; asks when the lease is old."""
+        """Raise `HeadwaterError` if another query has the name; reads the keys if the lease is old."""
         if time.monotonic() - self._renewed_at > self.seconds / 2:
             self.renew(client)
         if self._lost is not None:
             raise HeadwaterError(self._lost)
 
     def release(self, client: redis.Redis) -> None:
-        """Hold nothing any more, so that the next query need not wait."""
+        """Give up the lease, so that the next query does not wait."""
         with self._lock:
             keys, self._keys = self._keys, []
             for key in keys:
@@ -105,11 +105,11 @@ class NameLease:
     def _renewed(self, client: redis.Redis, key: str) -> bool:
         if self._if_mine(client, key, "PEXPIRE", key, self._lease_ms):
             return True
-        # Run out while the store was away or this process stood still, and taken by nobody.
+        # It expired while the store was unreachable or this process was paused, and nobody took it.
         return self._set(client, key)
 
     def _if_mine(self, client: redis.Redis, key: str, *command: str | int) -> bool:
-        """Carry out ``command`` in one step with the look at who holds ``key``."""
+        """Run ``command`` in one step with a check that this query has ``key``."""
         from redis.exceptions import WatchError
 
         with client.pipeline(transaction=True) as pipeline:
@@ -128,8 +128,8 @@ class NameLease:
 def _held(consumer: str, key: str, holder: str | None) -> str:
     return (
         f"consumerPrefix: another query reads as {consumer!r} (the key {key} is held by {holder}). "
-        "One query at a time has a consumer's name: stop that one, or give this one another "
-        "consumerPrefix, then they share the group."
+        "Only one query at a time may use a consumer's name: stop that query, or set another "
+        "consumerPrefix here; then both share the group."
     )
 
 

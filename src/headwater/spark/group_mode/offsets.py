@@ -1,18 +1,19 @@
-"""The offset of a query in group mode: the entries of one batch, by name.
+"""The offset of a query in group mode, which names the entries of one batch.
 
     {"group": "billing", "consumer": "spark", "batch": 7, "streams": {
         "orders": {"seen": "9-3", "runs": [["5-0", "9-3", 120]], "ids": {"3-1": 2}}}}
 
-Rule 1. A *run* is what one reply to ``>`` held: neighbours, so that the run's ends and their number
-        say which entries they are. Ids rise, so nothing can come between them later; what is missing
-        when they are read was removed. Everything else is listed singly, with its delivery count.
-Rule 2. Two batches never have the same offset: ``batch`` counts. Spark takes an equal offset for
-        "nothing new", and the same entries may well come again when a group was made anew.
-Rule 3. ``seen`` is the greatest id that was ever delivered as new: from there a group that vanished
-        is made again.
+Rule 1. A *run* is the contents of one reply to ``>``: neighbouring entries, identified by the run's ends
+        and their number. Ids only grow, so no entry can appear between them later; entries that are
+        missing when the run is read were removed. All other entries are named singly, with their delivery
+        counts.
+Rule 2. No two batches have the same offset, because ``batch`` counts. Spark interprets an equal offset as
+        "nothing new", but the same entries may be delivered again after a group was recreated.
+Rule 3. ``seen`` is the greatest id that was ever delivered as a new entry. A group that vanished is
+        recreated from there.
 
-A checkpoint of log mode has none of these keys as they are here, and is refused (and the other way
-round: log_mode/offsets.py).
+A checkpoint of log mode does not have these keys in this form, so it is rejected. Likewise log mode rejects
+checkpoints of group mode (log_mode/offsets.py).
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ from headwater.model import StreamID
 from headwater.spark.core.options import SourceOptions
 
 Offset = dict[str, Any]
-"""An offset as Spark keeps it: a dict that is written as JSON."""
+"""An offset as Spark stores it: a dict that is written as JSON."""
 
 
 @dataclass(frozen=True)
 class EntryRun:
-    """``count`` neighbours, delivered together for the first time."""
+    """``count`` neighbouring entries that were delivered together for the first time."""
 
     first: StreamID
     last: StreamID
@@ -40,7 +41,7 @@ class EntryRun:
 
 @dataclass(frozen=True)
 class Portion:
-    """What a batch has of one stream. ``singles``: id to delivery count."""
+    """A batch's entries of one stream. ``singles``: id to delivery count."""
 
     runs: tuple[EntryRun, ...] = ()
     singles: Mapping[StreamID, int] = field(default_factory=dict)
@@ -53,7 +54,7 @@ class Portion:
 
 @dataclass(frozen=True)
 class GroupBatch:
-    """What an offset says. ``number`` 0 is the offset before the first batch."""
+    """The contents of an offset. ``number`` 0 is the offset before the first batch."""
 
     group: str
     consumer: str
@@ -61,7 +62,7 @@ class GroupBatch:
     streams: Mapping[str, Portion]
 
     def offset(self) -> Offset:
-        """As Spark keeps it.
+        """Return the offset as Spark stores it.
 
         >>> GroupBatch("g", "c", 1, {"s": Portion(seen=StreamID(5, 0))}).offset()
         {'group': 'g', 'consumer': 'c', 'batch': 1, 'streams': {'s': {'seen': '5-0'}}}
@@ -75,18 +76,18 @@ class GroupBatch:
 
 
 def batch_of(offset: Offset, options: SourceOptions) -> GroupBatch:
-    """What ``offset`` says.
+    """Parse ``offset``.
 
-    Raises `DeclarationError` when it is another source's, another group's or another consumer's: it
-    says what is to be settled, and only who owns it can.
+    Raises `DeclarationError` for the offset of another source, group or consumer: it names entries to
+    settle, which only their owner can do.
     """
     try:
         batch = _read(offset)
     except (KeyError, TypeError, ValueError, AttributeError):
         raise DeclarationError(
-            f"the checkpoint holds an offset that is not of a query in group mode: {_cut(offset)}. A "
-            "query keeps its own checkpointLocation; give this one another. (A query cannot change "
-            "from log mode to group mode, or back.)"
+            f"the checkpoint contains an offset that is not from a query in group mode: {_cut(offset)}. "
+            "Each query needs its own checkpointLocation; set another one for this query. (A query "
+            "cannot change from log mode to group mode, or back.)"
         ) from None
     assert options.group is not None, "group mode has a group"
     for name, found, wanted in (
@@ -95,8 +96,8 @@ def batch_of(offset: Offset, options: SourceOptions) -> GroupBatch:
     ):
         if found != wanted:
             raise DeclarationError(
-                f"{name}: the checkpoint was written with {found!r}, not {wanted!r}, and what it "
-                "holds is that member's to settle. Keep the name, or give the query another "
+                f"{name}: the checkpoint was written with {found!r}, not {wanted!r}, and only that "
+                "member can settle the entries it names. Keep the name, or give the query another "
                 "checkpointLocation."
             )
     return batch
@@ -116,7 +117,7 @@ def _written(portion: Portion) -> dict[str, Any]:
 def _read(offset: Offset) -> GroupBatch:
     group, consumer, number = offset["group"], offset["consumer"], offset["batch"]
     if not (isinstance(group, str) and isinstance(consumer, str) and type(number) is int):
-        raise TypeError("names and a number are expected")
+        raise TypeError("expected names and a number")
     streams = {name: _portion(words) for name, words in offset["streams"].items()}
     return GroupBatch(group, consumer, number, streams)
 
@@ -128,12 +129,12 @@ def _portion(words: dict[str, Any]) -> Portion:
     for first, last, count in words.get("runs", ()):
         run = EntryRun(StreamID.parse(first), StreamID.parse(last), count)
         if type(count) is not int or count < 1 or run.first > run.last:
-            raise ValueError(f"no run: {run}")
+            raise ValueError(f"invalid run: {run}")
         runs.append(run)
     singles = {}
     for id_, count in words.get("ids", {}).items():
         if type(count) is not int:
-            raise TypeError(f"no delivery count: {count!r}")
+            raise TypeError(f"invalid delivery count: {count!r}")
         singles[StreamID.parse(id_)] = count
     seen = words.get("seen")
     return Portion(tuple(runs), singles, None if seen is None else StreamID.parse(seen))

@@ -1,4 +1,4 @@
-"""A batch cut into tasks: runs and single entries of one stream each."""
+"""Splits a batch into tasks, each with runs and single entries of one stream."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from headwater.model import StreamID
 from headwater.spark.group_mode.offsets import EntryRun, Portion
 
 ENTRIES_WORTH_A_TASK: Final = 10_000
-"""Below that a task's start (some 10 ms) costs more than the entries' reading."""
+"""With fewer entries, starting a task (some 10 ms) takes longer than reading them."""
 
 Single = tuple[StreamID, int]
 
 
 @dataclass(frozen=True)
 class Listed(InputPartition):
-    """The entries that one task reads: exactly these, or the reader says what is missing."""
+    """The entries that one task reads; if some are missing, reading reports it."""
 
     stream: str
     runs: tuple[EntryRun, ...]
@@ -29,9 +29,10 @@ class Listed(InputPartition):
 
 
 def cut_up(portions: Mapping[str, Portion], min_partitions: int | None) -> list[Listed]:
-    """The tasks of a batch; runs are not cut, for nobody knows what stands where in them.
+    """Return the tasks of a batch. Runs are not split, because the ids inside them are not known.
 
-    Without ``min_partitions``: as many as keep the machine's cores busy, none needlessly small.
+    Without ``min_partitions`` there are enough tasks to use all cores of the machine, but no needlessly
+    small ones.
     """
     total = sum(portion.entries for portion in portions.values())
     if not total:

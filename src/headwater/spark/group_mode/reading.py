@@ -1,8 +1,8 @@
-"""Reading one task's entries in an executor: those that it lists, and no others.
+"""Reads the entries that one task names, in an executor.
 
-Rule 1. A run is read by its ends, a single entry by its id, many at a time in one pipeline.
-Rule 2. An entry that is not there was removed after it was delivered to this query and before it was
-        read: data loss, an error or a counted warning. Rows are never just missing.
+Rule 1. A run is read by its ends, a single entry by its id, with many commands in one pipeline.
+Rule 2. A missing entry was removed after it was delivered to this query and before it was read. That is
+        data loss: an error, or a warning with the number of entries. Rows are never missing silently.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from headwater.spark.core.completeness import Finding, report
 from headwater.spark.core.options import GroupOptions, SourceOptions
 from headwater.spark.core.store import connect, patiently
 from headwater.spark.decoding.columns import RowShape
-from headwater.spark.decoding.gc_freeze import freeze_what_is_loaded
+from headwater.spark.decoding.gc_freeze import freeze_loaded_objects
 from headwater.spark.decoding.page import Page
 from headwater.spark.decoding.reply import page_of
 from headwater.spark.decoding.rows import RowBuilder
@@ -32,14 +32,14 @@ _log = logging.getLogger("headwater.spark")
 _FIRST_PAGE: Final = 500
 _MOST_A_PAGE: Final = 5_000
 _MOST_COMMANDS: Final = 500
-"""Commands in one pipeline: what they take on the wire goes out before a reply is read."""
+"""Commands in one pipeline; all of them are sent before the first reply is read."""
 
 _PAGE_BYTES: Final = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True)
 class _Wanted:
-    """What one XRANGE is to bring: ``count`` entries that were delivered ``deliveries`` times."""
+    """The expected reply of one XRANGE: ``count`` entries that were delivered ``deliveries`` times."""
 
     first: StreamID
     last: StreamID
@@ -48,13 +48,13 @@ class _Wanted:
 
 
 def read_listed(options: SourceOptions, shape: RowShape, part: Listed) -> Iterator[pa.RecordBatch]:
-    """The entries of ``part`` as record batches of ``shape``.
+    """Yield the entries of ``part`` as record batches of ``shape``.
 
-    Raises `DataLoss` when entries are missing, `DecodeError` as ``mode`` says.
+    Raises `DataLoss` if entries are missing, and `DecodeError` depending on ``mode``.
     """
     assert options.group is not None, "group mode has a group"
     group = options.group
-    freeze_what_is_loaded()
+    freeze_loaded_objects()
     builder = RowBuilder(shape, part.stream)
     missing, wanted_in_all = 0, 0
     client = connect(options.url)
@@ -79,8 +79,8 @@ def read_listed(options: SourceOptions, shape: RowShape, part: Listed) -> Iterat
 def _finding(group: GroupOptions, stream: str, missing: int, wanted: int) -> Finding:
     if missing < 0:
         text = (
-            f"stream {stream!r} was made anew or set back (DEL, XSETID): where {wanted} entries were "
-            f"delivered to group {group.name!r}, {wanted - missing} stand now"
+            f"stream {stream!r} was recreated or set back (DEL, XSETID): {wanted} entries were "
+            f"delivered to group {group.name!r}, but there are {wanted - missing} now"
         )
     else:
         text = (
@@ -88,11 +88,11 @@ def _finding(group: GroupOptions, stream: str, missing: int, wanted: int) -> Fin
             f"{group.consumer!r} of group {group.name!r} were deleted or trimmed (XDEL, "
             "XTRIM, ACKDEL, DEL) before they were read"
         )
-    return Finding(stream, told=True, text=text)
+    return Finding(stream, certain=True, text=text)
 
 
 def _together(wanted: list[_Wanted], replies: list[Any]) -> tuple[Page, list[int]]:
-    """One page of several replies, with the delivery count of each entry."""
+    """Return one page from several replies, with the delivery count of each entry."""
     entries: list[Any] = []
     deliveries: list[int] = []
     for one, reply in zip(wanted, replies, strict=True):
@@ -115,7 +115,7 @@ def _pages(
 
 
 def _chunks(part: Listed, allowance: Callable[[], int]) -> Iterator[list[_Wanted]]:
-    """What goes into one pipeline each. A run is never cut: it was one reply, of bounded weight."""
+    """Yield what each pipeline reads. A run is never split: it came in one reply of bounded size."""
     wanted = [_Wanted(id_, id_, 1, count) for id_, count in part.singles]
     wanted += [_Wanted(run.first, run.last, run.count, 1) for run in part.runs]
     chunk: list[_Wanted] = []
@@ -133,7 +133,7 @@ def _chunks(part: Listed, allowance: Callable[[], int]) -> Iterator[list[_Wanted
 def _fetch(client: redis.Redis, stream: str, wanted: list[_Wanted]) -> list[Any]:
     pipeline: Any = client.pipeline(transaction=False)
     for one in wanted:
-        # As bytes: redis-py reshapes the reply of an XRANGE that is named by a str.
+        # Bytes, because redis-py changes the form of the reply if the command's name is a str.
         pipeline.execute_command(
             b"XRANGE", stream, str(one.first), str(one.last), "COUNT", one.count + 1
         )

@@ -1,13 +1,13 @@
-"""Settling the last batch of a query that has ended.
+"""Settles the last batch of a query that has ended.
 
-Spark asks for the next batch, and so says that the last one was committed, only while the query
-goes on. What the last batch named stays pending when it ends, until it starts again or a worker
-claims it and handles it once more. `settle_committed` reads in the checkpoint which batch was
-committed last and settles that.
+Spark reports that a batch was committed only by requesting the next one, which it does only while the query
+runs. So when a query ends, the entries of its last batch stay pending until it starts again, or until a
+worker claims and handles them again. `settle_committed` finds the last committed batch in the checkpoint and
+settles it.
 
-Rule 1. Only a batch in the commit log is settled; one that was planned and not committed is replayed.
-Rule 2. Settlements are owner-checked, so it may run twice, and beside a query that has started again.
-Rule 3. The checkpoint is read as text and JSON, within bounds; nothing in it is believed.
+Rule 1. Only a batch in the commit log is settled. A batch that was planned but not committed is replayed.
+Rule 2. Settlements are owner-checked, so this may run twice, and while the query runs again.
+Rule 3. The checkpoint is read as text and JSON with size limits, and all of its contents are validated.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from headwater.errors import HeadwaterError
 from headwater.groups.operation import GroupVanished
 from headwater.spark.core.options import SourceOptions
 from headwater.spark.core.store import SourceStore, patiently
-from headwater.spark.group_mode.membership import Membership, speaking_of
+from headwater.spark.group_mode.membership import Membership, naming_store
 from headwater.spark.group_mode.offsets import GroupBatch, batch_of
 
 _MOST_BYTES: Final = 64 * 1024 * 1024
-"""An offset file lists at most some 20,000 entries and runs of each source."""
+"""An offset file names at most some 20,000 entries and runs per source."""
 
 
 def settle_committed(options: SourceOptions, checkpoint: Path, *, source: int = 0) -> int:
-    """Settle what the last committed batch of the query at ``checkpoint`` names; how many entries
-    were still this consumer's. ``source`` is the source's place among those of the query.
+    """Settle the last committed batch of the query at ``checkpoint``.
 
-    Raises `HeadwaterError` naming the file when the checkpoint cannot be read, `Disconnected` when
-    the store cannot be reached.
+    Returns how many entries this consumer still owned. ``source`` is the index of the source among those
+    of the query. Raises `HeadwaterError` naming the file if the checkpoint cannot be read, and
+    `Disconnected` if the store cannot be reached.
     """
     committed = _last(checkpoint / "commits")
     if committed is None:
@@ -44,7 +44,7 @@ def settle_committed(options: SourceOptions, checkpoint: Path, *, source: int = 
     batch = batch_of(offset, options)
     store = SourceStore(options)
     try:
-        with speaking_of(options):
+        with naming_store(options):
             return patiently(options.url, lambda: _settle(Membership(options, store), batch))
     finally:
         store.close()
@@ -58,12 +58,12 @@ def _settle(membership: Membership, batch: GroupBatch) -> int:
         try:
             done += membership.settle(stream, membership.owned_of(stream, portion))
         except GroupVanished:
-            continue  # nothing is pending in a group that is not there
+            continue  # a group that does not exist has no pending entries
     return done
 
 
 def _last(log: Path) -> int | None:
-    """The number of the last batch in a log of Spark's; its files are named by number."""
+    """Return the number of the last batch in one of Spark's logs, whose files are named by number."""
     try:
         numbers = [int(path.name) for path in log.iterdir() if path.name.isdecimal()]
     except FileNotFoundError:
@@ -74,7 +74,7 @@ def _last(log: Path) -> int | None:
 
 
 def _offset(path: Path, source: int) -> Any:
-    """What one source's offset was: the third line and on of Spark's offset file, a line a source."""
+    """Return the offset of one source: Spark's offset file has a line for each, from the third on."""
     try:
         if path.stat().st_size > _MOST_BYTES:
             raise HeadwaterError(f"{path} is larger than any offset of this source")
@@ -82,12 +82,12 @@ def _offset(path: Path, source: int) -> Any:
         if version != "v1":
             raise HeadwaterError(
                 f"{path} has the format {version[:20]!r}, not v1; it was written by a Spark with "
-                "spark.sql.streaming.offsetLog.formatVersion set, or by something else"
+                "spark.sql.streaming.offsetLog.formatVersion set, or by another program"
             )
         return None if offsets[source] == "-" else json.loads(offsets[source])
     except OSError as error:
         raise HeadwaterError(f"cannot read {path}: {error.strerror}") from error
     except (ValueError, IndexError, RecursionError) as error:
         raise HeadwaterError(
-            f"{path} is no offset file of a query with a source at place {source}: {error}"
+            f"{path} is not an offset file of a query with a source at index {source}: {error}"
         ) from error

@@ -1,16 +1,16 @@
-"""``spark.readStream.format("headwater").option("group", …)``: micro-batches of what a group's
-members share.
+"""``spark.readStream.format("headwater").option("group", …)``: reads micro-batches of entries that the
+group's members share.
 
-    latestOffset(start)   settle what start names ──▶ own ──▶ claimed ──▶ new ──▶ an offset names them
-    partitions(end)       hold what end names ──▶ tasks
-    read(task)            the entries that it lists
+    latestOffset(start)   settles what start names ──▶ own ──▶ claimed ──▶ new ──▶ an offset names them
+    partitions(end)       renews what end names ──▶ tasks
+    read(task)            reads the entries that it names
 
-Rule 1. What an offset names is settled when Spark hands that offset back as ``start`` of the next:
-        the batch has been committed then. Nothing is settled before, `commit` and `stop` settle
-        nothing, so a crash at any point re-delivers and never loses.
-Rule 2. A batch is what its end offset names: a replay reads the same entries, also those that a
-        worker took meanwhile. The sink is exactly once by batch id, the group at least once.
-Rule 3. What is fetched is renewed (lease_renewer.py) from then until it is settled.
+Rule 1. The entries that an offset names are settled when Spark passes that offset as ``start`` of the next
+        batch, because the batch is committed then. Nothing is settled before; `commit` and `stop` settle
+        nothing. So a crash at any point causes redelivery and never loss.
+Rule 2. A batch is what its end offset names. A replay reads the same entries, including those that a worker
+        claimed in the meantime. The sink is exactly-once by batch id, the group at-least-once.
+Rule 3. Fetched entries are renewed (lease_renewer.py) until they are settled.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from headwater.spark.core.store import SourceStore, connect, patiently
 from headwater.spark.decoding.columns import RowShape
 from headwater.spark.group_mode.fetch import MOST_ENTRIES, AvailableNow, BatchFetch, Limits
 from headwater.spark.group_mode.lease_renewer import LeaseRenewer
-from headwater.spark.group_mode.membership import Membership, speaking_of
+from headwater.spark.group_mode.membership import Membership, naming_store
 from headwater.spark.group_mode.name_lease import NameLease, lease_ms
 from headwater.spark.group_mode.offsets import GroupBatch, Offset, Portion, batch_of
 from headwater.spark.group_mode.partitions import Listed, cut_up
@@ -43,12 +43,12 @@ T = TypeVar("T")
 _log = logging.getLogger("headwater.spark")
 
 ENTRIES_A_TRIGGER: Final = 50_000
-"""Entries of a batch where ``maxEntriesPerTrigger`` says nothing: the driver takes their ids, which
-it renews and settles one by one, so there must be an end."""
+"""The size of a batch if ``maxEntriesPerTrigger`` is not set. The driver holds the ids, and renews and
+settles them one by one, so there must be a limit."""
 
 
 class GroupReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """A member of the group in the driver's process; in executors only its options and its shape."""
+    """Is a member of the group in the driver; in executors it has only its options and its shape."""
 
     def __init__(self, options: SourceOptions, shape: RowShape) -> None:
         self._options = options
@@ -61,59 +61,62 @@ class GroupReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(state["_options"], state["_shape"])  # type: ignore[misc]
 
-    # --- what Spark asks the driver ---------------------------------------------------------------
+    # --- called by Spark in the driver ------------------------------------------------------------
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
-        """Before the first batch. The groups are made here, so that ``latest`` is now."""
-        return self._ask(lambda driver: driver.initial())
+        """Create the groups, so that ``latest`` is now; return the offset before the first batch."""
+        return self._call(lambda driver: driver.initial())
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """At most ``maxEntriesPerTrigger`` entries a batch; there is always a limit."""
+        """Limit a batch to ``maxEntriesPerTrigger`` entries; there is always a limit."""
         return ReadMaxRows(self._options.max_entries_per_trigger or ENTRIES_A_TRIGGER)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """This run takes the new entries there are now, and passes once over what others left."""
-        self._ask(lambda driver: driver.only_now())
+        """Limit this run to the current new entries and one pass over other members' entries."""
+        self._call(lambda driver: driver.only_now())
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
-        """Settle what ``start`` names and take the next batch; ``start`` when there is none."""
+        """Settle what ``start`` names and fetch the next batch; return ``start`` if there is none."""
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else ENTRIES_A_TRIGGER
-        return self._ask(lambda driver: driver.next(start, min(most, MOST_ENTRIES)))
+        return self._call(lambda driver: driver.next(start, min(most, MOST_ENTRIES)))
 
     def reportLatestOffset(self) -> Offset | None:  # noqa: N802 - Spark's name
-        """How far each group is behind its stream, for Spark's progress."""
-        return self._ask(lambda driver: driver.lag())
+        """Return how far each group is behind its stream, for Spark's progress."""
+        return self._call(lambda driver: driver.lag())
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:  # noqa: ARG002
-        """The batch that ``end`` names, in tasks; ``start`` is not looked at."""
-        return self._ask(lambda driver: driver.tasks(end))
+        """Return the tasks of the batch that ``end`` names; ``start`` is not used."""
+        return self._call(lambda driver: driver.tasks(end))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one task, in an executor."""
+        """Yield the rows of one task, in an executor."""
         from headwater.spark.group_mode.reading import read_listed
 
         assert isinstance(partition, Listed), partition
         return read_listed(self._options, self._shape, partition)
 
     def stop(self) -> None:
-        """Leave off: nothing is settled and nothing released here, for this may be a driver that was
-        killed while its batch was running. Only the consumer's name is given back."""
+        """Give up the lease on the consumer's name and close the connections.
+
+        This settles and releases nothing, because Spark may call it for a driver that was killed during
+        its batch.
+        """
         if self._driver is not None:
             self._driver.close()
             self._driver = None
 
-    def _ask(self, question: Callable[[_Driver], T]) -> T:
-        with speaking_of(self._options):
-            return patiently(self._options.url, lambda: self._answer(question))
+    def _call(self, method: Callable[[_Driver], T]) -> T:
+        with naming_store(self._options):
+            return patiently(self._options.url, lambda: self._call_once(method))
 
-    def _answer(self, question: Callable[[_Driver], T]) -> T:
+    def _call_once(self, method: Callable[[_Driver], T]) -> T:
         if self._driver is None:
             self._driver = _Driver(self._options)
-        return question(self._driver)
+        return method(self._driver)
 
 
 class _Driver:
-    """What the driver's process knows. Any question may be asked again after a lost connection."""
+    """The driver's state. All methods can be repeated after a lost connection."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -122,13 +125,13 @@ class _Driver:
         self._name_lease: NameLease | None = None
         self._renewer: LeaseRenewer | None = None
         self._planned: tuple[GroupBatch, GroupBatch] | None = None
-        """The last batch that was taken, with the one before it."""
+        """The last batch that was fetched, with the one before it."""
         self._ids: tuple[GroupBatch, dict[str, list[bytes]]] | None = None
-        """The ids of the batch that is held."""
+        """The ids of the batch that is being renewed."""
         self._settled: GroupBatch | None = None
         self._understood: tuple[Offset, GroupBatch] | None = None
         self._owns_more = True
-        """Something may be pending under this consumer's name that no offset names."""
+        """Whether this consumer may own pending entries that no offset names."""
         self._run: AvailableNow | None = None
 
     def close(self) -> None:
@@ -137,16 +140,16 @@ class _Driver:
         if self._renewer is not None:
             self._renewer.end()
         try:
-            # First of all: Spark ends this process a tenth of a second after it has said so.
+            # Do this first: Spark ends this process a tenth of a second after it announced it.
             if self._name_lease is not None:
                 self._name_lease.release(self._store.client)
         except (redis.RedisError, OSError):
-            pass  # it runs out
+            pass  # the lease expires
         if self._renewer is not None:
             self._renewer.join()
         self._store.close()
 
-    # --- answers ----------------------------------------------------------------------------------
+    # --- calls from Spark -------------------------------------------------------------------------
 
     def initial(self) -> Offset:
         streams = self._membership.streams()
@@ -160,13 +163,13 @@ class _Driver:
             state = self._store.state(stream)
             upto[stream] = MIN_ID if state is None else state.last_id
         self._run = AvailableNow(upto)
-        self._membership.read_anew()
+        self._membership.restart_passes()
 
     def next(self, start: Offset, most: int) -> Offset:
         before = self._read(start)
         self._check()
         if self._planned is not None and self._planned[0] == before:
-            return self._planned[1].offset()  # Spark has not logged it: it is still the next
+            return self._planned[1].offset()  # Spark has not logged it yet: it is still the next
         streams = self._membership.streams() if self._run is None else list(self._run.upto)
         for stream in streams:
             known = before.streams.get(stream)
@@ -179,7 +182,7 @@ class _Driver:
     def tasks(self, end: Offset) -> list[InputPartition]:
         batch = self._read(end)
         if self._ids is None or self._ids[0] != batch:
-            self._hold_again(batch)
+            self._renew_again(batch)
         self._check()
         return list(cut_up(batch.streams, self._options.min_partitions))
 
@@ -191,11 +194,11 @@ class _Driver:
         return {"group": self._membership.group, "streams": found} if found else None
 
     def _take(self, before: GroupBatch, streams: list[str], most: int) -> GroupBatch | None:
-        """The batch after ``before``, if there is anything to be in it."""
+        """Fetch the batch after ``before``; None if there is nothing to read."""
         turns = self._turns(streams, before)
         limits = Limits(most, self._options.max_bytes_per_trigger, self._run)
         fetch = BatchFetch(self._membership, self._the_renewer(), limits)
-        # Should this fail halfway, what was taken by then is found by the next attempt.
+        # If this fails halfway, the next attempt finds the entries fetched so far.
         self._planned, owns_more, self._owns_more = None, self._owns_more, True
         if owns_more:
             whole = [fetch.own(stream) for stream in turns]
@@ -209,11 +212,11 @@ class _Driver:
         self._planned, self._ids = (before, batch), (batch, fetch.ids())
         return batch
 
-    # --- inside -----------------------------------------------------------------------------------
+    # --- internals --------------------------------------------------------------------------------
 
     def _read(self, offset: Offset) -> GroupBatch:
-        """What ``offset`` says. When nothing comes Spark asks with the same a hundred times a
-        second, and it may name thousands of entries."""
+        """Parse ``offset``, with a cache: an idle query is polled a hundred times a second with the same
+        offset, which may name thousands of entries."""
         if self._understood is None or self._understood[0] != offset:
             self._understood = offset, batch_of(offset, self._options)
         return self._understood[1]
@@ -222,7 +225,7 @@ class _Driver:
         return GroupBatch(self._membership.group, self._membership.consumer, number, streams)
 
     def _turns(self, streams: list[str], before: GroupBatch) -> list[str]:
-        """Another stream is the first each time, so that a small limit leaves none out for ever."""
+        """Rotate the streams with each batch, so that a small limit does not always skip some."""
         at = before.number % len(streams)
         return streams[at:] + streams[:at]
 
@@ -232,7 +235,7 @@ class _Driver:
         elif known.seen is not None:
             self._membership.note_seen(
                 stream, known.seen
-            )  # it was joined before the checkpoint was read
+            )  # the stream was joined before the checkpoint was read
         claim_after = self._membership.member(stream).claim_after_ms
         if self._name_lease is None or self._renewer is None:
             self._name_lease = NameLease(self._membership.consumer, lease_ms(claim_after))
@@ -251,22 +254,24 @@ class _Driver:
             self._name_lease.check(self._store.client)
 
     def _settle(self, batch: GroupBatch) -> None:
-        """Acknowledge what ``batch`` names: it has been committed."""
+        """Acknowledge what ``batch`` names, because it is committed."""
         known = self._ids[1] if self._ids is not None and self._ids[0] == batch else None
         for stream, portion in batch.streams.items():
             if not portion.entries:
                 continue
             if self._renewer is not None:
-                self._renewer.forget(stream)  # before, or it would miss what is settled
+                self._renewer.forget(
+                    stream
+                )  # first: renewing settled entries would look like a loss
             try:
                 ids = self._membership.owned_of(stream, portion) if known is None else known[stream]
                 self._membership.settle(stream, ids)
             except GroupVanished:
-                _log.debug("group of %s is gone, and nothing is asked of it any more", stream)
+                _log.debug("group of %s is gone, so nothing of it needs settling", stream)
         self._settled = batch
 
-    def _hold_again(self, batch: GroupBatch) -> None:
-        """Spark replays a batch of an earlier process: hold what is still this consumer's of it."""
+    def _renew_again(self, batch: GroupBatch) -> None:
+        """Renew a batch that Spark replays from an earlier process, as far as it is still owned."""
         ids: dict[str, list[bytes]] = {}
         for stream, portion in batch.streams.items():
             ids[stream] = []

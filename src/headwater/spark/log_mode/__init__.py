@@ -1,6 +1,9 @@
-"""Log mode: a query reads each entry of its streams once, by ranges of ids, beside whoever else reads.
+"""Log mode: a query reads each entry of its streams once, by ranges of ids, independent of other readers.
 
-What a batch is: offsets.py. Where a query begins and how a batch is cut: partitions.py, by the counts
-of core/planning.py. Whether something is missing: core/completeness.py. Where entries come from:
-backend.py. What Spark calls: batch.py, streaming.py.
+    offsets              what a batch is
+    partitions           where a query begins, and into how many tasks a batch is split
+    backend              where entries come from
+    batch, streaming     the readers that Spark calls
+
+Entries are counted by core/planning.py and checked for completeness by core/completeness.py.
 """

@@ -1,5 +1,5 @@
-"""Where a reader's entries come from. The server is one backend; an archive and the server together
-are another (archive/backend.py), which `source.py` chooses by the option ``archive``.
+"""The interface to where a reader's entries come from. The server is one backend. An archive together
+with the server is another (archive/backend.py); `source.py` chooses it by the option ``archive``.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
 
 
 class Backend(Protocol):
-    """What a reader asks for entries. Spark pickles it to the executors, so it holds no connection."""
+    """The source of a reader's entries. Spark pickles it to executors, so it has no connection."""
 
     def connect(self) -> tuple[SourceStore, Planner]:
-        """What answers questions about the streams, in the driver."""
+        """Return the store and the planner that the driver uses."""
 
     def restart(self, store: SourceStore, stream: str) -> Position:
-        """Where to read on in a stream that was deleted, made again or set back."""
+        """Return where reading continues in a stream that was deleted, recreated or set back."""
 
     def read(self, part: EntryRange) -> Iterator[pa.RecordBatch]:
-        """The rows of one partition, in an executor."""
+        """Yield the rows of one partition, in an executor."""
 
 
 @dataclass(frozen=True)
 class ServerBackend:
-    """Entries that the server holds."""
+    """Reads entries from the server only."""
 
     options: SourceOptions
     shape: RowShape
@@ -43,7 +43,7 @@ class ServerBackend:
         store = SourceStore(self.options)
         return store, planner(store)
 
-    def restart(self, store: SourceStore, stream: str) -> Position:  # noqa: ARG002 - a backend with an archive asks it
+    def restart(self, store: SourceStore, stream: str) -> Position:  # noqa: ARG002 - the archive's backend uses them
         return BEGINNING
 
     def read(self, part: EntryRange) -> Iterator[pa.RecordBatch]:

@@ -1,4 +1,4 @@
-"""``spark.read.format("headwater")``: what the streams hold at this moment, once."""
+"""``spark.read.format("headwater")``: reads what the streams hold at one moment."""
 
 from __future__ import annotations
 
@@ -25,19 +25,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Window:
-    """What of the streams is looked at: ids from ``first`` to ``last``, and, where that is said,
-    some streams only."""
+    """The part of the streams to read: ids from ``first`` to ``last``, in ``streams`` or in all."""
 
     first: StreamID = MIN_ID
     last: StreamID = MAX_ID
     streams: frozenset[str] | None = None
 
     def wants(self, stream: str) -> bool:
-        """Whether ``stream`` is looked at."""
+        """Return whether ``stream`` is read."""
         return self.streams is None or stream in self.streams
 
     def narrowed(self, first: StreamID, last: StreamID) -> Window:
-        """The part of it between two ids, both included."""
+        """Return the part of the window between two ids, both included."""
         return Window(max(self.first, first), min(self.last, last), self.streams)
 
 
@@ -45,24 +44,24 @@ EVERYTHING = Window()
 
 
 class BatchReader(DataSourceReader):
-    """Plans in the driver's process, once for a query, and reads its partitions in executors.
+    """Plans once per query, in the driver, and reads the partitions in executors.
 
-    Spark pickles it to the executors; it holds its options and its backend, no connection.
+    Spark pickles it to the executors. It holds options and a backend, but no connection.
     """
 
     def __init__(self, options: SourceOptions, backend: Backend) -> None:
         start = options.starting
         if "latest" in (start.values() if isinstance(start, Mapping) else (start,)):
             raise DeclarationError(
-                "startingId: latest reads nothing in a batch, which ends at the last entry there "
-                "is; leave it out, or use readStream"
+                "startingId: latest reads nothing in a batch, which ends at the last entry; remove it, "
+                "or use readStream"
             )
         self._options = options
         self._backend = backend
         self._window = EVERYTHING
 
     def partitions(self) -> list[InputPartition]:
-        """Everything from each stream's start to its end, as ranges of ids."""
+        """Return ranges of ids that cover each stream from its start to its end."""
         store, plans = self._backend.connect()
         try:
             spans = batch_spans(self._options, store, plans, self._window)
@@ -75,18 +74,18 @@ class BatchReader(DataSourceReader):
             store.close()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one partition, in an executor."""
+        """Yield the rows of one partition, in an executor."""
         if not isinstance(partition, EntryRange):
-            return iter(())  # Spark's own, where there is nothing to read
+            return iter(())  # Spark's own partition, if there is nothing to read
         return self._backend.read(partition)
 
 
 def batch_spans(
     options: SourceOptions, store: SourceStore, plans: Planner, window: Window = EVERYTHING
 ) -> dict[str, ReadSpan]:
-    """What a batch reads of each stream; those of which it reads nothing are left out.
+    """Return what a batch reads of each stream; streams with nothing to read are omitted.
 
-    Raises `DeclarationError` for a stream that is named and not there.
+    Raises `DeclarationError` for a named stream that does not exist.
     """
     spans: dict[str, ReadSpan] = {}
     for stream in filter(window.wants, store.streams()):
@@ -99,7 +98,7 @@ def batch_spans(
 def _span(
     options: SourceOptions, store: SourceStore, plans: Planner, stream: str, window: Window
 ) -> ReadSpan | None:
-    """None where the end is before the start: nothing is read then, as in Kafka's source."""
+    """Return None if the end is before the start: nothing is read then, as in Kafka's source."""
     at = starting_position(options, store, plans, stream)
     end = options.end_of(stream)
     last = min(window.last, MAX_ID if end == "latest" else end)

@@ -1,12 +1,12 @@
-"""``inferSchema=true``: the columns of a batch read, from a sample of its entries.
+"""``inferSchema=true``: infers the columns of a batch read from a sample of its entries.
 
-Rule 1. The same streams give the same schema: what is sampled follows from what they hold, and the
-        columns stand in the order in which a reader of the sample meets them.
-Rule 2. A type is only chosen if the decoder reads every sampled value as it. What comes later and
-        does not fit is a bad value like any other, so ``_rescued`` is among the columns.
+Rule 1. The same streams give the same schema: the sample depends only on their contents, and the columns
+        have the order in which they first occur in the sample.
+Rule 2. A type is chosen only if the decoder can read every sampled value as that type. Later values that do
+        not fit are bad values, so the columns include ``_rescued``.
 
-The sample: of each stream, what the batch would read is cut into ten parts (as for partitions), and
-the first entries of each part are taken, `samplingEntries` in all.
+The sample: what the batch would read of each stream is split into ten parts (as into partitions), and the
+first entries of each part are taken, `samplingEntries` in total.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ _log = logging.getLogger("headwater.spark")
 
 _PARTS: Final = 10
 _MOST_BYTES: Final = 64 * 1024 * 1024
-"""What a sample may weigh, by the server's estimate: it is held in memory."""
+"""The maximum size of a sample, by the server's estimate; the sample is held in memory."""
 
 _MOST_COLUMNS: Final = 1000
 
 _OWN: Final = ("stream", "id", "timestamp", "fields", "_rescued", "_delivery_count", "_consumer")
-"""Names of columns that are not fields of the message, whatever the message has."""
+"""Names that are never columns for the message's own fields."""
 
 
 def inferred_schema(options: SourceOptions) -> StructType:
-    """``stream``, ``id``, ``timestamp``, a column for each field of the sample, ``_rescued``.
+    """Return ``stream``, ``id``, ``timestamp``, a column for each sampled field, ``_rescued``.
 
-    Raises `DeclarationError` where there is nothing to sample.
+    Raises `DeclarationError` if there is nothing to sample.
     """
     page = _sample(options)
     typed = _typed_fields(options, page)
@@ -104,7 +104,7 @@ def _entries(
 
 
 def _flat(body: Any) -> list[bytes]:
-    """Names and values in turn, as the wire has them; redis-py may have made pairs of them."""
+    """Return names and values in turn, as on the wire; redis-py may have paired them."""
     if isinstance(body, dict):
         return [part for pair in body.items() for part in pair]
     return list(body)
@@ -114,32 +114,32 @@ def _typed_fields(options: SourceOptions, page: Page) -> dict[str, DataType]:
     found = _fields(page) if options.codec in ("fields", "bytes") else _attributes(options, page)
     if len(found) > _MOST_COLUMNS:
         raise DeclarationError(
-            f"inferSchema: the sample has {len(found)} different fields, which would be as many "
-            "columns. Leave inferSchema out and read the column `fields`, or name the columns that "
-            "are wanted by .schema(…)."
+            f"inferSchema: the sample has {len(found)} different fields, which would all be "
+            "columns. Remove inferSchema and read the column `fields`, or name the columns that "
+            "you need with .schema(…)."
         )
     typed: dict[str, DataType] = {}
     texts, _bad = Documents(options.codec, list(found)).texts(page)
-    for name in _told_apart(found, options):
+    for name in _column_names(found, options):
         type_ = BinaryType() if options.codec == "bytes" else _type(options, found[name])
         typed[name] = type_ if _reads(options, texts[name], type_) else StringType()
     return typed
 
 
 def _fields(page: Page) -> dict[str, list[Any]]:
-    """The values of each field, in the order in which fields are met."""
+    """Return the values of each field, in the order in which the fields first occur."""
     found: dict[str, list[Any]] = {}
     for body in page.bodies:
         for name, value in zip(body[::2], body[1::2], strict=True):
             try:
                 found.setdefault(name.decode(), []).append(value)
             except UnicodeDecodeError:
-                continue  # no name of a column; the column `fields` shows it
+                continue  # not a valid column name; the column `fields` has it
     return found
 
 
 def _attributes(options: SourceOptions, page: Page) -> dict[str, list[Any]]:
-    """The values of each attribute of the documents; what is no document is passed over."""
+    """Return the values of each attribute of the documents; other entries are skipped."""
     documents = Documents(options.codec, [])
     decode = msgspec.msgpack.decode if options.codec == "msgpack" else msgspec.json.decode
     found: dict[str, list[Any]] = {}
@@ -159,8 +159,8 @@ def _attributes(options: SourceOptions, page: Page) -> dict[str, list[Any]]:
     return found
 
 
-def _told_apart(found: Iterable[str], options: SourceOptions) -> list[str]:
-    """The names that can be columns: Spark tells no columns apart by case, and some are taken."""
+def _column_names(found: Iterable[str], options: SourceOptions) -> list[str]:
+    """Return the names that can be columns: Spark ignores their case, and some names are taken."""
     taken = {name.lower() for name in _OWN}
     kept: list[str] = []
     left_out: list[str] = []
@@ -174,7 +174,7 @@ def _told_apart(found: Iterable[str], options: SourceOptions) -> list[str]:
         kept.append(name)
     if left_out:
         _log.warning(
-            "inferSchema: no column for %s: the name is another column's. A schema with "
+            "inferSchema: no column for %s: another column has the name. A schema with "
             "`fields map<string, string>` shows them.",
             ", ".join(map(repr, left_out)),
         )
@@ -186,7 +186,7 @@ def _type(options: SourceOptions, values: list[Any]) -> DataType:
 
 
 def _reads(options: SourceOptions, texts: pa.BinaryArray, type_: DataType) -> bool:
-    """Whether the decoder reads every text as ``type_``."""
+    """Return whether the decoder can read every text as ``type_``."""
     from pyspark.sql.pandas.types import to_arrow_type
 
     arrow = to_arrow_type(type_, timezone="UTC")

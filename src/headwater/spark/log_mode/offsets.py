@@ -1,15 +1,15 @@
 """The offset of a query: for each stream, what the batch that ends there has read.
 
-A batch is named by its end offset alone: ``from`` and ``to`` are the ids between which it reads
-(``from`` excluded, ``to`` included), ``added_from`` and ``added_to`` how many entries had ever been
-added to the stream up to each. So a replay after a crash reads what the log says, and never asks
-where the query began: with ``startingId=latest`` that answer would have changed meanwhile.
+An end offset describes its batch completely. ``from`` and ``to`` are the ids between which the batch reads
+(``from`` excluded, ``to`` included). ``added_from`` and ``added_to`` are the numbers of entries that had
+ever been added to the stream up to these ids. So a replay after a crash reads exactly what Spark's log says.
+It does not determine again where the query began, which for ``startingId=latest`` would have changed.
 
-The offset before the first batch has no ``from``. It differs from every later one, so the first
-batch is always logged, even when it is empty, and "latest" is settled once for all runs.
+The offset before the first batch has no ``from``. It differs from every later one, so Spark logs the first
+batch even if it is empty, and "latest" is determined once for all runs.
 
-Beside the streams stands the query's own id (`QUERY`): Spark does not tell a reader which query it
-serves. It is drawn with the first offset and handed on from one to the next.
+In addition to the streams, an offset holds the query's own id (`QUERY`), because Spark does not pass an id
+to a reader. The first offset gets a random id, and each offset copies it from the previous one.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from headwater.spark.core.options import QUERY
 from headwater.spark.core.positions import Position, ReadSpan
 
 Offset = dict[str, Any]
-"""An offset as Spark keeps it: a dict that is written as JSON."""
+"""An offset as Spark stores it: a dict that is written as JSON."""
 
 
 def initial_offset(positions: Mapping[str, Position], *, query: str | None = None) -> Offset:
-    """The offset before the first batch."""
+    """Return the offset before the first batch."""
     return _signed(query) | {
         stream: {"to": str(position.id), "added_to": position.added}
         for stream, position in positions.items()
@@ -35,7 +35,7 @@ def initial_offset(positions: Mapping[str, Position], *, query: str | None = Non
 
 
 def end_offset(spans: Mapping[str, ReadSpan], *, query: str | None = None) -> Offset:
-    """The offset at the end of a batch.
+    """Return the offset at the end of a batch.
 
     >>> at = Position(StreamID(5, 1), 7)
     >>> end_offset({"orders": ReadSpan(at, at)})
@@ -57,23 +57,23 @@ def _signed(query: str | None) -> Offset:
 
 
 def query_of(offset: Offset) -> str | None:
-    """The id of the query that the offset is of."""
+    """Return the id of the query that made the offset."""
     found = offset.get(QUERY)
     return found if isinstance(found, str) else None
 
 
 def streams_of(offset: Offset) -> list[str]:
-    """The streams that the offset is of."""
+    """Return the streams in the offset."""
     return [name for name in offset if name != QUERY]
 
 
 def positions_of(offset: Offset) -> dict[str, Position]:
-    """Up to where an offset has read, for each stream."""
+    """Return up to where the offset has read each stream."""
     return {stream: _position(offset, stream, "to", "added_to") for stream in streams_of(offset)}
 
 
 def spans_of(offset: Offset) -> dict[str, ReadSpan]:
-    """What the batch that ends at ``offset`` reads; nothing, before the first batch."""
+    """Return what the batch that ends at ``offset`` reads; empty before the first batch."""
     return {
         stream: ReadSpan(
             _position(offset, stream, "from", "added_from"),
@@ -90,7 +90,7 @@ def _position(offset: Offset, stream: str, name: str, added: str) -> Position:
         return Position(StreamID.parse(values[name]), int(values[added]))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DeclarationError(
-            f"the checkpoint holds an offset that no query in log mode has written, at {stream!r}: "
-            f"{offset[stream]!r}. Was it written with the option group, or by another source? A query "
-            "keeps its own checkpointLocation; give this one another."
+            f"the checkpoint contains an offset that is not from a query in log mode, at {stream!r}: "
+            f"{offset[stream]!r}. Was it written with the option group, or by another source? Each "
+            "query needs its own checkpointLocation; set another one for this query."
         ) from error

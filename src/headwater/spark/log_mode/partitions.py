@@ -1,4 +1,4 @@
-"""Where a query begins, and into how many tasks each span is cut."""
+"""Determines where a query begins, and into how many tasks each span is split."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from headwater.spark.core.positions import BEGINNING, Position, ReadSpan
 from headwater.spark.core.store import SourceStore
 
 _ENTRIES_WORTH_A_TASK: Final = 10_000
-"""Below that a task's start (some 10 ms) costs more than the entries' reading."""
+"""With fewer entries, starting a task (some 10 ms) takes longer than reading them."""
 
 
 def starting_positions(
     options: SourceOptions, store: SourceStore, plans: Planner
 ) -> dict[str, Position]:
-    """Where each stream's reading begins, with what was ever added up to there.
+    """Return where reading of each stream begins, with the number of entries added up to there.
 
-    Raises `DeclarationError` for a stream that is named and not there.
+    Raises `DeclarationError` for a named stream that does not exist.
     """
     return {stream: starting_position(options, store, plans, stream) for stream in store.streams()}
 
@@ -30,23 +30,23 @@ def starting_positions(
 def starting_position(
     options: SourceOptions, store: SourceStore, plans: Planner, stream: str
 ) -> Position:
-    """Where the options begin to read ``stream``."""
+    """Return where the options begin to read ``stream``."""
     state = store.state(stream)
     if state is None:
         if options.pattern is None:
             raise store.unknown(stream)
-        return BEGINNING  # it was there when the pattern was looked up
+        return BEGINNING  # the pattern matched it, and it was deleted since
     start = options.start_of(stream)
     if start == "latest":
         return Position(state.last_id, state.entries_added)
     if start == "earliest":
         start = MIN_ID
     assert not isinstance(start, str)
-    # With an archive, what comes after the beginning is more than the stream's length: ask.
+    # With an archive, more entries may follow the beginning than the stream holds: count them.
     after = MIN_ID if start == MIN_ID else before(start)
     if after >= state.last_id:
-        # An id past the end is "latest": an offset must not name an id that the stream never had,
-        # for that is how a stream looks that was made anew.
+        # An id past the end means "latest": an offset must not contain an id that the stream never
+        # had, because then the stream would look as if it had been recreated.
         return Position(state.last_id, state.entries_added)
     look = plans.look(stream, Position(after, 0), None)
     if look is None:
@@ -57,9 +57,10 @@ def starting_position(
 def cut_up(
     spans: Mapping[str, ReadSpan], min_partitions: int | None
 ) -> Iterator[tuple[str, ReadSpan, int]]:
-    """Into how many parts each span is cut: in proportion to its entries, at least one each.
+    """Yield each span with its number of parts: proportional to its entries, at least one.
 
-    Without ``min_partitions``: as many as keep the machine's cores busy, none needlessly small.
+    Without ``min_partitions`` there are enough parts to use all cores of the machine, but no needlessly
+    small ones.
     """
     total = sum(span.entries for span in spans.values())
     asked = min_partitions or min(os.cpu_count() or 1, -(-total // _ENTRIES_WORTH_A_TASK))

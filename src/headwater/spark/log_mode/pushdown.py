@@ -1,17 +1,17 @@
-"""A batch read that takes filters from Spark: they narrow which ids and which streams are read.
+"""A batch read that accepts filters from Spark, which narrow the ids and streams to read.
 
-Rule 1. A filter is answered for (Spark does not look again) only where the ids that are left are
-        exactly the rows that it keeps. Otherwise it narrows, if it can, and Spark looks again.
-Rule 2. Ids order as numbers and the column ``id`` as text, "10-0" before "9-0". So only equality on
-        ``id`` narrows; a range is asked for on ``timestamp``, which is the id's milliseconds.
+Rule 1. A filter is fully handled (Spark does not apply it again) only if the remaining ids are exactly the
+        rows that it keeps. Otherwise it narrows the read if possible, and Spark applies it too.
+Rule 2. Ids are ordered as numbers, but the column ``id`` as text: "10-0" is before "9-0". So on ``id`` only
+        equality narrows. For ranges, use ``timestamp``, which is the id's milliseconds.
 
-    stream      =, IN                     the other streams are not asked
-    id          =, IN                     one id; from the least to the greatest, looked at again
+    stream      =, IN                     other streams are not read
+    id          =, IN                     one id; for IN from the least to the greatest, filtered again
     timestamp   =, <, <=, >, >=, IN       ids of those milliseconds; IN as above
 
 Spark calls a reader that has `pushFilters` only with spark.sql.python.filterPushdown.enabled=true, and
-refuses it without. So this one is made for ``pushdown=true`` alone. And Spark 4.3 keeps what it left in
-the loaded frame, for the next query on it too: a frame with pushdown is for one query.
+refuses it otherwise. So this reader is used only with ``pushdown=true``. Spark 4.3 also keeps the pushed
+filters in the loaded frame, for later queries on it: use a frame with pushdown for one query only.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _MICROSECOND: Final = dt.timedelta(microseconds=1)
 
 
 class Bounds(NamedTuple):
-    """Ids between two, both included; none where ``first > last``."""
+    """A range of ids, both ends included; empty if ``first > last``."""
 
     first: StreamID = MIN_ID
     last: StreamID = MAX_ID
@@ -50,20 +50,20 @@ class Bounds(NamedTuple):
 
 NOTHING: Final = Bounds(MAX_ID, MIN_ID)
 _LAST_TIMED: Final = StreamID(MAX_TIMESTAMP_MS, MAX_U64)
-"""Beyond it the column is null, as is every comparison with it."""
+"""For later ids the column is null, and so is every comparison with it."""
 
 
 class PushdownReader(BatchReader):
-    """`BatchReader`, narrowed by what Spark pushes down."""
+    """A `BatchReader` that is narrowed by the filters that Spark pushes down."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        """Take what can be taken; yields the filters that Spark is to apply as well."""
+        """Apply ``filters`` where possible; yield those that Spark must apply as well."""
         for one in filters:
             if not self._take(one):
                 yield one
 
     def _take(self, one: Filter) -> bool:
-        """Narrow by ``one``; whether that is all it says."""
+        """Narrow the read by ``one``; return whether that handles it completely."""
         column = getattr(one, "attribute", ())
         if column == ("stream",):
             return self._take_stream(one)
@@ -89,7 +89,7 @@ class PushdownReader(BatchReader):
 
 
 def id_bounds(one: Filter) -> tuple[Bounds, bool]:
-    """Where the rows are that a filter on ``id`` keeps, and whether all that are there are kept."""
+    """Return bounds on the rows that a filter on ``id`` keeps, and whether it keeps all of them."""
     if isinstance(one, IsNotNull):
         return Bounds(), True
     values = _equal_to_one_of(one)
@@ -100,10 +100,10 @@ def id_bounds(one: Filter) -> tuple[Bounds, bool]:
 
 
 def timestamp_bounds(one: Filter) -> tuple[Bounds, bool]:
-    """The same for a filter on ``timestamp``.
+    """Do the same for a filter on ``timestamp``.
 
-    A timestamp has microseconds and an id has milliseconds: what lies between two milliseconds is
-    above the one and below the next.
+    A timestamp has microseconds and an id has milliseconds, so a timestamp between two milliseconds is
+    above one and below the next.
     """
     if isinstance(one, IsNotNull):
         return Bounds(MIN_ID, _LAST_TIMED), True
@@ -132,7 +132,7 @@ def timestamp_bounds(one: Filter) -> tuple[Bounds, bool]:
 
 
 def _milliseconds(first: int, last: int) -> Bounds:
-    """The ids from one millisecond to another, both included."""
+    """Return the ids from one millisecond to another, both included."""
     if last < 0 or first > last:
         return NOTHING
     return Bounds(StreamID(max(0, first), 0), min(StreamID(last, MAX_U64), _LAST_TIMED))
@@ -145,7 +145,7 @@ def _equal_to_one_of(one: Filter) -> tuple[Any, ...] | None:
 
 
 def _id(text: Any) -> StreamID | None:
-    """The id that is shown as ``text``; None where no id is."""
+    """Return the id whose text is ``text``; None if there is no such id."""
     try:
         found = StreamID.parse(text)
     except (ValueError, AttributeError):

@@ -1,10 +1,9 @@
-"""``spark.readStream.format("headwater")``: micro-batches, each a set of id ranges.
+"""``spark.readStream.format("headwater")``: reads micro-batches, each a set of id ranges.
 
-Spark calls, in a new query: `initialOffset` (twice), `latestOffset`, then writes the offset to its
-log, then `partitions` and `read`. After a crash it calls `partitions` with the offset it logged,
-before anything else. So everything that a batch is must follow from its end offset (offsets.py),
-and nothing may rest on `commit`, which does not come for the last batch, nor on `stop`, which may
-run after a SIGKILL of the driver.
+In a new query Spark calls `initialOffset` (twice) and `latestOffset`, writes the offset to its log, then
+calls `partitions` and `read`. After a crash it first calls `partitions` with the offset in its log. So a
+batch must follow completely from its end offset (offsets.py). Nothing may depend on `commit`, which Spark
+does not call for the last batch, nor on `stop`, which may run after a SIGKILL of the driver.
 """
 
 from __future__ import annotations
@@ -57,15 +56,15 @@ if TYPE_CHECKING:
 _log = logging.getLogger("headwater.spark")
 
 _BATCH_ONLY: Final = {
-    "endingId or endingTimestamp": "a streaming query has no end; leave it out, or use read",
-    "inferSchema": "a query's columns must not change when it starts again. Infer them once, from a "
-    "batch read, and give what it found to readStream by .schema(…)",
-    "pushdown": "Spark pushes no filters into a streaming read; leave it out",
+    "endingId or endingTimestamp": "a streaming query has no end; remove it, or use read",
+    "inferSchema": "a query's columns must not change when it is restarted. Infer them once, with a "
+    "batch read, and pass the result to readStream with .schema(…)",
+    "pushdown": "Spark does not push filters into a streaming read; remove it",
 }
 
 
 def refuse_batch_options(options: SourceOptions) -> None:
-    """Raise `DeclarationError` for an option that only a batch read can follow."""
+    """Raise `DeclarationError` for an option that works only in a batch read."""
     asked = {
         "endingId or endingTimestamp": options.ending != "latest",
         "inferSchema": options.infer_schema,
@@ -79,7 +78,7 @@ def refuse_batch_options(options: SourceOptions) -> None:
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans micro-batches in the driver and reads their partitions in executors.
 
-    Spark pickles it to the executors: there it is only its options and its backend.
+    Spark pickles it to the executors, where it has only its options and its backend.
     """
 
     def __init__(self, options: SourceOptions, backend: Backend) -> None:
@@ -101,10 +100,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(state["_options"], state["_backend"])  # type: ignore[misc]
 
-    # --- what Spark asks the driver ---------------------------------------------------------------
+    # --- called by Spark in the driver ------------------------------------------------------------
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
-        """Where the query begins; the same answer however often it is asked."""
+        """Return where the query begins; later calls return the same offset."""
         if self._initial is None:
             store, plans = self._open()
             positions = starting_positions(self._options, store, plans)
@@ -112,9 +111,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._initial
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """At most ``maxEntriesPerTrigger`` entries a batch, or ``maxBytesPerTrigger`` bytes.
+        """Limit a batch to ``maxEntriesPerTrigger`` entries or ``maxBytesPerTrigger`` bytes.
 
-        Spark has no limit of both kinds; where both are given, `latestOffset` adds the second.
+        Spark has no limit of both kinds; if both are set, `latestOffset` applies the second.
         """
         if self._options.max_entries_per_trigger is not None:
             return ReadMaxRows(self._options.max_entries_per_trigger)
@@ -123,7 +122,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Remember how far each stream reaches now: this run reads no further."""
+        """Remember the current end of each stream: this run does not read beyond it."""
         store, _plans = self._open()
         self._targets = {}
         for stream in store.streams():
@@ -133,9 +132,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._targets[stream] = Position(state.last_id, state.entries_added)
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
-        """The end of the next batch; ``start`` itself when there is nothing to log.
+        """Return the end of the next batch, or ``start`` itself if there is nothing to log.
 
-        Raises `DataLoss` where entries were removed before they were read (core/completeness.py).
+        Raises `DataLoss` if entries were removed before they were read (core/completeness.py).
         """
         self._check_is_ours(start)
         store, plans = self._open()
@@ -147,7 +146,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 positions[stream] = self._appeared(store, plans, stream)
         looks = {
             stream: self._look(store, plans, stream, at)
-            if self._options.asks_for(stream)
+            if self._options.includes(stream)
             else (at, None)
             for stream, at in positions.items()
         }
@@ -168,11 +167,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return start if settled and query_of(start) else end_offset(spans, query=query)
 
     def reportLatestOffset(self) -> Offset | None:  # noqa: N802 - Spark's name
-        """How far each stream reached when the last batch was planned, for Spark's progress."""
+        """Return the end of each stream when the last batch was planned, for Spark's progress."""
         return end_offset(self._latest) if self._latest else None
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:  # noqa: ARG002
-        """The batch that ends at ``end``, as ranges of ids; ``start`` is not looked at."""
+        """Return the batch that ends at ``end`` as ranges of ids; ``start`` is not used."""
         self._check_is_ours(end)
         _store, plans = self._open()
         spans = {stream: span for stream, span in spans_of(end).items() if span.entries}
@@ -193,17 +192,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return partitions
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one partition, in an executor."""
+        """Yield the rows of one partition, in an executor."""
         assert isinstance(partition, EntryRange), partition
         return self._backend.read(partition)
 
     def stop(self) -> None:
-        """Close the connection; nothing is settled here (see the head of this file)."""
+        """Close the connection; this settles nothing (see the module's docstring)."""
         if self._store is not None:
             self._store.close()
             self._store = self._planner = None
 
-    # --- inside -----------------------------------------------------------------------------------
+    # --- internals --------------------------------------------------------------------------------
 
     def _open(self) -> tuple[SourceStore, Planner]:
         if self._store is None or self._planner is None:
@@ -211,38 +210,41 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._store, self._planner
 
     def _check_is_ours(self, offset: Offset) -> None:
-        """Refuse a checkpoint of other streams than are asked for, before anything is read."""
+        """Raise for a checkpoint of other streams than the options name, before anything is read."""
         if self._checked:
             return
         held = list(positions_of(offset))
-        strangers = [stream for stream in held if not self._options.asks_for(stream)]
-        if strangers and len(strangers) == len(held):
+        others = [stream for stream in held if not self._options.includes(stream)]
+        if others and len(others) == len(held):
             asked = self._options.pattern or ", ".join(self._options.streams)
             raise DeclarationError(
-                f"stream: the checkpoint is of {', '.join(strangers)}, and none of them is asked for "
-                f"by {asked!r}. Give this query a checkpointLocation of its own, or name the stream "
+                f"stream: the checkpoint is of {', '.join(others)}, but {asked!r} includes none of "
+                "them. Give this query its own checkpointLocation, or name the stream "
                 "that it read before."
             )
-        if strangers:
+        if others:
             _log.warning(
-                "the checkpoint has a place in %s, which the option stream no longer asks for; the "
-                "place is kept and nothing is read there.",
-                ", ".join(strangers),
+                "the checkpoint has a position in %s, which the option stream no longer includes; the "
+                "position is kept, but nothing is read there.",
+                ", ".join(others),
             )
         self._checked = True
 
     def _register_committed(self, store: SourceStore, query: str, start: Offset) -> None:
-        """Leave at the server what ``start`` says: Spark has committed the batch that ends there."""
+        """Store at the server what ``start`` says: Spark has committed the batch that ends there."""
         if self._register is None:
             self._register = Register(store, query)
         positions = positions_of(start).items()
         self._register.record(
-            {stream: at.id for stream, at in positions if self._options.asks_for(stream)}
+            {stream: at.id for stream, at in positions if self._options.includes(stream)}
         )
 
     def _appeared(self, store: SourceStore, plans: Planner, stream: str) -> Position:
-        """Where reading begins in a stream that the checkpoint does not know: under a pattern it is
-        new, and read from its beginning; else the list was made longer, and the options say it."""
+        """Return where reading begins in a stream that the checkpoint does not contain.
+
+        A stream that a pattern matches is new, and read from its beginning. A named stream was added to
+        the list, and begins where the options say.
+        """
         if self._options.pattern is not None:
             return BEGINNING
         return starting_position(self._options, store, plans, stream)
@@ -250,7 +252,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _look(
         self, store: SourceStore, plans: Planner, stream: str, at: Position
     ) -> tuple[Position, Look | None]:
-        """The stream from ``at``, or from where it must be read after what was found missing."""
+        """Look at the stream from ``at``, or from where reading must restart if it was set back."""
         upto = None if self._targets is None else self._targets.get(stream, BEGINNING)
         look = plans.look(stream, at, upto)
         state = look.state if look else None
@@ -268,7 +270,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _judged(
         self, stream: str, at: Position, look: Look, *, changed: str | None = None
     ) -> tuple[Position, Look | None]:
-        """What is missing is reported here, once: the position counts it from now on."""
+        """Report missing entries, once: the returned position counts them as read."""
         finding = judge(stream, at, look.state, look.total, changed=changed)
         if finding:
             report(finding, self._options)
@@ -281,7 +283,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         plans: Planner,
         looks: dict[str, tuple[Position, Look | None]],
     ) -> None:
-        """Cut ``looks`` down to what one batch may hold."""
+        """Reduce ``looks`` to what one batch may hold."""
         if isinstance(limit, ReadAllAvailable):
             return
         wanted = {stream: look.taken for stream, (_at, look) in looks.items() if look}
@@ -306,6 +308,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 continue
             shorter = plans.limit(stream, at, look, share)
             if shorter is None or was_set_back(at, shorter.state):
-                looks[stream] = at, None  # the next batch will say so
+                looks[stream] = at, None  # the next batch reports it
             else:
                 looks[stream] = self._judged(stream, at, shorter)

@@ -1,8 +1,7 @@
-"""How far one batch goes: ``maxEntriesPerTrigger``, ``maxBytesPerTrigger``, or both.
+"""Limits a batch by ``maxEntriesPerTrigger``, ``maxBytesPerTrigger``, or both.
 
-The number of entries is exact. Bytes are an estimate, for no body passes through the driver: what an
-entry weighs is its stream's memory shared out among its entries. A batch that has anything to read
-reads one entry at least.
+The number of entries is exact. Bytes are an estimate, because the driver reads no bodies: an entry's size is
+its stream's memory divided by the number of entries. A batch with anything to read has at least one entry.
 """
 
 from __future__ import annotations
@@ -17,10 +16,10 @@ def allowances(
     size: int | None,
     weigh: Callable[[str], int],
 ) -> dict[str, int]:
-    """How many entries of each stream a batch may take; those named first are served first.
+    """Return how many entries of each stream a batch may take; earlier streams have priority.
 
-    ``entries`` and ``size`` (bytes) bound the whole; ``weigh`` tells what an entry of a stream
-    weighs, and is asked only where it matters.
+    ``entries`` and ``size`` (bytes) limit the whole batch. ``weigh`` returns the size of a stream's entry,
+    and is called only if it is needed.
 
     >>> allowances({"a": 9, "b": 9}, entries=None, size=1000, weigh={"a": 100, "b": 300}.get)
     {'a': 5, 'b': 1}
@@ -38,10 +37,10 @@ def allowances(
 
 
 def shares(wanted: Mapping[str, int], limit: int) -> dict[str, int]:
-    """``limit`` dealt out among streams: evenly, and what one does not want to the others.
+    """Divide ``limit`` evenly among streams; what one stream does not need goes to the others.
 
-    No stream waits for another, however long the other's backlog is; where there is less than one
-    for each, those named first get it.
+    No stream waits for another, however long the other's backlog is. If there is less than one for each
+    stream, the first ones get it.
 
     >>> shares({"a": 100, "b": 2, "c": 100}, 10)
     {'a': 4, 'b': 2, 'c': 4}

@@ -1,17 +1,17 @@
-"""The narrowest type that all values of a sample have, for a schema that is inferred.
+"""Infers the narrowest type that fits all values of a sample.
 
-Two kinds of values: the text of a field, which says its type by how it looks, and the values of a
-document (JSON, MessagePack), which have types. What differs from value to value is text.
+There are two kinds of values: a field's text, whose form shows its type, and the values of a document (JSON,
+MessagePack), which have types. If the types of values differ, the result is text.
 
     text of a field                                       type
     true, false                                           boolean
-    17, -3, but not 007, +5: they would lose digits       bigint; decimal(38, 0) beyond 64 bits
+    17, -3, but not 007, +5 (they would lose digits)      bigint; decimal(38, 0) beyond 64 bits
     1.5, 2e9                                              double
     2013-01-31                                            date
     2013-01-31T23:00:00Z                                  timestamp
     {"item": "tea"}, [1, 2]                               struct, array
-    no UTF-8                                              binary
-    all else, and the empty text                          string
+    not UTF-8                                             binary
+    everything else, and the empty text                   string
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _TIME: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}.*")
 
 _MOST_NESTED: Final = 32
-"""Deeper documents stay text: a type of that depth is nothing that anyone queries."""
+"""Deeper documents stay text: a type of that depth is not useful in queries."""
 
 
 class Differs(Exception):
-    """The values have no type in common but text."""
+    """Raised if the values have no common type except text."""
 
 
 def type_of_texts(values: Sequence[bytes]) -> DataType:
-    """The type of a field by its texts, which are not none.
+    """Return the type of a field with these texts; there must be at least one.
 
     >>> type_of_texts([b"17", b"4"]).simpleString(), type_of_texts([b"17", b"0.5"]).simpleString()
     ('bigint', 'double')
@@ -78,7 +78,7 @@ def type_of_texts(values: Sequence[bytes]) -> DataType:
 
 
 def type_of_strings(texts: Sequence[str]) -> DataType:
-    """The type of strings: dates and times are written as such, all else is text."""
+    """Return the type of strings: dates and times by their form, otherwise text."""
     if all(map(_DATE.fullmatch, texts)):
         return DateType()
     if all(map(_TIME.fullmatch, texts)):
@@ -87,7 +87,7 @@ def type_of_strings(texts: Sequence[str]) -> DataType:
 
 
 def type_of_values(values: Sequence[Any]) -> DataType:
-    """The type of a document's attribute by its values; of None, nothing is known.
+    """Return the type of a document's attribute with these values; None is ignored.
 
     >>> type_of_values([{"n": 1}, {"n": None, "at": [1.5]}, None]).simpleString()
     'struct<n:bigint,at:array<double>>'
@@ -102,7 +102,7 @@ def type_of_values(values: Sequence[Any]) -> DataType:
 
 
 def _common(values: Sequence[Any], depth: int) -> DataType:
-    """The same inside a document, where text is text; raises `Differs`."""
+    """Return the common type inside a document, where strings are text; raises `Differs`."""
     if depth > _MOST_NESTED:
         raise Differs
     present = [value for value in values if value is not None]
@@ -134,7 +134,7 @@ def _struct(values: Sequence[dict[Any, Any]], depth: int) -> StructType:
                 raise Differs
             names[name] = None
     if not names:
-        raise Differs  # a struct of no fields is none in Parquet; as text it shows its {}
+        raise Differs  # Parquet has no struct without fields; as text the column shows {}
     return StructType(
         [
             StructField(name, _common([value.get(name) for value in values], depth + 1))

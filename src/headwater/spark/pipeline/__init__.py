@@ -1,23 +1,23 @@
-"""Pipelines: streams to tables by a declaration (declaration/), run by Spark (runner.py).
+"""Pipelines: streams to tables, declared in a file (declaration/) and run by Spark (runner.py).
 
 from headwater.spark import pipeline
 
 declared = pipeline.load("orders.toml")
 made = pipeline.run(declared)
 
-    declaration     what a file says, and how it is read
-    sinks           where a table is kept, one module a kind
+    declaration     the contents of a file, and how it is read
+    sinks           where tables are stored, one module per kind
     checkpoints     how far a query has come, read without Spark
     table_sinks     sinks, quarantines and locks of the tables
-    expectations    what rows must fulfil
+    expectations    conditions on rows
     views           names and SQL as Spark's frames
-    preflight       what is asked of the servers before Spark starts
+    preflight       checks the servers before Spark starts
     spark_session   the session of a run
     runner          streaming queries; recompute: tables of mode complete
     archiving       archives the sources after a run
     plan, status, backfill, dead_letters    the other commands
-    progress, lag, metrics                  how a run is getting on
-    errors          what Spark says, as one sentence
+    progress, lag, metrics                  the progress of a run
+    errors          turns Spark's errors into one sentence
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Archives the sources of a pipeline's ``[archive]``, trims behind it, and says how it stands.
+"""Archives the sources of a pipeline's ``[archive]``, trims them, and reports the archive's state.
 
-Rule 1. What `[archive]` covers is read from archive and stream as one (`archived_options`): a table
-        that is made anew from the beginning has the beginning.
-Rule 2. Archiving comes after the tables of a run, so it never delays them; the trim comes last.
+Rule 1. Sources of `[archive]` are read from archive and stream together (`archived_options`), so a table
+        that is rebuilt from the beginning includes the beginning.
+Rule 2. Archiving runs after the tables of a run, so it never delays them. Trimming is last.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ Report = Callable[[str], None]
 
 
 def archived_options(archive: Archive | None, source: Source) -> dict[str, str]:
-    """The options to read ``source`` with: from archive and stream as one where it is covered.
+    """Return the options to read ``source``, with the archive if it covers the source.
 
-    A source with a group keeps its own: members of a group take what the group has not settled.
+    A source with a group is read without the archive: members take what the group has not settled.
     """
     covered = archive is not None and any(one.name == source.name for one in archive.sources)
     if not covered or "group" in source.options or "archive" in source.options:
@@ -36,10 +36,10 @@ def archived_options(archive: Archive | None, source: Source) -> dict[str, str]:
 def run_archive(
     spark: SparkSession | None, archive: Archive, report: Report = print
 ) -> list[Archived]:
-    """Archive what the sources hold now, then trim what nobody needs; a result for each stream.
+    """Archive what the sources hold now, then trim what is not needed; return a result per stream.
 
-    Spark's executors read and write; without a session this process does. ``report`` gets a line
-    for each stream. Raises `DataLoss` where entries went before they were archived.
+    Spark's executors read and write, or this process without a session. ``report`` gets a line for each
+    stream. Raises `DataLoss` for entries removed before they were archived.
     """
     from headwater.spark.archive.archiver import Archiver
     from headwater.spark.archive.trimming import Trimming
@@ -57,8 +57,10 @@ def run_archive(
 
 
 def archive_status(archive: Archive) -> list[ArchiveState]:
-    """Of each stream: how far it is archived, in how much, up to where it may be trimmed, and who
-    holds that back. It reads manifests and asks the servers; nothing is written."""
+    """Return the state of each stream's archive: its end, its size, and what limits trimming.
+
+    Reads manifests and the servers; writes nothing.
+    """
     from headwater.spark.archive.archiver import Archiver
     from headwater.spark.archive.trimming import Trimming
 

@@ -1,15 +1,15 @@
-"""``headwater pipeline backfill``: entries from before a table began, through its SQL, once.
+"""``headwater pipeline backfill``: reads entries from before a table began through its SQL, once.
 
     what the table has not read │ what it reads
     ───────[from ········ to]───┼──────────────▶
                                 └ beginning.json, in its checkpoint
 
-Rule 1. A backfill ends where the table begins, at the latest, and touches no other backfill: no
+Rule 1. A backfill ends at the latest where the table begins, and does not overlap another backfill, so no
         entry is in the table twice.
-Rule 2. Its batch has a series of its own, named by its range: done again, it changes nothing; cut
-        short, it is done by doing it again.
-Rule 3. Only SQL that makes rows of single entries can be backfilled: what sums or compares entries
-        would have to see both sides of the seam at once.
+Rule 2. Its batch has its own series, named by its range. Repeating a complete backfill changes nothing;
+        repeating an interrupted one completes it.
+Rule 3. Only SQL that makes each row from a single entry can be backfilled. SQL that sums or compares entries
+        would need the entries from before and after the table's beginning together.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _STATEFUL: Final = {
     "Window": "compares rows (OVER)",
     "GlobalLimit": "takes some rows (LIMIT)",
 }
-"""What Spark's plan calls what needs more than one entry to make a row."""
+"""The nodes of Spark's plan that need more than one entry to make a row."""
 
 _OF_STREAMING: Final = (
     "startingid",
@@ -64,7 +64,7 @@ _OF_STREAMING: Final = (
 )
 
 Range = tuple[StreamID, StreamID]
-"""The first and the last id of what is read of one stream."""
+"""The first and last id to read from one stream."""
 
 
 class Filled(NamedTuple):
@@ -73,10 +73,10 @@ class Filled(NamedTuple):
     table: str
     """The name of the table."""
     ranges: dict[str, dict[str, Range]]
-    """From which id to which, by source and stream."""
+    """The first and last id, by source and stream."""
     outcome: WriteOutcome
     seconds: float
-    """Seconds that it took."""
+    """How many seconds it took."""
 
 
 def backfill(
@@ -87,12 +87,12 @@ def backfill(
     end: str | None = None,
     master: str | None = None,
 ) -> Filled:
-    """Read what lies between ``start`` and ``end`` (ids or times, as ``startingId`` and
-    ``endingTimestamp`` take them) through ``table``'s SQL into its sink. Without ``end``: up to where
-    the table begins.
+    """Read entries between ``start`` and ``end`` through ``table``'s SQL into its sink.
 
-    ``Filled.outcome.rows`` is `THERE_ALREADY` where the table has it. Raises `PipelineError` where
-    the table cannot be backfilled, or has read a part of the range.
+    ``start`` and ``end`` are ids or times, as for ``startingId`` and ``endingTimestamp``. Without ``end``
+    it reads up to where the table begins. ``Filled.outcome.rows`` is `THERE_ALREADY` if the table already
+    has the range. Raises `PipelineError` if the table cannot be backfilled, or has read a part of the
+    range.
     """
     declared = _table(pipeline, table)
     sources = _sources(pipeline, declared)
@@ -100,7 +100,7 @@ def backfill(
     kept = sinks.streamed[table]
     with ExitStack() as locks:
         if kept.checkpoint.query() is not None:
-            sinks.hold(table, locks)
+            sinks.lock(table, locks)
         place = f"table.{table}"
         ranges = explained(pipeline, place, lambda: _ranges(kept.checkpoint, sources, start, end))
         check_sources(pipeline, {table: kept.checkpoint})
@@ -130,27 +130,26 @@ def _table(pipeline: Pipeline, name: str) -> Table:
         )
     if declared.mode == "complete":
         raise PipelineError(
-            f"{pipeline.file}: table.{name} is made anew at every run, of what its tables hold; backfill "
-            "those that it reads"
+            f"{pipeline.file}: table.{name} is rebuilt by every run from the tables it reads; backfill "
+            "those tables"
         )
     if declared.mode == "update":
         raise PipelineError(
-            f"{pipeline.file}: table.{name} has mode update: older entries would take the place of newer "
-            "rows. Make it anew instead: remove its directory and run the pipeline."
+            f"{pipeline.file}: table.{name} has mode update: older entries would replace newer "
+            "rows. Rebuild it instead: remove its directory and run the pipeline."
         )
     return declared
 
 
 def _sources(pipeline: Pipeline, table: Table) -> dict[str, dict[str, str]]:
-    """The options of every source that the table is made of."""
+    """Return the options of every source from which the table is made."""
     found: dict[str, dict[str, str]] = {}
     for name in sources_below(table.name, pipeline.tables, pipeline.sources):
         source = pipeline.sources[name]
         if "group" in source.options:
             raise PipelineError(
-                f"{pipeline.file}: table.{table.name} reads the source {name}, which has a group: "
-                "which entries its other members took, nobody can tell. Only a source without "
-                "group can be backfilled."
+                f"{pipeline.file}: table.{table.name} reads the source {name}, which has a group. "
+                "Sources with a group cannot be backfilled: other members may have consumed entries."
             )
         found[name] = archived_options(pipeline.archive, source)
     return found
@@ -162,13 +161,13 @@ def _sources(pipeline: Pipeline, table: Table) -> dict[str, dict[str, str]]:
 def _ranges(
     checkpoint: Checkpoint, sources: Mapping[str, dict[str, str]], start: str, end: str | None
 ) -> dict[str, dict[str, Range]]:
-    """What is to be read of each stream of each source; nothing that the table has."""
+    """Return what to read of each stream of each source, without entries that the table has."""
     beginning = checkpoint.beginning()
     if checkpoint.query() is None or beginning is None:
         raise PipelineError(
-            "where the table begins is not known: it has read nothing yet, or was begun by a version "
-            "that did not note it. Run the pipeline first; a table that is to have everything needs "
-            "no backfill but startingId = 'earliest'."
+            "where the table begins is not known: it has read nothing yet, or was created by a version "
+            "that did not record it. Run the pipeline first; a table that needs all entries needs "
+            "startingId = 'earliest' instead of a backfill."
         )
     first, last = _first(start), _last(end)
     found: dict[str, dict[str, Range]] = {}
@@ -178,8 +177,8 @@ def _ranges(
             begins = span.start.id
             if last is not None and last > begins > MIN_ID:
                 raise PipelineError(
-                    f"stream {stream!r}: the table has what comes after {begins}; the backfill is to "
-                    f"end there: --to {begins}, or leave --to out"
+                    f"stream {stream!r}: the table has the entries after {begins}; the backfill must "
+                    f"end there: --to {begins}, or omit --to"
                 )
             upto = begins if last is None else min(last, begins)
             if upto > MIN_ID and first <= upto:
@@ -187,8 +186,8 @@ def _ranges(
     found = {name: streams for name, streams in found.items() if streams}
     if not found:
         raise PipelineError(
-            f"there is nothing from {start} on that the table has not read: it begins at the streams' "
-            "own beginning, or before that place"
+            f"from {start} on there is nothing that the table has not read: it begins at the streams' "
+            "beginning, or before that place"
         )
     _refuse_overlap(checkpoint, found)
     return found
@@ -222,19 +221,19 @@ def _refuse_overlap(checkpoint: Checkpoint, ranges: dict[str, dict[str, Range]])
             for stream, (first, last) in streams.items():
                 mine = ranges.get(name, {}).get(stream)
                 if mine and mine[0] <= StreamID.parse(last) and StreamID.parse(first) <= mine[1]:
-                    state = "was backfilled" if record["done"] else "is half backfilled"
+                    state = "was backfilled" if record["done"] else "is partly backfilled"
                     raise PipelineError(
-                        f"stream {stream!r}: {first} to {last} {state} already; name a range beside it"
+                        f"stream {stream!r}: {first} to {last} {state} already; name a range that does not overlap it"
                         + (
                             ""
                             if record["done"]
-                            else f", and do that one again: --from {first} --to {last}"
+                            else f", and repeat that one: --from {first} --to {last}"
                         )
                     )
 
 
 def _record(ranges: dict[str, dict[str, Range]]) -> tuple[str, dict[str, Any]]:
-    """A series' name, which the range alone decides, and what is kept about it."""
+    """Return the name of a series, which depends only on the range, and its record."""
     written = {
         name: {stream: [str(first), str(last)] for stream, (first, last) in streams.items()}
         for name, streams in ranges.items()
@@ -245,7 +244,7 @@ def _record(ranges: dict[str, dict[str, Range]]) -> tuple[str, dict[str, Any]]:
 
 
 def _options(options: Mapping[str, str], streams: Mapping[str, Range]) -> dict[str, str]:
-    """A source's options, for a batch read of these ranges."""
+    """Return a source's options for a batch read of these ranges."""
     kept = {k: text for k, text in options.items() if k.lower() not in _OF_STREAMING}
     made = {k: text for k, text in kept.items() if k.lower() != "stream"} | {
         "stream": json.dumps(list(streams)),
@@ -262,12 +261,12 @@ def _options(options: Mapping[str, str], streams: Mapping[str, Range]) -> dict[s
 
 
 def _refuse_stateful(frame: DataFrame) -> None:
-    """Raises `PipelineError` where a row is made of more than one entry of a stream."""
+    """Raise `PipelineError` if a row is made from more than one entry of a stream."""
     why = _stateful(analysed(frame))
     if why is not None:
         raise PipelineError(
-            f"the SQL {why}; entries on both sides of where the table begins would be taken apart. Make "
-            "the table anew instead: remove its directory, set startingId = 'earliest', and run."
+            f"the SQL {why}, but a backfill cannot combine entries from before and after the table's "
+            "beginning. Rebuild the table instead: remove its directory, set startingId = 'earliest', and run."
         )
 
 

@@ -1,4 +1,4 @@
-"""A streaming query's checkpoint, read without Spark, and what Headwater keeps in it.
+"""Reads a streaming query's checkpoint without Spark, and stores Headwater's files in it.
 
     checkpoint/
       metadata              Spark's: the query's id
@@ -7,11 +7,11 @@
       headwater/
         sources.json        the names of the sources, in the order of those lines
         beginning.json      up to where each stream had been read before batch 0
-        backfills/          one file a backfill
-        lock                held by who writes the table
+        backfills/          one file per backfill
+        lock                locked by the process that writes the table
 
 Rule 1. Spark's files are read, never written.
-Rule 2. What stands in ``headwater/`` goes with the checkpoint: who removes one removes the other.
+Rule 2. The files in ``headwater/`` belong to the checkpoint: they are removed together.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from headwater.spark.log_mode.offsets import streams_of
 _OWN: Final = "headwater"
 
 Offset = dict[str, Any]
-"""Up to where one source has been read: log_mode/offsets.py or group_mode's."""
+"""Up to where one source has been read: the offset of log_mode/offsets.py or of group_mode's."""
 
 
 @contextmanager
-def held(lock: Path, what: str) -> Iterator[None]:
-    """Only one process has the file ``lock``, which is made. Raises `PipelineError`."""
+def locked(lock: Path, what: str) -> Iterator[None]:
+    """Lock the file ``lock``, which is created. Raises `PipelineError` if another process has it."""
     lock.parent.mkdir(parents=True, exist_ok=True)
     number = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
     try:
@@ -45,55 +45,57 @@ def held(lock: Path, what: str) -> Iterator[None]:
         except OSError:
             holder = os.read(number, 20).decode("ascii", "replace").strip() or "another process"
             raise PipelineError(
-                f"{what} is being written by process {holder}; wait for it, or end it"
+                f"{what} is being written by process {holder}; wait for that process, or end it"
             ) from None
         os.ftruncate(number, 0)
         os.pwrite(number, str(os.getpid()).encode(), 0)
         yield
     finally:
-        os.close(number)  # the lock goes with it, however the process ends
+        os.close(number)  # also releases the lock, like any end of the process
 
 
 def streams_in(offset: Offset | None) -> set[str]:
-    """The streams that an offset names."""
+    """Return the streams in an offset."""
     if offset is None:
         return set()
     return set(offset["streams"]) if "group" in offset else set(streams_of(offset))
 
 
 class Checkpoint:
-    """The checkpoint at ``path``, which need not be there yet."""
+    """The checkpoint at ``path``, which need not exist yet."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.own = path / _OWN
 
     def query(self) -> str | None:
-        """The id that Spark gave the query; None before its first start."""
+        """Return the id that Spark gave the query; None before its first start."""
         found = _json(self.path / "metadata")
         return None if found is None else str(found["id"])
 
     def last_batch(self) -> int | None:
-        """The newest batch that is committed."""
+        """Return the newest committed batch."""
         return max(self._numbers("commits"), default=None)
 
     def offsets(self, batch: int) -> list[Offset | None]:
-        """Where ``batch`` ends, for each source; empty where Spark has forgotten it."""
+        """Return where ``batch`` ends for each source; empty if Spark has already deleted it."""
         try:
             lines = (self.path / "offsets" / str(batch)).read_text("utf-8").splitlines()
         except FileNotFoundError:
             return []
-        # "v1", Spark's own line, then one line a source, "-" where it has not been read.
+        # "v1", Spark's own line, then one line per source, "-" if it has not been read.
         return [None if line.strip() == "-" else json.loads(line) for line in lines[2:]]
 
     def committed(self) -> dict[str, Offset]:
-        """Up to where each source, by its name, has been read and written."""
+        """Return up to where each source, by name, has been read and written."""
         batch = self.last_batch()
         return {} if batch is None else self.by_source(batch)
 
     def by_source(self, batch: int) -> dict[str, Offset]:
-        """As `offsets`, by the names of the sources; for one that the SQL reads twice, the first of
-        the two."""
+        """Return `offsets` by the names of the sources.
+
+        For a source that the SQL reads twice, this is the first of its two offsets.
+        """
         found: dict[str, Offset] = {}
         for name, offset in zip(self.sources(), self.offsets(batch), strict=False):
             if offset is not None:
@@ -101,16 +103,16 @@ class Checkpoint:
         return found
 
     def sources(self) -> list[str]:
-        """The names of the sources as the lines of an offset hold them."""
+        """Return the names of the sources in the order of an offset's lines."""
         found = _json(self.own / "sources.json")
         return [str(name) for name in found] if isinstance(found, list) else []
 
     def note_sources(self, names: Sequence[str]) -> None:
-        """Remember the sources of the query that is about to start.
+        """Store the names of the sources of the query that is about to start.
 
-        Raises `PipelineError` where others were read before, or the same in another order: Spark
-        knows them by their place alone, and would begin each where another one stood. A source may
-        change its name.
+        Raises `PipelineError` if earlier runs read other sources, or the same in another order: Spark
+        identifies them only by their index, and would continue one source at another's position. A source
+        may be renamed.
         """
         known = self.sources()
         moved = len(names) != len(known) or any(
@@ -118,48 +120,51 @@ class Checkpoint:
         )
         if known and moved and self._numbers("offsets"):
             raise PipelineError(
-                f"the SQL reads {', '.join(names) or 'no source'}, and the checkpoint ({self.path}) is "
-                f"of {', '.join(known)}: they stay as they are, and in that order. Write the SQL so; or "
-                "remove the table with its checkpoint, and it is made anew."
+                f"the SQL reads {', '.join(names) or 'no source'}, but the checkpoint ({self.path}) is "
+                f"of {', '.join(known)}: the sources and their order must not change. Change the SQL "
+                "back; or remove the table with its checkpoint to rebuild it."
             )
         if list(names) != known:
             self._write("sources.json", list(names))
 
     def beginning(self) -> dict[str, Offset] | None:
-        """Up to where each stream of each source had been read before the first batch.
+        """Return up to where each stream of each source had been read before the first batch.
 
-        None where nothing was read yet, or where Spark had forgotten it before it was noted.
+        None if nothing was read yet, or if Spark had deleted it before it was stored.
         """
         found = _json(self.own / "beginning.json")
         return found if isinstance(found, dict) else None
 
     def note_beginning(self) -> None:
-        """Keep the first batch's offsets: Spark forgets them after a hundred batches."""
+        """Store the first batch's offsets, because Spark deletes them after a hundred batches."""
         if not (self.own / "beginning.json").exists():
             first = self.by_source(0)
             if first:
                 self._write("beginning.json", first)
 
     def sync_batch(self, batch: int) -> None:
-        """Wait until it is on the disk what ``batch`` is, before a sink says that it has it: Spark
-        does not wait, and a batch of that number with other entries would not be written."""
+        """Wait until the offset of ``batch`` is on disk; call it before the sink commits the batch.
+
+        Spark does not wait. After a power loss it could plan a batch with the same number and other
+        entries, which the sink would then skip.
+        """
         log = self.path / "offsets"
         files = [self.path / "metadata", log / str(batch)]
         sync_all([*filter(Path.exists, files), *filter(Path.exists, (self.path, log))])
 
     def backfills(self) -> list[dict[str, Any]]:
-        """What was read besides: the records of backfill.py."""
+        """Return the records of backfills (backfill.py)."""
         records = (_json(file) for file in sorted((self.own / "backfills").glob("*.json")))
         return [record for record in records if record is not None]
 
     def note_backfill(self, series: str, record: dict[str, Any]) -> None:
-        """Keep, or replace, the record of a backfill."""
+        """Store or replace the record of a backfill."""
         self._write(f"backfills/{series}.json", record)
 
     @contextmanager
-    def held(self, what: str) -> Iterator[None]:
-        """Only one process writes what this checkpoint is about. Raises `PipelineError`."""
-        with held(self.own / "lock", what):
+    def locked(self, what: str) -> Iterator[None]:
+        """Lock the table of this checkpoint. Raises `PipelineError` if another process has it."""
+        with locked(self.own / "lock", what):
             yield
 
     def _numbers(self, directory: str) -> list[int]:
@@ -172,8 +177,8 @@ class Checkpoint:
     def _write(self, name: str, value: object) -> None:
         path = self.own / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(path) as beside:
-            beside.write_text(json.dumps(value), encoding="utf-8")
+        with replacing(path) as temporary:
+            temporary.write_text(json.dumps(value), encoding="utf-8")
 
 
 def _json(path: Path) -> Any:

@@ -1,4 +1,4 @@
-"""A pipeline's dead letters: how many there are, and their replay to the streams they came from
+"""A pipeline's dead letters: counts them, and replays them to the streams from which they came
 (``headwater pipeline replay --dead``).
 """
 
@@ -32,11 +32,12 @@ def replay(
     ids: Sequence[str] = (),
     all_groups: bool = False,
 ) -> dict[str, int]:
-    """Give the entries of dead letters to their groups again and remove the records: all that are
-    there now, or those with ``ids``; of all sources, or of one. How many of each dead-letter stream.
+    """Deliver the entries of dead letters to their groups again, and remove the records.
 
-    What dies again meanwhile is not taken a second time. Raises `PipelineError` for a source or an id
-    that is not there, and for records that could not be replayed (see `headwater.groups.replay`).
+    Replays all current records, or those with ``ids``, of all sources or of one. Returns how many were
+    replayed from each dead-letter stream. Records that are added during the replay are not included.
+    Raises `PipelineError` for an unknown source or id, and for records that could not be replayed (see
+    `headwater.groups.replay`).
     """
     done: dict[str, int] = {}
     found: set[str] = set()
@@ -68,11 +69,11 @@ def replay(
 
 
 def dead_letter_counts(pipeline: Pipeline, sources: Iterable[Source]) -> dict[str, int]:
-    """How many records each dead-letter stream of these sources holds."""
+    """Return how many records each dead-letter stream of these sources holds."""
     found: dict[str, int] = {}
     for source in sources:
         if source.waits:
-            continue  # the pipeline's own reading of these very streams
+            continue  # the pipeline reads these dead-letter streams itself
         try:
             with opened(source) as store:
                 for stream in existing_dead_streams(source):
@@ -85,7 +86,7 @@ def dead_letter_counts(pipeline: Pipeline, sources: Iterable[Source]) -> dict[st
 
 
 def existing_dead_streams(source: Source) -> list[str]:
-    """The dead-letter streams of a source's streams, those of a pattern looked up."""
+    """Return the dead-letter streams of a source's streams; a pattern is looked up."""
     options = parse_options(source.options)
     names = dead_streams(options)
     if options.pattern is None or options.dead_letter_stream is not None:
@@ -113,8 +114,10 @@ def _sources(pipeline: Pipeline, name: str | None) -> list[Source]:
 def _give_back(
     store: SourceStore, stream: str, ids: set[str], *, all_groups: bool
 ) -> list[Replayed]:
-    """Replay the records with ``ids``, or all that are there at this moment, page by page.
-    Records that are added meanwhile lie behind the last id and stay."""
+    """Replay the records with ``ids``, or all current ones, page by page.
+
+    Records that are added in the meantime are after the last id and stay.
+    """
     outcomes: list[Replayed] = []
     state = store.state(stream)
     last = state.last_id if state is not None else MIN_ID
@@ -133,7 +136,7 @@ def _give_back(
 
 
 def _do(store: SourceStore, operation: Operation[Any]) -> Any:
-    """Once: a replay that was lost on the way may have been carried out."""
+    """Run an operation once: a replay whose reply was lost may have been carried out."""
     import redis
 
     try:

@@ -1,4 +1,4 @@
-"""What Spark says against a pipeline, as one sentence that names the key it stands at."""
+"""Turns Spark's errors into one sentence that names the key at fault."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OWN: Final = re.compile(r"headwater\.errors\.(\w+): (.+)")
 
 
 def explained(pipeline: Pipeline, key: str, do: Callable[[], T]) -> T:
-    """``do()``; what is said against it becomes an error that names file and key."""
+    """Call ``do``; raise its error with the file and the key."""
     from pyspark.errors import PySparkException
 
     try:
@@ -28,8 +28,11 @@ def explained(pipeline: Pipeline, key: str, do: Callable[[], T]) -> T:
 
 
 def reason(pipeline: Pipeline, place: str, error: BaseException) -> HeadwaterError:
-    """What went wrong, in a sentence: Headwater's own error out of the traceback that Spark wraps
-    it in, else the first line of what Spark or the system says. No secret is in it."""
+    """Return an error with one sentence and without secrets.
+
+    If Spark has wrapped an error of Headwater in a traceback, this is that error. Otherwise the sentence is
+    the first line of the message of Spark or the system.
+    """
     from pyspark.errors import PySparkException
 
     if isinstance(error, HeadwaterError):

@@ -1,11 +1,11 @@
-"""What rows of a table should fulfil: counted, and acted on, batch by batch.
+"""Checks what rows of a table should fulfil, batch by batch: counts violations and acts on them.
 
-Rule 1. A predicate that is NULL does not hold. A value that did not fit its column is null, so
-        ``price > 0`` is no promise kept by a price that nobody could read.
-Rule 2. A batch is computed once: it is kept while its rows are counted and written.
-Rule 3. ``fail`` comes before anything of the batch is written; a quarantine is written before the
-        table, by the same batch's number, so a replayed batch changes neither.
-Rule 4. A row that is to be dropped and to be quarantined is quarantined: nothing is lost by order.
+Rule 1. A predicate that is NULL does not hold. A value that did not fit its column is null, so ``price > 0``
+        does not hold for a price that could not be read.
+Rule 2. A batch is computed once: it is cached while its rows are counted and written.
+Rule 3. ``fail`` takes effect before anything of the batch is written. The quarantine is written before the
+        table, with the same batch number, so a replayed batch changes neither.
+Rule 4. A row that should be both dropped and quarantined is quarantined, so no row depends on the order.
 """
 
 from __future__ import annotations
@@ -21,14 +21,17 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 FLAGS: Final = "_expectations"
-"""The column of a quarantine that names the expectations that a row did not meet."""
+"""The column of a quarantine with the names of the expectations that a row violates."""
 
 Write = Callable[["DataFrame"], int]
 
 
 class WriteOutcome(NamedTuple):
-    """What became of a batch. ``rows`` is what the table got, or `THERE_ALREADY`;
-    ``violations`` counts rows by expectation, those with none left out."""
+    """The result of writing a batch.
+
+    ``rows`` is the number of rows added to the table, or `THERE_ALREADY`. ``violations`` counts rows by
+    expectation, without those that have none.
+    """
 
     rows: int
     violations: dict[str, int] = {}  # noqa: RUF012 - never changed
@@ -37,14 +40,14 @@ class WriteOutcome(NamedTuple):
 
 
 def holds(expectation: Expectation) -> Column:
-    """Whether a row fulfils it, never null."""
+    """Return a column that says whether a row fulfils the expectation; never null."""
     from pyspark.sql import functions as f
 
     return f.coalesce(f.expr(expectation.predicate).cast("boolean"), f.lit(False))
 
 
 def passed(frame: DataFrame, expectations: Sequence[Expectation]) -> DataFrame:
-    """The rows that a table keeps: what other tables read of it.
+    """Return the rows that the table keeps, which is what other tables read.
 
     A row that makes the table's own query fail makes theirs fail too.
     """
@@ -62,7 +65,7 @@ def passed(frame: DataFrame, expectations: Sequence[Expectation]) -> DataFrame:
 def write_checked(
     frame: DataFrame, table: Table, *, write: Write, quarantine: Write | None = None
 ) -> WriteOutcome:
-    """Write what of ``frame`` the table's expectations let through, and the rest where it goes.
+    """Write the rows that pass the expectations to the table, and quarantine others as declared.
 
     Raises `ExpectationFailed` before anything is written.
     """
@@ -103,7 +106,7 @@ def _flagged(frame: DataFrame, expectations: Sequence[Expectation]) -> DataFrame
 
 
 def _any_of(expectations: Sequence[Expectation], *actions: str) -> Column:
-    """Whether a flagged row has not met an expectation with one of these actions."""
+    """Return whether a flagged row violates an expectation with one of these actions."""
     from pyspark.sql import functions as f
 
     names = [f.lit(e.name) for e in expectations if e.action in actions]
@@ -113,7 +116,7 @@ def _any_of(expectations: Sequence[Expectation], *actions: str) -> Column:
 
 
 def _counts(kept: DataFrame, expectations: Sequence[Expectation]) -> dict[str, Any]:
-    """Rows in all, violations by expectation, and how many rows are held back: one pass."""
+    """Count all rows, violations by expectation, and rejected rows, in one pass."""
     from pyspark.sql import functions as f
 
     quarantined = _any_of(expectations, "quarantine")
@@ -146,6 +149,6 @@ def _fail_any(kept: DataFrame, expectations: Sequence[Expectation], counts: dict
             which = f", one of them with id {example[0]}" if example else ""
         raise ExpectationFailed(
             f"expectation {expectation.name!r} ({expectation.predicate}) does not hold for {count:,} of "
-            f"{counts['rows']:,} rows{which}. Nothing of the batch is written; mend the data or the SQL, "
-            "or give the expectation the action quarantine, drop or keep."
+            f"{counts['rows']:,} rows{which}. Nothing of the batch is written; fix the data or the SQL, "
+            "or set the expectation's action to quarantine, drop or keep."
         )

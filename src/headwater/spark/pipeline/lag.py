@@ -1,7 +1,7 @@
-"""How far a source has been read, and what is still to come: entries, and how long the oldest waits.
+"""How far a source has been read, and what is left: the number of entries, and the age of the oldest.
 
-Rule. Nothing is read but counters, ids and one entry: what a group holds and where it stands (XINFO
-GROUPS, XPENDING), and the first entry behind what a query has read.
+Rule. Only counters, ids and one entry are read: a group's lag and pending entries (XINFO GROUPS, XPENDING),
+and the first entry after a query's position.
 """
 
 from __future__ import annotations
@@ -19,17 +19,18 @@ from headwater.spark.core.replies import as_dict, as_text
 from headwater.spark.core.state import StreamState
 from headwater.spark.core.store import SourceStore
 from headwater.spark.log_mode.offsets import positions_of
-from headwater.spark.pipeline.checkpoints import Offset
-from headwater.spark.pipeline.declaration.model import Source
+from headwater.spark.pipeline.checkpoints import Checkpoint, Offset
+from headwater.spark.pipeline.declaration.graph import sources_below
+from headwater.spark.pipeline.declaration.model import Pipeline, Source
 
 
 @dataclass(frozen=True)
 class Lag:
-    """One stream of one source.
+    """The lag of one stream of one source.
 
-    ``length`` is what the stream holds. ``entries`` are unread, those of a group that are held and
-    not settled among them; None where a server cannot tell. ``seconds`` is the age of the oldest of
-    them by its id; None where there is none.
+    ``length`` is the number of entries in the stream. ``entries`` are unread, including those that a group
+    has delivered but not settled; None if the server does not know. ``seconds`` is the age of the oldest of
+    them by its id; None if there is none.
     """
 
     source: str
@@ -41,7 +42,7 @@ class Lag:
 
 @contextmanager
 def opened(source: Source) -> Iterator[SourceStore]:
-    """The server of ``source``."""
+    """Open a connection to the server of ``source``."""
     store = SourceStore(parse_options(source.options))
     try:
         yield store
@@ -49,18 +50,28 @@ def opened(source: Source) -> Iterator[SourceStore]:
         store.close()
 
 
-def lags_of(source: Source, offset: Offset | None) -> list[Lag]:
-    """What ``source`` has still to give to a query that has read up to ``offset``; with None, to a
-    query that has not begun.
+def read_so_far(
+    pipeline: Pipeline, table: str, checkpoint: Checkpoint
+) -> Iterator[tuple[Source, Offset | None]]:
+    """The sources of a table, each with the offset that ``checkpoint`` has committed; None for
+    a table that has not begun."""
+    committed = checkpoint.committed()
+    for name in sources_below(table, pipeline.tables, pipeline.sources):
+        yield pipeline.sources[name], committed.get(name)
 
-    Raises `Disconnected` and `DeclarationError` (a key that is no stream).
+
+def lags_of(source: Source, offset: Offset | None) -> list[Lag]:
+    """Return what a query that has read up to ``offset`` has left to read from ``source``.
+
+    With None it is for a query that has not begun. Raises `Disconnected` and `DeclarationError` (for a key
+    that is not a stream).
     """
     with opened(source) as store:
         return lags_in(store, source, offset)
 
 
 def lags_in(store: SourceStore, source: Source, offset: Offset | None) -> list[Lag]:
-    """As `lags_of`, over a connection that is open."""
+    """Do the same as `lags_of` with an open connection."""
     return [
         lag
         for stream in store.streams()
@@ -84,7 +95,7 @@ def _lag(
 
 
 def _position(options: SourceOptions, stream: str, offset: Offset | None) -> Position | None:
-    """Up to where ``stream`` was read; None for "latest" of a query that has not begun."""
+    """Return up to where ``stream`` was read; None for "latest" if the query has not begun."""
     if offset is not None:
         try:
             found = positions_of({stream: offset[stream]}) if stream in offset else {}
@@ -102,14 +113,14 @@ def _of_log(
 ) -> tuple[int | None, StreamID | None]:
     if at is None:
         return 0, None
-    first = _first_behind(store, stream, at.id)
+    first = _first_after(store, stream, at.id)
     if first is None:
         return 0, None
     if at.added:
         unread = max(0, state.entries_added - at.added)
-        # With an archive, what was trimmed is still to be read.
+        # With an archive, trimmed entries can still be read.
         return (unread if store.options.archive else min(state.length, unread)), first
-    # A place that nobody has counted up to: all, when it lies before the first entry.
+    # The number of entries before this position is not known; if it is before the first, all are left.
     return (state.length if at.id < state.first_id else None), first
 
 
@@ -123,15 +134,15 @@ def _of_group(
         pending, lag = int(values["pending"]), values.get("lag")
         entries = None if lag is None else int(lag) + pending
         if pending:
-            # As bytes: redis-py reshapes the replies of commands whose name is a str.
+            # Bytes, because redis-py changes the form of the reply if the command's name is a str.
             summary = store.ask(b"XPENDING", stream, group)
             if summary[1] is not None:
                 return entries, StreamID.parse(as_text(summary[1]))
         after = StreamID.parse(as_text(values["last-delivered-id"]))
-        return entries, _first_behind(store, stream, after)
-    return state.length, _first_behind(store, stream, MIN_ID)
+        return entries, _first_after(store, stream, after)
+    return state.length, _first_after(store, stream, MIN_ID)
 
 
-def _first_behind(store: SourceStore, stream: str, after: StreamID) -> StreamID | None:
+def _first_after(store: SourceStore, stream: str, after: StreamID) -> StreamID | None:
     found = store.ask("XRANGE", stream, f"({after}" if after > MIN_ID else "-", "+", "COUNT", 1)
     return StreamID.parse(as_text(found[0][0])) if found else None

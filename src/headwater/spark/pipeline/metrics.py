@@ -1,6 +1,6 @@
 """A run's progress for Prometheus: ``headwater pipeline run --metrics 9108``.
 
-Every scrape looks at the `Progress` of that moment; nothing is counted twice, nothing is kept here.
+Every scrape reads the current `Progress`; this module keeps no counts.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _COUNTERS: Final[Families] = {
     "batches": ("Batches that were written.", lambda t: t.batches),
     "writing_seconds": ("Time spent writing.", lambda t: t.seconds),
     "rows_dropped": ("Rows that an expectation dropped.", lambda t: t.dropped),
-    "rows_quarantined": ("Rows that an expectation held back.", lambda t: t.quarantined),
+    "rows_quarantined": ("Rows that an expectation quarantined.", lambda t: t.quarantined),
 }
 
 _GAUGES: Final[Families] = {
@@ -30,13 +30,13 @@ _GAUGES: Final[Families] = {
 
 
 class Collector:
-    """What prometheus_client asks at a scrape."""
+    """The collector that prometheus_client calls at each scrape."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
 
     def collect(self) -> Iterator[Any]:
-        """All families, from one look at the progress."""
+        """Yield all families, from one reading of the progress."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
         tables = self._progress.tables()
@@ -67,7 +67,7 @@ def _violations(tables: list[TableProgress]) -> Any:
 
     family = GaugeMetricFamily(
         "headwater_pipeline_violations",
-        "Rows since the run began that do not fulfil an expectation; of a complete table, in it now.",
+        "Rows since the run began that violate an expectation; of a complete table, its rows now.",
         labels=["table", "expectation"],
     )
     for table in tables:
@@ -81,11 +81,11 @@ def _lags(tables: list[TableProgress]) -> Iterator[Any]:
 
     labels = ["table", "source", "stream"]
     entries = GaugeMetricFamily(
-        "headwater_pipeline_lag_entries", "Entries that are still to be read.", labels=labels
+        "headwater_pipeline_lag_entries", "Entries left to read.", labels=labels
     )
     seconds = GaugeMetricFamily(
         "headwater_pipeline_lag_seconds",
-        "Age of the oldest entry that is still to be read; 0 where there is none.",
+        "Age of the oldest entry left to read; 0 if there is none.",
         labels=labels,
     )
     for table in tables:
@@ -99,9 +99,9 @@ def _lags(tables: list[TableProgress]) -> Iterator[Any]:
 
 @contextmanager
 def served(progress: Progress, *, port: int, host: str = "127.0.0.1") -> Iterator[int]:
-    """Serve ``progress`` at ``http://host:port/metrics``; the port, which 0 leaves to the system.
+    """Serve ``progress`` at ``http://host:port/metrics``; yield the port, which 0 lets the system choose.
 
-    Raises `ListenError` where the port cannot be had, or prometheus-client is not installed.
+    Raises `ListenError` if the port is not available, or prometheus-client is not installed.
     """
     try:
         from prometheus_client import CollectorRegistry, start_http_server

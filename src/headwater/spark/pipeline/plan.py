@@ -1,10 +1,11 @@
-"""``headwater pipeline plan``: what a run would do, as Spark understands it; no data is read, nothing is
-written.
+"""``headwater pipeline plan``: what a run would do, analysed by Spark without reading data or writing
+anything.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from headwater.client.redaction import redacted
@@ -12,10 +13,10 @@ from headwater.errors import HeadwaterError
 from headwater.spark.core.options import SourceOptions, parse_options
 from headwater.spark.pipeline.declaration.graph import sources_below
 from headwater.spark.pipeline.declaration.model import Pipeline, Source, Table
-from headwater.spark.pipeline.lag import Lag, lags_of
+from headwater.spark.pipeline.lag import Lag, lags_of, opened, read_so_far
 from headwater.spark.pipeline.recompute import schemas_of_completes
 from headwater.spark.pipeline.spark_session import start_spark
-from headwater.spark.pipeline.table_sinks import TableSinks
+from headwater.spark.pipeline.table_sinks import Streamed, TableSinks
 from headwater.spark.pipeline.views import check_streaming, new_session, streamed, table_frames
 
 if TYPE_CHECKING:
@@ -23,28 +24,30 @@ if TYPE_CHECKING:
 
 
 class PlannedSource(NamedTuple):
-    """A source: where it is, without credentials, what it holds, or why nobody can tell."""
+    """A source: where it is, without credentials, and which of its streams exist. ``problem`` says why that
+    is not known."""
 
     name: str
     url: str
     what: str
     reads: str
-    lags: list[Lag]
+    streams: list[str]
     problem: str | None
 
 
 class PlannedTable(NamedTuple):
-    """A table with the columns that Spark finds."""
+    """A table with the columns that Spark's analysis finds, and the lags that its next run has to read."""
 
     table: Table
     columns: list[tuple[str, str]]
     sources: list[str]
     checkpoint: str | None
     batch: int | None
+    lags: list[Lag]
 
 
 class Plan(NamedTuple):
-    """What a run would do; ``tables`` in the order in which they are made."""
+    """What a run would do; ``tables`` are in the order in which they are made."""
 
     pipeline: Pipeline
     master: str
@@ -53,9 +56,9 @@ class Plan(NamedTuple):
 
 
 def plan(pipeline: Pipeline, *, master: str | None = None) -> Plan:
-    """Analyse all SQL of ``pipeline`` and ask its servers for their counters.
+    """Analyse all SQL of ``pipeline`` and read its servers' counters.
 
-    Raises `PipelineError` for what Spark refuses. A server that is away is no error here.
+    Raises `PipelineError` for SQL that Spark refuses. An unreachable server is not an error here.
     """
     sinks = TableSinks(pipeline)
     sources = [_source(pipeline, source) for source in pipeline.sources.values()]
@@ -77,17 +80,29 @@ def plan(pipeline: Pipeline, *, master: str | None = None) -> Plan:
                 else [],
                 checkpoint=None if kept is None else str(kept.checkpoint.path),
                 batch=None if kept is None else kept.checkpoint.last_batch(),
+                lags=[] if kept is None else _unread(pipeline, kept),
             )
         )
     return Plan(pipeline, str(spark.sparkContext.master), sources, tables)
 
 
+def _unread(pipeline: Pipeline, kept: Streamed) -> list[Lag]:
+    """What the next run has to read, of sources whose server answers; `PlannedSource` says why others do
+    not."""
+    found: list[Lag] = []
+    for source, committed in read_so_far(pipeline, kept.table.name, kept.checkpoint):
+        with suppress(HeadwaterError):
+            found += lags_of(source, committed)
+    return found
+
+
 def _source(pipeline: Pipeline, source: Source) -> PlannedSource:
     options = parse_options(source.options)
-    lags: list[Lag] = []
+    streams: list[str] = []
     problem = None
     try:
-        lags = lags_of(source, None)
+        with opened(source) as store:
+            streams = [one for one in store.streams() if store.state(one) is not None]
     except HeadwaterError as error:
         problem = pipeline.shown(str(error))
     return PlannedSource(
@@ -95,7 +110,7 @@ def _source(pipeline: Pipeline, source: Source) -> PlannedSource:
         url=redacted(options.url),
         what=options.pattern if options.pattern is not None else ", ".join(options.streams),
         reads=_how(options),
-        lags=lags,
+        streams=streams,
         problem=problem,
     )
 

@@ -1,8 +1,7 @@
-"""What can be known of the servers before Spark starts: that they are there, and the streams.
+"""Checks before Spark starts that the servers are reachable and the streams exist.
 
-Rule. A source names streams that are there, unless a table has read them before: then a stream that
-      is gone is data loss, which the source judges. One that is still to come is asked for by a
-      pattern.
+Rule. A source must name existing streams, unless a table has read them before: then a missing stream is data
+      loss, which the source reports. Use a pattern for a stream that will be created later.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ from headwater.spark.pipeline.lag import opened
 
 
 def check_sources(pipeline: Pipeline, checkpoints: Mapping[str, Checkpoint]) -> None:
-    """Ask every server for every stream that is named.
+    """Look up every named stream at its server.
 
-    Raises, with the source's key: `Disconnected`, `DeclarationError` for a key that is no stream,
-    `PipelineError` for a stream that is not there.
+    Raises, with the source's key: `Disconnected`, `DeclarationError` for a key that is not a stream,
+    `PipelineError` for a stream that does not exist.
     """
     for source in pipeline.sources.values():
         known = _read_before(pipeline, source, checkpoints)
@@ -44,12 +43,12 @@ def _check(store: SourceStore, source: Source, known: set[str]) -> None:
         raise PipelineError(
             f"stream: there is no stream {stream!r} at {redacted(store.options.url)}."
             + (f" Did you mean {near[0]!r}?" if near else "")
-            + f' One that is still to come is asked for by a pattern: "{stream}*".'
+            + f' Use a pattern for a stream that is created later: "{stream}*".'
         )
 
 
 def _streams(store: SourceStore) -> list[str]:
-    """Some of the streams that are there: enough to find a misspelt one."""
+    """Return some existing streams, enough to find a misspelt name."""
     _cursor, keys = store.ask("SCAN", 0, "COUNT", 1000, "TYPE", "stream")
     return [key.decode("utf-8", "replace") for key in keys]
 
@@ -57,7 +56,7 @@ def _streams(store: SourceStore) -> list[str]:
 def _read_before(
     pipeline: Pipeline, source: Source, checkpoints: Mapping[str, Checkpoint]
 ) -> set[str]:
-    """The streams of ``source`` that a table's checkpoint names."""
+    """Return the streams of ``source`` that a table's checkpoint contains."""
     known: set[str] = set()
     for name, checkpoint in checkpoints.items():
         if sources_below(name, pipeline.tables, [source.name]):

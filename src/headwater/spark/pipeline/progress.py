@@ -1,6 +1,6 @@
-"""How a run is getting on: what its tables got, and how far they are behind.
+"""The progress of a run: what its tables got, and how far they are behind.
 
-Written by the run's threads, read by whoever shows it: the terminal, Prometheus, a notebook.
+The run's threads write it. The terminal, Prometheus or a notebook reads it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class TableProgress:
     mode: str
     """``"append"``, ``"update"`` or ``"complete"``."""
     rows: int = 0
-    """Rows that were added or, in mode complete, are in the table now."""
+    """Rows that were added; in mode complete, the rows of the table."""
     batches: int = 0
     """How many batches had rows."""
     seconds: float = 0.0
@@ -37,7 +37,7 @@ class TableProgress:
     dropped: int = 0
     """Rows that expectations dropped."""
     quarantined: int = 0
-    """Rows that expectations put into the quarantine."""
+    """Rows that expectations quarantined."""
     violations: dict[str, int] = field(default_factory=dict)
     """Rows that violate an expectation, by its name."""
     lags: tuple[Lag, ...] = ()
@@ -46,23 +46,23 @@ class TableProgress:
 
     @property
     def rows_per_second(self) -> float:
-        """Rows a second of the last batch."""
+        """Rows per second of the last batch."""
         return self.batch_rows / self.batch_seconds if self.batch_seconds else 0.0
 
     @property
     def entries_behind(self) -> int | None:
-        """How many entries are still to be read; None if that is unknown."""
+        """The number of entries left to read; None if it is unknown."""
         known = [lag.entries for lag in self.lags]
         return sum(e for e in known if e is not None) if known and None not in known else None
 
     @property
     def seconds_behind(self) -> float | None:
-        """The age, in seconds, of the oldest entry that is still to be read; None if there is none."""
+        """The age, in seconds, of the oldest entry left to read; None if there is none."""
         return max((lag.seconds for lag in self.lags if lag.seconds is not None), default=None)
 
 
 class Progress:
-    """The progress of a run; ``progress["sales"]`` is the `TableProgress` of a table. Safe among threads."""
+    """The progress of a run; ``progress["sales"]`` is the `TableProgress` of a table. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -78,14 +78,14 @@ class Progress:
             return self._tables[name]
 
     def begin(self, name: str, mode: str) -> None:
-        """A table that the run will make."""
+        """Register a table that the run will make."""
         with self._lock:
             self._tables[name] = TableProgress(name, mode)
 
     def add(
         self, name: str, outcome: WriteOutcome, seconds: float, *, batch: int | None = None
     ) -> None:
-        """A batch was written, or, without a number, the whole table."""
+        """Count a written batch or, without a number, a rebuilt table."""
         if outcome.rows == THERE_ALREADY:
             return
         with self._lock:
@@ -97,7 +97,7 @@ class Progress:
             self._tables[name] = replace(
                 before,
                 rows=outcome.rows if whole else before.rows + outcome.rows,
-                # A batch without a row is none that a reader would know of.
+                # Batches without rows are not counted.
                 batches=before.batches + (1 if whole or outcome.rows else 0),
                 seconds=before.seconds + seconds,
                 batch=batch,
@@ -110,15 +110,15 @@ class Progress:
             )
 
     def note_lags(self, name: str, lags: list[Lag]) -> None:
-        """How far a table is behind."""
+        """Store how far a table is behind."""
         with self._lock:
             self._tables[name] = replace(self._tables[name], lags=tuple(lags))
 
 
 def line_of(name: str, number: int | None, outcome: WriteOutcome, seconds: float) -> str:
-    """A batch, or a table made anew, in a line."""
+    """Describe a batch, or a rebuilt table, in one line."""
     if outcome.rows == THERE_ALREADY:
-        return f"{name}: batch {number} was there already, from the run before"
+        return f"{name}: batch {number} was already there, from the previous run"
     parts = [f"{name}: " + (f"batch {number}, " if number is not None else "")]
     parts.append(f"{outcome.rows:,} rows in {seconds:.1f} s")
     if number is not None and seconds:
@@ -134,7 +134,7 @@ def line_of(name: str, number: int | None, outcome: WriteOutcome, seconds: float
 
 
 def lag_text(table: TableProgress) -> str:
-    """How far behind, in words; "" where nothing is."""
+    """Describe how far a table is behind; empty if it is not."""
     if not table.entries_behind and table.seconds_behind is None:
         return ""
     entries = "?" if table.entries_behind is None else f"{table.entries_behind:,}"

@@ -1,4 +1,4 @@
-"""Makes tables of mode complete, each after those that it reads, from what is in these."""
+"""Makes tables of mode complete from the contents of the tables that they read, in dependency order."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Done = Callable[[str, WriteOutcome, float], None]
 def schemas_of_completes(
     spark: SparkSession, pipeline: Pipeline, streamed: Mapping[str, StructType]
 ) -> dict[str, StructType]:
-    """The columns of every table of mode complete, found without reading anything.
+    """Return the columns of every table of mode complete, without reading data.
 
     ``streamed`` are those of the other tables. Raises `PipelineError` for SQL that Spark refuses.
     """
@@ -39,7 +39,7 @@ def schemas_of_completes(
 
 
 class Recomputer:
-    """Makes complete tables in a session of its own, where names are those of finished tables."""
+    """Makes complete tables in its own session, in which names refer to finished tables."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Recomputer:
         self._done = done
 
     def after(self, changed: Collection[str]) -> set[str]:
-        """The complete tables that read, directly or through others, one of ``changed``."""
+        """Return the complete tables that read one of ``changed``, directly or through others."""
         return {
             name
             for name in self._sinks.recomputed
@@ -64,7 +64,7 @@ class Recomputer:
         }
 
     def make(self, names: Collection[str]) -> None:
-        """Make these tables anew."""
+        """Rebuild these tables."""
         if not names:
             return
         tables = self._pipeline.tables

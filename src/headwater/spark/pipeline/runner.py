@@ -1,11 +1,11 @@
 """Runs a pipeline: a streaming query for each table of mode append or update, then a batch for each
-complete one.
+complete table.
 
-Rule 1. A streamed table is one query from the sources, with the SQL of the append tables it reads
-        put in as views: it rests on no other table's files, so each is exactly once alone.
-Rule 2. A table of mode complete is made from what the sinks say is there.
-Rule 3. All SQL is analysed, and every server asked for its streams, before any query starts.
-Rule 4. Whatever ends a run, a crash or Ctrl-C, the next goes on from the checkpoints.
+Rule 1. A streamed table is one query from its sources. The SQL of the append tables that it reads is included
+        as views. It does not depend on another table's files, so each table is exactly-once by itself.
+Rule 2. A table of mode complete is made from what the sinks report as written.
+Rule 3. All SQL is analysed, and all streams are looked up, before any query starts.
+Rule 4. However a run ends, even by a crash or Ctrl-C, the next one continues from the checkpoints.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ Report = Callable[[str], None]
 _POLL_SECONDS: Final = 0.1
 
 _LAG_SECONDS: Final = 1.0
-"""How often a table that got nothing is asked how far it is behind."""
+"""How often the lag of a table without new batches is updated."""
 
 _STARTING_SECONDS: Final = 30.0
-"""How long a query that begins keeps others from it; then something else is wrong with it."""
+"""How long a starting query delays other queries; a longer start has other causes."""
 
 _ARCHIVE_SECONDS: Final = 60.0
-"""How often a run without end archives: a file a minute and stream, not one a batch."""
+"""How often a run without end archives: one file per minute and stream, not one per batch."""
 
 
 class Made(NamedTuple):
@@ -62,7 +62,7 @@ class Made(NamedTuple):
     table: str
     """The name of the table."""
     rows: int
-    """Rows that were added or, in mode complete, are in the table now."""
+    """Rows that were added; in mode complete, the rows of the table."""
     batches: int
     """How many batches had rows."""
     seconds: float
@@ -91,14 +91,14 @@ def run(
         for made in pipeline.run(declared, once=True):
             print(made.table, made.rows)
 
-    - ``once``: take what the streams hold at this moment, then make the complete tables, and end, as with the
-      trigger available-now. With the trigger interval it else runs until ``stop`` is set.
+    - ``once``: read the current entries, make the complete tables, and end, as with the trigger available-now.
+      Otherwise a pipeline with the trigger interval runs until ``stop`` is set.
     - ``master``: Spark's master instead of the declared one.
     - ``report``: called with a line for each batch.
     - ``stop``: an event that ends the run.
     - ``progress``: kept up to date during the run, for other threads to read.
-    Raises `PipelineError` naming the table whose SQL Spark refuses or the stream that is not there,
-    and what stopped a query: `ExpectationFailed`, `DataLoss`, `DecodeError`, `Disconnected`.
+    Raises `PipelineError` naming the table whose SQL Spark refuses or a stream that does not exist, and the
+    error that ended a query: `ExpectationFailed`, `DataLoss`, `DecodeError`, `Disconnected`.
     """
     sinks = TableSinks(pipeline)
     check_sources(pipeline, {name: kept.checkpoint for name, kept in sinks.streamed.items()})
@@ -110,7 +110,7 @@ def run(
 
 
 def _is_starting(query: StreamingQuery) -> bool:
-    """Whether the query has not come to its first batch, nor found that there is none."""
+    """Return whether the query has neither reached its first batch nor found that there is none."""
     return query.isActive and str(query.status["message"]).startswith(("Initializing", "Getting"))
 
 
@@ -137,7 +137,7 @@ class _Run:
             progress.begin(table.name, table.mode)
 
     def run(self, interval: float | None) -> None:
-        # Streams and finished tables go by the same names: each kind has its own session.
+        # Names mean streams in one session and finished tables in the other.
         streaming = new_session(self._spark, self._pipeline)
         frames = table_frames(
             streaming, self._pipeline, streamed(streaming, self._pipeline), self._sinks.streamed
@@ -178,11 +178,13 @@ class _Run:
         finally:
             for query in queries.values():
                 query.stop()
-            self._tell()
+            self._report_batches()
 
     def _await_room(self, queries: list[StreamingQuery]) -> None:
-        """Let no more queries begin at once than half the cores: each starts a Python process, and
-        Spark gives up on one that has not called back after ten seconds."""
+        """Limit the number of starting queries to half the cores.
+
+        Each starts a Python process, and Spark gives up on one that has not called back after ten seconds.
+        """
         room = max(1, (os.cpu_count() or 1) // 2)
         deadline = time.monotonic() + _STARTING_SECONDS
         while sum(_is_starting(query) for query in queries) >= room:
@@ -200,10 +202,10 @@ class _Run:
                 kept.checkpoint.sync_batch(number)
                 outcome = kept.write(batch, BatchId(number))
             except Exception as error:
-                self._failures[name] = error  # on its way through the JVM it becomes a text
-                # When a query is stopped, Spark looks through this text by a pattern that takes some
-                # frames a character; a long one ends its thread by StackOverflowError, in a
-                # thousand lines on the terminal. The error itself is kept above.
+                self._failures[name] = error  # the JVM would turn it into text
+                # When a query is stopped, Spark matches this text with a pattern that uses several stack
+                # frames per character. A long text would end the query's thread with a
+                # StackOverflowError, in a thousand lines on the terminal. The error is stored above.
                 raise PipelineError(f"table {name}: {type(error).__name__}") from None
             self._batches.append(_Batch(name, number, outcome, time.monotonic() - began))
 
@@ -225,7 +227,7 @@ class _Run:
             self._recomputer.make(set(self._sinks.recomputed))
         while not self._stop.is_set():
             alive = [query for query in queries.values() if query.isActive]
-            changed = self._tell()
+            changed = self._report_batches()
             for name, query in queries.items():
                 error = query.exception()
                 if error is not None:
@@ -239,8 +241,8 @@ class _Run:
                 self._archive()
             self._stop.wait(_POLL_SECONDS)
 
-    def _tell(self) -> set[str]:
-        """Report the batches that were written since; the tables that got rows by them."""
+    def _report_batches(self) -> set[str]:
+        """Report the newly written batches; return the tables that got rows from them."""
         changed: set[str] = set()
         news: dict[str, list[str]] = {}
         while self._batches:
@@ -264,9 +266,9 @@ class _Run:
         return changed
 
     def _look(self, name: str) -> None:
-        """See how far a table is behind; a server that is away is the query's affair."""
+        """Update how far a table is behind; an unreachable server is reported by the query."""
         checkpoint, number = self._sinks.streamed[name].checkpoint, self._progress[name].batch
-        # A batch is logged before it is written; that it is committed is logged a moment later.
+        # A batch is in the offset log before it is written, and in the commit log only afterwards.
         read = checkpoint.committed() if number is None else checkpoint.by_source(number)
         lags = []
         try:
@@ -283,8 +285,10 @@ class _Run:
         self._report(line_of(name, None, outcome, seconds))
 
     def _settle(self) -> None:
-        """Acknowledge what the checkpoints say is in the tables: Spark tells a source of a batch's
-        end only when the next one begins."""
+        """Settle the last committed batches of all queries.
+
+        Spark reports to a source that a batch has ended only when the next one begins.
+        """
         for name, kept in self._sinks.streamed.items():
             for place, source in enumerate(kept.checkpoint.sources()):
                 options = parse_options(self._pipeline.sources[source].options)
@@ -298,7 +302,7 @@ class _Run:
                     )
 
     def _archive(self) -> None:
-        """Archive what the sources hold and trim behind it, last of all."""
+        """Archive what the sources hold and trim them, at the end of a run."""
         if self._pipeline.archive is not None:
             from headwater.spark.pipeline.archiving import run_archive
 

@@ -15,19 +15,19 @@ if TYPE_CHECKING:
 
 _LOG_LEVEL: Final = "spark.log.level"
 _PYSPARKS_LOGGERS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
-"""Which print what Spark says against SQL, with a stack of the JVM's."""
+"""PySpark's loggers that print Spark's errors about SQL with a JVM stack."""
 
 
 def start_spark(pipeline: Pipeline, *, master: str | None = None) -> SparkSession:
-    """The session that ``pipeline`` asks for.
+    """Return the session for ``pipeline``.
 
     Raises `HeadwaterError` for an embedded store on a cluster, before anything is started, and what
     `session` raises.
     """
     master = master or pipeline.master
     _refuse_embedded(pipeline, master or pipeline.conf.get("spark.master", "local[*]"))
-    # What stops a run is raised here, in one sentence; the JVM would print it in a hundred lines, and
-    # PySpark what it was told by the JVM.
+    # An error that ends a run is raised here with one sentence. The JVM would print it in a hundred lines,
+    # and PySpark would print the JVM's text.
     config = {_LOG_LEVEL: "FATAL"} | pipeline.conf
     spark = session(app=pipeline.app, master=master, config=config)
     spark.sparkContext.setLogLevel(config[_LOG_LEVEL])

@@ -1,6 +1,6 @@
-"""``headwater pipeline status``: how a pipeline's tables stand, without Spark.
+"""``headwater pipeline status``: the state of a pipeline's tables, without Spark.
 
-Rule. It reads checkpoints, manifests and counters, and writes nothing; a run may go on meanwhile.
+Rule. It reads checkpoints, manifests and counters and writes nothing, so it can be used during a run.
 """
 
 from __future__ import annotations
@@ -12,18 +12,20 @@ from typing import Any
 
 from headwater.errors import HeadwaterError
 from headwater.spark.pipeline.dead_letters import dead_letter_counts
-from headwater.spark.pipeline.declaration.graph import sources_below
 from headwater.spark.pipeline.declaration.model import Pipeline, Table
 from headwater.spark.pipeline.errors import reason
-from headwater.spark.pipeline.lag import Lag, lags_of
+from headwater.spark.pipeline.lag import Lag, lags_of, read_so_far
 from headwater.spark.pipeline.sinks.parquet import AppendTable
 from headwater.spark.pipeline.table_sinks import Streamed, TableSinks
 
 
 @dataclass(frozen=True)
 class TableStatus:
-    """One table. ``rows`` and ``quarantined`` are None where the sink does not count them;
-    ``batch`` and ``query`` None where no batch is committed. ``backfills`` are their ranges."""
+    """The status of one table.
+
+    ``rows`` and ``quarantined`` are None if the sink does not count them; ``batch`` and ``query`` are None
+    if no batch is committed. ``backfills`` are the records of its backfills.
+    """
 
     name: str
     mode: str
@@ -38,8 +40,10 @@ class TableStatus:
 
 @dataclass(frozen=True)
 class ArchiveStatus:
-    """One stream of the archive: up to which id, in how many entries and bytes; ``waiting`` entries
-    are not in it yet; below ``trimmable`` nobody needs the stream's."""
+    """The archive of one stream: its last id, and its number of entries and bytes.
+
+    ``waiting`` entries are not archived yet; entries below ``trimmable`` are not needed in the stream.
+    """
 
     stream: str
     end: str
@@ -51,7 +55,7 @@ class ArchiveStatus:
 
 @dataclass(frozen=True)
 class PipelineStatus:
-    """A pipeline at this moment. ``dead_letters``: records in each dead-letter stream."""
+    """The status of a pipeline. ``dead_letters``: number of records in each dead-letter stream."""
 
     file: str
     tables: tuple[TableStatus, ...]
@@ -59,12 +63,12 @@ class PipelineStatus:
     archive: tuple[ArchiveStatus, ...]
 
     def as_json(self) -> dict[str, Any]:
-        """For ``--json``: entries are counts, seconds are seconds."""
+        """Return the value of ``--json``: entries are counts, times are in seconds."""
         return asdict(self)
 
 
 def status(pipeline: Pipeline) -> PipelineStatus:
-    """How ``pipeline`` stands. Raises, with the source's key, when a server cannot be reached."""
+    """Return the status of ``pipeline``; raises, with the source's key, for an unreachable server."""
     sinks = TableSinks(pipeline)
     return PipelineStatus(
         file=str(pipeline.file),
@@ -102,22 +106,20 @@ def _table(pipeline: Pipeline, sinks: TableSinks, table: Table) -> TableStatus:
 
 
 def _lags(pipeline: Pipeline, kept: Streamed) -> Iterable[Lag]:
-    committed = kept.checkpoint.committed()
-    for name in sources_below(kept.table.name, pipeline.tables, pipeline.sources):
-        source = pipeline.sources[name]
+    for source, committed in read_so_far(pipeline, kept.table.name, kept.checkpoint):
         try:
-            yield from lags_of(source, committed.get(name))
+            yield from lags_of(source, committed)
         except HeadwaterError as error:
-            raise reason(pipeline, f"source.{name}", error) from error
+            raise reason(pipeline, f"source.{source.name}", error) from error
 
 
 def _rows(sink: object) -> int | None:
-    """What the manifest counts, of a sink that has one."""
+    """Return the number of rows in the manifest of a sink that has one."""
     return sum(batch.rows for batch in sink.batches()) if isinstance(sink, AppendTable) else None
 
 
 def rows_at(path: Path | None) -> int | None:
-    """The rows of a complete table's Parquet files, by their footers; None where there is none."""
+    """Return the number of rows in a complete table's Parquet files; None if there is no table."""
     if path is None or not path.exists():
         return None
     import pyarrow.parquet as pq

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from headwater.spark.pipeline.checkpoints import Checkpoint, held
+from headwater.spark.pipeline.checkpoints import Checkpoint, locked
 from headwater.spark.pipeline.declaration.model import Pipeline, Table
 from headwater.spark.pipeline.errors import explained
 from headwater.spark.pipeline.expectations import WriteOutcome, write_checked
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Streamed:
-    """A table that a streaming query adds to, with its quarantine."""
+    """A table to which a streaming query adds batches, with its quarantine."""
 
     def __init__(self, table: Table) -> None:
         target = table.target
@@ -44,13 +44,13 @@ class Streamed:
         )
 
     def prepare(self) -> None:
-        """Make what must be there; undo what a killed run left half done."""
+        """Create what is missing; undo what a killed run left incomplete."""
         self.sink.prepare()
         if self.quarantine is not None:
             self.quarantine.prepare()
 
     def write(self, frame: DataFrame, batch: BatchId) -> WriteOutcome:
-        """Add a batch, as the table's expectations say."""
+        """Add a batch according to the table's expectations."""
 
         def held_back(rows: DataFrame) -> int:
             assert self.quarantine is not None, "the declaration gives it a path"
@@ -65,7 +65,7 @@ class Streamed:
 
 
 class Recomputed:
-    """A table that is made anew, with its quarantine, which is made anew too."""
+    """A table that every run rebuilds, with its quarantine, which is rebuilt too."""
 
     def __init__(self, table: Table) -> None:
         assert table.target.path is not None, "sinks of mode complete have a path"
@@ -76,13 +76,13 @@ class Recomputed:
         self.quarantine = None if table.quarantine is None else CompleteTable(table.quarantine, ())
 
     def prepare(self) -> None:
-        """Make what must be there."""
+        """Create what is missing."""
         self.sink.prepare()
         if self.quarantine is not None:
             self.quarantine.prepare()
 
     def write(self, frame: DataFrame) -> WriteOutcome:
-        """Put the rows that the table's expectations let through in the place of what it holds."""
+        """Replace the table's contents by the rows that pass its expectations."""
         return write_checked(
             frame,
             self.table,
@@ -101,35 +101,35 @@ class TableSinks:
         self.recomputed = {n: Recomputed(table) for n, table in tables.items() if not table.streams}
 
     def prepare(self, locks: ExitStack) -> None:
-        """Hold and prepare every table; ``locks`` lets go of them.
+        """Lock and prepare every table; ``locks`` releases them.
 
-        Raises `PipelineError` where another process writes one, or something else is in its place.
+        Raises `PipelineError` if another process writes one, or if something else is in its place.
         """
         for name in self.streamed:
-            self.hold(name, locks)
+            self.lock(name, locks)
         for name, made in self.recomputed.items():
-            # Beside the table: what is at its path may be a stranger's.
+            # The lock is next to the table, because the table's path may contain something else.
             assert made.table.path is not None, "sinks of mode complete have a path"
             lock = made.table.path.with_name(f".{made.table.path.name}.lock")
             explained(
                 self.pipeline,
                 f"table.{name}",
-                lambda: locks.enter_context(held(lock, "the table")),  # noqa: B023 - called now
+                lambda: locks.enter_context(locked(lock, "the table")),  # noqa: B023 - called now
             )
             explained(self.pipeline, f"table.{name}", made.prepare)
 
-    def hold(self, name: str, locks: ExitStack) -> None:
-        """Hold and prepare one streamed table."""
+    def lock(self, name: str, locks: ExitStack) -> None:
+        """Lock and prepare one streamed table."""
         kept = self.streamed[name]
 
         def prepare() -> None:
             if not kept.checkpoint.own.exists():
-                kept.prepare()  # nobody can be writing it yet; a stranger's directory stays as it is
-            locks.enter_context(kept.checkpoint.held("the table"))
+                kept.prepare()  # no process writes it yet; another table's directory stays as it is
+            locks.enter_context(kept.checkpoint.locked("the table"))
             kept.prepare()
 
         explained(self.pipeline, f"table.{name}", prepare)
 
     def finished(self, spark: SparkSession, name: str, schema: StructType) -> DataFrame:
-        """What is in a streamed table."""
+        """Return the contents of a streamed table."""
         return self.streamed[name].sink.finished(spark, schema)

@@ -1,10 +1,10 @@
-"""A pipeline's names as Spark's views, and each table's SQL over them.
+"""A pipeline's names as Spark's views, and each table's SQL on them.
 
-Rule 1. A table reads what the table before it keeps: rows that an expectation drops or holds back
+Rule 1. A table reads the rows that the previous table keeps: rows that an expectation drops or quarantines
         are in no view.
-Rule 2. What is wrong with SQL is known when the views are made, before any query has started: a
-        missing column, a wrong type, a subquery that no stream can have.
-Rule 3. A watermark is of one table: it is put on what that table reads, and on nothing else.
+Rule 2. Mistakes in SQL are found when the views are made, before any query starts: a missing column, a wrong
+        type, a subquery that Spark does not support on a stream.
+Rule 3. A watermark belongs to one table: it applies only to what that table reads.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ Read = Callable[[Source], "DataFrame"]
 
 
 def new_session(spark: SparkSession, pipeline: Pipeline) -> SparkSession:
-    """A session of its own: names of views, and what of the configuration is a session's."""
+    """Return a new session, with its own views and session settings."""
     made = spark.newSession()
     settings = {
         "spark.sql.session.timeZone": "UTC",
-        # A driver that is killed while it writes its first offset leaves half a file, at which Spark
-        # would refuse every later start. What this check is for, a table's sink checks itself.
+        # A driver that is killed while it writes its first offset leaves a partial file, which would make
+        # Spark refuse every later start. The sinks of tables do this check themselves.
         "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart": "false",
     }
     for name, value in (settings | pipeline.conf).items():
@@ -41,7 +41,7 @@ def new_session(spark: SparkSession, pipeline: Pipeline) -> SparkSession:
 
 
 def streamed(spark: SparkSession, pipeline: Pipeline) -> Read:
-    """How a source is followed."""
+    """Return a function that reads a source as a stream."""
 
     def read(source: Source) -> DataFrame:
         options = _options(spark, pipeline, source)
@@ -54,7 +54,7 @@ def streamed(spark: SparkSession, pipeline: Pipeline) -> Read:
 
 
 def batched(spark: SparkSession, pipeline: Pipeline, changed: Mapping[str, dict[str, str]]) -> Read:
-    """How a source is read once; ``changed`` says by its name with which options."""
+    """Return a function that reads a source once, with the options in ``changed`` by its name."""
 
     def read(source: Source) -> DataFrame:
         options = _options(spark, pipeline, source._replace(options=changed[source.name]))
@@ -69,7 +69,7 @@ def batched(spark: SparkSession, pipeline: Pipeline, changed: Mapping[str, dict[
 def register_inputs(
     spark: SparkSession, pipeline: Pipeline, only: Iterable[str] | None = None
 ) -> None:
-    """A view of each static table."""
+    """Create a view for each static table."""
     for name in pipeline.inputs if only is None else only:
         source = pipeline.inputs[name]
 
@@ -85,9 +85,10 @@ def register_inputs(
 def table_frames(
     spark: SparkSession, pipeline: Pipeline, read: Read, tables: Iterable[str]
 ) -> dict[str, DataFrame]:
-    """The frames of ``tables``, which are of mode append or update and stand after those that they
-    read; their sources are read by ``read``. Each frame has all rows, those that break an
-    expectation too: `write_checked` sees to them.
+    """Return the frames of ``tables``, which are of mode append or update.
+
+    ``tables`` are in dependency order, and ``read`` reads their sources. Each frame has all rows, even
+    those that violate an expectation: `write_checked` handles these.
     """
     names = list(tables)
     reads = {one for name in names for one in pipeline.tables[name].reads}
@@ -112,20 +113,20 @@ def table_frames(
 
 
 def table_frame(spark: SparkSession, pipeline: Pipeline, table: Table) -> DataFrame:
-    """What a table's SQL says, with its columns and expectations checked."""
+    """Return the frame of a table's SQL, after checking its columns and expectations."""
     place = f"table.{table.name}"
     frame = explained(pipeline, f"{place}.sql", lambda: spark.sql(table.sql))
     for key, columns in (("partition_by", table.partition_by), ("key", table.target.key)):
         for column in columns:
             if column not in frame.columns:
                 raise PipelineError(
-                    f"{pipeline.file}: {place}.{key}: {column!r} is no column of the table, which has "
+                    f"{pipeline.file}: {place}.{key}: the table has no column {column!r}, only "
                     f"{', '.join(frame.columns)}"
                 )
     if table.expectations and FLAGS in frame.columns:
         raise PipelineError(
-            f"{pipeline.file}: {place}.sql: the column {FLAGS} is the quarantine's own; name it "
-            "otherwise"
+            f"{pipeline.file}: {place}.sql: the column {FLAGS} is reserved for the quarantine; rename "
+            "it"
         )
     for expectation in table.expectations:
         explained(
@@ -137,9 +138,9 @@ def table_frame(spark: SparkSession, pipeline: Pipeline, table: Table) -> DataFr
 
 
 def check_streaming(pipeline: Pipeline, frames: Mapping[str, DataFrame]) -> None:
-    """Refuse what Spark refuses when a query starts: no query starts before all of them could."""
+    """Raise what Spark would raise when a query starts, so that no query starts unless all can."""
     for name, frame in frames.items():
-        jvm: Any = frame.sparkSession._jvm  # noqa: SLF001 - PySpark has no other door to it
+        jvm: Any = frame.sparkSession._jvm  # noqa: SLF001 - PySpark has no public access to it
         mode = getattr(
             jvm.org.apache.spark.sql.streaming.OutputMode, pipeline.tables[name].mode.title()
         )()
@@ -154,14 +155,14 @@ def check_streaming(pipeline: Pipeline, frames: Mapping[str, DataFrame]) -> None
 def _with_watermarks(
     pipeline: Pipeline, table: Table, views: dict[str, DataFrame]
 ) -> dict[str, DataFrame]:
-    """The views that the table's watermarks are of, with them."""
+    """Return the views that the table's watermarks name, with these watermarks."""
     late: dict[str, DataFrame] = {}
     for mark in table.watermarks:
         key = f"table.{table.name}.watermark"
         streaming = [name for name in table.reads if name in views]
         if mark.of is not None and mark.of not in streaming:
             raise PipelineError(
-                f"{pipeline.file}: {key}.of: {mark.of!r} is no stream that the table reads; it reads "
+                f"{pipeline.file}: {key}.of: the table does not read a stream {mark.of!r}; it reads "
                 f"{', '.join(streaming)}"
             )
         named = [
@@ -184,7 +185,7 @@ def _with_watermarks(
 
 
 def sources_of(frame: DataFrame, pipeline: Pipeline) -> list[str]:
-    """The names of the sources that a streaming frame reads, in the order of its offsets' lines."""
+    """Return the names of the sources of a streaming frame, in the order of its offsets' lines."""
     spark = frame.sparkSession
     wanted = {
         name: {key.lower(): text for key, text in _options(spark, pipeline, source).items()}
@@ -202,10 +203,10 @@ def sources_of(frame: DataFrame, pipeline: Pipeline) -> list[str]:
 
 
 def _options(spark: SparkSession, pipeline: Pipeline, source: Source) -> dict[str, str]:
-    """What Spark's source is told: the archive in it, an embedded store by a url that reaches it."""
+    """Return the options for Spark's source: with the archive, and a url that reaches the store."""
     return reachable_options(archived_options(pipeline.archive, source), spark)
 
 
 def analysed(frame: DataFrame) -> Any:
-    """The JVM's plan of ``frame``, after analysis."""
-    return frame._jdf.queryExecution().analyzed()  # noqa: SLF001 - PySpark has no other door to it
+    """Return the JVM's analysed plan of ``frame``."""
+    return frame._jdf.queryExecution().analyzed()  # noqa: SLF001 - PySpark has no public access to it

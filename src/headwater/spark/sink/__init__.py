@@ -1,29 +1,29 @@
-"""The sink: rows to entries, by ``df.write`` and ``df.writeStream``.
+"""The sink: writes rows as entries, for ``df.write`` and ``df.writeStream``.
 
-    options.py     what may be said
-    columns.py     a column's values as messages write them
-    entries.py     a record batch as XADDs
-    appending.py   XADDs to the server, many at a time
-    marker.py      what is recorded of a query's epochs, and the stages that are named there
-    chunks.py      one step: a chunk of a stage to the stream
+    options.py     the sink's options
+    columns.py     converts a column's values to the form of messages
+    entries.py     encodes a record batch as XADDs
+    appending.py   sends XADDs to the server, many at a time
+    marker.py      the record of a query's epochs and their stages
+    chunks.py      one step: moves a chunk of a stage to the stream
     staging.py     what a task writes, and what it reports
-    publishing.py  from stages to the stream, each entry once
-    batch.py, streaming.py   what Spark calls
+    publishing.py  publishes stages to the stream, each entry once
+    batch.py, streaming.py   the writers that Spark calls
 
-How an epoch is written once, whatever is killed (streaming.py by default, and a batch write that
-names a transaction):
+How an epoch is written exactly once, whichever process is killed (streaming.py by default, and a batch
+write with a transaction):
 
     task    XADD  {dest}:hw:stage:<query>:<uuid>   1-0, 2-0, …    expires in a day
     driver  HSET  {dest}:hw:sink:<query>           epoch, stages, position 0; PERSIST each stage
     driver  chunk by chunk, each one step of the server:
                   XADD dest …                      the entries after the position
                   HSET {dest}:hw:sink:<query>      the position after them
-                  UNLINK the stage, when it was the last of it; `done`, when it was the last of all
+                  UNLINK the stage after its last chunk; `done` after the last chunk of all
 
-Rule 1. A uuid is drawn by the task for each attempt. Nothing is named by a counter or a partition's
-        number: Spark may cut and order a replayed epoch differently.
-Rule 2. What was recorded is what is published. A replay goes on with the recorded stages and drops
-        its own rows, unless nothing was published yet and a recorded stage is gone.
-Rule 3. Nothing is visible before it is recorded, and every step is conditional on the position, so
-        any step may be tried again, by this driver or by one that was believed dead.
+Rule 1. A task draws a uuid for each attempt. No name contains a counter or a partition's number, because
+        Spark may split and order a replayed epoch differently.
+Rule 2. The recorded stages are published. A replay continues with them and drops its own rows, unless
+        nothing was published yet and a recorded stage is gone.
+Rule 3. Nothing is visible before it is recorded, and every step is conditional on the position. So any step
+        may be repeated, by this driver or by one that was wrongly believed dead.
 """

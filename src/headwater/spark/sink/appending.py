@@ -1,10 +1,10 @@
-"""XADDs to the server, many in flight, from a task.
+"""Sends XADDs to the server from a task, with many in flight.
 
-Rule 1. What is in flight is bounded in rows and in bytes, whichever is less.
-Rule 2. When the connection breaks, what was in flight is sent again. To a stage it has ids, so what
-        had arrived is refused and is there once. To the stream itself it may be there twice: that
-        is what at least once means.
-Rule 3. A stage expires in a day from the last write to it, from its very first entry on: one MULTI.
+Rule 1. The requests in flight are limited by rows and by bytes, whichever is reached first.
+Rule 2. When the connection breaks, all requests in flight are sent again. Entries of a stage have ids, so
+        the server refuses those that had arrived, and each is there once. Entries of the stream itself may
+        be there twice, which is what at-least-once means.
+Rule 3. A stage expires one day after the last write to it, from its very first entry on: one MULTI.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ if TYPE_CHECKING:
 
 FLUSH_ROWS: Final = 1000
 FLUSH_BYTES: Final = 1024 * 1024
-"""What is sent before the replies are read."""
+"""How much is sent before the replies are read."""
 
 _RECEIVE_BYTES: Final = 64 * 1024
 
 STAGE_SECONDS: Final = 24 * 60 * 60
-"""How long a stage stays that nobody records: longer than a batch takes, and then it tidies itself."""
+"""When a stage that no driver recorded expires: later than a batch takes."""
 
 _NOT_ABOVE: Final = "equal or smaller"
-"""In the error of XADD for an id that is not above the last one, on every server."""
+"""Part of XADD's error for an id that is not above the last one, on every server."""
 
 
 @dataclass(frozen=True)
 class Staged:
-    """What a task wrote: a stage and what is in it. ``first`` and ``last`` are ids that rows gave."""
+    """What a task wrote: a stage and its size. ``first`` and ``last`` are ids given by rows."""
 
     uuid: str
     count: int
@@ -50,7 +50,7 @@ class Staged:
 
 
 class _Wire:
-    """One connection of redis-py, to which packets are sent whole."""
+    """A connection of redis-py that sends packets of several commands."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -58,7 +58,7 @@ class _Wire:
         self._connection: Any = None
 
     def exchange(self, packet: bytes, replies: int) -> tuple[list[Any], bool]:
-        """The replies, errors among them, and whether the packet was sent more than once."""
+        """Return the replies, including errors, and whether the packet was sent more than once."""
         attempts = 0
 
         def attempt() -> list[Any]:
@@ -70,15 +70,15 @@ class _Wire:
                 self._connection.send_packed_command([packet])
                 return self._receive(replies)
             except BaseException:
-                # Replies may be under way: this connection's next answer would not be ours.
+                # Replies may still arrive, so the next reply would not belong to the next request.
                 self._connection.disconnect()
                 raise
 
         return patiently(self._url, attempt), attempts > 1
 
     def _receive(self, replies: int) -> list[Any]:
-        # redis-py reads a reply in some 4 µs, more than the row took until here. The socket under it,
-        # once it has connected and authenticated, gives the bytes, and its parser is quick by itself.
+        # redis-py takes some 4 µs per reply, more than encoding the row. Once it has connected and
+        # authenticated, this reads the bytes from its socket and parses them with hiredis directly.
         import hiredis
         import redis
 
@@ -114,7 +114,7 @@ class _Appender(ABC):
         self.count = self.bytes = 0
 
     def append_all(self, rows: Iterable[EncodedRow]) -> None:
-        """Write ``rows``; returns when the server has answered for all of them."""
+        """Write ``rows``; returns when the server has replied to all of them."""
         try:
             for row in rows:
                 self._append(row)
@@ -130,11 +130,11 @@ class _Appender(ABC):
 
     @abstractmethod
     def _append(self, row: EncodedRow) -> None:
-        """Add the commands that one row takes."""
+        """Add the commands for one row."""
 
     @abstractmethod
     def _give_up(self) -> None:
-        """Take back what can be taken back."""
+        """Undo what can be undone after an error."""
 
     def _add(self, command: bytes) -> None:
         self._packet.append(command)
@@ -162,8 +162,8 @@ class _Appender(ABC):
         hint = ""
         if _NOT_ABOVE in str(answer):
             hint = (
-                ". The column 'id' gives ids, which must rise: across tasks too, and above what "
-                "others add. Sort by id into one partition, or leave the column out"
+                ". The column 'id' sets ids, which must increase: across tasks too, and above those that "
+                "others add. Sort by id into one partition, or remove the column"
             )
         raise HeadwaterError(
             f"{redacted(self._options.url)} refused an entry for {self._options.stream!r}: "
@@ -172,7 +172,7 @@ class _Appender(ABC):
 
 
 class StreamAppender(_Appender):
-    """Rows to the stream itself, at least once."""
+    """Appends rows to the stream itself, at least once."""
 
     def __init__(self, options: SinkOptions) -> None:
         super().__init__(options)
@@ -188,12 +188,15 @@ class StreamAppender(_Appender):
         )
 
     def _give_up(self) -> None:
-        """Nothing can be: readers may have it already."""
+        """Do nothing: readers may already have the entries."""
 
 
 class StageAppender(_Appender):
-    """Rows to a stage of their own. Each is an entry ``<n>-0``, n from 1, whose first field ``id``
-    is the id that it is to have and whose other fields are the row's."""
+    """Appends rows to a new stage.
+
+    Each row is an entry ``<n>-0``, n from 1. Its first field ``id`` is the id that the published entry
+    will have; the other fields are the row's.
+    """
 
     def __init__(self, options: SinkOptions, query: str, uuid: str) -> None:
         super().__init__(options)
@@ -206,7 +209,7 @@ class StageAppender(_Appender):
         self._last: StreamID | None = None
 
     def staged(self) -> Staged:
-        """What was written."""
+        """Return what was written."""
         return Staged(self._uuid, self.count, self.bytes, self._first, self._last)
 
     def _append(self, row: EncodedRow) -> None:
@@ -222,11 +225,11 @@ class StageAppender(_Appender):
         )
 
     def _exchange(self, packet: list[bytes], replies: int) -> None:
-        if self.count == replies:  # the first packet: the key comes with its expiry
+        if self.count == replies:  # the first packet: create the key together with its expiry
             first = [b"*1\r\n$5\r\nMULTI\r\n", packet[0], self._expire, b"*1\r\n$4\r\nEXEC\r\n"]
             packet, replies = [*first, *packet[1:]], replies + 3
         super()._exchange([*packet, self._expire], replies + 1)
 
     def _give_up(self) -> None:
-        with contextlib.suppress(HeadwaterError):  # it expires
+        with contextlib.suppress(HeadwaterError):  # otherwise the stage expires
             self._wire.exchange(b"*2\r\n" + words(b"UNLINK", self._key), 1)

@@ -1,4 +1,4 @@
-"""``df.write.format("headwater").mode("append")``: rows to entries, straight or in a transaction."""
+"""``df.write.format("headwater").mode("append")``: writes rows as entries, optionally exactly once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headwater.errors import DeclarationError
 from headwater.spark.sink.columns import check_schema
 from headwater.spark.sink.options import SinkOptions, parse_options
 from headwater.spark.sink.publishing import EpochPublisher
-from headwater.spark.sink.staging import staged_by, write_staged, write_straight
+from headwater.spark.sink.staging import staged_by, write_directly, write_staged
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 class BatchWriter(DataSourceArrowWriter):
     """Adds each row at least once: a task that Spark runs again adds its rows again.
 
-    With ``txnAppId`` and ``txnVersion``, once: a write of a version that is there adds nothing, and
-    one that fails adds nothing until it is run again.
+    With ``txnAppId`` and ``txnVersion`` it adds each row exactly once. Writing a version again adds
+    nothing, and a failed write adds nothing until it is repeated.
     """
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
@@ -32,31 +32,31 @@ class BatchWriter(DataSourceArrowWriter):
 
     @classmethod
     def of(cls, given: Mapping[str, str], schema: StructType, *, overwrite: bool) -> BatchWriter:
-        """The writer for Spark's options; raises `DeclarationError`."""
+        """Return the writer for Spark's options; raises `DeclarationError`."""
         options = parse_options(given, streaming=False)
         if overwrite:
             raise DeclarationError(
-                'a stream cannot be overwritten: write with mode("append"). To begin anew, DEL the '
+                'a stream cannot be overwritten: write with mode("append"). To start over, DEL the '
                 "stream first."
             )
         check_schema(schema)
         return cls(options, schema)
 
     def write(self, iterator: Iterator[RecordBatch]) -> WriterCommitMessage:
-        """In a task."""
+        """Write the rows of one task, in an executor."""
         if self._options.transaction is None:
-            return write_straight(self._options, self._schema, iterator)
+            return write_directly(self._options, self._schema, iterator)
         return write_staged(self._options, self._schema, self._options.transaction[0], iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """In the driver, when all tasks are done."""
+        """Publish all rows; Spark calls this in the driver after all tasks."""
         if self._options.transaction is not None:
             app, version = self._options.transaction
             with closing(EpochPublisher(self._options, app)) as publisher:
                 publisher.publish(version, staged_by(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """In the driver, when a task, or `commit`, has failed."""
+        """Remove the stages; Spark calls this in the driver if a task or `commit` failed."""
         if self._options.transaction is not None and staged_by(messages):
             with closing(EpochPublisher(self._options, self._options.transaction[0])) as publisher:
                 publisher.abort(staged_by(messages))

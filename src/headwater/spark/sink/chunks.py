@@ -1,8 +1,7 @@
-"""One chunk of an epoch, from a stage to the stream: entries and position in one step of the server.
+"""Moves one chunk of an epoch from a stage to the stream: entries and position in one step of the server.
 
-With Lua the entries never leave the server (scripts.py). Where Lua is missing or forbidden they are
-read here and go back in a MULTI, which the server refuses when the stream or the marker has changed
-since they were looked at.
+With Lua, the entries stay inside the server (scripts.py). If Lua is missing or forbidden, they are read here
+and sent back in a MULTI, which the server rejects if the stream or the marker has changed in the meantime.
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ if TYPE_CHECKING:
 
 CHUNK_ENTRIES: Final = 1000
 CHUNK_BYTES: Final = 1024 * 1024
-"""What one step moves: some milliseconds, in which the server does nothing else."""
+"""How much one step moves: some milliseconds during which the server does nothing else."""
 
 _PATIENT_TRIES: Final = 8
-"""How often a MULTI may fail because others write to the stream, before it stops watching that."""
+"""How often a MULTI may fail because of other writers before it stops watching the stream."""
 
 _NO_LUA: Final = ("unknown command", "no permissions")
 
@@ -36,13 +35,13 @@ Status = Literal["ok", "moved", "type", "missing", "wide", "refused"]
 
 
 class ChunkResult(NamedTuple):
-    """What a step did: ``added`` entries are in the stream and the position is after them.
+    """What a step did: it added ``added`` entries, and the position is after them.
 
-    moved    nothing: the marker says something else by now
-    type     nothing: the key holds no stream; ``text`` says what
-    missing  nothing: the stage does not hold what was counted
-    wide     stopped before an entry with more fields than Lua can hand on
-    refused  stopped at an entry that the server did not take; ``text`` is its error
+    moved    nothing: the marker has changed
+    type     nothing: the key is not a stream; ``text`` is its type
+    missing  nothing: the stage does not have the entries that were counted
+    wide     stopped before an entry with more fields than Lua can pass to XADD
+    refused  stopped at an entry that the server did not accept; ``text`` is its error
     """
 
     status: Status
@@ -57,7 +56,7 @@ class Mover:
         self, client: redis.Redis, options: SinkOptions, query: str, stage_of: Callable[[str], str]
     ) -> None:
         self._client = client
-        # redis-py makes a dict of an entry, in which a field that stands twice stands once.
+        # redis-py returns an entry as a dict, which would lose repeated fields.
         client.set_response_callback("XRANGE", lambda reply, **_options: reply)
         self._options = options
         self._dest = options.stream
@@ -68,14 +67,14 @@ class Mover:
         self._conflicts = 0
 
     def move(self, state: Marker) -> ChunkResult:
-        """The next chunk after ``state``, which is what the marker said a moment ago."""
+        """Move the next chunk after ``state``, which is the marker as it was last read."""
         outcome = self._by_script(state) if self._lua else None
         if outcome is None or (outcome.status == "wide" and not outcome.added):
             outcome = self._by_multi(state)
         return outcome
 
     def _by_script(self, state: Marker) -> ChunkResult | None:
-        """None where the server runs no scripts for this user."""
+        """Move a chunk with Lua; None if the server runs no scripts for this user."""
         import redis
 
         uuid, count = state.stages[state.stage]
@@ -102,12 +101,12 @@ class Mover:
             "XRANGE", stage, f"{state.position + 1}-0", "+", "COUNT", expected
         )
         if len(entries) != expected or entries[-1][0] != b"%d-0" % (state.position + expected):
-            # It goes with the step that ends it: another driver may have done that.
+            # A stage is deleted by the step that ends it, perhaps by another driver's.
             return ChunkResult("missing" if self._read(self._client) == state else "moved")
         entries = _within(CHUNK_BYTES, entries)
         watched = [self._key]
-        # Ids that the server gives are refused by no stream, so only the key's type could change
-        # between the look and the step; where others write all the time, that is not waited out.
+        # A stream never refuses ids that the server generates, so only the key's type could change
+        # before the step. If other clients write all the time, that risk is accepted.
         if self._conflicts < _PATIENT_TRIES or any(fields[1] != b"*" for _id, fields in entries):
             watched.append(self._dest)
         with self._client.pipeline(transaction=True) as pipeline:
@@ -132,7 +131,7 @@ class Mover:
         return Marker.parse(self._key, client.execute_command("HGETALL", self._key))
 
     def _look(self, pipeline: Any, first: bytes) -> ChunkResult | None:
-        """Why the entries will not be taken, as far as that can be known before."""
+        """Return why the entries would be refused, as far as that is known in advance."""
         kind = type_of(pipeline, self._dest)
         if kind not in ("none", "stream"):
             return ChunkResult("type", 0, kind)
@@ -153,7 +152,7 @@ class Mover:
             pipeline.hdel(self._key, "stages")
 
     def _execute(self, pipeline: Any) -> list[Any] | None:
-        """EXEC's replies, errors among them; None when a watched key had changed."""
+        """Return EXEC's replies, including errors; None if a watched key had changed."""
         import redis
 
         try:
@@ -165,8 +164,11 @@ class Mover:
         return replies
 
     def _judge(self, state: Marker, replies: list[Any]) -> ChunkResult:
-        """What EXEC did. An entry can be refused in its place when the store's disk is full: then the
-        position is set to where that happened, and what came after is taken back."""
+        """Evaluate the replies of EXEC.
+
+        A single entry can be refused, for example if the store's disk is full. Then this sets the position
+        to that entry and deletes the later ones.
+        """
         wrong = next((n for n, reply in enumerate(replies) if isinstance(reply, Exception)), None)
         if wrong is None:
             return ChunkResult("ok", len(replies))
@@ -186,7 +188,7 @@ class Mover:
 
 
 def after(state: Marker, added: int) -> Marker:
-    """The marker once ``added`` more entries are published."""
+    """Return the marker after ``added`` more entries are published."""
     stage, position = state.stage, state.position + added
     published = state.published + added
     if position < state.stages[stage][1]:
@@ -197,7 +199,7 @@ def after(state: Marker, added: int) -> Marker:
 
 
 def _within(limit: int, entries: list[Any]) -> list[Any]:
-    """The first of ``entries`` that weigh ``limit`` bytes together, at least one."""
+    """Return the first ``entries`` that reach ``limit`` bytes together, at least one."""
     weight = 0
     for number, (_id, fields) in enumerate(entries):
         weight += sum(map(len, fields))
@@ -207,13 +209,13 @@ def _within(limit: int, entries: list[Any]) -> list[Any]:
 
 
 def type_of(client: Any, key: str) -> str:
-    """What TYPE says."""
+    """Return the reply of TYPE."""
     found: bytes = client.type(key)
     return found.decode()
 
 
 def last_id(client: Any, stream: str) -> StreamID:
-    """The last id that was given in ``stream``."""
+    """Return the last generated id of ``stream``."""
     reply: Any = client.execute_command("XINFO STREAM", stream)
     found = as_dict(reply)
     return StreamID.parse(as_text(found["last-generated-id"]))

@@ -1,7 +1,7 @@
-"""A column's values as an entry's fields hold them (messages.md): text, raw bytes, JSON.
+"""Converts a column's values to the form of an entry's fields (messages.md): text, raw bytes, JSON.
 
-``None`` is a field that is absent. The bytes are those that `headwater.messages` writes, so that who
-reads the stream cannot tell a row of Spark from a producer's message.
+``None`` is a field that is missing. The bytes are the same as those of `headwater.messages`, so readers of
+the stream cannot distinguish a row from Spark and a producer's message.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ Values = list[bytes | None]
 Write = Callable[["pa.Array"], Values]
 
 ID_COLUMN: Final = "id"
-"""The column that is the entry's id and none of its fields."""
+"""The column with the entry's id, which is not one of its fields."""
 
 MAP_COLUMN: Final = "fields"
-"""The column that, when it maps to string or binary, is written as the fields that it holds."""
+"""If this column maps to string or binary, its contents are written as fields."""
 
 _TIME: Final = "%Y-%m-%dT%H:%M:%S"
 
 
 def writer_of(type_: DataType) -> Write | None:
-    """What writes a column of a Spark type; None for a type that messages have no words for."""
+    """Return the function that writes a column of ``type_``; None for an unsupported type."""
     if not is_written(type_):
         return None
     if isinstance(type_, (ArrayType, MapType, StructType)):
@@ -57,7 +57,7 @@ def writer_of(type_: DataType) -> Write | None:
 
 
 def is_written(type_: DataType) -> bool:
-    """Whether every part of a type has a form in messages."""
+    """Return whether every part of a type has a form in messages."""
     if isinstance(type_, ArrayType):
         return is_written(type_.elementType)
     if isinstance(type_, MapType):
@@ -68,7 +68,7 @@ def is_written(type_: DataType) -> bool:
 
 
 def is_field_map(name: str, type_: DataType) -> bool:
-    """Whether a column holds fields itself, as the source's column ``fields`` does."""
+    """Return whether a column contains fields, like the source's column ``fields``."""
     return (
         name == MAP_COLUMN
         and isinstance(type_, MapType)
@@ -78,31 +78,29 @@ def is_field_map(name: str, type_: DataType) -> bool:
 
 
 def check_schema(schema: StructType) -> None:
-    """Raises `DeclarationError` naming the column that cannot be written."""
+    """Raise `DeclarationError` naming a column that cannot be written."""
     seen = set[str]()
     for field in schema.fields:
         if field.name in seen:
-            raise DeclarationError(
-                f"two columns are called {field.name!r}; give one another name with AS"
-            )
+            raise DeclarationError(f"two columns are named {field.name!r}; rename one with AS")
         seen.add(field.name)
         if field.name == ID_COLUMN and not isinstance(field.dataType, StringType):
             raise DeclarationError(
-                f"the column 'id' is the entry's id, text like 1526569498055-0, and has the type "
+                f"the column 'id' is the entry's id, text like 1526569498055-0, but has the type "
                 f"{field.dataType.simpleString()}. Give the message's own id another name "
                 "(SELECT id AS order_id, …)."
             )
         if not is_written(field.dataType):
             raise DeclarationError(
                 f"the column {field.name!r} has the type {field.dataType.simpleString()}, which a "
-                "message cannot carry; cast it to string, or leave it out"
+                "message cannot contain; cast it to string, or remove it"
             )
     if all(field.name == ID_COLUMN for field in schema.fields):
-        raise DeclarationError("an entry needs at least one field, and no column but 'id' is given")
+        raise DeclarationError("an entry needs at least one field, but 'id' is the only column")
 
 
 def builtins_of(column: pa.Array) -> list[Any]:
-    """Values as Python objects that msgspec writes: maps as dicts, times in UTC."""
+    """Return values as Python objects that msgspec can encode: maps as dicts, times in UTC."""
     import pyarrow as pa
 
     wanted = _in_utc(column.type)
@@ -115,7 +113,7 @@ def builtins_of(column: pa.Array) -> list[Any]:
 
 
 def _in_utc(type_: pa.DataType) -> pa.DataType:
-    """``type_`` with every instant in UTC: the same instants, shown so."""
+    """Return ``type_`` with every timestamp in UTC; the moments stay the same."""
     import pyarrow as pa
 
     if pa.types.is_timestamp(type_) and type_.tz is not None:
@@ -142,7 +140,7 @@ def _raw(column: pa.Array) -> Values:
 
 
 def _double(column: pa.Array) -> Values:
-    # Arrow writes 1.0 as 1; messages write it as Python does.
+    # Arrow writes 1.0 as 1; messages write it like Python.
     return [None if v is None else float.__repr__(v).encode() for v in column.to_pylist()]
 
 

@@ -1,7 +1,7 @@
-"""Record batches as XADDs: what is sent, byte by byte.
+"""Encodes record batches as XADDs, byte by byte.
 
-A row's fields are made once, column by column, as the RESP arguments they will be; a row is the joint
-of its columns' pieces. redis-py would build and pack a list of arguments a row, at five times the cost.
+Fields are encoded column by column as RESP arguments, and a row is the concatenation of its columns' pieces.
+With redis-py, building and packing a list of arguments per row would take five times as long.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from headwater.spark.sink.options import Codec
 
 SLICE_ROWS: Final = 1000
-"""Rows that are made into entries at a time: what is held of a batch twice."""
+"""Rows that are encoded at a time; memory holds so many rows of a batch twice."""
 
 _ID: Final = re.compile(r"([0-9]{1,20})-([0-9]{1,20})")
 
 
 class EncodedRow(NamedTuple):
-    """One entry. ``words`` are the RESP arguments of its fields, ``number`` how many they are."""
+    """One entry. ``words`` are the RESP arguments of its fields, ``number`` is their count."""
 
     id: StreamID | None
     words: bytes
@@ -36,9 +36,9 @@ class EncodedRow(NamedTuple):
 
 
 class RowEncoder:
-    """Makes the rows of one task into entries.
+    """Encodes the rows of one task as entries.
 
-    Raises `EncodeError` naming the row: for one without a field, and for ids that do not rise.
+    Raises `EncodeError` naming the row, for a row without a field and for ids that do not increase.
     """
 
     def __init__(self, schema: StructType, codec: Codec) -> None:
@@ -51,7 +51,7 @@ class RowEncoder:
         self._last = StreamID(0, 0)
 
     def rows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[EncodedRow]:
-        """The entries of ``batches``, in their order."""
+        """Yield the entries of ``batches`` in order."""
         for batch in batches:
             for start in range(0, batch.num_rows, SLICE_ROWS):
                 part = batch.slice(start, SLICE_ROWS)
@@ -59,8 +59,8 @@ class RowEncoder:
                 for id_, (words, count) in zip(self._ids(part), bodies, strict=True):
                     if not count:
                         raise EncodeError(
-                            f"row {self._rows} of this task is null in every column, and an entry "
-                            "needs a field: leave such rows out (WHERE … IS NOT NULL), or write "
+                            f"row {self._rows} of this task is null in every column, but an entry "
+                            "needs a field: omit such rows (WHERE … IS NOT NULL), or write "
                             "with codec=json"
                         )
                     yield EncodedRow(id_, words, count)
@@ -69,7 +69,7 @@ class RowEncoder:
     # --- bodies -----------------------------------------------------------------------------------
 
     def _fields(self, batch: pa.RecordBatch) -> Iterator[tuple[bytes, int]]:
-        """A field for each column that is not null."""
+        """Encode a field for each column that is not null."""
         pieces: list[list[bytes]] = []
         spread: list[list[int]] = []
         whole = 0
@@ -93,11 +93,11 @@ class RowEncoder:
 
     def _written(self, place: int, column: pa.Array) -> list[bytes | None]:
         write = writer_of(self._schema.fields[place].dataType)
-        assert write is not None, "checked with the schema"
+        assert write is not None, "the schema was checked"
         return write(column)
 
     def _documents(self, batch: pa.RecordBatch) -> Iterator[tuple[bytes, int]]:
-        """One field with a document of all columns."""
+        """Encode one field with a document of all columns."""
         import msgspec
 
         json = self._codec == "json"
@@ -120,21 +120,21 @@ class RowEncoder:
             id_ = StreamID(int(found[1]), int(found[2])) if found else None
             if id_ is None or max(id_) > MAX_U64 or id_ == (0, 0):
                 raise EncodeError(
-                    f"row {number} of this task has the id {text!r}, which is no entry's id "
-                    "(1526569498055-0). Where the server is to give ids, leave the column 'id' out."
+                    f"row {number} of this task has the invalid id {text!r}; an entry's id is like "
+                    "1526569498055-0. To let the server generate ids, remove the column 'id'."
                 )
             if id_ <= self._last:
                 raise EncodeError(
-                    f"row {number} of this task has the id {id_}, which is not above {self._last} "
-                    "before it, and ids of a stream rise: sort by them (ORDER BY), or leave the "
-                    "column 'id' out"
+                    f"row {number} of this task has the id {id_}, which is not above the previous one, "
+                    f"{self._last}, but ids of a stream only increase: sort by them (ORDER BY), or "
+                    "remove the column 'id'"
                 )
             self._last = id_
             yield id_
 
 
 def words(*arguments: bytes) -> bytes:
-    """RESP arguments."""
+    """Encode RESP arguments."""
     return b"".join(b"$%d\r\n%b\r\n" % (len(argument), argument) for argument in arguments)
 
 
@@ -146,7 +146,7 @@ def _pieces(name: bytes, values: Iterable[bytes | None]) -> list[bytes]:
 
 
 def _map_pieces(column: pa.Array) -> tuple[list[bytes], list[int]]:
-    """Fields of maps, and how many words each map is."""
+    """Encode maps as fields; return them with the number of arguments of each map."""
     parts, counts = [], []
     for pairs in column.to_pylist():
         found = [

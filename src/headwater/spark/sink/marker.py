@@ -1,12 +1,12 @@
-"""What a query has written: the hash ``{dest}:hw:sink:<query>``, beside the stream.
+"""The record of what a query has written: the hash ``{dest}:hw:sink:<query>``, next to the stream.
 
 epoch      the number of the batch
-stages     its stages and their counts, in order: [["<uuid>", 1000], …]; gone when it is done
-stage      index of the stage that is being published
-position   how many of its entries are published
-published  how many of the batch's
-entries    how many the batch has
-done       there when all are published
+stages     its stages and their counts, in order: [["<uuid>", 1000], …]; removed when it is done
+stage      the index of the stage that is being published
+position   how many of the stage's entries are published
+published  how many of the batch's entries are published
+entries    how many entries the batch has
+done       set when all are published
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from headwater.errors import HeadwaterError
 
 @dataclass(frozen=True)
 class Marker:
-    """One state of the hash. Batches without a task have left no trace in it."""
+    """One state of the hash. Batches without tasks leave no trace in it."""
 
     epoch: int
     stages: tuple[tuple[str, int], ...]
@@ -32,11 +32,11 @@ class Marker:
 
     @property
     def uuids(self) -> set[str]:
-        """The stages that are named."""
+        """The stages that the marker names."""
         return {uuid for uuid, _count in self.stages}
 
     def fields(self) -> dict[Any, Any]:
-        """The hash as it is first written."""
+        """Return the hash as it is first written."""
         made: dict[Any, Any] = {
             "epoch": str(self.epoch),
             "stages": json.dumps(self.stages, separators=(",", ":")),
@@ -52,13 +52,13 @@ class Marker:
 
     @classmethod
     def begin(cls, epoch: int, stages: list[tuple[str, int]]) -> Marker:
-        """What is recorded of a batch before anything of it is visible."""
+        """Return what is recorded of a batch before any of it is visible."""
         entries = sum(count for _uuid, count in stages)
         return cls(epoch, tuple(stages), 0, 0, 0, entries, done=not entries)
 
     @classmethod
     def parse(cls, key: str, reply: Any) -> Marker | None:
-        """The reply of HGETALL; None where nothing is recorded."""
+        """Parse the reply of HGETALL; None if nothing is recorded."""
         pairs = (
             reply.items() if isinstance(reply, dict) else zip(reply[::2], reply[1::2], strict=True)
         )
@@ -78,7 +78,7 @@ class Marker:
         except (KeyError, ValueError, TypeError) as error:
             raise HeadwaterError(
                 f"{key} is not what the sink wrote there ({error}): restore it, or remove it and "
-                "give the query a new checkpoint"
+                "use a new checkpoint for the query"
             ) from None
         epoch, stage, position, published, entries = numbers
         return cls(epoch, stages, stage, position, published, entries, done=done)

@@ -1,5 +1,5 @@
-"""The options of ``df.write.format("headwater")`` and ``df.writeStream``, checked before anything is
-connected. As for reading (core/options.py): what is not known, or would do nothing, is refused.
+"""The options of ``df.write.format("headwater")`` and ``df.writeStream``, checked before any connection
+is made. As for reading (core/options.py), unknown options and those without effect are errors.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ Delivery = Literal["exactlyOnce", "atLeastOnce"]
 class SinkOptions:
     """Where rows go and how; the fields are the options of `OPTIONS`.
 
-    ``trim`` is the words of XADD that bound the stream. ``transaction`` is (txnAppId, txnVersion) of
-    a batch write that is to take effect once.
+    ``trim`` contains XADD's arguments that limit the stream. ``transaction`` is (txnAppId, txnVersion) of a
+    batch write that takes effect once.
     """
 
     url: str
@@ -34,10 +34,10 @@ class SinkOptions:
     delivery: Delivery = "exactlyOnce"
     transaction: tuple[str, int] | None = None
     checkpoint: str = ""
-    """Where Spark keeps the query's checkpoint, for errors; empty where it was not told."""
+    """The directory of the query's checkpoint, for errors; empty if it is not known."""
 
     def __repr__(self) -> str:
-        """The url without its password: this object travels in Spark's plans."""
+        """Show the url without its password: Spark's plans contain this object."""
         return f"SinkOptions(url={redacted(self.url)!r}, stream={self.stream!r})"
 
 
@@ -45,7 +45,7 @@ def _stream(name: str, text: str | None) -> str:
     names, _pattern = values.streams(name, text)
     if len(names) != 1:
         raise DeclarationError(
-            f"{name}: {text!r} is not one stream, and rows are written to one. A name that holds a "
+            f"{name}: {text!r} is not one stream, but rows are written to one. A name that contains a "
             'comma or a star is given as a JSON list: ["a,b"]'
         )
     return names[0]
@@ -55,7 +55,7 @@ def _maxlen(name: str, text: str) -> tuple[str, ...]:
     found = re.fullmatch(r"\s*([~=]?)\s*([0-9]{1,18})\s*", text)
     if found is None:
         raise DeclarationError(
-            f"{name}: {text!r} is no number of entries; 100000 keeps about as many, =100000 exactly"
+            f"{name}: {text!r} is not a number of entries; 100000 keeps about as many, =100000 exactly"
         )
     return ("MAXLEN", found[1] or "~", str(int(found[2])))
 
@@ -64,7 +64,7 @@ def _minid(name: str, text: str) -> tuple[str, ...]:
     found = re.fullmatch(r"\s*([~=]?)\s*([0-9]{1,20})(?:-([0-9]{1,20}))?\s*", text)
     if found is None or max(int(found[2]), int(found[3] or 0)) > MAX_U64:
         raise DeclarationError(
-            f"{name}: {text!r} is no id; 1526569498055-0 lets entries before it go when convenient, "
+            f"{name}: {text!r} is not an id; 1526569498055-0 removes entries before it when convenient, "
             "=1526569498055-0 at once"
         )
     return ("MINID", found[1] or "~", f"{int(found[2])}-{int(found[3] or 0)}")
@@ -72,7 +72,7 @@ def _minid(name: str, text: str) -> tuple[str, ...]:
 
 def _version(name: str, text: str) -> int:
     if not re.fullmatch(r"[0-9]{1,18}", text.strip()):
-        raise DeclarationError(f"{name}: {text!r} is no whole number of at least 0")
+        raise DeclarationError(f"{name}: {text!r} is not a whole number of at least 0")
     return int(text)
 
 
@@ -86,14 +86,14 @@ _READERS: Final[dict[str, tuple[str, Reader]]] = {
 _TRANSACTION: Final = ("txnAppId", "txnVersion")
 
 OPTIONS: Final = ("url", "stream", *_READERS, *_TRANSACTION)
-"""Every option, in the spelling that is printed; Spark compares them without regard to case."""
+"""Every option, spelled as in messages; Spark ignores their case."""
 
 _OF_SPARK: Final = ("checkpointLocation", "queryName")
-"""What Spark's stream writer hands on with the sink's own options."""
+"""Options that Spark's stream writer passes together with the sink's own."""
 
 
 def parse_options(given: Mapping[str, str], *, streaming: bool) -> SinkOptions:
-    """The options that Spark, or a pipeline's file, gives as text.
+    """Parse options that Spark, or a pipeline's file, gives as text.
 
     >>> parse_options({"url": "redis://h", "stream": "s", "maxlen": "1000"}, streaming=False).trim
     ('MAXLEN', '~', '1000')
@@ -129,16 +129,16 @@ def _check_together(texts: Mapping[str, str], *, streaming: bool) -> None:
     named = [name for name in _TRANSACTION if name in texts]
     if streaming and named:
         raise DeclarationError(
-            f"{named[0]} is for batch writes (in foreachBatch, say); a streaming query is exactly "
-            "once by its checkpoint. Leave it out."
+            f"{named[0]} is for batch writes (for example in foreachBatch); a streaming query is "
+            "exactly-once because of its checkpoint. Remove it."
         )
     if not streaming and "delivery" in texts:
         raise DeclarationError(
-            "delivery says how a streaming query writes; a batch write is exactly once when "
-            "txnAppId and txnVersion name it. Leave delivery out."
+            "delivery says how a streaming query writes; a batch write is exactly-once if txnAppId and "
+            "txnVersion are set. Remove delivery."
         )
     if len(named) == 1:
         raise DeclarationError(
-            "txnAppId and txnVersion name a transaction together: who writes, and which of its "
-            f"writes this is. Only {named[0]} is given."
+            "txnAppId and txnVersion identify a transaction together: who writes, and which of its "
+            f"writes this is. Only {named[0]} is set."
         )

@@ -1,8 +1,8 @@
-"""From stages to the stream, each entry once, whatever is killed: the driver's part.
+"""Publishes stages to the stream, each entry once, whichever process is killed; runs in the driver.
 
-Rule 1. Every step begins with what the marker says, and does nothing when it says something else by
-        then: so a step whose answer was lost is followed by a look, never by a guess.
-Rule 2. A recorded stage that is gone, or holds less than was counted, is an error that names it.
+Rule 1. Every step starts from the marker, and does nothing if the marker has changed by then. So if a
+        step's reply is lost, the marker is read again; the outcome is never guessed.
+Rule 2. A recorded stage that is gone, or has fewer entries than were counted, is an error that names it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class EpochPublisher:
-    """Writes the epochs of one query; used by one driver, and safe against a second."""
+    """Writes the epochs of one query. One driver uses it; a second one does no harm."""
 
     def __init__(self, options: SinkOptions, query: str) -> None:
         self._options = options
@@ -38,21 +38,21 @@ class EpochPublisher:
         self._client.close()
 
     def recorded(self) -> Marker | None:
-        """What the server says of this query."""
+        """Return what the server has recorded of this query."""
         return patiently(self._options.url, self._read)
 
     def publish(self, epoch: int, staged: list[Staged]) -> None:
-        """Write what ``staged`` holds, once: nothing of it when the epoch was written before, or was
-        recorded with other stages.
+        """Write the entries of ``staged`` once.
 
-        Raises `HeadwaterError` for an epoch below the last one, `DataLoss` for a stage that is gone.
+        Writes nothing of them if the epoch was already written, or was recorded with other stages. Raises
+        `HeadwaterError` for an epoch below the last one, and `DataLoss` for a stage that is gone.
         """
         while not patiently(self._options.url, lambda: self._step(epoch, staged)):
             pass
         self._drop({one.uuid for one in staged})
 
     def abort(self, staged: list[Staged]) -> None:
-        """Remove what was staged, but for what the marker names."""
+        """Remove the staged entries, except for stages that the marker names."""
         state = self.recorded()
         named = state.uuids if state is not None and not state.done else set()
         self._drop({one.uuid for one in staged} - named)
@@ -60,7 +60,7 @@ class EpochPublisher:
     # --- steps ------------------------------------------------------------------------------------
 
     def _step(self, epoch: int, staged: list[Staged]) -> bool:
-        """One step towards the epoch's end; whether it is reached."""
+        """Do one step of the epoch; return whether it is complete."""
         state, self._known = self._known or self._read(), None
         if state is not None and state.epoch > epoch:
             raise HeadwaterError(self._too_late(epoch, state.epoch))
@@ -68,7 +68,7 @@ class EpochPublisher:
             self._record(state, epoch, staged)
         elif state.done:
             return True
-        elif self._may_begin_anew(state, epoch, staged):
+        elif self._may_restart(state, epoch, staged):
             self._record(state, epoch, staged)
         else:
             self._chunk(state)
@@ -77,8 +77,8 @@ class EpochPublisher:
     def _read(self) -> Marker | None:
         return Marker.parse(self._key, self._client.execute_command("HGETALL", self._key))
 
-    def _may_begin_anew(self, state: Marker, epoch: int, staged: list[Staged]) -> bool:
-        """Whether a stage of this very epoch went before anything of it was published."""
+    def _may_restart(self, state: Marker, epoch: int, staged: list[Staged]) -> bool:
+        """Return whether a stage of this epoch was lost before any of the epoch was published."""
         if state.epoch != epoch or state.published or state.uuids == {one.uuid for one in staged}:
             return False
         return self._lengths([uuid for uuid, _count in state.stages]) != [
@@ -86,15 +86,15 @@ class EpochPublisher:
         ]
 
     def _record(self, before: Marker | None, epoch: int, staged: list[Staged]) -> None:
-        """Name the stages, before anything of them is visible."""
+        """Record the stages before any of their entries are visible."""
         import redis
 
         full = [one for one in staged if one.count]
         for one, found in zip(full, self._lengths([one.uuid for one in full]), strict=True):
             if found != one.count:
                 raise DataLoss(
-                    f"the stage {self._stage(one.uuid)} holds {found} of {one.count} entries that a "
-                    "task wrote a moment ago: it was evicted, or the store lost what it had "
+                    f"the stage {self._stage(one.uuid)} has {found} of {one.count} entries that a "
+                    "task just wrote: it was evicted, or the store lost data that it had "
                     "acknowledged. Nothing of this batch is written; run it again, with a maxmemory "
                     "policy that does not evict."
                 )
@@ -115,12 +115,12 @@ class EpochPublisher:
                 pipeline.unlink(*map(self._stage, old))
             try:
                 pipeline.execute()
-            except redis.WatchError:  # another driver was here
+            except redis.WatchError:  # another driver changed it
                 return
             self._known = made
 
     def _check_target(self, staged: list[Staged]) -> None:
-        """Raises for a key that is no stream, and for ids that would be refused halfway."""
+        """Raise for a key that is not a stream, and for ids that would be refused halfway."""
         kind = type_of(self._client, self._dest)
         if kind not in ("none", "stream"):
             raise DeclarationError(f"stream: the key {self._dest!r} holds a {kind}, not a stream")
@@ -134,11 +134,11 @@ class EpochPublisher:
             assert one.last is not None
             if one.first <= last:
                 raise HeadwaterError(
-                    f"{self._dest!r}: the column 'id' gives {one.first}, which is not above {last}, "
-                    f"{where}. Nothing of this batch is written. Ids of a stream rise: sort the rows "
-                    "by id into one partition, or leave the column out and let the server give ids."
+                    f"{self._dest!r}: the column 'id' sets {one.first}, which is not above {last}, "
+                    f"{where}. Nothing of this batch is written. Ids of a stream only increase: sort the "
+                    "rows by id into one partition, or remove the column and let the server generate ids."
                 )
-            last, where = one.last, "the last one of the task before"
+            last, where = one.last, "the last one of the previous task"
 
     def _chunk(self, state: Marker) -> None:
         status, added, text = self._mover.move(state)
@@ -152,10 +152,10 @@ class EpochPublisher:
             raise HeadwaterError(
                 f"{redacted(self._options.url)} refused an entry for {self._dest!r}: {text}. "
                 f"{state.published + added} of {state.entries} entries of {self._name(state.epoch)} "
-                "are written; the next run goes on after them."
+                "are written; the next run continues after them."
             )
 
-    # --- words ------------------------------------------------------------------------------------
+    # --- messages ---------------------------------------------------------------------------------
 
     def _stage(self, uuid: str) -> str:
         return stage_key(self._dest, self._query, uuid)
@@ -179,22 +179,22 @@ class EpochPublisher:
     def _too_late(self, epoch: int, last: int) -> str:
         if self._options.transaction is not None:
             return (
-                f"{self._name(epoch)} comes after {last}, which {self._dest!r} has: versions rise. "
-                "Write with a higher one, or under another txnAppId."
+                f"{self._name(epoch)} comes after {last}, which {self._dest!r} already has: versions "
+                "must increase. Write with a higher one, or with another txnAppId."
             )
         at = f" ({self._options.checkpoint})" if self._options.checkpoint else ""
         return (
-            f"{self._name(epoch)} comes after batch {last}, which {self._dest!r} has: the query's "
-            f"checkpoint{at} was set back. Restore it as it was; or begin with a new checkpoint and "
-            "another stream, since a new query writes everything once more."
+            f"{self._name(epoch)} comes after batch {last}, which {self._dest!r} already has: the "
+            f"query's checkpoint{at} was set back. Restore it as it was; or start with a new checkpoint "
+            "and another stream, because a new query writes everything again."
         )
 
     def _gone(self, state: Marker) -> str:
         uuid, count = state.stages[state.stage]
         return (
-            f"the stage {self._stage(uuid)} is gone, or does not hold the {count} entries that were "
+            f"the stage {self._stage(uuid)} is gone, or does not have the {count} entries that were "
             f"recorded: it was evicted, or the store was emptied or restored. "
             f"{state.published} of {state.entries} entries of {self._name(state.epoch)} are in "
-            f"{self._dest!r}, and the others are lost. To go on without them: "
+            f"{self._dest!r}, and the others are lost. To continue without them: "
             f"HSET {self._key} done 1"
         )

@@ -1,18 +1,18 @@
-"""One chunk, inside the server: from a stage to the stream, with the position after it."""
+"""A Lua script that moves one chunk from a stage to the stream, and updates the position."""
 
 from __future__ import annotations
 
 from typing import Final
 
 MOST_WORDS: Final = 7000
-"""Words of an entry that Lua can hand to XADD at once; its stack holds 8,000."""
+"""The most arguments that Lua can pass to XADD at once; its stack holds 8,000 values."""
 
 CHUNK: Final = """
 -- KEYS: the stream, the marker, the stage.
--- ARGV: [1] epoch [2] stage's index [3] position, as the marker must say; [4] the stage's count,
--- [5] most entries, [6] most bytes, [7] '1' for the last stage, [8] most words of an entry,
--- [9] how many of the epoch are published, [10…] words of XADD that trim.
--- Returns what happened, how many entries were added, and an error's text.
+-- ARGV: [1] epoch [2] stage's index [3] position, which must equal the marker's; [4] the stage's count,
+-- [5] most entries, [6] most bytes, [7] '1' for the last stage, [8] most arguments of an entry,
+-- [9] how many of the epoch are published, [10…] arguments of XADD that trim.
+-- Returns the status, how many entries were added, and an error's text.
 local now = redis.call('HMGET', KEYS[2], 'epoch', 'stage', 'position', 'done')
 if now[1] ~= ARGV[1] or now[2] ~= ARGV[2] or now[3] ~= ARGV[3] or now[4] then
   return {'moved', 0, ''}

@@ -1,6 +1,6 @@
-"""What a task writes, and what it reports to the driver: rows to the stream itself, or to a stage.
+"""What a task writes, to the stream itself or to a stage, and what it reports to the driver.
 
-Batch writes and streaming queries share it.
+Batch writes and streaming queries share this module.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 @dataclass
 class Wrote(WriterCommitMessage):
-    """What a task says when it is done: which query it wrote for and where, if it staged."""
+    """A finished task's message: the query for which it wrote and, if it staged, what and where."""
 
     query: str
     staged: Staged | None
 
 
-def write_straight(
+def write_directly(
     options: SinkOptions, schema: StructType, batches: Iterator[RecordBatch]
 ) -> Wrote:
-    """A task's rows to the stream itself, at least once."""
+    """Write a task's rows to the stream itself, at least once."""
     StreamAppender(options).append_all(RowEncoder(schema, options.codec).rows(batches))
     return Wrote("", None)
 
@@ -40,14 +40,14 @@ def write_straight(
 def write_staged(
     options: SinkOptions, schema: StructType, query: str, batches: Iterator[RecordBatch]
 ) -> Wrote:
-    """A task's rows to a stage of its own."""
+    """Write a task's rows to a new stage."""
     appender = StageAppender(options, query, uuid.uuid4().hex)
     appender.append_all(RowEncoder(schema, options.codec).rows(batches))
     return Wrote(query, appender.staged())
 
 
 def staged_by(messages: list[WriterCommitMessage | None]) -> list[Staged]:
-    """The stages of tasks that came to an end, in the order of their partitions."""
+    """Return the stages of the tasks that finished, in the order of their partitions."""
     return [
         message.staged
         for message in messages

@@ -1,8 +1,8 @@
-"""``df.writeStream.format("headwater")``: exactly once by staging, or straight.
+"""``df.writeStream.format("headwater")``: writes exactly once with stages, or directly at least once.
 
-Spark calls `write` in tasks and `commit` and `abort` in a Python process of the driver, with a writer
-that it makes anew each time. Only tasks know the query's id (a local property of the job), so it
-comes to the driver in their messages. A batch without tasks has no rows and leaves no trace.
+Spark calls `write` in tasks, and `commit` and `abort` in a Python process of the driver, with a new writer
+each time. Only tasks know the query's id (a local property of the job), so their messages carry it to the
+driver. A batch without tasks has no rows and leaves no trace.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from headwater.errors import DeclarationError, HeadwaterError
 from headwater.spark.sink.columns import check_schema
 from headwater.spark.sink.options import SinkOptions, parse_options
 from headwater.spark.sink.publishing import EpochPublisher
-from headwater.spark.sink.staging import Wrote, staged_by, write_staged, write_straight
+from headwater.spark.sink.staging import Wrote, staged_by, write_directly, write_staged
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
 _QUERY: Final = "sql.streaming.queryId"
-"""The local property in which Spark hands tasks the id that the checkpoint's metadata holds."""
+"""The local property with the query's id, which is also in the checkpoint's metadata."""
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """Adds each row once, or with ``delivery=atLeastOnce`` at least once and without a stage."""
+    """Adds each row once; with ``delivery=atLeastOnce`` at least once, without a stage."""
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         self._options = options
@@ -37,20 +37,20 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     @classmethod
     def of(cls, given: Mapping[str, str], schema: StructType, *, overwrite: bool) -> StreamWriter:
-        """The writer for Spark's options; raises `DeclarationError`."""
+        """Return the writer for Spark's options; raises `DeclarationError`."""
         options = parse_options(given, streaming=True)
         if overwrite:
             raise DeclarationError(
-                'outputMode("complete") would write the whole result again with every batch, and a '
-                'stream keeps what it was given: use outputMode("append"), or foreachBatch'
+                'outputMode("complete") would write the whole result again with every batch, but a '
+                'stream keeps all entries: use outputMode("append"), or foreachBatch'
             )
         check_schema(schema)
         return cls(options, schema)
 
     def write(self, iterator: Iterator[RecordBatch]) -> WriterCommitMessage:
-        """In a task."""
+        """Write the rows of one task, in an executor."""
         if self._options.delivery == "atLeastOnce":
-            return write_straight(self._options, self._schema, iterator)
+            return write_directly(self._options, self._schema, iterator)
         return write_staged(self._options, self._schema, _query_of_task(), iterator)
 
     def commit(
@@ -58,7 +58,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         messages: list[WriterCommitMessage | None],
         batchId: int,  # noqa: N803 - Spark's name
     ) -> None:
-        """In the driver, when all tasks are done; again with the same number after a crash."""
+        """Publish the batch; Spark calls this in the driver, after a crash again with the same id."""
         query = _query_of(messages)
         if query:
             with closing(EpochPublisher(self._options, query)) as publisher:
@@ -69,7 +69,10 @@ class StreamWriter(DataSourceStreamArrowWriter):
         messages: list[WriterCommitMessage | None],
         batchId: int,  # noqa: ARG002, N803 - Spark's name
     ) -> None:
-        """In the driver, when a task has failed, or `commit` has, perhaps after it had recorded."""
+        """Remove the stages; Spark calls this in the driver if a task or `commit` failed.
+
+        `commit` may have recorded the stages before it failed.
+        """
         query = _query_of(messages)
         if query:
             with closing(EpochPublisher(self._options, query)) as publisher:
@@ -81,14 +84,14 @@ def _query_of_task() -> str:
     query = context.getLocalProperty(_QUERY) if context is not None else None
     if not query:
         raise HeadwaterError(
-            f"Spark did not tell this task which query it works for ({_QUERY}), so it cannot be "
-            "written exactly once; set delivery=atLeastOnce"
+            f"Spark did not pass the query's id to this task ({_QUERY}), so it cannot write exactly "
+            "once; set delivery=atLeastOnce"
         )
     return query
 
 
 def _query_of(messages: list[WriterCommitMessage | None]) -> str:
-    """The query that the tasks worked for; empty where nothing was staged."""
+    """Return the query for which the tasks worked; empty if nothing was staged."""
     queries = {message.query for message in messages if isinstance(message, Wrote)} - {""}
     assert len(queries) <= 1, queries
     return queries.pop() if queries else ""

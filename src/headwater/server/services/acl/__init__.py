@@ -1,13 +1,13 @@
-"""Who may do what: users and their rules, the check before a command, and the log of refusals.
+"""Access control: users and their rules, the check before a command, and the log of refusals.
 
-rules.py          what ``ACL SETUSER`` is told, word by word
-permissions.py    may this request run, by this user?
-access.py         all users of a node, and how they authenticate
-authorization.py  logins and checks of sessions, and what they were refused
-login_delays.py   how long the reply to a refused login waits
-changes.py        what a change of users does to connections that are there
-log.py            refusals, as ACL LOG shows them
-file.py           users in a file
+rules.py          applies the rules of ``ACL SETUSER``
+permissions.py    decides whether a user may run a request
+access.py         all users of a node, and their authentication
+authorization.py  logs sessions in, checks their requests, records refusals
+login_delays.py   delays the replies to failed logins
+changes.py        applies changes of users to open connections
+log.py            stores refusals for ACL LOG
+file.py           reads and writes users in a file
 
-A user and its selectors are `headwater.server.session.user`.
+`headwater.server.session.user` has users and selectors.
 """

@@ -1,14 +1,14 @@
-"""All users of a node: how they come to be, how they authenticate, who is let in without.
+"""All users of a node: their definition, their authentication, and access without authentication.
 
     requirepass ─▶ default ─▶ `user` lines of the configuration, or the users of `aclfile`
 
-Rule 1. There is always a user ``default``: who has just connected is this user. While it is on and
-        needs no password (`AccessControl.open`), nobody has to authenticate.
-Rule 2. Users are told by identity: a session holds its `User`, and changing a user changes that
-        object, so that living connections have the new rights with their next request.
-Rule 3. A change of a user is made whole or not at all.
+Rule 1. The user ``default`` always exists; a new connection is this user. While it is on and needs no
+        password (`AccessControl.open`), clients need not authenticate.
+Rule 2. A session refers to its `User` object, and a change of a user changes that object. So the next
+        request of an open connection has the new permissions.
+Rule 3. A change of a user is applied completely or not at all.
 
-What a change does to living connections is `headwater.server.services.acl.changes`.
+`headwater.server.services.acl.changes` applies changes to open connections.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ if TYPE_CHECKING:
 log = logging.getLogger("headwater.server")
 
 SUPERUSER = User.superuser(b"(superuser)")
-"""Whose embedded connections are: it is in no list, and no rule changes it. The name is what Redis
-shows for a connection that has no user."""
+"""The user of embedded connections. It is not listed, and rules cannot change it. Redis shows this
+name for a connection without a user."""
 
 BOTH_KINDS = (
-    "users are defined in the configuration ('user') and in a file ('aclfile'), which is invalid "
-    "because it invites mistakes; define them in one place only"
+    "users are defined in the configuration ('user') and in a file ('aclfile'), which leads to mistakes "
+    "and is not allowed; define them in one place only"
 )
 
 
 class AccessControl:
-    """The users of a node and the log of what they were refused.
+    """The users of a node, and the log of refusals.
 
-    Raises `ConfigError` when the configuration's users, or those of its ``aclfile``, are wrong.
+    Raises `ConfigError` if the users of the configuration, or of its ``aclfile``, are invalid.
 
     >>> from headwater.config.access import AccessConfig
     >>> access = AccessControl(AccessConfig(requirepass="secret"))
@@ -74,25 +74,25 @@ class AccessControl:
 
     @property
     def open(self) -> bool:
-        """Whether who has just connected may run commands."""
+        """Whether a new connection may run commands."""
         return self.default.nopass and self.default.enabled
 
     def configure(self, config: AccessConfig) -> None:
-        """Heed the settings that CONFIG SET can change; the log becomes shorter with its next entry."""
+        """Apply settings that CONFIG SET can change. A shorter log takes effect with its next entry."""
         self.all_channels = config.acl_pubsub_default == "allchannels"
         self.log.max_length = config.acllog_max_len
 
     def set_default_password(self, password: str) -> None:
-        """``requirepass``: the one password of the user ``default``, none if it is empty."""
+        """Set the only password of the user ``default`` (``requirepass``); empty means none."""
         _set_password(self.default, password)
 
     def sorted(self) -> list[User]:
-        """Every user, by name."""
+        """Return all users, sorted by name."""
         return [self.users[name] for name in sorted(self.users)]
 
     def lines(self, requirepass: str) -> list[str]:
-        """What CONFIG REWRITE writes of each user; nothing while there is only ``default`` and
-        ``requirepass`` says all of it."""
+        """Return the ``user`` lines of CONFIG REWRITE. There are none if ``default`` is the only
+        user and ``requirepass`` describes it completely."""
         plain = User.superuser(DEFAULT)
         _set_password(plain, requirepass)
         if len(self.users) == 1 and self.default.describe() == plain.describe():
@@ -102,14 +102,14 @@ class AccessControl:
     # --- authenticating -------------------------------------------------------------------------
 
     def user_with(self, name: bytes, password: bytes) -> User | None:
-        """The user whose credentials these are, None if they are nobody's."""
+        """Return the user with these credentials, or None."""
         user = self.users.get(name)
         return user if user is not None and user.accepts(password) else None
 
     # --- changing users -------------------------------------------------------------------------
 
     def changed(self, name: bytes, words: Sequence[bytes]) -> User:
-        """What ``ACL SETUSER name word …`` would make of that user, with nothing changed yet.
+        """Return the user that ``ACL SETUSER name word …`` would create or change, without applying it.
 
         Raises `CommandError` with Redis's text.
         """
@@ -131,15 +131,15 @@ class AccessControl:
         return made
 
     def put(self, made: User) -> User:
-        """Let the user of that name be as ``made`` is; the user that sessions hold."""
+        """Set the user of that name to ``made``. Return the object that sessions refer to."""
         user = self.users.setdefault(made.name, made)
         if user is not made:
             user.assign(made)
         return user
 
     def replace_all(self, users: dict[bytes, User]) -> list[User]:
-        """Let these be all users; ``default`` is as it is made when they do not hold it. Gives those
-        that are no more."""
+        """Set all users. If ``default`` is missing, it gets its initial permissions. Return the
+        users that were removed."""
         users = {DEFAULT: User.superuser(DEFAULT), **users}
         gone = [user for name, user in self.users.items() if name not in users]
         for user in gone:
@@ -149,11 +149,11 @@ class AccessControl:
         return gone
 
     def read_file(self) -> dict[bytes, User]:
-        """The users that ``aclfile`` defines. Raises `headwater.server.services.acl.file.FileError`."""
+        """Read the users of ``aclfile``. Raises `headwater.server.services.acl.file.FileError`."""
         return file.read(Path(self.aclfile), all_channels=self.all_channels)
 
     def save(self) -> bool:
-        """Make ``aclfile`` say what is in force; False, and a line in the log, when it cannot."""
+        """Write the current users to ``aclfile``. On failure log it and return False."""
         try:
             file.write(Path(self.aclfile), self.sorted())
         except OSError as error:
@@ -168,13 +168,13 @@ class AccessControl:
             raise ConfigError(f"aclfile: {error}") from None
 
     def _define(self, words: list[bytes]) -> None:
-        """A ``user`` line of the configuration. Raises `ConfigError`."""
+        """Apply a ``user`` line of the configuration. Raises `ConfigError`."""
         name, *rules = words
         at = f"user {shown(name)!r}"
         if has_spaces(name):
-            raise ConfigError(f"{at}: a user's name holds no spaces; correct the line")
+            raise ConfigError(f"{at}: a user's name must not contain spaces; correct the line")
         if name in self.users and name != DEFAULT:
-            raise ConfigError(f"{at}: a user is defined once only; make its lines one")
+            raise ConfigError(f"{at}: the user is defined twice; combine the lines into one")
         made = User(name, all_channels=self.all_channels)
         try:
             apply(made, merge_selectors(rules), all_channels=self.all_channels)

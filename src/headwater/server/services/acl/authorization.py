@@ -1,4 +1,4 @@
-"""What sessions may do: logging in, the check before a command, and the log of what was refused."""
+"""Logs sessions in, checks their permissions before commands, and records refusals."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 
 class Authorization:
-    """The users of ``access`` as sessions meet them. ``describe`` is a session's line of CLIENT LIST,
-    which a refusal keeps."""
+    """Applies the users of ``access`` to sessions. ``describe`` returns a session's line of CLIENT
+    LIST, which the log stores with a refusal."""
 
     def __init__(
         self,
@@ -38,19 +38,19 @@ class Authorization:
     # --- logging in -----------------------------------------------------------------------------
 
     def log_in(self, session: Session, user: User, *, authenticated: bool) -> None:
-        """Let a session be ``user``; ``authenticated`` when it has shown so, or needed not to."""
-        let_in = authenticated or self._access.open
-        session.log_in(user, authenticated=authenticated, let_in=let_in)
+        """Set the user of a session. ``authenticated``: it has proved its identity, or need not."""
+        may_run_commands = authenticated or self._access.open
+        session.log_in(user, authenticated=authenticated, may_run_commands=may_run_commands)
 
     def log_in_at_first(self, session: Session) -> None:
-        """Let a session be who a new connection is: `default`; if embedded, the superuser."""
+        """Set the initial user of a session: `default`, or the superuser if it is embedded."""
         if session.client.kind == "embedded":
             self.log_in(session, SUPERUSER, authenticated=True)
         else:
             self.log_in(session, self._access.default, authenticated=self._access.open)
 
     def authenticate(self, session: Session, name: bytes, password: bytes) -> bool:
-        """Let a session be that user; False, and an entry in the log, if the credentials are wrong."""
+        """Log a session in. If the credentials are wrong, record that and return False."""
         user = self._access.user_with(name, password)
         if user is None:
             self.refused(session, AUTH, session.call.arguments.bytes(0), user=name)
@@ -63,8 +63,8 @@ class Authorization:
     def check(
         self, session: Session, row: Command, arguments: Arguments, *, context: str = ""
     ) -> None:
-        """Refuse what the session's user may not do, and remember that it was tried; ``context`` is
-        what ACL LOG says beside ``toplevel`` and ``multi``, which are seen from the session.
+        """Check that the session's user may run a command, and record a refusal. ``context``
+        overrides the context in ACL LOG, which is otherwise ``toplevel`` or ``multi``.
 
         Raises `CommandError` (NOPERM).
         """
@@ -74,7 +74,7 @@ class Authorization:
             raise CommandError(f"NOPERM {sentence(session.user, found)}")
 
     def check_queued(self, session: Session, row: Command, arguments: Arguments) -> None:
-        """As `check`, for a command that was queued when it was still allowed."""
+        """Like `check`, for a command that was permitted when it was queued."""
         found = denial(session.user, row, arguments)
         if found is not None:
             self.refused(session, found.kind, found.object, context="multi")
@@ -89,7 +89,7 @@ class Authorization:
         user: bytes | None = None,
         context: str = "",
     ) -> None:
-        """Remember that a session was refused something."""
+        """Record a refusal."""
         self._access.log.add(
             kind,
             context=context or ("toplevel" if session.transaction.queue is None else "multi"),

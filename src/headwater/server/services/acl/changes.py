@@ -1,9 +1,11 @@
-"""What a change of users does to connections that are there.
+"""Applies changes of users to open connections.
 
-Rule 1. Who was deleted is disconnected. Who was switched off stays, and cannot authenticate again.
-Rule 2. Who subscribes to a channel that its user may no longer hear is disconnected.
-Rule 3. Whether strangers are let in (`AccessControl.open`) holds for who is connected and has not
-        authenticated too, from its next request on.
+Rule 1. Connections of a deleted user are closed. Those of a disabled user remain open, but the user
+        cannot authenticate again.
+Rule 2. A connection that is subscribed to a channel for which its user has no permission any more
+        is closed.
+Rule 3. A change of `AccessControl.open` also applies to open connections that have not
+        authenticated, from their next request on.
 
 Source: Redis, acl.c, ACLFreeUserAndKillClients, ACLKillPubsubClientsIfNeeded; server.c, authRequired.
 """
@@ -22,15 +24,15 @@ if TYPE_CHECKING:
 
 
 class AccessChanges:
-    """Changes users for ``asker``, the session that has asked for it."""
+    """Changes users on behalf of ``requester``, the session that requested it."""
 
-    def __init__(self, access: AccessControl, clients: Clients, asker: Session) -> None:
+    def __init__(self, access: AccessControl, clients: Clients, requester: Session) -> None:
         self._access = access
         self._clients = clients
-        self._asker = asker
+        self._requester = requester
 
     def set_user(self, made: User) -> None:
-        """Put a changed user in force."""
+        """Apply a changed user."""
         user = self._access.users.get(made.name)
         if user is not None:
             self._drop_subscribers({user: made})
@@ -39,12 +41,12 @@ class AccessChanges:
             open_or_close(self._access, self._clients)
 
     def delete_user(self, user: User) -> None:
-        """Take a user away, and its connections."""
+        """Delete a user and close its connections."""
         del self._access.users[user.name]
         self._disconnect_users([user])
 
     def replace_users(self, users: dict[bytes, User]) -> None:
-        """Let these be all users: ACL LOAD."""
+        """Set all users (ACL LOAD)."""
         access = self._access
         changes = {access.users[name]: made for name, made in users.items() if name in access.users}
         self._drop_subscribers(changes)
@@ -57,33 +59,33 @@ class AccessChanges:
             self._disconnect(victim)
 
     def _drop_subscribers(self, changes: dict[User, User]) -> None:
-        """Disconnect who listens where its user, as it will be, may not."""
+        """Close connections with subscriptions that the changed user does not permit."""
         for victim in list(self._clients.sessions.values()):
             made = changes.get(victim.user)
             if made is None or any(selector.all_channels for selector in made.selectors):
                 continue
             allowed = {channel: None for one in made.selectors for channel in one.channels}
-            heard = subscriptions(victim)
-            if not all(channel_fits(allowed, name, pattern=pattern) for name, pattern in heard):
+            names = subscriptions(victim)
+            if not all(channel_fits(allowed, name, pattern=pattern) for name, pattern in names):
                 self._disconnect(victim)
 
     def _disconnect(self, victim: Session) -> None:
-        """End a connection: the asker's behind its reply, another one now."""
-        victim.log_in(self._access.default, authenticated=False, let_in=self._access.open)
+        """Close a connection: the requester's after its reply, others now."""
+        victim.log_in(self._access.default, authenticated=False, may_run_commands=self._access.open)
         victim.closing = True
-        if victim is not self._asker:
+        if victim is not self._requester:
             victim.tell()
 
 
 def open_or_close(access: AccessControl, clients: Clients) -> None:
-    """Tell every connection whether it has to authenticate (rule 3)."""
-    let_in = access.open
+    """Update whether connections may run commands without authentication (rule 3)."""
+    may_run_commands = access.open
     for session in clients.sessions.values():
-        session.scanner.authenticated = session.authenticated or let_in
+        session.scanner.authenticated = session.authenticated or may_run_commands
 
 
 def subscriptions(session: Session) -> list[tuple[bytes, bool]]:
-    """The channels and patterns that a session listens to, each with whether it is a pattern."""
+    """Return the subscriptions of a session: channels and patterns, and whether each is a pattern."""
     own = session.subscriptions
     channels = [(name, False) for name in (*own.channels, *own.shard_channels)]
     return channels + [(pattern, True) for pattern in own.patterns]

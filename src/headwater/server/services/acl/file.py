@@ -1,11 +1,12 @@
-"""Users in a file: a line each, as ACL LIST shows them.
+"""Reads and writes users in a file: one per line, as ACL LIST shows them.
 
     user alice on #30c952… ~orders:* resetchannels -@all +@stream
 
-Rule 1. A file is read whole or not at all, and every mistake in it is told, not only the first.
-Rule 2. A file is replaced whole: after any crash the old one or the new one is there. It can be read
-        by its owner only, unless it was there with other rights.
-Rule 3. Errors name file and line and never show what may be a password.
+Rule 1. A file is loaded completely or not at all, and all its errors are reported, not only the
+        first.
+Rule 2. A file is replaced as a whole: after a crash there is the old one or the new one. Only its
+        owner can read it, unless it existed with other permissions.
+Rule 3. Errors name file and line, and never show what may be a password.
 
 Source: Redis, acl.c, ACLLoadFromFile, ACLSaveToFile.
 """
@@ -33,11 +34,11 @@ _UNCHANGED = (
 
 
 class FileError(Exception):
-    """The file cannot be read or says what no user is; the text is what ACL LOAD answers."""
+    """The file cannot be read or is invalid. The message is the reply of ACL LOAD."""
 
 
 def read(path: Path, *, all_channels: bool) -> dict[bytes, User]:
-    """The users that a file defines; ``all_channels`` is what a new one may. Raises `FileError`."""
+    """Read a file. ``all_channels``: new users may access all channels. Raises `FileError`."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -46,12 +47,12 @@ def read(path: Path, *, all_channels: bool) -> dict[bytes, User]:
 
 
 def write(path: Path, users: Iterable[User]) -> None:
-    """Replace the file by one that defines ``users``. Raises `OSError`."""
+    """Replace the file by one with ``users``. Raises `OSError`."""
     replace_file(path, b"".join(user.line() + b"\n" for user in users))
 
 
 def parse(data: bytes, name: str, *, all_channels: bool) -> dict[bytes, User]:
-    """The users that the lines of ``data`` define; errors call it ``name``. Raises `FileError`.
+    """Parse the users in the lines of ``data``. Errors refer to it as ``name``. Raises `FileError`.
 
     >>> list(parse(b"user alice on nopass ~* +@all\\n", "users.acl", all_channels=False))
     [b'alice']
@@ -68,7 +69,7 @@ def parse(data: bytes, name: str, *, all_channels: bool) -> dict[bytes, User]:
 
 
 def _line(users: dict[bytes, User], words: list[bytes], at: str, *, all_channels: bool) -> str:
-    """Add the user of one line; what is wrong with it, a sentence each, or nothing."""
+    """Add the user of a line. Return its errors, a sentence each, or an empty text."""
     if words[0] != b"user" or len(words) < 2:
         return f"{at} should start with user keyword followed by the username. "
     user = User(words[1], all_channels=all_channels)
@@ -93,5 +94,5 @@ def _line(users: dict[bytes, User], words: list[bytes], at: str, *, all_channels
             elif not told:
                 errors += f"{at}: {error.reason}. "
                 told = True
-    user.settle()
+    user.update_unrestricted()
     return errors

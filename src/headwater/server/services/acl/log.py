@@ -1,8 +1,8 @@
-"""Refusals, newest first, as ACL LOG shows them.
+"""The log of refusals, newest first, for ACL LOG.
 
-Rule 1. What repeats within a minute is counted, not listed again.
-Rule 2. An entry names the command, key, channel or the word (AUTH, HELLO) that was refused, never an
-        argument that may be a password.
+Rule 1. A refusal that repeats within a minute increments a count and is not listed again.
+Rule 2. An entry contains the command, key or channel that was refused, or the word AUTH or HELLO,
+        but never an argument that may be a password.
 
 Source: Redis, acl.c, addACLLogEntry.
 """
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 GROUPING_MS = 60_000
 LOOKED_AT = 10
-"""How many of the newest entries a refusal is compared with, so that a flood of them stays cheap."""
+"""How many of the newest entries a refusal is compared with, which bounds the cost of many refusals."""
 
 AUTH = "auth"
 KINDS = (AUTH, "command", "key", "channel")
@@ -21,7 +21,7 @@ KINDS = (AUTH, "command", "key", "channel")
 
 @dataclass
 class AclRefusal:
-    """One entry; ``kind`` is what was refused, ``context`` toplevel, multi or lua. Times are steady."""
+    """An entry: the ``kind`` refused, the ``context`` toplevel, multi or lua. Times are steady."""
 
     number: int
     kind: str
@@ -34,7 +34,7 @@ class AclRefusal:
     count: int = 1
 
     def repeats(self, other: AclRefusal) -> bool:
-        """Whether the two are told as one."""
+        """Return whether the two are counted as one."""
         return (self.kind, self.context, self.object, self.user) == (
             other.kind,
             other.context,
@@ -44,7 +44,7 @@ class AclRefusal:
 
 
 class AccessLog:
-    """The refusals of a node; at most ``max_length`` are kept.
+    """The refusals of a node, the newest ``max_length`` of them.
 
     >>> log = AccessLog(128)
     >>> for _ in range(2):
@@ -57,13 +57,13 @@ class AccessLog:
         self.max_length = max_length
         self.entries: list[AclRefusal] = []
         self.counts = dict.fromkeys(KINDS, 0)
-        """How often each kind was refused since the start, for INFO."""
+        """Number of refusals since the start, by kind, for INFO."""
         self._next_number = 0
 
     def add(
         self, kind: str, *, context: str, about: bytes, user: bytes, client: bytes, now_ms: int
     ) -> None:
-        """Remember a refusal."""
+        """Record a refusal."""
         self.counts[kind] += 1
         if self.max_length == 0:
             self.trim()
@@ -80,9 +80,9 @@ class AccessLog:
         self.trim()
 
     def trim(self) -> None:
-        """Keep the newest only."""
+        """Remove the oldest entries above ``max_length``."""
         del self.entries[self.max_length :]
 
     def reset(self) -> None:
-        """Forget all entries; the counts stay."""
+        """Remove all entries. The counts remain."""
         self.entries.clear()

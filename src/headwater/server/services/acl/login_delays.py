@@ -1,19 +1,20 @@
-"""Refused logins: how long their replies wait, and what the log says of them.
+"""Delays the replies to failed logins, and logs them.
 
-Rule 1. The reply to a refused AUTH or HELLO AUTH waits 100 ms after the first failure from an address,
-        and twice as long after each further one, 2 s at most. A login that succeeds does not wait, and
-        does not shorten the delay of the next failure: whoever has one password could guess others.
-Rule 2. Meanwhile the client's further requests wait. It does not count as blocked, and CLIENT UNBLOCK
-        does not touch it. An EXEC in which a login was refused waits as a whole, and no further login
-        in it is judged: it would be a guess that costs no time.
-Rule 3. An address is an IPv4 address, the first 64 bits of an IPv6 address (one machine usually has all
-        the others), or all clients of unix sockets. An embedded client is not delayed.
-Rule 4. Failures are forgotten `FORGET_SECONDS` after the last one. At most `MAX_LOGIN_ADDRESSES` are
-        known; the one that failed longest ago goes first.
-Rule 5. Refused logins are logged with address and user, never with a password, as often as
-        `headwater.log_limit` lets them.
+Rule 1. The reply to a failed AUTH or HELLO AUTH waits 100 ms after the first failure from an
+        address, and twice as long after each further one, 2 s at most. A successful login does not
+        wait, and does not shorten the delay of the next failure: a client that has one password
+        could guess others.
+Rule 2. Meanwhile the client's further requests wait. It does not count as blocked, and CLIENT
+        UNBLOCK does not affect it. An EXEC with a failed login waits as a whole, and further logins
+        in it are not checked: they would be guesses without a delay.
+Rule 3. An address is an IPv4 address, the first 64 bits of an IPv6 address (one machine usually has
+        all the others), or all clients of unix sockets. An embedded client is not delayed.
+Rule 4. Failures are forgotten `FORGET_SECONDS` after the last one. At most `MAX_LOGIN_ADDRESSES`
+        are stored; the one whose last failure is oldest is removed first.
+Rule 5. Failed logins are logged with address and user, never with a password, as often as
+        `headwater.log_limit` permits.
 
-Time is the node's monotonic clock; nothing sleeps.
+Time is the node's monotonic clock. Nothing sleeps.
 """
 
 from __future__ import annotations
@@ -35,12 +36,12 @@ FIRST_DELAY_MS = 100
 MOST_DELAY_MS = 2_000
 FORGET_SECONDS = 300.0
 _SHOWN_BYTES = 64
-"""How much of a user's name is logged."""
+"""How many bytes of a user's name are logged."""
 _IPV6_NETWORK_BITS = 64
 
 
 class LoginFailures:
-    """Refused logins by address.
+    """Failed logins by address.
 
     >>> failures = LoginFailures()
     >>> [failures.failed("192.0.2.1", 0.0) for _ in range(7)]
@@ -51,13 +52,13 @@ class LoginFailures:
 
     def __init__(self) -> None:
         self._failures: OrderedDict[str, tuple[int, float]] = OrderedDict()
-        """How many failures an address has, and when the last one was; oldest first."""
+        """Address → number of failures and time of the last one; oldest first."""
 
     def __len__(self) -> int:
         return len(self._failures)
 
     def failed(self, address: str, now: float) -> int:
-        """Count a failure from an address; the milliseconds that its reply waits."""
+        """Count a failure from an address. Return the milliseconds for which its reply waits."""
         self._forget(now)
         count, _ = self._failures.pop(address, (0, 0.0))
         self._failures[address] = (count + 1, now)
@@ -74,23 +75,23 @@ class LoginFailures:
 
 
 class LoginDelays:
-    """Holds back the replies to the refused logins of a node."""
+    """Delays the replies to the failed logins of a node."""
 
     def __init__(self, times: TurnClock, client_log: LimitedLog) -> None:
         self._times = times
         self._client_log = client_log
         self._failures = LoginFailures()
         self._held: dict[Session, bool] = {}
-        """Sessions whose reply waits, and whether the command itself failed."""
+        """Sessions whose reply waits, and whether their command itself failed."""
         self._owed_ms = 0
-        """The delay of the login that the EXEC under way was refused."""
+        """The delay for failed logins in the current EXEC."""
 
     def __contains__(self, session: object) -> bool:
         return session in self._held
 
     def refuse(self, session: Session, user: bytes, reply: bytes) -> Wait | None:
-        """A login of ``session`` was refused with ``reply``: what holds it back. None when the command
-        is to answer at once: to an embedded client, or as a part of EXEC."""
+        """Delay ``reply`` to a failed login of ``session``. Return the wait, or None if the command
+        replies at once: to an embedded client, or as part of EXEC."""
         if session.client.kind == "embedded":
             return None
         delay_ms = self._failures.failed(address_of(session), self._times.monotonic())
@@ -106,12 +107,12 @@ class LoginDelays:
 
     @property
     def closed(self) -> bool:
-        """Whether the EXEC under way had a login refused, so that it has no more."""
+        """Whether a login failed in the current EXEC, so that further ones are not checked."""
         return self._owed_ms > 0
 
     def hold_transaction(self, session: Session, start: int) -> Wait | None:
-        """What holds the reply of an EXEC back, which begins at ``start`` of the outbox and is taken out
-        of it; None if no login was refused in it."""
+        """Delay the reply of an EXEC in which a login failed; otherwise return None. The reply
+        begins at ``start`` of the outbox, and is removed from it."""
         delay_ms, self._owed_ms = self._owed_ms, 0
         if not delay_ms:
             return None
@@ -120,11 +121,11 @@ class LoginDelays:
         return self._hold(session, delay_ms, reply, failed=False)
 
     def release(self, session: Session) -> bool:
-        """The reply of ``session`` goes out; whether its command failed."""
+        """End the delay of ``session``. Return whether its command failed."""
         return self._held.pop(session)
 
     def forget(self, session: Session) -> None:
-        """The client is gone."""
+        """Forget a session that is closed."""
         self._held.pop(session, None)
 
     def _hold(self, session: Session, delay_ms: int, reply: bytes, *, failed: bool) -> Wait:
@@ -136,7 +137,7 @@ class LoginDelays:
 
 
 def address_of(session: Session) -> str:
-    """The address that failures of ``session`` are counted for (rule 3)."""
+    """Return the address for which failures of ``session`` are counted (rule 3)."""
     if session.client.kind == "unix":
         return "unix"
     host = session.client.address.rpartition(":")[0].strip("[]").partition("%")[0]
@@ -152,7 +153,7 @@ def address_of(session: Session) -> str:
 
 
 def shown_name(name: bytes) -> str:
-    """A user's name as one line of a log can show it.
+    """Return a user's name, escaped and shortened for a line of the log.
 
     >>> print(shown_name(b"eve" + bytes([10]) + b"root"))
     'eve\\nroot'

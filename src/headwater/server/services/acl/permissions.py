@@ -1,13 +1,13 @@
-"""May this request run, by this user?
+"""Decides whether a user may run a request.
 
-    command ─▶ its keys, each as it is used ─▶ its channels          by one selector alone
+    command ─▶ its keys, as it uses them ─▶ its channels          all by a single selector
 
-Rule 1. A user without restrictions is never asked (`User.unrestricted`); callers look first.
-Rule 2. Where no selector allows a request, the refusal told is the one that came furthest: a channel
-        before a key before the command, and of two keys the later.
-Rule 3. How a key is used is told by its flags: what is read needs ``%R``, what is inserted, updated
-        or deleted ``%W``; a command that neither reads nor changes a value (EXISTS, WATCH) needs the
-        key to fit any pattern.
+Rule 1. Unrestricted users are not checked (`User.unrestricted`); callers test that first.
+Rule 2. If no selector permits a request, the reported refusal is the one of the selector that got
+        furthest: a channel before a key before the command, and the later of two keys.
+Rule 3. A key's flags tell how it is used: reading needs ``%R``; inserting, updating and deleting
+        need ``%W``. A command that neither reads nor changes a value (EXISTS, WATCH) needs the key
+        to match any pattern.
 
 Source: Redis, acl.c, ACLCheckAllUserCommandPerm, ACLSelectorCheckCmd.
 """
@@ -39,8 +39,8 @@ REASONS = {
 
 
 class Denial(NamedTuple):
-    """Why a request may not run: ``kind`` (command, key, channel), what it is about, and where that
-    stands in the request."""
+    """Why a request may not run: the ``kind`` (command, key, channel), the object, and its position
+    in the request."""
 
     kind: str
     object: bytes
@@ -48,7 +48,7 @@ class Denial(NamedTuple):
 
 
 class _Channels(NamedTuple):
-    """Which arguments of a command are channels: from the first to ``last``, -1 for all."""
+    """The arguments of a command that are channels: from the first to ``last``; -1 means all."""
 
     last: int
     patterns: bool
@@ -61,14 +61,14 @@ _CHANNELS = {
     "ssubscribe": _Channels(-1, patterns=False),
     "psubscribe": _Channels(-1, patterns=True),
 }
-"""Leaving a channel is nobody's to forbid, so UNSUBSCRIBE and its kin are not here."""
+"""UNSUBSCRIBE and its variants are not here: every user may unsubscribe."""
 
 _NEEDS: dict[tuple[str, ...], int] = {}
-"""What each combination of key flags needs, worked out when it is met."""
+"""What each combination of key flags needs; a cache."""
 
 
 def denial(user: User, row: Command, arguments: Arguments) -> Denial | None:
-    """Why ``user`` may not run this request, None when it may.
+    """Return why ``user`` may not run this request, or None if it may.
 
     >>> from headwater.commands.table import COMMANDS
     >>> user = User(b"alice", all_channels=False)
@@ -92,7 +92,7 @@ def denial(user: User, row: Command, arguments: Arguments) -> Denial | None:
 
 
 def sentence(user: User, found: Denial, *, verbose: bool = False) -> str:
-    """A denial in words. Which key or channel it is about is told only to who may ask (ACL DRYRUN)."""
+    """Format a denial. Only if ``verbose`` (ACL DRYRUN) does it name the key or channel."""
     name = user.name.decode("utf-8", "surrogateescape")
     about = found.object.decode("utf-8", "surrogateescape")
     if found.kind == COMMAND:
@@ -131,7 +131,7 @@ def _key_fits(selector: Selector, key: bytes, needs: int) -> bool:
 
 
 def _needs(flags: tuple[str, ...]) -> int:
-    """What a key used so has to permit (rule 3)."""
+    """Return the permissions that a key with these flags needs (rule 3)."""
     needs = READ if "access" in flags else 0
     if not {"insert", "update", "delete"}.isdisjoint(flags):
         needs |= WRITE

@@ -1,16 +1,16 @@
-"""The words of ACL SETUSER, one after the other, onto a user.
+"""Applies the rules of ACL SETUSER to a user, word by word.
 
-    on off nopass resetpass >password <password #hash !hash       the user
+    on off nopass resetpass >password <password #hash !hash       the user itself
     reset clearselectors sanitize-payload skip-sanitize-payload
-    ( … )                                                         one more selector
-    ~keys %R~keys %W~keys allkeys resetkeys                       its root selector,
+    ( … )                                                         an additional selector
+    ~keys %R~keys %W~keys allkeys resetkeys                       the root selector,
     &channels allchannels resetchannels                           or the one in parentheses
     +command +command|subcommand +command|argument -… +@category -@category
     allcommands nocommands
 
-Rule 1. A word is applied at once, in the order given; the caller applies all of them to a copy.
-Rule 2. A category is resolved when it is said: a later ``-get`` takes one command out of it.
-Rule 3. An error repeats the word, as in Redis, unless it may hold a password.
+Rule 1. Words are applied one by one in the given order; the caller applies all of them to a copy.
+Rule 2. A category is expanded when it is applied: a later ``-get`` removes one command from it.
+Rule 3. An error repeats the word, as in Redis, unless the word may contain a password.
 
 Source: Redis, acl.c, ACLSetUser and ACLSetSelector.
 """
@@ -29,7 +29,7 @@ CATEGORIES = (
     "hyperloglog", "geo", "stream", "pubsub", "admin", "fast", "slow", "blocking", "dangerous",
     "connection", "transaction", "scripting",
 )  # fmt: skip
-"""Every category of Redis, in its order; those of types that we have not are empty."""
+"""All categories of Redis, in its order. Those of types that Headwater does not have are empty."""
 
 UNKNOWN = "Unknown command or category name in ACL"
 SYNTAX = "Syntax error"
@@ -53,7 +53,7 @@ _HEXADECIMAL = frozenset(b"0123456789abcdef")
 
 
 class RuleError(Exception):
-    """A word that is no rule; ``reason`` is Redis's text, ``word`` what an error may show of it."""
+    """An invalid rule. ``reason`` is Redis's text; ``word`` is the rule as an error may show it."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -62,7 +62,7 @@ class RuleError(Exception):
 
 
 class UnmatchedParenthesis(Exception):
-    """A selector that is not closed; ``start`` is the word that opens it."""
+    """A selector without closing parenthesis. ``start`` is the word that opens it."""
 
     def __init__(self, start: bytes) -> None:
         super().__init__(shown(start))
@@ -70,7 +70,7 @@ class UnmatchedParenthesis(Exception):
 
 
 def shown(word: bytes) -> str:
-    """A word as an error may repeat it: not what is, or may be meant as, a password (rule 3).
+    """Return a word as an error may repeat it: without anything that is or may be a password (rule 3).
 
     >>> shown(b"+xadd"), shown(b"<secret"), shown(b"(~a >secret)")
     ('+xadd', '<(redacted)', '((redacted))')
@@ -83,12 +83,12 @@ def shown(word: bytes) -> str:
 
 
 def has_spaces(text: bytes) -> bool:
-    """Whether ``text`` holds what separates words, or a NUL: a name or pattern cannot."""
+    """Return whether ``text`` contains white space or a NUL, as names and patterns must not."""
     return not _SPACES.isdisjoint(text)
 
 
 def merge_selectors(words: Sequence[bytes]) -> list[bytes]:
-    """The words with each selector that was given in several made one: ``(+get`` and ``~a)``.
+    """Join the words of each selector that was given as several: ``(+get`` and ``~a)``.
 
     >>> merge_selectors([b"on", b"(+get", b"~a)"])
     [b'on', b'(+get ~a)']
@@ -113,19 +113,18 @@ def merge_selectors(words: Sequence[bytes]) -> list[bytes]:
 
 
 def apply(user: User, words: Iterable[bytes], *, all_channels: bool) -> None:
-    """Apply merged words to ``user``. Raises `RuleError` at the first that is wrong; what stood
-    before it is applied."""
+    """Apply merged words to ``user``, up to the first invalid one. Raises `RuleError` for that."""
     for word in words:
         try:
             apply_one(user, word, all_channels=all_channels)
         except RuleError as error:
             error.word = shown(word)
             raise
-    user.settle()
+    user.update_unrestricted()
 
 
 def apply_one(user: User, word: bytes, *, all_channels: bool) -> None:
-    """Apply one word; ``all_channels`` is what a new selector may (``acl-pubsub-default``).
+    """Apply a word. ``all_channels``: a new selector permits all channels (``acl-pubsub-default``).
 
     Raises `RuleError`.
     """
@@ -151,7 +150,7 @@ def apply_one(user: User, word: bytes, *, all_channels: bool) -> None:
 
 
 def _hash(word: bytes) -> bytes:
-    """The hash that ``>password``, ``<password``, ``#hash`` or ``!hash`` stands for."""
+    """Return the hash that ``>password``, ``<password``, ``#hash`` or ``!hash`` stands for."""
     if word[:1] in {b">", b"<"}:
         return hash_of(word[1:])
     hashed = word[1:]
@@ -164,14 +163,14 @@ def _selector(text: bytes, *, all_channels: bool) -> Selector:
     made = Selector(all_channels=all_channels)
     try:
         words = split(text)
-    except ProtocolError:  # quotes that do not balance: Redis finds no word then
+    except ProtocolError:  # unbalanced quotes: Redis then finds no words
         words = []
     for word in words:
         apply_to_selector(made, word)
     return made
 
 
-# --- what is said of the user itself ------------------------------------------------------------
+# --- rules about the user itself ----------------------------------------------------------------
 
 
 def _enable(user: User) -> None:
@@ -215,11 +214,11 @@ _SIMPLE: dict[bytes, Callable[[User], None]] = {
 }
 
 
-# --- what is said of a selector -----------------------------------------------------------------
+# --- rules about a selector ---------------------------------------------------------------------
 
 
 def apply_to_selector(selector: Selector, word: bytes) -> None:
-    """Apply one word to a selector. Raises `RuleError`."""
+    """Apply a word to a selector. Raises `RuleError`."""
     whole = _WHOLE.get(word.lower())
     sign = word[:1]
     if whole is not None:
@@ -293,7 +292,7 @@ _WHOLE: dict[bytes, Callable[[Selector], None]] = {
 
 
 def _add_keys(selector: Selector, word: bytes) -> None:
-    """``~pattern``, or ``%R~``, ``%W~``, ``%RW~`` and a pattern."""
+    """Add a pattern given as ``~pattern``, ``%R~pattern``, ``%W~pattern`` or ``%RW~pattern``."""
     if selector.all_keys:
         raise RuleError(AFTER_ALL_KEYS)
     permissions, pattern = READ | WRITE, word[1:]
@@ -309,7 +308,7 @@ def _add_keys(selector: Selector, word: bytes) -> None:
 
 
 def _permissions(letters: bytes) -> int:
-    """What ``R``, ``W`` or both of them permit, each once and in any order."""
+    """Return the permissions for ``R``, ``W`` or both, each once and in any order."""
     wanted = {b"R": READ, b"W": WRITE, b"RW": READ | WRITE, b"WR": READ | WRITE}
     found = wanted.get(letters.upper())
     if found is None:
@@ -318,14 +317,14 @@ def _permissions(letters: bytes) -> int:
 
 
 def _find(name: str) -> str:
-    """The full name of a command or subcommand. Raises `RuleError`."""
+    """Check the full name of a command or subcommand. Raises `RuleError`."""
     if name not in BY_FULL_NAME:
         raise RuleError(UNKNOWN)
     return name
 
 
 def _change(selector: Selector, name: str, *, allow: bool) -> None:
-    """Allow or forbid a command, with all its subcommands."""
+    """Permit or forbid a command with all its subcommands."""
     names = {name}
     if "|" not in name:
         names |= {sub.name for sub in COMMANDS[name.upper().encode()].subcommands.values()}
@@ -338,7 +337,7 @@ def _change(selector: Selector, name: str, *, allow: bool) -> None:
 
 
 def _remember(selector: Selector, name: str, *, allow: bool) -> None:
-    """Put a rule at the end of the description, and take away what it makes void."""
+    """Append a rule to the description, and remove the rules that it overrides."""
     part = f"{name}|"
     kept = [
         rule
@@ -364,7 +363,7 @@ def _change_category(selector: Selector, name: str, *, allow: bool) -> None:
 
 
 def _allow_part(selector: Selector, name: str) -> None:
-    """``+config|get``, or ``+select|0``: a command with that first argument only."""
+    """Apply ``+config|get``, or ``+select|0``: the command with that first argument only."""
     container, _, part = name.rpartition("|")
     row = BY_FULL_NAME.get(container)
     if row is None:

@@ -1,1 +1,1 @@
-"""What is measured and shown: counters, INFO, slow log, latency, MONITOR."""
+"""Measurements and their display: statistics, INFO, slow log, latency, MONITOR."""

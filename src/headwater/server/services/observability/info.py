@@ -1,7 +1,8 @@
 """INFO: the state of the server, in Redis's sections and fields.
 
-What this store has not (replicas, eviction, snapshots) is left out, but for the fields that clients
-and exporters look for. What was done, rather than what is, stands in `headwater.server.services.observability.statistics`.
+Fields about what this store does not have (replicas, eviction, snapshots) are omitted, except those
+that clients and exporters read. `headwater.server.services.observability.statistics` has the
+sections about past activity.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
 
 
 def render(services: Services, wanted: set[str]) -> bytes:
-    """The text of INFO for these section names, in lower case. ``all`` and ``everything`` stand for
-    all of them, ``default`` and none at all for those that do not grow with use."""
+    """Format the INFO sections with these names, in lower case. ``all`` and ``everything`` mean all
+    sections; ``default``, or an empty set, means those whose size does not grow with use."""
     every = bool(wanted & {"all", "everything"})
     default = not wanted or "default" in wanted
     texts = []
@@ -38,7 +39,7 @@ def render(services: Services, wanted: set[str]) -> bytes:
 
 
 def human(size: int) -> str:
-    """A size as people read it: ``1.50M``."""
+    """Format a size for people: ``1.50M``."""
     if size < 1024:
         return f"{size}B"
     value = float(size)
@@ -50,7 +51,7 @@ def human(size: int) -> str:
 
 
 def running() -> str:
-    """``compiled`` or ``plain``: how the hot files run."""
+    """Return ``compiled`` or ``plain``: how the hot modules run."""
     import headwater.engine.entry_log as hot
 
     return "plain" if (hot.__file__ or "").endswith(".py") else "compiled"
@@ -177,8 +178,9 @@ def _memory(services: Services) -> Fields:
 
 
 JOURNAL_OK, JOURNAL_REFUSING, JOURNAL_FAILED = 0, 1, 2
-"""``journal_state``: writes are taken; writes are refused (MISCONF) until there is room again; the
-journal or a turn failed, and every command is refused until the store is opened again."""
+"""Values of ``journal_state``: writes are accepted; writes are refused (MISCONF) until there is
+room again; the journal or a turn failed, and every command is refused until the store is opened
+again."""
 
 
 def _persistence(services: Services) -> Fields:
@@ -261,7 +263,7 @@ def _cluster(_services: Services) -> Fields:
 
 
 _KEYS_SAMPLED = 1000
-"""Of how many keys avg_ttl is the average; looking at all would hold everyone up."""
+"""Number of keys that avg_ttl is averaged over. Visiting all keys would delay other clients."""
 
 
 def _keyspace(services: Services) -> Fields:
@@ -294,22 +296,22 @@ SECTIONS: dict[str, Callable[[Services], Fields]] = {
 }
 
 _ON_DEMAND = frozenset({"Commandstats", "Latencystats"})
-"""Sections that are as long as there are commands in use."""
+"""Sections with a line per command that was used."""
 
 
 def resident_bytes() -> int:
-    """What the process holds in memory now, as Linux tells it; elsewhere the most it ever held."""
+    """Return the resident memory of the process. Without Linux's /proc return the maximum so far."""
     try:
-        with open("/proc/self/statm", "rb") as file:  # noqa: PTH123 (a call a scrape, kept cheap)
+        with open("/proc/self/statm", "rb") as file:  # noqa: PTH123 (called for each scrape, so it is cheap)
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def client_bytes(clients: Clients) -> int:
-    """What the buffers of all clients take, and what they have not taken of their answers."""
+    """Return the memory of all clients' buffers, including the output that they have not taken."""
     return sum(one.memory_bytes() for one in clients.sessions.values())
 
 
 STARTUP_BYTES = resident_bytes()
-"""What the process held before it had a store; embedded, that is the program around it."""
+"""Memory of the process before it opened a store; if embedded, that of the host program."""

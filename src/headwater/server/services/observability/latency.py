@@ -1,8 +1,8 @@
-"""What held the server up: delays by event, and how long commands took.
+"""Latency: events that delayed the server, and the durations of commands.
 
-`LatencyMonitor` keeps events that took ``threshold_ms`` or longer (LATENCY LATEST and its kin);
-`Histogram` is the distribution of one command's durations (LATENCY HISTOGRAM, INFO latencystats).
-Bounds are Redis's (latency.h): 160 samples an event, one a second.
+`LatencyMonitor` records events that took ``threshold_ms`` or longer (LATENCY LATEST and others).
+`Histogram` is the distribution of a command's durations (LATENCY HISTOGRAM, INFO latencystats).
+The bounds are Redis's (latency.h): 160 samples per event, one per second.
 """
 
 from __future__ import annotations
@@ -15,27 +15,28 @@ MAX_SAMPLES = 160
 
 COMMAND = "command"
 FAST_COMMAND = "fast-command"
-"""A command whose row says that it is fast was not."""
+"""A slow command of those that are flagged as fast."""
 FSYNC_ALWAYS = "aof-fsync-always"
 WRITE = "aof-write-alone"
-"""The two ways in which writing the journal can take long, by their names in Redis."""
+"""Redis's names of the two ways in which writing the journal can take long."""
 EXPIRE_CYCLE = "expire-cycle"
 COLLECTION = "gc"
-"""A collection of Python's cyclic collector. Redis has no such event."""
+"""A run of Python's cyclic garbage collector. Redis has no such event."""
 
 _MANTISSA_BITS = 6
-"""Durations are kept with so many leading bits: within 3 %, two significant digits as in Redis."""
+"""Number of leading bits of a duration that are retained: within 3 %, two significant digits as in
+Redis."""
 
 
 class EventSeries:
-    """The delays of one event: (Unix seconds, ms), oldest first, and the longest there ever was."""
+    """The samples of one event, (Unix seconds, ms), oldest first, and the overall maximum."""
 
     def __init__(self) -> None:
         self.samples: deque[tuple[int, int]] = deque(maxlen=MAX_SAMPLES)
         self.max_ms = 0
 
     def add(self, time: int, ms: int) -> None:
-        """Of two in the same second the longer is kept."""
+        """Add a sample. Of two in the same second the longer one is retained."""
         self.max_ms = max(self.max_ms, ms)
         if self.samples and self.samples[-1][0] == time:
             self.samples[-1] = (time, max(ms, self.samples[-1][1]))
@@ -44,7 +45,7 @@ class EventSeries:
 
 
 class LatencyMonitor:
-    """Events by name.
+    """Latency events by name.
 
     >>> monitor = LatencyMonitor()
     >>> monitor.threshold_ms = 10
@@ -55,16 +56,16 @@ class LatencyMonitor:
 
     def __init__(self) -> None:
         self.threshold_ms = 0
-        """0: nothing is kept."""
+        """0: nothing is recorded."""
         self.events: dict[str, EventSeries] = {}
 
     def add(self, event: str, *, time: int, ms: int) -> None:
-        """An event that took ``ms``, if that is long enough."""
+        """Record an event that took ``ms``, if that reaches the threshold."""
         if self.threshold_ms and ms >= self.threshold_ms:
             self.events.setdefault(event, EventSeries()).add(time, ms)
 
     def reset(self, names: list[str]) -> int:
-        """Forget these events (all, when none is named); how many there were."""
+        """Remove these events, or all if ``names`` is empty. Return how many there were."""
         gone = [name for name in names or list(self.events) if name in self.events]
         for name in dict.fromkeys(gone):
             del self.events[name]
@@ -72,19 +73,20 @@ class LatencyMonitor:
 
 
 class Collections:
-    """What Python's cyclic collector did since the start or CONFIG RESETSTAT. A server counts
-    (`headwater.server.services.garbage_collection`); an embedded store leaves all figures at 0."""
+    """Statistics of Python's cyclic garbage collector since the start or CONFIG RESETSTAT. Only a
+    server counts (`headwater.server.services.garbage_collection`); in an embedded store all values
+    are 0."""
 
     def __init__(self) -> None:
         self.collect_all: Callable[[], object] = gc.collect
-        """Collects everything, now (MEMORY PURGE)."""
+        """Runs a full collection now (MEMORY PURGE)."""
         self.reset()
 
     def reset(self) -> None:
         self.count = self.full = self.collected = self.total_ns = self.longest_ns = 0
 
     def add(self, took_ns: int, collected: int) -> None:
-        """A collection has ended that freed so many objects."""
+        """Count a collection that freed ``collected`` objects."""
         self.count += 1
         self.collected += collected
         self.total_ns += took_ns
@@ -92,7 +94,7 @@ class Collections:
 
 
 class Histogram:
-    """Durations in nanoseconds, in buckets a thirtieth wide.
+    """Durations in nanoseconds, in buckets that are about 3 % wide.
 
     >>> histogram = Histogram()
     >>> for microseconds in (1, 2, 1000):
@@ -103,7 +105,7 @@ class Histogram:
 
     def __init__(self) -> None:
         self.buckets: dict[int, int] = {}
-        """Durations by the greatest one that falls into the same bucket."""
+        """Counts by the largest duration of their bucket."""
         self.count = 0
 
     def add(self, nanoseconds: int) -> None:
@@ -113,7 +115,7 @@ class Histogram:
         self.count += 1
 
     def percentile_us(self, percent: float) -> float:
-        """The duration that ``percent`` of all do not exceed, in microseconds."""
+        """Return the duration in microseconds that ``percent`` of all durations do not exceed."""
         wanted = max(1, round(self.count * percent / 100))
         passed = 0
         for top in sorted(self.buckets):
@@ -123,7 +125,7 @@ class Histogram:
         return 0.0
 
     def powers_of_two(self) -> list[tuple[int, int]]:
-        """(2**n microseconds, how many took at most that), without steps where nothing was."""
+        """Return (2**n microseconds, number of durations up to that), without empty steps."""
         found: dict[int, int] = {}
         for top in sorted(self.buckets):
             microseconds = max(1, top // 1000)

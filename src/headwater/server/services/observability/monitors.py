@@ -1,7 +1,7 @@
-"""MONITOR: clients that are shown every command as it runs.
+"""MONITOR: sends every command that runs to the monitoring clients.
 
-A line is ``+<seconds>.<microseconds> [<db> <client>] "SET" "k" "v"``, as Redis writes it. Commands
-that administer the server are not shown, nor those that were refused before they ran.
+A line is ``+<seconds>.<microseconds> [<db> <client>] "SET" "k" "v"``, as in Redis. Commands that
+administer the server are omitted, and so are those that were rejected before they ran.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _QUOTED = [
 
 
 def quoted(value: bytes) -> bytes:
-    """``value`` in double quotes, every byte that is not plain escaped (sds.c, sdscatrepr).
+    """Return ``value`` in double quotes, with unprintable bytes escaped (sds.c, sdscatrepr).
 
     >>> print(quoted(b'a "b"\\n').decode())
     "a \\"b\\"\\n"
@@ -34,7 +34,7 @@ def quoted(value: bytes) -> bytes:
 
 
 class Monitors:
-    """The sessions that look on, in the order in which they began to; true if there are any."""
+    """The monitoring sessions, in the order in which they started. True if there are any."""
 
     def __init__(self, clients: Clients) -> None:
         self._clients = clients
@@ -61,8 +61,8 @@ class Monitors:
         *,
         source: bytes | None = None,
     ) -> None:
-        """Show a command of ``session`` to everyone; ``source`` stands for the client's address
-        where it is none (``lua``)."""
+        """Send a command of ``session`` to all monitors. ``source`` replaces the client's address
+        if the command does not come from a client (``lua``)."""
         if "admin" in row.flags or "skip_monitor" in row.flags:
             return
         if source is None:
@@ -75,7 +75,7 @@ class Monitors:
             b" ".join([quoted(value) for value in values]),
         )
         for monitor in self._sessions:
-            # What a client does itself it is shown behind the reply to it.
+            # A monitor gets the line of its own command after the command's reply.
             out = monitor.output.pushes if monitor is session else monitor.output.outbox
             out += line
             self._clients.wrote_to(monitor)

@@ -22,7 +22,7 @@ cdef class Observer:
     cdef public object collections
     cdef public object monitors
     cdef public bint timing
-    cdef public long long look_ns
+    cdef public long long record_ns
     cdef public bint times_commits
     cdef public bint tracks
     cdef public object expired_before

@@ -1,12 +1,12 @@
-"""What is known of the commands that ran: how many, how long, which failed; and who looks on.
+"""Statistics of the commands that ran, and the recording of slow or monitored ones.
 
     run ─▶ statistics of the command (INFO commandstats)
-           ─▶ `Observer.look`, for what took long or when somebody looks on:
+           ─▶ `Observer.record`, if it took long or all commands are recorded:
                   slow log · latency events · histogram · MONITOR
 
-Rule 1. An ordinary command pays two readings of the clock and one comparison; with the slow log,
-        latency-tracking and latency-monitor-threshold off it pays one comparison and is counted.
-Rule 2. Nobody who looks on sees a password (`headwater.server.services.observability.redaction`).
+Rule 1. An ordinary command costs two readings of the clock and one comparison. With slow log,
+        latency-tracking and latency-monitor-threshold off it costs one comparison and the counting.
+Rule 2. No output contains a password (`headwater.server.services.observability.redaction`).
 """
 
 from __future__ import annotations
@@ -39,25 +39,25 @@ _NEVER_NS = 2**63 - 1
 
 
 class CommandStatistics:
-    """What INFO commandstats says of one command."""
+    """The statistics of a command in INFO commandstats."""
 
     def __init__(self) -> None:
         self.calls = 0
         self.nanoseconds = 0
         self.rejected = 0
-        """Refused before it ran: arity, ACL, no transaction allowed and the like."""
+        """Rejected before it ran: arity, ACL, not allowed in a transaction and the like."""
         self.failed = 0
         self.histogram: Histogram | None = None
 
 
 class Observer:
-    """The statistics of a node and everyone who looks on; one for each node."""
+    """The statistics, logs and monitors of a node."""
 
     def __init__(self, config: ExecutionConfig, clients: Clients) -> None:
         self.commands: defaultdict[bytes, CommandStatistics] = defaultdict(CommandStatistics)
-        """By full upper-case name, ``CONFIG|SET``."""
+        """By full name in upper case: ``CONFIG|SET``."""
         self._numbered: list[CommandStatistics | None] = [None] * KNOWN_COUNT
-        """The same by the numbers of the commands, of those that were asked for."""
+        """The same by the commands' numbers; None until a command is used."""
         self.errors: dict[str, int] = {}
         """Error replies by their first word."""
         self.slowlog = SlowLog(config.slowlog_max_len)
@@ -65,27 +65,27 @@ class Observer:
         self.collections = Collections()
         self.monitors = Monitors(clients)
         self.timing = False
-        """Whether commands are timed at all."""
-        self.look_ns = _NEVER_NS
-        """`look` is called for what took longer than this."""
+        """Whether commands are timed."""
+        self.record_ns = _NEVER_NS
+        """`record` is called for commands that took longer than this."""
         self.times_commits = False
         """Whether commits of the journal are timed (latency-monitor-threshold)."""
         self.tracks = False
-        """Whether durations are kept (latency-tracking)."""
+        """Whether durations are recorded (latency-tracking)."""
         self.expired_before = 0
 
     def configure(self, config: ExecutionConfig) -> None:
-        """Let new settings take effect."""
+        """Apply settings."""
         self.slowlog.threshold_us = config.slowlog_log_slower_than
         self.slowlog.max_entries = config.slowlog_max_len
         self.slowlog.trim()
         self.latency.threshold_ms = config.latency_monitor_threshold
         self.tracks = config.latency_tracking
         self.times_commits = self.latency.threshold_ms > 0
-        self.choose()
+        self.update_recording()
 
-    def choose(self) -> None:
-        """Decide anew what has to be looked at; after a change of settings or of monitors."""
+    def update_recording(self) -> None:
+        """Update what is timed and recorded, after a change of settings or monitors."""
         bounds = [_NEVER_NS]
         if self.slowlog.threshold_us != OFF:
             bounds.append(self.slowlog.threshold_us * 1000 - 1)
@@ -93,33 +93,33 @@ class Observer:
             bounds.append(self.latency.threshold_ms * 1_000_000 - 1)
         if self.tracks or self.monitors:
             bounds.append(-1)
-        self.look_ns = min(bounds)
+        self.record_ns = min(bounds)
         self.timing = len(bounds) > 1
 
     def start_monitoring(self, session: Session) -> None:
-        """Show a client every command from now on."""
+        """Send every command to a client from now on."""
         session.subscriptions.monitoring = True
         self.monitors.add(session)
-        self.choose()
+        self.update_recording()
 
     def stop_monitoring(self, session: Session) -> None:
-        """RESET, or the client is gone."""
+        """Stop sending commands to a client (RESET, or it is closed)."""
         if session.subscriptions.monitoring:
             session.subscriptions.monitoring = False
             self.monitors.discard(session)
-            self.choose()
+            self.update_recording()
 
     # --- commands -------------------------------------------------------------------------------
 
     def statistics_of(self, known: KnownCommand) -> CommandStatistics:
-        """The statistics of a command, made when they are first asked for."""
+        """Return the statistics of a command. They are created on first use."""
         statistics = self._numbered[known.number]
         if statistics is None:
             statistics = self._numbered[known.number] = self.commands[known.name]
         return statistics
 
-    def look(self, session: Session, name: bytes, arguments: Arguments, nanoseconds: int) -> None:
-        """A command of ``session`` has ended; tell everyone whom it concerns."""
+    def record(self, session: Session, name: bytes, arguments: Arguments, nanoseconds: int) -> None:
+        """Record a command that has ended: histogram, latency event, slow log, MONITOR."""
         row, wall_ms = row_of(name), session.call.wall_ms()
         if self.tracks:
             statistics = self.commands[name]
@@ -146,39 +146,39 @@ class Observer:
         nanoseconds: int,
         error: CommandError,
     ) -> None:
-        """A command ran and ended with an error."""
+        """Record a command that ran and ended with an error."""
         self.count_error(error)
         statistics = self.commands[name]
         statistics.calls += 1
         statistics.failed += 1
         statistics.nanoseconds += nanoseconds
-        if nanoseconds > self.look_ns:
-            self.look(session, name, arguments, nanoseconds)
+        if nanoseconds > self.record_ns:
+            self.record(session, name, arguments, nanoseconds)
 
     def blocks(self, session: Session, name: bytes, arguments: Arguments, nanoseconds: int) -> None:
-        """A command waits: it is counted when it ends, and shown when it begins."""
+        """Record a command that waits. Monitors see it now; it is counted when it ends."""
         session.spent_ns = nanoseconds
         if self.monitors and not session.blocked:
             values = shown_values(name, arguments.values())
             self.monitors.feed(session, row_of(name), values, session.call.wall_ms())
 
     def rejected(self, arguments: Arguments, error: CommandError) -> None:
-        """A command was refused before it ran; an unknown one has no statistics."""
+        """Record a command that was rejected before it ran. An unknown one has no statistics."""
         self.count_error(error)
         name = full_name(arguments)
         if name is not None:
             self.commands[name].rejected += 1
 
     def stopped_waiting(self, session: Session, arguments: Arguments, *, failed: bool) -> None:
-        """A blocked command ends without being run again."""
+        """Record a blocked command that ends without being run again."""
         name = full_name(arguments)
         assert name is not None, "only known commands wait"
         statistics = self.commands[name]
         statistics.calls += 1
         statistics.failed += failed
         statistics.nanoseconds += session.spent_ns
-        if session.spent_ns > self.look_ns:
-            self.look(session, name, arguments, session.spent_ns)
+        if session.spent_ns > self.record_ns:
+            self.record(session, name, arguments, session.spent_ns)
 
     def count_error(self, error: CommandError) -> None:
         """Count an error reply by its first word."""
@@ -189,7 +189,7 @@ class Observer:
     # --- statistics -----------------------------------------------------------------------------
 
     def reset(self, *, expired: int) -> None:
-        """CONFIG RESETSTAT; ``expired`` keys were counted so far."""
+        """Reset the statistics (CONFIG RESETSTAT). ``expired`` is the number of expired keys so far."""
         self.expired_before = expired
         self.commands.clear()
         self._numbered = [None] * KNOWN_COUNT
@@ -197,20 +197,20 @@ class Observer:
         self.collections.reset()
 
     def commands_processed(self) -> int:
-        """How many commands have run, those within EXEC included."""
+        """Return how many commands have run, including those within EXEC."""
         return sum(statistics.calls for statistics in self.commands.values())
 
 
 def row_of(name: bytes) -> Command:
-    """The row of ``XADD`` or ``XGROUP|CREATE``."""
+    """Return the row of ``XADD`` or ``XGROUP|CREATE``."""
     container, bar, word = name.partition(b"|")
     row = COMMANDS[container]
     return row.subcommands[word] if bar else row
 
 
 def full_name(arguments: Arguments) -> bytes | None:
-    """The name of the command that a request asks for, its subcommand included; None if there is
-    no such command."""
+    """Return the name of the command of a request, including its subcommand; None if the command
+    does not exist."""
     if not arguments.count:
         return None
     name = arguments.token(0)

@@ -1,7 +1,7 @@
-"""A request as people may see it: MONITOR and SLOWLOG show no password.
+"""Removes secrets from requests: MONITOR and SLOWLOG show no passwords.
 
-Precedent: Redis hides the arguments of AUTH, what follows AUTH in HELLO, rules of ACL SETUSER and
-values of secret settings behind ``(redacted)``.
+Precedent: Redis replaces the arguments of AUTH, those after AUTH in HELLO, the rules of ACL SETUSER
+and the values of secret settings by ``(redacted)``.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from headwater.config.fixed import FIXED
 HIDDEN = b"(redacted)"
 
 _SECRET_NAMES = {"masteruser", "user"}
-"""Names of redis.conf that are no settings here, and secret in Redis."""
+"""Names of redis.conf that are not settings here and are secret in Redis."""
 
 _WHOLLY_HIDDEN = {b"AUTH": 1, b"ACL|SETUSER": 2, b"ACL|DELUSER": 2, b"ACL|GETUSER": 2}
-"""From which argument on nothing is shown."""
+"""Commands, and the argument from which on nothing is shown."""
 
 
 def shown_values(name: bytes, values: list[bytes]) -> list[bytes]:
-    """The arguments of the command ``name`` (``CONFIG|SET``), with `HIDDEN` for what is secret.
-    ``values`` are its first arguments, or all.
+    """Return the arguments of the command ``name`` (``CONFIG|SET``), with `HIDDEN` for secrets.
+    ``values`` are all of them or the first ones.
 
     >>> shown_values(b"AUTH", [b"auth", b"bob", b"secret"])
     [b'auth', b'(redacted)', b'(redacted)']
@@ -38,7 +38,7 @@ def shown_values(name: bytes, values: list[bytes]) -> list[bytes]:
 
 
 def _hide_hello(values: list[bytes]) -> None:
-    """What stands behind AUTH, wherever an option can stand."""
+    """Hide the two arguments after AUTH, at any position where an option is allowed."""
     index = 2
     while index < len(values):
         option = values[index].upper()

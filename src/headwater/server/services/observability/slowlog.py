@@ -1,6 +1,6 @@
-"""The slow log: the latest commands that took long, newest first (SLOWLOG).
+"""The slow log: the latest slow commands, newest first (SLOWLOG).
 
-Bounds are Redis's (slowlog.c): 32 arguments of 128 bytes an entry.
+The bounds are Redis's (slowlog.c): 32 arguments of 128 bytes per entry.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ MAX_ARGUMENTS = 32
 MAX_ARGUMENT_BYTES = 128
 
 OFF = -1
-"""The threshold that nothing reaches."""
+"""The threshold that disables the slow log."""
 
 
 class SlowEntry(NamedTuple):
-    """One command: its number, Unix time in seconds, duration, arguments cut by `cut_values`."""
+    """An entry: number, Unix time in seconds, duration, arguments cut by `cut_values`."""
 
     number: int
     time: int
@@ -29,7 +29,7 @@ class SlowEntry(NamedTuple):
 
 
 class SlowLog:
-    """Up to ``max_entries`` entries; what takes ``threshold_us`` or longer is added.
+    """Up to ``max_entries`` commands that took ``threshold_us`` or longer.
 
     >>> log = SlowLog(128)
     >>> log.add(1, 20_000, [b"KEYS", b"*"], b"127.0.0.1:5000", b"")
@@ -49,19 +49,19 @@ class SlowLog:
     def add(
         self, time: int, duration_us: int, values: list[bytes], address: bytes, client_name: bytes
     ) -> None:
-        """Keep a command; numbers go on after `clear`."""
+        """Add a command. The numbers continue after `clear`."""
         entry = SlowEntry(self._next, time, duration_us, values, address, client_name)
         self._entries.appendleft(entry)
         self._next += 1
         self.trim()
 
     def trim(self) -> None:
-        """Let go what is more than ``max_entries``."""
+        """Remove the oldest entries above ``max_entries``."""
         while len(self._entries) > self.max_entries:
             self._entries.pop()
 
     def latest(self, count: int) -> list[SlowEntry]:
-        """Up to ``count`` entries, newest first; below 0 all."""
+        """Return up to ``count`` entries, newest first; all if it is negative."""
         entries = list(self._entries)
         return entries if count < 0 else entries[:count]
 
@@ -70,8 +70,8 @@ class SlowLog:
 
 
 def first_values(arguments: Arguments) -> list[bytes]:
-    """The arguments that an entry shows, each cut to what it shows. The rest is not copied: it may
-    be hundreds of megabytes.
+    """Return the arguments that an entry shows, each cut to its maximum length. The rest is not
+    copied: it may be hundreds of megabytes.
 
     >>> first_values(Arguments.of(b"SET", b"k", b"v" * 130))[2][-20:]
     b'vv... (2 more bytes)'
@@ -89,7 +89,7 @@ def _first_bytes(arguments: Arguments, index: int) -> bytes:
 
 
 def cut_values(values: list[bytes], count: int) -> list[bytes]:
-    """``values``, the first of ``count`` arguments, with the number of those that are left out."""
+    """Replace all but the first arguments by their number; ``count`` is that of all."""
     if count <= MAX_ARGUMENTS:
         return values
     left = count - MAX_ARGUMENTS + 1

@@ -1,4 +1,4 @@
-"""INFO's sections about what was done: Stats, Commandstats, Errorstats, Latencystats."""
+"""INFO's sections about past activity: Stats, Commandstats, Errorstats, Latencystats."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Fields = dict[str, object]
 
 
 def stats(services: Services) -> Fields:
-    """Counters since the start or CONFIG RESETSTAT, and rates."""
+    """Return counters since the start or CONFIG RESETSTAT, and rates."""
     traffic, observer = services.traffic, services.observer
     collections = observer.collections
     return {
@@ -57,11 +57,11 @@ def stats(services: Services) -> Fields:
 
 
 _DENIALS = {"command": "cmd"}
-"""ACL LOG's words for what was denied, where INFO has another."""
+"""Kinds of ACL LOG that have another name in INFO."""
 
 
 def commandstats(services: Services) -> Fields:
-    """A line for each command that was called or refused."""
+    """Return a field for each command that was called or rejected."""
     fields: Fields = {}
     for name, statistics in services.observer.commands.items():
         if statistics.calls or statistics.rejected:
@@ -75,12 +75,12 @@ def commandstats(services: Services) -> Fields:
 
 
 def errorstats(services: Services) -> Fields:
-    """A line for each first word of an error reply."""
+    """Return a field for each first word of an error reply."""
     return {f"errorstat_{code}": f"count={n}" for code, n in services.observer.errors.items()}
 
 
 def latencystats(services: Services) -> Fields:
-    """A line for each command of which durations are kept, in microseconds."""
+    """Return a field for each command whose durations are recorded, in microseconds."""
     percentiles = services.config.latency_tracking_info_percentiles
     return {
         f"latency_percentiles_usec_{name.decode().lower()}": ",".join(

@@ -1,6 +1,6 @@
-"""What the drivers of a node see and the node does not: bytes, sockets, rates.
+"""Statistics of a node's sockets, which its drivers maintain: bytes, reads and writes, rates.
 
-A driver calls `Traffic.sample` once a second; the rates of INFO are those of the last whole second.
+A driver calls `Traffic.sample` once a second. The rates in INFO are those of the last whole second.
 """
 
 from __future__ import annotations
@@ -16,17 +16,18 @@ class _Sample(NamedTuple):
 
 
 class Traffic:
-    """Counters of a node's sockets; CONFIG RESETSTAT sets them to 0."""
+    """The counters of a node's sockets. CONFIG RESETSTAT resets them."""
 
     def __init__(self) -> None:
         self.listeners: dict[str, str] = {}
-        """What INFO says of where is listened: ``listener0``, and so on."""
+        """The listeners as INFO shows them: ``listener0`` and so on."""
         self.supervised = "no"
-        """What INFO says of who is notified: ``no`` or ``systemd``."""
+        """The service manager as INFO shows it: ``no`` or ``systemd``."""
         self.reset(connections_seen=0)
 
     def reset(self, *, connections_seen: int) -> None:
-        """Begin to count anew; the node's own counter goes on and is shown less this."""
+        """Reset the counters. The node's count of sessions continues and is shown minus
+        ``connections_seen``."""
         self.connections_before = connections_seen
         self.received_bytes = 0
         self.sent_bytes = 0
@@ -41,7 +42,7 @@ class Traffic:
         self._last: _Sample | None = None
 
     def sample(self, at: float, commands: int) -> None:
-        """Another second is over: ``at`` monotonic seconds, ``commands`` had run in all."""
+        """Update the rates at ``at`` monotonic seconds, when ``commands`` have run in total."""
         now = _Sample(at, commands, self.received_bytes, self.sent_bytes)
         before, self._last = self._last, now
         if before is not None and at > before.at:

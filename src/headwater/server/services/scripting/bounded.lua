@@ -1,9 +1,10 @@
--- Functions of Lua's own that C might not end in time: it goes on where no hook is called that
--- looks at the clock, or until its stack ends, and the server with it. Here such a call is refused before,
--- or done step by step: matching whose steps may be too many (patterns.lua). What takes time in proportion to
--- the bytes that it reads or makes is done, and then counted: a script overruns its limit by one such call.
+-- Bounded versions of Lua functions that might run too long in C, where no hook checks the clock,
+-- or that might overflow C's stack and so crash the server. Here such a call is refused in advance,
+-- or done step by step: matching that may need too many steps (patterns.lua). A call whose time is
+-- proportional to the bytes that it reads or writes is done and then charged: a script exceeds its
+-- limit by one such call at most.
 --
--- Errors are told as Lua's own functions tell them: with the line of the script that called.
+-- Errors look like those of Lua's own functions: with the line of the script that called.
 
 local slow, parse, coarse_growth, steps, charge = ...
 
@@ -14,14 +15,14 @@ local byte, find, gmatch, gsub, match, sub = string.byte, string.find, string.gm
     string.match, string.sub
 local min, rawget = math.min, rawget
 
-local QUANTIFIERS = 1000 -- of a pattern: C's stack grows with each. Lua 5.2 allows 200 in each other.
-local STEPS = 30000000 -- of C in one call, a tenth of a second; more are made in steps
-local FREE = 100000 -- of C in one call, below which they are not counted
-local PATTERNS = 500 -- whose growth is known at a time
-local RESULTS = 8000 -- of unpack. Precedent: Lua 5.1, LUAI_MAXCSTACK, which it adds up to too late.
-local LONG_TEXT = 1000 -- bytes: comparing two of them is counted
+local QUANTIFIERS = 1000 -- maximum in a pattern: C's stack grows with each. Lua 5.2 allows 200 nested ones.
+local STEPS = 30000000 -- maximum in C in one call, a tenth of a second; longer matches are done step by step
+local FREE = 100000 -- in C in one call, below which steps are not charged
+local PATTERNS = 500 -- maximum number of patterns whose growth is cached
+local RESULTS = 8000 -- maximum of unpack. Precedent: Lua 5.1, LUAI_MAXCSTACK, which it checks too late.
+local LONG_TEXT = 1000 -- bytes from which the comparison of two texts is charged
 local BYTES = 16 -- that C reads or writes in the time of a step
-local MOVES = 10000000 -- of table.insert, which moves what stands behind an item.
+local MOVES = 10000000 -- maximum of table.insert, which moves all items after the position
 
 local function passed_on(name, ok, ...)
     if ok then
@@ -34,7 +35,7 @@ local function passed_on(name, ok, ...)
     error(problem, 0)
 end
 
--- The same function, which is not called when `problem_of` its arguments tells one.
+-- Wraps a function. If `problem_of` returns a problem with its arguments, the function is not called.
 local function bounded(name, native, problem_of)
     return function(...)
         local problem = problem_of(...)
@@ -48,9 +49,9 @@ end
 -- Patterns --------------------------------------------------------------------------------------
 
 local known, known_count = {}, 0
-local quick = {} -- patterns of which C refuses nothing, and the length up to which it may do them at once
+local quick = {} -- patterns that C always accepts, and the length up to which C may match them directly
 
--- How many steps C may need for a pattern, by the length of the subject.
+-- Estimates how many steps C may need for a pattern, by the length of the subject.
 local function plan_of(pattern, anchors)
     local plan = { length = #pattern }
     plan.power, plan.doubles = coarse_growth(pattern)
@@ -65,7 +66,7 @@ local function plan_of(pattern, anchors)
     return plan
 end
 
--- Whether C refuses nothing of a pattern, whatever it is matched with.
+-- Returns whether C accepts a pattern with every subject.
 local function is_sound(pattern)
     local items = parse(sub(pattern, 1, 1) == "^" and sub(pattern, 2) or pattern)
     for index = 1, items.captures do
@@ -77,7 +78,7 @@ local function is_sound(pattern)
 end
 
 local function known_plan(pattern, anchors)
-    anchors = anchors or byte(pattern) ~= 94 -- gmatch's ^ is a letter: its plan is another
+    anchors = anchors or byte(pattern) ~= 94 -- gmatch treats ^ as a letter and needs another plan
     local plan = anchors and known[pattern]
     if not plan then
         plan = plan_of(pattern, anchors)
@@ -92,7 +93,7 @@ local function known_plan(pattern, anchors)
     return plan
 end
 
--- Whether C may do it at once. It is not asked when the arguments are not what C takes: it says so.
+-- Returns whether C may match directly. Not called with arguments that C rejects, since C reports them.
 local function is_short(subject, pattern, anchors)
     local plan = known_plan(pattern, anchors)
     if #subject <= plan.free then
@@ -113,7 +114,7 @@ local function is_too_complex(pattern)
     end
 end
 
--- A text as C takes it: a number is one too.
+-- Converts a value to text as C does: a number is converted, too.
 local function text_of(value)
     if type(value) == "number" then
         return tostring(value)
@@ -125,10 +126,10 @@ local function optional_number(value)
     return value == nil or tonumber(value)
 end
 
--- What pcall of `native` gives, or of what does the same step by step when C might take too long.
--- Arguments that C does not take are for C, which tells what is wrong with them.
+-- Returns the results of pcall with `native`, or with the step-by-step version if C might take too
+-- long. Arguments that C rejects are passed to C, which reports what is wrong with them.
 local function matching(name, native, takes)
-    local anchors = name ~= "gmatch" -- there a ^ is a letter
+    local anchors = name ~= "gmatch" -- gmatch treats ^ as a letter
     return function(...)
         local subject, pattern = text_of((...)), text_of((select(2, ...)))
         if not subject or not pattern or not takes(select(3, ...)) then
@@ -175,8 +176,8 @@ local function find_any(...)
     return find_pattern(...)
 end
 
--- The functions for scripts. What is common and short goes to C without ado: there is nothing that it
--- could refuse. Otherwise none ends with a tail call but to `passed_on`, which counts on it.
+-- The functions for scripts. Common short calls go directly to C, since nothing in them can be refused.
+-- Apart from these, only calls of `passed_on` are tail calls: it relies on that.
 local functions = {}
 
 function functions.find(...)
@@ -229,7 +230,7 @@ end
 
 local problem_of_read_only
 
--- What tells whether a table may not be written to: `insert` writes past its metatable.
+-- Sets the function that tells whether a table is read-only: `insert` writes past its metatable.
 function functions.set_read_only(problem_of)
     problem_of_read_only = problem_of
 end
@@ -254,7 +255,7 @@ local function unpack_problem(list, first, last)
     end
 end
 
--- Counts the bytes of a text that C has made, if it has, and `more` that it has looked at.
+-- Charges the bytes of a text that C has created, if any, and `more` that it has read.
 local function count(ok, text, more)
     if ok then
         more = more + #text / BYTES
@@ -281,7 +282,7 @@ end
 
 function functions.rep(...)
     local text, times = ...
-    if text == "" and type(times) == "number" then -- C would repeat it as often as it is told
+    if text == "" and type(times) == "number" then -- C would loop as many times
         return text
     end
     local ok, made = pcall(rep, ...)

@@ -1,8 +1,8 @@
-"""Scripts by the SHA-1 of their text, compiled once.
+"""The cache of scripts by the SHA-1 of their text. Each is compiled once.
 
-Rule 1. What SCRIPT LOAD brought stays until SCRIPT FLUSH. Of what EVAL brought, the latest 500 stay:
-        a client that writes values into its scripts would fill the memory otherwise.
-Rule 2. No script is state: the journal holds what scripts did, and a restart forgets the scripts.
+Rule 1. Scripts of SCRIPT LOAD remain until SCRIPT FLUSH. Of the scripts of EVAL the latest 500 remain:
+        otherwise a client that puts values into the text of scripts would fill the memory.
+Rule 2. Scripts are not state: the journal has what scripts did, and a restart forgets the scripts.
 
 Source: redis.io, EVAL; Redis 7.4 for rule 1 (eval.c, LRU_LIST_LENGTH).
 """
@@ -19,13 +19,14 @@ from headwater.server.services.scripting.interpreter import Interpreter
 MOST_FROM_EVAL = 500
 
 _SCRIPT_BYTES = 400
-"""A `CachedScript`, its SHA-1, its place in a dictionary and lupa's object for its function."""
+"""Estimated size of a `CachedScript`, its SHA-1, its dictionary entry and lupa's object for its
+function."""
 
 _FLAGS = {b"no-writes", b"allow-oom", b"allow-stale", b"no-cluster", b"allow-cross-slot-keys"}
 
 
 class CachedScript:
-    """One script. ``read_only`` by its shebang's ``no-writes``."""
+    """A compiled script. ``read_only`` if its shebang has the flag ``no-writes``."""
 
     def __init__(self, sha: bytes, function: Any, *, read_only: bool) -> None:
         self.sha = sha
@@ -34,7 +35,7 @@ class CachedScript:
 
 
 class Scripts:
-    """The scripts of a node, and the interpreter that runs them."""
+    """The scripts of a node, and the interpreter that executes them."""
 
     def __init__(self) -> None:
         self._loaded: dict[bytes, CachedScript] = {}
@@ -43,24 +44,24 @@ class Scripts:
 
     @property
     def interpreter(self) -> Interpreter:
-        """Made when the first script comes."""
+        """The interpreter, which is created with the first script."""
         if self._interpreter is None:
             self._interpreter = Interpreter()
         return self._interpreter
 
     def vm_bytes(self) -> int:
-        """What Lua holds; 0 before the first script."""
+        """Return Lua's memory; 0 before the first script."""
         return self._interpreter.memory_bytes() if self._interpreter is not None else 0
 
     def table_bytes(self) -> int:
-        """What the tables of scripts take besides, estimated."""
+        """Return the estimated memory of scripts outside Lua."""
         return len(self) * _SCRIPT_BYTES
 
     def __len__(self) -> int:
         return len(self._loaded) + len(self._evaluated)
 
     def find(self, sha: bytes) -> CachedScript | None:
-        """A script by its SHA-1 in hexadecimal, in either case."""
+        """Find a script by its SHA-1 in hexadecimal digits of either case."""
         name = sha.lower()
         found = self._loaded.get(name)
         if found is None:
@@ -70,7 +71,7 @@ class Scripts:
         return found
 
     def take(self, text: bytes, *, loaded: bool) -> CachedScript:
-        """The script of a text, compiled if it is new. Raises `CommandError`."""
+        """Return the script of a text, and compile it if it is new. Raises `CommandError`."""
         sha = hashlib.sha1(text, usedforsecurity=False).hexdigest().encode()
         script = self.find(sha)
         if script is None:
@@ -85,14 +86,15 @@ class Scripts:
         return script
 
     def flush(self) -> None:
-        """Forget every script and all that the interpreter holds."""
+        """Forget all scripts and the interpreter with its memory."""
         self._loaded.clear()
         self._evaluated.clear()
         self._interpreter = None
 
 
 def _shebang(text: bytes) -> tuple[bytes, bool]:
-    """What is to be compiled, and whether it may write: ``#!lua flags=no-writes,allow-stale``."""
+    """Parse a shebang such as ``#!lua flags=no-writes,allow-stale``. Return the text to compile,
+    and whether the script is read-only. Raises `CommandError`."""
     if not text.startswith(b"#!"):
         return text, False
     line, newline, rest = text.partition(b"\n")

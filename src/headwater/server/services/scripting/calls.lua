@@ -1,9 +1,9 @@
--- redis and cjson: what of a script reaches the server. `host` are functions of the server, which no
--- script ever holds itself: it gets Lua functions around them.
+-- The tables redis and cjson: the functions of a script that call the server. `host` has functions
+-- of the server. Scripts never hold these: they get Lua functions that wrap them.
 --
--- Rule 1. A function of the server answers with words (values.py), or where Lua may have no room for
---         them in `box`: Python's frames do not survive that there is none.
--- Rule 2. What fails answers false and a text. Nothing of Python's is an error that a script can catch.
+-- Rule 1. A function of the server returns words (values.py), or puts them into `box` if Lua may
+--         have no room for them: Python's frames do not survive a failed allocation.
+-- Rule 2. A failure is returned as false and a text. A script cannot catch an error of Python's.
 
 local host, box, value_of, NAME = ...
 
@@ -11,11 +11,11 @@ local error, rawget, select, tostring, type, unpack =
     error, rawget, select, tostring, type, unpack
 local gcinfo, getinfo, sub = gcinfo, debug.getinfo, string.sub
 
-local ROOMY_KILOBYTES = host.roomy_kilobytes -- in use, below which the server gives values freely
--- What a function of the server answers in front of its words. These, true or false: one word.
+local ROOMY_KILOBYTES = host.roomy_kilobytes -- of used memory, below which the server passes values directly
+-- The codes that a function of the server returns before its words. After true or false: one word.
 local WORDS, BOXED, BOXED_ERROR, BOXED_WORDS = 2, 1, 0, 3
 
--- The innermost line of the script, where an error is looked for.
+-- Returns the innermost line of the script on the stack, for error messages.
 local function line_of_script()
     for level = 3, 200 do
         local info = getinfo(level, "Sl")
@@ -28,7 +28,7 @@ local function line_of_script()
     end
 end
 
--- What the server answered: whether it succeeded, and the value or the text of the error.
+-- Decodes what the server returned: whether it succeeded, and the value or the text of the error.
 local function answer(code, ...)
     if code == true or code == false then
         return code, (...)
@@ -43,7 +43,7 @@ local function answer(code, ...)
     return code == BOXED, value
 end
 
--- An error that a server function has returned is thrown, as a table: Redis's convention.
+-- Throws an error that a server function has returned, as a table: Redis's convention.
 local function thrown(ok, value)
     if ok then
         return value
@@ -59,8 +59,8 @@ local redis = {
     REDIS_VERSION = host.version, REDIS_VERSION_NUM = host.version_number,
 }
 
--- A table would make room for itself on its way to the server, so none goes there where there may be no
--- room; elsewhere the server says that it wants none.
+-- A table would be copied on its way to the server, so it is not passed if memory may be short;
+-- otherwise the server reports that tables are not valid.
 local function ask(command, ...)
     if gcinfo() > ROOMY_KILOBYTES then
         for index = 1, select("#", ...) do
@@ -127,7 +127,7 @@ function redis.acl_check_cmd(...)
     return thrown(ask(host.acl_check_cmd, ...))
 end
 
--- A script has always been replicated by its effects: the journal holds what it did.
+-- Scripts are always replicated by their effects: the journal contains what they did.
 function redis.replicate_commands()
     return true
 end

@@ -1,9 +1,10 @@
-"""What redis.call does: the gates of a command, the command, its reply as a Lua value.
+"""A run of a script, and redis.call: checks, the command, its reply as a Lua value.
 
 Rule 1. A script is one command: its inner commands run at once, in one record group, at one time.
-Rule 2. They run as the client's user, in a database that the script may choose for itself.
-Rule 3. An inner command that fails changes nothing; what the script wrote before it stands, as in
-        Redis. That holds for one that the journal had no room for and for a script that is ended.
+Rule 2. They run as the client's user, in a database that the script may select for itself.
+Rule 3. An inner command that fails changes nothing; what the script wrote before it remains, as in
+        Redis. This also applies if the journal has no room for the inner command, or if the script
+        is stopped.
 """
 
 from __future__ import annotations
@@ -34,21 +35,21 @@ else:
     except ImportError:
         from headwater import _cython as cython
 
-if not cython.compiled:  # clock.pxd asks the system
+if not cython.compiled:  # compiled modules use clock.pxd
     from time import monotonic_ns as passed_ns
 
 _VALUE_BYTES = 64
-"""What each line of a reply takes in Lua besides its text."""
+"""Memory in Lua of each line of a reply, in addition to its text."""
 
 _NOTHING = bytearray()
-"""Of what no command writes: what one has written is not kept."""
+"""The output buffer between commands; nothing writes into it."""
 
 _SMALL_BYTES = 512
-"""A reply for which there is always room: what Python does with it is not bounded (interpreter.py)."""
+"""A reply up to this size always has room: its conversion in Python is not bounded (interpreter.py)."""
 
 
 class ScriptRun:
-    """One run of one script for one session, of at most ``seconds``."""
+    """One run of a script for a session, limited to ``seconds``."""
 
     def __init__(
         self,
@@ -72,8 +73,8 @@ class ScriptRun:
         self._arguments = self._interpreter.arguments
 
     def answer(self, words: tuple[bytes, ...], key_count: int) -> None:
-        """Run the script for its keys and the arguments behind them, and write its reply. Raises
-        `CommandError` with what ended it."""
+        """Run the script with its keys and the arguments after them, and write its reply. Raises
+        `CommandError` with the error that ended it."""
         call, interpreter = self._session.call, self._interpreter
         arguments, db, may_block = call.arguments, call.db, call.may_block
         call.may_block = False
@@ -96,11 +97,11 @@ class ScriptRun:
         return f"{text} script: {self._script.sha.decode()}{where}."
 
     def set_resp(self, version: int) -> None:
-        """redis.setresp."""
+        """Implement redis.setresp."""
         self._resp = version
 
     def call(self, values: tuple[Any, ...]) -> Any:
-        """One redis.call. Raises `ScriptFailed` with the text of its error."""
+        """Implement redis.call. Raises `ScriptFailed` with the text of the error."""
         arguments = self._arguments
         arguments.encode(_words(values))
         call, answer = self._session.call, bytearray()
@@ -121,7 +122,7 @@ class ScriptRun:
         return reply_words(answer)
 
     def _check(self, known: KnownCommand, arguments: Arguments) -> None:
-        """Refuse what a script may not have. Raises `CommandError`."""
+        """Check that the script may run a command. Raises `CommandError`."""
         row = known.command
         if "noscript" in row.flags:
             raise CommandError("ERR This Redis command is not allowed from script")
@@ -135,7 +136,7 @@ class ScriptRun:
                 raise CommandError(f"NOPERM ACL failure in script: {reason}") from None
 
     def may_run(self, values: tuple[Any, ...]) -> bool:
-        """redis.acl_check_cmd."""
+        """Implement redis.acl_check_cmd."""
         arguments = Arguments.of(*_words(values))
         try:
             row = find_command(arguments).command
@@ -146,7 +147,7 @@ class ScriptRun:
 
 
 def _found(arguments: Arguments) -> KnownCommand:
-    """The command that a script asks for. Raises `CommandError` with the text for scripts."""
+    """Find the command of a call. Raises `CommandError` with Redis's text for scripts."""
     try:
         return find_command(arguments)
     except CommandError as error:
@@ -158,7 +159,7 @@ def _found(arguments: Arguments) -> KnownCommand:
 
 
 def _words(values: tuple[Any, ...]) -> list[bytes]:
-    """The arguments of a command, of Lua values."""
+    """Convert Lua values to the arguments of a command."""
     if not values:
         raise ScriptFailed(b"ERR Please specify at least one argument for this redis lib call")
     words = []

@@ -1,7 +1,7 @@
-"""cjson.encode and cjson.decode: JSON for scripts, as the library of that name in Redis writes it.
+"""cjson.encode and cjson.decode: JSON for scripts, in the format of the cjson library in Redis.
 
-Source: Redis, deps/lua/src/lua_cjson.c and its manual: a table whose keys are 1 to n is an array, the
-empty table an object; ``/`` is escaped; numbers have up to 14 digits.
+Source: Redis, deps/lua/src/lua_cjson.c and its manual: a table whose keys are 1 to n is an array, an
+empty table is an object; ``/`` is escaped; numbers have up to 14 digits.
 """
 
 from __future__ import annotations
@@ -12,23 +12,25 @@ from collections.abc import Callable
 from typing import Any
 
 MAX_DEPTH = 1000
-"""Precedent: cjson, DEFAULT_ENCODE_MAX_DEPTH and DEFAULT_DECODE_MAX_DEPTH. Python's stack may end
-sooner, which is told in the same words."""
+"""Precedent: cjson, DEFAULT_ENCODE_MAX_DEPTH and DEFAULT_DECODE_MAX_DEPTH. Python's stack may overflow
+earlier; the error is the same."""
 
 MAX_GAPS = 2
-"""An array may be so many times longer than what it holds, beyond `MIN_SPARSE`."""
+"""An array longer than `MIN_SPARSE` may be at most this many times longer than the number of its
+items."""
 MIN_SPARSE = 10
 
 
 class NotJSON(ValueError):
-    """What cannot be said in JSON, or is no JSON."""
+    """A value that JSON cannot represent, or invalid JSON."""
 
 
 class CjsonEncoder:
-    """Lua values to text; ``kind`` is Lua's type of a value. The only userdata there is is null.
+    """Encodes Lua values. ``kind`` returns the Lua type of a value. The only userdata is null.
 
-    ``check`` is told now and then how long the text has become, and raises `NotJSON` when that is too
-    long or takes too long: a table that stands in itself twice, and so on, has no end to speak of.
+    ``check`` is called from time to time with the length of the text so far. It raises `NotJSON` if
+    the text is too long or takes too long: a table that contains itself more than once grows
+    practically without end.
     """
 
     def __init__(self, kind: Callable[[Any], str], check: Callable[[int], None]) -> None:
@@ -37,7 +39,7 @@ class CjsonEncoder:
         self._length = 0
 
     def encode(self, value: Any, depth: int = 0) -> str:
-        """The text of a value. Raises `NotJSON`."""
+        """Encode a value. Raises `NotJSON`."""
         if value is None:
             return "null"
         if isinstance(value, bool):
@@ -84,7 +86,7 @@ class CjsonEncoder:
 
 
 def decode(text: bytes, table: Callable[[], Any], null: Any) -> Any:
-    """The Lua value of a text. Raises `NotJSON`."""
+    """Decode a text to a Lua value. Raises `NotJSON`."""
     try:
         value = json.loads(text.decode("utf-8", "surrogateescape"), parse_constant=_no_constant)
         return _lua(value, table, null, 0)
@@ -127,11 +129,11 @@ def _quoted(text: bytes) -> str:
 
 
 def _paired(text: str) -> bool:
-    """Whether a text holds surrogates that JSON spelled out, rather than bytes that are no UTF-8."""
+    """Return whether a text has surrogates from JSON escapes, not from bytes that are invalid UTF-8."""
     return any(
         "\ud800" <= letter <= "\udfff" and not "\udc80" <= letter <= "\udcff" for letter in text
     )
 
 
 def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not valid in JSON")

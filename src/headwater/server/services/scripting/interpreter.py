@@ -1,12 +1,12 @@
-"""A Lua state that can reach nothing but what a script may.
+"""A Lua state in which scripts can access only what they are permitted to.
 
-Lua is 5.1, as in Redis, brought by lupa. The state has no Python object: attribute access is denied,
-and scripts get Lua functions around the server's (prelude.lua).
+Lua is 5.1, as in Redis, provided by lupa. Scripts hold no Python object: attribute access is
+denied, and scripts get Lua functions that wrap the server's (calls.lua).
 
-Memory is bounded. Where Lua finds no room it jumps to the last pcall, over whatever is between, and
-Python's frames do not survive that. So Python gives Lua values only where there is room for certain:
-while less than half of the memory is in use (`_is_roomy`). Otherwise it lifts the bound for that time,
-and answers scripts in a table, `_box`.
+Memory is limited. If Lua cannot allocate, it jumps to the last pcall over all C frames between, and
+Python's frames do not survive that. Therefore Python passes values to Lua only if there is
+certainly room: while less than half of the memory is used (`_is_roomy`). Otherwise it lifts the
+limit for that time, and passes values to scripts in a table, `_box`.
 """
 
 from __future__ import annotations
@@ -33,38 +33,39 @@ log = logging.getLogger("headwater.scripts")
 _LEVELS = (logging.DEBUG, logging.DEBUG, logging.INFO, logging.WARNING)
 
 _GARBAGE_BYTES = 4 << 20
-"""What Lua may hold beyond twice of what it held after the last whole collection. Its own collector
-goes on in small steps while scripts run; a whole one after each run would cost more than the run."""
+"""Memory that Lua may use beyond twice the memory after the last full collection. Lua's collector
+works in small steps while scripts run; a full collection after each run would cost more than the
+run."""
 
 _DIRECT_WORDS = 1000
-"""Values that are given to Lua, and taken from it, one by one; more are put in a table. Lua refuses
-8000 (LUAI_MAXCSTACK)."""
+"""Number of values that are passed to and from Lua one by one; more are put into a table. Lua
+refuses 8000 (LUAI_MAXCSTACK)."""
 
 _SMALL_BYTES = 4096
-"""A text that need not be weighed once there is room at all."""
+"""A text up to this size is not checked again if there is room at all."""
 
 _CHUNK = b"@user_script"
-"""What Lua calls a script in its errors."""
+"""The chunk name of a script in Lua's errors."""
 
 _WORDS, _BOXED_WORDS = 2, 3
-"""What is in front of a list of words, and what says that it is in the box."""
+"""Codes before a list of words, and for words that are in the box."""
 
 _JSON_BYTES, _JSON_VALUE_BYTES = 4, 200
-"""What a byte and a value of JSON take, in Python and Lua together."""
+"""Memory of a byte and of a value of JSON, in Python and Lua together."""
 
 
 class Problem(NamedTuple):
-    """What ended a script: the text of its error, and the line of the script if it is known."""
+    """Why a script ended: the text of the error, and the line of the script if known."""
 
     text: bytes
     line: int | None
 
 
 class Interpreter:
-    """One Lua state with the prelude loaded. Raises `ImportError` where lupa is not installed.
+    """A Lua state with the prelude loaded. Raises `ImportError` if lupa is not installed.
 
-    ``current`` is the run that goes on: its ``call``, ``set_resp`` and ``may_run`` are what the script
-    reaches. ``arguments`` and ``reply`` are for the commands that it calls.
+    ``current`` is the current run; the script can call its ``call``, ``set_resp`` and ``may_run``. The
+    commands that it calls use ``arguments`` and ``reply``.
     """
 
     def __init__(self) -> None:
@@ -109,11 +110,11 @@ class Interpreter:
         )
 
     def kind(self, value: Any) -> str:
-        """Lua's name of a value's type, ``nil`` for what Lua passes as a plain value."""
+        """Return Lua's name of a value's type; ``nil`` for values that are plain Python values."""
         return self._type(value) or "nil"
 
     def compile(self, text: bytes) -> Any:
-        """A script's function. Raises `CommandError` with Lua's message."""
+        """Compile a script to a function. Raises `CommandError` with Lua's message."""
         problem = "not enough memory"
         self._unbound()
         if len(text) >= self.room:
@@ -131,30 +132,31 @@ class Interpreter:
 
     @property
     def room(self) -> int:
-        """Bytes that scripts may take beyond those that they have."""
+        """The memory that scripts may still allocate, in bytes."""
         return self._most - self._used()
 
     def make_room(self, size: int) -> None:
-        """Have room for values of so many bytes until the answer to the script. Raises `ScriptFailed`
-        when they are more than a script may have."""
+        """Make room for values of ``size`` bytes until the script is answered. Raises
+        `ScriptFailed` if that exceeds a script's memory."""
         if size > self.room:
             raise ScriptFailed(b"ERR not enough memory for the command's reply")
         if not self._is_roomy(size):
             self._unbound()
 
     def memory_bytes(self) -> int:
-        """What Lua holds, garbage included."""
+        """Return Lua's memory, including garbage."""
         return int(self._lua.get_memory_used(total=True))
 
     def expired(self) -> bool:
-        """Whether the script has had its time."""
+        """Return whether the script has used up its time."""
         return monotonic() > self._deadline
 
     def run(
         self, script: Any, words: tuple[bytes, ...], key_count: int, seconds: float
     ) -> Any | Problem:
-        """What a script returns for so many keys and the arguments behind them, as a word or a list of
-        words (values.py), or what ended it; for so many seconds at most."""
+        """Run a script with ``key_count`` keys and the arguments after them, for at most
+        ``seconds``. Return its value as a word or a list of words (values.py), or the problem that
+        ended it."""
         self._broken = None
         try:
             if len(words) <= _DIRECT_WORDS and self._is_roomy(_size(words)):
@@ -190,21 +192,21 @@ class Interpreter:
         return Problem(_text(text), line)
 
     def _collect(self) -> None:
-        """Free what scripts have left, now that it may be most of what Lua holds."""
+        """Run a full collection, and set when to run the next."""
         self._unbound()
         self._lua.gccollect()
         self._collect_above = min(2 * self._used() + _GARBAGE_BYTES, self._most // 4)
 
     def _host(self) -> Any:
-        """What the prelude builds on."""
+        """Create the table of server functions for the prelude."""
         host = self._lua.table()
         version = COMPATIBLE_VERSION
         major, minor, patch = map(int, version.split(b"."))
         for name, value in {
             b"version": version,
             b"version_number": major << 16 | minor << 8 | patch,
-            b"timeout": b"ERR the script ran longer than lua-time-limit and was ended; what it had "
-            b"written stands",
+            b"timeout": b"ERR the script ran longer than lua-time-limit and was stopped; what it wrote "
+            b"before remains",
             b"roomy_kilobytes": self._most // 2 >> 10,
             b"expired": self.expired,
             b"bound": self._bound,
@@ -225,7 +227,7 @@ class Interpreter:
     def _set_null(self, null: Any) -> None:
         self._null = null
 
-    # What scripts reach, through the prelude.
+    # What the prelude can call.
 
     def _bound(self) -> None:
         self._lua.set_max_memory(self._most)
@@ -236,14 +238,14 @@ class Interpreter:
         self._is_bound = False
 
     def _is_roomy(self, size: int) -> bool:
-        """Whether Lua, bounded, can take values of so many bytes for certain: the most that it asks
-        for at once beside them is a larger table of its strings, a third of what it holds."""
+        """Return whether Lua, with its limit, can certainly take values of this size. At most it also
+        allocates, at the same time, a larger table of its strings: a third of the memory in use."""
         return self._is_bound and self._used() + 2 * size < self._most // 2
 
     def _answering(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """A function for the prelude: its value, or the text with which it has failed (`answer` in
-        prelude.lua). Any other exception ends the script's run with it, whatever the script makes of
-        it."""
+        """Wrap a function for the prelude. The wrapper returns its value, or the text of its error
+        (`answer` in calls.lua). Any other exception ends the run, even if the script catches the
+        error."""
 
         def answer(*arguments: Any) -> Any:
             if not self._is_roomy(0):
@@ -305,11 +307,11 @@ class Interpreter:
         if length > self.room:
             raise NotJSON("not enough memory")
         if self.expired():
-            raise NotJSON("the script has run for too long")
+            raise NotJSON("the script ran for too long")
 
     def _json_decode(self, text: Any) -> Any:
         if not isinstance(text, bytes):
-            raise ScriptFailed(b"Expected a text")
+            raise ScriptFailed(b"Expected a string")
         values = text.count(b",") + text.count(b"[") + text.count(b"{")
         size = _JSON_BYTES * len(text) + _JSON_VALUE_BYTES * values
         if size > self.room:
@@ -329,7 +331,7 @@ def _size(words: tuple[bytes, ...]) -> int:
 
 
 def _deny(_object: object, name: Any, _setting: bool) -> Any:
-    raise AttributeError(f"a script has no access to {name!r}")
+    raise AttributeError(f"a script cannot access {name!r}")
 
 
 def _text(value: Any) -> bytes:

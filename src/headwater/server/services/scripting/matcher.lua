@@ -1,23 +1,24 @@
--- A matcher of Lua 5.1's patterns in Lua, where the clock is looked at: for patterns whose matching C
--- may not end (patterns.lua).
+-- Matches Lua 5.1's patterns in Lua, where the clock is checked: for patterns whose matching may
+-- take too long in C (patterns.lua).
 --
--- An item is a function of the place where it begins; it calls what follows it and answers the place
--- behind the whole match, or nil. C keeps order: a longer run before a shorter one, and for - a
--- shorter one first. What C does fast stays with C: runs of bytes of one class are found by it.
+-- An item is a function of the place where it begins. It calls the next item and returns the place
+-- after the whole match, or nil. Alternatives are tried in C's order: a longer run before a shorter
+-- one, and for `-` a shorter one first. C still does what it does fast: it finds the runs of bytes
+-- of one class.
 
 local host = ...
 
 local byte, find, sub = string.byte, string.find, string.sub
 local error = error
 
-local STEPS = 1000000 -- bytes that C has looked at, between two looks at the clock
+local STEPS = 1000000 -- charged, between two checks of the clock
 local AT_END = -1
 local UNFINISHED = {} -- a capture that was not closed
 
 local spent = 0
 
--- Account for steps of C, which the hook does not count. The count stays when time is over, so that a
--- script that catches the error is ended at its next step.
+-- Charges steps of C, which the hook does not count. After the time limit the count remains, so
+-- that a script that catches the error is stopped at its next step.
 local function charge(steps)
     spent = spent + steps
     if spent > STEPS then
@@ -139,7 +140,7 @@ function make.back(item, rest, state)
     local index, first, last = item.index, state.first, state.last
     return function(at)
         if not last[index] then
-            return nil -- the position of one is no text
+            return nil -- a position capture is not a text
         end
         local size = last[index] - first[index]
         charge(size)
@@ -156,8 +157,8 @@ function make.problem(item)
     end
 end
 
--- A function of a subject and a place, for a pattern that patterns.lua has taken apart: the place
--- behind the match that begins there, and its captures; nil when there is none.
+-- Returns a function for a pattern that patterns.lua has parsed. The function takes a place and
+-- returns the place after the match that begins there, and its captures; nil if there is no match.
 local function matcher(items, subject)
     local state = { subject = subject, first = {}, last = {} }
     local first, last = state.first, state.last

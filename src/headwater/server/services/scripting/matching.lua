@@ -1,8 +1,8 @@
--- find, match, gmatch and gsub of Lua 5.1, place by place, for patterns and subjects with which C might
--- go on for too long. What each answers is what the function of C answers, its errors too.
+-- find, match, gmatch and gsub of Lua 5.1, place by place, for patterns and subjects that may take
+-- too long in C. Their results and errors are those of the C functions.
 --
--- Where one attempt of C is short enough and only their number is not, C makes the attempts; otherwise
--- matcher.lua does.
+-- If a single attempt in C is short enough, and only the number of attempts is too large, C makes each
+-- attempt; otherwise matcher.lua does.
 
 local parse, set_first_bytes, growth, steps, matcher, charge, UNFINISHED = ...
 
@@ -10,7 +10,7 @@ local byte, concat, find, sub = string.byte, table.concat, string.find, string.s
 local error, select, tonumber, tostring, type = error, select, tonumber, tostring, type
 
 local AT_END = -1
-local ATTEMPT = 30000000 -- steps of C in one attempt
+local ATTEMPT = 30000000 -- maximum steps of C in one attempt
 
 local function behind_and_captures(first, last, ...)
     if first then
@@ -18,7 +18,8 @@ local function behind_and_captures(first, last, ...)
     end
 end
 
--- A function of a subject and a place: the first place from there on where a match may begin, or nil.
+-- Returns a function of a subject and a place: the first place from there on where a match may
+-- begin, or nil.
 local function skipping(items)
     local index = 1
     while items[index] and (items[index].kind == "open" or items[index].kind == "position") do
@@ -48,8 +49,8 @@ local function skipping(items)
     end
 end
 
--- A function that tries to match at a place: the place behind the match and its captures, or nil. And
--- one that skips places where no match begins.
+-- Returns a function that tries to match at a place, and returns the place after the match and its
+-- captures, or nil; and a function that skips places where no match begins.
 local function attempts(subject, pattern)
     local items = set_first_bytes(parse(pattern))
     local whole = not (items[1] and items[#items].kind == "problem")
@@ -68,7 +69,8 @@ local function attempts(subject, pattern)
     return matcher(items, subject), skipping(items)
 end
 
--- The first place from `at` on where the pattern matches, the place behind the match, its captures.
+-- Returns the first place from `at` on where the pattern matches, the place after the match, its
+-- captures.
 local function search(subject, attempt, skip, at, anchored)
     local function found(place, behind, ...)
         if behind then
@@ -107,7 +109,7 @@ end
 
 local slow = {}
 
--- A number as C casts it to an integer of 64 bits, which is the least one where there is none.
+-- Casts a number to a 64-bit integer as C does: out of range, the result is the least integer.
 local function whole_number(number)
     if not (number > -2 ^ 63 and number < 2 ^ 63) then
         return -2 ^ 63
@@ -115,7 +117,7 @@ local function whole_number(number)
     return number < 0 and -(-number - -number % 1) or number - number % 1
 end
 
--- Where a search begins that was told to begin at `init`.
+-- Returns the place where a search with `init` begins.
 local function place_of(subject, init)
     init = init and whole_number(tonumber(init)) or 1
     if init < 0 then
@@ -134,7 +136,7 @@ local function positions(place, behind, ...)
     return nil
 end
 
--- A plain search, so many bytes compared at a time.
+-- Searches a plain text, comparing so many bytes at a time.
 function slow.find_text(subject, text, init, bytes)
     local at, size = place_of(subject, init), #text
     local places = bytes / size - bytes / size % 1
@@ -192,7 +194,7 @@ function slow.gmatch(subject, pattern)
     end
 end
 
--- What a replacement text says: %0 to %9 are captures, % before anything else is that.
+-- Expands a replacement text: %0 to %9 are captures, % before any other byte is that byte.
 local function expanded(replacement, whole, ...)
     local parts, at = {}, 1
     while true do
@@ -247,7 +249,7 @@ function slow.gsub(subject, pattern, replacement, most)
     local text, anchored = without_anchor(pattern)
     local attempt, skip = attempts(subject, text)
     local parts, copied, at, count = {}, 1, 1, 0
-    most = most and (whole_number(tonumber(most)) + 2 ^ 31) % 2 ^ 32 - 2 ^ 31 or #subject + 1 -- as C's int
+    most = most and (whole_number(tonumber(most)) + 2 ^ 31) % 2 ^ 32 - 2 ^ 31 or #subject + 1 -- cast to C's int
     local function take(place, behind, ...)
         if not place then
             return false

@@ -1,8 +1,9 @@
--- Patterns of Lua 5.1, taken apart: what a pattern consists of, and how many steps C may need for it.
+-- Parses patterns of Lua 5.1, and estimates how many steps C may need for them.
 --
--- C's matcher backtracks: a quantifier tries each length, and each of them everything behind it, so
--- that a pattern of k quantifiers takes up to n^k steps over n bytes, and no hook looks at the clock
--- meanwhile. A bound of the steps is known before. matcher.lua runs what has none that is good enough.
+-- C's matcher backtracks: a quantifier tries each length, and for each of them everything after it.
+-- So a pattern with k quantifiers takes up to n^k steps over n bytes, and no hook checks the clock
+-- meanwhile. An upper bound of the steps is computed in advance. If it is too high, matcher.lua
+-- matches the pattern.
 --
 -- Source: Lua 5.1.5, lstrlib.c.
 
@@ -11,12 +12,13 @@ local byte, char, find, gsub, match, sub = string.byte, string.char, string.find
 local error, next, pairs, select = error, next, pairs, select
 
 local CAPTURES = 32 -- Precedent: LUA_MAXCAPTURES
-local CLASSES = 200 -- that are known at a time
-local AT_END = -1 -- among bytes that may follow: the end of the subject
+local CLASSES = 200 -- maximum number of classes in the cache
+local AT_END = -1 -- in a set of bytes that may follow: the end of the subject
 
 local QUANTIFIERS = { ["*"] = "*", ["+"] = "+", ["-"] = "-", ["?"] = "?" }
 
--- The bytes that a class has, by number; `text` is a class of one byte in a pattern: a letter, %a, [^x].
+-- Returns the set of bytes in a class; `text` is the class of one byte in a pattern: a letter, %a,
+-- [^x].
 local classes, class_count = {}, 0
 
 local function class_of(text)
@@ -43,7 +45,7 @@ local function class_of(text)
     return set
 end
 
--- Where a class that begins at `at` ends, or nil and what is wrong with it.
+-- Returns where a class that begins at `at` ends, or nil and what is wrong with it.
 local function class_end(pattern, at)
     local first = sub(pattern, at, at)
     if first == "%" then
@@ -58,7 +60,7 @@ local function class_end(pattern, at)
     if sub(pattern, at, at) == "^" then
         at = at + 1
     end
-    repeat -- the first byte is of the class even if it is a bracket
+    repeat -- the first byte belongs to the class even if it is a bracket
         local one = sub(pattern, at, at)
         if one == "" then
             return nil, "malformed pattern (missing ']')"
@@ -75,8 +77,8 @@ local function problem(items, text)
     items[#items + 1] = { kind = "problem", text = text }
 end
 
--- Takes apart what is no class of one byte, at `at`; where it ends, false after a problem, nil when it
--- is a class.
+-- Parses an item at `at` that is not a class of one byte. Returns its last place, false after a
+-- problem, nil if it is a class.
 local function special(items, pattern, at)
     local one = sub(pattern, at, at)
     local open = items.open
@@ -133,11 +135,11 @@ local function special(items, pattern, at)
     end
 end
 
--- What a pattern consists of, without the ^ that anchors it. An item that C would refuse when it comes
--- to it is a problem, and the last one: C refuses nothing that it does not come to.
+-- Parses a pattern without the ^ that anchors it. An item that C rejects is a problem, and ends the
+-- pattern: C reports it only when the match gets there.
 local function parse(pattern)
     local items = { captures = 0, closed = {}, open = {} }
-    pattern = match(pattern, "^[^%z]*") -- which ends at its first NUL, as in C
+    pattern = match(pattern, "^[^%z]*") -- it ends at its first NUL, as in C
     local at = 1
     while at <= #pattern do
         local last = special(items, pattern, at)
@@ -162,7 +164,7 @@ local function parse(pattern)
     return items
 end
 
--- For each item the bytes (`AT_END` too) one of which must come where it begins, if that is known.
+-- Sets for each item the bytes (and `AT_END`) that can come where it begins, if that is known.
 local function set_first_bytes(items)
     local follow = nil
     for index = #items, 1, -1 do
@@ -206,8 +208,9 @@ local function overlap(set, follow)
     return false
 end
 
--- How often lengths multiply: `power` of the subject's length, `doubles` of two. A quantifier whose
--- bytes cannot be followed by any of them has one length only that can lead anywhere.
+-- Returns the growth of the number of steps: the `power` of the subject's length, and `doubles`,
+-- the power of two. A quantifier whose bytes cannot come after it has a single length that can lead
+-- to a match.
 local function growth(items)
     local power, doubles, scans = 0, 0, 0
     for index = 1, #items do
@@ -224,7 +227,7 @@ local function growth(items)
     return power + scans, doubles
 end
 
--- The same of a pattern that was not taken apart, at most.
+-- Returns an upper bound of the same for a pattern that is not parsed.
 local function coarse_growth(pattern)
     local power, doubles = select(2, gsub(pattern, "[*+-]", "")), select(2, gsub(pattern, "?", ""))
     if find(pattern, "%%[b%d]") then
@@ -233,7 +236,7 @@ local function coarse_growth(pattern)
     return power, doubles
 end
 
--- At most so many steps of C over `length` bytes: each choice of `power` places in them.
+-- Returns the maximum number of C's steps over `length` bytes: every choice of `power` places in them.
 local function steps(weight, power, doubles, length)
     local count = weight * 2 ^ doubles
     for index = 1, power do

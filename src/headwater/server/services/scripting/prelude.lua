@@ -1,10 +1,11 @@
--- What a script sees. Runs once in each interpreter, before any script; `host` are functions of the
--- server, which no script ever holds itself: it gets Lua functions around them.
+-- The environment of scripts. Runs once in each interpreter, before any script. `host` has
+-- functions of the server. Scripts never hold these: they get Lua functions that wrap them.
 --
--- Rule 1. Every script runs in an environment of read-only tables over what is here, so that nothing
---         outlives it but what it writes to the store.
--- Rule 2. Nothing here leads to the real globals, to the debug library or to an object of the server.
--- Rule 3. What C would do for ever, or until its stack ends, is refused before it begins
+-- Rule 1. Every script runs in an environment of read-only tables, so that nothing of it remains
+--         except what it writes to the store.
+-- Rule 2. Nothing in the environment leads to the real globals, to the debug library or to an
+--         object of the server.
+-- Rule 3. A call that would run without end in C, or overflow C's stack, is refused in advance
 --         (bounded.lua).
 
 local host, bounded, words_of, NAME, redis, cjson, answer, line_of_script = ...
@@ -20,19 +21,19 @@ local sub, dump = string.sub, string.dump
 
 local READ_ONLY = "Attempt to modify a readonly table"
 local OURS = { ["@prelude"] = true, ["@calls"] = true }
-local INSTRUCTIONS = 10000 -- between two looks at the clock
-local ROOMY_KILOBYTES = host.roomy_kilobytes -- in use, below which the server gives values freely
-local DIRECT_WORDS = 1000 -- of an answer; more are given in a table
+local INSTRUCTIONS = 10000 -- between two checks of the clock
+local ROOMY_KILOBYTES = host.roomy_kilobytes -- of used memory, below which the server passes values directly
+local DIRECT_WORDS = 1000 -- maximum in a result; more are passed in a table
 
 -- Time ------------------------------------------------------------------------------------------
 
-local ending = false -- whether the run has had its time
+local ending = false -- whether the run has used up its time
 
--- Outside of a run, time does not end (interpreter.py).
+-- Outside a run there is no time limit (interpreter.py).
 local function watch_time()
     if host.expired() then
-        -- From here on at every instruction: a script that catches the error gets it again. What
-        -- stands in this file goes on, so that it can tell the error.
+        -- From now on at every instruction: a script that catches the error gets it again. Functions of
+        -- this file continue, so that they can report the error.
         ending = true
         sethook(watch_time, "", 1)
         if OURS[getinfo(2, "S").source] == nil then
@@ -43,8 +44,9 @@ end
 
 sethook(watch_time, "", INSTRUCTIONS)
 
--- A coroutine has a hook of its own, which is all that was set within it. One that is made or resumed
--- when the time is over gets no time, and whoever resumed one that had no more has none either.
+-- Each coroutine has its own hook, which can only be set from within it. A coroutine that is
+-- created or resumed after the time limit gets no more time. Nor does the code that resumed one
+-- that has reached the limit.
 local function create(body)
     local made = coroutine_create(body)
     sethook(made, watch_time, "", ending and 1 or INSTRUCTIONS)
@@ -64,7 +66,7 @@ end
 
 -- Errors ----------------------------------------------------------------------------------------
 
--- Nothing of the script's own is called by it: this runs where no clock is looked at.
+-- Calls nothing of the script's: it runs where the clock is not checked.
 local function describe(problem)
     if type(problem) ~= "table" then
         return { err = "ERR " .. tostring(problem), line = line_of_script() }
@@ -138,7 +140,7 @@ local plain = {
 }
 
 function plain.getmetatable(value)
-    -- That of strings leads to the string library itself.
+    -- The metatable of strings leads to the string library itself.
     return type(value) ~= "string" and getmetatable(value) or nil
 end
 
@@ -162,7 +164,7 @@ local function handled(handler, ok, ...)
     return ok, fine and told or "error in error handling"
 end
 
--- Lua's own calls the handler where the error is: within `watch_time`, nothing would end it.
+-- Lua's own xpcall calls the handler where the error is: within `watch_time`, nothing would stop it.
 function plain.xpcall(body, handler)
     return handled(handler, pcall(body))
 end
@@ -171,12 +173,12 @@ getmetatable("").__index = libraries.string
 
 -- Scripts ---------------------------------------------------------------------------------------
 
--- A script gets empty tables, whose metatables lead to what it may read. They are the same in every run,
--- as in Redis: nothing that a script can call writes to them. What writes past a metatable asks first
--- (rawset, insert), and what else there is in Lua writes only where a table already has items.
+-- A script gets empty tables whose metatables lead to what it may read. They are the same in every
+-- run, as in Redis: no function that a script can call writes to them. Functions that write past a
+-- metatable (rawset, insert) check first; all others write only to tables that already have items.
 --
--- No table refers to what belongs to a run by a weak key: Lua 5.1 keeps a weak key for as long as its
--- value refers to it.
+-- No table refers to objects of a run by weak keys: Lua 5.1 keeps a weak key alive as long as its value
+-- refers to it.
 local content_of = {} -- by metatable
 
 local function modified()
@@ -258,13 +260,13 @@ local function finish(ok, value)
     if gcinfo() > ROOMY_KILOBYTES then
         host.unbound()
     end
-    if not ok and type(value) ~= "table" then -- there was no room to tell it properly
+    if not ok and type(value) ~= "table" then -- no memory for an error table
         value = { err = "ERR " .. tostring(value) }
     end
     return ok, value
 end
 
-local current, words, count -- of the run that goes on
+local current, words, count -- of the current run
 
 local function body()
     local value = current()
@@ -277,8 +279,8 @@ local function body()
     return nil
 end
 
--- Runs a script. Its answer: a word; the words of a table, the first of which is true, or when they are
--- many nil, their table and their number; false, the text of an error and its line.
+-- Runs a script. Returns a word; or the words of a table, the first of which is true; or, if there
+-- are many, nil, their table and their number; or false, the text of an error and its line.
 local function run(script, keys, argv)
     globals.KEYS, globals.ARGV = keys, argv
     current, words, count = script, nil, 0
@@ -293,7 +295,7 @@ local function run(script, keys, argv)
     return unpack(words, 1, count)
 end
 
--- The same, for a few short keys and arguments.
+-- Like `run`, for a few short keys and arguments.
 local function run_words(script, count, ...)
     local keys, argv = {}, { ... }
     if count > 0 then

@@ -1,11 +1,11 @@
--- Replies of the server as values for a script, and what a script returns as a reply: the side of Lua
--- of what values.py describes. Between the two a value is a list of words; `true` begins what is more
+-- Converts replies of the server to values for a script, and the value of a script to a reply: the
+-- Lua part of values.py. Between the two, a value is a list of words; `true` begins a value of more
 -- than one word.
 --
--- Nothing of the script's own is called here: tables are read past their metatables.
+-- Nothing of the script's is called here: tables are read past their metatables.
 
-local MAX_DEPTH = 200 -- of tables in tables. Precedent: Redis, the C stack of Lua (LUAI_MAXCSTACK).
-local TABLES = 1000 -- between two looks at the clock
+local MAX_DEPTH = 200 -- of nested tables. Precedent: Redis, the C stack of Lua (LUAI_MAXCSTACK).
+local TABLES = 1000 -- between two checks of the clock
 
 local host = ...
 
@@ -13,7 +13,7 @@ local error, next, rawget, type = error, next, rawget, type
 
 local named = { ok = true, err = true, double = true, big_number = true }
 
--- The value whose words begin at `at`, and where the next one begins.
+-- Returns the value whose words begin at `at`, and where the next one begins.
 local function value_of(words, at)
     local word = words[at]
     if word ~= true then
@@ -48,7 +48,7 @@ end
 
 local append -- below
 
--- A table that means more than an array; false when it is none.
+-- Appends a table that stands for something other than an array. Returns false if it does not.
 local function append_special(words, count, one, depth, seen)
     local text = rawget(one, "err")
     if type(text) == "string" then
@@ -101,7 +101,7 @@ local function append_special(words, count, one, depth, seen)
     return false
 end
 
--- Appends the words of a value behind `count` others; how many there are then.
+-- Appends the words of a value after `count` others. Returns their new number.
 function append(words, count, one, depth, seen)
     local kind = type(one)
     if kind == "string" or kind == "number" or one == false then
@@ -111,7 +111,7 @@ function append(words, count, one, depth, seen)
         words[count + 1], words[count + 2] = true, "true"
         return count + 2
     elseif kind ~= "table" then
-        return count + 1 -- a function, a coroutine: nil, there is nothing of the kind in RESP
+        return count + 1 -- a function or coroutine: nil, since RESP has nothing for it
     end
     if depth > MAX_DEPTH or seen.too_deep then
         seen.too_deep = true
@@ -140,7 +140,7 @@ function append(words, count, one, depth, seen)
     return count
 end
 
--- The words of a table, and how many there are.
+-- Returns the words of a table, and their number.
 local function words_of(one)
     local words, seen = {}, { tables = 0 }
     local count = append(words, 0, one, 0, seen)

@@ -1,9 +1,9 @@
-"""Takes the tail calls out of a compiled Lua 5.1 chunk.
+"""Removes the tail calls from a compiled Lua 5.1 chunk.
 
-``return redis.call(…)`` is a tail call: Lua gives up the frame that would tell the line of an error.
-In Redis that function is written in C, for which Lua keeps the frame; here it is written in Lua. A
-tail call is followed by the return of its results (lcode.c, luaK_ret), so that an ordinary call in its
-place means the same.
+``return redis.call(…)`` is a tail call, for which Lua discards the frame with the line of an error.
+In Redis that function is written in C, for which Lua retains the frame; here it is written in Lua.
+A tail call is followed by an instruction that returns its results (lcode.c, luaK_ret), so an
+ordinary call in its place does the same.
 
 Source: Lua 5.1, ldump.c (the format) and lopcodes.h (the instructions).
 """
@@ -19,7 +19,7 @@ _STRING = 4
 
 
 def without_tail_calls(chunk: bytes) -> bytes:
-    """The same chunk, as ``string.dump`` made it in this process, with ordinary calls."""
+    """Replace the tail calls of a chunk of ``string.dump``, made in this process, by ordinary calls."""
     patched = bytearray(chunk)
     assert patched[:5] == b"\x1bLua\x51", "a chunk of Lua 5.1"
     assert patched[6:12] == b"\x01\x04\x08\x04\x08\x00", "of this machine's sizes"
@@ -28,7 +28,7 @@ def without_tail_calls(chunk: bytes) -> bytes:
 
 
 class _Functions:
-    """Walks over the functions of a chunk."""
+    """Visits the functions of a chunk."""
 
     def __init__(self, chunk: bytearray) -> None:
         self._chunk = chunk
@@ -53,7 +53,7 @@ class _Functions:
         lines = self._integer()
         self._at += 4 * lines
         for _ in range(self._integer()):
-            self._string()  # a local variable and where it lives
+            self._string()  # a local variable and its scope
             self._at += 8
         for _ in range(self._integer()):
             self._string()  # an upvalue's name

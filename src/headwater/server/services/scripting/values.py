@@ -1,4 +1,4 @@
-"""Replies as Lua values, and Lua values as replies, by Redis's table of conversions.
+"""Converts replies to Lua values and Lua values to replies, by Redis's conversion table.
 
     RESP              Lua                             RESP
     integer           number                          integer (cut, not rounded)
@@ -6,17 +6,17 @@
     nil               false (RESP3's: nil)            nil
     status            {ok = text}                     status
     error             {err = text}                    error
-    array             table from 1 on                 array, up to the first nil
-    map, set          {map = {…}}, {set = {…}}        likewise
-    double, boolean   {double = n}, true or false     likewise; true is 1 for a RESP2 client
+    array             table with indexes from 1       array, up to the first nil
+    map, set          {map = {…}}, {set = {…}}        the same
+    double, boolean   {double = n}, true or false     the same; true is 1 for a RESP2 client
 
-Between Python and Lua a value is a list of words, because each table that one makes for the other
-costs more than a word. replies.lua has the other side. A word is text, a number, False or None, and
-stands for itself; True begins what is more than that:
+Between Python and Lua a value is a list of words, because a table that one creates for the other
+costs more than a word. replies.lua is the Lua part. A word that is text, a number, False or None is
+that value; True begins any other value:
 
     True, 2, WORDS, WORDS             an array of two values
     True, b"true"                     true
-    True, b"ok", TEXT                 a status; likewise err, double and big_number
+    True, b"ok", TEXT                 a status; the same with err, double and big_number
     True, b"map", 1, WORDS, WORDS     a map of one pair
     True, b"set", 1, WORDS            a set of one member
     True, b"verbatim_string", FORMAT, TEXT
@@ -32,15 +32,15 @@ from typing import Any
 from headwater.resp.replies import ReplyWriter
 
 _EXACT = 2**52
-"""Whole numbers below are written without a fraction. Precedent: Redis, util.c, double2ll."""
+"""Integers below this are written without a fraction. Precedent: Redis, util.c, double2ll."""
 
 
 class ScriptFailed(Exception):
-    """An error reply to a command that a script has called."""
+    """An error reply to a command that a script called."""
 
 
 def reply_words(data: bytearray) -> Any:
-    """One whole reply: a word, or a list of words. Raises `ScriptFailed` with the text of an error."""
+    """Convert a reply to a word or a list of words. Raises `ScriptFailed` for an error reply."""
     kind = data[0]
     if kind == _INTEGER:
         return int(data[1:-2])
@@ -79,7 +79,7 @@ class _ReplyDecoder:
             self._items(rest)
         elif kind == _STATUS:
             words += (True, b"ok", bytes(rest))
-        elif kind == _ERROR:  # within another: EXEC's replies have them
+        elif kind == _ERROR:  # inside another reply, as in EXEC's
             words += (True, b"err", bytes(rest))
         else:
             self._resp3(kind, rest)
@@ -108,7 +108,7 @@ class _ReplyDecoder:
             text = self._text(int(rest))
             words += (True, b"verbatim_string", text[:3], text[4:])
         else:
-            raise AssertionError(f"no reply begins with {kind!r}")
+            raise AssertionError(f"unexpected type of reply: {kind!r}")
 
     def _text(self, length: int) -> bytes:
         text = bytes(self._data[self._at : self._at + length])
@@ -117,8 +117,8 @@ class _ReplyDecoder:
 
 
 def write_word(reply: ReplyWriter, word: Any, *, says_false: bool) -> None:
-    """Write a value that is one word. Only a script that has chosen RESP3 itself (redis.setresp) can
-    say false rather than nil."""
+    """Write a value that is a single word. False is nil unless the script itself has selected RESP3
+    (redis.setresp)."""
     if isinstance(word, bytes):
         reply.bulk(word)
     elif word is None or (word is False and not says_false):
@@ -130,7 +130,7 @@ def write_word(reply: ReplyWriter, word: Any, *, says_false: bool) -> None:
 
 
 def write_words(reply: ReplyWriter, words: Sequence[Any], *, says_false: bool) -> None:
-    """Write what a script returned, in the order of its words."""
+    """Write the value that a script returned."""
     following = iter(words)
     for word in following:
         if word is not True:
@@ -201,7 +201,7 @@ def _one_line(text: bytes) -> bytes:
 
 
 def _integer(number: int | float) -> int:
-    """A number of Lua as RESP's integer, as a cast of C does it."""
+    """Convert a Lua number to an integer reply, as a cast in C does."""
     if isinstance(number, int):
         return max(-(2**63), min(number, 2**63 - 1))
     return int(number) if -(2**63) <= number < 2**63 else -(2**63)

@@ -1,4 +1,4 @@
-"""A pipeline's file, ``orders.toml``, read and checked in full before Spark starts.
+"""A pipeline's file, ``orders.toml``, which is read and fully checked before Spark starts.
 
     [source.orders]
     url = "${ORDERS_URL}"
@@ -24,14 +24,14 @@
     sql = "SELECT category, sum(price) AS sum FROM sales GROUP BY category"
     path = "tables/by_category"
 
-Rule 1. All mistakes are reported at once, each with its key and what would be right.
-Rule 2. ``${NAME}`` is taken from the environment, everywhere but in SQL: a url's password belongs
-        in no file. What came from there is shown nowhere.
-Rule 3. Paths are relative to the file, so a pipeline runs alike from any directory.
+Rule 1. All mistakes are reported at once, each with its key and what would be valid.
+Rule 2. ``${NAME}`` is replaced from the environment, except in SQL, so that no file needs to contain a url's
+        password. Values from the environment are never shown.
+Rule 3. Paths are relative to the file, so a pipeline runs the same from any directory.
 
-    model                              what a declaration says: Pipeline, Source, Table, Archive …
-    loading                            a file, section by section
-    sources, tables, archive           one section each
-    graph, sql                         what reads what, and in which order tables are made
-    problems                           mistakes, collected; values of keys
+    model                              the contents of a declaration: Pipeline, Source, Table, Archive …
+    loading                            reads a file, section by section
+    sources, tables, archive           read one section each
+    graph, sql                         which table reads which, and in which order tables are made
+    problems                           collects mistakes; parses values of keys
 """

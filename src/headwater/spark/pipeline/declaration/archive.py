@@ -1,4 +1,4 @@
-"""The section ``[archive]``: which sources are kept for ever, where, and what is trimmed behind.
+"""The section ``[archive]``: which sources are archived, where, and how their streams are trimmed.
 
 [archive]
 path = "archive"
@@ -25,9 +25,9 @@ _KEYS: Final = ("path", "sources", "keep", "trim", "forget_queries_after")
 def read_archive(
     problems: Problems, values: Mapping[str, Any], sources: Mapping[str, Source], base: Path
 ) -> Archive | None:
-    """The section; None, and what is wrong with it in ``problems``, when it is none.
+    """Read the section; return None and add to ``problems`` if it is invalid.
 
-    ``base`` is what its path is relative to. Without ``sources`` it covers every source.
+    Paths are relative to ``base``. Without ``sources`` the archive covers every source.
     """
     for key in values:
         if key not in _KEYS:
@@ -47,7 +47,7 @@ def read_archive(
     forget = _duration(problems, "forget_queries_after", values.get("forget_queries_after"))
     if trim is False and (keep is not None or forget is not None):
         problems.add(
-            "archive.trim", "false trims nothing, so keep and forget_queries_after do nothing"
+            "archive.trim", "false trims nothing, so keep and forget_queries_after have no effect"
         )
     if path is None:
         return None
@@ -63,7 +63,7 @@ def _path(problems: Problems, value: object, base: Path) -> Path | None:
     if "://" in text:
         problems.add(
             "archive.path",
-            f"{text!r} is a url; a directory on a file system that all executors share is expected",
+            f"{text!r} is a url; expected a directory on a file system that all executors share",
         )
         return None
     return base / Path(text).expanduser()

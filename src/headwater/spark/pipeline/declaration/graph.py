@@ -1,11 +1,11 @@
-"""The order in which tables are made, and the rules of what may read what.
+"""The order in which tables are made, and the rules about which table may read what.
 
     source ──▶ append ──▶ append, update       one streaming query each, from the source's own entries
     append, update, complete, input ──▶ complete        a batch, after the run
 
-A table of mode append or update reads sources and append tables: it is made of their rows, once
-each. A complete table reads tables, never a source, whose history may be trimmed: what it shows must
-not shrink.
+A table of mode append or update reads sources and append tables: it is made from their rows, each once. A
+complete table reads tables. It never reads a source, because the source's history may be trimmed, and the
+table's contents must not shrink.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from headwater.spark.pipeline.declaration.problems import Problems, nearest
 
 
 class TableNode(Protocol):
-    """What this module needs of a table."""
+    """The attributes of a table that this module needs."""
 
     @property
     def name(self) -> str: ...
@@ -36,9 +36,9 @@ def ordered(
     *,
     unreadable: Container[str] = (),
 ) -> list[str]:
-    """The tables' names, each after those that it reads; what breaks a rule is a problem.
+    """Return the tables' names, each after those that it reads; a broken rule is a problem.
 
-    ``unreadable`` are tables whose rows go where nobody can read them back.
+    ``unreadable`` are tables whose rows cannot be read back.
     """
     kinds = dict.fromkeys(sources, "source") | dict.fromkeys(inputs, "input")
     kinds |= {table.name: table.mode for table in tables.values()}
@@ -53,13 +53,13 @@ def ordered(
         around = " → ".join(reversed(error.args[1]))
         problems.add(
             f"table.{error.args[1][0]}.sql",
-            f"tables read each other in a circle: {around}. A table reads what is made before it.",
+            f"tables read each other in a circle: {around}. A table can only read tables made before it.",
         )
         return list(tables)
 
 
 def shared(source: str, tables: Mapping[str, TableNode]) -> list[str]:
-    """The streamed tables whose queries read ``source``, directly or by the SQL of others."""
+    """Return the streamed tables that read ``source``, directly or through other tables' SQL."""
     return [
         name
         for name, table in tables.items()
@@ -68,13 +68,13 @@ def shared(source: str, tables: Mapping[str, TableNode]) -> list[str]:
 
 
 def sources_below(name: str, tables: Mapping[str, TableNode], sources: Iterable[str]) -> list[str]:
-    """Those of ``sources`` that the table ``name`` is made of, directly or through other tables."""
+    """Return those of ``sources`` that the table ``name`` reads, directly or through other tables."""
     read = {one for table in {name, *upstream(name, tables)} for one in tables[table].reads}
     return [source for source in sources if source in read]
 
 
 def upstream(name: str, tables: Mapping[str, TableNode]) -> set[str]:
-    """Every table that ``name`` reads, directly or through others."""
+    """Return every table that ``name`` reads, directly or through others."""
     found: set[str] = set()
     ahead = [name]
     while ahead:
@@ -93,25 +93,25 @@ def _check(
         if read not in kinds:
             problems.add(
                 key,
-                f"reads {read!r}, which is no source, input or table of this file."
+                f"reads {read!r}, which is not a source, input or table of this file."
                 + nearest(read, kinds),
             )
         elif table.mode != "complete" and kinds[read] in {"complete", "update"}:
-            when = "at every run" if kinds[read] == "complete" else "by later ones"
+            when = "by every run" if kinds[read] == "complete" else "by later ones"
             problems.add(
                 key,
                 f"reads {read!r}, a table of mode {kinds[read]}, whose rows are replaced {when}; an "
-                f"{table.mode} table reads sources, inputs and append tables. Make this one complete.",
+                f"{table.mode} table reads sources, inputs and append tables. Change its mode to complete.",
             )
         elif table.mode == "complete" and read in unreadable:
             problems.add(
                 key,
-                f"reads {read!r}, whose sink is written and never read back; read what it reads",
+                f"reads {read!r}, whose sink cannot be read back; read its sources instead",
             )
         elif table.mode == "complete" and kinds[read] == "source":
             problems.add(
                 key,
-                f"reads the source {read!r}; what is trimmed there would vanish from the table. Keep "
+                f"reads the source {read!r}; entries trimmed there would disappear from the table. Store "
                 f"the source in a table of mode append and read that.",
             )
     known = [kinds[read] for read in table.reads if read in kinds]
@@ -119,8 +119,8 @@ def _check(
     if table.mode != "complete" and len(known) == len(table.reads) and not follows:
         problems.add(
             key,
-            f"reads no source: a table of mode {table.mode} follows a stream. What is made from files "
-            "and finished tables has mode = 'complete'.",
+            f"reads no source: a table of mode {table.mode} follows a stream. A table made from files "
+            "and finished tables needs mode = 'complete'.",
         )
     if table.mode == "complete" and not table.reads:
         problems.add(key, "reads no table; name one after FROM")

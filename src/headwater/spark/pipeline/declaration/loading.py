@@ -1,4 +1,4 @@
-"""Reads a file, section by section. What is wrong becomes a problem, and reading goes on."""
+"""Reads a file, section by section. A mistake becomes a problem, and reading continues."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def load(file: Path | str, *, overrides: Sequence[str] = ()) -> Pipeline:
         declared = pipeline.load("orders.toml", overrides=["source.orders.startingId=latest"])
 
     ``overrides`` are ``key=value`` texts that replace or add keys, as ``headwater pipeline run --set`` does.
-    Raises `PipelineError` with the file, each key that is wrong, and what would be right. Source:
+    Raises `PipelineError` with the file, each wrong key, and the remedy. Source:
     docs/guide/pipeline.md.
     """
     path = Path(file)
@@ -45,16 +45,16 @@ def load(file: Path | str, *, overrides: Sequence[str] = ()) -> Pipeline:
     except OSError as error:
         raise PipelineError(f"{path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise PipelineError(f"{path}: is no UTF-8: {error.reason} at byte {error.start}") from error
+        raise PipelineError(f"{path}: not UTF-8: {error.reason} at byte {error.start}") from error
     except tomllib.TOMLDecodeError as error:
-        raise PipelineError(f"{path}: is no TOML: {error}") from error
+        raise PipelineError(f"{path}: invalid TOML: {error}") from error
     for setting in overrides:
         override(document, setting)
     return _read(path, document)
 
 
 def _read(file: Path, document: dict[str, Any]) -> Pipeline:
-    """The pipeline that ``document`` declares; `PipelineError` with everything that is wrong."""
+    """Return the pipeline that ``document`` declares; raises `PipelineError` with all mistakes."""
     problems = Problems(file)
     for key in document:
         if key not in _SECTIONS:
@@ -71,7 +71,7 @@ def _read(file: Path, document: dict[str, Any]) -> Pipeline:
         dead, table = read_dead_letters(problems, values, sources)
         sources |= dead
         if table is not None and DEAD_LETTERS in {*tables, *inputs, *sources}:
-            problems.add(DEAD_LETTERS, "is a name of its own in SQL; give the other one another")
+            problems.add(DEAD_LETTERS, "is a reserved name in SQL; rename the other section")
         elif table is not None:
             tables[DEAD_LETTERS] = table
     _check_paths(problems, tables)
@@ -98,13 +98,13 @@ def _read(file: Path, document: dict[str, Any]) -> Pipeline:
 
 
 def _check_group(problems: Problems, name: str, source: Source, readers: list[str]) -> None:
-    """Members of a group share its entries out, and each streamed table is a query of its own."""
+    """Check that only one query reads a group's source: members of a group share its entries."""
     if "group" in source.options and len(readers) > 1:
         problems.add(
             f"source.{name}.group",
-            f"the tables {', '.join(readers)} each read this source by a query of its own, and a group "
-            "gives an entry to one of them only. Leave group out, or let one table read the source and "
-            "make the others of it with mode = 'complete'.",
+            f"the tables {', '.join(readers)} each read this source with a separate query, but a group "
+            "gives each entry to only one of them. Remove group, or let one table read the source and "
+            "make the others from it with mode = 'complete'.",
         )
 
 
@@ -124,9 +124,7 @@ def _named(
     for name, value in problems.table(section, document.get(section, {})).items():
         key = f"{section}.{name}"
         if not NAME.fullmatch(name):
-            problems.add(
-                key, "a name that SQL can use is expected: letters, digits and underscores"
-            )
+            problems.add(key, "expected a name that SQL can use: letters, digits and underscores")
         else:
             found.append((name, problems.table(key, value)))
     return found
@@ -139,13 +137,13 @@ def _check_names(problems: Problems, **sections: Mapping[str, Any]) -> None:
             key = f"{section}.{name}"
             if name.lower() in seen:
                 problems.add(
-                    key, f"{seen[name.lower()]} has that name too; SQL could not tell them apart"
+                    key, f"{seen[name.lower()]} has that name too; SQL could not distinguish them"
                 )
             seen.setdefault(name.lower(), key)
 
 
 def _check_paths(problems: Problems, tables: Mapping[str, Table]) -> None:
-    """No table lies in another one's directory, nor in its quarantine."""
+    """Check that no table is in another table's directory or quarantine."""
     paths: dict[str, Path] = {}
     for name, table in tables.items():
         place = name if name == DEAD_LETTERS else f"table.{name}"
@@ -158,8 +156,8 @@ def _check_paths(problems: Problems, tables: Mapping[str, Table]) -> None:
             if other != key and path.is_relative_to(directory):
                 problems.add(
                     key,
-                    f"lies in {other.removesuffix('.path').removesuffix('.quarantine')}'s directory; "
-                    "each table has its own",
+                    f"is in {other.removesuffix('.path').removesuffix('.quarantine')}'s directory; "
+                    "each table needs its own",
                 )
 
 
@@ -168,7 +166,7 @@ def _trigger(problems: Problems, values: dict[str, Any]) -> float | None:
     interval = values.get("interval")
     if interval is None:
         if values.get("available-now", True) is not True:
-            problems.add("trigger.available-now", "true is expected, or interval = '10s'")
+            problems.add("trigger.available-now", "expected true, or interval = '10s'")
         return None
     if "available-now" in values:
         problems.add("trigger", "available-now and interval exclude each other")
@@ -192,7 +190,7 @@ def _spark(problems: Problems, values: dict[str, Any]) -> tuple[str | None, str,
 
 
 def _with_declared_names(tables: dict[str, Table], names: Sequence[str]) -> dict[str, Table]:
-    """SQL knows no case; the graph has each name as it was declared."""
+    """Spell all names as they are declared; SQL ignores case, but the graph does not."""
     declared = {name.lower(): name for name in names}
     return {
         name: table._replace(

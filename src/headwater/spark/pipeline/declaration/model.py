@@ -1,4 +1,4 @@
-"""What a declaration says, as values."""
+"""The contents of a declaration."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Action = Literal["keep", "drop", "fail", "quarantine"]
 class Source(NamedTuple):
     """A stream, with the options of ``spark.readStream.format("headwater")``.
 
-    ``waits`` is set where nobody named the stream: it need not be there yet.
+    ``waits``: the declaration does not name the stream itself, so it need not exist yet.
     """
 
     name: str
@@ -27,14 +27,14 @@ class Source(NamedTuple):
     waits: bool = False
 
     def __repr__(self) -> str:
-        """Without the url, which may hold a password."""
+        """Omit the url, which may contain a password."""
         return f"Source({self.name!r}, stream={self.options.get('stream')!r})"
 
 
 class Input(NamedTuple):
-    """A static table; ``options`` are those of Spark's reader of that format.
+    """A static table; ``options`` are those of Spark's reader for its format.
 
-    ``path`` is None where the options say what is read (jdbc).
+    ``path`` is None if the options say what to read (jdbc).
     """
 
     name: str
@@ -44,12 +44,12 @@ class Input(NamedTuple):
     options: dict[str, str]
 
     def __repr__(self) -> str:
-        """Without the options, which may hold a password."""
+        """Omit the options, which may contain a password."""
         return f"Input({self.name!r}, {self.format})"
 
 
 class Expectation(NamedTuple):
-    """What every row of a table should fulfil, and what becomes of one that does not."""
+    """A condition on every row of a table, and what happens to a row that violates it."""
 
     name: str
     predicate: str
@@ -57,7 +57,7 @@ class Expectation(NamedTuple):
 
 
 class Watermark(NamedTuple):
-    """How late rows may be, by ``column`` of ``of``; without ``of``, of all that stream and have it."""
+    """How late rows may be, by ``column`` of ``of``; without ``of``, of all streams with the column."""
 
     column: str
     delay: str
@@ -65,7 +65,7 @@ class Watermark(NamedTuple):
 
 
 class Target(NamedTuple):
-    """Where a table goes: the keys of its sink."""
+    """Where a table is written: the keys of its sink."""
 
     sink: str
     path: Path | None = None
@@ -76,7 +76,7 @@ class Target(NamedTuple):
     options: dict[str, str] = {}  # noqa: RUF012 - never changed
 
     def __repr__(self) -> str:
-        """As it may be shown to anyone."""
+        """Show the target without credentials."""
         if self.path is not None:
             return f"{self.sink} {self.path}"
         if self.stream is not None:
@@ -85,7 +85,7 @@ class Target(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A table that the pipeline makes; ``reads`` is in its SQL."""
+    """A table that the pipeline makes; ``reads`` are the names in its SQL."""
 
     name: str
     mode: Mode
@@ -99,19 +99,21 @@ class Table(NamedTuple):
 
     @property
     def path(self) -> Path | None:
-        """The table's directory, where it has one."""
+        """The table's directory, if it has one."""
         return self.target.path
 
     @property
     def streams(self) -> bool:
-        """Whether a streaming query makes it."""
+        """Whether a streaming query makes the table."""
         return self.mode != "complete"
 
 
 class Archive(NamedTuple):
-    """Which sources are archived, and where. ``keep_ms``: entries younger than that stay in the stream; ``trim`` False: all
-    do. ``forget_queries_after_ms``: a query that has not been seen for so long holds nothing back;
-    None: each does for ever.
+    """Which sources are archived, and where.
+
+    ``keep_ms``: younger entries stay in the stream; with ``trim`` False all entries stay.
+    ``forget_queries_after_ms``: a query that has not been seen for so long does not prevent trimming; with
+    None every query does.
     """
 
     path: Path
@@ -139,14 +141,14 @@ class Pipeline(NamedTuple):
     conf: dict[str, str]
     archive: Archive | None = None
     secrets: frozenset[str] = frozenset()
-    """What came from the environment and must not be shown."""
+    """Values from the environment, which must not be shown."""
 
     def __repr__(self) -> str:
-        """Without settings and secrets."""
+        """Omit settings and secrets."""
         return f"Pipeline({str(self.file)!r}, tables={list(self.tables)})"
 
     def shown(self, text: str) -> str:
-        """Return ``text`` without what came from the environment; of a url, the host and path remain."""
+        """Return ``text`` without values from the environment; of a url, the host and path remain."""
         for secret in sorted(self.secrets, key=len, reverse=True):
             if secret:
                 text = text.replace(secret, redacted(secret) if "://" in secret else "***")

@@ -1,6 +1,6 @@
-"""Checks of a declaration's keys and values, each of which can say what is wrong and what is right.
+"""Checks a declaration's keys and values; each check says what is wrong and what would be valid.
 
-A `Problems` collects them: whoever wrote the file learns of all its mistakes at once.
+A `Problems` collects the mistakes, so that all of them are reported at once.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ NAME: Final = re.compile(r"[A-Za-z_]\w*")
 
 
 class Problems:
-    """What is wrong with one file. ``add`` takes the key, dotted, and the sentence.
+    """The mistakes in one file. ``add`` takes the dotted key and a sentence.
 
-    ``secrets`` collects what came out of the environment: no message may show it.
+    ``secrets`` collects the values from the environment, which no message may show.
     """
 
     def __init__(self, file: Path) -> None:
@@ -43,7 +43,7 @@ class Problems:
         self.lines.append(f"{key}: {sentence}")
 
     def raise_any(self) -> None:
-        """Raise `PipelineError` when there are any."""
+        """Raise `PipelineError` if there are any problems."""
         if len(self.lines) == 1:
             raise PipelineError(f"{self.file}: {self.lines[0]}")
         if self.lines:
@@ -52,7 +52,7 @@ class Problems:
             )
 
     def unknown(self, key: str, word: str, known: Iterable[str]) -> None:
-        """``word`` is none of ``known``: say which it may have been meant for."""
+        """Report that ``word`` is not one of ``known``, with the nearest of these."""
         names = list(known)
         near = get_close_matches(word.lower(), [name.lower() for name in names], n=1)
         if near:
@@ -62,14 +62,14 @@ class Problems:
             self.add(key, f"unknown key. Keys here are {', '.join(names)}.")
 
     def table(self, key: str, value: object) -> dict[str, Any]:
-        """``value`` as a TOML table; an empty one, and a problem, when it is none."""
+        """Return ``value`` if it is a TOML table; otherwise an empty one, and report a problem."""
         if isinstance(value, dict):
             return value
-        self.add(key, f"a table is expected ([{key}]), not {value!r}")
+        self.add(key, f"expected a table ([{key}]), got {value!r}")
         return {}
 
     def value(self, key: str, value: object, kind: Any, expected: str) -> Any:
-        """``value`` when it is of ``kind``, else None and a problem."""
+        """Return ``value`` if it is of type ``kind``; otherwise None, and report a problem."""
         try:
             return msgspec.convert(value, kind)
         except msgspec.ValidationError:
@@ -77,48 +77,46 @@ class Problems:
             return None
 
     def keys(self, place: str, values: Mapping[str, Any], known: Sequence[str]) -> None:
-        """Each key of ``values`` is one of ``known``."""
+        """Report the keys of ``values`` that are not in ``known``."""
         for key in values:
             if key not in known:
                 self.unknown(f"{place}.{key}", key, known)
 
     def one_of(self, key: str, value: object, words: Sequence[str]) -> Any:
-        """``value`` when it is one of ``words``, else None and a problem."""
+        """Return ``value`` if it is one of ``words``; otherwise None, and report a problem."""
         if value in words:
             return value
         if value is None:
             self.add(key, f"is missing; one of {', '.join(words)}")
         else:
-            self.add(key, f"{value!r} is none of {', '.join(words)}")
+            self.add(key, f"{value!r} is not one of {', '.join(words)}")
         return None
 
     def text(self, key: str, value: object, expected: str) -> str:
-        """``value`` as a text that says something, else "" and a problem with ``expected``."""
+        """Return ``value`` if it is a non-blank text; otherwise "", and report ``expected``."""
         if isinstance(value, str) and value.strip():
             return value
-        self.add(key, f"{expected} is expected" + ("" if value is None else f", not {value!r}"))
+        self.add(key, f"expected {expected}" + ("" if value is None else f", got {value!r}"))
         return ""
 
     def path(self, key: str, value: object) -> Path | None:
-        """A path, relative to the file."""
+        """Return a path, relative to the file; otherwise None, and report a problem."""
         if not isinstance(value, str) or not value:
             self.add(key, "is missing; a path, relative to this file")
             return None
         text = self.expand(key, value, secret=False)
         if "://" in text:
-            # What is shown is what the file says: the environment may hold a url with a password.
-            self.add(
-                key, f"{value!r} is a url; a path on a file system of this machine is expected"
-            )
+            # Show the text of the file: the environment may contain a url with a password.
+            self.add(key, f"{value!r} is a url; expected a path on a file system of this machine")
             return None
         return self.base / Path(text).expanduser()
 
     def schema(self, key: str, value: object) -> StructType | None:
-        """Columns, as Spark's DDL spells them."""
+        """Parse columns in Spark's DDL."""
         if value is None:
             return None
         if not isinstance(value, str):
-            self.add(key, "a text is expected, like 'order_id bigint, item string'")
+            self.add(key, "expected a text like 'order_id bigint, item string'")
             return None
         from headwater.spark.core.ddl import parse_schema
 
@@ -129,31 +127,34 @@ class Problems:
             return None
 
     def seconds(self, key: str, value: object) -> float | None:
-        """A duration in seconds, from ``'500ms'``, ``'10s'``, ``'5m'``, ``'2h'``, ``'1d'``."""
+        """Parse a duration in seconds from ``'500ms'``, ``'10s'``, ``'5m'``, ``'2h'``, ``'1d'``."""
         found = _DURATION.fullmatch(str(value).strip())
         if found is None:
-            self.add(key, f"{value!r} is no duration like '500ms', '10s', '5m'")
+            self.add(key, f"{value!r} is not a duration like '500ms', '10s', '5m'")
             return None
         return float(found[1]) * _UNITS[found[2]]
 
     def options(self, place: str, values: object) -> dict[str, str]:
-        """A TOML table as the texts that Spark's options are."""
+        """Return a TOML table as texts for Spark's options."""
         made: dict[str, str] = {}
         for key, value in self.table(place, {} if values is None else values).items():
             text = as_option(value)
             if text is None:
-                self.add(f"{place}.{key}", f"{value!r} cannot be an option's value")
+                self.add(f"{place}.{key}", f"{value!r} is not a valid option value")
             else:
                 made[key] = self.expand(f"{place}.{key}", text)
         return made
 
     def expand(self, key: str, text: str, *, secret: bool = True) -> str:
-        """``text`` with each ``${NAME}`` taken from the environment."""
+        """Return ``text`` with each ``${NAME}`` replaced from the environment."""
 
         def look_up(found: re.Match[str]) -> str:
             value = os.environ.get(found[1])
             if value is None:
-                self.add(key, f"the environment has no {found[1]}; set it, or write the value here")
+                self.add(
+                    key,
+                    f"{found[1]} is not set in the environment; set it, or write the value here",
+                )
                 return ""
             if secret:
                 self.secrets.add(value)
@@ -163,7 +164,7 @@ class Problems:
 
 
 def as_option(value: object) -> str | None:
-    """A TOML value as the text that Spark's options are; None for what cannot be one."""
+    """Return a TOML value as text for Spark's options; None if it has no such form."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -179,7 +180,7 @@ def as_option(value: object) -> str | None:
 
 
 def override(document: dict[str, Any], setting: str) -> None:
-    """Put ``a.b.c=value`` into ``document``. The value is TOML, or else the text it is.
+    """Set ``a.b.c=value`` in ``document``. The value is parsed as TOML, or else taken as text.
 
     >>> document = {}
     >>> override(document, "source.orders.maxEntriesPerTrigger=1000"); document
@@ -188,8 +189,8 @@ def override(document: dict[str, Any], setting: str) -> None:
     key, equals, text = setting.partition("=")
     steps = [step.strip() for step in key.split(".")]
     if not equals or not all(steps):
-        raise PipelineError(f"--set {setting!r} is no key=value, like source.orders.url=redis://…")
-    # Names of Spark's settings have dots of their own.
+        raise PipelineError(f"--set {setting!r} is not key=value, like source.orders.url=redis://…")
+    # Names of Spark's settings contain dots.
     if steps[:2] == ["spark", "conf"]:
         steps[2:] = [".".join(steps[2:])]
     place: Any = document
@@ -204,13 +205,13 @@ def override(document: dict[str, Any], setting: str) -> None:
 
 
 def nearest(word: str, words: Iterable[str]) -> str:
-    """``" Did you mean 'x'?"``, or nothing."""
+    """Return ``" Did you mean 'x'?"``, or an empty text."""
     near = get_close_matches(word.lower(), list(words), n=1)
     return f" Did you mean {near[0]!r}?" if near else ""
 
 
 def flattened(conf: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested tables as dotted names: TOML makes a table of ``spark.sql.ansi.enabled = true``."""
+    """Return nested tables as dotted names: TOML parses ``spark.sql.ansi.enabled = true`` as nested."""
     flat: dict[str, Any] = {}
     for name, value in conf.items():
         if isinstance(value, dict):

@@ -34,7 +34,7 @@ FROM {source}
 
 
 def read_source(problems: Problems, name: str, values: dict[str, Any]) -> Source:
-    """A stream with the options of the source and its schema."""
+    """Read a stream with the options of the source and its schema."""
     options: dict[str, str] = {}
     unset = False
     for key, value in values.items():
@@ -46,7 +46,7 @@ def read_source(problems: Problems, name: str, values: dict[str, Any]) -> Source
             continue
         text = as_option(value)
         if text is None:
-            problems.add(place, f"{value!r} cannot be an option's value")
+            problems.add(place, f"{value!r} is not a valid option value")
         else:
             before = len(problems.lines)
             options[key] = problems.expand(place, text)
@@ -54,7 +54,7 @@ def read_source(problems: Problems, name: str, values: dict[str, Any]) -> Source
     if "archive" in options:
         options["archive"] = str(problems.base / Path(options["archive"]).expanduser())
     schema = problems.schema(f"source.{name}.schema", values.get("schema"))
-    if not unset:  # else what the environment lacks would be called wrong a second time
+    if not unset:  # otherwise a missing variable would be reported twice
         _check_source(problems, name, options, schema)
     return Source(name, options, schema)
 
@@ -71,7 +71,7 @@ def _check_source(
         if key in options:
             problems.add(
                 f"source.{name}.{key}",
-                "is for spark.read; a pipeline follows its streams without end. Leave it out.",
+                "is for spark.read; a pipeline follows its streams without end. Remove it.",
             )
     if schema is not None:
         from headwater.spark.decoding.columns import RowShape
@@ -83,20 +83,20 @@ def _check_source(
 
 
 def read_input(problems: Problems, name: str, values: dict[str, Any]) -> Input:
-    """A static table: files, or a table of a database."""
+    """Read a static table: files, or a table of a database."""
     place = f"input.{name}"
     schema = problems.schema(f"{place}.schema", values.get("schema"))
     if values.get("format") == "jdbc" or ("url" in values and "path" not in values):
         return Input(name, None, "jdbc", schema, _jdbc(problems, place, values))
     problems.keys(place, values, ("path", "format", "schema", "options"))
     path = problems.path(f"{place}.path", values.get("path"))
-    if path is not None and not os.path.exists(path):  # noqa: PTH110 - a name too long is none
-        problems.add(f"{place}.path", f"there is no {path}")
+    if path is not None and not os.path.exists(path):  # noqa: PTH110 - False for a name that is too long
+        problems.add(f"{place}.path", f"{path} does not exist")
     kind: Any = values.get("format") or (path.suffix.lstrip(".").lower() if path else "parquet")
     if kind not in get_args(Format):
         problems.add(
             f"{place}.format",
-            f"{kind!r} is none of {', '.join(get_args(Format))}, and the path does not say which",
+            f"{kind!r} is not one of {', '.join(get_args(Format))}, and the path does not say which",
         )
     options = {"header": "true"} if kind == "csv" else {}
     options |= problems.options(f"{place}.options", values.get("options"))
@@ -106,15 +106,15 @@ def read_input(problems: Problems, name: str, values: dict[str, Any]) -> Input:
 def _jdbc(problems: Problems, place: str, values: dict[str, Any]) -> dict[str, str]:
     problems.keys(place, values, ("format", "url", "table", "query", "options", "schema"))
     if "schema" in values:
-        problems.add(f"{place}.schema", "a database knows its columns; leave it out")
+        problems.add(f"{place}.schema", "the database defines the columns; remove it")
     options = problems.options(f"{place}.options", values.get("options"))
     url = problems.text(f"{place}.url", values.get("url"), "a url like 'jdbc:postgresql://host/db'")
     options["url"] = problems.expand(f"{place}.url", url)
     if url and not options["url"].startswith("jdbc:"):
-        problems.add(f"{place}.url", "a url that begins with jdbc: is expected")
+        problems.add(f"{place}.url", "expected a url that begins with jdbc:")
     given = [key for key in ("table", "query") if key in values]
     if len(given) != 1:
-        problems.add(place, "says what to read by one of table and query")
+        problems.add(place, "needs exactly one of table and query")
         return options
     text = problems.text(f"{place}.{given[0]}", values[given[0]], "a text")
     options["dbtable" if given[0] == "table" else "query"] = text
@@ -124,24 +124,24 @@ def _jdbc(problems: Problems, place: str, values: dict[str, Any]) -> dict[str, s
 def read_dead_letters(
     problems: Problems, values: dict[str, Any], sources: Mapping[str, Source]
 ) -> tuple[dict[str, Source], Table | None]:
-    """The dead-letter streams of ``sources``, as sources of their own, and the table made of them."""
+    """Return the dead-letter streams of ``sources``, as new sources, and the table made from them."""
     problems.keys(DEAD_LETTERS, values, ("path", "streams"))
     path = problems.path(f"{DEAD_LETTERS}.path", values.get("path"))
     streams = problems.value(
         f"{DEAD_LETTERS}.streams", values.get("streams", []), list[str], "a list of streams"
     )
     if "" in (streams or ()):
-        problems.add(f"{DEAD_LETTERS}.streams", "one of them has no name")
+        problems.add(f"{DEAD_LETTERS}.streams", "one of the names is empty")
         streams = [name for name in streams if name]
     by_url: dict[str, list[str]] = {}
     for source in sources.values():
         try:
             parsed = parse_options(source.options)
         except DeclarationError:
-            continue  # told where the source is read
+            continue  # already reported when the source was read
         by_url.setdefault(parsed.url, []).extend(streams or dead_streams(parsed))
     if not by_url:
-        problems.add(DEAD_LETTERS, "the file declares no source whose dead letters it could keep")
+        problems.add(DEAD_LETTERS, "the file declares no source that could have dead letters")
     made: dict[str, Source] = {}
     for url, names in by_url.items():
         for place in _places(names):
@@ -157,7 +157,7 @@ def read_dead_letters(
 
 
 _DEAD_OPTIONS: Final = {
-    # Records leave their stream when they are replayed or dropped; that is no loss.
+    # Records leave their stream when they are replayed or dropped, which is not data loss.
     "failOnDataLoss": "false",
     "ignoreDeletes": "true",
     "includeMetadata": "true",
@@ -167,7 +167,7 @@ _DEAD_SCHEMA: Final = parse_schema("id string, timestamp timestamp, fields map<s
 
 
 def dead_streams(options: SourceOptions) -> list[str]:
-    """Where the dead letters of a source's streams go; for a pattern, a pattern."""
+    """Return the dead-letter streams of a source's streams; for a pattern, a pattern."""
     if options.dead_letter_stream is not None:
         return [options.dead_letter_stream]
     if options.pattern is not None:
@@ -176,8 +176,9 @@ def dead_streams(options: SourceOptions) -> list[str]:
 
 
 def _places(names: list[str]) -> list[str]:
-    """The option ``stream`` for each of these: a pattern, because a dead-letter stream comes to be
-    with the first dead letter, and a stream that is named must be there.
+    """Return the option ``stream`` for each name, as a pattern.
+
+    A dead-letter stream exists only after the first dead letter, but a stream that is named must exist.
 
     >>> _places(["{orders}.dead", "late.*"])
     ['{orders}.dea[d]', 'late.*']
@@ -189,7 +190,7 @@ def _places(names: list[str]) -> list[str]:
 
 
 def _escaped(name: str) -> str:
-    """A pattern has no comma; any character may stand for one."""
+    """Escape a name for a pattern. Patterns cannot contain a comma; ``?`` matches it."""
     return re.sub(r"([*?\[\]\\])", r"\\\1", name).replace(",", "?")
 
 

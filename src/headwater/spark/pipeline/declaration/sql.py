@@ -1,7 +1,7 @@
-"""Which tables an SQL text reads, found without a JVM.
+"""Finds the tables that an SQL text reads, without a JVM.
 
-Not a parser of SQL: it looks at what follows FROM and JOIN. That is enough to order tables, to
-refuse cycles, and to name the nearest table when one is misspelt; everything else Spark says.
+This is not an SQL parser: it looks at what follows FROM and JOIN. That is enough to order tables, to detect
+cycles, and to suggest the nearest table for a misspelt one. Spark reports all other mistakes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _TOKEN: Final = re.compile(
 )
 
 _FROM_INSIDE: Final = frozenset({"extract", "trim", "substring", "substr", "overlay", "position"})
-"""Functions in whose parentheses FROM is no clause: ``extract(day FROM time)``."""
+"""Functions whose arguments may contain FROM: ``extract(day FROM time)``."""
 
 _AFTER_TABLE: Final = frozenset(
     [
@@ -60,8 +60,10 @@ _AFTER_TABLE: Final = frozenset(
 
 
 def tables_read(sql: str) -> list[str]:
-    """The names that stand where a table is read, each once, without those that the text defines
-    itself (WITH) and without functions (``range(10)``) and files (``parquet.`path` ``).
+    """Return the names of the tables that are read, each once.
+
+    Excludes names that the text defines itself (WITH), functions (``range(10)``) and files
+    (``parquet.`path` ``).
 
     >>> tables_read("WITH a AS (SELECT * FROM b) SELECT extract(day FROM t) FROM a, c JOIN `d` USING (x)")
     ['b', 'c', 'd']
@@ -88,7 +90,7 @@ def _tokens(sql: str) -> list[str]:
 
 
 def _defined(tokens: list[str]) -> set[str]:
-    """Names of common table expressions: ``name AS (``, or ``name (columns) AS (``, under WITH."""
+    """Return the names of common table expressions: ``name AS (`` or ``name (columns) AS (``."""
     if "with" not in {token.lower() for token in tokens}:
         return set()
     defined: set[str] = set()
@@ -112,26 +114,26 @@ def _is_no_clause(tokens: list[str], place: int, openers: list[str]) -> bool:
 
 
 def _relations(tokens: list[str], place: int) -> list[str]:
-    """The names in a FROM clause that begins at ``place``: ``a, b AS x, c``."""
+    """Return the names in a FROM clause that begins at ``place``: ``a, b AS x, c``."""
     found: list[str] = []
     while place < len(tokens):
         while tokens[place : place + 1] and tokens[place].lower() in {"lateral", "stream", "table"}:
             place += 1
         name = tokens[place] if place < len(tokens) else ""
         if not re.match(r"[`A-Za-z_]", name):
-            break  # a subquery: its own FROM is seen in its turn
+            break  # a subquery, whose own FROM is handled separately
         after = tokens[place + 1] if place + 1 < len(tokens) else ""
         if after not in {"(", "."}:
             found.append(_bare(name))
-        place = _behind_relation(tokens, place + 1)
+        place = _end_of_relation(tokens, place + 1)
         if place >= len(tokens) or tokens[place] != ",":
             break
         place += 1
     return found
 
 
-def _behind_relation(tokens: list[str], place: int) -> int:
-    """Where a relation's alias ends: at a comma, a clause, or a closing parenthesis."""
+def _end_of_relation(tokens: list[str], place: int) -> int:
+    """Return where a relation's alias ends: at a comma, a clause or a closing parenthesis."""
     depth = 0
     while place < len(tokens):
         part = tokens[place]

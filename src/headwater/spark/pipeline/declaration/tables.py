@@ -1,4 +1,4 @@
-"""The section ``[table.NAME]``: what a pipeline makes, where it is kept and what it must fulfil."""
+"""The section ``[table.NAME]``: what a pipeline makes, where it is stored, and its expectations."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _DELAY: Final = re.compile(r"\d+\s*(ms|s|m|h|d)")
 
 
 def read_table(problems: Problems, name: str, values: dict[str, Any]) -> Table:
-    """A table: its SQL, its mode, its sink and its expectations."""
+    """Read a table: its SQL, its mode, its sink and its expectations."""
     key = f"table.{name}"
     mode: Any = problems.one_of(f"{key}.mode", values.get("mode"), get_args(Mode)) or "append"
     sink = problems.one_of(f"{key}.sink", values.get("sink", "parquet"), tuple(SINKS)) or "parquet"
@@ -30,14 +30,14 @@ def read_table(problems: Problems, name: str, values: dict[str, Any]) -> Table:
         if word in _SINK_KEYS and word not in known:
             others = [one for one, k in SINKS.items() if word in (*k.required, *k.optional)]
             problems.add(
-                f"{key}.{word}", f"is no key of the sink {sink}; of {', '.join(others)} it is"
+                f"{key}.{word}", f"is not a key of the sink {sink}, but of {', '.join(others)}"
             )
         elif word not in known:
             problems.unknown(f"{key}.{word}", word, known)
     _check_mode(problems, key, mode, sink, values)
     sql = values.get("sql")
     if not isinstance(sql, str) or not sql.strip():
-        problems.add(f"{key}.sql", "an SQL query is expected: SELECT … FROM …")
+        problems.add(f"{key}.sql", "expected an SQL query: SELECT … FROM …")
         sql = ""
     target = _target(problems, key, name, values, sink=sink, kind=kind)
     expectations = _expectations(problems, key, values.get("expect", []))
@@ -61,15 +61,15 @@ def _check_mode(
         able = [one for one, kind in SINKS.items() if mode in kind.modes]
         problems.add(
             f"{key}.mode",
-            f"{mode!r} is none of {', '.join(SINKS[sink].modes)}, which the sink {sink} has; "
+            f"{mode!r} is not one of {', '.join(SINKS[sink].modes)}, the modes of the sink {sink}; "
             f"sinks with it: {', '.join(able)}",
         )
     elif mode == "update" and not values.get("key"):
-        problems.add(f"{key}.key", "is missing; the columns by which mode update finds a row")
+        problems.add(f"{key}.key", "is missing; the columns that identify a row in mode update")
     elif mode != "update" and "key" in values:
-        problems.add(f"{key}.key", f"is for mode update; mode {mode} finds no rows. Leave it out.")
+        problems.add(f"{key}.key", f"is for mode update; mode {mode} does not use it. Remove it.")
     if mode == "complete" and "checkpoint" in values:
-        problems.add(f"{key}.checkpoint", "mode complete has no checkpoint; leave it out")
+        problems.add(f"{key}.checkpoint", "mode complete has no checkpoint; remove it")
 
 
 def _target(
@@ -107,12 +107,10 @@ def _columns(problems: Problems, key: str, value: object) -> tuple[str, ...]:
 
 
 def _watermarks(problems: Problems, key: str, mode: Mode, value: object) -> tuple[Watermark, ...]:
-    """One, or a list with one for each stream that is read."""
+    """Read one watermark, or a list with one for each stream."""
     listed = value if isinstance(value, list) else [value]
     if listed and mode == "complete":
-        problems.add(
-            f"{key}.watermark", "is for streams, and mode complete reads none; leave it out"
-        )
+        problems.add(f"{key}.watermark", "is for streams, but mode complete reads none; remove it")
     made = []
     for one in listed:
         place = f"{key}.watermark"
@@ -120,7 +118,7 @@ def _watermarks(problems: Problems, key: str, mode: Mode, value: object) -> tupl
         problems.keys(place, values, ("column", "delay", "of"))
         delay = values.get("delay")
         if not isinstance(delay, str) or not _DELAY.fullmatch(delay.strip()):
-            problems.add(f"{place}.delay", f"{delay!r} is no duration like '30s', '10m', '2h'")
+            problems.add(f"{place}.delay", f"{delay!r} is not a duration like '30s', '10m', '2h'")
             delay = "0s"
         made.append(
             Watermark(
@@ -133,7 +131,7 @@ def _watermarks(problems: Problems, key: str, mode: Mode, value: object) -> tupl
 
 
 def _interval(delay: str) -> str:
-    """A duration as Spark's intervals are written: ``10m`` would be ten months to some."""
+    """Return a duration as Spark's intervals are written, where ``10m`` is ambiguous."""
     units = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
     found = re.fullmatch(r"(\d+)\s*(\w+)", delay.strip())
     assert found is not None, delay
@@ -142,7 +140,9 @@ def _interval(delay: str) -> str:
 
 def _expectations(problems: Problems, key: str, value: object) -> tuple[Expectation, ...]:
     if not isinstance(value, list):
-        problems.add(f"{key}.expect", f"is a list of tables: [[{key}.expect]], not {value!r}")
+        problems.add(
+            f"{key}.expect", f"expected a list of tables ([[{key}.expect]]), got {value!r}"
+        )
         return ()
     made: dict[str, Expectation] = {}
     for number, one in enumerate(value):
@@ -151,12 +151,12 @@ def _expectations(problems: Problems, key: str, value: object) -> tuple[Expectat
         place = f"{key}.expect.{name if isinstance(name, str) else number}"
         problems.keys(place, values, ("name", "predicate", "action"))
         if not isinstance(name, str) or not NAME.fullmatch(name):
-            problems.add(f"{place}.name", "letters, digits and underscores are expected")
+            problems.add(f"{place}.name", "expected letters, digits and underscores")
             continue
         if name in made:
-            problems.add(f"{place}.name", "another expectation of the table has that name")
+            problems.add(f"{place}.name", "another expectation of the table has the same name")
         predicate = problems.text(
-            f"{place}.predicate", values.get("predicate"), "SQL that is true of a good row"
+            f"{place}.predicate", values.get("predicate"), "SQL that is true for a valid row"
         )
         action: Any = problems.one_of(f"{place}.action", values.get("action"), get_args(Action))
         made[name] = Expectation(name, predicate, action or "keep")
@@ -171,7 +171,7 @@ def _quarantine(
     path: Path | None,
     expectations: Sequence[Expectation],
 ) -> Path | None:
-    """Where rows go that are held back: beside the table, unless it is said."""
+    """Return where rejected rows are written: next to the table, unless the declaration says."""
     asked = any(expectation.action == "quarantine" for expectation in expectations)
     if "quarantine" in values:
         if not asked:

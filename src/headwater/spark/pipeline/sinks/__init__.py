@@ -1,7 +1,7 @@
-"""Where a pipeline's tables are kept: one file a kind, each exactly once by the batch's number.
+"""Where a pipeline's tables are stored: one module per kind, each exactly-once by the batch's number.
 
-A batch that Spark runs again after a crash has the number that it had. A sink that has it already
-leaves it alone; what a killed run left half done, `prepare` undoes.
+A batch that Spark runs again after a crash has the same number. A sink that already has it does not write it
+again. `prepare` undoes what a killed run left incomplete.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 
 
 class BatchId(NamedTuple):
-    """Which batch: Spark's number within a series. The series "" is the query's own batches; a
-    backfill is a series of its own, so that its numbers are no one else's.
+    """Identifies a batch: Spark's number within a series.
+
+    The series "" has the query's own batches. Each backfill has its own series, so its numbers do not
+    collide with others.
     """
 
     number: int
@@ -26,50 +28,50 @@ class BatchId(NamedTuple):
 
 
 THERE_ALREADY = -1
-"""What `AppendSink.write` returns for a batch that it has."""
+"""Returned by `AppendSink.write` for a batch that the sink already has."""
 
 
 def check_is_last(place: object, batch: BatchId, last: int) -> None:
     """Raise `PipelineError` for a batch below the last one that ``place`` has.
 
-    Spark runs again the last batch that it logged, and no other. One below it comes of a checkpoint
-    that was set back: it may go further than the batch of that number did, and must not be skipped.
+    Spark only repeats the last batch in its log. An earlier one means that the checkpoint was set back. The
+    batch may then contain more than the earlier one with its number, so it must not be skipped.
     """
     if batch.number < last:
         raise PipelineError(
-            f"{place} has batch {last}, and the query comes with batch {batch.number}: its checkpoint "
-            "was set back. Restore it as it was; or remove the whole table, and make it anew."
+            f"{place} has batch {last}, but the query writes batch {batch.number}: its checkpoint "
+            "was set back. Restore it as it was; or remove the whole table and rebuild it."
         )
 
 
 class AppendSink(Protocol):
-    """What a streaming query adds its batches to."""
+    """A sink to which a streaming query adds its batches."""
 
     @property
     def checkpoint(self) -> Path:
-        """Where Spark keeps the query's progress."""
+        """The directory of the query's checkpoint."""
 
     def prepare(self) -> None:
-        """Make what must be there, and undo what a killed run left half done.
+        """Create what is missing, and undo what a killed run left incomplete.
 
-        Raises `PipelineError` where something else is in its place.
+        Raises `PipelineError` if something else is in its place.
         """
 
     def write(self, frame: DataFrame, batch: BatchId) -> int:
-        """Add a batch; returns its rows, or `THERE_ALREADY`."""
+        """Add a batch; return its number of rows, or `THERE_ALREADY`."""
 
     def finished(self, spark: SparkSession, schema: StructType) -> DataFrame:
-        """What is in it: whole batches only. `PipelineError` for a sink that cannot be read back."""
+        """Return its contents, complete batches only; raises if the sink cannot be read back."""
 
 
 class CompleteSink(Protocol):
-    """What a table of mode complete is put into, in the place of what it held."""
+    """A sink whose contents each run of a complete table replaces."""
 
     def prepare(self) -> None:
-        """As `AppendSink.prepare`."""
+        """Do the same as `AppendSink.prepare`."""
 
     def write(self, frame: DataFrame) -> int:
-        """Put the rows of ``frame`` there; returns their number."""
+        """Replace the contents by the rows of ``frame``; return their number."""
 
     def finished(self, spark: SparkSession, schema: StructType) -> DataFrame:
-        """What is in it, with the columns of its SQL."""
+        """Return its contents, with the columns of its SQL."""

@@ -1,7 +1,7 @@
-"""Batches on the terminal: the first rows of each, for whoever tries a declaration out.
+"""Prints the first rows of each batch on the terminal, to try out a declaration.
 
-Which batch was printed last is noted in the checkpoint, so a replay prints nothing. Only a process
-that ends between the print and the note has its batch printed twice.
+The checkpoint stores which batch was printed last, so a replay prints nothing. A batch is printed twice only
+if the process ends between printing and storing.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _TRUNCATE: Final = True
 
 
 class Console:
-    """The rows of the table ``name``. Options: ``rows``, how many of a batch are shown (20), and
-    ``truncate``, whether long values are cut (true).
+    """Prints rows of the table ``name``.
 
-    Raises `DeclarationError` for others.
+    Options: ``rows``, how many of a batch are shown (20), and ``truncate``, whether long values are cut
+    (true). Raises `DeclarationError` for others.
     """
 
     def __init__(self, name: str, *, checkpoint: Path, options: Mapping[str, str]) -> None:
@@ -44,11 +44,11 @@ class Console:
         self._note = checkpoint / "headwater" / "printed.json"
 
     def prepare(self) -> None:
-        """Nothing is half done."""
+        """Create the checkpoint's parent directory."""
         self.checkpoint.parent.mkdir(parents=True, exist_ok=True)
 
     def write(self, frame: DataFrame, batch: BatchId) -> int:
-        """Print a batch; returns its rows, or `THERE_ALREADY`."""
+        """Print a batch; return its number of rows, or `THERE_ALREADY`."""
         printed = self._printed()
         if batch.number <= printed.get(batch.series, -1):
             return THERE_ALREADY
@@ -56,23 +56,23 @@ class Console:
         try:
             rows = frame.count()
             if rows:
-                print(f"{self._name}: {batch.series or 'batch'} {batch.number}")  # noqa: T201 - what it is for
+                print(f"{self._name}: {batch.series or 'batch'} {batch.number}")  # noqa: T201 - its purpose
                 frame.show(self._rows, truncate=self._truncate)
         finally:
             frame.unpersist()
         self._note.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(self._note) as beside:
-            beside.write_text(json.dumps(printed | {batch.series: batch.number}))
+        with replacing(self._note) as temporary:
+            temporary.write_text(json.dumps(printed | {batch.series: batch.number}))
         return rows
 
     def finished(self, spark: SparkSession, schema: StructType) -> NoReturn:  # noqa: ARG002
-        """Raises `PipelineError`."""
+        """Raise `PipelineError`."""
         raise PipelineError(
-            f"table {self._name} goes to the console and cannot be read back; give it another sink"
+            f"table {self._name} is printed on the console and cannot be read back; use another sink"
         )
 
     def _printed(self) -> dict[str, int]:
-        """The last batch of each series."""
+        """Return the last printed batch of each series."""
         try:
             found: dict[str, int] = json.loads(self._note.read_text())
         except FileNotFoundError:

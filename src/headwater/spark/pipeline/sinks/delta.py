@@ -1,20 +1,20 @@
-"""Tables of Delta Lake, by delta-rs: no jar, and any reader of Delta can read them.
+"""Delta Lake tables, written with delta-rs: they need no jar, and any Delta reader can read them.
 
-Spark writes a batch as Parquet beside the table, in its tasks; what goes through the driver is the
-names of the files. They are moved in under names that hold the batch's number, which nobody sees, and
-then one commit of Delta's log names them, together with the application transaction (query, batch):
+Spark's tasks write a batch as Parquet files to a staging directory; only the files' names go through the
+driver. The files are moved into the table under names that contain the batch's number, where no reader looks
+at them yet. Then one commit of Delta's log adds them, with the application transaction (query, batch):
 
     sales/
       _delta_log/00000000000000000007.json   add …, txn {appId: "headwater.<query>", version: 6}
       day=2026-11-21/batch-00000006-00000.parquet
-      _headwater/checkpoint/                 the query's
+      _headwater/checkpoint/                 the query's checkpoint
       _headwater/staging/                    what Spark is writing
 
-A batch whose transaction the log has is left alone. **Update** merges the batch by key in one such
-commit, by delta-rs in the driver's process. **Complete** replaces all files in one.
+A batch whose transaction is in the log is not written again. **Update** merges the batch by key in one such
+commit, with delta-rs in the driver's process. **Complete** replaces all files in one commit.
 
-What is there without a commit, after a crash, is no part of the table: a replay writes over it, and
-Delta's VACUUM removes the rest. Tables with deletion vectors are not read back: delta-rs writes none.
+Files without a commit, left by a crash, are not part of the table: a replay overwrites them, and Delta's
+VACUUM removes the rest. Tables with deletion vectors are not read back: delta-rs does not write any.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class DeltaAppend(DeltaDirectory):
-    """The Delta table at ``path``, to which a query adds."""
+    """The Delta table at ``path``, to which a query adds batches."""
 
     def __init__(
         self, path: Path, *, partition_by: tuple[str, ...] = (), checkpoint: Path | None = None
@@ -47,7 +47,7 @@ class DeltaAppend(DeltaDirectory):
         self._writer = self.state / "query.json"
 
     def prepare(self) -> None:
-        """As the base; `PipelineError`, too, for a checkpoint that is not the table's."""
+        """Do the same as the base; also raise `PipelineError` if the checkpoint is another table's."""
         super().prepare()
         try:
             wrote = json.loads(self._writer.read_text())["query"]
@@ -55,14 +55,14 @@ class DeltaAppend(DeltaDirectory):
             return
         query = Checkpoint(self.checkpoint).query()
         if query != wrote:
-            there = f"holds query {query}" if query else "is gone"
+            there = f"is of query {query}" if query else "is gone"
             raise PipelineError(
-                f"{self.path} was written by query {wrote}, and its checkpoint ({self.checkpoint}) "
-                f"{there}: everything would be read once more. Restore it, or remove the whole table."
+                f"{self.path} was written by query {wrote}, but its checkpoint ({self.checkpoint}) "
+                f"{there}: everything would be read again. Restore it, or remove the whole table."
             )
 
     def write(self, frame: DataFrame, batch: BatchId) -> int:
-        """Add a batch; returns its rows, or `THERE_ALREADY`."""
+        """Add a batch; return its number of rows, or `THERE_ALREADY`."""
         query = Checkpoint(self.checkpoint).query()
         assert query is not None, "Spark writes the checkpoint's metadata before its first batch"
         app = ".".join(filter(None, ("headwater", query, batch.series)))
@@ -72,8 +72,8 @@ class DeltaAppend(DeltaDirectory):
             check_is_last(self.path, batch, done)
             return THERE_ALREADY
         if not self._writer.exists():
-            with replacing(self._writer) as beside:
-                beside.write_text(json.dumps({"query": query}))
+            with replacing(self._writer) as temporary:
+                temporary.write_text(json.dumps({"query": query}))
         files = self.stage(frame)
         table, schema = self.open(frame)
         if files:
@@ -83,7 +83,7 @@ class DeltaAppend(DeltaDirectory):
         return sum(file.rows for file in files)
 
     def finished(self, spark: SparkSession, schema: StructType) -> DataFrame:
-        """What is in the table, with the query's schema."""
+        """Return the table's contents with the query's schema."""
         return self.read(spark, schema)
 
     def _commit(
@@ -105,8 +105,11 @@ class DeltaAppend(DeltaDirectory):
 
 
 class DeltaUpdate(DeltaAppend):
-    """The Delta table at ``path`` that has one row for each ``key``: a batch's rows take the place of
-    those that were there, and a later batch wins. A batch with a key twice is an error."""
+    """The Delta table at ``path`` with one row for each ``key``.
+
+    A batch's rows replace the table's rows with the same keys, so a later batch wins. A key that occurs
+    twice in a batch is an error.
+    """
 
     def __init__(
         self,
@@ -123,7 +126,7 @@ class DeltaUpdate(DeltaAppend):
     def _commit(
         self,
         table: DeltaTable,
-        schema: Any,  # noqa: ARG002 - the table's, as was checked
+        schema: Any,  # noqa: ARG002 - already checked against the table's
         files: list[File],
         batch: BatchId,
         transaction: CommitProperties,
@@ -157,15 +160,15 @@ class DeltaUpdate(DeltaAppend):
         )
 
     def _check_keys(self, rows: Any, batch: BatchId) -> None:
-        """Raises `PipelineError` for a key that is null or stands twice in the batch."""
+        """Raise `PipelineError` for a key that is null or occurs twice in the batch."""
         import pyarrow.compute as pc
 
         table = rows.to_table(columns=list(self.key))
         for column in self.key:
             if table.column(column).null_count:
                 raise PipelineError(
-                    f"{self.path}: batch {batch.number} has rows whose key {column!r} is null; leave "
-                    f"them out (WHERE {column} IS NOT NULL)"
+                    f"{self.path}: batch {batch.number} has rows whose key {column!r} is null; omit "
+                    f"them (WHERE {column} IS NOT NULL)"
                 )
         counted = table.group_by(list(self.key)).aggregate([([], "count_all")])
         twice = counted.filter(pc.greater(counted.column("count_all"), 1))
@@ -173,19 +176,19 @@ class DeltaUpdate(DeltaAppend):
             row = twice.slice(0, 1).to_pylist()[0]
             times = row.pop("count_all")
             raise PipelineError(
-                f"{self.path}: batch {batch.number} has the key {row} {times} times, and which of its "
-                "rows is the last cannot be told: make one row a key in SQL (GROUP BY, max_by)"
+                f"{self.path}: batch {batch.number} has the key {row} {times} times, and it is not known "
+                "which row is the last: make one row per key in SQL (GROUP BY, max_by)"
             )
 
 
 class DeltaComplete(DeltaDirectory):
-    """The Delta table at ``path``, which every run makes anew. Its old versions stay until VACUUM."""
+    """The Delta table at ``path`` that every run rebuilds. Old versions stay until VACUUM."""
 
     def __init__(self, path: Path, *, partition_by: tuple[str, ...] = ()) -> None:
         super().__init__(path, partition_by)
 
     def write(self, frame: DataFrame) -> int:
-        """Put ``frame``'s rows in the place of what the table holds; returns their number."""
+        """Replace the table's contents by ``frame``'s rows; return their number."""
         files = self.stage(frame)
         table, schema = self.open(frame, replacing_schema=True)
         table.create_write_transaction(
@@ -199,7 +202,7 @@ class DeltaComplete(DeltaDirectory):
         return sum(file.rows for file in files)
 
     def finished(self, spark: SparkSession, schema: StructType) -> DataFrame:
-        """What is in the table, with the columns of its SQL."""
+        """Return the table's contents with the columns of its SQL."""
         return self.read(spark, schema)
 
 

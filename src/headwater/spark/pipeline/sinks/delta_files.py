@@ -1,4 +1,4 @@
-"""What the sinks of Delta share: files that Spark wrote, moved in and named in Delta's log."""
+"""Shared by the Delta sinks: files that Spark writes are moved in and added to Delta's log."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 STATE: Final = "_headwater"
-"""Delta's VACUUM leaves alone what begins with an underscore."""
+"""Delta's VACUUM skips names that begin with an underscore."""
 
 _NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 _MICROS: Final = ("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
-"""Delta's timestamps; Spark's own default is the older INT96."""
+"""The type of Delta's timestamps; Spark's default is the older INT96."""
 
 
 class File(NamedTuple):
-    """A file that Spark wrote: where, its directory in the table, its rows."""
+    """A file that Spark wrote: its path, its directory in the table, its number of rows."""
 
     path: Path
     place: Path
@@ -34,7 +34,7 @@ class File(NamedTuple):
 
 
 class DeltaDirectory:
-    """A Delta table in a directory of this machine's file system, of any mode."""
+    """A Delta table of any mode, in a directory of this machine's file system."""
 
     def __init__(self, path: Path, partition_by: tuple[str, ...]) -> None:
         self.path = path
@@ -43,8 +43,10 @@ class DeltaDirectory:
         self.staging = self.state / "staging"
 
     def prepare(self) -> None:
-        """Make the directory; raises `PipelineError` where something else is in it, or delta-rs is
-        not installed."""
+        """Create the directory.
+
+        Raises `PipelineError` if it contains something else, or if delta-rs is not installed.
+        """
         try:
             import deltalake  # noqa: F401
         except ImportError as error:
@@ -52,12 +54,14 @@ class DeltaDirectory:
                 f"the sink delta needs delta-rs ({error}): pip install 'headwater[delta]'"
             ) from error
         if self.path.exists() and self.table() is None and self._has_files():
-            raise PipelineError(f"{self.path} holds files and is no Delta table; name another path")
+            raise PipelineError(
+                f"{self.path} contains files but is not a Delta table; name another path"
+            )
         self.state.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(self.staging, ignore_errors=True)
 
     def read(self, spark: SparkSession, schema: StructType) -> DataFrame:
-        """What the newest version holds, as ``schema``."""
+        """Return the contents of the newest version, as ``schema``."""
         table = self.table()
         if table is None:
             return spark.createDataFrame([], schema)
@@ -79,20 +83,20 @@ class DeltaDirectory:
     def _with_partitions(
         self, spark: SparkSession, schema: StructType, table: DeltaTable, files: list[str]
     ) -> DataFrame:
-        """The rows of ``files`` with the values that Delta's log has for their partitions.
+        """Return the rows of ``files`` with the partition values of Delta's log.
 
-        Not those that their directories are called: delta-rs and Spark write letters beyond ASCII
-        differently there, and only the log is the table's word.
+        The names of the directories are not used: delta-rs and Spark write non-ASCII letters in them
+        differently, and only the log is authoritative.
         """
         import pyarrow as pa
-        from pyspark.sql import functions as F  # noqa: N812 - as Spark's own pages call it
+        from pyspark.sql import functions as F  # noqa: N812 - the name in Spark's documentation
         from pyspark.sql.types import StringType, StructField, StructType
 
         parts = table.metadata().partition_columns
         found = pa.table(table.get_add_actions(flatten=True)).to_pylist()
         if len({Path(file).name for file in files}) < len(files):
             raise PipelineError(
-                f"{self.path} has files of one name in several directories, which another writer "
+                f"{self.path} has files with the same name in several directories, which another writer "
                 "made; OPTIMIZE rewrites them"
             )
         values = StructType(
@@ -110,7 +114,7 @@ class DeltaDirectory:
     # --- steps of a write -------------------------------------------------------------------------
 
     def stage(self, frame: DataFrame) -> list[File]:
-        """Have Spark write ``frame``; the files that have rows."""
+        """Let Spark write ``frame``; return the files that have rows."""
         import pyarrow.parquet as pq
 
         shutil.rmtree(self.staging, ignore_errors=True)
@@ -133,10 +137,10 @@ class DeltaDirectory:
         return files
 
     def move_in(self, files: list[File], prefix: str) -> list[Any]:
-        """Put files where the table has its own, under names of their batch; Delta's words for them."""
+        """Move files into the table under names of their batch; return Delta's actions for them."""
         from deltalake.transaction import AddAction
 
-        for left in self.path.rglob(f"{prefix}-*.parquet"):  # of a run that did not commit
+        for left in self.path.rglob(f"{prefix}-*.parquet"):  # left by a run that did not commit
             left.unlink()
         sync_all(file.path for file in files)
         actions, now = [], time.time_ns() // 1_000_000
@@ -152,9 +156,9 @@ class DeltaDirectory:
         return actions
 
     def open(self, frame: DataFrame, *, replacing_schema: bool = False) -> tuple[DeltaTable, Any]:
-        """The table, made if it is not there, and the schema of ``frame`` in Delta's words.
+        """Return the table, created if it is missing, and the schema of ``frame`` for Delta.
 
-        Raises `PipelineError` for a schema or partitions that are not the table's.
+        Raises `PipelineError` for a schema or partitions that differ from the table's.
         """
         from deltalake import DeltaTable, Schema
 
@@ -181,13 +185,13 @@ class DeltaDirectory:
         if (there != here and not replacing_schema) or parts != self.partition_by:
             raise PipelineError(
                 f"{self.path} has the columns {_shown(there)} partitioned by "
-                f"{', '.join(parts) or 'nothing'}, and the SQL gives {_shown(here)} partitioned by "
+                f"{', '.join(parts) or 'nothing'}, but the SQL has {_shown(here)} partitioned by "
                 f"{', '.join(self.partition_by) or 'nothing'}: change one, or name another path"
             )
         return table, schema
 
     def sync_commit(self, table: DeltaTable) -> None:
-        """delta-rs writes files, of a merge's rows and of its log, without waiting for the disk."""
+        """Sync the last commit: delta-rs does not wait until its log and merged rows are on disk."""
         table.update_incremental()
         log = self.path / "_delta_log"
         commit = log / f"{table.version():020d}.json"
@@ -209,8 +213,10 @@ class DeltaDirectory:
 
 
 def _delta_schema(schema: StructType) -> dict[str, Any]:
-    """Spark's words for a schema are Delta's. Columns may be null: what Spark knows of that today,
-    it may not know of the next batch."""
+    """Return Spark's JSON schema, which Delta uses too, with all columns nullable.
+
+    Spark may consider a column nullable in one batch and not in another.
+    """
 
     def nullable(part: Any) -> Any:
         if isinstance(part, dict):
@@ -226,7 +232,7 @@ def _delta_schema(schema: StructType) -> dict[str, Any]:
 
 
 def _values(place: Path) -> dict[str, str | None]:
-    """The values of partitions, from the directory that Spark gave them."""
+    """Return the values of partitions from the directory that Spark named after them."""
     pairs = (part.partition("=") for part in place.parts)
     return {
         unquote(name): None if value == _NULL else unquote(value) for name, _equals, value in pairs
@@ -240,7 +246,7 @@ def _has_vectors(table: DeltaTable) -> bool:
 
 
 def _local(uri: str) -> str:
-    """The path of a file: delta-rs gives a plain one, or a url."""
+    """Return the path of a file, which delta-rs gives as a path or a url."""
     return unquote(urlsplit(uri).path) if uri.startswith("file:") else uri
 
 

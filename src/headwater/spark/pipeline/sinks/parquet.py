@@ -1,23 +1,23 @@
-"""Tables as directories of Parquet files, exactly once.
+"""Tables as directories of Parquet files, written exactly once.
 
-**Append** (`AppendTable`). A batch is written beside, its files are moved in under names that hold
-the batch's number, and then one line of the manifest says that it is there:
+**Append** (`AppendTable`). A batch is written to a staging directory. Its files are moved into the table under
+names that contain the batch's number. Then one line of the manifest records the batch:
 
     sales/
       category=tea/batch-00000012-00000.parquet
       _headwater/
-        manifest.jsonl      one line a batch: number, query, rows, files, new columns; fsynced
-        moving.json         there only while files are moved: which batch
+        manifest.jsonl      one line per batch: number, query, rows, files, new columns; fsynced
+        moving.json         exists only while files are moved: which batch
         staging/            what Spark is writing
-        checkpoint/         the query's
+        checkpoint/         the query's checkpoint
 
-Spark runs a batch again when it was killed before it logged the batch's end. A batch that the
-manifest names is then left alone; one that was being moved is removed first. So after every start
-the directory holds each row once, for any reader that lists it. (Spark's own file sink keeps such a
-log too, but only Spark reads it: to pandas or DuckDB a killed task's files are rows twice.)
+Spark repeats a batch if it was killed before it logged the batch's end. If the manifest has the batch, it is
+not written again; if its files were being moved, they are removed first. So after every start the directory
+contains each row once, for any reader that lists it. (Spark's own file sink has such a log too, but only Spark
+reads it: pandas or DuckDB would read the rows of a killed task's files twice.)
 
-**Complete** (`CompleteTable`). Each run writes a new directory and then replaces a symbolic link,
-which is atomic: a reader sees the old table or the new one, whole.
+**Complete** (`CompleteTable`). Each run writes a new directory and then atomically replaces a symbolic link,
+so a reader sees either the old table or the new one.
 
     by_category → .by_category.versions/00000007
 """
@@ -49,12 +49,15 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 STATE: Final = "_headwater"
-"""Readers of Parquet directories pass over names that begin with an underscore."""
+"""Readers of Parquet directories skip names that begin with an underscore."""
 
 
 class WrittenBatch(NamedTuple):
-    """One line of a manifest. ``files`` are relative to the table's directory, ``columns`` are those
-    that no batch before had, with their types."""
+    """One line of a manifest.
+
+    ``files`` are relative to the table's directory. ``columns`` are those that no earlier batch had, with
+    their types.
+    """
 
     id: BatchId
     query: str
@@ -66,7 +69,7 @@ class WrittenBatch(NamedTuple):
 class AppendTable:
     """The table at ``path``; only one query at a time writes to it.
 
-    ``checkpoint`` is its own unless it is given: a quarantine is written by its table's query.
+    ``checkpoint`` defaults to its own; a quarantine uses that of its table's query.
     """
 
     def __init__(
@@ -81,18 +84,18 @@ class AppendTable:
         self._staging = self.state / "staging"
 
     def prepare(self) -> None:
-        """Make the directory, and undo what a killed run left half done.
+        """Create the directory, and undo what a killed run left incomplete.
 
-        Raises `PipelineError` where files are that this table did not write.
+        Raises `PipelineError` if it contains files that this table did not write.
         """
         if (self.path / "_delta_log").exists():
             raise PipelineError(
-                f"{self.path} is a Delta table, and the sink is parquet: set sink = 'delta', or name "
+                f"{self.path} is a Delta table, but the sink is parquet: set sink = 'delta', or name "
                 "another path"
             )
         if self.path.exists() and not self.state.exists() and _visible(self.path):
             raise PipelineError(
-                f"{self.path} holds files that this pipeline did not write; name another path"
+                f"{self.path} contains files that this pipeline did not write; name another path"
             )
         self.state.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(self._staging, ignore_errors=True)
@@ -102,16 +105,16 @@ class AppendTable:
         if batches and query is None:
             raise PipelineError(
                 f"{self.path} was written from a checkpoint that is gone ({self.checkpoint}); "
-                "a new one would read everything once more. Restore it, or remove the whole table."
+                "a new one would read everything again. Restore it, or remove the whole table."
             )
         if batches and batches[-1].query != query:
             raise PipelineError(
                 f"{self.path} was written from another checkpoint (query {batches[-1].query}) than "
-                f"lies there now (query {query}). Restore that one, or remove the whole table."
+                f"the current one (query {query}). Restore that one, or remove the whole table."
             )
 
     def batches(self) -> list[WrittenBatch]:
-        """The batches that are in the table, in their order."""
+        """Return the batches in the table, in order."""
         return [
             WrittenBatch(
                 BatchId(line["batch"], line.get("series", "")),
@@ -124,11 +127,11 @@ class AppendTable:
         ]
 
     def files(self) -> list[Path]:
-        """The files of the table: what a reader is to read while a batch is being moved in."""
+        """Return the files of the table, without those of a batch that is being moved in."""
         return [self.path / name for batch in self.batches() for name in batch.files]
 
     def finished(self, spark: SparkSession, schema: StructType) -> DataFrame:
-        """What is in the table, with the query's schema: a column of partitions keeps its type."""
+        """Return the table's contents with the query's schema, so partition columns keep their type."""
         files = [str(file) for file in self.files()]
         if not files:
             return spark.createDataFrame([], schema)
@@ -136,9 +139,9 @@ class AppendTable:
         return frame.select(*(f"`{column}`" for column in schema.names))
 
     def write(self, frame: DataFrame, batch: BatchId) -> int:
-        """Add a batch; returns its rows. One that is there already is left alone.
+        """Add a batch; return its number of rows. A batch that is already there is not written again.
 
-        Raises `PipelineError` for rows that cannot be read together with those that are there.
+        Raises `PipelineError` for rows that cannot be read together with the existing ones.
         """
         batches = self.batches()
         done = [one.id.number for one in batches if one.id.series == batch.series]
@@ -165,16 +168,19 @@ class AppendTable:
         shutil.rmtree(self._staging, ignore_errors=True)
         return rows
 
-    # --- inside -----------------------------------------------------------------------------------
+    # --- internals --------------------------------------------------------------------------------
 
     def _new_columns(self, schema: StructType, batches: list[WrittenBatch]) -> dict[str, str]:
-        """Those that no batch had. A column may come or go, and is null where it is not; what it is
-        must stay, and so must the directories."""
-        # By lower case: readers look columns up without regard to it.
+        """Return the columns that no earlier batch had.
+
+        A column may be added or removed, and is null where it is missing. Its type and the partition
+        directories must not change.
+        """
+        # In lower case, because readers ignore the case of columns.
         known = {name.lower(): kind for one in batches for name, kind in one.columns.items()}
         now = {field.name: field.dataType.simpleString() for field in schema.fields}
         changed = [
-            f"{name} is {known[name.lower()]}, and the SQL gives {kind}"
+            f"{name} is {known[name.lower()]}, but the SQL has {kind}"
             for name, kind in now.items()
             if known.get(name.lower(), kind) != kind
         ]
@@ -184,7 +190,7 @@ class AppendTable:
             parts = tuple(unquote(part.partition("=")[0]) for part in file.parent.parts)
         if parts != self.partition_by:
             there, asked = (", ".join(by) or "nothing" for by in (parts, self.partition_by))
-            changed.append(f"it is partitioned by {there}, and is to be by {asked}")
+            changed.append(f"it is partitioned by {there}, but should be by {asked}")
         if changed:
             raise PipelineError(
                 f"{self.path}: {'; '.join(changed)}: its files could not be read together. Change it "
@@ -193,7 +199,7 @@ class AppendTable:
         return {name: kind for name, kind in now.items() if name.lower() not in known}
 
     def _plan_moves(self, batch: BatchId) -> tuple[int, list[tuple[Path, str]]]:
-        """The rows that were written, and each file with its name in the table."""
+        """Return the number of rows written, and each file with its name in the table."""
         import pyarrow.parquet as pq
 
         rows, moves = 0, list[tuple[Path, str]]()
@@ -207,8 +213,8 @@ class AppendTable:
         return rows, moves
 
     def _begin_move(self, batch: BatchId) -> None:
-        with replacing(self._moving) as beside:
-            beside.write_text(json.dumps({"batch": batch.number, "series": batch.series}))
+        with replacing(self._moving) as temporary:
+            temporary.write_text(json.dumps({"batch": batch.number, "series": batch.series}))
 
     def _undo_move(self, done: set[BatchId]) -> None:
         try:
@@ -234,7 +240,7 @@ class AppendTable:
 
 
 class CompleteTable:
-    """The table at ``path``, which every run makes anew."""
+    """The table at ``path`` that every run rebuilds."""
 
     def __init__(self, path: Path, partition_by: tuple[str, ...]) -> None:
         self.path = path
@@ -242,45 +248,48 @@ class CompleteTable:
         self._versions = path.parent / f".{path.name}.versions"
 
     def prepare(self) -> None:
-        """Make the directory above; raises `PipelineError` where something else is at ``path``."""
+        """Create the parent directory; raises `PipelineError` if something else is at ``path``."""
         if os.path.lexists(self.path) and not self._is_ours():
             raise PipelineError(
-                f"{self.path} is there and is no table that mode complete made; name another path"
+                f"{self.path} exists, but is not a table of mode complete; name another path"
             )
         self.path.parent.mkdir(parents=True, exist_ok=True)
 
     def write(self, frame: DataFrame) -> int:
-        """Put ``frame``'s rows in the place of what the table holds; returns their number."""
+        """Replace the table's contents by ``frame``'s rows; return their number."""
         import pyarrow.parquet as pq
 
         number = max((int(old.name) for old in self._old()), default=0) + 1
         version = self._versions / f"{number:08d}"
-        beside = self._versions / f"{number:08d}.partial"
-        shutil.rmtree(beside, ignore_errors=True)
+        partial = self._versions / f"{number:08d}.partial"
+        shutil.rmtree(partial, ignore_errors=True)
         writer = frame.write.mode("overwrite")
         if self.partition_by:
             writer = writer.partitionBy(*self.partition_by)
-        writer.parquet(str(beside))
-        files = list(beside.rglob("*.parquet"))
+        writer.parquet(str(partial))
+        files = list(partial.rglob("*.parquet"))
         rows: int = sum(pq.read_metadata(file).num_rows for file in files)
-        sync_all([*files, *directories(files, beside)])
-        beside.rename(version)
+        sync_all([*files, *directories(files, partial)])
+        partial.rename(version)
         sync(self._versions)
         with replacing(self.path) as link:
             link.symlink_to(version.relative_to(self.path.parent))
-        # The version before stays for one more run: a reader may have listed it a moment ago.
+        # The previous version stays for one more run: a reader may have just listed it.
         for old in self._old()[:-2]:
             shutil.rmtree(old, ignore_errors=True)
         return rows
 
     def finished(self, spark: SparkSession, schema: StructType) -> DataFrame:
-        """What is in the table, with the columns of its SQL: of a directory's name Spark would make
-        the number 1234 where the column holds the text '01234', and without files it knows none."""
+        """Return the table's contents with the columns of its SQL.
+
+        From a directory's name Spark would infer the number 1234 for the text '01234', and without files
+        it knows no columns.
+        """
         frame = spark.read.schema(schema).parquet(str(self.path))
         return frame.select(*(f"`{column}`" for column in schema.names))
 
     def _old(self) -> list[Path]:
-        """The versions that are whole, oldest first."""
+        """Return the complete versions, oldest first."""
         if not self._versions.is_dir():
             return []
         return sorted(version for version in self._versions.iterdir() if version.name.isdigit())
@@ -292,7 +301,7 @@ class CompleteTable:
 
 
 def _prefix(batch: BatchId) -> str:
-    """What the names of a batch's files begin with; a series has a name that a file can have."""
+    """Return the prefix of the names of a batch's files; a series is a valid file name."""
     return f"{batch.series or 'batch'}-{batch.number:08d}"
 
 

@@ -1,7 +1,7 @@
-"""Which sinks there are, what each can do and what it must be told; the way from words to a sink.
+"""The registry of sinks: what each supports and requires, and functions that create them by name.
 
-A declaration is checked by `SINKS` before Spark starts; a run makes its sinks by `append_sink` and
-`complete_sink`. One sink a module: what a sink needs is imported when one is made.
+Declarations are checked against `SINKS` before Spark starts. A run creates its sinks with `append_sink` and
+`complete_sink`. Each sink is a module of its own, imported when such a sink is created.
 """
 
 from __future__ import annotations
@@ -19,14 +19,17 @@ Mode = Literal["append", "complete", "update"]
 
 @dataclass(frozen=True)
 class SinkKind:
-    """What a declaration may say of a sink. ``required`` and ``optional`` are keys of a table, among
-    ``path``, ``url``, ``stream``, ``partition_by``, ``key``, ``checkpoint`` and ``options``."""
+    """What a declaration may contain for a sink.
+
+    ``required`` and ``optional`` are keys of a table: ``path``, ``url``, ``stream``, ``partition_by``,
+    ``key``, ``checkpoint`` and ``options``.
+    """
 
     modes: tuple[Mode, ...]
     required: tuple[str, ...]
     optional: tuple[str, ...] = ()
     readable: bool = True
-    """Whether other tables of mode complete can be made from what is in it."""
+    """Whether tables of mode complete can read it."""
 
 
 SINKS: Final[Mapping[str, SinkKind]] = {
@@ -37,9 +40,9 @@ SINKS: Final[Mapping[str, SinkKind]] = {
     "stream": SinkKind(("append",), ("url", "stream", "checkpoint"), ("options",), readable=False),
     "console": SinkKind(("append",), ("checkpoint",), ("options",), readable=False),
 }
-"""By the word that a declaration uses. ``key`` is required for mode update, and only for it.
-``checkpoint`` is the directory of Spark's checkpoint; parquet and delta keep their own beside the
-table, ``<path>/_headwater/checkpoint``, unless delta is told another."""
+"""The sinks by their name in a declaration. ``key`` is required for mode update, and allowed only for it.
+``checkpoint`` is the directory of Spark's checkpoint. For parquet and delta it is inside the table,
+``<path>/_headwater/checkpoint``, unless a delta table sets another."""
 
 
 def append_sink(
@@ -55,10 +58,10 @@ def append_sink(
     checkpoint: Path | None = None,
     options: Mapping[str, str] | None = None,
 ) -> AppendSink:
-    """The sink of a streaming table, of mode append or update.
+    """Create the sink of a streaming table, of mode append or update.
 
-    ``options`` are the sink's own: those of ``format("headwater")`` for a stream (``codec``,
-    ``maxlen``), ``rows`` for a console.
+    ``options`` are the sink's own: those of ``format("headwater")`` for a stream (``codec``, ``maxlen``),
+    ``rows`` for a console.
     """
     kind = SINKS[sink]
     assert mode in kind.modes, (sink, mode)
@@ -95,7 +98,7 @@ def append_sink(
 
 
 def complete_sink(*, sink: str, path: Path, partition_by: tuple[str, ...] = ()) -> CompleteSink:
-    """The sink of a table that is made anew."""
+    """Create the sink of a table of mode complete."""
     assert "complete" in SINKS[sink].modes, sink
     if sink == "delta":
         from headwater.spark.pipeline.sinks.delta import DeltaComplete

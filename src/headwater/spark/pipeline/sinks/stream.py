@@ -1,8 +1,8 @@
-"""Tables as streams: each batch of rows becomes entries of another stream, once.
+"""Tables as streams: the rows of each batch become entries of another stream, once.
 
-A batch is one transaction of the sink (spark/sink): its application is the query, by the id that the
-checkpoint's metadata holds, and its version is the batch's number. So what has been published is
-known beside the stream, not in files, and a replay adds nothing.
+A batch is one transaction of the sink (spark/sink): its application is the query's id from the checkpoint's
+metadata, and its version is the batch's number. So the record of what has been published is in the store,
+next to the stream, and a replay adds nothing.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class StreamTable:
         self._options(BatchId(0))
 
     def prepare(self) -> None:
-        """Nothing is half done: what is not published whole is finished by the batch's replay."""
+        """Create the checkpoint's parent directory; a replay completes an incomplete batch."""
         self.checkpoint.parent.mkdir(parents=True, exist_ok=True)
 
     def write(self, frame: DataFrame, batch: BatchId) -> int:
-        """Add a batch; returns its rows, or `THERE_ALREADY`."""
+        """Add a batch; return its number of rows, or `THERE_ALREADY`."""
         options = self._options(batch)
         before = _recorded(options)
         if before is not None and before.done and before.epoch == batch.number:
@@ -60,10 +60,10 @@ class StreamTable:
         return after.entries
 
     def finished(self, spark: SparkSession, schema: StructType) -> NoReturn:  # noqa: ARG002
-        """Raises `PipelineError`: a stream is trimmed, and what is made from it would shrink."""
+        """Raise `PipelineError`: a stream is trimmed, and a table made from it would shrink."""
         raise PipelineError(
-            f"the stream {self._given['stream']!r} cannot be read back as a table: make the other "
-            "table from what this one is made from, or read the stream as a source"
+            f"the stream {self._given['stream']!r} cannot be read back as a table: let the other "
+            "table read what this one reads, or read the stream as a source"
         )
 
     def _options(self, batch: BatchId) -> SinkOptions:

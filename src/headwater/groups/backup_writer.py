@@ -1,0 +1,146 @@
+"""Writes the backup of a group every two seconds, so that nothing is lost if another client destroys it.
+
+Rule 1. One worker of a group writes the backup: the one that finds the last one two seconds old.
+Rule 2. The writer creates the consumer ``hw.sign`` if it is missing. If it is missing later, another
+        client has destroyed the group and created it again.
+Rule 3. The same round shows other workers that this one is running (`member.SEEN_FIELD`), and compares
+        the server's clock with the time of the last backup.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from headwater.groups.group_backup import FIELDS, MOST, PARKED, SIGNED, GroupBackup, Row, parse
+from headwater.groups.member import BACKUP_VALID_MS, SEEN_FIELD, Member
+from headwater.groups.operation import Command, Operation, Refused, accepted, executed, mapping
+from headwater.messages import SIGN_CONSUMER, group_backup_key, group_settings_key
+from headwater.model import StreamID
+
+BACKUP_SECONDS: Final = 2.0
+
+SET_BACK_MS: Final = 1_000
+"""A server's clock that is behind the last backup by more than this was set back."""
+
+
+SAME_MS: Final = 100
+"""A due time that differs from the last backup's by less than this counts as the same: TIME and idle times
+are read one after the other."""
+
+
+class Round(NamedTuple):
+    """The result of a round."""
+
+    written: bool
+    """This round has written the backup."""
+    set_back_ms: int
+    """How far the server's clock was set back since the last backup; 0 if it was not."""
+    replaced: bool = False
+    """Another client has destroyed the group and created it again, without its pending entries. The backup
+    was not overwritten."""
+
+
+class BackupWriter:
+    """Writes the backups for one member, and remembers the last one."""
+
+    def __init__(self, member: Member) -> None:
+        self.member = member
+        self._content: tuple[Any, ...] = ()
+        self._wrote_at = 0
+        self._many = False
+        self._ripe: dict[bytes, int] = {}
+
+    def round(self) -> Operation[Round]:
+        """Write the group's backup, unless another worker has just done so."""
+        member = self.member
+        key = group_backup_key(member.stream, member.group)
+        replies = yield [["TIME"], ["HMGET", key, "at", SIGNED]]
+        seconds, micros = accepted(replies[0])
+        now = int(seconds) * 1000 + int(micros) // 1000
+        at, signed = accepted(replies[1])
+        before = int(at or 0)
+        set_back = before - now if before - now > SET_BACK_MS else 0
+        if not set_back and now - before < BACKUP_SECONDS * 900:
+            return Round(written=False, set_back_ms=0)
+        backup = yield from self._read(now)
+        if backup is None:
+            return Round(written=False, set_back_ms=set_back)
+        made = yield from self._sign()
+        known = made and signed == b"1" and now - before < BACKUP_VALID_MS
+        if known and (yield from self._is_new(backup.last)):
+            return Round(written=False, set_back_ms=set_back, replaced=True)
+        settings = group_settings_key(member.stream, member.group)
+        commands: list[Command] = [["HSET", settings, SEEN_FIELD, now]]
+        is_signed = int(made is not None)
+        content = (backup.last, backup.floor, backup.text(), is_signed)
+        if content == self._content and before == self._wrote_at:
+            commands.append(["HSET", key, "at", now])
+        else:
+            commands.append(["HSET", key, *backup.words(), SIGNED, is_signed])
+        for reply in (yield commands):
+            accepted(reply)
+        self._content, self._wrote_at = content, now
+        return Round(written=True, set_back_ms=set_back)
+
+    def _sign(self) -> Operation[bool | None]:
+        """Create the consumer that distinguishes this group from a later one of its name. Return whether it
+        was missing, or None if an ACL rule forbids to create it."""
+        member = self.member
+        words: Command = ["XGROUP", "CREATECONSUMER", member.stream, member.group, SIGN_CONSUMER]
+        (reply,) = yield [words]
+        return None if isinstance(reply, Refused) else bool(reply)
+
+    def _is_new(self, last: StreamID) -> Operation[bool]:
+        """Return whether the group is a new one: none of the backup's entries is pending, or the group's
+        ``last`` id is smaller than the backup's. Otherwise only the consumer was removed."""
+        member = self.member
+        (values,) = yield [["HMGET", group_backup_key(member.stream, member.group), *FIELDS]]
+        backup = parse(accepted(values))
+        if backup is None:
+            return False
+        (left,) = yield [["XPENDING", member.stream, member.group, "-", str(backup.last), 1]]
+        were_pending = bool(backup.rows) or backup.floor is not None
+        return not accepted(left) and (were_pending or last < backup.last)
+
+    def _read(self, now: int) -> Operation[GroupBackup | None]:
+        """Return the current state of the group, or None if the group is gone."""
+        member = self.member
+        rows = 1 if self._many else MOST + 1
+        delays: list[Command] = []
+        if member.able.verbs:
+            delays = [["XDELAYED", member.stream, member.group, "-", "+", rows]]
+        replies = yield [
+            ["MULTI"],
+            ["XINFO", "GROUPS", member.stream],
+            ["XPENDING", member.stream, member.group],
+            ["XPENDING", member.stream, member.group, "-", "+", rows],
+            *delays,
+            ["EXEC"],
+        ]
+        groups, summary, pending, *delayed = executed(replies)
+        found = [mapping(one) for one in accepted(groups)]
+        mine = [one for one in found if one[b"name"] == member.group.encode()]
+        if not mine:
+            return None
+        last = StreamID.parse(mine[0][b"last-delivered-id"])
+        count = accepted(summary)[0]
+        listed = accepted(pending)
+        was_many, self._many = self._many, count > MOST
+        if count > MOST:
+            return GroupBackup(now, last, StreamID.parse(listed[0][0]), [])
+        if was_many:
+            return (yield from self._read(now))
+        due = {row[0]: now + row[1] for reply in delayed for row in accepted(reply)}
+        found_rows = [self._row(one, now, due) for one in listed]
+        self._ripe = {row.id: row.ripe_ms for row in found_rows if row.ripe_ms}
+        return GroupBackup(now, last, None, found_rows)
+
+    def _row(self, reply: Any, now: int, due: dict[bytes, int]) -> Row:
+        entry_id, owner, idle, count = reply
+        ripe = due.get(entry_id, 0)
+        if owner == PARKED:
+            ripe = now + self.member.claim_after_ms - idle
+        before = self._ripe.get(entry_id, 0)
+        if abs(ripe - before) < SAME_MS:
+            ripe = before
+        return Row(entry_id, count, owner, ripe)

@@ -1,0 +1,44 @@
+"""Warns once when modules that are meant to be compiled run as plain Python.
+
+Plain Python is correct and many times slower (docs/reference/performance.md). It is what an installation
+without a wheel and without a C compiler gets, so a user has to be told. ``HEADWATER_PURE=1`` asks for it,
+and warns of nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from functools import cache
+from pathlib import Path
+
+from headwater._build import hot_modules
+
+
+class NotCompiled(UserWarning):
+    """Headwater runs as plain Python, many times slower than compiled."""
+
+
+def notice() -> str | None:
+    """What to tell a user of a plain installation; None if every hot module is compiled or plain Python was
+    asked for."""
+    if os.environ.get("HEADWATER_PURE") == "1":
+        return None
+    modules = hot_modules(Path(__file__).parent)
+    plain = sum(module.extension() is None for module in modules)
+    if not plain:
+        return None
+    return (
+        f"{plain} of {len(modules)} modules are not compiled, so Headwater runs many times slower than it "
+        "can. Install a C compiler and the headers of Python (Debian and Ubuntu: apt-get install gcc "
+        "python3-dev), then `pip install --force-reinstall --no-cache-dir` what you installed; from a "
+        "checkout `make build`. HEADWATER_PURE=1 runs plain Python without this warning."
+    )
+
+
+@cache
+def warn_once() -> None:
+    """Warn the first caller of this process of a plain installation (`NotCompiled`)."""
+    text = notice()
+    if text is not None:
+        warnings.warn(text, NotCompiled, stacklevel=3)

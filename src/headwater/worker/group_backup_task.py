@@ -1,0 +1,87 @@
+"""The task of a consumer that writes the backup of its group; see `groups.backup_writer`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from headwater.groups.backup_writer import BACKUP_SECONDS, BackupWriter
+from headwater.groups.operation import Refused, perform
+from headwater.groups.session import GroupSession
+from headwater.groups.store_errors import Remedy, Step, remedy
+from headwater.worker.clocks import Timers, sleep
+from headwater.worker.waiting import Changes, cancelled
+
+if TYPE_CHECKING:
+    import redis.asyncio
+
+log = logging.getLogger("headwater.worker")
+
+
+class BackupTask:
+    """Writes backups for the session that ``session`` returns, once there is one."""
+
+    def __init__(
+        self,
+        *,
+        clock: Timers,
+        client: redis.asyncio.Redis,
+        session: Callable[[], GroupSession | None],
+        changes: Changes,
+    ) -> None:
+        self._clock = clock
+        self._client = client
+        self._session = session
+        self._changes = changes
+        self._writer: BackupWriter | None = None
+        self._refused = False
+
+    async def run(self) -> None:
+        """Run a round of `BackupWriter` every `BACKUP_SECONDS`, until cancelled."""
+        await self._changes.until(lambda: self._session() is not None)
+        while not cancelled():
+            session = self._session()
+            if session is not None:
+                await self._round(session)
+            await sleep(self._clock, BACKUP_SECONDS)
+
+    async def _round(self, session: GroupSession) -> None:
+        member = session.member
+        if self._writer is None or self._writer.member != member:
+            self._writer = BackupWriter(member)
+        try:
+            done = await perform(self._client, self._writer.round())
+            if done.replaced:
+                await perform(self._client, session.create_again(replaced=True))
+                return  # the next round writes the restored entries
+        except Exception as error:
+            what = remedy(error, Step.READ)
+            if what is Remedy.END:
+                raise
+            if what is Remedy.RECONNECT:
+                await self._client.connection_pool.disconnect(inuse_connections=False)
+            # The reader meets the same errors, and logs them.
+            log.debug("group %s of %s was not backed up: %s", member.group, member.stream, error)
+            if not isinstance(error, Refused) or error.code != "NOPERM":
+                return
+            session.backed_up()
+            if not self._refused:
+                self._refused = True
+                log.warning(
+                    "group %s of stream %s cannot be backed up, so its delayed entries are lost if "
+                    "another client destroys it: %s",
+                    member.group,
+                    member.stream,
+                    error,
+                )
+            return
+        session.backed_up()
+        if done.set_back_ms and not member.able.verbs:
+            log.warning(
+                "the clock of the store was set back by %.1f s: on %s, delayed entries of %s become "
+                "due that much later",
+                done.set_back_ms / 1000,
+                member.able.server,
+                member.stream,
+            )

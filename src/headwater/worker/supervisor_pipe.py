@@ -1,0 +1,129 @@
+"""The pipe over which a worker process reports to its supervisor: one line of JSON for each event.
+
+    ["joined", stream, group]     this process has joined the group
+    ["refused", stream, group]    it could not join, for a reason that waiting does not change
+    ["settled"]                   its first settlement was done: the process is working
+    ["progress", number, {…}]     the progress of one of its consumers, every second if requested
+
+Rule 1. Writing a report never blocks: a supervisor that does not read does not delay its workers.
+Rule 2. A line is written as a whole or not at all, so it is at most `PIPE_BYTES` long.
+Rule 3. A line of another form, which only a handler can have written, is skipped.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from typing import Any
+
+from headwater.worker.statistics import ConsumerStatistics
+
+GROUP = tuple[str, str]
+"""Stream and group."""
+
+READ_BYTES = 65_536
+
+PIPE_BYTES = 4_096
+"""How much Linux writes into a pipe atomically."""
+
+SHOWN_CHARACTERS = 100
+"""How many characters of a name a progress report has."""
+
+
+class Reports:
+    """The worker's end of the pipe. Without a descriptor nothing is reported."""
+
+    def __init__(self, descriptor: int | None = None) -> None:
+        self._descriptor = descriptor
+        self._settled = False
+        if descriptor is not None:
+            os.set_blocking(descriptor, False)
+            os.set_inheritable(descriptor, False)
+
+    def joined(self, stream: str, group: str) -> None:
+        """Report that this process has joined the group."""
+        self._write("joined", stream, group)
+
+    def refused(self, stream: str, group: str) -> None:
+        """Report that this process could not join the group."""
+        self._write("refused", stream, group)
+
+    def settled(self) -> None:
+        """Report that a settlement was done. Only the first one is reported."""
+        if not self._settled:
+            self._settled = True
+            self._write("settled")
+
+    def progress(self, number: int, found: ConsumerStatistics) -> None:
+        """Report the progress of one consumer."""
+        if found.progress is None:
+            return
+        ages = {
+            name: round(value, 3) if isinstance(value, float) else value
+            for name, value in found.progress._asdict().items()
+        }
+        names = {"name": found.name, "stream": found.stream, "group": found.group}
+        shown = {name: value[:SHOWN_CHARACTERS] for name, value in names.items()}
+        self._write("progress", number, {**shown, **ages, "late": found.late})
+
+    def _write(self, *words: Any) -> None:
+        if self._descriptor is None:
+            return
+        line = json.dumps(words).encode() + b"\n"
+        if len(line) > PIPE_BYTES:
+            return
+        try:
+            os.write(self._descriptor, line)
+        except OSError:
+            pass  # the pipe is full, or the supervisor is gone
+
+
+class ReceivedReports:
+    """The supervisor's end of the pipe: what one worker process has reported so far."""
+
+    def __init__(self) -> None:
+        self.reader, self.writer = os.pipe()
+        os.set_blocking(self.reader, False)
+        self.joined: set[GROUP] = set()
+        self.refused: set[GROUP] = set()
+        self.settled = False
+        self.progress: dict[int, dict[str, Any]] = {}
+        """The last report of each consumer."""
+        self.heard_at = time.monotonic()
+        self._rest = b""
+
+    def close_writer(self) -> None:
+        """Close the writing end. The worker process has a copy of it."""
+        os.close(self.writer)
+
+    def close(self) -> None:
+        os.close(self.reader)
+
+    def read(self) -> bool:
+        """Read the reports that have arrived. Return False at the end of the pipe."""
+        while True:
+            try:
+                data = os.read(self.reader, READ_BYTES)
+            except BlockingIOError:
+                return True
+            if not data:
+                return False
+            *lines, self._rest = (self._rest + data).split(b"\n")
+            for line in lines:
+                try:
+                    self._take(json.loads(line))
+                except ValueError:
+                    pass  # a handler wrote it
+
+    def _take(self, report: Any) -> None:
+        match report:
+            case ["joined", str(stream), str(name)]:
+                self.joined.add((stream, name))
+            case ["refused", str(stream), str(name)]:
+                self.refused.add((stream, name))
+            case ["settled"]:
+                self.settled = True
+            case ["progress", int(number), dict(found)]:
+                self.progress[number] = found
+                self.heard_at = time.monotonic()

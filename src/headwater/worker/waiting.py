@@ -1,0 +1,60 @@
+"""Waiting in an event loop for a condition, or for tasks to end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Any
+
+
+class Changes:
+    """Wakes tasks that wait for a condition when something has changed.
+
+    `notify` is called for each message, and costs almost nothing while no task waits.
+    """
+
+    __slots__ = ("_waiting",)
+
+    def __init__(self) -> None:
+        self._waiting: list[asyncio.Future[None]] = []
+
+    def notify(self) -> None:
+        """Something changed: check the conditions again."""
+        if self._waiting:
+            waiting, self._waiting = self._waiting, []
+            for one in waiting:
+                if not one.done():
+                    one.set_result(None)
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait until ``condition`` is true."""
+        while not condition():
+            one = asyncio.get_running_loop().create_future()
+            self._waiting.append(one)
+            await one
+
+
+def cancelled() -> bool:
+    """Return whether the current task was cancelled, even if a library replaced the cancellation by an error."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+AGAIN_SECONDS = 1.0
+CANCELLATIONS = 3
+"""A task that ignores this many cancellations, such as a handler that catches them, is abandoned."""
+
+
+async def ended(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Wait until these tasks, which were cancelled, have ended or have ignored `CANCELLATIONS`.
+
+    The cancellation is repeated every `AGAIN_SECONDS`: a library that is closing a connection may replace it by an
+    error.
+    """
+    waiting = set(tasks)
+    for _ in range(CANCELLATIONS):
+        if not waiting:
+            return
+        _done, waiting = await asyncio.wait(waiting, timeout=AGAIN_SECONDS)
+        for task in waiting:
+            task.cancel()
