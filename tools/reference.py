@@ -16,8 +16,7 @@ from typer.main import get_command
 
 from headwater.cli.main import app
 from headwater.commands.syntax import shown_syntax
-from headwater.commands.table import COMMANDS, CommandRow
-from headwater.commands.table.syntax import SYNTAX
+from headwater.commands.table import COMMANDS, Command
 from tools import configuration_page
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -65,38 +64,36 @@ def cli_page() -> str:
 
 def commands_page() -> str:
     """Return the page of the store's commands."""
-    groups: dict[str, list[CommandRow]] = {}
-    for row in runnable(COMMANDS.values()):
-        groups.setdefault(row.group, []).append(row)
+    groups: dict[str, list[Command]] = {}
+    for command in runnable(COMMANDS.values()):
+        groups.setdefault(command.group, []).append(command)
     parts = [COMMANDS_HEAD]
-    for group, rows in groups.items():
+    for group, members in groups.items():
         parts.append(f"## {group.capitalize()}\n")
-        parts += [entry(row) for row in sorted(rows, key=lambda row: row.name)]
+        parts += [entry(command) for command in sorted(members, key=lambda command: command.name)]
     return "\n".join(parts)
 
 
-def runnable(rows: Iterable[CommandRow]) -> Iterator[CommandRow]:
+def runnable(declared: Iterable[Command]) -> Iterator[Command]:
     """Yield the commands and subcommands that can be run."""
-    for row in rows:
-        if not row.subcommands or row.name == "command":
-            yield row
-        yield from row.subcommands.values()
+    for command in declared:
+        if not command.subcommands or command.name == "command":
+            yield command
+        yield from command.subcommands.values()
 
 
-def entry(row: CommandRow) -> str:
+def entry(command: Command) -> str:
     """Return the page's text about one command."""
-    name = row.name.replace("|", " ").upper()
-    syntax = f"{name} {shown_syntax(SYNTAX.get(row.name, ''))}".rstrip()
-    since = f"**ours**, since {row.since}" if is_ours(row) else f"since {row.since}"
-    categories = " ".join(f"@{category}" for category in row.categories)
-    return (
-        f"### {name}\n\n`{syntax}`\n\n{row.summary}\n\n{since} · arity {row.arity} · {categories}\n"
-    )
+    name = command.name.replace("|", " ").upper()
+    syntax = f"{name} {shown_syntax(command.syntax)}".rstrip()
+    since = f"**ours**, since {command.since}" if is_ours(command) else f"since {command.since}"
+    categories = " ".join(f"@{category}" for category in command.categories)
+    return f"### {name}\n\n`{syntax}`\n\n{command.summary}\n\n{since} · arity {command.arity} · {categories}\n"
 
 
-def is_ours(row: CommandRow) -> bool:
+def is_ours(command: Command) -> bool:
     """Return whether only Headwater has the command. Before 1.0 its versions begin with 0."""
-    return row.since.startswith("0.")
+    return command.since.startswith("0.")
 
 
 def main() -> None:

@@ -3,7 +3,7 @@
 Rule 1. Steady time starts at the wall clock's time and advances with elapsed time. Ages, delays, expiries
         and all times in the journal are steady times (`headwater.server.services.turn_clock`).
 Rule 2. The wall clock may jump. New ids, TIME and times that a client sends or receives are wall-clock
-        times; `headwater.commands.wall_time` converts between them and steady times.
+        times; `headwater.commands.times` converts between them and steady times.
 
 Tests use `headwater.testing.ManualClock`, which the test advances. See docs/adr/0035-steady-time.md.
 """

@@ -8,8 +8,8 @@ from random import Random
 
 import pytest
 
+from headwater.commands.table import BY_FULL_NAME
 from headwater.server.services.acl.rules import CATEGORIES
-from headwater.server.session.user import ROWS
 from headwater.testing.node import LocalStore
 from headwater.testing.replies import Reply, Simple
 from tests.conformance.endpoints import Connection
@@ -74,7 +74,7 @@ class Chance:
     def request(self) -> list[bytes]:
         """Return a request with enough arguments: keys and words in any order."""
         name = self.random.choice(self.names)
-        row = ROWS[name]
+        row = BY_FULL_NAME[name]
         words = [word.encode() for word in name.split("|")]
         count = abs(row.arity) + (self.random.randrange(3) if row.arity < 0 else 0)
         pool = KEYS if self.random.random() < 0.7 else (*KEYS, *WORDS)
@@ -92,7 +92,7 @@ class Chance:
 def shared_names(redis: Connection) -> list[str]:
     """Return the commands, and subcommands of containers, that both servers have."""
     names = []
-    for name, row in ROWS.items():
+    for name, row in BY_FULL_NAME.items():
         container = row.subcommands and name != "command"
         asked = redis.run([(b"COMMAND", b"INFO", name.encode())])[0]
         known = isinstance(asked, list) and isinstance(asked[0], list)

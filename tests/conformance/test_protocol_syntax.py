@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import redis
 
 from headwater.commands.syntax import parse_syntax
-from headwater.commands.table import COMMANDS, CommandRow
-from headwater.commands.table.syntax import SYNTAX
+from headwater.commands.table import Command, every_command
 from headwater.testing.server import server_thread
 from tests.peers import Peer
 
@@ -25,12 +24,6 @@ DIFFERENT = {
 
 TAKES_ANYTHING = {"command", "quit"}
 """COMMAND's argument is a subcommand; QUIT ignores its arguments."""
-
-
-def every_row() -> Iterator[CommandRow]:
-    for row in COMMANDS.values():
-        yield row
-        yield from row.subcommands.values()
 
 
 def described(docs: Any, name: str) -> Any:
@@ -85,16 +78,16 @@ def test_arguments_are_described_as_in_redis(
     with server_thread() as server:
         ours = docs_of(server.port)
     wrong = []
-    for row in every_row():
-        real = described(theirs, row.name)
-        if real is None or row.subcommands or row.name in DIFFERENT:
+    for command in every_command():
+        real = described(theirs, command.name)
+        if real is None or command.subcommands or command.name in DIFFERENT:
             continue
         lines = [
             " ".join(map(shown, docs.get("arguments", [])))
-            for docs in (described(ours, row.name), real)
+            for docs in (described(ours, command.name), real)
         ]
         if lines[0] != lines[1]:
-            wrong.append(f"{row.name}\n    we:   {lines[0]}\n    they: {lines[1]}")
+            wrong.append(f"{command.name}\n    we:   {lines[0]}\n    they: {lines[1]}")
     assert not wrong, "\n".join(wrong)
 
 
@@ -109,15 +102,11 @@ def test_known_differences_of_descriptions_exist(
     assert list(map(shown, ours["arguments"])) != list(map(shown, theirs.get("arguments", [])))
 
 
-@pytest.mark.parametrize("row", list(every_row()), ids=lambda row: row.name)
-def test_a_command_with_arguments_has_a_syntax(row: CommandRow) -> None:
-    taken = 2 if "|" in row.name else 1
-    takes_arguments = row.arity > taken or row.arity < 0
-    has_own = not row.subcommands and row.name not in TAKES_ANYTHING
-    assert (row.name in SYNTAX) == (takes_arguments and has_own)
-    for argument in parse_syntax(SYNTAX.get(row.name, "")):
+@pytest.mark.parametrize("command", list(every_command()), ids=lambda command: command.name)
+def test_a_command_with_arguments_has_a_syntax(command: Command) -> None:
+    taken = 2 if "|" in command.name else 1
+    takes_arguments = command.arity > taken or command.arity < 0
+    has_own = not command.subcommands and command.name not in TAKES_ANYTHING
+    assert bool(command.syntax) == (takes_arguments and has_own)
+    for argument in parse_syntax(command.syntax):
         assert argument.name
-
-
-def test_every_syntax_belongs_to_a_command() -> None:
-    assert set(SYNTAX) - {row.name for row in every_row()} == set()

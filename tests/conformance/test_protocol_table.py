@@ -9,7 +9,7 @@ import pytest
 import redis
 
 from headwater.commands.key_specs import FoundKey, KeyRange, find_keys
-from headwater.commands.table import COMMANDS, CommandRow
+from headwater.commands.table import COMMANDS, Command, every_command
 from headwater.resp.arguments import Arguments
 from tests.peers import Peer
 
@@ -17,16 +17,10 @@ OURS = {"xrenew", "xsettle", "xretire", "xsplit", "xlag", "xdelayed"}
 NEWER_THAN_THE_PEER = {"xnack", "xcfgset", "xidmprecord"}
 
 
-def every_row(rows: Iterator[CommandRow] | None = None) -> Iterator[CommandRow]:
-    for row in rows if rows is not None else iter(COMMANDS.values()):
-        yield row
-        yield from every_row(iter(row.subcommands.values()))
-
-
 SHARED = {
-    row.name: row
-    for row in every_row()
-    if row.name not in OURS and row.name not in NEWER_THAN_THE_PEER
+    command.name: command
+    for command in every_command()
+    if command.name not in OURS and command.name not in NEWER_THAN_THE_PEER
 }
 
 
@@ -51,17 +45,17 @@ def real(shared_peer: Callable[[str], Peer]) -> Iterator[Any]:
 
 @pytest.mark.peer
 @pytest.mark.parametrize("name", SHARED)
-def test_a_row_equals_that_of_redis(name: str, real: Any) -> None:
-    row = SHARED[name]
+def test_a_declaration_agrees_with_redis(name: str, real: Any) -> None:
+    command = SHARED[name]
     reply = text(real.execute_command("COMMAND INFO", name))[0]
     _, arity, flags, first, last, step, categories, tips, specs, _ = reply
 
-    assert row.arity == arity
-    assert {*row.flags, *(["movablekeys"] if row.movable_keys else [])} == set(flags)
-    assert {f"@{category}" for category in row.categories} == set(categories)
-    assert set(row.tips) == set(tips)
-    assert len(row.keys) == len(specs)
-    for ours, theirs in zip(row.keys, specs, strict=True):
+    assert command.arity == arity
+    assert {*command.flags, *(["movablekeys"] if command.movable_keys else [])} == set(flags)
+    assert {f"@{category}" for category in command.categories} == set(categories)
+    assert set(command.tips) == set(tips)
+    assert len(command.keys) == len(specs)
+    for ours, theirs in zip(command.keys, specs, strict=True):
         assert set(ours.flags) == set(theirs["flags"])
         begin = theirs["begin_search"]["spec"]
         assert ours.begin == begin.get("index", begin.get("startfrom"))
@@ -71,33 +65,33 @@ def test_a_row_equals_that_of_redis(name: str, real: Any) -> None:
         else:
             found = {"lastkey": ours.last, "keystep": ours.step, "limit": ours.limit}
         assert theirs["find_keys"]["spec"] == found
-    if row.keys and not row.movable_keys:
-        assert (first, last, step) == KeyRange.over(row.keys)
+    if command.keys and not command.movable_keys:
+        assert (first, last, step) == KeyRange.over(command.keys)
 
     docs = text(real.execute_command("COMMAND DOCS", name))[name]
-    assert (row.group, row.since) == (docs["group"], docs["since"])
+    assert (command.group, command.since) == (docs["group"], docs["since"])
 
 
-@pytest.mark.parametrize("row", list(every_row()), ids=lambda row: row.name)
-def test_a_row_is_complete(row: CommandRow) -> None:
-    assert row.name == row.name.lower()
-    assert row.arity
-    assert row.summary.endswith(".")
-    assert {"fast", "slow"} & set(row.categories)
-    for name, sub in row.subcommands.items():
-        assert sub.name == f"{row.name}|{name.decode().lower()}"
+@pytest.mark.parametrize("command", list(every_command()), ids=lambda command: command.name)
+def test_a_declaration_is_complete(command: Command) -> None:
+    assert command.name == command.name.lower()
+    assert command.arity
+    assert command.summary.endswith(".")
+    assert {"fast", "slow"} & set(command.categories)
+    for name, sub in command.subcommands.items():
+        assert sub.name == f"{command.name}|{name.decode().lower()}"
         assert sub.arity_fits(max(2, abs(sub.arity)))
-    if row.writes and not row.subcommands and row.group in {"stream", "string", "hash"}:
-        assert row.keys
+    if command.writes and not command.subcommands and command.group in {"stream", "string", "hash"}:
+        assert command.keys
 
 
 def keys(*words: str) -> list[str]:
     """Return the keys of a request, each with the first of its flags."""
     arguments = Arguments.of(*(word.encode() for word in words))
-    row = COMMANDS[arguments.token(0)]
-    if row.subcommands:
-        row = row.subcommands[arguments.token(1)]
-    found: list[FoundKey] = find_keys(arguments, row.keys, row.finder)
+    command = COMMANDS[arguments.token(0)]
+    if command.subcommands:
+        command = command.subcommands[arguments.token(1)]
+    found: list[FoundKey] = find_keys(arguments, command.keys, command.finder)
     return [f"{words[key.position]} {key.flags[0]}" for key in found]
 
 

@@ -14,8 +14,7 @@ from __future__ import annotations
 from functools import cache
 
 from headwater.commands.syntax import Argument, parse_syntax
-from headwater.commands.table import COMMANDS
-from headwater.commands.table.syntax import SYNTAX
+from headwater.commands.table import BY_FULL_NAME, COMMANDS
 
 TWICE = 2
 """How often a repeatable argument is given. Counts have the same value."""
@@ -51,7 +50,7 @@ def names() -> list[bytes]:
 def usages(name: bytes) -> list[tuple[bytes, ...]]:
     """Return the requests of a command, without duplicates."""
     lower = name.decode().lower()
-    arguments = parse_syntax(SYNTAX.get(lower, ""))
+    arguments = parse_syntax(BY_FULL_NAME[lower].syntax)
     turns = range(_alternatives(arguments))
     every = frozenset(range(len(arguments)))
     found: dict[tuple[bytes, ...], None] = {}

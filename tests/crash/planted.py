@@ -49,7 +49,7 @@ FAULTS: dict[str, Fault] = {
         "a state from before it",
     ),
     "min-idle comparison inverted": Fault(
-        "commands/ownership.py",
+        "commands/xclaim.py",
         "self.now_ms - time >= self.min_idle",
         "self.now_ms - time < self.min_idle",
         "model",

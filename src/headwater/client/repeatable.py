@@ -15,7 +15,7 @@ from functools import lru_cache
 from math import inf, isfinite
 from typing import Any
 
-from headwater.commands.table import COMMANDS, CommandRow
+from headwater.commands import table
 
 Command = Sequence[Any]
 """A command's name and arguments; the first item may have several words (``"XINFO STREAM"``)."""
@@ -43,7 +43,7 @@ _SUBCOMMANDS = {
 _IDEMPOTENT_WRITES = ("XACK",)
 
 
-def _read_only(rows: Iterable[CommandRow]) -> Iterable[str]:
+def _read_only(rows: Iterable[table.Command]) -> Iterable[str]:
     for row in rows:
         if "readonly" in row.flags:
             yield row.name.upper().replace("|", " ")
@@ -52,7 +52,7 @@ def _read_only(rows: Iterable[CommandRow]) -> Iterable[str]:
 
 REPEATABLE = frozenset(
     [
-        *_read_only(COMMANDS.values()),
+        *_read_only(table.COMMANDS.values()),
         *_OF_CONNECTIONS.split(),
         *_QUESTIONS.split(),
         *_IDEMPOTENT_WRITES,

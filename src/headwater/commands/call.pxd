@@ -1,5 +1,5 @@
 cimport cython
-from headwater.commands.wall_time cimport WallOffset
+from headwater.commands.times cimport WallOffset
 from headwater.engine.database cimport Database
 from headwater.engine.group cimport ConsumerGroup
 from headwater.engine.keyspace cimport Keyspace

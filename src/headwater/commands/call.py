@@ -1,12 +1,11 @@
-"""What a command is given and what it gives back. The seam between everything that speaks RESP and
-everything that keeps state.
+"""`Call`, what a command receives, and `Wait` and `Missing`, what it may return.
 
 Rule 1. A command is ``def xadd(call: Call) -> Wait | Missing | None``.
-Rule 2. It chooses first: parses, looks up, resolves ``*``, ``$``, ``~`` and the clock. While it
-        chooses it may raise `CommandError`; nothing has changed and nothing is written.
-Rule 3. Between choosing and the first mutator stands `Call.admit`: the journal says whether it can
-        take the facts. Only after that are mutators called and the reply written.
-Rule 4. `Wait` and `Missing` come with nothing changed and nothing written to the reply.
+Rule 2. A command chooses first: it parses, looks up, resolves ``*``, ``$``, ``~`` and the clock. Until
+        then it may raise `CommandError`: nothing has changed and no reply is written.
+Rule 3. Then it calls `Call.admit`, which asks the journal whether it can take the facts. Only after that
+        it calls mutators and writes the reply.
+Rule 4. A command that returns `Wait` or `Missing` has changed nothing and written no reply.
 
 See docs/adr/0001-call-and-reply.md.
 """
@@ -17,7 +16,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from headwater.commands.wall_time import WallOffset
+from headwater.commands.times import WallOffset
 from headwater.config.streams import StreamConfig
 from headwater.engine.database import Database, Value
 from headwater.engine.events import MISSED
@@ -50,8 +49,8 @@ MISCONF = (
 
 
 def shown(name: bytes) -> str:
-    """A name as it stands in an error text, where it ends at its first NUL as in Redis; the reply
-    writer turns it back into the same bytes.
+    """A name for an error text. It ends at its first NUL, as in Redis; the reply writer turns the rest
+    back into the same bytes.
 
     >>> shown(b"orders"), shown(b"orders\\x00eu")
     ('orders', 'orders')
@@ -60,16 +59,16 @@ def shown(name: bytes) -> str:
 
 
 class Wait:
-    """The command has nothing to serve and its client may block.
+    """The result of a command that has nothing to return yet and whose client may block.
 
-    ``keys`` are waited on in the database of the call. ``timeout_ms`` 0 waits for ever. On a wake
-    ``arguments`` are run again from the start (``$`` is already an id in them). ``recheck_at_ms``
-    is the steady time at which to run again although no key was signalled, None if never. With
-    ``for_streams`` a signal counts only while its key holds a stream: XREAD waits on when the key
-    goes or becomes something else, XREADGROUP hears of it. With ``for_lists`` it must hold a list.
-    ``at_timeout`` is the answer, in RESP, when the time is over; None is a nil array. Those who wait
-    with the same ``alike`` for a key wait for the same: what the first of them has no use for, none of
-    them has. A ``group`` is given by who waits for its new entries and nothing else.
+    The client waits for signals of ``keys`` in the call's database. ``timeout_ms`` 0 waits for ever. When
+    it is woken, ``arguments`` are run again from the start (``$`` is already replaced by an id).
+    ``recheck_at_ms`` is the steady time at which to run them without a signal, None for never. With
+    ``for_streams`` a signal counts only while the key holds a stream: XREAD goes on waiting if the key is
+    deleted or gets another type, XREADGROUP runs again and fails. With ``for_lists`` the key must hold a
+    list. ``at_timeout`` is the reply at the timeout, in RESP; None is a nil array. Clients that wait for a
+    key with the same ``alike`` wait for the same: what the first of them cannot use, none of them
+    can. ``group`` is set if the client waits only for new entries of that group.
     """
 
     def __init__(self, keys: list[bytes], timeout_ms: int, arguments: Arguments) -> None:
@@ -84,13 +83,13 @@ class Wait:
         self.group: ConsumerGroup | None = None
 
     def wakes_on(self, value: Value | None) -> bool:
-        """Whether a signal of a key that holds ``value`` now counts."""
+        """Whether a signal of a key that now holds ``value`` wakes the client."""
         if self.for_streams:
             return isinstance(value, StoredStream)
         return not self.for_lists or isinstance(value, deque)
 
     def finds_nothing(self, value: Value | None) -> bool:
-        """Whether it is known that the command would find nothing more in ``value`` of its key."""
+        """Whether the command is known to find nothing in ``value``, the value of its key."""
         group = self.group
         return (
             group is not None
@@ -101,14 +100,14 @@ class Wait:
 
 
 class Missing(NamedTuple):
-    """Blocks that must be read from disk before the command can run; it is run again from its start
-    when they are resident. While nothing is spilled, no command returns it."""
+    """Blocks that must be read from disk before the command can run. It is run again from the start when
+    they are resident. No command returns this while all blocks are in memory."""
 
     blocks: list[object]
 
 
 Admission = Callable[[int], str | None]
-"""Asks the journal to have room for so many bytes of facts; the reason why it has not, or None."""
+"""Reserves room in the journal for that many bytes of facts; returns None, or why it cannot."""
 
 
 def always_admitted(_size: int) -> str | None:
@@ -117,14 +116,14 @@ def always_admitted(_size: int) -> str | None:
 
 
 _KEPT_KEY_BYTES = 256
-"""A client does not keep a longer key in memory after its command."""
+"""The longest key that `Call.key` caches after its command."""
 
 Draw = Callable[[int], int]
-"""Draws a number below another, each as likely: chance is the server's to give, like time."""
+"""Returns a random number below its argument, uniformly. The server provides it, like the time."""
 
 
 def always_first(_below: int) -> int:
-    """The draw of whoever has no chance to give."""
+    """The draw of a call without a source of random numbers."""
     return 0
 
 
@@ -132,14 +131,14 @@ _DEFAULTS = StreamConfig()
 
 
 class StreamSettings:
-    """The settings of streams that commands read; changed in place by CONFIG SET."""
+    """The settings of streams that commands read. CONFIG SET changes them in place."""
 
     def __init__(self, config: StreamConfig = _DEFAULTS) -> None:
         self.max_entry_bytes = MAX_ENTRY_BYTES
         self.adopt(config)
 
     def adopt(self, config: StreamConfig) -> None:
-        """Take the values of ``config``."""
+        """Copy the values of ``config``."""
         self.node_max_bytes = config.stream_node_max_bytes
         self.node_max_entries = config.stream_node_max_entries
         self.autoclaim_scan_factor = config.stream_autoclaim_scan_factor
@@ -149,11 +148,11 @@ class StreamSettings:
 
 
 class Call:
-    """One command about to run. One object a session, reused from command to command.
+    """What a command receives. A session has one `Call`, which all its commands use.
 
-    ``db`` is the session's selected database, ``keyspace`` all of them. ``may_block`` is False in
-    MULTI/EXEC and Lua, where a blocking command answers at once. ``now_ms`` is steady time, which ages
-    and everything that is kept are in; ``wall`` makes times of the wall clock of it and back.
+    ``db`` is the session's selected database, ``keyspace`` has all of them. ``may_block`` is False in
+    MULTI/EXEC and Lua, where a blocking command replies at once. ``now_ms`` is steady time, the time of
+    ages and of everything stored; ``wall`` converts it to times of the wall clock and back.
     """
 
     def __init__(self, keyspace: Keyspace, reply: ReplyWriter) -> None:
@@ -165,23 +164,22 @@ class Call:
         self.reply = reply
         self.may_block = True
         self.offloads = False
-        """Whether its client can wait for a job (jobs.py)."""
+        """Whether the client can wait for an offloaded job (jobs.py)."""
         self.admission: Admission = always_admitted
         self.settings = StreamSettings()
         self.draw: Draw = always_first
         self.spare: object = None
-        """What a command keeps of its objects for its next run."""
+        """An object that a command keeps for its next run."""
         self._key = b""
         self.touches = True
-        """Whether commands count as use of the keys that they look up (CLIENT NO-TOUCH)."""
+        """Whether looking up a key resets its idle time (CLIENT NO-TOUCH)."""
 
     def wall_ms(self) -> int:
-        """The same moment as ``now_ms`` by the wall clock, Unix ms: for new ids and for people."""
+        """The time ``now_ms`` by the wall clock, in Unix ms: for new ids and for people."""
         return self.now_ms + self.wall.ahead_ms
 
     def key(self, index: int) -> bytes:
-        """Argument ``index``, a key, as bytes: for a client that names the same one again and again
-        the same object."""
+        """Argument ``index``, a key, as bytes. For a client that repeats a key, it is the same object."""
         arguments, key = self.arguments, self._key
         start, end = word_at(arguments.starts, index), word_at(arguments.ends, index)
         if not is_part(key, arguments.buffer, start, end):
@@ -193,7 +191,7 @@ class Call:
     def admit(self, size: int) -> None:
         """Make sure that the journal can take ``size`` more bytes of facts, an upper bound.
 
-        Raises `NoRoom` (MISCONF) when it cannot; nothing may have been mutated yet.
+        Raises `NoRoom` (MISCONF) if it cannot. Must be called before the first mutator.
         """
         if self.admission is always_admitted:
             return
@@ -202,26 +200,25 @@ class Call:
             raise NoRoom(MISCONF.format(reason=reason))
 
     def modified(self, key: bytes, changes: int = 1) -> None:
-        """``key`` changed in the sense of WATCH, ``changes`` times in the sense of Redis's dirty
-        counter."""
+        """Break every WATCH of ``key``, and add ``changes`` to the counter that Redis calls dirty."""
         self.db.touch(key)
         self.keyspace.dirty += changes
 
     def notify(self, kind: int, event: bytes, key: bytes, db: Database | None = None) -> None:
-        """A keyspace event of a class of `headwater.engine.events` happened to ``key``, in ``db``
-        if that is not the database of the call."""
+        """Record a keyspace event for ``key``, of a class of `headwater.engine.events`; ``db`` is needed
+        only if it is not the database of the call."""
         if self.keyspace.notified & kind:
             index = self.db.index if db is None else db.index
             self.keyspace.events.append((index, event, key))
 
     def stream(self, key: bytes) -> StoredStream | None:
-        """The stream at ``key``, None if there is no such key; WRONGTYPE if it holds another type."""
+        """The stream at ``key``, None if the key does not exist. Raises WRONGTYPE for another type."""
         value = self.db.lookup(key, self.now_ms)
         return None if value is None else self._checked(value)
 
     def read_stream(self, key: bytes) -> StoredStream | None:
-        """As `stream`, for commands that look a key up for reading in Redis: it is a hit or a miss,
-        and a miss is an event."""
+        """As `stream`, for commands that look up a key for reading in Redis: counts a hit or a miss, and
+        notifies of a miss."""
         value = self.db.lookup(key, self.now_ms)
         if value is None:
             self.missed(key)
@@ -238,14 +235,14 @@ class Call:
         raise CommandError(WRONGTYPE)
 
     def lookup(self, key: bytes) -> Value | None:
-        """The value at ``key``, which is used by this; None if there is no such key."""
+        """The value at ``key``, None if the key does not exist. Resets the key's idle time."""
         value = self.db.lookup(key, self.now_ms)
         if value is not None and self.touches:
             self.db.use(key, self.now_ms)
         return value
 
     def read(self, key: bytes) -> Value | None:
-        """As `lookup`, for commands that only read: it is a hit or a miss, and a miss is an event."""
+        """As `lookup`, for commands that only read: counts a hit or a miss, and notifies of a miss."""
         value = self.lookup(key)
         if value is None:
             self.missed(key)
@@ -254,13 +251,13 @@ class Call:
         return value
 
     def missed(self, key: bytes) -> None:
-        """There is no ``key`` that could be read."""
+        """Count a miss of ``key``, and notify of it."""
         self.keyspace.misses += 1
         self.notify(MISSED, b"keymiss", key)
 
     def create_stream(self, key: bytes) -> StoredStream:
-        """A new stream at ``key``, configured as the settings say that new ones are; two facts of
-        `HEADROOM` and the key, admitted before."""
+        """Create a stream at ``key``, configured by the settings. Writes two facts of `HEADROOM` and the key,
+        which the caller has admitted."""
         stream = self.db.create_stream(key, self.keyspace.next_sid)
         stream.used_ms = self.now_ms
         begins, settings = stream.idempotency, self.settings

@@ -1,4 +1,4 @@
-"""What acts on whole databases: DBSIZE, SWAPDB, FLUSHDB, FLUSHALL.
+"""Commands on whole databases: DBSIZE, SWAPDB, FLUSHDB, FLUSHALL.
 
 Source: Redis's command pages and db.c.
 """
@@ -6,19 +6,24 @@ Source: Redis's command pages and db.c.
 from __future__ import annotations
 
 from headwater.commands.call import SYNTAX, Call
+from headwater.engine.database import Database
 from headwater.engine.facts import HEADROOM
 from headwater.errors import CommandError
 from headwater.limits import DATABASES
 from headwater.resp.arguments import Arguments
 
+SAME_KEY = "ERR source and destination objects are the same"
+_MAX_I32 = 2**31 - 1
+_I32_RANGE = f"ERR value is out of range, value must between {-_MAX_I32 - 1} and {_MAX_I32}"
+
 
 def dbsize(call: Call) -> None:
-    """DBSIZE → number of keys in the selected database."""
+    """DBSIZE → the number of keys in the selected database."""
     call.reply.integer(call.db.count(call.now_ms))
 
 
 def swapdb(call: Call) -> None:
-    """SWAPDB index index → OK; whoever has one selected sees the other's keys from now on."""
+    """SWAPDB index index → OK; a client that has selected one of the two sees the other's keys from now on."""
     first = _index(call.arguments, 1, "first")
     second = _index(call.arguments, 2, "second")
     if not (0 <= first < DATABASES and 0 <= second < DATABASES):
@@ -39,7 +44,7 @@ def _index(arguments: Arguments, at: int, which: str) -> int:
 
 
 def flushdb(call: Call) -> None:
-    """FLUSHDB [ASYNC|SYNC] → OK; the selected database is empty."""
+    """FLUSHDB [ASYNC|SYNC] → OK; empties the selected database."""
     _check_flush(call.arguments)
     call.admit(HEADROOM)
     call.keyspace.dirty += len(call.db.values)
@@ -48,7 +53,7 @@ def flushdb(call: Call) -> None:
 
 
 def flushall(call: Call) -> None:
-    """FLUSHALL [ASYNC|SYNC] → OK; every database is empty."""
+    """FLUSHALL [ASYNC|SYNC] → OK; empties every database."""
     _check_flush(call.arguments)
     call.admit(HEADROOM)
     call.keyspace.dirty += sum(len(db.values) for db in call.keyspace.databases)
@@ -57,8 +62,24 @@ def flushall(call: Call) -> None:
 
 
 def _check_flush(arguments: Arguments) -> None:
-    """SYNC makes no difference: keys are gone at once, and what they held is freed in slices."""
+    """Check the options. SYNC makes no difference: keys are removed at once and freed in slices."""
     if arguments.count > 2 or (
         arguments.count == 2 and arguments.token(1) not in (b"ASYNC", b"SYNC")
     ):
         raise CommandError(SYNTAX)
+
+
+def database_at(call: Call, index: int) -> Database:
+    """The database whose number is argument ``index`` of MOVE or COPY. Raises `CommandError`."""
+    number = _int32(call.arguments, index)
+    if not 0 <= number < DATABASES:
+        raise CommandError("ERR DB index is out of range")
+    return call.keyspace.databases[number]
+
+
+def _int32(arguments: Arguments, index: int) -> int:
+    """An argument as a 32-bit integer (Redis: getIntFromObjectOrReply)."""
+    number = arguments.integer(index)
+    if not -_MAX_I32 - 1 <= number <= _MAX_I32:
+        raise CommandError(_I32_RANGE)
+    return number

@@ -11,7 +11,7 @@ cdef class KnownCommand:
     cdef public bytes name
     cdef public Py_ssize_t number
     cdef public bytes typed
-    cdef public object row
+    cdef public object command
     cdef public str title
     cdef public object function
     cdef public Py_ssize_t arity

@@ -1,7 +1,8 @@
-"""From a request's name to the function that runs it.
+"""Finds the command that a request names, and checks the number of its arguments.
 
-Only what acts on keys is here; the server adds what acts on sessions and on the node. A subcommand's
-function stands under its container's name and its own, ``XGROUP|CREATE``, as Redis names it.
+`KnownCommand` is a declaration of the command table prepared for this. Commands on keys have their
+function here; the server looks up those on sessions in `headwater.server.commands`. A subcommand's name
+is its container's and its own, ``XGROUP|CREATE``, as in Redis.
 """
 
 from __future__ import annotations
@@ -10,33 +11,10 @@ import itertools
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from headwater.commands import (
-    addition,
-    databases,
-    delayed,
-    deleting,
-    dumping,
-    entries,
-    expiry,
-    groups,
-    idempotency,
-    inspection,
-    keys,
-    lag,
-    moving,
-    objects,
-    ownership,
-    pending,
-    reading,
-    restoring,
-    scanning,
-    settling,
-    trimming,
-)
 from headwater.commands.call import Call, Missing, Wait, shown
+from headwater.commands.functions import functions_of
 from headwater.commands.jobs import Job
-from headwater.commands.table import COMMANDS, CommandRow
-from headwater.commands.values import hashes, lists, sets, strings
+from headwater.commands.table import COMMANDS, Command
 from headwater.errors import CommandError
 from headwater.resp.arguments import Arguments
 
@@ -51,150 +29,50 @@ else:
 if not cython.compiled:  # memory_c.pxd has them in C
     from headwater.memory import is_part, word_at
 
-Command = Callable[[Call], Wait | Missing | Job | None]
+Function = Callable[[Call], Wait | Missing | Job | None]
 
-FUNCTIONS: dict[bytes, Command] = {
-    b"XADD": addition.xadd,
-    b"XREADGROUP": reading.xreadgroup,
-    b"XACK": settling.xack,
-    b"XSETTLE": settling.xsettle,
-    b"XREAD": reading.xread,
-    b"XRANGE": entries.xrange,
-    b"XREVRANGE": entries.xrevrange,
-    b"XLEN": entries.xlen,
-    b"XDEL": entries.xdel,
-    b"XTRIM": trimming.xtrim,
-    b"XSETID": entries.xsetid,
-    b"XCFGSET": idempotency.xcfgset,
-    b"XIDMPRECORD": idempotency.xidmprecord,
-    b"XSPLIT": entries.xsplit,
-    b"XACKDEL": deleting.xackdel,
-    b"XDELEX": deleting.xdelex,
-    b"XNACK": settling.xnack,
-    b"XCLAIM": ownership.xclaim,
-    b"XAUTOCLAIM": ownership.xautoclaim,
-    b"XPENDING": pending.xpending,
-    b"XRENEW": settling.xrenew,
-    b"XRETIRE": groups.xretire,
-    b"XDELAYED": delayed.xdelayed,
-    b"XLAG": lag.xlag,
-    b"XGROUP|CREATE": groups.xgroup_create,
-    b"XGROUP|SETID": groups.xgroup_setid,
-    b"XGROUP|DESTROY": groups.xgroup_destroy,
-    b"XGROUP|CREATECONSUMER": groups.xgroup_createconsumer,
-    b"XGROUP|DELCONSUMER": groups.xgroup_delconsumer,
-    b"XGROUP|HELP": groups.xgroup_help,
-    b"XINFO|STREAM": inspection.xinfo_stream,
-    b"XINFO|GROUPS": inspection.xinfo_groups,
-    b"XINFO|CONSUMERS": inspection.xinfo_consumers,
-    b"XINFO|HELP": inspection.xinfo_help,
-    b"DEL": keys.delete,
-    b"UNLINK": keys.delete,
-    b"EXISTS": keys.exists,
-    b"TOUCH": keys.touch,
-    b"TYPE": keys.type_of,
-    b"RENAME": moving.rename,
-    b"RENAMENX": moving.renamenx,
-    b"COPY": moving.copy,
-    b"MOVE": moving.move,
-    b"DUMP": dumping.dump,
-    b"RESTORE": restoring.restore,
-    b"DBSIZE": databases.dbsize,
-    b"SWAPDB": databases.swapdb,
-    b"FLUSHDB": databases.flushdb,
-    b"FLUSHALL": databases.flushall,
-    b"KEYS": scanning.keys,
-    b"SCAN": scanning.scan,
-    b"RANDOMKEY": scanning.randomkey,
-    b"EXPIRE": expiry.expire,
-    b"PEXPIRE": expiry.pexpire,
-    b"EXPIREAT": expiry.expireat,
-    b"PEXPIREAT": expiry.pexpireat,
-    b"PERSIST": expiry.persist,
-    b"TTL": expiry.ttl,
-    b"PTTL": expiry.pttl,
-    b"EXPIRETIME": expiry.expiretime,
-    b"PEXPIRETIME": expiry.pexpiretime,
-    b"OBJECT|ENCODING": objects.object_encoding,
-    b"OBJECT|FREQ": objects.object_freq,
-    b"OBJECT|IDLETIME": objects.object_idletime,
-    b"OBJECT|REFCOUNT": objects.object_refcount,
-    b"OBJECT|HELP": objects.object_help,
-    b"SET": strings.set_string,
-    b"GET": strings.get,
-    b"GETDEL": strings.getdel,
-    b"GETEX": strings.getex,
-    b"SETEX": strings.setex,
-    b"PSETEX": strings.psetex,
-    b"SETNX": strings.setnx,
-    b"MSET": strings.mset,
-    b"MSETNX": strings.msetnx,
-    b"MGET": strings.mget,
-    b"APPEND": strings.append,
-    b"STRLEN": strings.strlen,
-    b"INCR": strings.incr,
-    b"INCRBY": strings.incrby,
-    b"DECR": strings.decr,
-    b"DECRBY": strings.decrby,
-    b"LPUSH": lists.lpush,
-    b"RPUSH": lists.rpush,
-    b"LRANGE": lists.lrange,
-    b"LLEN": lists.llen,
-    b"LPOP": lists.lpop,
-    b"RPOP": lists.rpop,
-    b"BLPOP": lists.blpop,
-    b"BRPOP": lists.brpop,
-    b"SADD": sets.sadd,
-    b"SREM": sets.srem,
-    b"SMEMBERS": sets.smembers,
-    b"SISMEMBER": sets.sismember,
-    b"SCARD": sets.scard,
-    b"HSET": hashes.hset,
-    b"HSETNX": hashes.hsetnx,
-    b"HGET": hashes.hget,
-    b"HMGET": hashes.hmget,
-    b"HDEL": hashes.hdel,
-    b"HGETALL": hashes.hgetall,
-    b"HLEN": hashes.hlen,
-    b"HEXISTS": hashes.hexists,
-}
+FUNCTIONS: dict[bytes, Function] = functions_of("headwater.commands", on_session=False)
+"""The functions of the commands on keys, by name: ``XADD``, ``XGROUP|CREATE``."""
 
 _SHOWN_BYTES = 128
-"""How much of an unknown command's arguments its error repeats (Redis, commandCheckExistence)."""
+"""How many bytes of its arguments the error of an unknown command repeats (Redis,
+commandCheckExistence)."""
 
 
 class KnownCommand:
-    """A command, or a subcommand, that a request can ask for.
+    """A command or subcommand as requests are dispatched to it, made from its declaration.
 
-    ``name`` is the key of its function: upper case, ``XGROUP|CREATE``. ``function`` is None for what
-    acts on sessions and on the node. The rest is the row's, as numbers and flags of their own.
+    ``name`` is upper case: ``XGROUP|CREATE``. ``function`` is None for a command that acts on sessions
+    and services. The other attributes are those of ``command``, as numbers and flags that compiled code
+    reads without looking into Python objects.
     """
 
-    def __init__(self, name: bytes, row: CommandRow) -> None:
+    def __init__(self, name: bytes, command: Command) -> None:
         self.name = name
         self.number = next(_numbers)
         """One of `KNOWN_COUNT`."""
         self.typed = name
-        """How a client has spelled it, most likely."""
-        self.row = row
-        self.title = row.name
-        self.function: Command | None = FUNCTIONS.get(name)
-        self.arity = row.arity
-        self.before_login = "no_auth" in row.flags
-        self.never_queued = "no_multi" in row.flags
-        """It may not be given within MULTI."""
-        self.writes = row.writes
-        self.on_keys = "readonly" in row.flags or "write" in row.flags
-        self.alone = not row.subcommands and b"|" not in name
-        """Its name is all that a client says to mean it."""
+        """The spelling that a client used last, in whatever case."""
+        self.command = command
+        self.title = command.name
+        self.function: Function | None = FUNCTIONS.get(name)
+        self.arity = command.arity
+        self.before_login = "no_auth" in command.flags
+        self.never_queued = "no_multi" in command.flags
+        """Whether it is refused within MULTI."""
+        self.writes = command.writes
+        self.on_keys = "readonly" in command.flags or "write" in command.flags
+        self.alone = not command.subcommands and b"|" not in name
+        """Whether the first argument alone identifies it."""
         self.subcommands: dict[bytes, KnownCommand] | None = None
-        if row.subcommands:
+        if command.subcommands:
             self.subcommands = {
-                word: KnownCommand(name + b"|" + word, sub) for word, sub in row.subcommands.items()
+                word: KnownCommand(name + b"|" + word, sub)
+                for word, sub in command.subcommands.items()
             }
 
     def subcommand(self, arguments: Arguments) -> KnownCommand:
-        """The subcommand that argument 1 names. Raises `CommandError`."""
+        """The subcommand that argument 1 names. Raises `CommandError` if it is unknown."""
         assert self.subcommands is not None
         found = self.subcommands.get(arguments.token(1))
         if found is None:
@@ -206,24 +84,24 @@ class KnownCommand:
 
 
 _numbers = itertools.count()
-_known = {name: KnownCommand(name, row) for name, row in COMMANDS.items()}
+_known = {name: KnownCommand(name, command) for name, command in COMMANDS.items()}
 KNOWN_COUNT = next(_numbers)
-"""How many commands and subcommands there are."""
+"""The number of commands and subcommands."""
 _spelled: dict[bytes, KnownCommand] = {}
-"""The same by names as clients spell them, in whatever case."""
+"""The commands by the spellings that clients used, in any case."""
 _MOST_SPELLINGS = 1024
 
 
 def find_command(arguments: Arguments) -> KnownCommand:
-    """The command (or subcommand) that ``arguments`` ask for.
+    """The command or subcommand that a request names.
 
-    Raises `CommandError` for an unknown name and for a wrong number of arguments, with Redis's texts.
+    Raises `CommandError`, with Redis's texts, for an unknown name and for a wrong number of arguments.
     """
     return _checked(_named(arguments), arguments)
 
 
 def find_like(last: KnownCommand, arguments: Arguments) -> KnownCommand:
-    """The same for a client whose last command was ``last``: most send one again and again."""
+    """As `find_command`, faster if the request repeats ``last``, the client's last command."""
     if last.alone and is_part(
         last.typed, arguments.buffer, word_at(arguments.starts, 0), word_at(arguments.ends, 0)
     ):
@@ -232,7 +110,7 @@ def find_like(last: KnownCommand, arguments: Arguments) -> KnownCommand:
 
 
 def _named(arguments: Arguments) -> KnownCommand:
-    """The command of that name. Raises `CommandError`."""
+    """The command of that name. Raises `CommandError` if it is unknown."""
     typed = arguments.bytes(0)
     found = _spelled.get(typed)
     if found is None:
@@ -246,7 +124,7 @@ def _named(arguments: Arguments) -> KnownCommand:
 
 
 def _checked(found: KnownCommand, arguments: Arguments) -> KnownCommand:
-    """The command, or its subcommand, with a number of arguments that fits."""
+    """The command or its subcommand. Raises `CommandError` if the number of arguments does not fit."""
     count = arguments.count
     if found.subcommands is not None and count > 1:
         found = found.subcommand(arguments)
@@ -254,12 +132,6 @@ def _checked(found: KnownCommand, arguments: Arguments) -> KnownCommand:
         full = found.name.decode("latin-1").lower()
         raise CommandError(f"ERR wrong number of arguments for '{full}' command")
     return found
-
-
-def find_row(arguments: Arguments) -> tuple[bytes, CommandRow]:
-    """The name and the row of `find_command`."""
-    found = find_command(arguments)
-    return found.name, found.row
 
 
 def _unknown(arguments: Arguments) -> str:

@@ -1,8 +1,8 @@
-"""How many bytes a value takes in this process, all that it holds included.
+"""The memory that a value takes in this process, with everything that it owns (MEMORY USAGE).
 
-What Python objects refer to is walked and measured; a container of many parts is measured by a
-sample of them, spread evenly, and scaled up. Numbers of the allocator are not visible from here:
-the figure is what was asked for, which is within a few percent of what is used.
+All objects that it refers to are measured. Of a container with many elements, an evenly spread sample is
+measured and scaled up. The allocator's overhead is not visible from Python: the result is the memory that
+was requested, which is within a few percent of the memory in use.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from headwater.engine.nodes import Weighing
 from headwater.engine.sealing import Sealing
 
 DEFAULT_SAMPLES = 128
-"""Parts of a container that are looked at. Redis looks at 5; blocks here differ more in size."""
+"""Elements of a container that are measured. Redis measures 5; blocks here differ more in size."""
 
 MANY = 5_000
 FEW_SAMPLES = 8
-"""When so many parts have been looked at, containers that follow are measured by a few: what holds
-others that hold others would else hold the server up."""
+"""After this many elements, `FEW_SAMPLES` of each further container are measured. Otherwise deeply nested
+containers would block the server for too long."""
 
 SLOT_BYTES = 104
-"""What a key costs in its database beside key and value: a place in a dictionary of at most two
-thirds, and in the order of keys."""
+"""What a key costs in its database in addition to key and value: a place in a dictionary, at most two
+thirds of which is used, and one in the order of keys."""
 
 _OUTSIDE = (
     type,
@@ -47,16 +47,16 @@ _OUTSIDE = (
     Sealing,
     Weighing,
 )
-"""What a value refers to and does not own."""
+"""Types of objects that a value refers to but does not own."""
 
 _SMALL_INT = 256
 _OBJECT_SLOT = 8
 _OBJECT_HEADER = 16
-"""An object's attributes stand in an array beside it, which getsizeof does not know of."""
+"""An object's attributes are in a separate array, which getsizeof does not include."""
 
 
 def footprint(value: object, *, samples: int = DEFAULT_SAMPLES) -> int:
-    """Bytes of ``value`` and of what it owns; ``samples`` 0 looks at every part.
+    """The bytes of ``value`` and of what it owns; ``samples`` 0 measures every element.
 
     >>> footprint(b"x" * 1000) >= 1000
     True
@@ -67,8 +67,8 @@ def footprint(value: object, *, samples: int = DEFAULT_SAMPLES) -> int:
 
 
 def _bytes_within(value: object) -> list[object]:
-    """What a compiled object holds in fields of a type that can be part of no cycle: the collector
-    of cycles, whom we ask for all others, does not tell of them."""
+    """The bytes objects in the fields of a compiled object. `gc.get_referents` omits them, because they
+    cannot be part of a reference cycle."""
     if type(value).__dictoffset__:
         return []
     found = (
@@ -80,13 +80,16 @@ def _bytes_within(value: object) -> list[object]:
 
 
 class _Walk:
+    """One measurement; no object is counted twice."""
+
     def __init__(self, samples: int) -> None:
         self._samples = samples
         self._seen: set[int] = set()
         self._held: list[object] = []
-        """Keeps what was seen alive, so that no id is used twice meanwhile."""
+        """Keeps objects alive, so that no id is reused during the walk."""
 
     def size(self, value: object) -> float:
+        """The bytes of ``value`` and of what it owns, 0 if it was counted before."""
         if value is None or isinstance(value, (bool, *_OUTSIDE)) or id(value) in self._seen:
             return 0.0
         if isinstance(value, int) and 0 <= value <= _SMALL_INT:
@@ -105,7 +108,7 @@ class _Walk:
             samples = min(samples, FEW_SAMPLES)
         step = 1 if not samples else max(1, len(parts) // (2 * samples))
         if step % 2 == 0:
-            step += 1  # of a dictionary's parts every second is a key
+            step += 1  # every second element of a dictionary is a key
         looked_at = parts[::step]
         if looked_at:
             total += sum(map(self.size, looked_at)) * len(parts) / len(looked_at)

@@ -1,4 +1,4 @@
-"""HELP of a container of subcommands, and the error that names it."""
+"""The HELP of a container of subcommands, and the error that refers to it."""
 
 from __future__ import annotations
 
@@ -11,29 +11,28 @@ from headwater.resp.arguments import Arguments
 
 
 def write_help(call: Call, container: bytes, syntax: dict[bytes, str]) -> None:
-    """Each subcommand with the summary of its row; ``syntax`` has what follows its name, if anything
-    does.
+    """Write each subcommand with its summary. ``syntax`` has the arguments of those that take any.
 
-    A container that does something without a subcommand has its syntax under the empty name.
+    A container that is also a command by itself has its own arguments under the empty name.
     """
-    row = COMMANDS[container]
+    command = COMMANDS[container]
     lines = [f"{container.decode()} <subcommand> [<arg> ...]. Subcommands are:"]
     if b"" in syntax:
-        lines += [syntax[b""], f"    {row.summary}"]
-    for name, sub in row.subcommands.items():
+        lines += [syntax[b""], f"    {command.summary}"]
+    for name, sub in command.subcommands.items():
         lines += [f"{name.decode()} {syntax.get(name, '')}".rstrip(), f"    {sub.summary}"]
     write_lines(call, lines)
 
 
 def write_lines(call: Call, lines: Sequence[str]) -> None:
-    """A HELP that is written out."""
+    """Write the lines of a HELP."""
     call.reply.array(len(lines))
     for line in lines:
         call.reply.simple(line.encode())
 
 
 def wrong_arguments(arguments: Arguments) -> CommandError:
-    """The error of a subcommand that was given too much, or one that its container does not know."""
+    """The error of a subcommand that is unknown or has too many arguments."""
     container = shown(arguments.token(0))
     word = shown(arguments.bytes(1)[:128])
     return CommandError(

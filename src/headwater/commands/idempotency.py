@@ -1,7 +1,7 @@
-"""XADD's IDMP and IDMPAUTO, XCFGSET, XIDMPRECORD: producers that may send twice what counts once.
+"""Idempotent producers: IDMP and IDMPAUTO of XADD, XCFGSET and XIDMPRECORD.
 
-A producer names itself (pid) and each entry that it adds (iid). While a stream knows the pair, XADD
-answers with the entry that it became and adds nothing.
+A producer identifies itself (pid) and each entry that it adds (iid). While a stream remembers the pair,
+XADD replies with the id of the existing entry and adds nothing.
 
 Source: redis.io, Idempotent message processing, XCFGSET, XIDMPRECORD.
 """
@@ -22,21 +22,21 @@ _WRAP = (1 << 8 * _HASH_BYTES) - 1
 
 
 class IdempotentID:
-    """The pair that IDMP gives; with IDMPAUTO the iid is `content_hash` of the fields."""
+    """The pid and iid of an XADD. With IDMPAUTO, the iid is the `content_hash` of the fields."""
 
     OPTIONS = (b"IDMP", b"IDMPAUTO")
 
     def __init__(self, pid: bytes, iid: bytes | None) -> None:
         self.pid = pid
         self.iid = iid
-        """None until `choose` has looked at the fields."""
+        """With IDMPAUTO None until `choose` is called."""
 
     @classmethod
     def taken(
         cls, arguments: Arguments, index: int, before: IdempotentID | None
     ) -> tuple[IdempotentID | None, int]:
-        """Read the option at ``index``; the pair and the index behind it. Where too little follows it
-        is no option, and ``index`` comes back with what was there ``before``."""
+        """Parse the option at ``index``; return the pair and the index after it. If too few arguments
+        follow, it is not an option: return ``before``, the pair parsed before, and ``index``."""
         word = arguments.token(index)
         values = 2 if word == b"IDMP" else 1
         if index + values >= arguments.count:
@@ -55,17 +55,17 @@ class IdempotentID:
 
     @staticmethod
     def refuse_explicit_id() -> None:
-        """An id was given; it would be another one when the command is sent again."""
+        """Raise the error for an explicit id: a repeated command might have another one."""
         raise CommandError(f"{SYNTAX}, IDMP/IDMPAUTO can be used only with auto-generated IDs")
 
     def choose(self, arguments: Arguments, start: int) -> None:
-        """Settle the iid; the fields and values are the arguments from ``start`` on."""
+        """Set the iid of IDMPAUTO; fields and values are the arguments from ``start`` on."""
         if self.iid is None:
             self.iid = content_hash(arguments.values(start))
 
     def repeats(self, call: Call, stream: StoredStream) -> bool:
-        """Whether ``stream`` knows the pair; then that is counted and answered, and nothing else has
-        happened: no event, no WATCH is broken, nothing is trimmed."""
+        """Whether ``stream`` remembers the pair. If so, count a duplicate and write the reply; there is no
+        event, no WATCH is broken, and nothing is trimmed."""
         assert self.iid is not None
         known = stream.idempotency.find(self.pid, self.iid)
         if known is None:
@@ -78,24 +78,24 @@ class IdempotentID:
         return True
 
     def fact_bytes(self) -> int:
-        """An upper bound for the fact of `record`."""
+        """An upper bound for the fact of `record`, in bytes."""
         assert self.iid is not None
         return HEADROOM + len(self.pid) + len(self.iid)
 
     def record(self, call: Call, stream: StoredStream, entry_id: tuple[int, int]) -> None:
-        """The pair, which the stream did not know, has become ``entry_id``; admitted before."""
+        """Remember that the pair became ``entry_id``. The caller has called `Call.admit`."""
         assert self.iid is not None
         stream.idempotency.record(self.pid, self.iid, entry_id, now_ms=call.now_ms)
 
 
 def content_hash(words: list[bytes]) -> bytes:
-    """IDMPAUTO's iid: 16 bytes that say what the fields and values are, in whatever order.
+    """The iid of IDMPAUTO: 16 bytes that depend on the fields and values, but not on their order.
 
     >>> content_hash([b"a", b"1", b"b", b"2"]) == content_hash([b"b", b"2", b"a", b"1"])
     True
 
-    Each pair is hashed with the length of its field, so that no two pairs look alike. The hashes are
-    summed, so that a pair given twice counts twice (in the exclusive or alone it would vanish).
+    Each pair is hashed with the length of its field, so that different pairs have different hashes. The
+    hashes are summed as well as xored, because a pair that is given twice cancels itself out in an xor.
     """
     total = mixed = 0
     for field, value in zip(words[::2], words[1::2], strict=True):
@@ -110,7 +110,7 @@ def content_hash(words: list[bytes]) -> bytes:
 
 
 def xcfgset(call: Call) -> None:
-    """XCFGSET key [IDMP-DURATION seconds] [IDMP-MAXSIZE n] → OK; a change forgets every iid."""
+    """XCFGSET key [IDMP-DURATION seconds] [IDMP-MAXSIZE n] → OK; a change forgets all iids."""
     arguments = call.arguments
     stream = call.stream(arguments.bytes(1))
     if stream is None:
@@ -143,9 +143,9 @@ def xcfgset(call: Call) -> None:
 
 
 def xidmprecord(call: Call) -> None:
-    """XIDMPRECORD key pid iid id → OK: the pair has become the entry ``id``, which is there.
+    """XIDMPRECORD key pid iid id → OK: remember that the pair became the existing entry ``id``.
 
-    For tools that rebuild a stream; Redis writes it into a rewritten append-only file.
+    For tools that rebuild a stream. Redis writes this command when it rewrites its append-only file.
     """
     arguments = call.arguments
     entry_id = arguments.id(4)

@@ -1,4 +1,4 @@
-"""Ids as commands take them: range ends with ``(``, and many ids all of which must parse."""
+"""Entry ids in arguments: the ends of ranges, lists of ids and ``IDS`` blocks."""
 
 from __future__ import annotations
 
@@ -22,9 +22,13 @@ if not cython.compiled:  # memory_c.pxd has them in C
 
 LEAST = (0, 0)
 GREATEST = (MAX_U64, MAX_U64)
+_MAX_NUMIDS = 2**31 - 1
+_NUMIDS = "ERR numids must be a positive integer"
+_NUMIDS_MATCH = "ERR number of IDs doesn't match numids"
 
 
 def _end(arguments: Arguments, index: int, missing_seq: int) -> tuple[tuple[int, int], bool]:
+    """An end of a range, and whether ``(`` excludes it."""
     text = arguments.bytes(index)
     exclusive = len(text) > 1 and text[:1] == b"("
     found = parse_id(text[1:] if exclusive else text, missing_seq=missing_seq, strict=exclusive)
@@ -54,12 +58,12 @@ def range_end(arguments: Arguments, index: int) -> tuple[int, int]:
 
 
 def id_list(arguments: Arguments, start: int, end: int) -> list[tuple[int, int]]:
-    """Arguments ``start`` to ``end``-1, each a strict id; none is used unless all parse."""
+    """Arguments ``start`` to ``end``-1 as ids. Raises `CommandError` if one is not a complete id."""
     return [arguments.id(index) for index in range(start, end)]
 
 
 def id_words(arguments: Arguments, start: int, end: int) -> array[int]:
-    """The same as words side by side, two an id: no object for each."""
+    """The same as an array with two words for each id, without an object for each."""
     ids = new_words(arguments.starts, 2 * (end - start))
     for index in range(start, end):
         arguments.find_id(index, 0)
@@ -69,7 +73,7 @@ def id_words(arguments: Arguments, start: int, end: int) -> array[int]:
 
 
 def distinct(ids: array[int]) -> array[int]:
-    """The ids without those that were named before; ids that rise are all distinct.
+    """The ids without repetitions. Ids in rising order are returned as they are.
 
     >>> distinct(array("Q", [5, 1, 4, 0, 5, 1]))
     array('Q', [5, 1, 4, 0])
@@ -79,3 +83,27 @@ def distinct(ids: array[int]) -> array[int]:
         if ms < before or (ms == before and word_at(ids, at + 1) <= word_at(ids, at - 1)):
             return array("Q", [half for pair in dict.fromkeys(id_pairs(ids)) for half in pair])
     return ids
+
+
+class IDBlock:
+    """``IDS n id …``, as XNACK, XRENEW and XSETTLE read it; a second block replaces the first."""
+
+    def __init__(self) -> None:
+        self.start = 0
+        self.count = 0
+
+    def take(self, arguments: Arguments, index: int) -> int:
+        """Parse the block whose IDS is at ``index``; return the index after it."""
+        self.count = arguments.integer(index + 1, error=_NUMIDS)
+        if not 0 < self.count <= _MAX_NUMIDS:
+            raise CommandError(_NUMIDS)
+        self.start = index + 2
+        if self.count > arguments.count - self.start:
+            raise CommandError(_NUMIDS_MATCH)
+        return self.start + self.count
+
+    def parse(self, arguments: Arguments) -> array[int]:
+        """The ids, two words each."""
+        if not self.start:
+            raise CommandError("ERR syntax error, expected IDS keyword")
+        return id_words(arguments, self.start, self.start + self.count)

@@ -1,15 +1,15 @@
-"""What of a command is worth a thread: a job.
+"""Offloaded jobs: the part of a long command that runs in a thread, on a snapshot.
 
     command ── looks up, checks, takes a snapshot ──▶ Job ── steps, off the loop ──▶ result
                                                        ▲                               │
                                                        └── another job, or None ── finish, in a later turn
 
-Rule 1. The steps touch nothing that the loop changes: a snapshot, the request's own copy, what they
-        make themselves.
-Rule 2. ``finish`` is a command again (call.py, rules 2 and 3): it looks at everything anew, because
-        other commands have run meanwhile, then admits, mutates and replies.
-Rule 3. Within EXEC and scripts, and for an embedded client, whose own thread runs the turn, a job is
-        carried out on the spot.
+Rule 1. The steps use nothing that the loop changes: only a snapshot, a copy of the request and objects
+        of their own.
+Rule 2. ``finish`` is like a command (call.py, rules 2 and 3): it looks up everything again, because other
+        commands have run in between, then admits, mutates and replies.
+Rule 3. In EXEC and scripts, and for an embedded client, whose own thread runs the turn, a job is done
+        at once.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from headwater.steps import Steps, do_all
 
 
 class Job:
-    """``arguments`` are the request's, independent of the buffer that it came in. ``discard`` is given a
-    result that nobody finishes any more."""
+    """A job. ``arguments`` are a copy of the request, independent of its buffer. ``finish`` receives the
+    call and the result of ``steps``; ``discard`` receives a result that will not be finished."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ def may_offload(call: Call) -> bool:
 
 
 def carry_out(call: Call, job: Job) -> None:
-    """Do a job and all that follow from it here and now. Raises `CommandError`."""
+    """Do a job, and those that it returns, at once. Raises `CommandError`."""
     following: Job | None = job
     while following is not None:
         following = following.finish(call, do_all(following.steps))

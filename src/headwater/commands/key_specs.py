@@ -1,7 +1,7 @@
-"""Where the keys of a request stand, as a command's row says it.
+"""Where the keys of a request are, by the key specifications of its command's declaration.
 
-Redis describes it by key specifications: a begin (an argument, or the word behind which keys
-follow) and a range. Where these cannot say it all, a row names a finder of its own.
+As in Redis, a specification has a begin (an argument, or a keyword that the keys follow) and a range.
+Where specifications do not suffice, the declaration names a finder, a function of this module.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from headwater.resp.arguments import Arguments
 class KeySpec(NamedTuple):
     """One specification, as COMMAND INFO shows it.
 
-    Keys begin at argument ``begin``, or behind ``keyword``, which is looked for from ``begin`` on.
-    ``last`` counts from there (0: that one) or, below 0, from the end of the request. With
-    ``limit`` n only the first 1/n of the arguments to the end are keys (XREAD: half).
-    ``step`` 2 passes over what stands between keys (MSET). With ``counted``, ``begin`` is where the
-    number of keys stands, and they follow it (EVAL).
+    Keys begin at argument ``begin``, or after ``keyword``, which is searched from ``begin`` on. ``last``
+    counts from the first key (0: only that one) or, if negative, from the end of the request. With
+    ``limit`` n, only the first 1/n of the remaining arguments are keys (XREAD: half). ``step`` 2 skips
+    the arguments between keys (MSET). With ``counted``, argument ``begin`` is the number of keys, and the
+    keys follow it (EVAL).
     """
 
     flags: tuple[str, ...]
@@ -32,8 +32,8 @@ class KeySpec(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> KeySpec:
-        """``RW update 1``, ``RM delete 1:-1`` (to the end), ``RO access STREAMS/4:-1:2``, ``OW
-        update 1:-1:0:2``: begin, last, limit, step; ``RO access 2#``: counted.
+        """Parse ``RW update 1``, ``RM delete 1:-1`` (to the end), ``RO access STREAMS/4:-1:2`` or ``OW
+        update 1:-1:0:2``: flags, then begin, last, limit and step; ``RO access 2#`` is counted.
 
         >>> KeySpec.parse("RM delete 1:-1")
         KeySpec(flags=('RM', 'delete'), begin=1, keyword='', last=-1, limit=0, step=1, counted=False)
@@ -45,7 +45,7 @@ class KeySpec(NamedTuple):
         return cls(tuple(flags), begin, keyword, last, limit, step, numbers.endswith("#"))
 
     def positions(self, arguments: Arguments) -> range:
-        """The arguments that are keys by this specification; empty when there are none."""
+        """The positions of the keys by this specification, which may be none."""
         first = self.begin
         if self.counted:
             count = arguments.integer(first, default=0) if first < arguments.count else 0
@@ -65,7 +65,7 @@ class KeySpec(NamedTuple):
 
 
 class KeyRange(NamedTuple):
-    """Where keys stand, as older clients read it off COMMAND: 0, 0, 0 for none or for words."""
+    """First, last and step of COMMAND, for older clients; 0, 0, 0 without keys or with a keyword."""
 
     first: int
     last: int
@@ -73,7 +73,7 @@ class KeyRange(NamedTuple):
 
     @classmethod
     def over(cls, specs: tuple[KeySpec, ...]) -> KeyRange:
-        """The range of the first specification and of those that follow on it without a gap.
+        """The range of the first specification and of those that follow it without a gap.
 
         >>> KeyRange.over((KeySpec.parse("RW 1"), KeySpec.parse("OW 2")))
         KeyRange(first=1, last=2, step=1)
@@ -89,14 +89,14 @@ class KeyRange(NamedTuple):
 
 
 class FoundKey(NamedTuple):
-    """A key's place in the request and the flags under which it is used."""
+    """A key's position in the request and the flags of its specification."""
 
     position: int
     flags: tuple[str, ...]
 
 
 def xsettle_destinations(arguments: Arguments, specs: tuple[KeySpec, ...]) -> list[FoundKey]:
-    """The key of XSETTLE and every ``dest`` behind TO; what follows FIELDS is data, not words."""
+    """The keys of XSETTLE: its stream and the destination of each TO. Arguments of FIELDS are data."""
     found = [FoundKey(1, specs[0].flags)]
     position, count = 5, arguments.count
     while position < count:
@@ -117,9 +117,11 @@ def xsettle_destinations(arguments: Arguments, specs: tuple[KeySpec, ...]) -> li
 
 
 def streams_read(arguments: Arguments, specs: tuple[KeySpec, ...]) -> list[FoundKey]:
-    """The keys of XREAD and XREADGROUP, with their options passed over as the commands do it: a group
-    or a consumer may be called ``streams``, and what follows it is not what is read. A request that is
-    sure to fail (``COUNT STREAMS``) has the keys that Redis finds in it."""
+    """The keys of XREAD and XREADGROUP.
+
+    Options are parsed as the commands parse them, because a group or consumer may be named ``streams``.
+    A request that will fail (``COUNT STREAMS``) has the keys that Redis finds in it.
+    """
     position, count = 1, arguments.count
     places = specs[0].positions(arguments)
     while position < count:
@@ -141,11 +143,11 @@ _NUMBER = 2
 _READING_WORDS = {b"GROUP": 3, b"NOACK": 1} | dict.fromkeys(
     (b"COUNT", b"BLOCK", b"MAXCOUNT", b"MAXSIZE", b"CLAIM"), _NUMBER
 )
-"""How many arguments an option of theirs takes up."""
+"""The number of arguments of each option, its name included."""
 
 
 def set_key(arguments: Arguments, specs: tuple[KeySpec, ...]) -> list[FoundKey]:
-    """The key of SET, which is read only with GET (Redis, db.c, setGetKeys)."""
+    """The key of SET, which is read only if GET is given (Redis, db.c, setGetKeys)."""
     position = specs[0].begin
     if any(arguments.token(index) == b"GET" for index in range(3, arguments.count)):
         return [FoundKey(position, ("RW", "access", "update"))]

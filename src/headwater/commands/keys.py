@@ -1,4 +1,4 @@
-"""What acts on any key, whatever it holds: DEL, UNLINK, EXISTS, TOUCH, TYPE.
+"""Commands on keys of any type: DEL, UNLINK, EXISTS, TOUCH, TYPE, KEYS, RANDOMKEY.
 
 Source: Redis's command pages and db.c.
 """
@@ -8,16 +8,17 @@ from __future__ import annotations
 from collections import deque
 
 from headwater.commands.call import Call
+from headwater.commands.globs import literal, select
 from headwater.engine.database import Database, Value
-from headwater.engine.events import EXPIRED, GENERIC
+from headwater.engine.events import EXPIRED, GENERIC, OVERWRITTEN, TYPE_CHANGED
 from headwater.engine.facts import HEADROOM
 from headwater.engine.stream import StoredStream
 
 
 def delete(call: Call) -> None:
-    """DEL key [key …], UNLINK key [key …] → how many were there.
+    """DEL key [key …], UNLINK key [key …] → the number of keys that existed.
 
-    Both let go of a value at once and free it later, in slices (`Keyspace.garbage`).
+    Both remove a value at once and free its memory later, in slices (`Keyspace.garbage`).
     """
     db = call.db
     keys = [
@@ -33,15 +34,15 @@ def delete(call: Call) -> None:
 
 
 def delete_key(call: Call, key: bytes) -> None:
-    """Delete a key that is there, as DEL does; admitted before, `HEADROOM` and the key."""
+    """Delete an existing key, as DEL does. The caller has admitted `HEADROOM` and the key."""
     call.db.delete(key)
     call.modified(key)
     call.notify(GENERIC, b"del", key)
 
 
 def clear_expired(call: Call, key: bytes, *, db: Database | None = None) -> None:
-    """Delete ``key`` if its time has come and nobody has yet, so that nothing of it stands in what
-    is put there next. To be called by what writes, which has asked for `HEADROOM` and the key."""
+    """Delete ``key`` if it has expired but is still stored, so that a new value does not inherit from it.
+    For commands that write; the caller has admitted `HEADROOM` and the key."""
     place = call.db if db is None else db
     if key in place.values and place.lookup(key, call.now_ms) is None:
         place.delete(key)
@@ -49,22 +50,22 @@ def clear_expired(call: Call, key: bytes, *, db: Database | None = None) -> None
 
 
 def exists(call: Call) -> None:
-    """EXISTS key [key …] → how many are there; one named twice counts twice."""
+    """EXISTS key [key …] → the number of keys that exist; a key that is named twice counts twice."""
     call.reply.integer(sum(seen(call, key) is not None for key in call.arguments.values(1)))
 
 
 def touch(call: Call) -> None:
-    """TOUCH key [key …] → how many are there; their idle times begin anew."""
+    """TOUCH key [key …] → the number of keys that exist; their idle times are reset."""
     found = 0
     for key in call.arguments.values(1):
         if seen(call, key) is not None:
-            call.db.use(key, call.now_ms)  # by a client that has asked for NO-TOUCH as well
+            call.db.use(key, call.now_ms)  # even with CLIENT NO-TOUCH
             found += 1
     call.reply.integer(found)
 
 
 def seen(call: Call, key: bytes) -> Value | None:
-    """The value at ``key`` for a command that does not use it: its idle time goes on."""
+    """The value at ``key``, for a command that does not reset its idle time."""
     value = call.db.lookup(key, call.now_ms)
     if value is None:
         call.missed(key)
@@ -74,7 +75,7 @@ def seen(call: Call, key: bytes) -> Value | None:
 
 
 def type_name(value: Value | None) -> bytes:
-    """The name that TYPE gives to a value."""
+    """The type of a value, as TYPE names it."""
     if value is None:
         return b"none"
     if isinstance(value, StoredStream):
@@ -89,3 +90,29 @@ def type_name(value: Value | None) -> bytes:
 def type_of(call: Call) -> None:
     """TYPE key → ``stream``, ``string``, ``list``, ``set``, ``hash`` or ``none``."""
     call.reply.simple(type_name(seen(call, call.arguments.bytes(1))))
+
+
+def keys(call: Call) -> None:
+    """KEYS pattern → the keys that match the pattern."""
+    pattern, db = call.arguments.bytes(1), call.db
+    name = literal(pattern)
+    if name is None:
+        found = select(pattern, db.keys(call.now_ms))
+    else:
+        found = [name] if db.lookup(name, call.now_ms) is not None else []
+    call.reply.bulks(found)
+
+
+def randomkey(call: Call) -> None:
+    """RANDOMKEY → a random key, nil if the database is empty."""
+    call.reply.bulk_or_nil(call.db.random_key(call.draw, call.now_ms))
+
+
+def notify_overwritten(
+    call: Call, key: bytes, before: Value | None, after: Value, *, db: Database | None = None
+) -> None:
+    """Notify of a value that replaced another one (Redis 8.2 and later)."""
+    if before is not None:
+        call.notify(OVERWRITTEN, b"overwritten", key, db=db)
+        if type_name(before) != type_name(after):
+            call.notify(TYPE_CHANGED, b"type_changed", key, db=db)

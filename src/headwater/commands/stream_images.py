@@ -1,15 +1,13 @@
-"""A stream as DUMP and RESTORE see it: from a snapshot to an image, and back by ordinary mutators.
+"""Streams for DUMP and RESTORE: a snapshot becomes an image, and mutators make a stream from an image.
 
-Rule 1. Nodes of an image are Redis's nodes (engine/nodes.py). A restored stream has the nodes of its
+Rule 1. The nodes of an image are Redis's nodes (engine/nodes.py). A restored stream has the nodes of its
         payload, with the first ids, counts and sizes that Redis would show.
-Rule 2. What a restored stream refers to and does not have, pending entries that were trimmed or
-        deleted, is known to it as gone (engine/stream.py, rule 4).
-Rule 3. Owned entries are given their owners in the order of their delivery times, so that the order
-        of deliveries grows at its end however they lie among each other.
-Rule 4. All of it goes in steps (headwater/steps.py): the thread that does them lets the loop run
-        between two.
-Rule 5. What is written or was read has times of the wall clock, the engine has steady ones: `retime`
-        makes the one of the other.
+Rule 2. Pending entries that the stream does not have, because they were trimmed or deleted, are recorded
+        as gone in a restored stream (engine/stream.py, rule 4).
+Rule 3. Owned entries get their owners in the order of their delivery times, so that each is appended to
+        the end of the delivery order, whatever the order of their ids.
+Rule 4. All of this is done in steps (headwater/steps.py), between which the thread lets the loop run.
+Rule 5. Payloads have times of the wall clock, the engine has steady times; `retime` converts them.
 """
 
 from __future__ import annotations
@@ -41,18 +39,18 @@ from headwater.steps import Steps
 ID = tuple[int, int]
 
 _RECORD_BYTES = 32
-"""A pending entry in a fact (engine/facts.py, owned)."""
+"""The size of a pending entry in a fact (engine/facts.py, owned)."""
 
 _ENTRIES_AT_ONCE = 512
 _PENDING_AT_ONCE = 1024
-"""Entries of one step, some 0.5 ms."""
+"""Entries in one step, which takes about 0.5 ms."""
 
 _SORTED_AT_ONCE = 8192
-"""Pending entries that are sorted in one step where their times do not rise."""
+"""Pending entries that are sorted in one step, if their times do not rise."""
 
 
 def retime(image: StreamImage, changed: Callable[[int], int]) -> Steps[None]:
-    """Give an image the times that ``changed`` makes of its own. 0 is no time, nor is `NEVER`."""
+    """Replace each time of an image by what ``changed`` returns for it. 0 and `NEVER` are not times."""
     for group in image.groups:
         words = group.pending.words
         for first in range(0, len(words), 4 * _PENDING_AT_ONCE):
@@ -70,7 +68,7 @@ def retime(image: StreamImage, changed: Callable[[int], int]) -> Steps[None]:
 
 
 def image_of(stream: StreamSnapshot) -> Steps[StreamImage]:
-    """All that the stream was."""
+    """The image of a stream's snapshot."""
     groups = [GroupImage(one.name, one.last_id, one.entries_read) for one in stream.groups]
     for image, group in zip(groups, stream.groups, strict=True):
         yield from _fill_group(image, group)
@@ -89,8 +87,11 @@ def image_of(stream: StreamSnapshot) -> Steps[StreamImage]:
 
 
 class _Nodes(Collection[NodeImage]):
-    """The nodes with their live entries, each made when it is asked for, once. A node that was opened
-    by an entry that is gone begins with what is known of it, its id and field names."""
+    """The nodes with their live entries, made one by one while iterating.
+
+    If the entry that opened a node is gone, the node begins with what is known of that entry: its id and
+    field names.
+    """
 
     def __init__(self, stream: StreamSnapshot) -> None:
         self._stream = stream
@@ -122,13 +123,13 @@ class _Nodes(Collection[NodeImage]):
             number, image = number + 1, None
 
     def _begun(self, image: NodeImage, number: int) -> NodeImage:
-        """The node with an entry at least."""
+        """The node, with at least one entry."""
         if not image.dead:
             self._begin(image, number)
         return image
 
     def _begin(self, image: NodeImage, number: int) -> None:
-        """The entry that opened the node is gone."""
+        """Begin a node whose first entry is gone."""
         names = elements(self._stream.nodes.names_of(number))
         image.wire += b"".join([b"$%d\r\n%b\r\n$0\r\n\r\n" % (len(name), name) for name in names])
         image.ids.extend(image.first)
@@ -164,20 +165,20 @@ def _fill_group(image: GroupImage, group: GroupSnapshot) -> Steps[None]:
 
 
 class Restoration:
-    """What has to be done for an image to become a stream: prepared, weighed, then done."""
+    """Makes a stream from an image: `prepare`, admit `size` bytes, then `apply`."""
 
     def __init__(self, image: StreamImage) -> None:
         self.image = image
         self.deleted: list[ID] = []
         self.gone: ID | None = None
-        """The greatest pending id that the stream does not have."""
+        """The greatest pending id whose entry the stream does not have."""
         self.orders: list[array[int]] = []
-        """For each group the numbers of its owned entries, by time."""
+        """For each group, the numbers of its owned entries in the order of time."""
         self.size = 0
-        """An upper bound for the facts of `apply`, keys apart."""
+        """An upper bound for the facts of `apply`, in bytes, without keys."""
 
     def prepare(self) -> Steps[None]:
-        """Look at all of it."""
+        """Examine the whole image, and set the attributes above."""
         for node in self.image.nodes:
             at = node.dead.find(1)
             while at >= 0:
@@ -216,8 +217,8 @@ class Restoration:
         self.size += size + HEADROOM * (len(self.deleted) // _ENTRIES_AT_ONCE)
 
     def apply(self, call: Call, key: bytes, first_gid: int) -> Steps[None]:
-        """Make the stream at ``key``, over whatever is there, its groups numbered from ``first_gid``
-        on; admitted before."""
+        """Create the stream at ``key``, replacing any value, with groups numbered from ``first_gid`` on. The
+        caller has called `Call.admit`."""
         image = self.image
         stream = call.create_stream(key)
         if self.gone is not None:
@@ -247,7 +248,7 @@ class Restoration:
 
 
 def _by_time(pending: PendingImage) -> Steps[array[int]]:
-    """The numbers of the owned entries in the order of their times, and of their ids."""
+    """The numbers of the owned entries, sorted by time, then by id."""
     count = len(pending.owners)
     orders = []
     for first in range(0, count, _SORTED_AT_ONCE):
@@ -290,7 +291,7 @@ def _place_group(
 
 
 def _place_unowned(group: ConsumerGroup, image: GroupImage) -> Steps[None]:
-    """The released entries, and then the delayed ones."""
+    """Add the released entries, then the delayed ones."""
     released, delayed = array("Q"), array("Q")
     records = columns.of_ids(image.pending, image.released)
     yield

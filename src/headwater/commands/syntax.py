@@ -1,10 +1,10 @@
-"""The syntax of a command, as a line that people read and as the tree of COMMAND DOCS.
+"""The syntax of commands, as a line for people and as the tree of COMMAND DOCS.
 
     key [MAXLEN | MINID] <* | id> count:integer field value [field value ...]
 
-Upper case is typed as it stands, lower case stands for a value, ``[…]`` may be left out, of ``<a | b>``
-one is chosen, and what ends in ``...`` repeats what stands before it; ``[arg ...]`` alone is any number
-of them. A value is a string unless its type is said behind a colon; names of keys are known.
+Words in upper case are literal, words in lower case are values, ``[…]`` is optional, ``<a | b>`` is a
+choice, and ``[x ...]`` repeats the ``x`` before it; ``[arg ...]`` alone is any number of them. The type of
+a value follows a colon; without one it is a string, or a key if its name is one of `KEY_NAMES`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _WORD = re.compile(r"[\[\]<>|]|[^\s\[\]<>|]+")
 
 
 class Argument(NamedTuple):
-    """One argument. ``kind`` is ``pure-token``, ``oneof``, ``block`` or the type of a value; a
-    ``token`` before a value belongs to it."""
+    """One argument. ``kind`` is ``pure-token``, ``oneof``, ``block`` or the type of a value; ``token`` is
+    the literal word before a value."""
 
     name: str
     kind: str
@@ -32,7 +32,7 @@ class Argument(NamedTuple):
 
 
 def shown_syntax(text: str) -> str:
-    """A syntax without the types of its values, for people.
+    """A syntax for people, without the types of its values.
 
     >>> shown_syntax("[COUNT count:integer] <ip:port | id>")
     '[COUNT count] <ip:port | id>'
@@ -41,20 +41,20 @@ def shown_syntax(text: str) -> str:
 
 
 def parse_syntax(text: str) -> tuple[Argument, ...]:
-    """The arguments of a syntax.
+    """Parse a syntax.
 
     >>> [(one.name, one.kind, one.token, one.multiple) for one in parse_syntax("key [COUNT n] id [id ...]")]
     [('key', 'key', '', False), ('n', 'string', 'COUNT', False), ('id', 'string', '', True)]
     """
     words = _WORD.findall(text)
     alternatives, end = _alternatives(words, 0, "")
-    assert end == len(words), f"{text!r} goes on behind its end"
+    assert end == len(words), f"{text!r} continues after its end"
     assert len(alternatives) == 1, f"{text!r} has alternatives without brackets"
     return tuple(alternatives[0])
 
 
 def _alternatives(words: list[str], at: int, closing: str) -> tuple[list[list[Argument]], int]:
-    """What stands up to ``closing``: lists of arguments, one for each alternative."""
+    """Parse up to ``closing``: a list of arguments for each alternative, and the position reached."""
     found: list[list[Argument]] = [[]]
     while at < len(words) and words[at] != closing:
         word, current = words[at], found[-1]
@@ -93,7 +93,7 @@ def _single(word: str) -> Argument:
 
 
 def _grouped(alternatives: list[list[Argument]]) -> Argument:
-    """One argument of what stood in brackets."""
+    """The content of a pair of brackets as one argument."""
     parts = [_block(items) for items in alternatives]
     if len(parts) == 1:
         return parts[0]
@@ -111,8 +111,8 @@ def _block(items: list[Argument]) -> Argument:
 
 
 def _repeat(current: list[Argument], again: list[Argument]) -> None:
-    """Mark what stands at the end of ``current`` as repeated; what does not stand there may be
-    given any number of times."""
+    """Mark ``again``, the end of ``current``, as repeated; if it is not there, add it as an argument that
+    may occur any number of times."""
     item, count = _block(again), len(again)
     repeated = item._replace(multiple=True, multiple_token=bool(item.token))
     if current[-count:] == again:

@@ -6,7 +6,7 @@ Rule 2. ``entries_added`` counts all entries ever appended. ``max_deleted_id`` i
 Rule 3. An empty stream still exists. It is removed only with its key.
 Rule 4. ``max_trimmed_id`` is at least the id of every trimmed entry, and pending lists mark the blocks that
         may contain a deleted one. A scan for idle entries can therefore skip the check whether an
-        entry still exists (XAUTOCLAIM, commands/ownership.py).
+        entry still exists (XAUTOCLAIM, commands/xclaim.py).
 
 Methods from `append` on are mutators: they make no choices, and write one fact each.
 """

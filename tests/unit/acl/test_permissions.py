@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwater.commands.table import COMMANDS
-from headwater.commands.table.rows import row
+from headwater.commands.table import COMMANDS, Command
 from headwater.resp.arguments import Arguments
 from headwater.server.services.acl.log import GROUPING_MS, LOOKED_AT, AccessLog
 from headwater.server.services.acl.permissions import Denial, denial, sentence
@@ -74,10 +73,18 @@ def test_headwater_commands_are_checked_by_their_keys(rules: str, request_line: 
     assert verdict(rules, request_line) == VERDICTS[rules, request_line]
 
 
-PUBLISH = row("publish", 3, "pubsub fast", "", "pubsub", "2.0.0", "Publishes.")
-SUBSCRIBE = row("subscribe", -2, "pubsub", "", "pubsub", "2.0.0", "Subscribes.")
-PSUBSCRIBE = row("psubscribe", -2, "pubsub", "", "pubsub", "2.0.0", "Subscribes.")
-UNSUBSCRIBE = row("unsubscribe", -1, "pubsub", "", "pubsub", "2.0.0", "Leaves.")
+PUBLISH = Command(
+    "publish", arity=3, flags="pubsub fast", group="pubsub", since="2.0.0", summary="Publishes."
+)
+SUBSCRIBE = Command(
+    "subscribe", arity=-2, flags="pubsub", group="pubsub", since="2.0.0", summary="Subscribes."
+)
+PSUBSCRIBE = Command(
+    "psubscribe", arity=-2, flags="pubsub", group="pubsub", since="2.0.0", summary="Subscribes."
+)
+UNSUBSCRIBE = Command(
+    "unsubscribe", arity=-1, flags="pubsub", group="pubsub", since="2.0.0", summary="Leaves."
+)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headwater.commands.table import BY_FULL_NAME
 from headwater.server.services.acl.rules import (
     CATEGORIES,
     RuleError,
@@ -16,11 +17,11 @@ from headwater.server.services.acl.rules import (
     merge_selectors,
     shown,
 )
-from headwater.server.session.user import ROWS, User
+from headwater.server.session.user import User
 
 BYTES = st.binary(max_size=6).filter(lambda text: not set(text) & set(b" \t\n\v\f\r\0"))
 SELECTOR_WORDS = st.one_of(
-    st.sampled_from([f"{sign}{name}".encode() for sign in "+-" for name in ROWS]),
+    st.sampled_from([f"{sign}{name}".encode() for sign in "+-" for name in BY_FULL_NAME]),
     st.sampled_from([f"{sign}@{name}".encode() for sign in "+-" for name in CATEGORIES]),
     st.sampled_from([b"+select|0", b"+get|X", b"allcommands", b"-@all", b"resetkeys", b"&*"]),
     st.builds(lambda sign, text: sign + text, st.sampled_from([b"~", b"%R~", b"%W~", b"&"]), BYTES),
@@ -122,4 +123,6 @@ def test_assigned_rules_are_copied() -> None:
 
 
 def test_every_category_of_a_command_exists_in_redis() -> None:
-    assert {category for row in ROWS.values() for category in row.categories} <= set(CATEGORIES)
+    assert {category for row in BY_FULL_NAME.values() for category in row.categories} <= set(
+        CATEGORIES
+    )

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from headwater.commands import dumping, restoring
+from headwater.commands import dump, restore
 from headwater.engine.check import broken_invariants
 from headwater.errors import ForkedStore, NodePoisoned
 from headwater.steps import Steps
@@ -133,7 +133,7 @@ def test_requests_after_a_job_wait_and_other_clients_are_served(
 ) -> None:
     # Given a client that has sent more requests after its DUMP
     fill(client)
-    with paused(monkeypatch, dumping, "_payload"):
+    with paused(monkeypatch, dump, "_payload"):
         client.send("DUMP", "s")
         client.send("PING")
 
@@ -159,7 +159,7 @@ def test_a_job_of_a_disconnected_client_changes_nothing(
     payload = dumped(store)
     for name in ("_read", "_build"):
         leaving = store.client(kind="tcp")
-        with paused(monkeypatch, restoring, name):
+        with paused(monkeypatch, restore, name):
             leaving.send("RESTORE", "t", 0, payload)
             if name == "_build":
                 reach_build(store)
@@ -182,7 +182,7 @@ def test_a_killed_client_gets_no_reply_and_its_restore_is_dropped(
     # Given a RESTORE in progress
     fill(client)
     payload = dumped(store)
-    with paused(monkeypatch, restoring, "_read"):
+    with paused(monkeypatch, restore, "_read"):
         client.send("RESTORE", "t", 0, payload)
 
         # When its client is killed
@@ -239,7 +239,7 @@ def test_an_unexpected_exception_in_a_job_is_an_error_reply(
         raise ZeroDivisionError("planted")
 
     with monkeypatch.context() as planted, caplog.at_level(logging.ERROR):
-        planted.setattr(dumping, "_payload", fail)
+        planted.setattr(dump, "_payload", fail)
         client.send("DUMP", "s")
         refused = settled(store, client)
 
@@ -257,7 +257,7 @@ def test_a_poisoned_node_answers_clients_that_wait_for_a_job(
     # Given a RESTORE in progress
     fill(client)
     payload = dumped(store)
-    with paused(monkeypatch, restoring, "_read"):
+    with paused(monkeypatch, restore, "_read"):
         client.send("RESTORE", "t", 0, payload)
 
         # When the journal fails
@@ -275,7 +275,7 @@ def test_closing_a_node_ends_its_jobs(
     # Given a RESTORE in progress
     fill(client)
     payload = dumped(store)
-    with paused(monkeypatch, restoring, "_read"):
+    with paused(monkeypatch, restore, "_read"):
         client.send("RESTORE", "t", 0, payload)
         closing = threading.Thread(target=store.node.close)
         closing.start()
@@ -294,7 +294,7 @@ def test_a_forked_child_does_not_run_jobs(
     # Given a RESTORE in progress
     fill(client)
     payload = dumped(store)
-    with paused(monkeypatch, restoring, "_read"):
+    with paused(monkeypatch, restore, "_read"):
         client.send("RESTORE", "t", 0, payload)
 
         # When the process forks

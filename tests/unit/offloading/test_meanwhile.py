@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headwater.commands import dumping, restoring
+from headwater.commands import dump, restore
 from headwater.engine.check import broken_invariants
 from headwater.steps import Steps
 from headwater.testing.node import LocalClient, LocalStore
@@ -60,7 +60,7 @@ def test_a_dump_has_the_value_at_the_time_of_the_command(
             with store.node.lock:  # the sealer's thread runs steps too
                 store.node.sealer.step()
     before = dumped(store)
-    with paused(monkeypatch, dumping, "_payload"):
+    with paused(monkeypatch, dump, "_payload"):
         client.send("DUMP", "s")
 
         # When it is changed before the DUMP's job has begun, and all its blocks are sealed
@@ -82,7 +82,7 @@ def test_a_restore_is_refused_if_its_key_was_created_meanwhile(
     # Given a RESTORE whose value is being built
     fill(client)
     payload = dumped(store)
-    with paused(monkeypatch, restoring, "_build"):
+    with paused(monkeypatch, restore, "_build"):
         client.send("RESTORE", "t", 0, payload)
         reach_build(store)
 
@@ -104,7 +104,7 @@ def test_a_restore_replaces_a_key_that_changed_meanwhile(
     fill(client)
     payload = dumped(store)
     watcher = store.client(kind="tcp")
-    with paused(monkeypatch, restoring, "_build"):
+    with paused(monkeypatch, restore, "_build"):
         client.send("RESTORE", "t", 0, payload, "REPLACE")
         reach_build(store)
 
@@ -132,7 +132,7 @@ def test_a_restored_key_may_expire_before_its_job_ends(
     fill(client)
     payload = dumped(store)
     at_ms = store.clock.now_ms() + 1000
-    with paused(monkeypatch, restoring, "_build"):
+    with paused(monkeypatch, restore, "_build"):
         client.send("RESTORE", "t", at_ms, payload, "ABSTTL")
         other.send("RESTORE", "u", 1000, payload)
         reach_build(store)
@@ -154,7 +154,7 @@ def test_a_restore_waits_for_the_end_of_a_pause(
     fill(client)
     payload = dumped(store)
     reader = store.client(kind="tcp")
-    with paused(monkeypatch, restoring, "_read"):
+    with paused(monkeypatch, restore, "_read"):
         client.send("RESTORE", "t", 0, payload)
         reader.send("DUMP", "s")
 
@@ -180,7 +180,7 @@ def test_a_restore_is_refused_if_its_user_lost_the_permission(
     admin = store.client()
     admin("ACL", "SETUSER", "al", "on", "nopass", "~*", "+@all")
     assert client("AUTH", "al", "x") == OK
-    with paused(monkeypatch, restoring, "_read"):
+    with paused(monkeypatch, restore, "_read"):
         client.send("RESTORE", "t", 0, payload)
 
         # When the user loses the permission for the key
@@ -199,7 +199,7 @@ def test_a_restore_is_refused_when_the_journal_has_no_room(
     # Given a RESTORE whose value is being built
     fill(client)
     payload = dumped(store)
-    with paused(monkeypatch, restoring, "_build"):
+    with paused(monkeypatch, restore, "_build"):
         client.send("RESTORE", "t", 0, payload)
         reach_build(store)
 
@@ -220,7 +220,7 @@ def test_a_job_survives_debug_reload(
     # Given a RESTORE whose value is being built
     fill(client)
     payload = dumped(store)
-    with paused(monkeypatch, restoring, "_build"):
+    with paused(monkeypatch, restore, "_build"):
         client.send("RESTORE", "t", 0, payload)
         reach_build(store)
 
@@ -267,7 +267,7 @@ def test_a_value_is_built_before_further_payloads_are_read(
     third = store.client(kind="tcp")
     done: list[str] = []
     go_on = threading.Event()
-    read, build = restoring._read, restoring._build
+    read, build = restore._read, restore._build
 
     def reading(*values: Any) -> Steps[Any]:
         done.append("read")
@@ -279,8 +279,8 @@ def test_a_value_is_built_before_further_payloads_are_read(
         done.append("build")
         return (yield from build(*values))
 
-    monkeypatch.setattr(restoring, "_read", reading)
-    monkeypatch.setattr(restoring, "_build", building)
+    monkeypatch.setattr(restore, "_read", reading)
+    monkeypatch.setattr(restore, "_build", building)
     for number, one in enumerate((client, other, third)):
         one.send("RESTORE", f"t{number}", 0, payload)
     while done != ["read", "read"]:

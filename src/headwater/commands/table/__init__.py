@@ -1,11 +1,15 @@
-"""Every command, as data: COMMAND, arity checks, ACL and the reference page are made from it.
+"""The command table: every command as one value, a `Command`, in a module for each family.
 
-A row names arity, flags, key specifications, group, first version and a summary, as Redis's own
-rows do; rows of commands that Redis has are compared with a real server in
-tests/conformance/test_protocol_table.py. ``since`` of our own verbs is Headwater's version.
+COMMAND, COMMAND DOCS, the arity check, key positions, ACL categories, the dispatch and the reference
+page are derived from these values. To add a command, add its value to its family's module, its function
+and its tests. tests/conformance/test_protocol_table.py compares the values of commands that Redis has
+with a real server. ``since`` of Headwater's own commands is a version of Headwater.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from types import ModuleType
 
 from headwater.commands.table import (
     acl,
@@ -20,25 +24,44 @@ from headwater.commands.table import (
     transactions,
     values,
 )
-from headwater.commands.table.rows import CommandRow
+from headwater.commands.table.command import Command
 
-COMMANDS: dict[bytes, CommandRow] = {
-    row.name.upper().encode(): row
-    for room in (
-        streams,
-        generic,
-        values,
-        transactions,
-        connection,
-        pubsub,
-        acl,
-        server,
-        persistence,
-        scripting,
-        cluster,
-    )
-    for row in room.ROWS
+_FAMILIES = (
+    streams,
+    generic,
+    values,
+    transactions,
+    connection,
+    pubsub,
+    acl,
+    server,
+    persistence,
+    scripting,
+    cluster,
+)
+
+
+def _declared(family: ModuleType) -> Iterator[Command]:
+    """The commands of a module, in the order of their declarations."""
+    for value in vars(family).values():
+        if isinstance(value, Command) and value.available:
+            yield value
+
+
+COMMANDS: dict[bytes, Command] = {
+    command.name.upper().encode(): command for family in _FAMILIES for command in _declared(family)
 }
-"""Every command that this store knows, by upper-case name."""
+"""Every command by its upper-case name; subcommands are in their container's value."""
 
-__all__ = ["COMMANDS", "CommandRow"]
+
+def every_command() -> Iterator[Command]:
+    """Every command, each followed by its subcommands."""
+    for command in COMMANDS.values():
+        yield command
+        yield from command.subcommands.values()
+
+
+BY_FULL_NAME: dict[str, Command] = {command.name: command for command in every_command()}
+"""Every command and subcommand: ``xadd``, ``xgroup|create``."""
+
+__all__ = ["BY_FULL_NAME", "COMMANDS", "Command", "every_command"]

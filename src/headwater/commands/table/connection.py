@@ -1,61 +1,167 @@
-"""The connection and what a client says of itself."""
+"""The connection, and CLIENT."""
 
 from __future__ import annotations
 
-from headwater.commands.table.rows import (
+from headwater.commands.table.command import (
     ADMIN,
     ALL,
     LOGIN,
     NODES,
     SESSION,
     VARIES,
-    CommandRow,
-    help_row,
-    row,
+    Command,
+    help_command,
 )
 
 # fmt: off
-ROWS: tuple[CommandRow, ...] = (
-    row("hello", -1, LOGIN, "", "connection", "6.0.0",
-        "Chooses the protocol version; can authenticate and name the client."),
-    row("auth", -2, LOGIN, "", "connection", "1.0.0", "Authenticates the client."),
-    row("select", 2, "loading stale fast", "", "connection", "1.0.0", "Chooses the database."),
-    row("ping", -1, "fast", "", "connection", "1.0.0", "Answers PONG, or its argument.",
-        tips=ALL),
-    row("echo", 2, "loading stale fast", "", "connection", "1.0.0", "Answers its argument."),
-    row("quit", -1, LOGIN, "", "connection", "1.0.0", "Closes the connection."),
-    row("reset", 1, LOGIN, "", "connection", "6.2.0",
-        "Puts the connection back as it was when it was made."),
-    row("client", -2, "", "", "connection", "2.4.0", "Shows and manages clients.",
-        row("client|id", 2, SESSION, "", "connection", "5.0.0", "Tells the client's own id."),
-        row("client|info", 2, SESSION, "", "connection", "6.2.0", "Shows this client.",
-            tips=VARIES),
-        row("client|list", -2, ADMIN, "", "connection", "2.4.0", "Shows the clients.",
-            acl="connection", tips=VARIES),
-        row("client|kill", -3, ADMIN, "", "connection", "2.4.0", "Disconnects clients."),
-        row("client|unblock", -3, ADMIN, "", "connection", "5.0.0",
-            "Ends the waiting of a blocked client."),
-        row("client|pause", -3, ADMIN, "", "connection", "3.0.0",
-            "Lets commands, or writes only, wait for a time."),
-        row("client|unpause", 2, ADMIN, "", "connection", "6.2.0", "Ends CLIENT PAUSE."),
-        row("client|getname", 2, SESSION, "", "connection", "2.6.9",
-            "Tells the client's own name."),
-        row("client|setname", 3, SESSION, "", "connection", "2.6.9", "Names the client.",
-            tips=NODES),
-        row("client|setinfo", 4, SESSION, "", "connection", "7.2.0",
-            "Tells the server which library the client uses.", tips=NODES),
-        row("client|reply", 3, SESSION, "", "connection", "3.2.0",
-            "Turns replies to the client off and on."),
-        row("client|no-evict", 3, ADMIN, "", "connection", "7.0.0",
-            "Keeps the client when memory for clients runs out."),
-        row("client|no-touch", 3, SESSION, "", "connection", "7.2.0",
-            "Keeps the client's reads from counting as use of a key."),
-        row("client|trackinginfo", 2, SESSION, "", "connection", "6.2.0",
-            "Tells that this client's reads are not tracked."),
-        row("client|getredir", 2, SESSION, "", "connection", "6.0.0",
-            "Tells to whom invalidations go: to nobody."),
-        row("client|caching", 3, SESSION, "", "connection", "6.0.0",
-            "Tells that nothing is tracked that could be cached."),
-        help_row("client", "connection", "5.0.0"), acl=""),
+HELLO = Command(
+    "hello", arity=-1, flags=LOGIN, group="connection", since="6.0.0",
+    summary="Selects the protocol version; can authenticate and name the client.",
+    syntax="[protover:integer [AUTH username password] [SETNAME clientname]]",
+    run="server:connection.hello",
+)
+
+AUTH = Command(
+    "auth", arity=-2, flags=LOGIN, group="connection", since="1.0.0",
+    summary="Authenticates the client.",
+    syntax="[username] password",
+    run="server:connection.auth",
+)
+
+SELECT = Command(
+    "select", arity=2, flags="loading stale fast", group="connection", since="1.0.0",
+    summary="Selects the database.",
+    syntax="index:integer",
+    run="server:connection.select",
+)
+
+PING = Command(
+    "ping", arity=-1, flags="fast", group="connection", since="1.0.0",
+    summary="Returns PONG, or its argument.",
+    syntax="[message]",
+    tips=ALL, run="server:connection.ping",
+)
+
+ECHO = Command(
+    "echo", arity=2, flags="loading stale fast", group="connection", since="1.0.0",
+    summary="Returns its argument.",
+    syntax="message",
+    run="server:connection.echo",
+)
+
+QUIT = Command(
+    "quit", arity=-1, flags=LOGIN, group="connection", since="1.0.0",
+    summary="Closes the connection.",
+    run="server:connection.quit_",
+)
+
+RESET = Command(
+    "reset", arity=1, flags=LOGIN, group="connection", since="6.2.0",
+    summary="Resets the connection to its initial state.",
+    run="server:connection.reset",
+)
+
+CLIENT = Command(
+    "client", arity=-2, group="connection", since="2.4.0",
+    summary="Shows and manages clients.",
+    acl="",
+    subcommands=(
+        Command(
+            "client|id", arity=2, flags=SESSION, group="connection", since="5.0.0",
+            summary="Returns the id of this client.",
+            run="server:client.client_id",
+        ),
+        Command(
+            "client|info", arity=2, flags=SESSION, group="connection", since="6.2.0",
+            summary="Shows this client.",
+            tips=VARIES, run="server:client.client_info",
+        ),
+        Command(
+            "client|list", arity=-2, flags=ADMIN, group="connection", since="2.4.0",
+            summary="Shows the clients.",
+            syntax="[TYPE <NORMAL | MASTER | REPLICA | PUBSUB>] "
+            "[ID client-id:integer [client-id:integer ...]]",
+            acl="connection", tips=VARIES, run="server:client.client_list",
+        ),
+        Command(
+            "client|kill", arity=-3, flags=ADMIN, group="connection", since="2.4.0",
+            summary="Disconnects clients.",
+            syntax="<ip:port | <ID client-id:integer | TYPE <NORMAL | MASTER | SLAVE | REPLICA | "
+            "PUBSUB> | USER username | ADDR ip:port | LADDR ip:port | SKIPME <YES | "
+            "NO> | MAXAGE maxage:integer> [<ID client-id:integer | TYPE "
+            "<NORMAL | MASTER | SLAVE | REPLICA | PUBSUB> | USER username | ADDR ip:port | LADDR "
+            "ip:port | SKIPME <YES | NO> | MAXAGE maxage:integer> ...]>",
+            run="server:client.client_kill",
+        ),
+        Command(
+            "client|unblock", arity=-3, flags=ADMIN, group="connection", since="5.0.0",
+            summary="Unblocks a blocked client.",
+            syntax="client-id:integer [TIMEOUT | ERROR]",
+            run="server:client.client_unblock",
+        ),
+        Command(
+            "client|pause", arity=-3, flags=ADMIN, group="connection", since="3.0.0",
+            summary="Delays all commands, or only writes, for a time.",
+            syntax="timeout:integer [WRITE | ALL]",
+            run="server:client_pause.client_pause",
+        ),
+        Command(
+            "client|unpause", arity=2, flags=ADMIN, group="connection", since="6.2.0",
+            summary="Ends CLIENT PAUSE.",
+            run="server:client_pause.client_unpause",
+        ),
+        Command(
+            "client|getname", arity=2, flags=SESSION, group="connection", since="2.6.9",
+            summary="Returns the name of this client.",
+            run="server:client.client_getname",
+        ),
+        Command(
+            "client|setname", arity=3, flags=SESSION, group="connection", since="2.6.9",
+            summary="Names the client.",
+            syntax="connection-name",
+            tips=NODES, run="server:client.client_setname",
+        ),
+        Command(
+            "client|setinfo", arity=4, flags=SESSION, group="connection", since="7.2.0",
+            summary="Sets the name or version of the client's library.",
+            syntax="<LIB-NAME libname | LIB-VER libver>",
+            tips=NODES, run="server:client.client_setinfo",
+        ),
+        Command(
+            "client|reply", arity=3, flags=SESSION, group="connection", since="3.2.0",
+            summary="Turns replies to the client off and on.",
+            syntax="<ON | OFF | SKIP>",
+            run="server:client.client_reply",
+        ),
+        Command(
+            "client|no-evict", arity=3, flags=ADMIN, group="connection", since="7.0.0",
+            summary="Accepted without effect: no client is evicted.",
+            syntax="<ON | OFF>",
+            run="server:client.client_switch",
+        ),
+        Command(
+            "client|no-touch", arity=3, flags=SESSION, group="connection", since="7.2.0",
+            summary="Controls whether the client's commands reset the idle times of keys.",
+            syntax="<ON | OFF>",
+            run="server:client.client_switch",
+        ),
+        Command(
+            "client|trackinginfo", arity=2, flags=SESSION, group="connection", since="6.2.0",
+            summary="Shows that tracking is off.",
+            run="server:client_tracking.client_trackinginfo",
+        ),
+        Command(
+            "client|getredir", arity=2, flags=SESSION, group="connection", since="6.0.0",
+            summary="Returns -1: tracking is off.",
+            run="server:client_tracking.client_getredir",
+        ),
+        Command(
+            "client|caching", arity=3, flags=SESSION, group="connection", since="6.0.0",
+            summary="Refused: tracking is off.",
+            syntax="<YES | NO>",
+            run="server:client_tracking.client_caching",
+        ),
+        help_command("client", group="connection", since="5.0.0", run="server:client.client_help"),
+    ),
 )
 # fmt: on

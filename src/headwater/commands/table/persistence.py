@@ -1,34 +1,70 @@
-"""What is on disk and on replicas."""
+"""Durability and replication."""
 
 from __future__ import annotations
 
-from headwater.commands.table.rows import VARIES, CommandRow, row
+from headwater.commands.table.command import VARIES, Command
 
 _ACKNOWLEDGED = "request_policy:all_shards response_policy:agg_min"
 _SAVES = "admin noscript no_async_loading"
 _ROLES = "admin noscript stale no_async_loading"
 
 # fmt: off
-ROWS: tuple[CommandRow, ...] = (
-    row("wait", 3, "blocking", "", "generic", "3.0.0",
-        "Waits until replicas have what this client wrote; there are none.", acl="connection",
-        tips=_ACKNOWLEDGED),
-    row("waitaof", 4, "blocking", "", "generic", "7.2.0",
-        "Waits until what this client wrote is durable in the journal.", acl="connection",
-        tips=_ACKNOWLEDGED),
-    row("lastsave", 1, "loading stale fast", "", "server", "1.0.0",
-        "Refused in this release: nothing is saved as a whole.",
-        acl="admin dangerous", tips=VARIES),
-    row("save", 1, f"{_SAVES} no_multi", "", "server", "1.0.0",
-        "Refused in this release: the journal already holds everything."),
-    row("bgsave", -1, _SAVES, "", "server", "1.0.0",
-        "Refused in this release: the journal already holds everything."),
-    row("bgrewriteaof", 1, _SAVES, "", "server", "1.0.0",
-        "Refused in this release: the journal is not rewritten yet."),
-    row("role", 1, "noscript loading stale fast", "", "server", "2.8.12",
-        "Tells that this is a primary, and its replicas: none.", acl="admin dangerous"),
-    row("replicaof", 3, _ROLES, "", "server", "5.0.0",
-        "Takes NO ONE; refused otherwise, there is no replication in this release."),
-    row("slaveof", 3, _ROLES, "", "server", "1.0.0", "The old name of REPLICAOF."),
+WAIT = Command(
+    "wait", arity=3, flags="blocking", group="generic", since="3.0.0",
+    summary="Waits until replicas have this client's writes; there are no replicas.",
+    syntax="numreplicas:integer timeout:integer",
+    acl="connection", tips=_ACKNOWLEDGED, run="server:wait.wait",
+)
+
+WAITAOF = Command(
+    "waitaof", arity=4, flags="blocking", group="generic", since="7.2.0",
+    summary="Waits until this client's writes are durable in the journal.",
+    syntax="numlocal:integer numreplicas:integer timeout:integer",
+    acl="connection", tips=_ACKNOWLEDGED, run="server:wait.waitaof",
+)
+
+LASTSAVE = Command(
+    "lastsave", arity=1, flags="loading stale fast", group="server", since="1.0.0",
+    summary="Refused in this release: nothing is saved as a whole.",
+    acl="admin dangerous", tips=VARIES, run="server:save.lastsave",
+)
+
+SAVE = Command(
+    "save", arity=1, flags=f"{_SAVES} no_multi", group="server", since="1.0.0",
+    summary="Refused in this release: the journal already holds everything.",
+    run="server:save.save",
+)
+
+BGSAVE = Command(
+    "bgsave", arity=-1, flags=_SAVES, group="server", since="1.0.0",
+    summary="Refused in this release: the journal already holds everything.",
+    syntax="[SCHEDULE]",
+    run="server:save.bgsave",
+)
+
+BGREWRITEAOF = Command(
+    "bgrewriteaof", arity=1, flags=_SAVES, group="server", since="1.0.0",
+    summary="Refused in this release: the journal is not rewritten yet.",
+    run="server:save.bgrewriteaof",
+)
+
+ROLE = Command(
+    "role", arity=1, flags="noscript loading stale fast", group="server", since="2.8.12",
+    summary="Returns the role: a primary without replicas.",
+    acl="admin dangerous", run="server:role.role",
+)
+
+REPLICAOF = Command(
+    "replicaof", arity=3, flags=_ROLES, group="server", since="5.0.0",
+    summary="Accepts NO ONE; other arguments are refused, there is no replication in this release.",
+    syntax="<host port:integer | NO ONE>",
+    run="server:role.replicaof",
+)
+
+SLAVEOF = Command(
+    "slaveof", arity=3, flags=_ROLES, group="server", since="1.0.0",
+    summary="The old name of REPLICAOF.",
+    syntax="<host port:integer | NO ONE>",
+    run="server:role.replicaof",
 )
 # fmt: on

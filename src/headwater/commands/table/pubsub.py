@@ -1,41 +1,104 @@
-"""Messages to whoever listens."""
+"""Pub/Sub."""
 
 from __future__ import annotations
 
-from headwater.commands.table.rows import CommandRow, help_row, row
+from headwater.commands.table.command import Command, help_command
 
 _LISTENING = "pubsub noscript loading stale"
 _ASKING = "pubsub loading stale"
 
 # fmt: off
-ROWS: tuple[CommandRow, ...] = (
-    row("subscribe", -2, _LISTENING, "", "pubsub", "2.0.0",
-        "Listens to what is published on channels."),
-    row("unsubscribe", -1, _LISTENING, "", "pubsub", "2.0.0",
-        "Stops listening to channels, to all of them without a name."),
-    row("psubscribe", -2, _LISTENING, "", "pubsub", "2.0.0",
-        "Listens to what is published on channels that fit patterns."),
-    row("punsubscribe", -1, _LISTENING, "", "pubsub", "2.0.0",
-        "Stops listening to patterns, to all of them without one."),
-    row("publish", 3, "pubsub loading stale fast", "", "pubsub", "2.0.0",
-        "Says something to whoever listens to a channel."),
-    row("ssubscribe", -2, _LISTENING, "not_key 1:-1", "pubsub", "7.0.0",
-        "Listens to what is published on shard channels."),
-    row("sunsubscribe", -1, _LISTENING, "not_key 1:-1", "pubsub", "7.0.0",
-        "Stops listening to shard channels, to all of them without a name."),
-    row("spublish", 3, "pubsub loading stale fast", "not_key 1", "pubsub", "7.0.0",
-        "Says something to whoever listens to a shard channel."),
-    row("pubsub", -2, "", "", "pubsub", "2.8.0", "Shows who listens to what.",
-        row("pubsub|channels", -2, _ASKING, "", "pubsub", "2.8.0",
-            "Lists the channels that somebody listens to."),
-        row("pubsub|numsub", -2, _ASKING, "", "pubsub", "2.8.0",
-            "Counts who listens to channels, those with patterns aside."),
-        row("pubsub|numpat", 2, _ASKING, "", "pubsub", "2.8.0",
-            "Counts the patterns that somebody listens to."),
-        row("pubsub|shardchannels", -2, _ASKING, "", "pubsub", "7.0.0",
-            "Lists the shard channels that somebody listens to."),
-        row("pubsub|shardnumsub", -2, _ASKING, "", "pubsub", "7.0.0",
-            "Counts who listens to shard channels."),
-        help_row("pubsub", "pubsub", "6.2.0")),
+SUBSCRIBE = Command(
+    "subscribe", arity=-2, flags=_LISTENING, group="pubsub", since="2.0.0",
+    summary="Subscribes to channels.",
+    syntax="channel [channel ...]",
+    run="server:pubsub.subscribe",
+)
+
+UNSUBSCRIBE = Command(
+    "unsubscribe", arity=-1, flags=_LISTENING, group="pubsub", since="2.0.0",
+    summary="Unsubscribes from channels, from all of them without a name.",
+    syntax="[channel [channel ...]]",
+    run="server:pubsub.unsubscribe",
+)
+
+PSUBSCRIBE = Command(
+    "psubscribe", arity=-2, flags=_LISTENING, group="pubsub", since="2.0.0",
+    summary="Subscribes to the channels that match patterns.",
+    syntax="pattern:pattern [pattern:pattern ...]",
+    run="server:pubsub.psubscribe",
+)
+
+PUNSUBSCRIBE = Command(
+    "punsubscribe", arity=-1, flags=_LISTENING, group="pubsub", since="2.0.0",
+    summary="Unsubscribes from patterns, from all of them without one.",
+    syntax="[pattern:pattern [pattern:pattern ...]]",
+    run="server:pubsub.punsubscribe",
+)
+
+PUBLISH = Command(
+    "publish", arity=3, flags="pubsub loading stale fast", group="pubsub", since="2.0.0",
+    summary="Sends a message to a channel.",
+    syntax="channel message",
+    run="server:pubsub.publish",
+)
+
+SSUBSCRIBE = Command(
+    "ssubscribe", arity=-2, flags=_LISTENING, keys="not_key 1:-1", group="pubsub", since="7.0.0",
+    summary="Subscribes to shard channels.",
+    syntax="shardchannel [shardchannel ...]",
+    run="server:pubsub.ssubscribe",
+)
+
+SUNSUBSCRIBE = Command(
+    "sunsubscribe", arity=-1, flags=_LISTENING, keys="not_key 1:-1", group="pubsub", since="7.0.0",
+    summary="Unsubscribes from shard channels, from all of them without a name.",
+    syntax="[shardchannel [shardchannel ...]]",
+    run="server:pubsub.sunsubscribe",
+)
+
+SPUBLISH = Command(
+    "spublish", arity=3, flags="pubsub loading stale fast", keys="not_key 1", group="pubsub",
+    since="7.0.0",
+    summary="Sends a message to a shard channel.",
+    syntax="shardchannel message",
+    run="server:pubsub.spublish",
+)
+
+PUBSUB = Command(
+    "pubsub", arity=-2, group="pubsub", since="2.8.0",
+    summary="Shows channels and subscriptions.",
+    subcommands=(
+        Command(
+            "pubsub|channels", arity=-2, flags=_ASKING, group="pubsub", since="2.8.0",
+            summary="Lists the channels that have subscriptions.",
+            syntax="[pattern:pattern]",
+            run="server:pubsub.pubsub_channels",
+        ),
+        Command(
+            "pubsub|numsub", arity=-2, flags=_ASKING, group="pubsub", since="2.8.0",
+            summary="Counts the subscriptions of channels, without those by pattern.",
+            syntax="[channel [channel ...]]",
+            run="server:pubsub.pubsub_numsub",
+        ),
+        Command(
+            "pubsub|numpat", arity=2, flags=_ASKING, group="pubsub", since="2.8.0",
+            summary="Counts the patterns that have subscriptions.",
+            run="server:pubsub.pubsub_numpat",
+        ),
+        Command(
+            "pubsub|shardchannels", arity=-2, flags=_ASKING, group="pubsub", since="7.0.0",
+            summary="Lists the shard channels that have subscriptions.",
+            syntax="[pattern:pattern]",
+            run="server:pubsub.pubsub_shardchannels",
+        ),
+        Command(
+            "pubsub|shardnumsub", arity=-2, flags=_ASKING, group="pubsub", since="7.0.0",
+            summary="Counts the subscriptions of shard channels.",
+            syntax="[shardchannel [shardchannel ...]]",
+            run="server:pubsub.pubsub_shardnumsub",
+        ),
+        help_command("pubsub", group="pubsub", since="6.2.0", run="server:pubsub.pubsub_help"),
+    ),
 )
 # fmt: on

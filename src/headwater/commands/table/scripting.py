@@ -1,50 +1,104 @@
-"""Scripts and functions. What empties them works without Lua too; the rest is there where the extra
-``lua`` is installed, and unknown commands where it is not."""
+"""Scripts and functions.
+
+SCRIPT FLUSH and FUNCTION FLUSH work without Lua. The rest needs the extra ``lua``; without it, those
+commands are unknown.
+"""
 
 from __future__ import annotations
 
-from importlib.util import find_spec
+from headwater.commands.table.command import ALL, NODES, UNORDERED, Command, help_command
 
-from headwater.commands.table.rows import ALL, NODES, UNORDERED, CommandRow, help_row, row
-
-# fmt: off
 _EVAL = "noscript stale skip_monitor no_mandatory_keys"
 
-_LUA_SUBCOMMANDS: tuple[CommandRow, ...] = (
-    row("script|exists", -3, "noscript", "", "scripting", "2.6.0",
-        "Tells which scripts are known, by their SHA-1.", acl="scripting",
-        tips="request_policy:all_shards response_policy:agg_logical_and"),
-    row("script|load", 3, "noscript stale", "", "scripting", "2.6.0",
-        "Keeps a script and tells its SHA-1.", acl="scripting", tips=NODES),
-    row("script|kill", 2, "noscript allow_busy", "", "scripting", "2.6.0",
-        "Finds no script to end: one that runs too long ends by itself.", acl="scripting",
-        tips="request_policy:all_shards response_policy:one_succeeded"),
+# fmt: off
+EVAL = Command(
+    "eval", arity=-3, flags=_EVAL, keys="RW access update 2#", group="scripting", since="2.6.0",
+    summary="Runs a Lua script.",
+    syntax="script numkeys:integer [key ...] [arg ...]",
+    requires="lupa", run="server:eval.eval_",
 )
 
-_LUA: tuple[CommandRow, ...] = (
-    row("eval", -3, _EVAL, "RW access update 2#", "scripting", "2.6.0", "Runs a Lua script."),
-    row("evalsha", -3, _EVAL, "RW access update 2#", "scripting", "2.6.0",
-        "Runs a Lua script that is known, by its SHA-1."),
-    row("eval_ro", -3, f"readonly {_EVAL}", "RO access 2#", "scripting", "7.0.0",
-        "Runs a Lua script that only reads."),
-    row("evalsha_ro", -3, f"readonly {_EVAL}", "RO access 2#", "scripting", "7.0.0",
-        "Runs a Lua script that is known and only reads, by its SHA-1."),
+EVALSHA = Command(
+    "evalsha", arity=-3, flags=_EVAL, keys="RW access update 2#", group="scripting", since="2.6.0",
+    summary="Runs a cached Lua script by its SHA-1.",
+    syntax="sha1 numkeys:integer [key ...] [arg ...]",
+    requires="lupa", run="server:eval.evalsha",
 )
 
-_HAS_LUA = find_spec("lupa") is not None
+EVAL_RO = Command(
+    "eval_ro", arity=-3, flags=f"readonly {_EVAL}", keys="RO access 2#", group="scripting",
+    since="7.0.0",
+    summary="Runs a Lua script that only reads.",
+    syntax="script numkeys:integer [key ...] [arg ...]",
+    requires="lupa", run="server:eval.eval_ro",
+)
 
-ROWS: tuple[CommandRow, ...] = (
-    *(_LUA if _HAS_LUA else ()),
-    row("script", -2, "", "", "scripting", "2.6.0", "Manages scripts.",
-        row("script|flush", -2, "noscript", "", "scripting", "2.6.0", "Forgets every script.",
-            acl="scripting", tips=NODES),
-        *(_LUA_SUBCOMMANDS if _HAS_LUA else ()),
-        help_row("script", "scripting", "5.0.0", acl="scripting"), acl=""),
-    row("function", -2, "", "", "scripting", "7.0.0", "Manages functions.",
-        row("function|flush", -2, "write noscript", "", "scripting", "7.0.0",
-            "Forgets every function; there are none.", acl="scripting", tips=ALL),
-        row("function|list", -2, "noscript", "", "scripting", "7.0.0",
-            "Lists the functions: none.", acl="scripting", tips=UNORDERED),
-        help_row("function", "scripting", "7.0.0", acl="scripting"), acl=""),
+EVALSHA_RO = Command(
+    "evalsha_ro", arity=-3, flags=f"readonly {_EVAL}", keys="RO access 2#", group="scripting",
+    since="7.0.0",
+    summary="Runs a cached Lua script that only reads, by its SHA-1.",
+    syntax="sha1 numkeys:integer [key ...] [arg ...]",
+    requires="lupa", run="server:eval.evalsha_ro",
+)
+
+SCRIPT = Command(
+    "script", arity=-2, group="scripting", since="2.6.0",
+    summary="Manages scripts.",
+    acl="",
+    subcommands=(
+        Command(
+            "script|flush", arity=-2, flags="noscript", group="scripting", since="2.6.0",
+            summary="Empties the cache of scripts.",
+            syntax="[ASYNC | SYNC]",
+            acl="scripting", tips=NODES, run="server:script.script_flush",
+        ),
+        Command(
+            "script|exists", arity=-3, flags="noscript", group="scripting", since="2.6.0",
+            summary="Returns which scripts are cached, by their SHA-1.",
+            syntax="sha1 [sha1 ...]",
+            acl="scripting", tips="request_policy:all_shards response_policy:agg_logical_and",
+            requires="lupa", run="server:script.script_exists",
+        ),
+        Command(
+            "script|load", arity=3, flags="noscript stale", group="scripting", since="2.6.0",
+            summary="Caches a script and returns its SHA-1.",
+            syntax="script",
+            acl="scripting", tips=NODES, requires="lupa", run="server:script.script_load",
+        ),
+        Command(
+            "script|kill", arity=2, flags="noscript allow_busy", group="scripting", since="2.6.0",
+            summary="Refused: no script is running. A script that runs too long is ended.",
+            acl="scripting", tips="request_policy:all_shards response_policy:one_succeeded",
+            requires="lupa", run="server:script.script_kill",
+        ),
+        help_command(
+            "script", group="scripting", since="5.0.0", acl="scripting",
+            run="server:script.script_help",
+        ),
+    ),
+)
+
+FUNCTION = Command(
+    "function", arity=-2, group="scripting", since="7.0.0",
+    summary="Manages functions.",
+    acl="",
+    subcommands=(
+        Command(
+            "function|flush", arity=-2, flags="write noscript", group="scripting", since="7.0.0",
+            summary="Accepted without effect: there are no functions.",
+            syntax="[ASYNC | SYNC]",
+            acl="scripting", tips=ALL, run="server:function.function_flush",
+        ),
+        Command(
+            "function|list", arity=-2, flags="noscript", group="scripting", since="7.0.0",
+            summary="Lists the functions: none.",
+            syntax="[LIBRARYNAME library-name-pattern] [WITHCODE]",
+            acl="scripting", tips=UNORDERED, run="server:function.function_list",
+        ),
+        help_command(
+            "function", group="scripting", since="7.0.0", acl="scripting",
+            run="server:function.function_help",
+        ),
+    ),
 )
 # fmt: on

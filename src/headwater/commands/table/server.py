@@ -1,95 +1,254 @@
-"""The server as a whole."""
+"""The server as a whole: INFO, COMMAND, CONFIG, SLOWLOG, LATENCY, MEMORY and others."""
 
 from __future__ import annotations
 
-from headwater.commands.table.rows import (
+from headwater.commands.table.command import (
     ADMIN,
     ALL,
     ANY_STATE,
     NODES,
     UNORDERED,
     VARIES,
-    CommandRow,
-    help_row,
-    row,
+    Command,
+    help_command,
 )
 
 _EVENTS = f"{VARIES} request_policy:all_nodes response_policy:special"
 _FIGURES = f"{VARIES} request_policy:all_shards response_policy:special"
 
 # fmt: off
-ROWS: tuple[CommandRow, ...] = (
-    row("info", -1, ANY_STATE, "", "server", "1.0.0", "Shows the state of the server.",
-        acl="dangerous",
-        tips=f"{VARIES} request_policy:all_shards response_policy:special"),
-    row("command", -1, ANY_STATE, "", "server", "2.8.13", "Shows what commands there are.",
-        row("command|count", 2, ANY_STATE, "", "server", "2.8.13", "Counts the commands.",
-            acl="connection"),
-        row("command|info", -2, ANY_STATE, "", "server", "2.8.13",
-            "Shows arity, flags and keys of commands.", acl="connection", tips=UNORDERED),
-        row("command|docs", -2, ANY_STATE, "", "server", "7.0.0",
-            "Shows what commands are for.", acl="connection", tips=UNORDERED),
-        row("command|list", -2, ANY_STATE, "", "server", "7.0.0",
-            "Lists the names of commands.", acl="connection", tips=UNORDERED),
-        row("command|getkeys", -3, ANY_STATE, "", "server", "2.8.13",
-            "Finds the keys of a request.", acl="connection"),
-        row("command|getkeysandflags", -3, ANY_STATE, "", "server", "7.0.0",
-            "Finds the keys of a request and how they are used.", acl="connection"),
-        help_row("command", "server", "5.0.0", acl="connection"), acl="connection",
-        tips=UNORDERED),
-    row("config", -2, "", "", "server", "2.0.0", "Shows and changes settings.",
-        row("config|get", -3, ADMIN, "", "server", "2.0.0", "Reads settings."),
-        row("config|set", -4, ADMIN, "", "server", "2.0.0", "Changes settings.", tips=NODES),
-        row("config|resetstat", 2, ADMIN, "", "server", "2.0.0", "Resets the counters of INFO.",
-            tips=NODES),
-        row("config|rewrite", 2, ADMIN, "", "server", "2.8.0",
-            "Writes the settings in force to the configuration file.", tips=NODES),
-        help_row("config", "server", "5.0.0"), acl=""),
-    row("monitor", 1, ADMIN, "", "server", "1.0.0",
-        "Shows every command as it runs, without passwords."),
-    row("slowlog", -2, "", "", "server", "2.2.12", "Shows commands that took long.",
-        row("slowlog|get", -2, "admin loading stale", "", "server", "2.2.12",
-            "Shows the latest of them.", tips=f"request_policy:all_nodes {VARIES}"),
-        row("slowlog|len", 2, "admin loading stale", "", "server", "2.2.12", "Counts them.",
-            tips=f"request_policy:all_nodes response_policy:agg_sum {VARIES}"),
-        row("slowlog|reset", 2, "admin loading stale", "", "server", "2.2.12",
-            "Forgets them.", tips=NODES),
-        help_row("slowlog", "server", "6.2.0"), acl=""),
-    row("latency", -2, "", "", "server", "2.8.13", "Shows what held the server up, and when.",
-        row("latency|latest", 2, ADMIN, "", "server", "2.8.13",
-            "Shows the latest and the longest delay of each event.", tips=_EVENTS),
-        row("latency|history", 3, ADMIN, "", "server", "2.8.13",
-            "Shows the delays of an event, with their times.", tips=_EVENTS),
-        row("latency|graph", 3, ADMIN, "", "server", "2.8.13",
-            "Draws the delays of an event.", tips=_EVENTS),
-        row("latency|doctor", 2, ADMIN, "", "server", "2.8.13",
-            "Says in words what was slow and what to do.", tips=_EVENTS),
-        row("latency|histogram", -2, ADMIN, "", "server", "7.0.0",
-            "Shows how long commands took, in powers of two.", tips=_EVENTS),
-        row("latency|reset", -2, ADMIN, "", "server", "2.8.13", "Forgets the delays.",
-            tips="request_policy:all_nodes response_policy:agg_sum"),
-        help_row("latency", "server", "2.8.13"), acl=""),
-    row("memory", -2, "", "", "server", "4.0.0", "Shows how memory is used.",
-        row("memory|usage", -3, "readonly", "RO 2", "server", "4.0.0",
-            "Tells how many bytes a key takes."),
-        row("memory|stats", 2, "", "", "server", "4.0.0", "Shows what memory is used for.",
-            tips=_FIGURES),
-        row("memory|doctor", 2, "", "", "server", "4.0.0",
-            "Says in words whether memory is a problem.", tips=_FIGURES),
-        row("memory|purge", 2, "", "", "server", "4.0.0",
-            "Gives memory that is free back to the system.", tips=ALL),
-        row("memory|malloc-stats", 2, "", "", "server", "4.0.0",
-            "Shows the allocator's own figures, where it has any.", tips=_FIGURES),
-        help_row("memory", "server", "4.0.0"), acl=""),
-    row("module", -2, "", "", "server", "4.0.0", "Shows modules; there are none.",
-        row("module|list", 2, "admin noscript", "", "server", "4.0.0",
-            "Lists the modules: none.", tips=UNORDERED),
-        help_row("module", "server", "5.0.0"), acl=""),
-    row("debug", -2, ADMIN, "", "server", "1.0.0",
-        "What tests need: a pause, an error, a replay of the journal."),
-    row("time", 1, "loading stale fast", "", "server", "2.6.0", "Tells the server's time.",
-        tips=VARIES),
-    row("shutdown", -1, "admin noscript loading stale no_multi allow_busy", "", "server", "1.0.0",
-        "Ends the server, with all that was acknowledged on disk."),
+INFO = Command(
+    "info", arity=-1, flags=ANY_STATE, group="server", since="1.0.0",
+    summary="Shows the state of the server.",
+    syntax="[section [section ...]]",
+    acl="dangerous", tips=f"{VARIES} request_policy:all_shards response_policy:special",
+    run="server:info.info",
+)
+
+COMMAND = Command(
+    "command", arity=-1, flags=ANY_STATE, group="server", since="2.8.13",
+    summary="Shows the commands of the server.",
+    acl="connection", tips=UNORDERED, run="server:command.command",
+    subcommands=(
+        Command(
+            "command|count", arity=2, flags=ANY_STATE, group="server", since="2.8.13",
+            summary="Counts the commands.",
+            acl="connection", run="server:command.command_count",
+        ),
+        Command(
+            "command|info", arity=-2, flags=ANY_STATE, group="server", since="2.8.13",
+            summary="Shows arity, flags and keys of commands.",
+            syntax="[command-name [command-name ...]]",
+            acl="connection", tips=UNORDERED, run="server:command.command_info",
+        ),
+        Command(
+            "command|docs", arity=-2, flags=ANY_STATE, group="server", since="7.0.0",
+            summary="Shows the documentation of commands.",
+            syntax="[command-name [command-name ...]]",
+            acl="connection", tips=UNORDERED, run="server:command_docs.command_docs",
+        ),
+        Command(
+            "command|list", arity=-2, flags=ANY_STATE, group="server", since="7.0.0",
+            summary="Lists the names of commands.",
+            syntax="[FILTERBY <MODULE module-name | ACLCAT category | PATTERN pattern:pattern>]",
+            acl="connection", tips=UNORDERED, run="server:command.command_list",
+        ),
+        Command(
+            "command|getkeys", arity=-3, flags=ANY_STATE, group="server", since="2.8.13",
+            summary="Finds the keys of a request.",
+            syntax="command [arg [arg ...]]",
+            acl="connection", run="server:command.command_getkeys",
+        ),
+        Command(
+            "command|getkeysandflags", arity=-3, flags=ANY_STATE, group="server", since="7.0.0",
+            summary="Finds the keys of a request and how they are used.",
+            syntax="command [arg [arg ...]]",
+            acl="connection", run="server:command.command_getkeysandflags",
+        ),
+        help_command(
+            "command", group="server", since="5.0.0", acl="connection",
+            run="server:command.command_help",
+        ),
+    ),
+)
+
+CONFIG = Command(
+    "config", arity=-2, group="server", since="2.0.0",
+    summary="Shows and changes settings.",
+    acl="",
+    subcommands=(
+        Command(
+            "config|get", arity=-3, flags=ADMIN, group="server", since="2.0.0",
+            summary="Reads settings.",
+            syntax="parameter [parameter ...]",
+            run="server:config.config_get",
+        ),
+        Command(
+            "config|set", arity=-4, flags=ADMIN, group="server", since="2.0.0",
+            summary="Changes settings.",
+            syntax="parameter value [parameter value ...]",
+            tips=NODES, run="server:config.config_set",
+        ),
+        Command(
+            "config|resetstat", arity=2, flags=ADMIN, group="server", since="2.0.0",
+            summary="Resets the counters of INFO.",
+            tips=NODES, run="server:config.config_resetstat",
+        ),
+        Command(
+            "config|rewrite", arity=2, flags=ADMIN, group="server", since="2.8.0",
+            summary="Writes the settings to the configuration file.",
+            tips=NODES, run="server:config.config_rewrite",
+        ),
+        help_command(
+            "config", group="server", since="5.0.0",
+            run="server:config.config_help",
+        ),
+    ),
+)
+
+MONITOR = Command(
+    "monitor", arity=1, flags=ADMIN, group="server", since="1.0.0",
+    summary="Shows every command as it runs, without passwords.",
+    run="server:monitor.monitor",
+)
+
+SLOWLOG = Command(
+    "slowlog", arity=-2, group="server", since="2.2.12",
+    summary="Shows slow commands.",
+    acl="",
+    subcommands=(
+        Command(
+            "slowlog|get", arity=-2, flags="admin loading stale", group="server", since="2.2.12",
+            summary="Shows the latest slow commands.",
+            syntax="[count:integer]",
+            tips=f"request_policy:all_nodes {VARIES}", run="server:slowlog.slowlog_get",
+        ),
+        Command(
+            "slowlog|len", arity=2, flags="admin loading stale", group="server", since="2.2.12",
+            summary="Counts the recorded slow commands.",
+            tips=f"request_policy:all_nodes response_policy:agg_sum {VARIES}",
+            run="server:slowlog.slowlog_len",
+        ),
+        Command(
+            "slowlog|reset", arity=2, flags="admin loading stale", group="server", since="2.2.12",
+            summary="Removes the recorded slow commands.",
+            tips=NODES, run="server:slowlog.slowlog_reset",
+        ),
+        help_command("slowlog", group="server", since="6.2.0", run="server:slowlog.slowlog_help"),
+    ),
+)
+
+LATENCY = Command(
+    "latency", arity=-2, group="server", since="2.8.13",
+    summary="Shows delays of the server.",
+    acl="",
+    subcommands=(
+        Command(
+            "latency|latest", arity=2, flags=ADMIN, group="server", since="2.8.13",
+            summary="Shows the latest and the longest delay of each event.",
+            tips=_EVENTS, run="server:latency.latency_latest",
+        ),
+        Command(
+            "latency|history", arity=3, flags=ADMIN, group="server", since="2.8.13",
+            summary="Shows the delays of an event, with their times.",
+            syntax="event",
+            tips=_EVENTS, run="server:latency.latency_history",
+        ),
+        Command(
+            "latency|graph", arity=3, flags=ADMIN, group="server", since="2.8.13",
+            summary="Draws the delays of an event.",
+            syntax="event",
+            tips=_EVENTS, run="server:latency.latency_graph",
+        ),
+        Command(
+            "latency|doctor", arity=2, flags=ADMIN, group="server", since="2.8.13",
+            summary="Describes the delays and what to do about them.",
+            tips=_EVENTS, run="server:latency.latency_doctor",
+        ),
+        Command(
+            "latency|histogram", arity=-2, flags=ADMIN, group="server", since="7.0.0",
+            summary="Shows the durations of commands, in powers of two.",
+            syntax="[command [command ...]]",
+            tips=_EVENTS, run="server:latency.latency_histogram",
+        ),
+        Command(
+            "latency|reset", arity=-2, flags=ADMIN, group="server", since="2.8.13",
+            summary="Removes the recorded delays.",
+            syntax="[event [event ...]]",
+            tips="request_policy:all_nodes response_policy:agg_sum",
+            run="server:latency.latency_reset",
+        ),
+        help_command("latency", group="server", since="2.8.13", run="server:latency.latency_help"),
+    ),
+)
+
+MEMORY = Command(
+    "memory", arity=-2, group="server", since="4.0.0",
+    summary="Shows how memory is used.",
+    acl="",
+    subcommands=(
+        Command(
+            "memory|usage", arity=-3, flags="readonly", keys="RO 2", group="server", since="4.0.0",
+            summary="Returns the bytes that a key and its value take.",
+            syntax="key [SAMPLES count:integer]",
+            run="server:memory.memory_usage",
+        ),
+        Command(
+            "memory|stats", arity=2, group="server", since="4.0.0",
+            summary="Shows what memory is used for.",
+            tips=_FIGURES, run="server:memory.memory_stats",
+        ),
+        Command(
+            "memory|doctor", arity=2, group="server", since="4.0.0",
+            summary="Describes whether memory is a problem.",
+            tips=_FIGURES, run="server:memory.memory_doctor",
+        ),
+        Command(
+            "memory|purge", arity=2, group="server", since="4.0.0",
+            summary="Returns free memory to the system.",
+            tips=ALL, run="server:memory.memory_purge",
+        ),
+        Command(
+            "memory|malloc-stats", arity=2, group="server", since="4.0.0",
+            summary="Shows the statistics of the allocator, if it has any.",
+            tips=_FIGURES, run="server:memory.memory_malloc_stats",
+        ),
+        help_command("memory", group="server", since="4.0.0", run="server:memory.memory_help"),
+    ),
+)
+
+MODULE = Command(
+    "module", arity=-2, group="server", since="4.0.0",
+    summary="Shows modules; there are none.",
+    acl="",
+    subcommands=(
+        Command(
+            "module|list", arity=2, flags="admin noscript", group="server", since="4.0.0",
+            summary="Lists the modules: none.",
+            tips=UNORDERED, run="server:module.module_list",
+        ),
+        help_command("module", group="server", since="5.0.0", run="server:module.module_help"),
+    ),
+)
+
+DEBUG = Command(
+    "debug", arity=-2, flags=ADMIN, group="server", since="1.0.0",
+    summary="For tests: a pause, an error, a replay of the journal.",
+    syntax="subcommand [arg [arg ...]]",
+    run="server:debug.debug",
+)
+
+TIME = Command(
+    "time", arity=1, flags="loading stale fast", group="server", since="2.6.0",
+    summary="Returns the server's time.",
+    tips=VARIES, run="server:info.time",
+)
+
+SHUTDOWN = Command(
+    "shutdown", arity=-1, flags="admin noscript loading stale no_multi allow_busy", group="server",
+    since="1.0.0",
+    summary="Stops the server, with every acknowledged write on disk.",
+    syntax="[NOSAVE | SAVE] [NOW] [FORCE] [ABORT]",
+    run="server:shutdown.shutdown",
 )
 # fmt: on

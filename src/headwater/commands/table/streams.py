@@ -1,77 +1,269 @@
-"""The stream commands, and the verbs of our own."""
+"""The commands on streams, Headwater's own included."""
 
 from __future__ import annotations
 
-from headwater.commands.table.rows import VARIES, CommandRow, help_row, row
+from headwater.commands.table.command import VARIES, Command, help_command
 
 # fmt: off
-ROWS: tuple[CommandRow, ...] = (
-    row("xadd", -5, "write denyoom fast", "RW update 1", "stream", "5.0.0",
-        "Appends an entry; creates the stream when there is none.", tips=VARIES),
-    row("xlen", 2, "readonly fast", "RO 1", "stream", "5.0.0", "Counts the entries."),
-    row("xrange", -4, "readonly", "RO access 1", "stream", "5.0.0",
-        "Reads the entries between two ids."),
-    row("xrevrange", -4, "readonly", "RO access 1", "stream", "5.0.0",
-        "Reads the entries between two ids, newest first."),
-    row("xdel", -3, "write fast", "RW delete 1", "stream", "5.0.0", "Deletes entries by id."),
-    row("xdelex", -5, "write fast", "RW delete 1", "stream", "8.2.0",
-        "Deletes entries by id, and minds which groups still refer to them."),
-    row("xtrim", -4, "write", "RW delete 1", "stream", "5.0.0",
-        "Deletes the oldest entries, down to a length or an id.", tips=VARIES),
-    row("xsetid", -3, "write denyoom fast", "RW update 1", "stream", "5.0.0",
-        "Sets the last id and the counters of a stream."),
-    row("xcfgset", -2, "write fast", "RW update 1", "stream", "8.6.0",
-        "Sets for how long a stream knows its idempotent producers, and how much of each."),
-    row("xidmprecord", 5, "write denyoom fast", "RW update 1", "stream", "8.6.2",
-        "Says which entry a producer's idempotent id has become."),
-    row("xread", -4, "readonly blocking", "RO access STREAMS/1:-1:2", "stream", "5.0.0",
-        "Reads what is newer than an id, from several streams; can wait for it.", finder="streams"),
-    row("xreadgroup", -7, "write blocking", "RO access STREAMS/4:-1:2", "stream", "5.0.0",
-        "Delivers entries to a consumer of a group: new, idle or its own; can wait for them.",
-        finder="streams"),
-    row("xack", -4, "write fast", "RW update 1", "stream", "5.0.0",
-        "Ends deliveries: the entries are no longer pending in the group."),
-    row("xackdel", -6, "write fast", "RW update delete 1", "stream", "8.2.0",
-        "Ends deliveries and deletes the entries."),
-    row("xnack", -7, "write fast", "RW update 1", "stream", "8.8.0",
-        "Releases pending entries, so that any consumer can take them at once."),
-    row("xpending", -3, "readonly", "RO access 1", "stream", "5.0.0",
-        "Shows what is delivered and not acknowledged.", tips=VARIES),
-    row("xclaim", -6, "write fast", "RW update 1", "stream", "5.0.0",
-        "Takes over pending entries by id, when idle long enough.", tips=VARIES),
-    row("xautoclaim", -6, "write fast", "RW delete 1", "stream", "6.2.0",
-        "Takes over idle pending entries by scanning for them.", tips=VARIES),
-    row("xrenew", -7, "write fast", "RW update 1", "stream", "0.1.0",
-        "Renews the lease on entries that the consumer still owns."),
-    row("xsettle", -8, "write denyoom", "RW update delete 1, RW update incomplete TO/5", "stream",
-        "0.1.0", "Settles entries that the consumer still owns and appends their results.",
-        tips=VARIES, finder="xsettle"),
-    row("xretire", 4, "write fast", "RW delete 1", "stream", "0.1.0",
-        "Removes a consumer that owns nothing."),
-    row("xlag", -2, "readonly", "RO access 1", "stream", "0.1.0",
-        "Shows how far groups are behind and what they hold, in exact numbers.", tips=VARIES),
-    row("xdelayed", -3, "readonly", "RO access 1", "stream", "0.1.0",
-        "Shows which entries wait for their time, and how long."),
-    row("xsplit", 5, "readonly fast", "RO access 1", "stream", "0.1.0",
-        "Counts the entries of a range and finds ids that cut it into equal parts."),
-    row("xgroup", -2, "", "", "stream", "5.0.0", "Manages consumer groups.",
-        row("xgroup|create", -5, "write denyoom", "RW insert 2", "stream", "5.0.0",
-            "Creates a group."),
-        row("xgroup|createconsumer", 5, "write denyoom", "RW insert 2", "stream", "6.2.0",
-            "Creates a consumer."),
-        row("xgroup|setid", -5, "write", "RW update 2", "stream", "5.0.0",
-            "Sets the id up to which a group has been delivered."),
-        row("xgroup|delconsumer", 5, "write", "RW delete 2", "stream", "5.0.0",
-            "Deletes a consumer and what it owns from the pending list."),
-        row("xgroup|destroy", 4, "write", "RW delete 2", "stream", "5.0.0", "Deletes a group."),
-        help_row("xgroup", "stream", "5.0.0"), acl=""),
-    row("xinfo", -2, "", "", "stream", "5.0.0", "Shows streams, groups and consumers.",
-        row("xinfo|groups", 3, "readonly", "RO access 2", "stream", "5.0.0",
-            "Shows the groups of a stream."),
-        row("xinfo|consumers", 4, "readonly", "RO access 2", "stream", "5.0.0",
-            "Shows the consumers of a group.", tips=VARIES),
-        row("xinfo|stream", -3, "readonly", "RO access 2", "stream", "5.0.0",
-            "Shows a stream, in full on demand."),
-        help_row("xinfo", "stream", "5.0.0"), acl=""),
+XADD = Command(
+    "xadd", arity=-5, flags="write denyoom fast", keys="RW update 1", group="stream", since="5.0.0",
+    summary="Appends an entry; creates the stream if it does not exist.",
+    syntax="key [NOMKSTREAM] [KEEPREF | DELREF | ACKED] "
+    "[IDMPAUTO producer-id | IDMP producer-id iid] [<MAXLEN | MINID> [= | ~] threshold [LIMIT "
+    "count:integer]] <* | id> field value [field value ...]",
+    tips=VARIES, run="xadd.xadd",
+)
+
+XLEN = Command(
+    "xlen", arity=2, flags="readonly fast", keys="RO 1", group="stream", since="5.0.0",
+    summary="Counts the entries.",
+    syntax="key",
+    run="xrange.xlen",
+)
+
+XRANGE = Command(
+    "xrange", arity=-4, flags="readonly", keys="RO access 1", group="stream", since="5.0.0",
+    summary="Reads the entries between two ids.",
+    syntax="key start end [COUNT count:integer]",
+    run="xrange.xrange",
+)
+
+XREVRANGE = Command(
+    "xrevrange", arity=-4, flags="readonly", keys="RO access 1", group="stream", since="5.0.0",
+    summary="Reads the entries between two ids, newest first.",
+    syntax="key end start [COUNT count:integer]",
+    run="xrange.xrevrange",
+)
+
+XDEL = Command(
+    "xdel", arity=-3, flags="write fast", keys="RW delete 1", group="stream", since="5.0.0",
+    summary="Deletes entries by id.",
+    syntax="key id [id ...]",
+    run="xdel.xdel",
+)
+
+XDELEX = Command(
+    "xdelex", arity=-5, flags="write fast", keys="RW delete 1", group="stream", since="8.2.0",
+    summary="Deletes entries by id, depending on the groups that still reference them.",
+    syntax="key [KEEPREF | DELREF | ACKED] IDS numids:integer id [id ...]",
+    run="xdel.xdelex",
+)
+
+XTRIM = Command(
+    "xtrim", arity=-4, flags="write", keys="RW delete 1", group="stream", since="5.0.0",
+    summary="Deletes the oldest entries, down to a length or an id.",
+    syntax="key <MAXLEN | MINID> [= | ~] threshold [LIMIT count:integer] "
+    "[KEEPREF | DELREF | ACKED]",
+    tips=VARIES, run="xtrim.xtrim",
+)
+
+XSETID = Command(
+    "xsetid", arity=-3, flags="write denyoom fast", keys="RW update 1", group="stream",
+    since="5.0.0",
+    summary="Sets the last id and the counters of a stream.",
+    syntax="key last-id [ENTRIESADDED entries-added:integer] [MAXDELETEDID max-deleted-id]",
+    run="xsetid.xsetid",
+)
+
+XCFGSET = Command(
+    "xcfgset", arity=-2, flags="write fast", keys="RW update 1", group="stream", since="8.6.0",
+    summary="Sets how long idempotent ids are remembered, and how many of each producer.",
+    syntax="key [IDMP-DURATION seconds:integer] [IDMP-MAXSIZE count:integer]",
+    run="idempotency.xcfgset",
+)
+
+XIDMPRECORD = Command(
+    "xidmprecord", arity=5, flags="write denyoom fast", keys="RW update 1", group="stream",
+    since="8.6.2",
+    summary="Records the entry that belongs to an idempotent id of a producer.",
+    syntax="key producer-id iid id",
+    run="idempotency.xidmprecord",
+)
+
+XREAD = Command(
+    "xread", arity=-4, flags="readonly blocking", keys="RO access STREAMS/1:-1:2", group="stream",
+    since="5.0.0",
+    summary="Reads the entries after an id, from several streams; can wait for them.",
+    syntax="[COUNT count:integer] [MAXCOUNT count:integer] [MAXSIZE bytes:integer] "
+    "[BLOCK milliseconds:integer] STREAMS key [key ...] id [id ...]",
+    finder="streams", run="xread.xread",
+)
+
+XREADGROUP = Command(
+    "xreadgroup", arity=-7, flags="write blocking", keys="RO access STREAMS/4:-1:2", group="stream",
+    since="5.0.0",
+    summary="Delivers entries to a consumer of a group: new, idle or its own; can wait for them.",
+    syntax="GROUP group consumer [COUNT count:integer] [MAXCOUNT count:integer] "
+    "[MAXSIZE bytes:integer] [BLOCK milliseconds:integer] [CLAIM min-idle-time:integer] [NOACK] "
+    "STREAMS key [key ...] id [id ...]",
+    finder="streams", run="xreadgroup.xreadgroup",
+)
+
+XACK = Command(
+    "xack", arity=-4, flags="write fast", keys="RW update 1", group="stream", since="5.0.0",
+    summary="Acknowledges entries: they are no longer pending in the group.",
+    syntax="key group id [id ...]",
+    run="xack.xack",
+)
+
+XACKDEL = Command(
+    "xackdel", arity=-6, flags="write fast", keys="RW update delete 1", group="stream",
+    since="8.2.0",
+    summary="Acknowledges entries and deletes them.",
+    syntax="key group [KEEPREF | DELREF | ACKED] IDS numids:integer id [id ...]",
+    run="xdel.xackdel",
+)
+
+XNACK = Command(
+    "xnack", arity=-7, flags="write fast", keys="RW update 1", group="stream", since="8.8.0",
+    summary="Releases pending entries, so that any consumer can claim them at once.",
+    syntax="key group <SILENT | FAIL | FATAL> IDS numids:integer id [id ...] "
+    "[RETRYCOUNT count:integer] [FORCE]",
+    run="xack.xnack",
+)
+
+XPENDING = Command(
+    "xpending", arity=-3, flags="readonly", keys="RO access 1", group="stream", since="5.0.0",
+    summary="Shows the entries that are delivered and not acknowledged.",
+    syntax="key group [[IDLE min-idle-time:integer] start end count:integer [consumer]]",
+    tips=VARIES, run="xpending.xpending",
+)
+
+XCLAIM = Command(
+    "xclaim", arity=-6, flags="write fast", keys="RW update 1", group="stream", since="5.0.0",
+    summary="Claims pending entries by id, if they are idle for long enough.",
+    syntax="key group consumer min-idle-time id [id ...] [IDLE ms:integer] "
+    "[TIME unix-time-milliseconds:unix-time] [RETRYCOUNT count:integer] [FORCE] [JUSTID] "
+    "[LASTID lastid]",
+    tips=VARIES, run="xclaim.xclaim",
+)
+
+XAUTOCLAIM = Command(
+    "xautoclaim", arity=-6, flags="write fast", keys="RW delete 1", group="stream", since="6.2.0",
+    summary="Claims idle pending entries by scanning for them.",
+    syntax="key group consumer min-idle-time start [COUNT count:integer] [JUSTID]",
+    tips=VARIES, run="xclaim.xautoclaim",
+)
+
+XRENEW = Command(
+    "xrenew", arity=-7, flags="write fast", keys="RW update 1", group="stream", since="0.1.0",
+    summary="Renews the lease on entries that the consumer still owns.",
+    syntax="key group consumer [IDLE milliseconds:integer] IDS numids:integer id [id ...]",
+    run="xsettle.xrenew",
+)
+
+XSETTLE = Command(
+    "xsettle", arity=-8, flags="write denyoom",
+    keys="RW update delete 1, RW update incomplete TO/5", group="stream", since="0.1.0",
+    summary="Settles entries that the consumer still owns and appends their results.",
+    syntax="key group consumer <ACK | ACKDEL | SILENT | FAIL | FATAL> [KEEPREF | DELREF | ACKED] "
+    "[DELAY milliseconds:integer] IDS numids:integer id [id ...] "
+    "[TO destination [<MAXLEN | MINID> [= | ~] threshold] <* | id> FIELDS numpairs:integer field "
+    "value [field value ...] [TO destination [<MAXLEN | MINID> [= | ~] threshold] <* | id> FIELDS "
+    "numpairs:integer field value [field value ...] ...]]",
+    tips=VARIES, finder="xsettle", run="xsettle.xsettle",
+)
+
+XRETIRE = Command(
+    "xretire", arity=4, flags="write fast", keys="RW delete 1", group="stream", since="0.1.0",
+    summary="Removes a consumer that owns no pending entry.",
+    syntax="key group consumer",
+    run="xgroup.xretire",
+)
+
+XLAG = Command(
+    "xlag", arity=-2, flags="readonly", keys="RO access 1", group="stream", since="0.1.0",
+    summary="Shows how many entries groups have not read and what they have pending, in exact "
+    "numbers.",
+    syntax="key [group [group ...]]",
+    tips=VARIES, run="xlag.xlag",
+)
+
+XDELAYED = Command(
+    "xdelayed", arity=-3, flags="readonly", keys="RO access 1", group="stream", since="0.1.0",
+    summary="Shows the delayed entries of a group and the time until they are due.",
+    syntax="key group [start end count:integer]",
+    run="xdelayed.xdelayed",
+)
+
+XSPLIT = Command(
+    "xsplit", arity=5, flags="readonly fast", keys="RO access 1", group="stream", since="0.1.0",
+    summary="Counts the entries of a range and returns the ids that divide it into equal parts.",
+    syntax="key start end parts:integer",
+    run="xsplit.xsplit",
+)
+
+XGROUP = Command(
+    "xgroup", arity=-2, group="stream", since="5.0.0",
+    summary="Manages consumer groups.",
+    acl="",
+    subcommands=(
+        Command(
+            "xgroup|create", arity=-5, flags="write denyoom", keys="RW insert 2", group="stream",
+            since="5.0.0",
+            summary="Creates a group.",
+            syntax="key group <id | $> [MKSTREAM] [ENTRIESREAD entries-read:integer]",
+            run="xgroup.xgroup_create",
+        ),
+        Command(
+            "xgroup|createconsumer", arity=5, flags="write denyoom", keys="RW insert 2",
+            group="stream", since="6.2.0",
+            summary="Creates a consumer.",
+            syntax="key group consumer",
+            run="xgroup.xgroup_createconsumer",
+        ),
+        Command(
+            "xgroup|setid", arity=-5, flags="write", keys="RW update 2", group="stream",
+            since="5.0.0",
+            summary="Sets the id up to which a group has been delivered.",
+            syntax="key group <id | $> [ENTRIESREAD entries-read:integer]",
+            run="xgroup.xgroup_setid",
+        ),
+        Command(
+            "xgroup|delconsumer", arity=5, flags="write", keys="RW delete 2", group="stream",
+            since="5.0.0",
+            summary="Deletes a consumer and its pending entries.",
+            syntax="key group consumer",
+            run="xgroup.xgroup_delconsumer",
+        ),
+        Command(
+            "xgroup|destroy", arity=4, flags="write", keys="RW delete 2", group="stream",
+            since="5.0.0",
+            summary="Deletes a group.",
+            syntax="key group",
+            run="xgroup.xgroup_destroy",
+        ),
+        help_command("xgroup", group="stream", since="5.0.0", run="xgroup.xgroup_help"),
+    ),
+)
+
+XINFO = Command(
+    "xinfo", arity=-2, group="stream", since="5.0.0",
+    summary="Shows streams, groups and consumers.",
+    acl="",
+    subcommands=(
+        Command(
+            "xinfo|groups", arity=3, flags="readonly", keys="RO access 2", group="stream",
+            since="5.0.0",
+            summary="Shows the groups of a stream.",
+            syntax="key",
+            run="xinfo.xinfo_groups",
+        ),
+        Command(
+            "xinfo|consumers", arity=4, flags="readonly", keys="RO access 2", group="stream",
+            since="5.0.0",
+            summary="Shows the consumers of a group.",
+            syntax="key group",
+            tips=VARIES, run="xinfo.xinfo_consumers",
+        ),
+        Command(
+            "xinfo|stream", arity=-3, flags="readonly", keys="RO access 2", group="stream",
+            since="5.0.0",
+            summary="Shows a stream; FULL includes entries, groups and pending entries.",
+            syntax="key [FULL [COUNT count:integer]]",
+            run="xinfo.xinfo_stream",
+        ),
+        help_command("xinfo", group="stream", since="5.0.0", run="xinfo.xinfo_help"),
+    ),
 )
 # fmt: on

@@ -1,67 +1,277 @@
-"""The other types: strings, lists, sets, hashes."""
+"""Strings, lists, sets and hashes."""
 
 from __future__ import annotations
 
-from headwater.commands.table.rows import UNORDERED, CommandRow, row
+from headwater.commands.table.command import UNORDERED, Command
 
 _READ = "readonly fast"
 _ADD = "write denyoom fast"
 
 # fmt: off
-ROWS: tuple[CommandRow, ...] = (
-    row("set", -3, "write denyoom", "RW access update variable_flags 1", "string", "1.0.0",
-        "Sets a key to a string.", finder="set"),
-    row("get", 2, _READ, "RO access 1", "string", "1.0.0", "Reads a string."),
-    row("getdel", 2, "write fast", "RW access delete 1", "string", "6.2.0",
-        "Reads a string and deletes it."),
-    row("getex", -2, "write fast", "RW access update 1", "string", "6.2.0",
-        "Reads a string and sets when it expires."),
-    row("setex", 4, "write denyoom", "OW update 1", "string", "2.0.0",
-        "Sets a key to a string that expires after seconds."),
-    row("psetex", 4, "write denyoom", "OW update 1", "string", "2.6.0",
-        "Sets a key to a string that expires after milliseconds."),
-    row("setnx", 3, _ADD, "OW insert 1", "string", "1.0.0",
-        "Sets a key that does not exist to a string."),
-    row("mset", -3, "write denyoom", "OW update 1:-1:0:2", "string", "1.0.1",
-        "Sets several keys to strings.",
-        tips="request_policy:multi_shard response_policy:all_succeeded"),
-    row("msetnx", -3, "write denyoom", "OW insert 1:-1:0:2", "string", "1.0.1",
-        "Sets several keys to strings, if none of them exists."),
-    row("mget", -2, _READ, "RO access 1:-1", "string", "1.0.0", "Reads several strings.",
-        tips="request_policy:multi_shard"),
-    row("incr", 2, _ADD, "RW access update 1", "string", "1.0.0", "Adds one to a number."),
-    row("incrby", 3, _ADD, "RW access update 1", "string", "1.0.0", "Adds to a number."),
-    row("decr", 2, _ADD, "RW access update 1", "string", "1.0.0", "Subtracts one from a number."),
-    row("decrby", 3, _ADD, "RW access update 1", "string", "1.0.0", "Subtracts from a number."),
-    row("append", 3, _ADD, "RW insert 1", "string", "2.0.0", "Adds to the end of a string."),
-    row("strlen", 2, _READ, "RO 1", "string", "2.2.0", "Tells the length of a string."),
-    row("lpush", -3, _ADD, "RW insert 1", "list", "1.0.0", "Adds elements before a list."),
-    row("rpush", -3, _ADD, "RW insert 1", "list", "1.0.0", "Adds elements behind a list."),
-    row("lrange", 4, "readonly", "RO access 1", "list", "1.0.0", "Reads a part of a list."),
-    row("llen", 2, _READ, "RO 1", "list", "1.0.0", "Tells the length of a list."),
-    row("lpop", -2, "write fast", "RW access delete 1", "list", "1.0.0",
-        "Takes the first elements off a list."),
-    row("rpop", -2, "write fast", "RW access delete 1", "list", "1.0.0",
-        "Takes the last elements off a list."),
-    row("blpop", -3, "write blocking", "RW access delete 1:-2", "list", "2.0.0",
-        "Takes the first element off the first list that there is; can wait for one."),
-    row("brpop", -3, "write blocking", "RW access delete 1:-2", "list", "2.0.0",
-        "Takes the last element off the first list that there is; can wait for one."),
-    row("sadd", -3, _ADD, "RW insert 1", "set", "1.0.0", "Adds members to a set."),
-    row("srem", -3, "write fast", "RW delete 1", "set", "1.0.0", "Takes members off a set."),
-    row("smembers", 2, "readonly", "RO access 1", "set", "1.0.0", "Reads a whole set.",
-        tips=UNORDERED),
-    row("sismember", 3, _READ, "RO 1", "set", "1.0.0", "Tells whether a set has a member."),
-    row("scard", 2, _READ, "RO 1", "set", "1.0.0", "Counts the members of a set."),
-    row("hset", -4, _ADD, "RW update 1", "hash", "2.0.0", "Sets fields of a hash."),
-    row("hsetnx", 4, _ADD, "RW insert 1", "hash", "2.0.0",
-        "Sets a field of a hash that has no such field."),
-    row("hget", 3, _READ, "RO access 1", "hash", "2.0.0", "Reads a field of a hash."),
-    row("hmget", -3, _READ, "RO access 1", "hash", "2.0.0", "Reads fields of a hash."),
-    row("hdel", -3, "write fast", "RW delete 1", "hash", "2.0.0", "Deletes fields of a hash."),
-    row("hgetall", 2, "readonly", "RO access 1", "hash", "2.0.0", "Reads a whole hash.",
-        tips=UNORDERED),
-    row("hlen", 2, _READ, "RO 1", "hash", "2.0.0", "Counts the fields of a hash."),
-    row("hexists", 3, _READ, "RO 1", "hash", "2.0.0", "Tells whether a hash has a field."),
+SET = Command(
+    "set", arity=-3, flags="write denyoom", keys="RW access update variable_flags 1",
+    group="string", since="1.0.0",
+    summary="Sets a key to a string.",
+    syntax="key value [NX | XX] [GET] [EX seconds:integer | PX milliseconds:integer | EXAT "
+    "unix-time-seconds:unix-time | PXAT unix-time-milliseconds:unix-time | KEEPTTL]",
+    finder="set", run="values.strings.set_string",
+)
+
+GET = Command(
+    "get", arity=2, flags=_READ, keys="RO access 1", group="string", since="1.0.0",
+    summary="Returns a string.",
+    syntax="key",
+    run="values.strings.get",
+)
+
+GETDEL = Command(
+    "getdel", arity=2, flags="write fast", keys="RW access delete 1", group="string", since="6.2.0",
+    summary="Returns a string and deletes it.",
+    syntax="key",
+    run="values.strings.getdel",
+)
+
+GETEX = Command(
+    "getex", arity=-2, flags="write fast", keys="RW access update 1", group="string", since="6.2.0",
+    summary="Returns a string and changes its expiry.",
+    syntax="key [EX seconds:integer | PX milliseconds:integer | EXAT unix-time-seconds:unix-time "
+    "| PXAT unix-time-milliseconds:unix-time | PERSIST]",
+    run="values.strings.getex",
+)
+
+SETEX = Command(
+    "setex", arity=4, flags="write denyoom", keys="OW update 1", group="string", since="2.0.0",
+    summary="Sets a key to a string that expires after seconds.",
+    syntax="key seconds:integer value",
+    run="values.strings.setex",
+)
+
+PSETEX = Command(
+    "psetex", arity=4, flags="write denyoom", keys="OW update 1", group="string", since="2.6.0",
+    summary="Sets a key to a string that expires after milliseconds.",
+    syntax="key milliseconds:integer value",
+    run="values.strings.psetex",
+)
+
+SETNX = Command(
+    "setnx", arity=3, flags=_ADD, keys="OW insert 1", group="string", since="1.0.0",
+    summary="Sets a key to a string if the key does not exist.",
+    syntax="key value",
+    run="values.strings.setnx",
+)
+
+MSET = Command(
+    "mset", arity=-3, flags="write denyoom", keys="OW update 1:-1:0:2", group="string",
+    since="1.0.1",
+    summary="Sets several keys to strings.",
+    syntax="key value [key value ...]",
+    tips="request_policy:multi_shard response_policy:all_succeeded", run="values.strings.mset",
+)
+
+MSETNX = Command(
+    "msetnx", arity=-3, flags="write denyoom", keys="OW insert 1:-1:0:2", group="string",
+    since="1.0.1",
+    summary="Sets several keys to strings if none of them exists.",
+    syntax="key value [key value ...]",
+    run="values.strings.msetnx",
+)
+
+MGET = Command(
+    "mget", arity=-2, flags=_READ, keys="RO access 1:-1", group="string", since="1.0.0",
+    summary="Returns several strings.",
+    syntax="key [key ...]",
+    tips="request_policy:multi_shard", run="values.strings.mget",
+)
+
+INCR = Command(
+    "incr", arity=2, flags=_ADD, keys="RW access update 1", group="string", since="1.0.0",
+    summary="Adds one to a number.",
+    syntax="key",
+    run="values.strings.incr",
+)
+
+INCRBY = Command(
+    "incrby", arity=3, flags=_ADD, keys="RW access update 1", group="string", since="1.0.0",
+    summary="Adds to a number.",
+    syntax="key increment:integer",
+    run="values.strings.incrby",
+)
+
+DECR = Command(
+    "decr", arity=2, flags=_ADD, keys="RW access update 1", group="string", since="1.0.0",
+    summary="Subtracts one from a number.",
+    syntax="key",
+    run="values.strings.decr",
+)
+
+DECRBY = Command(
+    "decrby", arity=3, flags=_ADD, keys="RW access update 1", group="string", since="1.0.0",
+    summary="Subtracts from a number.",
+    syntax="key decrement:integer",
+    run="values.strings.decrby",
+)
+
+APPEND = Command(
+    "append", arity=3, flags=_ADD, keys="RW insert 1", group="string", since="2.0.0",
+    summary="Appends to a string.",
+    syntax="key value",
+    run="values.strings.append",
+)
+
+STRLEN = Command(
+    "strlen", arity=2, flags=_READ, keys="RO 1", group="string", since="2.2.0",
+    summary="Returns the length of a string.",
+    syntax="key",
+    run="values.strings.strlen",
+)
+
+LPUSH = Command(
+    "lpush", arity=-3, flags=_ADD, keys="RW insert 1", group="list", since="1.0.0",
+    summary="Inserts elements at the start of a list.",
+    syntax="key element [element ...]",
+    run="values.lists.lpush",
+)
+
+RPUSH = Command(
+    "rpush", arity=-3, flags=_ADD, keys="RW insert 1", group="list", since="1.0.0",
+    summary="Appends elements to a list.",
+    syntax="key element [element ...]",
+    run="values.lists.rpush",
+)
+
+LRANGE = Command(
+    "lrange", arity=4, flags="readonly", keys="RO access 1", group="list", since="1.0.0",
+    summary="Returns a part of a list.",
+    syntax="key start:integer stop:integer",
+    run="values.lists.lrange",
+)
+
+LLEN = Command(
+    "llen", arity=2, flags=_READ, keys="RO 1", group="list", since="1.0.0",
+    summary="Returns the length of a list.",
+    syntax="key",
+    run="values.lists.llen",
+)
+
+LPOP = Command(
+    "lpop", arity=-2, flags="write fast", keys="RW access delete 1", group="list", since="1.0.0",
+    summary="Removes and returns the first elements of a list.",
+    syntax="key [count:integer]",
+    run="values.lists.lpop",
+)
+
+RPOP = Command(
+    "rpop", arity=-2, flags="write fast", keys="RW access delete 1", group="list", since="1.0.0",
+    summary="Removes and returns the last elements of a list.",
+    syntax="key [count:integer]",
+    run="values.lists.rpop",
+)
+
+BLPOP = Command(
+    "blpop", arity=-3, flags="write blocking", keys="RW access delete 1:-2", group="list",
+    since="2.0.0",
+    summary="Removes and returns the first element of the first list that exists; can wait for "
+    "one.",
+    syntax="key [key ...] timeout:double",
+    run="values.lists.blpop",
+)
+
+BRPOP = Command(
+    "brpop", arity=-3, flags="write blocking", keys="RW access delete 1:-2", group="list",
+    since="2.0.0",
+    summary="Removes and returns the last element of the first list that exists; can wait for one.",
+    syntax="key [key ...] timeout:double",
+    run="values.lists.brpop",
+)
+
+SADD = Command(
+    "sadd", arity=-3, flags=_ADD, keys="RW insert 1", group="set", since="1.0.0",
+    summary="Adds members to a set.",
+    syntax="key member [member ...]",
+    run="values.sets.sadd",
+)
+
+SREM = Command(
+    "srem", arity=-3, flags="write fast", keys="RW delete 1", group="set", since="1.0.0",
+    summary="Removes members from a set.",
+    syntax="key member [member ...]",
+    run="values.sets.srem",
+)
+
+SMEMBERS = Command(
+    "smembers", arity=2, flags="readonly", keys="RO access 1", group="set", since="1.0.0",
+    summary="Returns all members of a set.",
+    syntax="key",
+    tips=UNORDERED, run="values.sets.smembers",
+)
+
+SISMEMBER = Command(
+    "sismember", arity=3, flags=_READ, keys="RO 1", group="set", since="1.0.0",
+    summary="Returns whether a set has a member.",
+    syntax="key member",
+    run="values.sets.sismember",
+)
+
+SCARD = Command(
+    "scard", arity=2, flags=_READ, keys="RO 1", group="set", since="1.0.0",
+    summary="Counts the members of a set.",
+    syntax="key",
+    run="values.sets.scard",
+)
+
+HSET = Command(
+    "hset", arity=-4, flags=_ADD, keys="RW update 1", group="hash", since="2.0.0",
+    summary="Sets fields of a hash.",
+    syntax="key field value [field value ...]",
+    run="values.hashes.hset",
+)
+
+HSETNX = Command(
+    "hsetnx", arity=4, flags=_ADD, keys="RW insert 1", group="hash", since="2.0.0",
+    summary="Sets a field of a hash if the field does not exist.",
+    syntax="key field value",
+    run="values.hashes.hsetnx",
+)
+
+HGET = Command(
+    "hget", arity=3, flags=_READ, keys="RO access 1", group="hash", since="2.0.0",
+    summary="Returns a field of a hash.",
+    syntax="key field",
+    run="values.hashes.hget",
+)
+
+HMGET = Command(
+    "hmget", arity=-3, flags=_READ, keys="RO access 1", group="hash", since="2.0.0",
+    summary="Returns fields of a hash.",
+    syntax="key field [field ...]",
+    run="values.hashes.hmget",
+)
+
+HDEL = Command(
+    "hdel", arity=-3, flags="write fast", keys="RW delete 1", group="hash", since="2.0.0",
+    summary="Deletes fields of a hash.",
+    syntax="key field [field ...]",
+    run="values.hashes.hdel",
+)
+
+HGETALL = Command(
+    "hgetall", arity=2, flags="readonly", keys="RO access 1", group="hash", since="2.0.0",
+    summary="Returns all fields and values of a hash.",
+    syntax="key",
+    tips=UNORDERED, run="values.hashes.hgetall",
+)
+
+HLEN = Command(
+    "hlen", arity=2, flags=_READ, keys="RO 1", group="hash", since="2.0.0",
+    summary="Counts the fields of a hash.",
+    syntax="key",
+    run="values.hashes.hlen",
+)
+
+HEXISTS = Command(
+    "hexists", arity=3, flags=_READ, keys="RO 1", group="hash", since="2.0.0",
+    summary="Returns whether a hash has a field.",
+    syntax="key field",
+    run="values.hashes.hexists",
 )
 # fmt: on

@@ -1,5 +1,4 @@
-"""The other types: what clients of streams keep beside them, a small value here and there.
+"""The commands on strings, lists, sets and hashes, for the small values that programs with streams need.
 
-A type has a file. What a command of a type does to a key of another type, and to one whose time has
-come, is the same for all (`typed.py`).
+Each type has a module. `typed` treats keys of another type and expired keys alike for all of them.
 """

@@ -12,12 +12,12 @@ from headwater.errors import CommandError
 
 
 def _read(call: Call) -> dict[bytes, bytes]:
-    """The hash that a reading command is about, empty without one."""
+    """The hash at argument 1, for a command that only reads; empty without a key."""
     return reading(call, call.arguments.bytes(1), dict) or {}
 
 
 def hset(call: Call) -> None:
-    """HSET key field value [field value …] → how many fields are new."""
+    """HSET key field value [field value …] → the number of new fields."""
     arguments = call.arguments
     if arguments.count % 2:
         raise CommandError("ERR wrong number of arguments for 'hset' command")
@@ -30,7 +30,7 @@ def hset(call: Call) -> None:
 
 
 def hsetnx(call: Call) -> None:
-    """HSETNX key field value → 1, or 0 if the field is there already."""
+    """HSETNX key field value → 1, or 0 if the field exists."""
     arguments = call.arguments
     key, field = arguments.bytes(1), arguments.bytes(2)
     missing = field not in (writing(call, key, dict) or {})
@@ -46,7 +46,7 @@ def _set_fields(call: Call, key: bytes, pairs: list[tuple[bytes, bytes]]) -> Non
 
 
 def hdel(call: Call) -> None:
-    """HDEL key field [field …] → how many fields were there."""
+    """HDEL key field [field …] → the number of deleted fields."""
     key = call.arguments.bytes(1)
     current = writing(call, key, dict) or {}
     fields = [field for field in dict.fromkeys(call.arguments.values(2)) if field in current]
@@ -58,12 +58,12 @@ def hdel(call: Call) -> None:
 
 
 def hget(call: Call) -> None:
-    """HGET key field → the value, nil without one."""
+    """HGET key field → the value, nil if the field does not exist."""
     call.reply.bulk_or_nil(_read(call).get(call.arguments.bytes(2)))
 
 
 def hmget(call: Call) -> None:
-    """HMGET key field [field …] → the values, nil for each that is not there."""
+    """HMGET key field [field …] → the values, nil for each field that does not exist."""
     current = _read(call)
     fields = call.arguments.values(2)
     call.reply.array(len(fields))
@@ -81,10 +81,10 @@ def hgetall(call: Call) -> None:
 
 
 def hlen(call: Call) -> None:
-    """HLEN key → the number of fields, 0 without a hash."""
+    """HLEN key → the number of fields, 0 without a key."""
     call.reply.integer(len(_read(call)))
 
 
 def hexists(call: Call) -> None:
-    """HEXISTS key field → 1 if the hash has it."""
+    """HEXISTS key field → 1 if the hash has the field, else 0."""
     call.reply.integer(int(call.arguments.bytes(2) in _read(call)))

@@ -9,7 +9,7 @@ from collections import deque
 from itertools import islice
 
 from headwater.commands.call import Call, Wait
-from headwater.commands.timeouts import seconds
+from headwater.commands.times import seconds
 from headwater.commands.values.typed import changed, prepare, reading, writing
 from headwater.engine.events import LIST
 from headwater.engine.facts import HEADROOM
@@ -19,12 +19,12 @@ _NO_COUNT = "ERR value is out of range, must be positive"
 
 
 def lpush(call: Call) -> None:
-    """LPUSH key element [element …] → the length; the last element stands first."""
+    """LPUSH key element [element …] → the new length; the last element becomes the first of the list."""
     _push(call, left=True)
 
 
 def rpush(call: Call) -> None:
-    """RPUSH key element [element …] → the length; the last element stands last."""
+    """RPUSH key element [element …] → the new length; the last element becomes the last of the list."""
     _push(call, left=False)
 
 
@@ -39,13 +39,13 @@ def _push(call: Call, *, left: bool) -> None:
 
 
 def lpop(call: Call) -> None:
-    """LPOP key [count] → the first element, nil without a list; with a count an array of the first
-    ones."""
+    """LPOP key [count] → the first element, removed; with ``count`` an array of the first ones. Nil
+    without a key."""
     _pop(call, "lpop", left=True)
 
 
 def rpop(call: Call) -> None:
-    """RPOP key [count] → as LPOP, from the last element on."""
+    """RPOP key [count] → as LPOP, from the end of the list."""
     _pop(call, "rpop", left=False)
 
 
@@ -73,7 +73,7 @@ def _pop(call: Call, command: str, *, left: bool) -> None:
 
 
 def _take(call: Call, key: bytes, current: deque[bytes], count: int, *, left: bool) -> list[bytes]:
-    """Take elements, as many as there are at least, off one end."""
+    """Remove ``count`` elements from one end; the list has at least as many."""
     taken = list(islice(current if left else reversed(current), count))
     if taken:
         call.admit(HEADROOM + len(key))
@@ -83,13 +83,13 @@ def _take(call: Call, key: bytes, current: deque[bytes], count: int, *, left: bo
 
 
 def blpop(call: Call) -> Wait | None:
-    """BLPOP key [key …] timeout → [key, first element] of the first list that there is; waits up to
-    ``timeout`` seconds for one, for ever with 0, then nil."""
+    """BLPOP key [key …] timeout → [key, first element] of the first list that exists, removed. Waits up
+    to ``timeout`` seconds for one, for ever if that is 0; nil at the timeout."""
     return _pop_or_wait(call, left=True)
 
 
 def brpop(call: Call) -> Wait | None:
-    """BRPOP key [key …] timeout → as BLPOP, the last element."""
+    """BRPOP key [key …] timeout → as BLPOP, with the last element."""
     return _pop_or_wait(call, left=False)
 
 
@@ -112,8 +112,8 @@ def _pop_or_wait(call: Call, *, left: bool) -> Wait | None:
 
 
 def lrange(call: Call) -> None:
-    """LRANGE key start stop → the elements from ``start`` to ``stop``, both included; negative ones
-    count from the end."""
+    """LRANGE key start stop → the elements from ``start`` to ``stop``, inclusive; negative indexes count
+    from the end."""
     arguments = call.arguments
     start, stop = arguments.integer(2), arguments.integer(3)
     current = reading(call, arguments.bytes(1), deque)
@@ -127,5 +127,5 @@ def lrange(call: Call) -> None:
 
 
 def llen(call: Call) -> None:
-    """LLEN key → the number of elements, 0 without a list."""
+    """LLEN key → the number of elements, 0 without a key."""
     call.reply.integer(len(reading(call, call.arguments.bytes(1), deque) or ()))

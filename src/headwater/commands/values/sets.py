@@ -11,12 +11,12 @@ from headwater.engine.events import SET
 
 
 def _read(call: Call) -> set[bytes]:
-    """The set that a reading command is about, empty without one."""
+    """The set at argument 1, for a command that only reads; empty without a key."""
     return reading(call, call.arguments.bytes(1), set) or set()
 
 
 def sadd(call: Call) -> None:
-    """SADD key member [member …] → how many are new."""
+    """SADD key member [member …] → the number of new members."""
     key = call.arguments.bytes(1)
     current = writing(call, key, set) or set()
     members = [one for one in dict.fromkeys(call.arguments.values(2)) if one not in current]
@@ -28,7 +28,7 @@ def sadd(call: Call) -> None:
 
 
 def srem(call: Call) -> None:
-    """SREM key member [member …] → how many were there."""
+    """SREM key member [member …] → the number of removed members."""
     key = call.arguments.bytes(1)
     current = writing(call, key, set) or set()
     members = [one for one in dict.fromkeys(call.arguments.values(2)) if one in current]
@@ -40,7 +40,7 @@ def srem(call: Call) -> None:
 
 
 def smembers(call: Call) -> None:
-    """SMEMBERS key → the members, in no order; empty without a set."""
+    """SMEMBERS key → the members, unordered; empty without a key."""
     current = _read(call)
     call.reply.set(len(current))
     for member in current:
@@ -48,10 +48,10 @@ def smembers(call: Call) -> None:
 
 
 def sismember(call: Call) -> None:
-    """SISMEMBER key member → 1 if it is one."""
+    """SISMEMBER key member → 1 if the set has the member, else 0."""
     call.reply.integer(int(call.arguments.bytes(2) in _read(call)))
 
 
 def scard(call: Call) -> None:
-    """SCARD key → the number of members, 0 without a set."""
+    """SCARD key → the number of members, 0 without a key."""
     call.reply.integer(len(_read(call)))

@@ -1,4 +1,5 @@
-"""Strings: SET and its short forms, GET and its variants, MSET, MGET, APPEND, STRLEN; INCR and DECR.
+"""Strings: SET, SETEX, PSETEX, SETNX, GET, GETDEL, GETEX, MSET, MSETNX, MGET, APPEND, STRLEN, INCR,
+INCRBY, DECR, DECRBY.
 
 Source: Redis's command pages and t_string.c.
 """
@@ -8,9 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headwater.commands.call import SYNTAX, Call
-from headwater.commands.expiry import let_expire, let_live, moment
-from headwater.commands.keys import clear_expired, delete_key
-from headwater.commands.moving import notify_overwritten
+from headwater.commands.expire import let_expire, let_live, moment
+from headwater.commands.keys import clear_expired, delete_key, notify_overwritten
 from headwater.commands.values.typed import changed, prepare_text, reading, writing
 from headwater.engine.database import Value
 from headwater.engine.events import GENERIC, STRING
@@ -31,14 +31,14 @@ if not cython.compiled:  # memory_c.pxd has it in C
     from headwater.memory import decimal_text
 
 _UNITS = {b"EX": (1000, False), b"PX": (1, False), b"EXAT": (1000, True), b"PXAT": (1, True)}
-"""Milliseconds of a unit, and whether the time is absolute."""
+"""The milliseconds of a unit, and whether the time is absolute."""
 
 _LEAST, _MOST = -(2**63), 2**63 - 1
 _TOO_LONG = "ERR string exceeds maximum allowed size (proto-max-bulk-len)"
 
 
 class _Options:
-    """What stands behind SET key value and GETEX key; ``known`` are the words that may.
+    """The options after ``SET key value`` and ``GETEX key``; ``known`` are those without a value.
 
     Source: Redis, parseExtendedStringArgumentsOrReply.
     """
@@ -69,13 +69,14 @@ class _Options:
         return word != b"XX" or b"NX" not in self.words
 
     def at_ms(self, call: Call, command: str) -> int | None:
-        """When the key is to end, a steady time; None if no time is given."""
+        """The steady time at which the key will expire; None if none is given. Raises `CommandError`."""
         if not self.unit:
             return None
         return _end(call, self._time_at, *_UNITS[self.unit], command)
 
 
 def _end(call: Call, index: int, unit_ms: int, absolute: bool, command: str) -> int:
+    """The steady time at which a key will expire, from argument ``index``. Raises `CommandError`."""
     if call.arguments.integer(index) <= 0:
         raise CommandError(f"ERR invalid expire time in '{command}' command")
     since_ms = None if absolute else call.now_ms
@@ -84,7 +85,7 @@ def _end(call: Call, index: int, unit_ms: int, absolute: bool, command: str) -> 
 
 def set_string(call: Call) -> None:
     """SET key value [NX|XX] [GET] [EX s|PX ms|EXAT s|PXAT ms|KEEPTTL] → OK, the old value (GET), or
-    nil when the condition fails."""
+    nil if the condition is false."""
     arguments, reply = call.arguments, call.reply
     if arguments.count == 3:
         _set_plainly(call)
@@ -127,7 +128,7 @@ def _put(
     at_ms: int | None,
     kept_ms: int | None,
 ) -> None:
-    """SET, once it is decided and admitted: a new time to end, or the one that is kept."""
+    """Carry out an admitted SET. The key expires at ``at_ms``, or at ``kept_ms``, its time before."""
     ends_ms = at_ms if at_ms is not None else kept_ms
     call.db.set_string(key, value)
     if ends_ms is not None:
@@ -162,7 +163,7 @@ def _set_with_time(call: Call, unit_ms: int, command: str) -> None:
 
 
 def setnx(call: Call) -> None:
-    """SETNX key value → 1, or 0 if there is such a key."""
+    """SETNX key value → 1, or 0 if the key exists."""
     key, value = call.arguments.bytes(1), call.arguments.bytes(2)
     missing = call.lookup(key) is None
     if missing:
@@ -172,12 +173,12 @@ def setnx(call: Call) -> None:
 
 
 def get(call: Call) -> None:
-    """GET key → the string, nil without one."""
+    """GET key → the string, nil without a key."""
     call.reply.bulk_or_nil(reading(call, call.arguments.bytes(1), bytes))
 
 
 def getdel(call: Call) -> None:
-    """GETDEL key → the string, which is deleted; nil without one."""
+    """GETDEL key → the string, which is deleted; nil without a key."""
     key = call.arguments.bytes(1)
     value = reading(call, key, bytes)
     if value is not None:
@@ -187,8 +188,8 @@ def getdel(call: Call) -> None:
 
 
 def getex(call: Call) -> None:
-    """GETEX key [EX s|PX ms|EXAT s|PXAT ms|PERSIST] → the string, which gets another time to end, or
-    none; nil without one."""
+    """GETEX key [EX s|PX ms|EXAT s|PXAT ms|PERSIST] → the string, whose expiry is changed or
+    removed; nil without a key."""
     arguments, key = call.arguments, call.arguments.bytes(1)
     options = _Options(arguments, 2, (b"PERSIST",))
     value = reading(call, key, bytes)
@@ -205,7 +206,7 @@ def getex(call: Call) -> None:
 
 
 def mget(call: Call) -> None:
-    """MGET key [key …] → the strings; nil where there is none, or another type."""
+    """MGET key [key …] → the strings; nil for a key that does not exist or has another type."""
     keys = call.arguments.values(1)
     call.reply.array(len(keys))
     for key in keys:
@@ -220,7 +221,7 @@ def mset(call: Call) -> None:
 
 
 def msetnx(call: Call) -> None:
-    """MSETNX key value [key value …] → 1, or 0 with nothing done if one of the keys is there."""
+    """MSETNX key value [key value …] → 1, or 0 with nothing set if one of the keys exists."""
     pairs = _pairs(call, "msetnx")
     free = all(call.lookup(key) is None for key, _ in pairs)
     if free:
@@ -244,7 +245,7 @@ def _set_all(call: Call, pairs: list[tuple[bytes, bytes]]) -> None:
 
 
 def append(call: Call) -> None:
-    """APPEND key value → the length of the string that this makes."""
+    """APPEND key value → the length of the string after appending."""
     key, more = call.arguments.bytes(1), call.arguments.bytes(2)
     current = writing(call, key, bytes)
     value = (current or b"") + more
@@ -255,7 +256,7 @@ def append(call: Call) -> None:
 
 
 def change_string(call: Call, key: bytes, value: bytes, event: bytes) -> None:
-    """Give a string another value; the time at which it ends stays."""
+    """Change the value of a string, without changing its expiry."""
     at_ms = None
     if call.db.expiries and call.db.lookup(key, call.now_ms) is not None:
         at_ms = call.db.expiries.get(key)
@@ -267,7 +268,7 @@ def change_string(call: Call, key: bytes, value: bytes, event: bytes) -> None:
 
 
 def strlen(call: Call) -> None:
-    """STRLEN key → the length of the string, 0 without one."""
+    """STRLEN key → the length of the string, 0 without a key."""
     call.reply.integer(len(reading(call, call.arguments.bytes(1), bytes) or b""))
 
 
@@ -275,22 +276,22 @@ def strlen(call: Call) -> None:
 
 
 def incr(call: Call) -> None:
-    """INCR key → the number, one more than before; without a key it was 0."""
+    """INCR key → the number after adding 1; a key that does not exist counts as 0."""
     _add(call, 1)
 
 
 def decr(call: Call) -> None:
-    """DECR key → the number, one less than before."""
+    """DECR key → the number after subtracting 1."""
     _add(call, -1)
 
 
 def incrby(call: Call) -> None:
-    """INCRBY key increment → the sum."""
+    """INCRBY key increment → the number after adding ``increment``."""
     _add(call, call.arguments.integer(2))
 
 
 def decrby(call: Call) -> None:
-    """DECRBY key decrement → the difference."""
+    """DECRBY key decrement → the number after subtracting ``decrement``."""
     decrement = call.arguments.integer(2)
     if decrement == _LEAST:
         raise CommandError("ERR decrement would overflow")

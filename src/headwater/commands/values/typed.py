@@ -1,4 +1,4 @@
-"""A key that must hold a certain type, and what every change of such a key brings with it."""
+"""Looking up a key that must hold a certain type, and changing it."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from headwater.errors import CommandError
 T = TypeVar("T", bytes, deque[bytes], set[bytes], dict[bytes, bytes])
 
 TEXT_BYTES = 4
-"""What a text takes in a fact beside its own bytes."""
+"""The bytes that a text takes in a fact in addition to its own."""
 
 
 def reading(call: Call, key: bytes, kind: type[T]) -> T | None:
-    """The value at ``key`` for a command that only reads; WRONGTYPE if it is none of ``kind``."""
+    """The value at ``key``, for a command that only reads. Raises WRONGTYPE if it is not of ``kind``."""
     return _checked(call.read(key), kind)
 
 
 def writing(call: Call, key: bytes, kind: type[T]) -> T | None:
-    """The value at ``key`` for a command that may write; WRONGTYPE if it is none of ``kind``."""
+    """The value at ``key``, for a command that may write. Raises WRONGTYPE if it is not of ``kind``."""
     return _checked(call.lookup(key), kind)
 
 
@@ -35,7 +35,7 @@ def _checked(value: Value | None, kind: type[T]) -> T | None:
 
 
 def prepare(call: Call, key: bytes, texts: list[bytes]) -> None:
-    """Ask for room for a fact of ``key`` and ``texts``, and clear the key if its time has come."""
+    """Admit a fact of ``key`` and ``texts``, and delete the key if it has expired."""
     size = 0
     for text in texts:
         size += len(text) + TEXT_BYTES
@@ -43,18 +43,18 @@ def prepare(call: Call, key: bytes, texts: list[bytes]) -> None:
 
 
 def prepare_text(call: Call, key: bytes, text: bytes) -> None:
-    """The same for one text."""
+    """As `prepare`, for one text."""
     _prepare(call, key, len(text) + TEXT_BYTES)
 
 
 def _prepare(call: Call, key: bytes, size: int) -> None:
     call.admit(3 * HEADROOM + 3 * len(key) + size)
-    if call.db.expiries:  # without them no key is over
+    if call.db.expiries:  # without any, no key can have expired
         clear_expired(call, key)
 
 
 def changed(call: Call, key: bytes, kind: int, event: bytes, changes: int) -> None:
-    """``key`` was changed; it may be gone now, because nothing was left in it."""
+    """Count and notify of changes of ``key``. The key may be gone, if its value has become empty."""
     call.modified(key, changes)
     call.notify(kind, event, key)
     if key in call.db.values:

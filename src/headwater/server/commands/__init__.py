@@ -1,7 +1,8 @@
-"""What acts on sessions and services: connection, clients, transactions, configuration, admin.
+"""The commands on sessions and services: connection, clients, transactions, configuration, admin.
 
-A function is ``def hello(call: Call, session: Session, services: Services) -> Wait | None``; it keeps the
-rules of `headwater.commands.call`. A subcommand's function stands under its container's name and its own.
+A command is ``def hello(call: Call, session: Session, services: Services) -> Wait | None`` and follows the
+rules of `headwater.commands.call`. Its declaration in the command table names its function:
+``run="server:connection.hello"``.
 """
 
 from __future__ import annotations
@@ -10,149 +11,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from headwater.commands.call import Call, Wait
-from headwater.server.commands import (
-    acl,
-    admin,
-    client,
-    cluster,
-    command,
-    configuration,
-    connection,
-    debug,
-    docs,
-    functions,
-    latency,
-    memory,
-    monitor,
-    pausing,
-    persistence,
-    pubsub,
-    scripting,
-    slowlog,
-    tracking,
-    transactions,
-)
+from headwater.commands.functions import functions_of
 
 if TYPE_CHECKING:
     from headwater.server.services.services import Services
     from headwater.server.session.session import Session
 
-ServerCommand = Callable[[Call, "Session", "Services"], Wait | None]
+ServerFunction = Callable[[Call, "Session", "Services"], Wait | None]
 
-SERVER_FUNCTIONS: dict[bytes, ServerCommand] = {
-    b"MULTI": transactions.multi,
-    b"EXEC": transactions.exec_,
-    b"DISCARD": transactions.discard,
-    b"WATCH": transactions.watch,
-    b"UNWATCH": transactions.unwatch,
-    b"HELLO": connection.hello,
-    b"AUTH": connection.auth,
-    b"ACL|CAT": acl.acl_cat,
-    b"ACL|DELUSER": acl.acl_deluser,
-    b"ACL|DRYRUN": acl.acl_dryrun,
-    b"ACL|GENPASS": acl.acl_genpass,
-    b"ACL|GETUSER": acl.acl_getuser,
-    b"ACL|LIST": acl.acl_list,
-    b"ACL|LOAD": acl.acl_load,
-    b"ACL|LOG": acl.acl_log,
-    b"ACL|SAVE": acl.acl_save,
-    b"ACL|SETUSER": acl.acl_setuser,
-    b"ACL|USERS": acl.acl_users,
-    b"ACL|WHOAMI": acl.acl_whoami,
-    b"ACL|HELP": acl.acl_help,
-    b"SELECT": connection.select,
-    b"PING": connection.ping,
-    b"ECHO": connection.echo,
-    b"QUIT": connection.quit_,
-    b"RESET": connection.reset,
-    b"CLIENT|ID": client.client_id,
-    b"CLIENT|INFO": client.client_info,
-    b"CLIENT|LIST": client.client_list,
-    b"CLIENT|KILL": client.client_kill,
-    b"CLIENT|UNBLOCK": client.client_unblock,
-    b"CLIENT|PAUSE": pausing.client_pause,
-    b"CLIENT|UNPAUSE": pausing.client_unpause,
-    b"CLIENT|GETNAME": client.client_getname,
-    b"CLIENT|SETNAME": client.client_setname,
-    b"CLIENT|SETINFO": client.client_setinfo,
-    b"CLIENT|REPLY": client.client_reply,
-    b"CLIENT|NO-EVICT": client.client_switch,
-    b"CLIENT|NO-TOUCH": client.client_switch,
-    b"CLIENT|TRACKINGINFO": tracking.client_trackinginfo,
-    b"CLIENT|GETREDIR": tracking.client_getredir,
-    b"CLIENT|CACHING": tracking.client_caching,
-    b"CLIENT|HELP": client.client_help,
-    b"COMMAND": command.command,
-    b"COMMAND|COUNT": command.command_count,
-    b"COMMAND|INFO": command.command_info,
-    b"COMMAND|DOCS": docs.command_docs,
-    b"COMMAND|LIST": command.command_list,
-    b"COMMAND|GETKEYS": command.command_getkeys,
-    b"COMMAND|GETKEYSANDFLAGS": command.command_getkeysandflags,
-    b"COMMAND|HELP": command.command_help,
-    b"CONFIG|GET": configuration.config_get,
-    b"CONFIG|SET": configuration.config_set,
-    b"CONFIG|RESETSTAT": configuration.config_resetstat,
-    b"CONFIG|REWRITE": configuration.config_rewrite,
-    b"CONFIG|HELP": configuration.config_help,
-    b"SUBSCRIBE": pubsub.subscribe,
-    b"PSUBSCRIBE": pubsub.psubscribe,
-    b"SSUBSCRIBE": pubsub.ssubscribe,
-    b"UNSUBSCRIBE": pubsub.unsubscribe,
-    b"PUNSUBSCRIBE": pubsub.punsubscribe,
-    b"SUNSUBSCRIBE": pubsub.sunsubscribe,
-    b"PUBLISH": pubsub.publish,
-    b"SPUBLISH": pubsub.spublish,
-    b"PUBSUB|CHANNELS": pubsub.pubsub_channels,
-    b"PUBSUB|NUMSUB": pubsub.pubsub_numsub,
-    b"PUBSUB|NUMPAT": pubsub.pubsub_numpat,
-    b"PUBSUB|SHARDCHANNELS": pubsub.pubsub_shardchannels,
-    b"PUBSUB|SHARDNUMSUB": pubsub.pubsub_shardnumsub,
-    b"PUBSUB|HELP": pubsub.pubsub_help,
-    b"INFO": admin.info,
-    b"TIME": admin.time,
-    b"SHUTDOWN": admin.shutdown,
-    b"MONITOR": monitor.monitor,
-    b"SLOWLOG|GET": slowlog.slowlog_get,
-    b"SLOWLOG|LEN": slowlog.slowlog_len,
-    b"SLOWLOG|RESET": slowlog.slowlog_reset,
-    b"SLOWLOG|HELP": slowlog.slowlog_help,
-    b"LATENCY|LATEST": latency.latency_latest,
-    b"LATENCY|HISTORY": latency.latency_history,
-    b"LATENCY|GRAPH": latency.latency_graph,
-    b"LATENCY|DOCTOR": latency.latency_doctor,
-    b"LATENCY|HISTOGRAM": latency.latency_histogram,
-    b"LATENCY|RESET": latency.latency_reset,
-    b"LATENCY|HELP": latency.latency_help,
-    b"MEMORY|USAGE": memory.memory_usage,
-    b"MEMORY|STATS": memory.memory_stats,
-    b"MEMORY|DOCTOR": memory.memory_doctor,
-    b"MEMORY|PURGE": memory.memory_purge,
-    b"MEMORY|MALLOC-STATS": memory.memory_malloc_stats,
-    b"MEMORY|HELP": memory.memory_help,
-    b"MODULE|LIST": cluster.module_list,
-    b"MODULE|HELP": cluster.module_help,
-    b"WAIT": persistence.wait,
-    b"WAITAOF": persistence.waitaof,
-    b"LASTSAVE": persistence.lastsave,
-    b"SAVE": persistence.save,
-    b"BGSAVE": persistence.bgsave,
-    b"BGREWRITEAOF": persistence.bgrewriteaof,
-    b"ROLE": persistence.role,
-    b"REPLICAOF": persistence.replicaof,
-    b"SLAVEOF": persistence.replicaof,
-    b"EVAL": scripting.eval_,
-    b"EVAL_RO": scripting.eval_ro,
-    b"EVALSHA": scripting.evalsha,
-    b"EVALSHA_RO": scripting.evalsha_ro,
-    b"SCRIPT|EXISTS": scripting.script_exists,
-    b"SCRIPT|FLUSH": scripting.script_flush,
-    b"SCRIPT|KILL": scripting.script_kill,
-    b"SCRIPT|LOAD": scripting.script_load,
-    b"SCRIPT|HELP": scripting.script_help,
-    b"FUNCTION|FLUSH": functions.function_flush,
-    b"FUNCTION|LIST": functions.function_list,
-    b"FUNCTION|HELP": functions.function_help,
-    b"DEBUG": debug.debug,
-    **dict.fromkeys(cluster.CLUSTER_NAMES, cluster.no_cluster),
-}
+SERVER_FUNCTIONS: dict[bytes, ServerFunction] = functions_of(
+    "headwater.server.commands", on_session=True
+)
+"""The functions of the commands on sessions and services, by name: ``HELLO``, ``CLIENT|LIST``."""

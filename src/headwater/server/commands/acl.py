@@ -1,6 +1,6 @@
-"""ACL: users and what they may do.
+"""ACL: users and their permissions.
 
-Errors are Redis's (acl.c, aclCommand). No reply holds a password: users are shown with hashes.
+Errors are Redis's (acl.c, aclCommand). Replies contain hashes of passwords, never passwords.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ import secrets
 from typing import TYPE_CHECKING
 
 from headwater.commands.call import Call, shown
-from headwater.commands.dispatch import find_row
+from headwater.commands.dispatch import find_command
 from headwater.commands.help import write_help, wrong_arguments
+from headwater.commands.table import every_command
 from headwater.errors import CommandError
 from headwater.resp.arguments import Arguments
 from headwater.resp.replies import ReplyWriter
@@ -20,7 +21,7 @@ from headwater.server.services.acl.file import FileError
 from headwater.server.services.acl.log import AclRefusal
 from headwater.server.services.acl.permissions import denial, sentence
 from headwater.server.services.acl.rules import CATEGORIES
-from headwater.server.session.user import DEFAULT, ROWS, Selector
+from headwater.server.session.user import DEFAULT, Selector
 
 if TYPE_CHECKING:
     from headwater.server.services.services import Services
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 MAX_PASSWORD_BITS = 4096
 SHOWN_REFUSALS = 10
-"""What ACL LOG shows when no number is given."""
+"""How many entries ACL LOG shows without a count."""
 
 NO_FILE = (
     "ERR This Redis instance is not configured to use an ACL file. You may want to specify users via "
@@ -48,11 +49,13 @@ def acl_cat(call: Call, session: Session, services: Services) -> None:
     category = shown(arguments.bytes(2).lower())
     if category not in CATEGORIES:
         raise CommandError(f"ERR Unknown category '{shown(arguments.bytes(2)[:128])}'")
-    call.reply.bulks([row.name.encode() for row in ROWS.values() if category in row.categories])
+    call.reply.bulks(
+        [command.name.encode() for command in every_command() if category in command.categories]
+    )
 
 
 def acl_deluser(call: Call, session: Session, services: Services) -> None:
-    """ACL DELUSER name …: how many there were; their connections end."""
+    """ACL DELUSER name …: the number of deleted users; their connections are closed."""
     names = call.arguments.values(2)
     if DEFAULT in names:
         raise CommandError("ERR The 'default' user cannot be removed")
@@ -66,19 +69,19 @@ def acl_deluser(call: Call, session: Session, services: Services) -> None:
 
 
 def acl_dryrun(call: Call, session: Session, services: Services) -> None:
-    """ACL DRYRUN user command [argument …]: OK, or in words why that user may not run it."""
+    """ACL DRYRUN user command [argument …]: OK, or a sentence on why the user may not run it."""
     name, request = call.arguments.bytes(2), Arguments.of(*call.arguments.values(3))
     user = services.access.users.get(name)
     if user is None:
         raise CommandError(f"ERR User '{shown(name)}' not found")
     try:
-        _, row = find_row(request)
+        command = find_command(request).command
     except CommandError as error:
         if str(error).startswith("ERR wrong number"):
             raise
         typed = shown(request.bytes(0))
         raise CommandError(f"ERR Command '{typed}' not found") from None
-    found = denial(user, row, request)
+    found = denial(user, command, request)
     if found is None:
         call.reply.ok()
     else:
@@ -87,7 +90,7 @@ def acl_dryrun(call: Call, session: Session, services: Services) -> None:
 
 
 def acl_genpass(call: Call, session: Session, services: Services) -> None:
-    """ACL GENPASS [bits]: hexadecimal digits from the system's source of chance, 256 bits."""
+    """ACL GENPASS [bits]: random hexadecimal digits from the system, 256 bits by default."""
     arguments = call.arguments
     _at_most(arguments, 3)
     bits = arguments.integer(2) if arguments.count == 3 else 256
@@ -101,7 +104,7 @@ def acl_genpass(call: Call, session: Session, services: Services) -> None:
 
 
 def acl_getuser(call: Call, session: Session, services: Services) -> None:
-    """ACL GETUSER name: flags, hashes of passwords and rules; nil when there is none."""
+    """ACL GETUSER name: flags, hashes of passwords and rules; nil if there is no such user."""
     reply = call.reply
     user = services.access.users.get(call.arguments.bytes(2))
     if user is None:
@@ -134,7 +137,7 @@ def acl_users(call: Call, session: Session, services: Services) -> None:
 
 
 def acl_load(call: Call, session: Session, services: Services) -> None:
-    """ACL LOAD: let the users be those of ``aclfile``, all of them or no change at all."""
+    """ACL LOAD: replace the users by those in ``aclfile``; an error in it changes nothing."""
     if not services.access.aclfile:
         raise CommandError(NO_FILE)
     try:
@@ -146,7 +149,7 @@ def acl_load(call: Call, session: Session, services: Services) -> None:
 
 
 def acl_save(call: Call, session: Session, services: Services) -> None:
-    """ACL SAVE: let ``aclfile`` say what is in force."""
+    """ACL SAVE: write the present users to ``aclfile``."""
     if not services.access.aclfile:
         raise CommandError(NO_FILE)
     if not services.access.save():
@@ -155,7 +158,7 @@ def acl_save(call: Call, session: Session, services: Services) -> None:
 
 
 def acl_log(call: Call, session: Session, services: Services) -> None:
-    """ACL LOG [count | RESET]: what was refused, newest first."""
+    """ACL LOG [count | RESET]: refused commands and logins, newest first."""
     arguments, log = call.arguments, services.access.log
     _at_most(arguments, 3)
     count = SHOWN_REFUSALS
@@ -172,14 +175,14 @@ def acl_log(call: Call, session: Session, services: Services) -> None:
 
 
 def acl_setuser(call: Call, session: Session, services: Services) -> None:
-    """ACL SETUSER name [rule …]: make a user or change it, all rules or none of them."""
+    """ACL SETUSER name [rule …]: create or change a user; an error in a rule changes nothing."""
     made = services.access.changed(call.arguments.bytes(2), call.arguments.values(3))
     _changes(session, services).set_user(made)
     call.reply.ok()
 
 
 def acl_whoami(call: Call, session: Session, services: Services) -> None:
-    """ACL WHOAMI: the user's name; nil for an embedded connection, which has none."""
+    """ACL WHOAMI: the name of the session's user; nil for an embedded client, which has none."""
     if session.user is SUPERUSER:
         call.reply.nil()
     else:
@@ -208,13 +211,13 @@ def _changes(session: Session, services: Services) -> AccessChanges:
 
 
 def _at_most(arguments: Arguments, count: int) -> None:
-    """Raises `CommandError` when there are more; the table knows only the least."""
+    """Raises `CommandError` for more arguments; the command table has only the minimum."""
     if arguments.count > count:
         raise wrong_arguments(arguments)
 
 
 def _write_selector(reply: ReplyWriter, selector: Selector) -> None:
-    """Three fields of a map."""
+    """Write three fields of a map."""
     reply.bulk(b"commands")
     reply.bulk(selector.describe_commands())
     reply.bulk(b"keys")

@@ -1,4 +1,7 @@
-"""CLIENT: who is connected, what each says of itself, and ending a connection or its waiting."""
+"""CLIENT: showing clients, and closing or unblocking them.
+
+CLIENT PAUSE is in client_pause.py, CLIENT TRACKINGINFO and the like in client_tracking.py.
+"""
 
 from __future__ import annotations
 
@@ -16,18 +19,18 @@ if TYPE_CHECKING:
     from headwater.server.session.session import Session
 
 _TYPES = frozenset({b"NORMAL", b"MASTER", b"REPLICA", b"SLAVE", b"PUBSUB"})
-"""Classes of clients in Redis; ours are normal, or listen to channels."""
+"""The types of clients in Redis. Here a client is NORMAL, or PUBSUB if it has a subscription."""
 
 Filter = Callable[["Session"], bool]
 
 
 def client_id(call: Call, session: Session, services: Services) -> None:
-    """CLIENT ID: a number that is never given to another connection."""
+    """CLIENT ID: the connection's number, which is never reused."""
     call.reply.integer(session.id)
 
 
 def client_getname(call: Call, session: Session, services: Services) -> None:
-    """CLIENT GETNAME."""
+    """CLIENT GETNAME: the connection's name, nil if it has none."""
     if session.client.name:
         call.reply.bulk(session.client.name)
     else:
@@ -35,7 +38,7 @@ def client_getname(call: Call, session: Session, services: Services) -> None:
 
 
 def client_setname(call: Call, session: Session, services: Services) -> None:
-    """CLIENT SETNAME name; an empty one takes the name away."""
+    """CLIENT SETNAME name; an empty one removes the name."""
     name = call.arguments.bytes(2)
     check_client_name(name)
     session.client.name = name
@@ -83,7 +86,7 @@ def client_list(call: Call, session: Session, services: Services) -> None:
 
 
 def client_kill(call: Call, session: Session, services: Services) -> None:
-    """CLIENT KILL address, or CLIENT KILL filter value …: end connections."""
+    """CLIENT KILL address, or CLIENT KILL filter value …: close connections."""
     arguments = call.arguments
     if arguments.count == 3:
         address = arguments.bytes(2).decode("utf-8", "surrogateescape")
@@ -96,12 +99,14 @@ def client_kill(call: Call, session: Session, services: Services) -> None:
         call.reply.integer(len(found))
     for victim in found:
         victim.closing = True
-        if victim is not session:  # whose reply is not durable yet; it is closed after the commit
+        if (
+            victim is not session
+        ):  # the session itself is closed after the commit that its reply waits for
             victim.tell()
 
 
 def client_unblock(call: Call, session: Session, services: Services) -> None:
-    """CLIENT UNBLOCK id [TIMEOUT|ERROR]: 1 if that client was waiting."""
+    """CLIENT UNBLOCK id [TIMEOUT|ERROR]: 1 if that client was blocked, else 0."""
     arguments = call.arguments
     if arguments.count > 4:
         raise CommandError("ERR wrong number of arguments for 'client|unblock' command")
@@ -116,7 +121,7 @@ def client_unblock(call: Call, session: Session, services: Services) -> None:
 
 
 def client_reply(call: Call, session: Session, services: Services) -> None:
-    """CLIENT REPLY ON|OFF|SKIP: only ON is answered."""
+    """CLIENT REPLY ON|OFF|SKIP: only ON has a reply."""
     mode = call.arguments.token(2)
     if mode == b"ON":
         session.reply_mode = "on"
@@ -131,8 +136,8 @@ def client_reply(call: Call, session: Session, services: Services) -> None:
 
 
 def client_switch(call: Call, session: Session, services: Services) -> None:
-    """CLIENT NO-TOUCH ON|OFF: whether what this client does counts as use of keys (OBJECT IDLETIME).
-    CLIENT NO-EVICT ON|OFF: accepted, and true already, because no client is evicted."""
+    """CLIENT NO-TOUCH ON|OFF: with ON, the client's commands do not reset idle times (OBJECT IDLETIME).
+    CLIENT NO-EVICT ON|OFF: accepted without effect, because no client is ever evicted."""
     word = call.arguments.token(2)
     if word not in {b"ON", b"OFF"}:
         raise CommandError(SYNTAX)
@@ -161,7 +166,7 @@ def client_help(call: Call, session: Session, services: Services) -> None:
 
 
 def _line(session: Session, services: Services) -> bytes:
-    """The line of a client, with its end."""
+    """A client's line of CLIENT LIST, with its line end."""
     shown = describe(
         session, times=services.times, blocked=services.blocked, watches=services.watches
     )
@@ -173,7 +178,7 @@ def _type_of(session: Session) -> bytes:
 
 
 def _type_at(call: Call, index: int) -> bytes:
-    """The client type at ``index``; raises `CommandError` if there is no such type."""
+    """The client type at ``index``. Raises `CommandError` if there is no such type."""
     word = call.arguments.token(index)
     if word not in _TYPES:
         typed = shown(call.arguments.bytes(index))
@@ -182,7 +187,7 @@ def _type_at(call: Call, index: int) -> bytes:
 
 
 def _chosen(call: Call, session: Session, services: Services) -> list[Session]:
-    """The sessions that fit every filter of CLIENT KILL."""
+    """The sessions that match all filters of CLIENT KILL."""
     arguments = call.arguments
     if arguments.count % 2:
         raise CommandError(SYNTAX)
@@ -204,7 +209,7 @@ def _chosen(call: Call, session: Session, services: Services) -> list[Session]:
 
 
 def _filter(call: Call, services: Services, index: int) -> Filter:
-    """One filter of CLIENT KILL, its name at ``index`` and its value behind."""
+    """One filter of CLIENT KILL, with its name at ``index`` and its value after it."""
     arguments = call.arguments
     name, value = arguments.token(index), arguments.bytes(index + 1)
     text = value.decode("utf-8", "surrogateescape")

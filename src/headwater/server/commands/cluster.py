@@ -1,12 +1,10 @@
-"""CLUSTER, READONLY, READWRITE, ASKING, MODULE: what there is none of."""
+"""CLUSTER, READONLY, READWRITE, ASKING: refused, because there is no cluster mode."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NoReturn
 
 from headwater.commands.call import Call
-from headwater.commands.help import write_help
-from headwater.commands.table import COMMANDS
 from headwater.errors import CommandError
 
 if TYPE_CHECKING:
@@ -15,23 +13,6 @@ if TYPE_CHECKING:
 
 
 def no_cluster(call: Call, session: Session, services: Services) -> NoReturn:
-    """Every command of Redis Cluster, CLUSTER HELP included, as in a Redis that runs alone."""
+    """The reply to every command of Redis Cluster, CLUSTER HELP included, as in a Redis server without
+    cluster mode."""
     raise CommandError("ERR This instance has cluster support disabled")
-
-
-CLUSTER_NAMES = (
-    *(b"CLUSTER|" + word for word in COMMANDS[b"CLUSTER"].subcommands),
-    b"READONLY",
-    b"READWRITE",
-    b"ASKING",
-)
-
-
-def module_list(call: Call, session: Session, services: Services) -> None:
-    """MODULE LIST: nothing can be loaded into this server."""
-    call.reply.array(0)
-
-
-def module_help(call: Call, session: Session, services: Services) -> None:
-    """MODULE HELP."""
-    write_help(call, b"MODULE", {})

@@ -1,15 +1,15 @@
-"""COMMAND: the command table, as clients and people ask for it; COMMAND DOCS stands in `docs`."""
+"""COMMAND and its subcommands, except COMMAND DOCS (docs.py): the command table for clients."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from headwater.commands.call import SYNTAX, Call
 from headwater.commands.globs import matches
 from headwater.commands.help import write_help
 from headwater.commands.key_specs import FoundKey, KeyRange, KeySpec, find_keys
-from headwater.commands.table import COMMANDS, CommandRow
+from headwater.commands.table import BY_FULL_NAME, COMMANDS, Command, every_command
 from headwater.errors import CommandError
 from headwater.resp.arguments import Arguments
 from headwater.resp.replies import ReplyWriter
@@ -20,37 +20,37 @@ if TYPE_CHECKING:
 
 
 def command(call: Call, session: Session, services: Services) -> None:
-    """COMMAND: every row."""
+    """COMMAND: every command."""
     call.reply.array(len(COMMANDS))
-    for row in COMMANDS.values():
-        _write_row(call.reply, row)
+    for one in COMMANDS.values():
+        _write_command(call.reply, one)
 
 
 def command_count(call: Call, session: Session, services: Services) -> None:
-    """COMMAND COUNT: how many there are, subcommands not counted."""
+    """COMMAND COUNT: the number of commands, without subcommands."""
     call.reply.integer(len(COMMANDS))
 
 
 def command_info(call: Call, session: Session, services: Services) -> None:
-    """COMMAND INFO [name …]: the rows of these, nil for a name that there is not."""
+    """COMMAND INFO [name …]: the named commands; nil for an unknown name."""
     if call.arguments.count == 2:
         command(call, session, services)
         return
     names = call.arguments.values(2)
     call.reply.array(len(names))
     for name in names:
-        row = find_named(name)
-        if row is None:
+        one = find_named(name)
+        if one is None:
             call.reply.nil()
         else:
-            _write_row(call.reply, row)
+            _write_command(call.reply, one)
 
 
 def command_list(call: Call, session: Session, services: Services) -> None:
     """COMMAND LIST [FILTERBY MODULE|ACLCAT|PATTERN value]: names."""
     arguments = call.arguments
     if arguments.count == 2:
-        call.reply.bulks([row.name.encode() for row in COMMANDS.values()])
+        call.reply.bulks([one.name.encode() for one in COMMANDS.values()])
         return
     if arguments.count != 5 or arguments.token(2) != b"FILTERBY":
         raise CommandError(SYNTAX)
@@ -59,9 +59,9 @@ def command_list(call: Call, session: Session, services: Services) -> None:
         names: list[bytes] = []
     elif kind == b"ACLCAT":
         category = value.decode("utf-8", "surrogateescape")
-        names = [row.name.encode() for row in _everything() if category in row.categories]
+        names = [one.name.encode() for one in every_command() if category in one.categories]
     elif kind == b"PATTERN":
-        names = [row.name.encode() for row in _everything() if matches(value, row.name.encode())]
+        names = [one.name.encode() for one in every_command() if matches(value, one.name.encode())]
     else:
         raise CommandError(SYNTAX)
     call.reply.bulks(names)
@@ -74,7 +74,7 @@ def command_getkeys(call: Call, session: Session, services: Services) -> None:
 
 
 def command_getkeysandflags(call: Call, session: Session, services: Services) -> None:
-    """COMMAND GETKEYSANDFLAGS command [argument …]: its keys, and how each is used."""
+    """COMMAND GETKEYSANDFLAGS command [argument …]: the keys of that request, each with its flags."""
     request, found = _keys_of(call)
     call.reply.array(len(found))
     for key in found:
@@ -99,60 +99,53 @@ def command_help(call: Call, session: Session, services: Services) -> None:
     )
 
 
-def find_named(name: bytes) -> CommandRow | None:
-    """The row of ``xadd`` or ``xgroup|create``, in any case."""
-    container, bar, word = name.upper().partition(b"|")
-    row = COMMANDS.get(container)
-    return row.subcommands.get(word) if bar and row is not None else row
-
-
-def _everything() -> Iterator[CommandRow]:
-    for row in COMMANDS.values():
-        yield row
-        yield from row.subcommands.values()
+def find_named(name: bytes) -> Command | None:
+    """The command ``xadd`` or the subcommand ``xgroup|create``, in any case; None if unknown."""
+    return BY_FULL_NAME.get(name.lower().decode("latin-1"))
 
 
 def _keys_of(call: Call) -> tuple[Arguments, list[FoundKey]]:
-    """The request behind COMMAND GETKEYS and its keys; `CommandError` when it is none or has none."""
+    """The request in the arguments of COMMAND GETKEYS, and its keys. Raises `CommandError` if it is not
+    a valid request or has no keys."""
     request = Arguments.of(*call.arguments.values(2))
-    row = COMMANDS.get(request.token(0))
-    if row is not None and row.subcommands and request.count > 1:
-        row = row.subcommands.get(request.token(1))
-    if row is None:
+    found = COMMANDS.get(request.token(0))
+    if found is not None and found.subcommands and request.count > 1:
+        found = found.subcommands.get(request.token(1))
+    if found is None:
         raise CommandError("ERR Invalid command specified")
-    if all("not_key" in spec.flags for spec in row.keys):
+    if all("not_key" in spec.flags for spec in found.keys):
         raise CommandError("ERR The command has no key arguments")
-    if not row.arity_fits(request.count):
+    if not found.arity_fits(request.count):
         raise CommandError("ERR Invalid number of arguments specified for command")
-    found = find_keys(request, row.keys, row.finder)
-    if not found:
+    keys = find_keys(request, found.keys, found.finder)
+    if not keys:
         raise CommandError("ERR Invalid arguments specified for command")
-    return request, found
+    return request, keys
 
 
-def _write_row(reply: ReplyWriter, row: CommandRow) -> None:
+def _write_command(reply: ReplyWriter, one: Command) -> None:
     """The ten elements of COMMAND INFO."""
-    first, last, step = KeyRange.over(row.keys)
+    first, last, step = KeyRange.over(one.keys)
     reply.array(10)
-    reply.bulk(row.name.encode())
-    reply.integer(row.arity)
-    _write_flags(reply, [*row.flags, *(["movablekeys"] if row.movable_keys else [])])
+    reply.bulk(one.name.encode())
+    reply.integer(one.arity)
+    _write_flags(reply, [*one.flags, *(["movablekeys"] if one.movable_keys else [])])
     reply.integer(first)
     reply.integer(last)
     reply.integer(step)
-    _write_flags(reply, [f"@{category}" for category in row.categories])
-    reply.set(len(row.tips))
-    for tip in row.tips:
+    _write_flags(reply, [f"@{category}" for category in one.categories])
+    reply.set(len(one.tips))
+    for tip in one.tips:
         reply.bulk(tip.encode())
-    reply.set(len(row.keys))
-    for spec in row.keys:
+    reply.set(len(one.keys))
+    for spec in one.keys:
         _write_spec(reply, spec)
-    if row.subcommands:
-        reply.array(len(row.subcommands))
+    if one.subcommands:
+        reply.array(len(one.subcommands))
     else:
         reply.set(0)
-    for sub in row.subcommands.values():
-        _write_row(reply, sub)
+    for sub in one.subcommands.values():
+        _write_command(reply, sub)
 
 
 def _write_spec(reply: ReplyWriter, spec: KeySpec) -> None:

@@ -1,6 +1,6 @@
-"""HELLO, AUTH, SELECT, PING, ECHO, QUIT, RESET: what a connection says about itself.
+"""HELLO, AUTH, SELECT, PING, ECHO, QUIT, RESET.
 
-Texts of errors are Redis's: clients choose between RESP3 and RESP2 by them.
+The error texts are Redis's: clients choose between RESP3 and RESP2 by them.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ HELLO_NEEDS_AUTH = (
 
 
 def is_printable(text: bytes) -> bool:
-    """Whether ``text`` may be a client's name: bytes from ``!`` to ``~`` only."""
+    """Whether ``text`` has only bytes from ``!`` to ``~``, as a client's name must."""
     return all(0x21 <= byte <= 0x7E for byte in text)
 
 
 def check_client_name(name: bytes) -> None:
-    """Raises `CommandError` when ``name`` cannot stand in a line of CLIENT LIST."""
+    """Raises `CommandError` if ``name`` is not allowed in a line of CLIENT LIST."""
     if not is_printable(name):
         raise CommandError(
             "ERR Client names cannot contain spaces, newlines or special characters."
@@ -43,7 +43,8 @@ def check_client_name(name: bytes) -> None:
 
 
 def hello(call: Call, session: Session, services: Services) -> Wait | None:
-    """HELLO [2|3 [AUTH user password] [SETNAME name]]: choose the version, tell who we are."""
+    """HELLO [2|3 [AUTH user password] [SETNAME name]]: choose the protocol; the reply describes the
+    server."""
     arguments, reply = call.arguments, call.reply
     resp = session.resp
     if arguments.count > 1:
@@ -99,7 +100,7 @@ def hello(call: Call, session: Session, services: Services) -> Wait | None:
 
 
 def auth(call: Call, session: Session, services: Services) -> Wait | None:
-    """AUTH [user] password."""
+    """AUTH [user] password: log in."""
     arguments = call.arguments
     if arguments.count > 3:
         raise CommandError(SYNTAX)
@@ -118,8 +119,8 @@ def auth(call: Call, session: Session, services: Services) -> Wait | None:
 def _authenticate(
     session: Session, services: Services, user: bytes, password: bytes
 ) -> Wait | None:
-    """Log the session in. When these are nobody's credentials: what holds the reply WRONGPASS back, or
-    `CommandError` where it cannot be held back."""
+    """Log the session in. If the credentials are wrong, return the `Wait` that delays the reply WRONGPASS,
+    or raise `CommandError` if it cannot be delayed."""
     error = CommandError(BAD_CREDENTIALS)
     if not session.call.may_block and services.authorization.logins.closed:
         raise error
@@ -135,7 +136,7 @@ def _authenticate(
 
 
 def select(call: Call, session: Session, services: Services) -> None:
-    """SELECT index, 0 to 15."""
+    """SELECT index: choose the database, 0 to 15."""
     index = call.arguments.integer(1)
     if not 0 <= index < DATABASES:
         raise CommandError("ERR DB index is out of range")
@@ -144,7 +145,7 @@ def select(call: Call, session: Session, services: Services) -> None:
 
 
 def ping(call: Call, session: Session, services: Services) -> None:
-    """PING [text]; to a RESP2 client that listens the answer looks like a message."""
+    """PING [text]: PONG or the text; for a RESP2 client with subscriptions, as a message."""
     if call.arguments.count > 2:
         raise CommandError("ERR wrong number of arguments for 'ping' command")
     if session.subscriptions.active and session.resp == 2:
@@ -157,18 +158,18 @@ def ping(call: Call, session: Session, services: Services) -> None:
 
 
 def echo(call: Call, session: Session, services: Services) -> None:
-    """ECHO text."""
+    """ECHO text: the text."""
     call.reply.bulk(call.arguments.bytes(1))
 
 
 def quit_(call: Call, session: Session, services: Services) -> None:
-    """QUIT: the answer is the last that this connection gets."""
+    """QUIT: close the connection after the reply."""
     call.reply.ok()
     session.closing = True
 
 
 def reset(call: Call, session: Session, services: Services) -> None:
-    """RESET: as just connected, but for what the client library said of itself."""
+    """RESET: the state of a new connection, except for what CLIENT SETINFO has set."""
     services.leave_transaction(session)
     services.observer.stop_monitoring(session)
     services.pubsub.leave(session)

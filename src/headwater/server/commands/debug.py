@@ -1,6 +1,6 @@
-"""DEBUG: what tests of clients and of this server need, behind ``enable-debug-command``.
+"""DEBUG: what tests of clients and of this server need, if ``enable-debug-command`` allows it.
 
-What Redis has beyond that, it has for looking into Redis; it is answered with Redis's error.
+Redis's other subcommands are for examining Redis itself; they get Redis's error for unknown ones.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from headwater.commands.call import NO_SUCH_KEY, Call, shown
 from headwater.commands.help import write_lines, wrong_arguments
-from headwater.commands.objects import encoding
+from headwater.commands.object import encoding
 from headwater.errors import CommandError
 
 if TYPE_CHECKING:
@@ -33,26 +33,26 @@ _NOT_ALLOWED = (
 _HELP = (
     "DEBUG <subcommand> [<arg> ...]. Subcommands are:",
     "ERROR <text>",
-    "    Answers with this error.",
+    "    Replies with this error.",
     "LOADAOF",
     "    The same as RELOAD.",
     "LOG <message>",
     "    Writes a message to the log.",
     "OBJECT <key>",
-    "    Shows how a value is kept.",
+    "    Shows how a value is stored.",
     "RELOAD [NOSAVE]",
-    "    Replays the journal into an empty store, which takes the place of this one.",
+    "    Replays the journal into an empty store, which replaces the present one.",
     "SET-ACTIVE-EXPIRE (0|1)",
-    "    Stops and starts the deletion of keys whose time has come; they are invisible anyway.",
+    "    Stops and starts the deletion of expired keys, which are invisible in any case.",
     "SLEEP <seconds>",
-    "    Holds the whole server up.",
+    "    Blocks the whole server.",
     "HELP",
     "    Lists the subcommands of DEBUG.",
 )
 
 
 def check_debug_allowed(session: Session, services: Services) -> None:
-    """Raises `CommandError` unless ``enable-debug-command`` lets this client in."""
+    """Raises `CommandError` unless ``enable-debug-command`` allows DEBUG for this client."""
     allowed = services.config.enable_debug_command
     if allowed == "no" or (allowed == "local" and not _is_local(session)):
         raise CommandError(_NOT_ALLOWED)
@@ -78,28 +78,28 @@ def _is_local(session: Session) -> bool:
 
 
 def _sleep(call: Call, session: Session, services: Services) -> None:
-    """DEBUG SLEEP seconds; what is no number is 0, as in Redis."""
+    """DEBUG SLEEP seconds: block the server. An argument that is not a number counts as 0, as in Redis."""
     try:
         seconds = float(call.arguments.bytes(2))
     except ValueError:
         seconds = 0.0
-    time.sleep(min(max(0.0, seconds), MAX_SLEEP_SECONDS))  # of nan max gives 0.0
+    time.sleep(min(max(0.0, seconds), MAX_SLEEP_SECONDS))  # max() returns 0.0 for nan
     call.reply.ok()
 
 
 def _log(call: Call, session: Session, services: Services) -> None:
-    """DEBUG LOG message."""
+    """DEBUG LOG message: write it to the log."""
     log.warning("DEBUG LOG: %s", call.arguments.bytes(2).decode(errors="backslashreplace"))
     call.reply.ok()
 
 
 def _error(call: Call, session: Session, services: Services) -> None:
-    """DEBUG ERROR text."""
+    """DEBUG ERROR text: reply with it as an error."""
     raise CommandError(shown(call.arguments.bytes(2)))
 
 
 def _object(call: Call, session: Session, services: Services) -> None:
-    """DEBUG OBJECT key: what can be told of Redis's line."""
+    """DEBUG OBJECT key: the fields of Redis's line that exist here."""
     value = call.db.lookup(call.arguments.bytes(2), call.now_ms)
     if value is None:
         raise CommandError(NO_SUCH_KEY)
@@ -107,21 +107,24 @@ def _object(call: Call, session: Session, services: Services) -> None:
 
 
 def _set_active_expire(call: Call, session: Session, services: Services) -> None:
-    """DEBUG SET-ACTIVE-EXPIRE 0|1; what is no number is 0."""
+    """DEBUG SET-ACTIVE-EXPIRE 0|1: stop or start deleting expired keys. An argument that is not a number
+    counts as 0."""
     services.state.expires_by_itself = call.arguments.integer(2, default=0) != 0
     call.reply.ok()
 
 
 def _reload(call: Call, session: Session, services: Services) -> None:
-    """DEBUG RELOAD [NOSAVE], DEBUG LOADAOF: done when the turn is in the journal, before its
-    answers leave."""
+    """DEBUG RELOAD [NOSAVE], DEBUG LOADAOF: replay the journal after it has this turn's facts and before
+    the turn's replies are sent."""
     for index in range(2, call.arguments.count):
         if call.arguments.token(index) != b"NOSAVE":
             raise CommandError(
                 "ERR DEBUG RELOAD replays the journal, which holds everything: it takes NOSAVE only"
             )
     if services.journal is None:
-        raise CommandError("ERR there is no journal to reload from: this server runs appendonly no")
+        raise CommandError(
+            "ERR there is no journal to reload from: this server runs with appendonly no"
+        )
     if not call.may_block:
         raise CommandError("ERR DEBUG RELOAD is not allowed in a transaction or a script")
     services.state.reload_wanted = True

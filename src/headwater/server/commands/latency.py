@@ -1,6 +1,6 @@
-"""LATENCY: what held the server up, event by event, and how long commands took.
+"""LATENCY: the delays of the server by event, and the durations of commands.
 
-Events are kept from ``latency-monitor-threshold`` milliseconds on (0: none), durations of commands
+Delays of at least ``latency-monitor-threshold`` milliseconds are recorded (0: none), durations of commands
 with ``latency-tracking yes``.
 """
 
@@ -30,20 +30,20 @@ _WIDTH = 80
 _SHADES = "_-`"
 
 _ADVICE = {
-    COMMAND: "Look at SLOWLOG GET: a large COUNT, KEYS, or a command over a long pending list holds "
-    "everyone else up. Ask for less at a time.",
+    COMMAND: "Look at SLOWLOG GET: a large COUNT, KEYS, or a command over a long pending list delays "
+    "all other clients. Request less at a time.",
     FAST_COMMAND: "A command that should be fast was not: the machine was busy, or paused.",
     FSYNC_ALWAYS: "The disk takes long to make writes durable. With appendfsync everysec commands do "
     "not wait for it, and a power failure costs at most a second.",
     WRITE: "The disk takes long to accept writes: something else keeps it busy.",
     COLLECTION: "Python's cyclic collector ran. MEMORY PURGE and idle times make full collections; INFO "
-    "stats says how many there were (gc_full_collections).",
-    EXPIRE_CYCLE: "Many keys, or large ones, ran out at the same moment. Spread their times.",
+    "stats counts them (gc_full_collections).",
+    EXPIRE_CYCLE: "Many keys, or large ones, expired at the same moment. Spread their times.",
 }
 
 
 def latency_latest(call: Call, session: Session, services: Services) -> None:
-    """LATENCY LATEST: each event with the time and length of the latest delay, and the longest."""
+    """LATENCY LATEST: each event with the time and length of its latest delay, and its longest delay."""
     events = services.observer.latency.events
     call.reply.array(len(events))
     for name, series in events.items():
@@ -56,7 +56,7 @@ def latency_latest(call: Call, session: Session, services: Services) -> None:
 
 
 def latency_history(call: Call, session: Session, services: Services) -> None:
-    """LATENCY HISTORY event: (Unix seconds, ms) of each delay that is kept."""
+    """LATENCY HISTORY event: (Unix seconds, ms) of each recorded delay."""
     series = services.observer.latency.events.get(shown(call.arguments.bytes(2)))
     samples = series.samples if series is not None else ()
     call.reply.array(len(samples))
@@ -67,13 +67,13 @@ def latency_history(call: Call, session: Session, services: Services) -> None:
 
 
 def latency_reset(call: Call, session: Session, services: Services) -> None:
-    """LATENCY RESET [event …]: how many events were forgotten."""
+    """LATENCY RESET [event …]: forget the delays; the number of events that had any."""
     names = [shown(name) for name in call.arguments.values(2)]
     call.reply.integer(services.observer.latency.reset(names))
 
 
 def latency_graph(call: Call, session: Session, services: Services) -> None:
-    """LATENCY GRAPH event: its delays as a drawing, oldest first, how long ago below each."""
+    """LATENCY GRAPH event: a drawing of its delays, oldest first, with the age of each below it."""
     typed = shown(call.arguments.bytes(2))
     series = services.observer.latency.events.get(typed)
     if series is None:
@@ -83,35 +83,35 @@ def latency_graph(call: Call, session: Session, services: Services) -> None:
 
 
 def latency_doctor(call: Call, session: Session, services: Services) -> None:
-    """LATENCY DOCTOR: what there was, and what can be done."""
+    """LATENCY DOCTOR: the recorded delays and advice, as text."""
     monitor = services.observer.latency
     if not monitor.threshold_ms and not monitor.events:
         text = (
-            "Nothing is watched: latency-monitor-threshold is 0. CONFIG SET "
-            "latency-monitor-threshold 100 keeps every delay of 100 ms or more.\n"
+            "Nothing is recorded: latency-monitor-threshold is 0. CONFIG SET "
+            "latency-monitor-threshold 100 records every delay of 100 ms or more.\n"
         )
     elif not monitor.events:
-        text = f"No delay of {monitor.threshold_ms} ms or more was seen since the watch began.\n"
+        text = f"No delay of {monitor.threshold_ms} ms or more was recorded.\n"
     else:
         lines = [
-            f"{number}. {name}: {_figures(series)}"
+            f"{number}. {name}: {_statistics(series)}"
             for number, (name, series) in enumerate(monitor.events.items(), 1)
         ]
         advice = [f"- {_ADVICE[name]}" for name in monitor.events if name in _ADVICE]
-        text = "\n".join(["Delays that were seen:", "", *lines, "", *advice]) + "\n"
+        text = "\n".join(["Recorded delays:", "", *lines, "", *advice]) + "\n"
     call.reply.verbatim(text.encode())
 
 
 def latency_histogram(call: Call, session: Session, services: Services) -> None:
     """LATENCY HISTOGRAM [command …]: how many calls took at most 1, 2, 4 … microseconds.
 
-    A container stands for all of its subcommands. What has not run is left out.
+    A container means all of its subcommands. Commands that have not run are left out.
     """
     wanted = [name.upper() for name in call.arguments.values(2)]
     found = [
-        (name, figures.histogram)
-        for name, figures in services.observer.commands.items()
-        if figures.histogram is not None
+        (name, statistics.histogram)
+        for name, statistics in services.observer.commands.items()
+        if statistics.histogram is not None
         and (not wanted or name in wanted or name.partition(b"|")[0] in wanted)
     ]
     call.reply.map(len(found))
@@ -142,7 +142,8 @@ def latency_help(call: Call, session: Session, services: Services) -> None:
     )
 
 
-def _figures(series: EventSeries) -> str:
+def _statistics(series: EventSeries) -> str:
+    """Number, average and maximum of the recorded delays, in words."""
     delays = [ms for _, ms in series.samples]
     first, last = series.samples[0][0], series.samples[-1][0]
     average = sum(delays) / len(delays)
@@ -153,7 +154,7 @@ def _figures(series: EventSeries) -> str:
 
 
 def draw(name: str, series: EventSeries, now: int) -> str:
-    """The delays of an event as columns of characters, and the age of each, written downwards.
+    """Draw the delays of an event as columns of characters, with the age of each written downwards.
 
     >>> series = EventSeries()
     >>> for time, ms in ((100, 10), (130, 40)):
@@ -184,7 +185,7 @@ def draw(name: str, series: EventSeries, now: int) -> str:
 
 
 def _columns(delays: list[int], low: int, high: int) -> list[str]:
-    """Rows of a drawing, highest first."""
+    """The rows of a drawing, highest first."""
     steps = _ROWS * len(_SHADES)
     span = max(1, high - low)
     heights = [(ms - low) * (steps - 1) // span for ms in delays]

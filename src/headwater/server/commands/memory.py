@@ -1,7 +1,7 @@
-"""MEMORY: what takes how many bytes.
+"""MEMORY: the memory of keys and of the server.
 
-The allocator is Python's and the system's; what only Redis's own allocator could tell is left out,
-as a Redis that is built without it leaves it out.
+The allocator is Python's and the system's. Values that only Redis's own allocator provides are left out, as
+in a Redis that is built without it.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 _LITTLE_BYTES = 128 * 1024 * 1024
 _FRAGMENTED = 1.5
 
-Figure = int | float | dict[str, int]
+Statistic = int | float | dict[str, int]
 
 
 def memory_usage(call: Call, session: Session, services: Services) -> None:
-    """MEMORY USAGE key [SAMPLES count]: bytes of the key and its value; nil without one.
+    """MEMORY USAGE key [SAMPLES count]: the bytes of the key and its value; nil without a key.
 
-    Of containers with many parts ``count`` are measured (0: all) and the rest is reckoned.
+    Of a container with many elements, ``count`` are measured (0: all) and the rest is estimated.
     """
     arguments = call.arguments
     samples = DEFAULT_SAMPLES
@@ -53,15 +53,17 @@ def memory_usage(call: Call, session: Session, services: Services) -> None:
     if value is None:
         call.reply.nil()
     else:
-        own = 0 if isinstance(value, StoredStream) else sys.getsizeof(key)  # a stream knows its key
+        own = (
+            0 if isinstance(value, StoredStream) else sys.getsizeof(key)
+        )  # a stream contains its key
         call.reply.integer(footprint(value, samples=samples) + own + SLOT_BYTES)
 
 
 def memory_stats(call: Call, session: Session, services: Services) -> None:
-    """MEMORY STATS: Redis's figures, as far as there is something behind them."""
-    figures = _figures(services)
-    call.reply.map(len(figures))
-    for name, value in figures.items():
+    """MEMORY STATS: those of Redis's values that mean something here, and the bytes of streams."""
+    statistics = _statistics(services)
+    call.reply.map(len(statistics))
+    for name, value in statistics.items():
         call.reply.bulk(name.encode())
         if isinstance(value, dict):
             call.reply.map(len(value))
@@ -74,12 +76,13 @@ def memory_stats(call: Call, session: Session, services: Services) -> None:
             call.reply.integer(value)
 
 
-def _figures(services: Services) -> dict[str, Figure]:
+def _statistics(services: Services) -> dict[str, Statistic]:
+    """The values of MEMORY STATS, by name."""
     total = resident_bytes()
     peak = max(total, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
     clients, facts = client_bytes(services.clients), len(services.records.facts.data)
     dataset = max(0, total - STARTUP_BYTES - clients - facts)
-    figures: dict[str, Figure] = {
+    found: dict[str, Statistic] = {
         "peak.allocated": peak,
         "total.allocated": total,
         "startup.allocated": STARTUP_BYTES,
@@ -93,39 +96,39 @@ def _figures(services: Services) -> dict[str, Figure]:
     for db in services.keyspace.databases:
         if db.values:
             keys += len(db.values)
-            figures[f"db.{db.index}"] = {
+            found[f"db.{db.index}"] = {
                 "overhead.hashtable.main": sys.getsizeof(db.values) + SLOT_BYTES * len(db.values),
                 "overhead.hashtable.expires": sys.getsizeof(db.expiries),
             }
     sealing = services.keyspace.sealing
-    figures["streams"] = {
+    found["streams"] = {
         "hot": sealing.hot_bytes + sealing.kept_bytes,
         "sealed": sealing.sealed_bytes,
         "sealed.as.written": sealing.sealed_size,
     }
-    figures["overhead.total"] = total - dataset
-    figures["keys.count"] = keys
-    figures["keys.bytes-per-key"] = dataset // keys if keys else 0
-    figures["dataset.bytes"] = dataset
-    figures["dataset.percentage"] = 100 * dataset / max(1, total - STARTUP_BYTES)
-    figures["peak.percentage"] = 100 * total / peak
-    return figures
+    found["overhead.total"] = total - dataset
+    found["keys.count"] = keys
+    found["keys.bytes-per-key"] = dataset // keys if keys else 0
+    found["dataset.bytes"] = dataset
+    found["dataset.percentage"] = 100 * dataset / max(1, total - STARTUP_BYTES)
+    found["peak.percentage"] = 100 * total / peak
+    return found
 
 
 def memory_doctor(call: Call, session: Session, services: Services) -> None:
-    """MEMORY DOCTOR: whether there is a problem, in words."""
+    """MEMORY DOCTOR: whether memory is a problem, as text."""
     total = resident_bytes()
     peak = max(total, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
     if total < _LITTLE_BYTES:
-        text = f"The process holds {human(total)}, which is too little to find fault with.\n"
+        text = f"The process holds {human(total)}, which is too little to be a problem.\n"
     elif peak > _FRAGMENTED * total:
         text = (
             f"The process holds {human(total)} and held {human(peak)} at its peak: something large "
-            "is gone since, or a client left much unread (CLIENT LIST, omem). Nothing to be done.\n"
+            "was deleted since, or a client left much unread (CLIENT LIST, omem). Nothing to do.\n"
         )
     else:
         text = (
-            f"The process holds {human(total)}, about as much as at its peak. MEMORY USAGE tells what "
+            f"The process holds {human(total)}, about as much as at its peak. MEMORY USAGE shows what "
             "a key takes; XTRIM with MAXLEN or MINID makes streams shorter.\n"
             + _of_entries(services)
         )
@@ -133,19 +136,19 @@ def memory_doctor(call: Call, session: Session, services: Services) -> None:
 
 
 def _of_entries(services: Services) -> str:
-    """How much of the streams is compressed, and what to do for more."""
+    """How much of the streams is compressed, and how to compress more."""
     sealing = services.keyspace.sealing
     hot = human(sealing.hot_bytes + sealing.kept_bytes)
     if sealing.codec == NONE:
-        return f"{hot} of entries are as they were written; stream-compression is none.\n"
+        return f"{hot} of entries are stored as written; stream-compression is none.\n"
     return (
-        f"{hot} of entries are as they were written, {human(sealing.sealed_size)} are compressed to "
-        f"{human(sealing.sealed_bytes)}; with less stream-hot-bytes more would be.\n"
+        f"{hot} of entries are stored as written, {human(sealing.sealed_size)} are compressed to "
+        f"{human(sealing.sealed_bytes)}; a smaller stream-hot-bytes compresses more.\n"
     )
 
 
 def memory_purge(call: Call, session: Session, services: Services) -> None:
-    """MEMORY PURGE: make a full collection, and give free memory back to the system."""
+    """MEMORY PURGE: run a full garbage collection, and return free memory to the system."""
     services.observer.collections.collect_all()
     trim = _malloc_trim()
     if trim is not None:
@@ -154,13 +157,13 @@ def memory_purge(call: Call, session: Session, services: Services) -> None:
 
 
 def _malloc_trim() -> ctypes._NamedFuncPointer | None:
-    """The C library's malloc_trim; glibc has it."""
+    """The C library's malloc_trim, None if it has none; glibc has it."""
     library = ctypes.util.find_library("c")
     return getattr(ctypes.CDLL(library), "malloc_trim", None) if library else None
 
 
 def memory_malloc_stats(call: Call, session: Session, services: Services) -> None:
-    """MEMORY MALLOC-STATS: Redis's answer where the allocator has none."""
+    """MEMORY MALLOC-STATS: Redis's reply for an allocator without statistics."""
     call.reply.verbatim(b"Stats not supported for the current allocator")
 
 
@@ -170,7 +173,7 @@ def memory_help(call: Call, session: Session, services: Services) -> None:
 
 
 def _write_double(call: Call, value: float) -> None:
-    """A double in RESP3, its text in RESP2."""
+    """Write a double in RESP3, its text in RESP2."""
     if call.reply.resp == 3:
         call.reply.raw(b",%b\r\n" % repr(value).encode())
     else:

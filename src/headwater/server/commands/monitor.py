@@ -1,4 +1,4 @@
-"""MONITOR: this client is shown every command as it runs."""
+"""MONITOR: a client receives every command that the server runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def monitor(call: Call, session: Session, services: Services) -> None:
     """MONITOR, until RESET or the end of the connection.
 
-    Asked again it says nothing, as in Redis; and the client may not touch keys meanwhile.
+    A second MONITOR has no reply, as in Redis. A monitoring client may not use keys.
     """
     if not call.may_block:
         raise CommandError("ERR MONITOR isn't allowed for DENY BLOCKING client")

@@ -1,7 +1,6 @@
-"""SUBSCRIBE and its kin, PUBLISH, PUBSUB. Who hears what: `headwater.server.services.pubsub`.
+"""SUBSCRIBE, UNSUBSCRIBE, PUBLISH, their variants, and PUBSUB. `headwater.server.services.pubsub` delivers.
 
-A confirmation is a message, one for each name: RESP3 marks it as pushed, and CLIENT REPLY OFF does not
-keep it back.
+Each name is confirmed by a message, which is a push in RESP3 and is sent even after CLIENT REPLY OFF.
 """
 
 from __future__ import annotations
@@ -21,70 +20,71 @@ if TYPE_CHECKING:
 
 
 def subscribe(call: Call, session: Session, services: Services) -> None:
-    """SUBSCRIBE channel [channel …]: hear what is published there."""
+    """SUBSCRIBE channel [channel …]: receive what PUBLISH sends to these channels."""
     _subscribe(call, session, services, CHANNEL)
 
 
 def psubscribe(call: Call, session: Session, services: Services) -> None:
-    """PSUBSCRIBE pattern [pattern …]: hear what is published on channels that fit."""
+    """PSUBSCRIBE pattern [pattern …]: receive what PUBLISH sends to matching channels."""
     _subscribe(call, session, services, PATTERN)
 
 
 def ssubscribe(call: Call, session: Session, services: Services) -> None:
-    """SSUBSCRIBE channel [channel …]: hear what SPUBLISH says; without a cluster, names of their
-    own."""
+    """SSUBSCRIBE channel [channel …]: receive what SPUBLISH sends to these shard channels, whose names are
+    separate from those of channels."""
     _subscribe(call, session, services, SHARD)
 
 
 def unsubscribe(call: Call, session: Session, services: Services) -> None:
-    """UNSUBSCRIBE [channel …]: all of them without a name."""
+    """UNSUBSCRIBE [channel …]: end subscriptions, all of them without a name."""
     _unsubscribe(call, session, services, CHANNEL)
 
 
 def punsubscribe(call: Call, session: Session, services: Services) -> None:
-    """PUNSUBSCRIBE [pattern …]: all of them without one."""
+    """PUNSUBSCRIBE [pattern …]: end subscriptions, all of them without a pattern."""
     _unsubscribe(call, session, services, PATTERN)
 
 
 def sunsubscribe(call: Call, session: Session, services: Services) -> None:
-    """SUNSUBSCRIBE [channel …]: all of them without a name."""
+    """SUNSUBSCRIBE [channel …]: end subscriptions, all of them without a name."""
     _unsubscribe(call, session, services, SHARD)
 
 
 def publish(call: Call, session: Session, services: Services) -> None:
-    """PUBLISH channel message: how many subscriptions heard it."""
+    """PUBLISH channel message: the number of subscriptions that receive it."""
     channel, message = call.arguments.values(1)
     call.reply.integer(services.pubsub.publish(channel, message, executing=session))
 
 
 def spublish(call: Call, session: Session, services: Services) -> None:
-    """SPUBLISH channel message: as PUBLISH, to those of SSUBSCRIBE."""
+    """SPUBLISH channel message: as PUBLISH, for a shard channel."""
     channel, message = call.arguments.values(1)
     call.reply.integer(services.pubsub.publish(channel, message, sharded=True, executing=session))
 
 
 def pubsub_channels(call: Call, session: Session, services: Services) -> None:
-    """PUBSUB CHANNELS [pattern]: the channels that somebody listens to by name."""
+    """PUBSUB CHANNELS [pattern]: the channels with subscriptions, without those by pattern."""
     _list(call, services.pubsub.channels)
 
 
 def pubsub_shardchannels(call: Call, session: Session, services: Services) -> None:
-    """PUBSUB SHARDCHANNELS [pattern]."""
+    """PUBSUB SHARDCHANNELS [pattern]: the shard channels with subscriptions."""
     _list(call, services.pubsub.shard_channels)
 
 
 def pubsub_numsub(call: Call, session: Session, services: Services) -> None:
-    """PUBSUB NUMSUB [channel …]: each with the number of those who listen to it by name."""
+    """PUBSUB NUMSUB [channel …]: each channel with the number of its subscriptions, without those by
+    pattern."""
     _count(call, services.pubsub.channels)
 
 
 def pubsub_shardnumsub(call: Call, session: Session, services: Services) -> None:
-    """PUBSUB SHARDNUMSUB [channel …]."""
+    """PUBSUB SHARDNUMSUB [channel …]: each shard channel with the number of its subscriptions."""
     _count(call, services.pubsub.shard_channels)
 
 
 def pubsub_numpat(call: Call, session: Session, services: Services) -> None:
-    """PUBSUB NUMPAT: how many different patterns there are."""
+    """PUBSUB NUMPAT: the number of different patterns with subscriptions."""
     call.reply.integer(len(services.pubsub.patterns.by_pattern))
 
 

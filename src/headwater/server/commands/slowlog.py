@@ -1,4 +1,4 @@
-"""SLOWLOG: the latest commands that took longer than ``slowlog-log-slower-than`` microseconds."""
+"""SLOWLOG: the latest commands that took at least ``slowlog-log-slower-than`` microseconds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BAD_COUNT = "ERR count should be greater than or equal to -1"
 
 
 def slowlog_get(call: Call, session: Session, services: Services) -> None:
-    """SLOWLOG GET [count]: newest first, 10 of them; -1 gives all."""
+    """SLOWLOG GET [count]: the newest entries first, 10 by default; -1 for all."""
     arguments, reply = call.arguments, call.reply
     count = _DEFAULT_COUNT
     if arguments.count > 3:
@@ -39,12 +39,12 @@ def slowlog_get(call: Call, session: Session, services: Services) -> None:
 
 
 def slowlog_len(call: Call, session: Session, services: Services) -> None:
-    """SLOWLOG LEN."""
+    """SLOWLOG LEN: the number of entries."""
     call.reply.integer(len(services.observer.slowlog))
 
 
 def slowlog_reset(call: Call, session: Session, services: Services) -> None:
-    """SLOWLOG RESET."""
+    """SLOWLOG RESET: remove all entries."""
     services.observer.slowlog.clear()
     call.reply.ok()
 

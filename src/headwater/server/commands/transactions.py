@@ -1,12 +1,12 @@
 """MULTI, EXEC, DISCARD, WATCH, UNWATCH.
 
-Rule 1. EXEC is one record group: the node opens it around the whole command (law 5).
-Rule 2. A command that fails inside EXEC is an error in its place; the others stand, as in Redis.
-Rule 3. EXEC holding a write is refused whole where the journal has no room for what is queued, as
-        Redis refuses it whole: who writes data and a position beside it in one MULTI has both or none.
-        Only a command that writes more than it was sent (a trim with ACKED, say) can be refused alone.
-Rule 4. Nothing blocks inside EXEC: a read that would wait answers at once.
-Rule 5. What the user may do is asked when a command is queued and again when it runs.
+Rule 1. EXEC is one record group: the node opens it around the whole command (ARCHITECTURE.md, rule 5).
+Rule 2. A command that fails inside EXEC has an error as its reply; the others take effect, as in Redis.
+Rule 3. EXEC with a write is refused as a whole if the journal has no room for the queued commands, as in
+        Redis: a program that writes data and a position in one MULTI has both or neither. Only a command
+        that writes more than it was sent, such as a trim with ACKED, can be refused by itself.
+Rule 4. Nothing blocks inside EXEC: a read that would wait replies at once.
+Rule 5. Permissions are checked when a command is queued and again when it runs.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ if TYPE_CHECKING:
 
 
 _FACTS: Final = 6
-"""Facts of one command, at most, but for those whose number the data decides."""
+"""The largest number of facts of one command, unless it depends on the data."""
 
 _MOST_ADMITTED: Final = MAX_RECORD_GROUP_BYTES // 2
-"""What may be too high a guess refuses nothing for being high."""
+"""The largest size that is admitted in advance. The estimate may be too high, so a higher one must not
+refuse the transaction."""
 
 
 def multi(call: Call, session: Session, services: Services) -> None:
-    """MULTI: queue what follows."""
+    """MULTI: queue the commands that follow."""
     if session.transaction.queue is not None:
         raise CommandError("ERR MULTI calls can not be nested")
     session.transaction.queue = TransactionQueue()
@@ -40,7 +41,7 @@ def multi(call: Call, session: Session, services: Services) -> None:
 
 
 def discard(call: Call, session: Session, services: Services) -> None:
-    """DISCARD: forget the queue and every WATCH."""
+    """DISCARD: drop the queue and end every WATCH."""
     if session.transaction.queue is None:
         raise CommandError("ERR DISCARD without MULTI")
     services.leave_transaction(session)
@@ -48,7 +49,8 @@ def discard(call: Call, session: Session, services: Services) -> None:
 
 
 def exec_(call: Call, session: Session, services: Services) -> Wait | None:
-    """EXEC: run the queue as one step, unless a watched key changed (nil) or queueing failed."""
+    """EXEC: run the queue as one step. The reply is nil if a watched key changed, an error if a command
+    could not be queued."""
     queued = session.transaction.queue
     if queued is None:
         raise CommandError("ERR EXEC without MULTI")
@@ -61,7 +63,7 @@ def exec_(call: Call, session: Session, services: Services) -> Wait | None:
         return None
     if queued.writes:
         try:
-            # A fact has what its command was sent, a key in it up to three times.
+            # The facts contain what the command was sent, a key up to three times.
             size = _FACTS * HEADROOM * len(queued) + 3 * queued.size
             call.admit(min(_MOST_ADMITTED, size))
         except NoRoom as error:
@@ -78,13 +80,13 @@ def exec_(call: Call, session: Session, services: Services) -> Wait | None:
 
 
 def aborted(error: CommandError) -> CommandError:
-    """The error of an EXEC that was refused as a whole (Redis, multi.c, execCommandAbort)."""
+    """The error of an EXEC that is refused as a whole (Redis, multi.c, execCommandAbort)."""
     reason = str(error).removeprefix("ERR ")
     return CommandError(f"EXECABORT Transaction discarded because of: {reason}")
 
 
 def watch(call: Call, session: Session, services: Services) -> None:
-    """WATCH key [key …]: the next EXEC does nothing if one of them is modified before it."""
+    """WATCH key [key …]: the next EXEC does nothing if one of the keys is modified before it."""
     if session.transaction.queue is not None:
         raise CommandError("ERR WATCH inside MULTI is not allowed")
     for index in range(1, call.arguments.count):
@@ -95,6 +97,6 @@ def watch(call: Call, session: Session, services: Services) -> None:
 
 
 def unwatch(call: Call, session: Session, services: Services) -> None:
-    """UNWATCH: forget every WATCH."""
+    """UNWATCH: end every WATCH."""
     services.watches.end(session.transaction.watch)
     call.reply.ok()

@@ -166,7 +166,7 @@ class Offloading:
             if work.cancelled:
                 work.discard()
                 continue
-            if pause.active and pause.holds(session, work.known.row):
+            if pause.active and pause.holds(session, work.known.command):
                 self._done.append(work)
                 continue
             del self._running[session]

@@ -19,8 +19,8 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from headwater.commands.call import Wait
-from headwater.commands.dispatch import find_row
-from headwater.commands.table import CommandRow
+from headwater.commands.dispatch import find_command
+from headwater.commands.table import Command
 from headwater.resp.arguments import Arguments
 
 if TYPE_CHECKING:
@@ -47,14 +47,14 @@ class ClientPause:
         self.until = max(until, self.until) if self.active else until
         self.active = True
 
-    def holds(self, session: Session, row: CommandRow) -> bool:
+    def holds(self, session: Session, row: Command) -> bool:
         """Return whether a command has to wait."""
         if self.everything:
             return True
         if row.name == "exec":
             queued = session.transaction.queue
             return queued is not None and any(
-                _may_change(known.row) for known in set(queued.commands)
+                _may_change(known.command) for known in set(queued.commands)
             )
         return _may_change(row)
 
@@ -66,7 +66,7 @@ class ClientPause:
 
     def holds_again(self, waiter: Waiter) -> bool:
         """Return whether a signalled command has to wait. It then runs again at the end."""
-        held = self.holds(waiter.session, find_row(waiter.wait.arguments)[1])
+        held = self.holds(waiter.session, find_command(waiter.wait.arguments).command)
         if held:
             self._missed[waiter] = None
         return held
@@ -90,5 +90,5 @@ class ClientPause:
         return waiting
 
 
-def _may_change(row: CommandRow) -> bool:
+def _may_change(row: Command) -> bool:
     return any(flag in row.flags for flag in _MAY_CHANGE)

@@ -1,6 +1,6 @@
 cimport cython
 from headwater.clock cimport passed_ns, wall_ns
-from headwater.commands.wall_time cimport WallOffset
+from headwater.commands.times cimport WallOffset
 
 cdef long long _NS_A_MS
 cdef double _NS_A_SECOND

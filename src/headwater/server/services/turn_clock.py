@@ -20,7 +20,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headwater.clock import Clock, SystemClock
-from headwater.commands.wall_time import WallOffset
+from headwater.commands.times import WallOffset
 from headwater.server.services.clock_jumps import ClockJumps
 
 if TYPE_CHECKING:

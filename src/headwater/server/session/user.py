@@ -15,10 +15,10 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 
 from headwater.commands.globs import matches
-from headwater.commands.table import COMMANDS, CommandRow
+from headwater.commands.table import BY_FULL_NAME
 from headwater.resp.inline import quote
 
 READ = 1
@@ -26,16 +26,6 @@ WRITE = 2
 """What a key pattern permits. The flags of a command's key tell what the command does with the key."""
 
 DEFAULT = b"default"
-
-
-def _rows() -> Iterable[CommandRow]:
-    for row in COMMANDS.values():
-        yield row
-        yield from row.subcommands.values()
-
-
-ROWS: dict[str, CommandRow] = {row.name: row for row in _rows()}
-"""Every command and subcommand by its full name: ``xadd``, ``xgroup|create``."""
 
 
 class KeyPattern:
@@ -177,7 +167,7 @@ class User:
         made.enabled = made.nopass = True
         root = made.root
         root.all_commands = root.future = root.all_keys = True
-        root.allowed = set(ROWS)
+        root.allowed = set(BY_FULL_NAME)
         made.update_unrestricted()
         return made
 

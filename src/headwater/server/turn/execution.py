@@ -64,7 +64,7 @@ class Execution(Runner):
             known = find_command(arguments) if known is None else find_like(known, arguments)
             session.last = known
             self._check_gates(session, known, arguments)
-            if self._pause.active and self._pause.holds(session, known.row):
+            if self._pause.active and self._pause.holds(session, known.command):
                 return self._pause.postpone(session, arguments)
             if session.transaction.queue is not None and known.name not in _NEVER_QUEUED:
                 session.transaction.queue.add(known, arguments)
@@ -99,7 +99,7 @@ class Execution(Runner):
         if session.transaction.queue is not None and known.never_queued:
             raise CommandError("ERR Command not allowed inside a transaction")
         if not session.user.unrestricted:
-            self._services.authorization.check(session, known.row, arguments)
+            self._services.authorization.check(session, known.command, arguments)
         if session.subscriptions.monitoring and known.on_keys:
             raise CommandError("ERR Replica can't interact with the keyspace")
         if session.subscriptions.active:
@@ -108,7 +108,7 @@ class Execution(Runner):
     def check(self, session: Session, known: KnownCommand, arguments: Arguments) -> None:
         """Check the permissions of the session's user. Raises `CommandError` (NOPERM)."""
         if not session.user.unrestricted:
-            self._services.authorization.check(session, known.row, arguments)
+            self._services.authorization.check(session, known.command, arguments)
 
     def run_again(self, session: Session, arguments: Arguments) -> Wait | None:
         """Run the command of a blocked client again, if its user still has the permission. Raises
@@ -131,7 +131,7 @@ class Execution(Runner):
                 began = passed_ns()
             try:
                 if not session.user.unrestricted:
-                    self._services.authorization.check_queued(session, known.row, arguments)
+                    self._services.authorization.check_queued(session, known.command, arguments)
                 if self.run(session, known, arguments, began) is not None:
                     session.output.reply.nil_array()
             except CommandError as error:

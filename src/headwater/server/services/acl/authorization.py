@@ -12,7 +12,7 @@ from headwater.server.services.acl.login_delays import LoginDelays
 from headwater.server.services.acl.permissions import NO_LONGER, REASONS, denial, sentence
 
 if TYPE_CHECKING:
-    from headwater.commands.table import CommandRow
+    from headwater.commands.table import Command
     from headwater.resp.arguments import Arguments
     from headwater.server.services.turn_clock import TurnClock
     from headwater.server.session.session import Session
@@ -61,7 +61,7 @@ class Authorization:
     # --- the check before a command -------------------------------------------------------------
 
     def check(
-        self, session: Session, row: CommandRow, arguments: Arguments, *, context: str = ""
+        self, session: Session, row: Command, arguments: Arguments, *, context: str = ""
     ) -> None:
         """Check that the session's user may run a command, and record a refusal. ``context``
         overrides the context in ACL LOG, which is otherwise ``toplevel`` or ``multi``.
@@ -73,7 +73,7 @@ class Authorization:
             self.refused(session, found.kind, found.object, context=context)
             raise CommandError(f"NOPERM {sentence(session.user, found)}")
 
-    def check_queued(self, session: Session, row: CommandRow, arguments: Arguments) -> None:
+    def check_queued(self, session: Session, row: Command, arguments: Arguments) -> None:
         """Like `check`, for a command that was permitted when it was queued."""
         found = denial(session.user, row, arguments)
         if found is not None:

@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from headwater.commands.key_specs import FoundKey, find_keys
-from headwater.commands.table import CommandRow
+from headwater.commands.table import Command
 from headwater.resp.arguments import Arguments
 from headwater.server.session.user import READ, WRITE, Selector, User, channel_fits
 
@@ -67,7 +67,7 @@ _NEEDS: dict[tuple[str, ...], int] = {}
 """What each combination of key flags needs; a cache."""
 
 
-def denial(user: User, row: CommandRow, arguments: Arguments) -> Denial | None:
+def denial(user: User, row: Command, arguments: Arguments) -> Denial | None:
     """Return why ``user`` may not run this request, or None if it may.
 
     >>> from headwater.commands.table import COMMANDS
@@ -103,7 +103,7 @@ def sentence(user: User, found: Denial, *, verbose: bool = False) -> str:
 
 
 def _by_selector(
-    selector: Selector, row: CommandRow, arguments: Arguments, keys: list[FoundKey]
+    selector: Selector, row: Command, arguments: Arguments, keys: list[FoundKey]
 ) -> Denial | None:
     if not (selector.all_commands or row.name in selector.allowed or "no_auth" in row.flags):
         words = selector.first_arguments.get(row.name)

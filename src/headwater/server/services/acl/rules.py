@@ -19,10 +19,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from headwater.commands.table import COMMANDS
+from headwater.commands.table import BY_FULL_NAME, COMMANDS
 from headwater.errors import ProtocolError
 from headwater.resp.inline import split
-from headwater.server.session.user import READ, ROWS, WRITE, KeyPattern, Selector, User, hash_of
+from headwater.server.session.user import READ, WRITE, KeyPattern, Selector, User, hash_of
 
 CATEGORIES = (
     "keyspace", "read", "write", "set", "sortedset", "list", "hash", "string", "bitmap",
@@ -265,7 +265,7 @@ def _no_channels(selector: Selector) -> None:
 
 def _all_commands(selector: Selector) -> None:
     selector.all_commands = selector.future = True
-    selector.allowed = set(ROWS)
+    selector.allowed = set(BY_FULL_NAME)
     selector.command_rules.clear()
     selector.first_arguments.clear()
 
@@ -318,7 +318,7 @@ def _permissions(letters: bytes) -> int:
 
 def _find(name: str) -> str:
     """Check the full name of a command or subcommand. Raises `RuleError`."""
-    if name not in ROWS:
+    if name not in BY_FULL_NAME:
         raise RuleError(UNKNOWN)
     return name
 
@@ -357,7 +357,7 @@ def _change_category(selector: Selector, name: str, *, allow: bool) -> None:
     if category not in CATEGORIES:
         raise RuleError(UNKNOWN)
     _remember(selector, name, allow=allow)
-    for row in ROWS.values():
+    for row in BY_FULL_NAME.values():
         if category in row.categories:
             _change(selector, row.name, allow=allow)
 
@@ -365,7 +365,7 @@ def _change_category(selector: Selector, name: str, *, allow: bool) -> None:
 def _allow_part(selector: Selector, name: str) -> None:
     """Apply ``+config|get``, or ``+select|0``: the command with that first argument only."""
     container, _, part = name.rpartition("|")
-    row = ROWS.get(container)
+    row = BY_FULL_NAME.get(container)
     if row is None:
         raise RuleError(UNKNOWN)
     if "|" in container:

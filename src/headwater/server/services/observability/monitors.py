@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headwater.commands.table import CommandRow
+from headwater.commands.table import Command
 
 if TYPE_CHECKING:
     from headwater.server.session.clients import Clients
@@ -55,7 +55,7 @@ class Monitors:
     def feed(
         self,
         session: Session,
-        row: CommandRow,
+        row: Command,
         values: list[bytes],
         wall_ms: int,
         *,

@@ -15,7 +15,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from headwater.commands.dispatch import KNOWN_COUNT, KnownCommand
-from headwater.commands.table import COMMANDS, CommandRow
+from headwater.commands.table import COMMANDS, Command
 from headwater.errors import CommandError
 from headwater.limits import MAX_ERROR_CODES
 from headwater.resp.arguments import Arguments
@@ -201,7 +201,7 @@ class Observer:
         return sum(statistics.calls for statistics in self.commands.values())
 
 
-def row_of(name: bytes) -> CommandRow:
+def row_of(name: bytes) -> Command:
     """Return the row of ``XADD`` or ``XGROUP|CREATE``."""
     container, bar, word = name.partition(b"|")
     row = COMMANDS[container]

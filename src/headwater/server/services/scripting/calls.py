@@ -123,7 +123,7 @@ class ScriptRun:
 
     def _check(self, known: KnownCommand, arguments: Arguments) -> None:
         """Check that the script may run a command. Raises `CommandError`."""
-        row = known.row
+        row = known.command
         if "noscript" in row.flags:
             raise CommandError("ERR This Redis command is not allowed from script")
         if self._read_only and row.writes:
@@ -139,7 +139,7 @@ class ScriptRun:
         """Implement redis.acl_check_cmd."""
         arguments = Arguments.of(*_words(values))
         try:
-            row = find_command(arguments).row
+            row = find_command(arguments).command
         except CommandError:
             raise ScriptFailed(b"ERR Invalid command passed to redis.acl_check_cmd()") from None
         user = self._session.user

@@ -1,0 +1,308 @@
+"""What XREADGROUP reads from one stream: new and idle entries of the group, or a consumer's pending entries.
+
+A read is planned first; after the command is admitted, it is carried out (`GroupRead.give`).
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import TYPE_CHECKING
+
+from headwater.commands.call import Call
+from headwater.commands.xread import NewEntries, ReadLimits, Share, entries_after
+from headwater.engine.events import STREAM
+from headwater.engine.facts import HEADROOM
+from headwater.engine.group import ConsumerGroup, GroupConsumer
+from headwater.limits import MAX_DELIVERY_COUNT, SHORTEST_RECHECK_MS
+from headwater.model import id_after
+from headwater.resp.replies import ReplyWriter
+
+if TYPE_CHECKING:
+    from headwater import _cython as cython
+else:
+    try:
+        import cython
+    except ImportError:
+        from headwater import _cython as cython
+
+if not cython.compiled:  # memory_c.pxd has them in C
+    from headwater.memory import new_words, push_id, push_word, word_at
+
+_NONE = array("Q")
+"""No claims; nothing is ever added to it."""
+
+RECORD_BYTES = 32
+"""The size of a record of the fact `owned`."""
+
+_ENTRY_HEADER = len(b"*2\r\n")
+
+_NO_AGE_BYTES = len(b":0\r\n:0\r\n")
+"""The bytes that CLAIM adds to a new entry: idle time and delivery count."""
+
+
+class GroupRead:
+    """One stream of an XREADGROUP: base of `GroupDelivery` and `History`.
+
+    The consumer is created, if it does not exist, once the command is admitted.
+    """
+
+    def begin(self, call: Call, key: bytes, group: ConsumerGroup, name: bytes) -> None:
+        """Set whom the read is for: a consumer of ``group``, a group of the stream at ``key``."""
+        self.call = call
+        self.key = key
+        self.group = group
+        self.name = name
+        self.consumer = group.consumers.get(name)
+
+    def plan(self, limits: ReadLimits) -> bool:
+        """Choose the entries; return whether the reply includes this stream."""
+        raise NotImplementedError
+
+    def fact_bytes(self) -> int:
+        """An upper bound for the facts of what was planned, in bytes."""
+        raise NotImplementedError
+
+    def most_fact_bytes(self, limits: ReadLimits) -> int:
+        """The same for a read that cannot be planned yet."""
+        raise NotImplementedError
+
+    def give(self, reply: ReplyWriter) -> None:
+        """Deliver what was planned and write it to ``reply``."""
+        raise NotImplementedError
+
+    def recheck_at_ms(self) -> int | None:
+        """The steady time at which a read that waits must run again without a signal; None for never."""
+        return None
+
+    def consumer_bytes(self) -> int:
+        """An upper bound for the facts of `ensure_consumer`, in bytes."""
+        return HEADROOM + len(self.name) if self.consumer is None else 0
+
+    def pending_after(self) -> int:
+        """An upper bound for the number of pending entries after earlier reads of this stream in the same
+        command."""
+        return self.group.pel.length + self.group.stream.length
+
+    def ensure_consumer(self) -> GroupConsumer:
+        """The consumer, created if it does not exist."""
+        if self.consumer is None:
+            self.consumer = ensure_consumer(self.call, self.group, self.name)
+        return self.consumer
+
+    def mark_seen(self) -> None:
+        """Set the consumer's seen time, which no other fact of this command sets."""
+        self.group.see(self.ensure_consumer(), self.call.now_ms)
+
+
+def ensure_consumer(call: Call, group: ConsumerGroup, name: bytes) -> GroupConsumer:
+    """The consumer of that name, created if it does not exist."""
+    consumer = group.consumers.get(name)
+    if consumer is None:
+        consumer = group.create_consumer(name, group.next_cid, call.now_ms)
+        call.keyspace.dirty += 1
+        call.notify(STREAM, b"xgroup-createconsumer", group.stream.key)
+    return consumer
+
+
+class GroupDelivery(GroupRead):
+    """A read of ``>``: with CLAIM (``claim_ms`` ≥ 0) idle entries first, then new ones."""
+
+    def __init__(self) -> None:
+        self.noack = False
+        self.claim_ms = -1
+        self.claims = _NONE
+        """Four words for each entry that CLAIM takes over: ms, seq, idle time and delivery count, the
+        latter two from before the claim."""
+        self.wires: list[bytes] = []
+        """The claimed entries, as their reply bytes."""
+        self.entries: NewEntries | None = None
+        """The new entries; None if there are none."""
+        self.new = 0
+        """The number of new entries."""
+
+    def plan(self, limits: ReadLimits) -> bool:
+        share = limits.share(self.key)
+        if self.claim_ms >= 0 and self.group.pel.length:
+            self._claim(share)
+        if not share.full():
+            entries = entries_after(self.group.stream, self.group.last_id, share.left())
+            if entries.total:
+                entries = entries.within(share, _NO_AGE_BYTES if self.claim_ms >= 0 else 0)
+                self.entries, self.new = entries, entries.total
+        share.close()
+        return len(self.wires) + self.new > 0
+
+    def fact_bytes(self) -> int:
+        size = self.consumer_bytes()
+        if self.wires:
+            size += HEADROOM + len(self.wires) * RECORD_BYTES
+        return size + HEADROOM if self.new else size
+
+    def most_fact_bytes(self, limits: ReadLimits) -> int:
+        claims = 0
+        if self.claim_ms >= 0:
+            claims, most = self.pending_after(), limits.most()
+            claims = claims if most < 0 else min(most, claims)
+        return self.consumer_bytes() + 2 * HEADROOM + claims * RECORD_BYTES
+
+    def _claim(self, share: Share) -> None:
+        """Claim released entries in the order of release, then owned ones from the longest idle, while they
+        are idle enough.
+
+        An entry that the stream no longer has is skipped and stays pending.
+        """
+        group = self.group
+        self.claims = new_words(_NONE, 0)
+        for entry_id in group.released:
+            if not self._take(group.pel.find(entry_id[0], entry_id[1]), share):
+                return
+        walk = group.order.begin()
+        at = walk.next()
+        while at >= 0 and self._take(at, share):
+            at = walk.next()
+
+    def _take(self, at: int, share: Share) -> bool:
+        """Claim one record; False if neither it nor any later one may be claimed."""
+        pel, claims = self.group.pel, self.claims
+        idle = self.call.now_ms - pel.time(at)
+        if idle < self.claim_ms or share.full():
+            return False
+        ms, seq, deliveries = pel.ms(at), pel.seq(at), pel.delivery_count(at)
+        wire = self.group.stream.log.get(ms, seq)
+        if wire is not None:
+            self.wires.append(wire)
+            push_id(claims, ms, seq)
+            push_word(claims, idle)
+            push_word(claims, deliveries)
+            size = 0
+            if share.maxsize >= 0:
+                size = len(wire) + len(b":%d\r\n:%d\r\n" % (idle, deliveries))
+            share.add(size)
+        return True
+
+    def give(self, reply: ReplyWriter) -> None:
+        group, now_ms = self.group, self.call.now_ms
+        consumer = self.ensure_consumer()
+        if self.wires:
+            group.own(consumer, self._claimed_records(), now_ms, now_ms)
+        entries = self.entries
+        if entries is not None:
+            read = group.entries_read_after(entries.spans, self.new)
+            group.deliver_spans(consumer, now_ms, entries.spans, self.new, read, self.noack)
+        self.call.keyspace.dirty += 1
+        if self.claim_ms < 0:
+            assert entries is not None, "give() is called only if plan() returned True"
+            entries.write(reply)
+            return
+        reply.array(len(self.wires) + self.new)
+        for number, wire in enumerate(self.wires):
+            reply.array(4)
+            reply.raw(wire[_ENTRY_HEADER:])
+            reply.integer(word_at(self.claims, 4 * number + 2))
+            reply.integer(word_at(self.claims, 4 * number + 3))
+        if entries is not None:
+            entries.write_four(reply)
+
+    def _claimed_records(self) -> array[int]:
+        """The claims as records for `ConsumerGroup.own`."""
+        records = new_words(_NONE, 0)
+        for base in range(0, 4 * len(self.wires), 4):
+            push_id(records, word_at(self.claims, base), word_at(self.claims, base + 1))
+            push_word(records, self.call.now_ms)
+            push_word(records, counted_once_more(word_at(self.claims, base + 3)))
+        return records
+
+    def recheck_at_ms(self) -> int | None:
+        """When the oldest pending entry that the stream still has will be idle enough; if there is none,
+        after a min-idle-time, but at the earliest after `SHORTEST_RECHECK_MS`."""
+        if self.claim_ms < 0:
+            return None
+        pel, log = self.group.pel, self.group.stream.log
+        for entry_id in self.group.released:
+            if log.contains(entry_id[0], entry_id[1]):
+                return self.claim_ms
+        walk = self.group.order.begin()
+        at = walk.next()
+        while at >= 0:
+            if log.contains(pel.ms(at), pel.seq(at)):
+                return pel.time(at) + self.claim_ms
+            at = walk.next()
+        return self.call.now_ms + max(self.claim_ms, SHORTEST_RECHECK_MS)
+
+
+def counted_once_more(deliveries: int) -> int:
+    """The delivery count after one more delivery."""
+    return deliveries + 1 if deliveries < MAX_DELIVERY_COUNT else MAX_DELIVERY_COUNT
+
+
+def _gone_size(entry_id: tuple[int, int]) -> int:
+    """The bytes, in RESP2, of a pending entry that the stream no longer has: its id and a nil array."""
+    text = b"%d-%d" % entry_id
+    return len(b"*2\r\n$%d\r\n%b\r\n*-1\r\n" % (len(text), text))
+
+
+class History(GroupRead):
+    """A read of an id: the consumer's own pending entries after it. Always in the reply, never waits."""
+
+    def __init__(self) -> None:
+        self.after = (0, 0)
+        self.ids = array("Q")
+        """The ids of these entries, two words each."""
+        self.wires: list[bytes | None] = []
+        """The entries as their reply bytes; None for one that the stream no longer has."""
+        self.records = array("Q")
+        """Records for `ConsumerGroup.own`: the entries that the stream still has, delivered once more."""
+
+    def plan(self, limits: ReadLimits) -> bool:
+        """Choose the entries. Returns False only if the reply is already full."""
+        share = limits.share(self.key)
+        if share.full():
+            return False
+        if self.consumer is not None:
+            self._find(self.consumer, share)
+        share.close()
+        return True
+
+    def _find(self, consumer: GroupConsumer, share: Share) -> None:
+        pel, cid, left = self.group.pel, consumer.cid, consumer.pending
+        after = id_after(self.after[0], self.after[1])
+        at = pel.owned_from(pel.seek(after[0], after[1]), cid) if left else -1
+        while at >= 0 and not share.full():
+            ms, seq = pel.ms(at), pel.seq(at)
+            push_id(self.ids, ms, seq)
+            wire = self.group.stream.log.get(ms, seq)
+            self.wires.append(wire)
+            if wire is None:
+                share.add(_gone_size((ms, seq)))
+            else:
+                share.add(len(wire))
+                push_id(self.records, ms, seq)
+                push_word(self.records, self.call.now_ms)
+                push_word(self.records, counted_once_more(pel.delivery_count(at)))
+            left -= 1
+            at = pel.owned_from(pel.after(at), cid) if left else -1
+
+    def fact_bytes(self) -> int:
+        size = len(self.records) * self.records.itemsize
+        return self.consumer_bytes() + (HEADROOM + size if size else 0)
+
+    def most_fact_bytes(self, limits: ReadLimits) -> int:
+        found, most = self.pending_after(), limits.most()
+        found = found if most < 0 else min(most, found)
+        return self.consumer_bytes() + HEADROOM + found * RECORD_BYTES
+
+    def give(self, reply: ReplyWriter) -> None:
+        """Count one more delivery of the entries that still exist, and write all."""
+        consumer = self.ensure_consumer()
+        if len(self.records):
+            self.group.own(consumer, self.records, self.call.now_ms, consumer.active_time)
+        else:
+            self.mark_seen()
+        reply.array(len(self.wires))
+        for number, wire in enumerate(self.wires):
+            if wire is not None:
+                reply.raw(wire)
+            else:
+                reply.array(2)
+                reply.id(word_at(self.ids, 2 * number), word_at(self.ids, 2 * number + 1))
+                reply.nil_array()

@@ -1,0 +1,204 @@
+"""XINFO: streams, groups and consumers.
+
+Source: Redis's command pages and t_stream.c (xinfoCommand, xinfoReplyWithStreamInfo).
+"""
+
+from __future__ import annotations
+
+from headwater.commands.call import NO_SUCH_KEY, Call
+from headwater.commands.help import write_lines, wrong_arguments
+from headwater.commands.times import WallOffset
+from headwater.commands.xgroup import no_group
+from headwater.commands.xpending import (
+    positions_by_owner,
+    write_consumer_rows,
+    write_group_rows,
+)
+from headwater.engine.group import NEVER, ConsumerGroup
+from headwater.engine.stream import StoredStream
+from headwater.errors import CommandError
+from headwater.model import UNKNOWN
+from headwater.resp.replies import ReplyWriter
+
+XINFO_HELP = (
+    "XINFO <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+    "CONSUMERS <key> <groupname>",
+    "    Show the consumers of a group.",
+    "GROUPS <key>",
+    "    Show the groups of a stream.",
+    "STREAM <key> [FULL [COUNT <count>]",
+    "    Show a stream; FULL shows its entries, groups and pending entries too.",
+    "HELP",
+    "    Print this help.",
+)
+_DEFAULT_FULL_COUNT = 10
+
+
+def xinfo_stream(call: Call) -> None:
+    """XINFO STREAM key [FULL [COUNT n]] → a map."""
+    arguments = call.arguments
+    stream = _existing(call)
+    full, count = False, _DEFAULT_FULL_COUNT
+    if arguments.count > 3:
+        full = True
+        well_formed = arguments.token(3) == b"FULL" and (
+            arguments.count == 4 or (arguments.count == 6 and arguments.token(4) == b"COUNT")
+        )
+        if not well_formed:
+            raise wrong_arguments(arguments)
+        if arguments.count == 6:
+            count = arguments.integer(5)
+            count = _DEFAULT_FULL_COUNT if count < 0 else count
+    call.reply.map(15 if full else 16)
+    _counters(call.reply, stream)
+    if full:
+        _entries_and_groups(call, stream, count or -1)
+    else:
+        _ends(call.reply, stream)
+
+
+def _existing(call: Call) -> StoredStream:
+    stream = call.read_stream(call.arguments.bytes(2))
+    if stream is None:
+        raise CommandError(NO_SUCH_KEY)
+    return stream
+
+
+def _counters(reply: ReplyWriter, stream: StoredStream) -> None:
+    reply.bulk(b"length")
+    reply.integer(stream.length)
+    reply.bulk(b"radix-tree-keys")
+    reply.integer(len(stream.nodes))
+    reply.bulk(b"radix-tree-nodes")
+    reply.integer(stream.nodes.radix_tree_nodes())
+    reply.bulk(b"last-generated-id")
+    reply.id(*stream.last_id)
+    reply.bulk(b"max-deleted-entry-id")
+    reply.id(*stream.max_deleted_id)
+    reply.bulk(b"entries-added")
+    reply.integer(stream.entries_added)
+    reply.bulk(b"recorded-first-entry-id")
+    reply.id(*stream.log.first())
+    known = stream.idempotency
+    for name, value in (
+        (b"idmp-duration", known.duration_s),
+        (b"idmp-maxsize", known.maxsize),
+        (b"pids-tracked", len(known.producers)),
+        (b"iids-tracked", known.tracked),
+        (b"iids-added", known.added),
+        (b"iids-duplicates", known.duplicates),
+    ):
+        reply.bulk(name)
+        reply.integer(value)
+
+
+def _ends(reply: ReplyWriter, stream: StoredStream) -> None:
+    reply.bulk(b"groups")
+    reply.integer(len(stream.groups))
+    for name, entry_id in (
+        (b"first-entry", stream.log.first()),
+        (b"last-entry", stream.log.last()),
+    ):
+        reply.bulk(name)
+        wire = stream.log.get(*entry_id)
+        if wire is None:
+            reply.nil()
+        else:
+            reply.raw(wire)
+
+
+def _entries_and_groups(call: Call, stream: StoredStream, count: int) -> None:
+    reply = call.reply
+    spans, total = stream.log.spans((0, 0), stream.last_id, count)
+    reply.bulk(b"entries")
+    reply.array(total)
+    for span in spans:
+        reply.part(span.data(), span.start(), span.stop())
+    reply.bulk(b"groups")
+    groups = stream.sorted_groups()
+    reply.array(len(groups))
+    for group in groups:
+        _full_group(reply, group, count, call.wall)
+
+
+def _group_position(reply: ReplyWriter, group: ConsumerGroup) -> None:
+    reply.bulk(b"last-delivered-id")
+    reply.id(*group.last_id)
+    reply.bulk(b"entries-read")
+    reply.integer_or_nil(None if group.entries_read == UNKNOWN else group.entries_read)
+    reply.bulk(b"lag")
+    reply.integer_or_nil(group.lag())
+
+
+def _full_group(reply: ReplyWriter, group: ConsumerGroup, count: int, wall: WallOffset) -> None:
+    reply.map(8)
+    reply.bulk(b"name")
+    reply.bulk(group.name)
+    _group_position(reply, group)
+    reply.bulk(b"pel-count")
+    reply.integer(len(group.pel))
+    reply.bulk(b"nacked-count")
+    reply.integer(len(group.released))
+    reply.bulk(b"pending")
+    write_group_rows(reply, group, count, wall)
+    reply.bulk(b"consumers")
+    consumers = group.sorted_consumers()
+    reply.array(len(consumers))
+    positions = positions_by_owner(group, count)
+    for consumer in consumers:
+        reply.map(5)
+        reply.bulk(b"name")
+        reply.bulk(consumer.name)
+        reply.bulk(b"seen-time")
+        reply.integer(wall.wall_ms(consumer.seen_time))
+        reply.bulk(b"active-time")
+        active = consumer.active_time
+        reply.integer(NEVER if active == NEVER else wall.wall_ms(active))
+        reply.bulk(b"pel-count")
+        reply.integer(consumer.pending)
+        reply.bulk(b"pending")
+        write_consumer_rows(reply, group, positions.get(consumer.cid), wall)
+
+
+def xinfo_groups(call: Call) -> None:
+    """XINFO GROUPS key → an array of maps, sorted by name."""
+    groups = _existing(call).sorted_groups()
+    reply = call.reply
+    reply.array(len(groups))
+    for group in groups:
+        reply.map(6)
+        reply.bulk(b"name")
+        reply.bulk(group.name)
+        reply.bulk(b"consumers")
+        reply.integer(len(group.consumers))
+        reply.bulk(b"pending")
+        reply.integer(len(group.pel))
+        _group_position(reply, group)
+
+
+def xinfo_consumers(call: Call) -> None:
+    """XINFO CONSUMERS key group → an array of maps, sorted by name; times in ms."""
+    stream = _existing(call)
+    name = call.arguments.bytes(3)
+    group = stream.groups.get(name)
+    if group is None:
+        raise no_group(name, call.arguments.bytes(2))
+    reply = call.reply
+    consumers = group.sorted_consumers()
+    reply.array(len(consumers))
+    for consumer in consumers:
+        reply.map(4)
+        reply.bulk(b"name")
+        reply.bulk(consumer.name)
+        reply.bulk(b"pending")
+        reply.integer(consumer.pending)
+        reply.bulk(b"idle")
+        reply.integer(max(0, call.now_ms - consumer.seen_time))
+        reply.bulk(b"inactive")
+        active = consumer.active_time
+        reply.integer(NEVER if active == NEVER else max(0, call.now_ms - active))
+
+
+def xinfo_help(call: Call) -> None:
+    """XINFO HELP → the subcommands, for people."""
+    write_lines(call, XINFO_HELP)

@@ -1,0 +1,374 @@
+"""XREAD, and what XREADGROUP shares with it: options, limits and reading new entries.
+
+Rule 1. COUNT bounds each stream; MAXCOUNT and MAXSIZE bound all streams together.
+Rule 2. Streams are read in the order of the request. When a bound of the whole reply is reached, the
+        streams that follow are left out, and none of their entries is delivered.
+Rule 3. MAXSIZE is soft: the entry that reaches it is the last one, so at least one entry is returned. It
+        counts the bytes of stream names and of entries as they are in the reply.
+
+Source: Redis's command pages (8.10 for MAXCOUNT and MAXSIZE) and t_stream.c (xreadCommand).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headwater.commands.call import SYNTAX, Call, Wait
+from headwater.commands.ids import GREATEST
+from headwater.commands.times import milliseconds
+from headwater.engine.entry_block import Span
+from headwater.engine.stream import StoredStream
+from headwater.errors import CommandError
+from headwater.model import MAX_U64
+from headwater.resp.arguments import INTEGER_ERROR, Arguments
+from headwater.resp.replies import ReplyWriter
+
+if TYPE_CHECKING:
+    from headwater import _cython as cython
+else:
+    try:
+        import cython
+    except ImportError:
+        from headwater import _cython as cython
+
+if not cython.compiled:  # memory_c.pxd has it in C
+    from headwater.memory import append_fours
+
+_BULK_FRAME = len(b"$\r\n\r\n")
+
+_UNBALANCED_XREAD = (
+    "ERR Unbalanced 'xread' list of streams: for each stream key an ID, '+', or '$' must be "
+    "specified."
+)
+_UNBALANCED_XREADGROUP = (
+    "ERR Unbalanced 'xreadgroup' list of streams: for each stream key an ID or '>' must be "
+    "specified."
+)
+_ONLY_XREADGROUP = "ERR The {} option is only supported by XREADGROUP. You called XREAD instead."
+_ONLY_NEW = (
+    "ERR The > ID can be specified only when calling XREADGROUP using the GROUP <group> "
+    "<consumer> option."
+)
+
+
+class ReadOptions:
+    """The options before STREAMS, and the positions of keys and ids."""
+
+    def __init__(self) -> None:
+        self.count = -1
+        self.block_ms = -1
+        self.claim_ms = -1
+        self.maxcount = -1
+        self.maxsize = -1
+        self.noack = False
+        self.group: bytes | None = None
+        self.consumer = b""
+        self.keys_at = 0
+        self.streams = 0
+        self._grouped = False
+        self._now_ms = 0
+
+    def read(self, arguments: Arguments, now_ms: int, grouped: bool) -> None:
+        """Parse the arguments of XREAD, or of XREADGROUP (``grouped``). Raises `CommandError`."""
+        self._grouped, self._now_ms = grouped, now_ms
+        index = 1
+        while index < arguments.count:
+            more = arguments.count - 1 - index
+            if more and arguments.is_word(index, b"STREAMS"):
+                self._keys(arguments, index + 1)
+                break
+            index = self._option(arguments, index, more)
+        if not self.keys_at:
+            raise CommandError(SYNTAX)
+        if grouped and self.group is None:
+            raise CommandError("ERR Missing GROUP option for XREADGROUP")
+        if 0 <= self.maxcount < self.count:
+            raise CommandError("ERR MAXCOUNT must be greater than or equal to COUNT")
+
+    def _option(self, arguments: Arguments, index: int, more: int) -> int:
+        """Parse the option at ``index``, which ``more`` arguments follow; return the index after it."""
+        if more and arguments.is_word(index, b"COUNT"):
+            if not arguments.find_integer(index + 1):
+                raise CommandError(INTEGER_ERROR)
+            self.count = arguments.number if arguments.number > 0 else -1
+            return index + 2
+        if more >= 2 and arguments.is_word(index, b"GROUP"):
+            self._only_grouped("GROUP")
+            self.group, self.consumer = arguments.bytes(index + 1), arguments.bytes(index + 2)
+            return index + 3
+        if more and arguments.is_word(index, b"BLOCK"):
+            self.block_ms = milliseconds(arguments, index + 1, self._now_ms)
+            return index + 2
+        if more and arguments.is_word(index, b"CLAIM"):
+            self._only_grouped("CLAIM")
+            if not arguments.find_integer(index + 1):
+                raise CommandError("ERR min-idle-time is not an integer or out of range")
+            self.claim_ms = arguments.number
+            if self.claim_ms < 0:
+                raise CommandError("ERR min-idle-time must be a positive integer")
+            return index + 2
+        if more and arguments.is_word(index, b"MAXCOUNT"):
+            self.maxcount = _positive(arguments, index + 1, "MAXCOUNT")
+            return index + 2
+        if more and arguments.is_word(index, b"MAXSIZE"):
+            self.maxsize = _positive(arguments, index + 1, "MAXSIZE")
+            return index + 2
+        if arguments.is_word(index, b"NOACK"):
+            self._only_grouped("NOACK")
+            self.noack = True
+            return index + 1
+        raise CommandError(SYNTAX)
+
+    def _only_grouped(self, word: str) -> None:
+        if not self._grouped:
+            raise CommandError(_ONLY_XREADGROUP.format(word))
+
+    def _keys(self, arguments: Arguments, start: int) -> None:
+        rest = arguments.count - start
+        if rest % 2:
+            raise CommandError(_UNBALANCED_XREADGROUP if self._grouped else _UNBALANCED_XREAD)
+        self.keys_at, self.streams = start, rest // 2
+
+    def limits(self) -> ReadLimits:
+        limits = ReadLimits()
+        limits.count, limits.maxcount, limits.maxsize = self.count, self.maxcount, self.maxsize
+        return limits
+
+    def keys(self, arguments: Arguments) -> list[bytes]:
+        return [arguments.bytes(self.keys_at + at) for at in range(self.streams)]
+
+    def id_at(self, stream: int) -> int:
+        """The index of the id of stream number ``stream``."""
+        return self.keys_at + self.streams + stream
+
+
+def _positive(arguments: Arguments, index: int, option: str) -> int:
+    value = arguments.integer(index)
+    if value < 1:
+        raise CommandError(f"ERR {option} must be a positive integer")
+    return value
+
+
+class ReadLimits:
+    """The bounds of one command, -1 for none, and how much its reply holds so far."""
+
+    def __init__(self) -> None:
+        self.count = -1
+        self.maxcount = -1
+        self.maxsize = -1
+        self.entries = 0
+        self.size = 0
+
+    def share(self, key: bytes) -> Share:
+        """The share of the next stream, at ``key``."""
+        share = Share()
+        share.begin(self, key)
+        return share
+
+    def most(self) -> int:
+        """The largest number of entries from the next stream, by COUNT and MAXCOUNT; -1 for all."""
+        if self.maxcount < 0:
+            return self.count
+        left = self.maxcount - self.entries
+        return left if self.count < 0 else min(self.count, left)
+
+
+class Share:
+    """How many entries one stream may contribute, and how many it does. From `ReadLimits.share`; call
+    `close` after the last `add`.
+
+    >>> limits = ReadLimits()
+    >>> limits.maxcount, limits.maxsize = 3, 40
+    >>> share = limits.share(b"orders")
+    >>> share.left(), share.full()
+    (3, False)
+    >>> share.add(30)
+    >>> share.left(), share.full()
+    (2, True)
+    """
+
+    def __init__(self) -> None:
+        self.most = -1
+        self.maxsize = -1
+        self.taken = 0
+        self.size = 0
+
+    def begin(self, limits: ReadLimits, key: bytes) -> None:
+        """Set the bounds for the stream at ``key``."""
+        self.limits = limits
+        self.most = limits.most()
+        self.maxsize = limits.maxsize
+        self.size = limits.size
+        if self.maxsize >= 0:
+            self.size += len(key) + len(str(len(key))) + _BULK_FRAME
+            if 0 < limits.entries and limits.maxsize <= limits.size:
+                self.most = 0
+
+    def left(self) -> int:
+        """How many more entries are allowed, by COUNT and MAXCOUNT; -1 for all."""
+        return self.most if self.most < 0 else self.most - self.taken
+
+    def full(self) -> bool:
+        """Whether no further entry is allowed."""
+        if self.taken == self.most:
+            return True
+        return 0 <= self.maxsize <= self.size and self.taken + self.limits.entries > 0
+
+    def add(self, size: int) -> None:
+        """Count an entry of ``size`` bytes."""
+        self.taken += 1
+        self.size += size
+
+    def close(self) -> None:
+        """Add what the stream contributes to the totals of the command."""
+        if self.taken:
+            self.limits.entries += self.taken
+            self.limits.size = self.size
+
+
+class NewEntries:
+    """Consecutive live entries of a stream, from `entries_after` or `newest_entry`."""
+
+    def __init__(self) -> None:
+        self.spans: list[Span] = []
+        self.total = 0
+
+    def within(self, share: Share, more: int) -> NewEntries:
+        """As many of the entries as ``share`` allows; each takes ``more`` extra bytes in the reply."""
+        if share.maxsize < 0 and not 0 <= share.left() < self.total:
+            share.taken += self.total
+            return self
+        spans: list[Span] = []
+        before = share.taken
+        for span in self.spans:
+            end, block = span.first, span.block
+            while end < span.end and not share.full():
+                share.add(block.start(end + 1) - block.start(end) + more)
+                end += 1
+            if end > span.first:
+                spans.append(Span(block, span.first, end))
+        made = NewEntries()
+        made.spans, made.total = spans, share.taken - before
+        return made
+
+    def write(self, reply: ReplyWriter) -> None:
+        """Write the entries as an array."""
+        reply.array(self.total)
+        for span in self.spans:
+            reply.part(span.data(), span.start(), span.stop())
+
+    def write_four(self, reply: ReplyWriter) -> None:
+        """Write the entries as XREADGROUP CLAIM shows new ones, ``[id, fields, 0, 0]``, without a header."""
+        for span in self.spans:
+            block = span.block
+            data, edges = block.entries(), block.edges()
+            append_fours(reply.out, data, edges, span.first, span.end, span.stop())
+
+
+def entries_after(stream: StoredStream, last_seen: tuple[int, int], count: int) -> NewEntries:
+    """The entries after the id ``last_seen``, at most ``count`` (-1: all)."""
+    made = NewEntries()
+    ms, seq = last_seen[0], last_seen[1]
+    if ms < stream.last_ms or (ms == stream.last_ms and seq < stream.last_seq):
+        if seq < MAX_U64:
+            seq += 1
+        else:
+            ms, seq = ms + 1, 0
+        made.spans, made.total = stream.log.spans((ms, seq), GREATEST, count)
+    return made
+
+
+def newest_entry(stream: StoredStream) -> NewEntries:
+    """The last live entry of a stream that is not empty."""
+    made, last = NewEntries(), stream.log.last()
+    made.spans, made.total = stream.log.spans(last, last)
+    return made
+
+
+def xread(call: Call) -> Wait | None:
+    """XREAD [COUNT n] [MAXCOUNT n] [MAXSIZE bytes] [BLOCK ms] STREAMS key [key …] id [id …] → the
+    entries after the ids."""
+    arguments, reply = call.arguments, call.reply
+    options = ReadOptions()
+    options.read(arguments, call.now_ms, False)
+    keys = options.keys(arguments)
+    frozen: dict[int, bytes] = {}
+    found: list[tuple[bytes, NewEntries]] = []
+    missing: list[bytes] = []
+    for number, key in enumerate(keys):
+        stream = call.read_stream(key)
+        if stream is None:
+            missing.append(key)
+        at = options.id_at(number)
+        text = arguments.bytes(at)
+        last_id = stream.last_id if stream is not None else (0, 0)
+        after: tuple[int, int]
+        if text == b"$":
+            after = last_id
+            frozen[at] = b"%d-%d" % last_id
+        elif text == b"+":
+            after = last_id
+            if stream is not None and stream.length:
+                found.append((key, newest_entry(stream)))
+                continue
+        elif text == b">":
+            raise CommandError(_ONLY_NEW)
+        else:
+            after = arguments.id(at)
+        if stream is not None:
+            entries = entries_after(stream, after, options.count)
+            if entries.total:
+                found.append((key, entries))
+    # Redis looks up each key twice: for its id, then for its entries.
+    call.keyspace.hits += len(keys) - len(missing)
+    for key in missing:
+        call.missed(key)
+    if not found:
+        if options.block_ms < 0 or not call.may_block:
+            reply.nil_array()
+            return None
+        wait = Wait(keys, options.block_ms, _frozen(arguments, frozen))
+        wait.for_streams = True
+        return wait
+    limits = options.limits()
+    if limits.maxcount >= 0 or limits.maxsize >= 0:
+        found = _within(limits, found)
+    begin_streams(reply, len(found))
+    for key, entries in found:
+        begin_stream(reply, key)
+        entries.write(reply)
+    return None
+
+
+def _within(
+    limits: ReadLimits, found: list[tuple[bytes, NewEntries]]
+) -> list[tuple[bytes, NewEntries]]:
+    """The entries of each stream that MAXCOUNT and MAXSIZE allow; streams without any are left out."""
+    kept: list[tuple[bytes, NewEntries]] = []
+    for key, entries in found:
+        share = limits.share(key)
+        left = entries.within(share, 0)
+        share.close()
+        if left.total:
+            kept.append((key, left))
+    return kept
+
+
+def _frozen(arguments: Arguments, values: dict[int, bytes]) -> Arguments:
+    """The arguments with some of them replaced, for the run after a wait."""
+    return Arguments.of(*(values.get(at, value) for at, value in enumerate(arguments.values())))
+
+
+def begin_streams(reply: ReplyWriter, count: int) -> None:
+    """Begin the reply of a read: a map in RESP3, an array of pairs in RESP2."""
+    if reply.resp == 3:
+        reply.map(count)
+    else:
+        reply.array(count)
+
+
+def begin_stream(reply: ReplyWriter, key: bytes) -> None:
+    """Begin one stream of that reply; its entries follow."""
+    if reply.resp == 2:
+        reply.array(2)
+    reply.bulk(key)

@@ -1,0 +1,207 @@
+"""XTRIM, and `Trim`, the options MAXLEN and MINID of XTRIM and XADD.
+
+How many entries ``~`` removes depends on Redis's nodes (engine/nodes.py).
+
+Source: Redis, streamTrim and streamParseAddOrTrimArgsOrReply.
+"""
+
+from __future__ import annotations
+
+from headwater.commands.call import Call
+from headwater.engine.events import STREAM
+from headwater.engine.facts import HEADROOM, ID_BYTES
+from headwater.engine.stream import StoredStream
+from headwater.errors import CommandError
+from headwater.model import flat_words
+from headwater.resp.arguments import Arguments
+
+KEEPREF, DELREF, ACKED = b"KEEPREF", b"DELREF", b"ACKED"
+REFERENCE_MODES = (KEEPREF, DELREF, ACKED)
+
+_TWO = "ERR syntax error, MAXLEN and MINID options at the same time are not compatible"
+_NO_STRATEGY = "ERR syntax error, LIMIT cannot be used without specifying a trimming strategy"
+_NO_TILDE = "ERR syntax error, LIMIT cannot be used without the special ~ option"
+_MAX_DEFAULT_LIMIT = 1_000_000
+
+
+class _Plan:
+    """What a trim removes: ``gone`` entries, namely all up to ``bound`` and ``ids`` after it. The node in
+    which it ends is kept if ``stays`` (engine/nodes.py, rule 2)."""
+
+    def __init__(self) -> None:
+        self.gone = 0
+        self.bound: tuple[int, int] | None = None
+        self.ids: list[tuple[int, int]] = []
+        self.stays = False
+
+
+class Trim:
+    """The trimming options of one command. `take` parses them, `check` validates them, `apply` trims."""
+
+    def __init__(self) -> None:
+        self.maxlen = -1
+        self.minid: tuple[int, int] | None = None
+        self.approximate = False
+        self.limit = -1
+        """The largest number of entries to remove, 0 for no bound, -1 if LIMIT was not given."""
+        self.mode = b""
+
+    @property
+    def given(self) -> bool:
+        """Whether MAXLEN or MINID was given."""
+        return self.maxlen >= 0 or self.minid is not None
+
+    def take(self, arguments: Arguments, index: int) -> int:
+        """Parse the option at ``index``; return the index after it, ``index`` if it is not for trimming."""
+        word = arguments.token(index)
+        more = arguments.count - 1 - index
+        if word in (b"MAXLEN", b"MINID") and more:
+            return self._strategy(arguments, index, word, more)
+        if word == b"LIMIT" and more:
+            self.limit = arguments.integer(index + 1)
+            if self.limit < 0:
+                raise CommandError("ERR The LIMIT argument must be >= 0.")
+            return index + 2
+        if word in REFERENCE_MODES and not self.mode:
+            self.mode = word
+            return index + 1
+        return index
+
+    def _strategy(self, arguments: Arguments, index: int, word: bytes, more: int) -> int:
+        if self.given:
+            raise CommandError(_TWO)
+        self.approximate = False
+        index += 1
+        sign = arguments.bytes(index)
+        if more >= 2 and sign in (b"~", b"="):
+            self.approximate = sign == b"~"
+            index += 1
+        if word == b"MAXLEN":
+            self.maxlen = arguments.integer(index)
+            if self.maxlen < 0:
+                raise CommandError("ERR The MAXLEN argument must be >= 0.")
+        else:
+            self.minid = arguments.id(index)
+        return index + 1
+
+    def check(self, node_max_entries: int) -> None:
+        """Check the combination of options, and set the default LIMIT of ``~``. Raises `CommandError`."""
+        if self.limit > 0 and not self.given:
+            raise CommandError(_NO_STRATEGY)
+        if self.limit >= 0:
+            if not self.approximate:
+                raise CommandError(_NO_TILDE)
+        elif self.approximate:
+            most = min(node_max_entries, _MAX_DEFAULT_LIMIT)  # 100 times a larger one overflows
+            self.limit = min(100 * most or 10_000, _MAX_DEFAULT_LIMIT)
+        else:
+            self.limit = 0
+
+    def fact_bytes(self, stream: StoredStream | None, added: int) -> int:
+        """An upper bound for the facts of `apply` after ``added`` more entries, in bytes."""
+        if stream is None or self.mode in (b"", KEEPREF):
+            return HEADROOM
+        most = stream.length + added
+        if self.minid is not None:
+            most = stream.log.count_range((0, 0), self.minid) + added
+        elif self.maxlen >= 0:
+            most = max(0, most - self.maxlen)
+        return HEADROOM + (most * ID_BYTES + HEADROOM) * (1 + len(stream.groups))
+
+    def apply(self, stream: StoredStream) -> int:
+        """Trim; return the number of removed entries."""
+        if not self.given:
+            return 0
+        plan = _Plan()
+        self._plan(stream, plan)
+        if plan.bound is not None:
+            stream.trim_through(*plan.bound)
+        if plan.ids:
+            if self.mode == DELREF:
+                forget(stream, plan.ids)
+            stream.delete(plan.ids, marks=False, stays=plan.stays)
+        return plan.gone
+
+    def _plan(self, stream: StoredStream, plan: _Plan) -> None:
+        nodes, keeps_references = stream.nodes, self.mode in (b"", KEEPREF)
+        passed = 0
+        for node in range(len(nodes)):
+            live = nodes.live(node)
+            if self._enough(stream.length - plan.gone, None):
+                break
+            if self.limit and plan.gone + live > self.limit:
+                break
+            whole = self._covers(stream.length - plan.gone - live, nodes.last(node))
+            passed += live
+            if whole and (keeps_references or passed == 0):
+                plan.gone += live
+                plan.bound = nodes.last(node)
+                continue
+            if keeps_references and self.approximate:
+                break
+            plan.stays = self._pick(stream, node, plan) and not whole
+            if not whole:
+                break
+
+    def _pick(self, stream: StoredStream, node: int, plan: _Plan) -> bool:
+        """Choose entries of one node, one by one; return whether there are any."""
+        before = plan.gone
+        spans, _ = stream.log.spans(stream.nodes.first(node), stream.nodes.last(node))
+        for entry_id in (found for span in spans for found in span.ids()):
+            if self._enough(stream.length - plan.gone, entry_id):
+                break
+            if self.mode == ACKED and stream.referenced(entry_id):
+                continue
+            plan.gone += 1
+            if self.mode in (b"", KEEPREF):
+                plan.bound = entry_id
+            else:
+                plan.ids.append(entry_id)
+        return plan.gone > before
+
+    def _enough(self, length: int, entry_id: tuple[int, int] | None) -> bool:
+        """Whether no entry from ``entry_id`` on needs to be removed."""
+        if self.minid is None:
+            return length <= self.maxlen
+        return entry_id is not None and entry_id >= self.minid
+
+    def _covers(self, length_without: int, last: tuple[int, int]) -> bool:
+        """Whether a node whose last id is ``last`` is removed as a whole."""
+        if self.minid is None:
+            return length_without >= self.maxlen
+        return last < self.minid
+
+
+def forget(stream: StoredStream, ids: list[tuple[int, int]]) -> None:
+    """Remove ``ids`` from every pending list of ``stream`` (DELREF)."""
+    for group in stream.sorted_groups():
+        pending = [entry_id for entry_id in ids if group.pel.find(*entry_id) >= 0]
+        if pending:
+            group.acknowledge(flat_words(pending))
+
+
+def xtrim(call: Call) -> None:
+    """XTRIM key MAXLEN|MINID [=|~] threshold [LIMIT n] [KEEPREF|DELREF|ACKED] → the number of
+    removed entries."""
+    arguments, trim = call.arguments, Trim()
+    index = 2
+    while index < arguments.count:
+        following = trim.take(arguments, index)
+        if following == index:
+            raise CommandError("ERR syntax error")
+        index = following
+    if trim.limit > 0 and not trim.given:
+        raise CommandError(_NO_STRATEGY)
+    if not trim.given:
+        raise CommandError("ERR syntax error, XTRIM must be called with a trimming strategy")
+    trim.check(call.settings.node_max_entries)
+    key = arguments.bytes(1)
+    stream = call.stream(key)
+    gone = 0
+    if stream is not None:
+        call.admit(trim.fact_bytes(stream, 0))
+        gone = trim.apply(stream)
+        if gone:
+            call.modified(key, gone)
+            call.notify(STREAM, b"xtrim", key)
+    call.reply.integer(gone)

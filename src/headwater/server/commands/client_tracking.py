@@ -1,0 +1,43 @@
+"""CLIENT TRACKINGINFO, GETREDIR and CACHING, for a server without client-side caching.
+
+CLIENT TRACKING itself is unknown, so that a client that needs it gets an error.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NoReturn
+
+from headwater.commands.call import Call
+from headwater.errors import CommandError
+
+if TYPE_CHECKING:
+    from headwater.server.services.services import Services
+    from headwater.server.session.session import Session
+
+_NOT_TRACKED = -1
+
+
+def client_trackinginfo(call: Call, session: Session, services: Services) -> None:
+    """CLIENT TRACKINGINFO: tracking is off."""
+    reply = call.reply
+    reply.map(3)
+    reply.bulk(b"flags")
+    reply.set(1)
+    reply.bulk(b"off")
+    reply.bulk(b"redirect")
+    reply.integer(_NOT_TRACKED)
+    reply.bulk(b"prefixes")
+    reply.array(0)
+
+
+def client_getredir(call: Call, session: Session, services: Services) -> None:
+    """CLIENT GETREDIR: -1, because tracking is off."""
+    call.reply.integer(_NOT_TRACKED)
+
+
+def client_caching(call: Call, session: Session, services: Services) -> NoReturn:
+    """CLIENT CACHING YES|NO: Redis's error for a client without tracking."""
+    raise CommandError(
+        "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or "
+        "OPTOUT mode enabled"
+    )

@@ -1,0 +1,143 @@
+"""CONFIG: reading and changing settings at runtime."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headwater.commands.call import SYNTAX, Call
+from headwater.commands.globs import matches
+from headwater.commands.help import write_help
+from headwater.config.config import NAMES, SETTINGS
+from headwater.config.rewriting import rewritten
+from headwater.errors import CommandError, ConfigError, NodePoisoned
+from headwater.server.log import apply_log_format, apply_loglevel
+from headwater.server.replacement import replace_file
+from headwater.server.services.acl.changes import open_or_close
+
+if TYPE_CHECKING:
+    import ssl
+
+    from headwater.config.config import Config
+    from headwater.server.services.services import Services
+    from headwater.server.session.session import Session
+
+
+def config_get(call: Call, session: Session, services: Services) -> None:
+    """CONFIG GET pattern …: names and values; a name without wildcards is returned as typed."""
+    found: dict[str, str] = {}
+    for typed in call.arguments.values(2):
+        pattern = typed.lower()
+        if any(byte in b"*?[" for byte in pattern):
+            for name in NAMES:
+                if matches(pattern, name.encode()):
+                    found[name] = services.config.shown(name)
+            continue
+        name = pattern.decode("utf-8", "surrogateescape")
+        if name in NAMES:
+            found[typed.decode()] = services.config.shown(name)
+    call.reply.map(len(found))
+    for name, value in found.items():
+        call.reply.bulk(name.encode())
+        call.reply.bulk(value.encode("utf-8", "surrogateescape"))
+
+
+def config_set(call: Call, session: Session, services: Services) -> None:
+    """CONFIG SET name value …: change all of them, or none after an error."""
+    words = [word.decode("utf-8", "surrogateescape") for word in call.arguments.values(2)]
+    if len(words) % 2:
+        raise CommandError(SYNTAX)
+    wanted: dict[str, str] = {}
+    for typed, value in zip(words[::2], words[1::2], strict=True):
+        name = typed.lower()
+        if name not in NAMES:
+            raise CommandError(
+                f"ERR Unknown option or number of arguments for CONFIG SET - '{typed}'"
+            )
+        if name in wanted:
+            raise _failed(name, "duplicate parameter")
+        wanted[name] = value
+    changed = services.config.copy()
+    for name, value in wanted.items():
+        if name in SETTINGS and SETTINGS[name].fixed_after_start:
+            raise _failed(name, SETTINGS[name].fixed_after_start)
+        try:
+            changed.set(name, value)
+        except ValueError as error:
+            raise _failed(name, str(error)) from None
+    _put_in_force(services, changed, set(wanted))
+    call.reply.ok()
+
+
+def config_resetstat(call: Call, session: Session, services: Services) -> None:
+    """CONFIG RESETSTAT: reset the counters of INFO."""
+    services.traffic.reset(connections_seen=services.clients.connections_seen)
+    services.observer.reset(expired=services.keyspace.expired_count)
+    services.keyspace.hits = services.keyspace.misses = 0
+    call.reply.ok()
+
+
+def config_rewrite(call: Call, session: Session, services: Services) -> None:
+    """CONFIG REWRITE: write the present settings to the configuration file."""
+    if services.config.file is None:
+        raise CommandError("ERR The server is running without a config file")
+    try:
+        users = (
+            () if services.config.aclfile else services.access.lines(services.config.requirepass)
+        )
+        replace_file(services.config.file, rewritten(services.config, users=users))
+    except OSError as error:
+        raise CommandError(f"ERR Rewriting config file: {error.strerror}") from None
+    except ConfigError as error:
+        raise CommandError(f"ERR Rewriting config file: {error}") from None
+    call.reply.ok()
+
+
+def config_help(call: Call, session: Session, services: Services) -> None:
+    """CONFIG HELP."""
+    write_help(call, b"CONFIG", {b"GET": "<pattern> ...", b"SET": "<directive> <value> ..."})
+
+
+def _failed(name: str, reason: str) -> CommandError:
+    return CommandError(f"ERR CONFIG SET failed (possibly related to argument '{name}') - {reason}")
+
+
+def _checked_tls(changed: Config, names: set[str]) -> ssl.SSLContext | None:
+    """The TLS context for new connections; None if no TLS setting changes or there is no TLS listener.
+
+    All files are read and checked together before anything changes. They are checked without a TLS
+    listener too, because CONFIG REWRITE would save a mistake for the next start. Raises `CommandError`.
+    """
+    related = sorted(name for name in names if name.startswith("tls-"))
+    if not related:
+        return None
+    from headwater.server.services.tls import check_files, make_context
+
+    try:
+        if changed.tls_port:
+            return make_context(changed)
+        check_files(changed)
+    except ConfigError as error:
+        text = str(error)
+        named = [name for name in related if text.startswith(f"{name} ")]
+        raise _failed((named or related)[0], text) from None
+    return None
+
+
+def _put_in_force(services: Services, changed: Config, names: set[str]) -> None:
+    """Apply the changed settings. What can fail comes first."""
+    tls = _checked_tls(changed, names)
+    if "appendfsync" in names and services.journal is not None:
+        try:
+            services.journal.set_policy(changed.appendfsync)
+        except NodePoisoned as error:
+            raise _failed("appendfsync", str(error)) from None
+    if tls is not None:
+        services.tls = tls
+    services.adopt(changed)
+    if "requirepass" in names:
+        services.access.set_default_password(changed.requirepass)
+        open_or_close(services.access, services.clients)
+    if "loglevel" in names:
+        apply_loglevel(changed)
+    if "log-format" in names:
+        apply_log_format(changed)

@@ -1,0 +1,95 @@
+"""Each command is declared once, and each declaration names the function that runs the command."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+
+from headwater.commands.functions import functions_of
+from headwater.commands.table import COMMANDS, Command, every_command
+from tests.tidy import tree
+
+PACKAGES = {"": "src/headwater/commands/", "server:": "src/headwater/server/commands/"}
+PARAMETERS = {"": ["call"], "server:": ["call", "session", "services"]}
+RESULTS = {"None", "NoReturn", "Wait | None", "Job | None"}
+
+NAMED = Counter(command.run for command in every_command() if command.run)
+
+
+def command_functions() -> dict[str, list[str]]:
+    """The public functions of the two packages that return what commands return, with their
+    parameters, by the name that a declaration has for them."""
+    found: dict[str, list[str]] = {}
+    for prefix, package in PACKAGES.items():
+        for path in tree.code():
+            if not str(path).startswith(package):
+                continue
+            place = ".".join(path.with_suffix("").parts).removeprefix(package.replace("/", "."))
+            for node in ast.parse(tree.text(path)).body:
+                if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+                    arguments = node.args
+                    names = [one.arg for one in (*arguments.args, *arguments.kwonlyargs)]
+                    result = ast.unparse(node.returns) if node.returns else ""
+                    if result in RESULTS:
+                        found[f"{prefix}{place}.{node.name}"] = names
+    return found
+
+
+def test_every_declaration_names_a_function_of_its_kind() -> None:
+    found = command_functions()
+    for run in NAMED:
+        kind = "server:" if run.startswith("server:") else ""
+        assert found.get(run) == PARAMETERS[kind], run
+
+
+def test_every_function_of_a_command_is_named_by_a_declaration() -> None:
+    forgotten = [
+        name
+        for name, parameters in command_functions().items()
+        if parameters in PARAMETERS.values() and name not in NAMED
+    ]
+    assert forgotten == []
+
+
+def test_every_command_has_a_function_or_subcommands() -> None:
+    lacking = [one.name for one in every_command() if not one.run and not one.subcommands]
+    assert lacking == []
+    assert [one.name for one in COMMANDS.values() if one.run and one.subcommands] == ["command"]
+
+
+@pytest.mark.parametrize(
+    ("run", "error"),
+    [
+        ("xclam.xclaim", "there is no module headwater.commands.xclam"),
+        ("keys.xclaim", "headwater.commands.keys has no function xclaim"),
+    ],
+)
+def test_a_wrong_name_of_a_function_is_an_error_that_says_so(
+    run: str, error: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given a command whose declaration names a function that does not exist
+    wrong = Command(
+        "xfoo", arity=1, group="stream", since="0.1.0", summary="Does not work.", run=run
+    )
+    monkeypatch.setitem(COMMANDS, b"XFOO", wrong)
+
+    # Then the functions cannot be resolved, and the error names the command and the declaration
+    with pytest.raises(ImportError, match=f"'xfoo' is declared with run='{run}'.*{error}"):
+        functions_of("headwater.commands", on_session=False)
+
+
+def test_the_table_is_read_without_the_engine_and_without_the_functions() -> None:
+    program = (
+        "import sys, headwater.commands.table\n"
+        "loaded = [name for name in sys.modules if name.startswith(('headwater.engine',"
+        " 'headwater.server', 'headwater.commands.call'))]\n"
+        "print(*loaded)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.split() == []
