@@ -36,6 +36,9 @@ DIRECTIVES = {
     "auto_pickle": False,
 }
 
+OPTIMIZED = ("headwater.commands.", "headwater.engine.", "headwater.resp.")
+"""Packages in which -O3 saves up to 8 % of the instructions of a command (XACK of 100 ids)."""
+
 
 def load_build_helpers() -> ModuleType:
     """Load headwater/_build.py by its path, because the package is not installed yet."""
@@ -105,10 +108,11 @@ class BuildExtensions(build_ext):
 
     def build_extensions(self) -> None:
         # Debug symbols are five sixths of an extension's size and a third of its compile time. -O3, which
-        # Python was built with, makes it larger by a tenth and no faster.
+        # Python was built with, makes extensions larger by a tenth and pays only in `OPTIMIZED`.
         if self.compiler.compiler_type == "unix" and "CFLAGS" not in os.environ:
             for extension in self.extensions:
-                extension.extra_compile_args += ["-g0", "-O2"]
+                level = "-O3" if extension.name.startswith(OPTIMIZED) else "-O2"
+                extension.extra_compile_args += ["-g0", level]
         super().build_extensions()
 
     def build_extension(self, ext: Extension) -> None:

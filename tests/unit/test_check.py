@@ -97,7 +97,7 @@ FAULTS: dict[str, tuple[Callable[[StoredStream], object], str]] = {
     "duration": (_set(lambda s: s.idempotency, "duration_s", 0), "are remembered for 0 s"),
     "iids": (_set(lambda s: s.idempotency, "tracked", 5), "5 iids are counted as tracked"),
     "maxsize": (_set(lambda s: s.idempotency, "maxsize", 1), "b'p' has 2 iids, of at most 1"),
-    "iids' sid": (_set(lambda s: s.idempotency, "sid", 9), "of stream number 9"),
+    "iids' sid": (_set(lambda s: s.idempotency, "sid", 9), "belong to stream number 9"),
     "iid's note": (
         lambda s: keyspace_of(s).iid_deadlines.notes.clear(),
         "oldest iid of producer b'p'",
