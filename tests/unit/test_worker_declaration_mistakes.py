@@ -127,7 +127,7 @@ def test_a_jitter_that_is_not_a_fraction_is_refused(jitter: Any) -> None:
 
 @pytest.mark.parametrize("maxlen", [True, 2**63, "5"])
 def test_a_length_that_no_server_accepts_is_refused(maxlen: Any) -> None:
-    with pytest.raises(DeclarationError, match=r"maxlen=.* must be a number, at least 1"):
+    with pytest.raises(DeclarationError, match=r"maxlen=.* must be an integer, at least 1"):
         Stream("orders", Order, maxlen=maxlen)
 
 

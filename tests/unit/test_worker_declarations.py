@@ -138,7 +138,7 @@ def test_streams_need_a_name_a_known_codec_and_a_valid_maxlen() -> None:
         DeclarationError, match="unknown codec 'avro': choose one of fields, json, "
     ):
         Stream("orders", Order, codec="avro")
-    with pytest.raises(DeclarationError, match="maxlen=0 must be a number, at least 1"):
+    with pytest.raises(DeclarationError, match="maxlen=0 must be an integer, at least 1"):
         Stream("orders", Order, maxlen=0)
 
 

@@ -195,8 +195,8 @@ def test_a_key_of_an_unsupported_type_is_refused() -> None:
     [
         ({"partitions": 0, "key": by_key}, "must be from 1 to 1024"),
         ({"partitions": 1_025, "key": by_key}, "must be from 1 to 1024"),
-        ({"partitions": True, "key": by_key}, "partitions=True must be a number"),
-        ({"partitions": "4", "key": by_key}, "partitions='4' must be a number"),
+        ({"partitions": True, "key": by_key}, "partitions=True must be an integer"),
+        ({"partitions": "4", "key": by_key}, "partitions='4' must be an integer"),
         ({"partitions": 4}, "partitions=4 needs key="),
         ({"partitions": 4, "key": "key"}, "partitions=4 needs key="),
         ({"key": by_key}, "the stream has none: add partitions="),

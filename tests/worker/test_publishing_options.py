@@ -172,10 +172,10 @@ async def test_send_with_wait_raises_on_a_server_without_replicas(
         ({"dedupe": "x", "wait": 1}, "dedupe= and wait= exclude each other"),
         ({"dedupe": ""}, "must be a name"),
         ({"dedupe": 17}, "dedupe=17 must be a name"),
-        ({"wait": 0}, "must be a number of replicas, at least 1"),
-        ({"wait": True}, "must be a number of replicas, at least 1"),
-        ({"wait": 1.5}, "must be a number of replicas, at least 1"),
-        ({"wait": "1"}, "must be a number of replicas, at least 1"),
+        ({"wait": 0}, "must be an integer, at least 1"),
+        ({"wait": True}, "must be an integer, at least 1"),
+        ({"wait": 1.5}, "must be an integer, at least 1"),
+        ({"wait": "1"}, "must be an integer, at least 1"),
     ],
 )
 async def test_invalid_options_of_send_are_refused(options: dict[str, Any], complaint: str) -> None:

@@ -362,7 +362,7 @@ async def test_advancing_the_clock_of_a_test_makes_a_message_due(
     [
         ("soon", "after='soon'"),
         (timedelta(seconds=-1), "at least 0 ms"),
-        ("400d", "at most a year"),
+        ("400d", "at most 366 days"),
     ],
 )
 async def test_an_invalid_delay_is_refused(after: Any, complaint: str) -> None:

@@ -11,14 +11,14 @@ _UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _FORM = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)\s*", re.ASCII)
 
 LONGEST_MS = 366 * 86_400_000
-"""A year and a day. A longer duration is more likely a wrong unit."""
+"""366 days. A longer duration is more likely a wrong unit."""
 
 
 def milliseconds(duration: str | timedelta, *, what: str = "duration", least_ms: int = 1) -> int:
     """Return a duration in whole milliseconds.
 
-    Raises `DeclarationError`, which names it ``what``, for a text that is not a duration, and for one that is
-    shorter than ``least_ms`` or longer than a year.
+    Raises `DeclarationError` if it is not a number with a unit, is shorter than ``least_ms``, or is longer
+    than `LONGEST_MS`. The error calls it ``what``.
 
     >>> milliseconds("1.5s"), milliseconds("5m"), milliseconds(timedelta(seconds=2))
     (1500, 300000, 2000)
@@ -35,6 +35,6 @@ def milliseconds(duration: str | timedelta, *, what: str = "duration", least_ms:
         found = round(float(match[1]) * _UNITS[match[2]])
     if not least_ms <= found <= LONGEST_MS:
         raise DeclarationError(
-            f"{what}={duration!r} is {found} ms; it must be at least {least_ms} ms and at most a year"
+            f"{what}={duration!r} is {found} ms; it must be at least {least_ms} ms and at most 366 days"
         )
     return found

@@ -52,7 +52,7 @@ def check_partitions(stream: str, partitions: object, key: object) -> None:
             )
         return
     if not isinstance(partitions, int) or isinstance(partitions, bool):
-        raise DeclarationError(f"stream {stream!r}: partitions={partitions!r} must be a number")
+        raise DeclarationError(f"stream {stream!r}: partitions={partitions!r} must be an integer")
     if not 1 <= partitions <= MOST:
         raise DeclarationError(
             f"stream {stream!r}: partitions={partitions} must be from 1 to {MOST}"

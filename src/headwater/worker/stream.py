@@ -23,7 +23,8 @@ from headwater.worker.scheduled import Scheduled
 M = TypeVar("M")
 
 SHORTEST_WINDOW_MS, LONGEST_WINDOW_MS = 10_000, 86_400_000
-"""Bounds of ``dedupe_window``: longer than sending is repeated, and not longer than XCFGSET accepts."""
+"""Bounds of ``dedupe_window``: more than the time for which sending is retried (`publish_retry`), and at most
+what XCFGSET accepts."""
 
 REPLICAS_TIMEOUT_MS = 5_000
 """How long ``wait=`` waits for replicas."""
@@ -36,7 +37,7 @@ class SingleAddition(NamedTuple):
     operation: Callable[[], Operation[Any]]
     """Makes the operation, which returns the id, or the `Placed` of a scheduled message."""
     repeatable: bool
-    """Sending it twice adds it once."""
+    """Whether sending it twice adds it only once."""
 
 
 class Stream(Generic[M]):
@@ -179,7 +180,9 @@ class Stream(Generic[M]):
         if wait is None:
             return add_one
         if type(wait) is not int or wait < 1:
-            raise HeadwaterError(f"wait={wait!r} must be a number of replicas, at least 1")
+            raise HeadwaterError(
+                f"wait={wait!r} must be an integer, at least 1: the number of replicas"
+            )
         return partial(add_replicated, replicas=wait, timeout_ms=REPLICAS_TIMEOUT_MS)
 
     def belongs_to(self, app: OpenApp) -> None:
@@ -219,8 +222,8 @@ class Stream(Generic[M]):
         declares a consumer of this stream publishes; use `App.send` to name one.
 
         - ``dedupe``: a name for the message, such as ``"order-17"``. A second message of that name
-          within the stream's ``dedupe_window`` is not added, and the id of the first is returned. Only
-          messages with a name are sent again when a connection breaks.
+          within the stream's ``dedupe_window`` is not added, and the id of the first is returned. If the
+          connection breaks after a message was sent, only a message with a name is sent again.
         - ``wait``: how many replicas must have the message before this returns. Not together with
           ``dedupe``.
         - ``after``: publish the message after this time, such as ``"10m"``, at most 366 days. Until then no
@@ -293,7 +296,8 @@ class Stream(Generic[M]):
         return self._app().cancel_blocking(self, scheduled_id)
 
     def _app(self) -> OpenApp:
-        """Return the app through which to publish: this stream's app, or the only one that is open."""
+        """Return the app through which to publish: this stream's app, or the only one that is open. Raises
+        `HeadwaterError` if there is none, or more than one."""
         candidates = [app for app in open_apps() if app in self._apps] or open_apps()
         candidates = candidates or [*self._apps]
         if len(candidates) == 1:
@@ -312,4 +316,4 @@ def _check(name: object, maxlen: object) -> None:
     if not isinstance(name, str) or not name:
         raise DeclarationError(f"a stream needs a name, not {name!r}")
     if maxlen is not None and not (type(maxlen) is int and 1 <= maxlen < 2**63):
-        raise DeclarationError(f"stream {name!r}: maxlen={maxlen!r} must be a number, at least 1")
+        raise DeclarationError(f"stream {name!r}: maxlen={maxlen!r} must be an integer, at least 1")
