@@ -1,11 +1,13 @@
-"""The services of a node: shared by its sessions, and passed to the functions of commands.
+"""All services of a node, which its sessions share.
 
     call ── the command's arguments, database and reply
     session ── its client
     services ── everything else
 
-Each service receives its dependencies in the constructor. Only functions that need all of them
-(INFO, DEBUG RELOAD, garbage collection) take `Services`. Nothing here knows the node.
+Rule 1. A service receives the services that it depends on in its constructor. `Services` as a whole
+        is passed to the functions of commands, to `Execution`, and to code that concerns most of the
+        services: INFO, DEBUG RELOAD, garbage collection.
+Rule 2. No service knows the node.
 """
 
 from __future__ import annotations
@@ -47,7 +49,7 @@ if TYPE_CHECKING:
 
 
 class Services:
-    """All services of a node, which creates them. Without a ``journal`` nothing is stored."""
+    """The services of one node, which creates this object. Without a ``journal`` nothing is stored."""
 
     def __init__(
         self,
@@ -76,7 +78,7 @@ class Services:
         self.pubsub = PubSub(keyspace, self.clients, self.traffic, self.client_log)
         self.observer = Observer(config, self.clients)
         self.runner = Runner()
-        """Replaced by the node's (`run_with`)."""
+        """Runs commands for EXEC, scripts and unblocked clients. Unusable until `run_with` replaces it."""
         logins = LoginDelays(self.times, self.client_log)
         pause = ClientPause()
         offloading = Offloading(
@@ -99,12 +101,12 @@ class Services:
         self.adopt(config)
 
     def run_with(self, runner: Runner) -> None:
-        """Use ``runner`` to run commands of EXEC, scripts and unblocked clients."""
+        """Run commands of EXEC, scripts and unblocked clients with ``runner``."""
         self.runner = runner
         self.blocked.run_with(runner)
 
     def adopt(self, config: Config) -> None:
-        """Apply settings, at the start and after CONFIG SET."""
+        """Apply all settings that services keep a copy of, at the start and after CONFIG SET."""
         self.config = config
         self.settings.adopt(config)
         self.clients.configure(config)
@@ -114,8 +116,8 @@ class Services:
         self._configure_keyspace()
 
     def replace_keyspace(self, new: Keyspace) -> None:
-        """Replace the keyspace by ``new``. Every watched key counts as modified, and every blocked
-        command is run again."""
+        """Replace the keyspace by ``new``. Every watched key counts as modified, and every command that
+        waits for a key is run again."""
         self.keyspace = self.pubsub.keyspace = new
         self.records.facts = new.facts
         self._configure_keyspace()
@@ -132,7 +134,7 @@ class Services:
         self.keyspace.sealing.configure(config.stream_hot_bytes, config.stream_compression)
 
     def new_call(self, *, offloads: bool) -> Call:
-        """Create the `Call` of a new session. ``offloads`` if its commands can wait for jobs."""
+        """Return the `Call` of a new session. ``offloads`` tells whether its commands may wait for jobs."""
         call = Call(self.keyspace, ReplyWriter(bytearray()))
         call.offloads = offloads
         call.admission, call.settings, call.draw = self.records.admission, self.settings, randrange
@@ -140,12 +142,13 @@ class Services:
         return call
 
     def leave_transaction(self, session: Session) -> None:
-        """Discard MULTI's queue and every WATCH."""
+        """Discard the transaction of a session: the commands queued by MULTI, and every WATCH."""
         session.transaction.end()
         self.watches.end(session.transaction.watch)
 
     def forget(self, session: Session) -> None:
-        """Forget a session that is closed: its waits, subscriptions and watches."""
+        """Remove a closed session from all services: its transaction, watches, subscriptions, MONITOR and
+        wait."""
         self.leave_transaction(session)
         self.observer.stop_monitoring(session)
         self.pubsub.leave(session)

@@ -1,4 +1,4 @@
-"""What a task writes, to the stream itself or to a stage, and what it reports to the driver.
+"""Writes the rows of one task, to the stream itself or to a stage, and returns its report to the driver.
 
 Batch writes and streaming queries share this module.
 """
@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Wrote(WriterCommitMessage):
-    """A finished task's message: the query for which it wrote and, if it staged, what and where."""
+class TaskReport(WriterCommitMessage):
+    """What a finished task reports to the driver: the query for which it wrote and its stage. If it wrote to
+    the stream itself, ``query`` is empty and ``staged`` None."""
 
     query: str
     staged: Staged | None
@@ -31,19 +32,22 @@ class Wrote(WriterCommitMessage):
 
 def write_directly(
     options: SinkOptions, schema: StructType, batches: Iterator[RecordBatch]
-) -> Wrote:
-    """Write a task's rows to the stream itself, at least once."""
+) -> TaskReport:
+    """Write a task's rows to the stream itself, at least once.
+
+    Raises `HeadwaterError` if the server refuses an entry, `Disconnected` if it cannot be reached.
+    """
     StreamAppender(options).append_all(RowEncoder(schema, options.codec).rows(batches))
-    return Wrote("", None)
+    return TaskReport("", None)
 
 
 def write_staged(
     options: SinkOptions, schema: StructType, query: str, batches: Iterator[RecordBatch]
-) -> Wrote:
-    """Write a task's rows to a new stage."""
+) -> TaskReport:
+    """Write a task's rows to a new stage of ``query``. Raises the same as `write_directly`."""
     appender = StageAppender(options, query, uuid.uuid4().hex)
     appender.append_all(RowEncoder(schema, options.codec).rows(batches))
-    return Wrote(query, appender.staged())
+    return TaskReport(query, appender.staged())
 
 
 def staged_by(messages: list[WriterCommitMessage | None]) -> list[Staged]:
@@ -51,5 +55,5 @@ def staged_by(messages: list[WriterCommitMessage | None]) -> list[Staged]:
     return [
         message.staged
         for message in messages
-        if isinstance(message, Wrote) and message.staged is not None
+        if isinstance(message, TaskReport) and message.staged is not None
     ]

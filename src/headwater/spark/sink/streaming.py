@@ -19,7 +19,7 @@ from headwater.errors import DeclarationError, HeadwaterError
 from headwater.spark.sink.columns import check_schema
 from headwater.spark.sink.options import SinkOptions, parse_options
 from headwater.spark.sink.publishing import EpochPublisher
-from headwater.spark.sink.staging import Wrote, staged_by, write_directly, write_staged
+from headwater.spark.sink.staging import TaskReport, staged_by, write_directly, write_staged
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -92,6 +92,6 @@ def _query_of_task() -> str:
 
 def _query_of(messages: list[WriterCommitMessage | None]) -> str:
     """Return the query for which the tasks worked; empty if nothing was staged."""
-    queries = {message.query for message in messages if isinstance(message, Wrote)} - {""}
+    queries = {message.query for message in messages if isinstance(message, TaskReport)} - {""}
     assert len(queries) <= 1, queries
     return queries.pop() if queries else ""
