@@ -75,7 +75,7 @@ def unsettled(url: str, messages: int, *, into: bool) -> str:
 
 
 def main() -> None:
-    """Fill, work, report."""
+    """Add the messages, handle them, report."""
     url, messages, kind = sys.argv[1], int(sys.argv[2]), sys.argv[3]
     fill(url, messages)
     app, tally = App(url, name="bench"), Tally(messages)

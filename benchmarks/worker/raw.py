@@ -54,7 +54,7 @@ def work(url: str, tally: Tally, *, into: bool) -> None:
 
 
 def main() -> None:
-    """Fill, work, report."""
+    """Add the messages, handle them, report."""
     url, messages, kind = sys.argv[1], int(sys.argv[2]), sys.argv[3]
     fill(url, messages)
     tally = Tally(messages)

@@ -1,4 +1,4 @@
-"""LATENCY shows slow events and the durations of commands, once it is enabled."""
+"""LATENCY: slow events and the durations of commands, both recorded only while they are enabled."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def client() -> LocalClient:
 
 
 def test_slow_events_are_recorded_once_the_monitor_is_enabled(client: LocalClient) -> None:
-    # Given that the monitor is off, nothing is recorded
+    # Given a monitor that is off, and so records nothing
     client("DEBUG", "SLEEP", "0.002")
     assert client("LATENCY", "LATEST") == []
 
@@ -51,25 +51,32 @@ def test_slow_events_are_recorded_once_the_monitor_is_enabled(client: LocalClien
     assert client("LATENCY", "LATEST") == []
 
 
-def test_an_event_retains_the_longest_sample_of_a_second_and_a_limited_number() -> None:
+def test_an_event_retains_the_longest_sample_of_each_of_the_last_seconds() -> None:
+    # Given three samples in each of more seconds than are retained
     series = EventSeries()
     for second in range(2 * MAX_SAMPLES):
         series.add(second, 10)
         series.add(second, 30)
         series.add(second, 20)
+
+    # Then only the last seconds remain, each with its longest sample
     assert list(series.samples) == [(second, 30) for second in range(MAX_SAMPLES, 2 * MAX_SAMPLES)]
     assert series.max_ms == 30
 
 
 def test_durations_of_commands_are_shown_while_tracking_is_on(client: LocalClient) -> None:
+    # Given tracking that is off, and so records nothing
     client("PING")
     assert client("LATENCY", "HISTOGRAM") == []
     assert client("INFO", "latencystats") == b"# Latencystats\r\n"
+
+    # When it is enabled
     client("CONFIG", "SET", "latency-tracking", "yes")
     for _ in range(3):
         client("PING")
     client("CONFIG", "GET", "save")
 
+    # Then LATENCY HISTOGRAM and INFO show the commands that ran
     histogram = client("LATENCY", "HISTOGRAM", "ping", "nosuch")
     assert isinstance(histogram, list)
     name, details = histogram
@@ -77,7 +84,7 @@ def test_durations_of_commands_are_shown_while_tracking_is_on(client: LocalClien
     assert isinstance(details, list)
     assert details[:3] == [b"calls", 3, b"histogram_usec"]
     assert isinstance(details[3], list)
-    assert details[3][-1] == 3, "the last step counts all"
+    assert details[3][-1] == 3, "the last bucket counts all calls"
     config = client("LATENCY", "HISTOGRAM", "config")
     assert isinstance(config, list)
     assert set(config[::2]) == {b"config|set", b"config|get"}
@@ -95,7 +102,7 @@ def test_durations_of_commands_are_shown_while_tracking_is_on(client: LocalClien
     assert re.search(rb"usec_config\|resetstat:p100=\d+\.\d{3}\r\n", stats)
 
 
-def test_percentiles_are_within_three_percent() -> None:
+def test_percentiles_are_at_most_four_percent_too_high() -> None:
     histogram = Histogram()
     for microseconds in range(1, 10_001):
         histogram.add(microseconds * 1000)

@@ -23,7 +23,7 @@ async def handle(_context: dict[str, Any], message: dict[str, Any]) -> None:
 
 
 async def main() -> None:
-    """Fill, work until the queue is empty, report."""
+    """Add the messages, handle them until the queue is empty, report."""
     settings = RedisSettings.from_dsn(URL)
     pool = await create_pool(settings)
     for first in range(0, MESSAGES, 100):

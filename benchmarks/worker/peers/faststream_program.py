@@ -50,7 +50,7 @@ async def fill() -> None:
 
 
 async def main() -> None:
-    """Fill, work, report."""
+    """Add the messages, handle them, report."""
     await fill()
     await app.run()
     tally.report()

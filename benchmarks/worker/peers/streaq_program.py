@@ -25,7 +25,7 @@ async def handle(message: dict[str, Any]) -> None:
 
 
 async def main() -> None:
-    """Fill, work, report."""
+    """Add the messages, handle them, report."""
     async with worker:
         for first in range(0, MESSAGES, BATCH):
             numbers = range(first, min(first + BATCH, MESSAGES))

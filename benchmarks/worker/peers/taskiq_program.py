@@ -27,7 +27,7 @@ async def handle(message: dict[str, Any]) -> None:
 
 
 async def main() -> None:
-    """Fill, work, report."""
+    """Add the messages, handle them, report."""
     await broker.startup()
     for first in range(0, MESSAGES, 100):
         numbers = range(first, min(first + 100, MESSAGES))
@@ -36,7 +36,7 @@ async def main() -> None:
     await done.wait()
     tally.report()
     worker.cancel()
-    os._exit(0)  # its listener continues after the cancellation
+    os._exit(0)  # the broker's listener does not end when its task is cancelled
 
 
 asyncio.run(main())

@@ -35,7 +35,8 @@ def write_directly(
 ) -> TaskReport:
     """Write a task's rows to the stream itself, at least once.
 
-    Raises `HeadwaterError` if the server refuses an entry, `Disconnected` if it cannot be reached.
+    Raises `EncodeError` for a value that cannot be written, `Disconnected` if the server cannot be reached,
+    and `HeadwaterError` if it refuses an entry.
     """
     StreamAppender(options).append_all(RowEncoder(schema, options.codec).rows(batches))
     return TaskReport("", None)
