@@ -1,4 +1,4 @@
-"""Workers wait while a store refuses commands, does not reply or is closed, and lose no attempt or result."""
+"""Workers wait while a store refuses commands, does not reply or is down, and lose no attempt and no result."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.slow
 StartPeer = Callable[..., peers.Peer]
 
 LONG_LEASE: dict[str, Any] = {"group": "g", "claim_after": "20s"}
-"""A lease so long that nothing is claimed while the store refuses renewals."""
+"""Options of a consumer whose lease is so long that nothing is claimed while the store refuses renewals."""
 
 
 @asynccontextmanager
@@ -45,7 +45,7 @@ async def store_of(server: peers.Peer) -> AsyncIterator[Store]:
 
 
 class Biller:
-    """An app whose handler waits for ``go_on``. ``counts`` has the delivery counts that it began."""
+    """An app whose handler waits for ``go_on``. ``counts`` has the delivery count of each call."""
 
     def __init__(self, url: str, **options: Any) -> None:
         self.app = App(url, name="biller")
@@ -88,7 +88,7 @@ async def test_workers_wait_while_a_store_refuses_commands_and_use_up_no_attempt
             await eventually(lambda: other.fetcher.joined)
             await store.look.xadd("orders", {"id": "18"})
             await eventually(store.settled)
-        results = [one.order for one in await store.results()]
+        results = [invoice.order for invoice in await store.results()]
     assert sorted(results) == [17, 18]
     assert one.counts + two.counts == [1, 1]
     assert caplog.text.count("trying again until") <= 6  # not one for each attempt
@@ -130,24 +130,29 @@ async def test_workers_wait_while_a_store_loads_its_data(
             await eventually(store.settled)
             await eventually(lambda: loop.fetcher.joined)
             assert not loop.failed.done()
-        results = [one.order for one in await store.results()]
+        results = [invoice.order for invoice in await store.results()]
     assert results == [17]
     assert one.counts + two.counts == [1]
     assert "loading the dataset in memory" in caplog.text
 
 
 @pytest.mark.parametrize("name", PEERS)
-async def test_an_outage_while_one_worker_starts_does_not_stop_another(
+async def test_an_outage_stops_neither_a_running_worker_nor_one_that_starts(
     peer: StartPeer, name: str
 ) -> None:
+    # Given a running worker
     server = peer(name)
     async with store_of(server) as store:
         with supervised(server.url, "--workers", "1") as parent:
             await eventually(lambda: "reads orders as" in parent.log())
+
+            # When the store refuses writes while another worker starts
             await store.look.config_set("min-replicas-to-write", "1")
             with supervised(server.url, "--workers", "1") as late:
                 await eventually(lambda: "NOREPLICAS" in late.log())
                 await store.look.config_set("min-replicas-to-write", "0")
+
+                # Then both run after the outage
                 await eventually(lambda: "reads orders as" in late.log())
                 assert late.process.poll() is None
             assert parent.process.poll() is None
@@ -216,7 +221,7 @@ async def test_after_a_failover_the_settler_and_lease_renewer_follow_the_reader(
             await eventually(store.settled)
             (loop,) = running.loops.values()
             await eventually(lambda: not loop.in_flight.owned)
-        assert [one.order for one in await store.results()] == [17]
+        assert [invoice.order for invoice in await store.results()] == [17]
     assert biller.counts == [1]
 
 
@@ -230,7 +235,7 @@ async def _owns_one(store: Store) -> bool:
     return len(await store.pending()) == 1
 
 
-async def test_connections_that_stop_replying_are_replaced_within_the_lease(
+async def test_connections_that_stop_replying_are_replaced(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     # Given a worker with a running handler, whose connections stop replying without closing
@@ -243,11 +248,11 @@ async def test_connections_that_stop_replying_are_replaced_within_the_lease(
             address.fall_silent()
             biller.go_on.set()
 
-            # When two renewals were missed, then the log says so
+            # When two renewals have failed, then the log says so
             await eventually(lambda: "no lease of orders/g was renewed for" in caplog.text)
             address.forget()
 
-            # And over new connections it settles and reads before another worker would have claimed
+            # And the worker settles and reads over new connections
             await eventually(store.settled)
             await eventually(lambda: not loop.in_flight.owned)
             await store.look.xadd("orders", {"id": "18"})
@@ -255,6 +260,7 @@ async def test_connections_that_stop_replying_are_replaced_within_the_lease(
 
 
 async def test_the_pauses_of_the_reader_are_reset_after_a_successful_read(store: Store) -> None:
+    # Given a worker whose connections break after every message
     async with proxy(store.url) as address:
         biller = Biller(address.url)
         biller.go_on.set()
@@ -264,6 +270,8 @@ async def test_the_pauses_of_the_reader_are_reset_after_a_successful_read(store:
                 await eventually(lambda: len(biller.counts) == number + 1)  # noqa: B023
                 await eventually(store.settled)
                 address.cut()
+
+    # Then the next pause is a short one
     (fetcher,) = [one.fetcher for one in running.loops.values()]
     assert fetcher.pause.next() < 1.0
     assert biller.counts == [1] * 8
@@ -272,18 +280,23 @@ async def test_the_pauses_of_the_reader_are_reset_after_a_successful_read(store:
 async def test_an_outage_is_logged_once_when_it_begins_and_once_when_it_ends(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
+    # Given a worker with a running handler
     with server_process("--appendonly", "yes") as server:
         biller = Biller(server.url)
         async with working(biller.app) as running:
             (loop,) = running.loops.values()
             await biller.app.send(orders, Order(17))
             await eventually(lambda: biller.counts)
+
+            # When the store is killed and started again
             server.kill()
             biller.go_on.set()
             await eventually(elapsed(1.0))
             server.start()
             await eventually(lambda: not loop.in_flight.owned)
             await eventually(lambda: "answers again after" in caplog.text)
+
+    # Then these two warnings are all
     lines = [one.message for one in caplog.records if one.levelno >= logging.WARNING]
     assert [line for line in lines if "does not answer" in line] == lines[:1]
     assert [line for line in lines if "answers again after" in line] == lines[1:]
