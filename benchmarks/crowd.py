@@ -1,4 +1,4 @@
-"""Many connections to one server, used together, and a single control connection."""
+"""The clients of benchmarks.connections: many connections used together, and one that sends commands singly."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Final
 from headwater.testing.node import request
 
 SECONDS: Final = 60.0
-"""A client that has waited longer than this counts as not served."""
+"""How long a client waits for a reply before it counts as not served."""
 
 
 class Crowd:
@@ -33,16 +33,19 @@ class Crowd:
             self.epoll.register(one.fileno(), select.EPOLLIN)
 
     def ask(self, asked: Callable[[int], bytes], count: int) -> None:
-        """Send a request on each of the first ``count`` connections; ``asked`` makes it from the
-        connection's number."""
+        """Send a request on each of the first ``count`` connections. ``asked`` returns the request of a
+        connection, by its number."""
         for number, one in enumerate(islice(self.sockets.values(), count)):
             one.sendall(asked(number))
 
     def answers(
         self, whole: Callable[[bytes], bool], count: int
     ) -> tuple[dict[int, bytes], list[float]]:
-        """Wait for ``count`` complete replies, at most `SECONDS`; return the replies by descriptor, and the
-        monotonic times at which they were complete, in order."""
+        """Wait for ``count`` complete replies, at most `SECONDS`.
+
+        Returns the replies by descriptor, and the monotonic times at which they were complete, in order;
+        fewer than ``count`` if some clients were not served. ``whole`` tells whether a reply is complete.
+        """
         found: dict[int, bytes] = {}
         parts: dict[int, bytes] = {}
         times: list[float] = []
@@ -76,13 +79,14 @@ class Control:
         self.file = self.socket.makefile("rb")
 
     def ask(self, *words: str | int) -> bytes:
-        """Send a command; return the first line of the reply, or the text of a bulk string."""
+        """Send a command. Return the first line of the reply, or the content of a bulk string, which must not
+        be null; either with its CRLF."""
         self.socket.sendall(request(words))
         line: bytes = self.file.readline()
         return self.file.read(int(line[1:]) + 2) if line[:1] == b"$" else line
 
     def number(self, section: str, name: str) -> int:
-        """Return a number from INFO."""
+        """Return the number ``name`` from this section of INFO."""
         found = re.search(rb"%b:(\d+)" % name.encode(), self.ask("INFO", section))
         assert found is not None, f"INFO {section} has no {name}"
         return int(found[1])

@@ -1,8 +1,8 @@
 """The load generator: a small C program (load/), compiled on first use and run on its own core.
 
-It sends prepared requests over several connections, and reads only as much of a reply as it needs to
-recognise one. So it costs little compared with the server on the other core; how much is part of every
-measurement (`Sample.client_busy`). An error reply ends it: `LoadFailed`.
+It sends prepared requests over several connections and finds the end of each reply without building
+objects, so it needs little processor time compared with the server on the other core. How much it needs is
+part of every measurement (`Sample.client_busy`). An error reply ends it, and raises `LoadFailed`.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ from headwater.resp.arguments import Arguments
 SOURCES: Final = Path(__file__).parent / "load"
 BUILT: Final = ROOT / "build" / "load"
 
-HANGS_SECONDS: Final = 600.0
-"""How long the program may run in total. It is long because it also adds ten million entries."""
+TIMEOUT_SECONDS: Final = 600.0
+"""How long the program may run in total. It also adds ten million entries, which takes minutes."""
 
 
 class Sample(NamedTuple):
-    """One measurement: operations, the seconds that they took, and reply times in microseconds."""
+    """One measurement: operations, the time that they took, percentiles of the reply times, and the processor
+    time of the server and of the client."""
 
     operations: int
     seconds: float
@@ -40,7 +41,7 @@ class Sample(NamedTuple):
 
     @property
     def rate(self) -> float:
-        """Operations per second."""
+        """The operations per second."""
         return self.operations / self.seconds
 
     @property
@@ -55,11 +56,12 @@ class Sample(NamedTuple):
 
 
 class LoadFailed(Exception):
-    """The program could not be compiled, or ended with an error; the message is its output."""
+    """The program could not be compiled, ended with an error, or did not end in time. The message has its
+    error output."""
 
 
 def request(*words: bytes) -> bytes:
-    """Encode one request."""
+    """Return the bytes of one request."""
     return bytes(Arguments.of(*words).buffer)
 
 
@@ -72,33 +74,33 @@ def run(
     core: int | None = None,
     requests: Iterable[bytes] = (),
 ) -> Sample:
-    """Put a server under load from ``core``; load.c describes the modes.
+    """Put a server under load from ``core`` and return the measurement; load/load.c describes the modes.
 
-    With a ``pid`` of 0, the server's processor time is not measured.
+    With a ``pid`` of 0, the server's processor time is not measured. Raises `LoadFailed`.
     """
-    said = run_program(mode, host, port, pid, *arguments, core=core, given=b"".join(requests))
-    return Sample(**json.loads(said))
+    output = run_program(mode, host, port, pid, *arguments, core=core, given=b"".join(requests))
+    return Sample(**json.loads(output))
 
 
 def run_program(*words: object, core: int | None = None, given: bytes = b"") -> str:
-    """Run the program and return its output. Raises `LoadFailed` with its error output."""
+    """Run the program with ``given`` as standard input and return its output. Raises `LoadFailed`."""
     command = [str(program()), *map(str, words)]
     mine = os.sched_getaffinity(0)
     if core is not None:
         os.sched_setaffinity(0, {core})  # the child inherits it
     try:
         done = subprocess.run(
-            command, input=given, capture_output=True, timeout=HANGS_SECONDS, check=False
+            command, input=given, capture_output=True, timeout=TIMEOUT_SECONDS, check=False
         )
     except subprocess.TimeoutExpired:
         raise LoadFailed(
-            f"{_shown(command)}: it did not end within {HANGS_SECONDS:.0f} seconds"
+            f"{_shown(command)}: it did not end within {TIMEOUT_SECONDS:.0f} seconds"
         ) from None
     finally:
         os.sched_setaffinity(0, mine)
     if done.returncode:
-        said = done.stderr.decode(errors="replace").strip()
-        raise LoadFailed(f"{_shown(command)}: {said or f'status {done.returncode}'}")
+        errors = done.stderr.decode(errors="replace").strip()
+        raise LoadFailed(f"{_shown(command)}: {errors or f'status {done.returncode}'}")
     return done.stdout.decode()
 
 
@@ -108,21 +110,21 @@ def _shown(command: list[str]) -> str:
 
 @cache
 def program() -> Path:
-    """Return the program, compiled from the current sources."""
+    """Return the path of the program, compiled from the current sources. Raises `LoadFailed`."""
     files = sorted(SOURCES.iterdir())
     digest = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
-    made = BUILT / f"load-{digest}"
-    if made.exists():
-        return made
+    binary = BUILT / f"load-{digest}"
+    if binary.exists():
+        return binary
     compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         raise LoadFailed("no C compiler (cc) was found; on Debian and Ubuntu: apt-get install gcc")
     BUILT.mkdir(parents=True, exist_ok=True)
-    temporary = made.with_suffix(f".{os.getpid()}")
+    temporary = binary.with_suffix(f".{os.getpid()}")
     sources = [str(file) for file in files if file.suffix == ".c"]
     words = [compiler, "-O2", "-Wall", "-Wextra", "-Werror", "-o", str(temporary), *sources]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     if done.returncode:
         raise LoadFailed(f"{' '.join(words)}:\n{done.stderr}")
-    temporary.replace(made)
-    return made
+    temporary.replace(binary)
+    return binary

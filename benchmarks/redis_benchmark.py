@@ -1,7 +1,7 @@
-"""Results of redis-benchmark, the client that published results usually come from.
+"""Operations per second by redis-benchmark, for comparison with results that are published elsewhere.
 
-It needs more processor time than this project's client, and is the bottleneck at one request per round
-trip. It is included for comparison with results that are published elsewhere.
+Published results usually come from this program. It needs more processor time than this project's client,
+and is the bottleneck at one request per round trip.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ XADD: Final = ("XADD", "bench:0", "*", "item", "tea-green-0001", "price", "1234"
 
 
 class Subject(NamedTuple):
-    """A command line: clients, requests per batch, and requests per second of measuring time."""
+    """A row and its command line: connections, requests per batch, and requests to send for each second that
+    a round should take."""
 
     name: str
     clients: int
@@ -35,7 +36,7 @@ SUBJECTS: Final = (
 
 
 def rows(selection: Selection) -> Iterator[Row]:
-    """Yield the selected rows, or rows that say why they were not measured."""
+    """Yield the selected rows; without redis-benchmark, rows that say why they were not measured."""
     for subject in SUBJECTS:
         if not selection.wants(subject.name):
             continue
@@ -51,13 +52,13 @@ def rows(selection: Selection) -> Iterator[Row]:
 
 
 def add_round(row: Row, store: Store, subject: Subject, seconds: float) -> None:
-    """Run the program once."""
+    """Run the program once and add its measurement to ``row``."""
     store.empty()
     total = max(1000, int(subject.requests_per_second * seconds))
     before = store.cpu_seconds()
-    said = _run(store, total, subject)
+    lines = _run(store, total, subject)
     spent = store.cpu_seconds() - before
-    result = next(csv.DictReader(said))
+    result = next(csv.DictReader(lines))
     row.of(store.name).add(
         float(result["rps"]),
         cpu_us=spent / total * 1e6,
@@ -67,6 +68,7 @@ def add_round(row: Row, store: Store, subject: Subject, seconds: float) -> None:
 
 
 def _run(store: Store, total: int, subject: Subject) -> Sequence[str]:
+    """Send ``total`` requests and return the program's table as lines of CSV."""
     program = peers.redis_benchmark()
     assert program is not None, "rows() has checked it"
     words = [
@@ -76,6 +78,8 @@ def _run(store: Store, total: int, subject: Subject) -> Sequence[str]:
     with on_cores({store.client_core}):
         done = subprocess.run(words, capture_output=True, text=True, check=False)
     if done.returncode or "rps" not in done.stdout:
-        raise RuntimeError(f"{' '.join(words[1:])}: {(done.stderr or done.stdout).strip()}")
+        raise RuntimeError(
+            f"redis-benchmark {' '.join(words[1:])}: {(done.stderr or done.stdout).strip()}"
+        )
     lines = done.stdout.splitlines()
     return lines[next(at for at, line in enumerate(lines) if '"rps"' in line) :]

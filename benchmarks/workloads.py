@@ -1,6 +1,6 @@
-"""The workloads that are measured in operations per second; each is one row of the table.
+"""The workloads that are measured in operations per second. Each is one row of the table.
 
-A workload prepares a store and then puts it under load for a given time, in each round.
+In each round, a workload prepares a store and then puts it under load for a given time.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ ENTRIES: Final = 100_000
 """The number of entries in the streams that workloads read."""
 
 KEYS: Final = 1000
+"""The number of streams in the row *1000 keys*."""
 
 VARIANTS: Final = 64
 """The number of different requests, so that a server does not receive the same bytes every time."""
@@ -28,7 +29,8 @@ FIELDS_5: Final = (
     "address", "## Long Lane, Upper Springwater, SW ####", "note",
     "leave it at the neighbour's door, please ring ## x",
 )  # fmt: skip
-"""150 bytes of names and values; each ``#`` becomes a random digit."""
+"""The entries that workloads add, of 27 and 150 bytes: names and values in turn. Each ``#`` becomes a random
+digit."""
 
 Prepare = Callable[[Store], None]
 Run = Callable[[Store, float], Sample]
@@ -36,7 +38,7 @@ Run = Callable[[Store, float], Sample]
 
 @dataclass(frozen=True)
 class Workload:
-    """One row, measured on these ``kinds`` of stores."""
+    """One row, measured on stores of these ``kinds``; with ``fsync``, they write a journal with this policy."""
 
     name: str
     run: Run
@@ -47,7 +49,7 @@ class Workload:
 
 
 def empty(store: Store) -> None:
-    """Empty the store, so that a round does not pay for the data of the last one."""
+    """Empty the store, so that the data of one round do not slow down the next."""
     store.empty()
 
 
@@ -73,7 +75,7 @@ def filled(key: str) -> Prepare:
 
 
 def with_group(store: Store) -> None:
-    """Make a stream with a group at its beginning."""
+    """Make a stream and a group that has read nothing."""
     filled("bench:group")(store)
     with store.client() as client:
         client.execute_command("XGROUP", "DESTROY", "bench:group", "g")
@@ -89,7 +91,7 @@ def digits(words: Sequence[str], chance: random.Random) -> list[bytes]:
 
 
 def additions(words: Sequence[str], *, keys: int = 1, times: int = VARIANTS) -> list[bytes]:
-    """Return XADD requests to ``keys`` keys in turn; the same requests in every run."""
+    """Return XADD requests to ``keys`` keys in turn, the same ones in every run."""
     chance = random.Random(1)
     return [
         request(b"XADD", b"bench:%d" % (at % keys), b"*", *digits(words, chance))
@@ -98,7 +100,7 @@ def additions(words: Sequence[str], *, keys: int = 1, times: int = VARIANTS) -> 
 
 
 def xadd(words: Sequence[str], *, connections: int, pipeline: int, keys: int = 1) -> Run:
-    """Return a workload: XADD to ``keys`` keys in turn."""
+    """Return the run of a workload: XADD to ``keys`` keys in turn."""
     requests = additions(words, keys=keys)
 
     def run(store: Store, seconds: float) -> Sample:
@@ -108,7 +110,7 @@ def xadd(words: Sequence[str], *, connections: int, pipeline: int, keys: int = 1
 
 
 def xrange(count: int) -> Run:
-    """Return a workload: XRANGE from different places of a stream."""
+    """Return the run of a workload: XRANGE from different places of a stream."""
 
     def run(store: Store, seconds: float) -> Sample:
         starts = range(1, ENTRIES - count, 997)
@@ -123,8 +125,11 @@ def _ranges(starts: range, count: int) -> Iterator[bytes]:
 
 
 def consume(connections: int, count: int, *, way: str = "ack") -> Run:
-    """Return a workload: read ``count`` new entries and acknowledge them; operations are entries. The
-    peers always use XREADGROUP and XACK; ``way`` applies to Headwater only."""
+    """Return the run of a workload: read ``count`` new entries and acknowledge them. Operations are entries.
+
+    ``way`` is how Headwater does it: ``ack`` is XREADGROUP and XACK, ``settle`` has XSETTLE instead of XACK,
+    and ``claim`` has XREADGROUP CLAIM and XSETTLE. The peers always use XREADGROUP and XACK.
+    """
 
     def run(store: Store, seconds: float) -> Sample:
         ours = way if store.name.startswith(OURS) else "ack"
@@ -177,4 +182,5 @@ WORKLOADS: Final = (
     Workload("XADD, fsync always, c=50 P=16", _P16, _target(1.5, 2.0), empty, fsync="always"),
     Workload(PLAIN_ROW, _P16, _target(0.2, 0.4), empty, kinds=(PLAIN_PYTHON, *WITH_REDIS[1:])),
 )  # fmt: skip
-"""The targets are required ratio and goal against Redis 8.2, and required ratio against Valkey."""
+"""The rows. Their targets are the required ratio and the goal against Redis 8.2, and the required ratio against
+Valkey."""

@@ -1,8 +1,8 @@
 """The latency from an append to foreachBatch, in micro-batches of one row, compared with Spark's minimum.
 
-The peer is Spark's socket source: it stores nothing, plans nothing and reads its lines in the JVM, so its
-latency is the cost of planning, checkpoint and foreachBatch with any source. Both run the same query in
-turn, with the default trigger and the same sink, in several rounds of the same run.
+The minimum is the latency of Spark's socket source: it stores nothing, plans nothing and reads its lines in
+the JVM, so what remains is the cost of planning, checkpoint and foreachBatch, which any source has. The same
+query runs on both sources in turn, with the default trigger and the same sink, in several rounds.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ if TYPE_CHECKING:
 SAMPLES: Final = 30
 ROUNDS: Final = 3
 WARM: Final = 5
-"""Warm-up rows, because the JVM's first batches compile their plans."""
+"""Rows of a round that do not count, because the first batches compile their plans."""
 
 PATIENCE_SECONDS: Final = 60.0
+"""How long to wait for a row."""
 
 Send = Callable[[int], None]
 
@@ -109,7 +110,8 @@ class Sink:
 
 
 def round_of(spark: SparkSession, name: str, samples: int) -> tuple[list[float], list[Any]]:
-    """Return the latencies in milliseconds, and the durations that Spark reports for each batch."""
+    """Run one round: return the latencies in milliseconds, and for each batch the durations of its parts, as
+    Spark reports them."""
     sink, taken = Sink(), list[float]()
     chance = random.Random(1)
     with tempfile.TemporaryDirectory() as directory, SOURCES[name](spark) as (frame, send):
@@ -130,7 +132,8 @@ def round_of(spark: SparkSession, name: str, samples: int) -> tuple[list[float],
 
 
 def measure(*, samples: int = SAMPLES, rounds: int = ROUNDS) -> dict[str, Any]:
-    """Return p50 and p95 of each source in milliseconds, and the medians of a batch's parts."""
+    """Measure both sources: return p50 and p95 of the latency in milliseconds, and the median duration of each
+    part of a batch."""
     quiet = {"spark.sql.streaming.numRecentProgressUpdates": str(WARM + samples + 10)}
     spark = session(app="latency", master="local[2]", config=quiet)
     spark.sparkContext.setLogLevel("FATAL")
@@ -170,10 +173,11 @@ def show(found: dict[str, Any]) -> None:
 
 
 def main() -> None:
+    """Measure, print, write."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.spark.latency", description=__doc__)
     parser.add_argument("--samples", type=int, default=SAMPLES, help="rows per round")
-    parser.add_argument("--rounds", type=int, default=ROUNDS)
-    parser.add_argument("--output", type=Path, help="JSON file")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="rounds per source")
+    parser.add_argument("--output", type=Path, help="write the results to this JSON file")
     options = parser.parse_args()
     found = measure(samples=options.samples, rounds=options.rounds)
     show(found)
