@@ -1,6 +1,6 @@
 """``make bench-docs``: writes docs/reference/performance.md from the newest results.
 
-A test compares the page with the output of this module, so that no number is typed by hand.
+A test compares the page with what this module writes, so that the page is never edited by hand.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ PAGE: Final = ROOT / "docs" / "reference" / "performance.md"
 HEAD: Final = """\
 # Performance
 
-Written by `make bench-docs` from [{file}](../../benchmarks/results/{file}), which `make bench` has
-measured. Absolute results are those of one machine; ratios depend less on the machine. Measure on yours.
+Written by `make bench-docs` from [{file}](../../benchmarks/results/{file}), which `make bench`
+wrote. Absolute results are those of one machine; ratios depend less on the machine. Run it on yours.
 
 ## How it is measured
 
 - **Side by side.** Headwater, Redis {redis}, Valkey {valkey} and Redis {old} run at the same time and
   are measured in turn, in {rounds} rounds of {seconds} s; each round begins with another server. A ratio
   is the median of the rounds' ratios, so a machine that becomes slower during the run does not change
-  it. *Spread* is the distance between Headwater's best and worst round, as a part of the median.
+  it. *Spread* is the distance between Headwater's best and worst round, as a share of the median.
 - **Pinning.** Every server, with all its threads, runs on core {server}, the client on core {client}.
 - **The client** is a C program (`benchmarks/load/`): one thread, one epoll, prepared requests. It reads
   every reply to its end and stops at an error, so an error never counts as work. Replies that cannot
@@ -39,16 +39,17 @@ measured. Absolute results are those of one machine; ratios depend less on the m
   share of the time in which its core was busy: near 100 % the client is the bottleneck, and the true
   ratio is higher.
 - **Closed loop**: a connection sends its next batch when it has the replies to the last one, so p50 and
-  p99 are times to a whole batch of *P* replies under full load. The latency rows are an open loop: ten
-  thousand entries per second are due whatever the server does, and a delay counts from the due time.
+  p99 are the times until a whole batch of *P* replies has arrived, under full load. The latency rows are
+  an open loop: ten thousand entries per second are due whatever the server does, and a delay counts from
+  the due time.
 - **CPU** is the processor time of the server's process per operation, system calls and all threads
   included, as the kernel counts it within the measured window. It shows what a server could do if the
   client is the bottleneck, and varies less on a busy machine.
 - **A ratio** is Headwater's value divided by the peer's; for CPU the peer's divided by Headwater's. Above
   1 means more work in the same time. For bytes, milliseconds and microseconds, less is better, and so is
   a ratio below 1.
-- Entries differ: each `#` in `benchmarks/workloads.py` becomes a random digit, so that neither
-  compression nor a cache sees the same bytes again and again.
+- Entries differ: each `#` in `benchmarks/workloads.py` becomes a random digit, so that compression and
+  caches do not gain from equal entries.
 
 *Required* and *goal* are this project's own targets; the target against Valkey is in brackets. The last
 column says what was reached: **goal**, **required**, **missed**, or that the row is reported only.
@@ -58,6 +59,8 @@ commit `{commit}`{changed}, {date}; load before the run: {load}.
 """
 
 BUSY_LOAD: Final = 0.5
+"""The load average before the run above which the page warns that the machine was busy."""
+
 BUSY: Final = """\
 **The machine did other work at the same time** (see the load and the spreads): an idle machine gives better
 absolute results, and ratios are rough. Measure again before you quote them.
@@ -88,7 +91,7 @@ TEXTS: Final = {
     "difference that a million entries make. *Hot* is without compression, *sealed* with nearly all blocks "
     "compressed.",
     "restart": "From starting the process to the first PONG, after a clean shutdown, with an append-only "
-    "file on all servers; *RDB* is a snapshot. Reported only, until there are checkpoints.",
+    "file on all servers; *RDB* is a snapshot. Reported without a verdict.",
     "growth": "Processor time of a call at ten million entries, or a million pending, divided by that at "
     "ten thousand, in the same server. Reading anywhere in ten million entries reads compressed blocks.",
     "embedded": "One process, no network. From request bytes to reply bytes (`Node.exchange`, without a "
@@ -96,7 +99,8 @@ TEXTS: Final = {
     "with redis-py and Redis on a unix socket.",
     "io-threads": "The servers have {threads}. The ratio is to the best of the peers.",
     "redis-benchmark": "The program of Redis 7.0.15. It needs more processor time than this project's "
-    "client, and is the bottleneck at one request per batch. For comparison with results published elsewhere.",
+    "client, and is the bottleneck at one request per batch. Measured for comparison with results published "
+    "elsewhere.",
 }
 
 FEW_CORES: Final = (
@@ -179,7 +183,7 @@ def _title(store: str) -> str:
 
 
 def table(rows: Sequence[JsonRow]) -> list[str]:
-    """Return the lines of a Markdown table, and a line for each note of a row."""
+    """Return the lines of a Markdown table, followed by a line for each note of a row."""
     wanted = columns(rows)
     lines = [_line(title for title, _ in wanted), _line("---" for _ in wanted)]
     lines += [_line(cell(row) for _, cell in wanted) for row in rows]
