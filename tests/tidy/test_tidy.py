@@ -1,7 +1,8 @@
-"""Checks the project's style rules in all files of the tree."""
+"""Rules for the files of the tree: lengths, docstrings, pinned dependencies, contents that are not allowed."""
 
 from __future__ import annotations
 
+import ast
 import re
 import tomllib
 from pathlib import Path
@@ -26,12 +27,15 @@ LOCK_FILES = {
 MACHINE_PATHS = re.compile(r"(?<![\w.])/(?:home|Users|root|work|opt|mnt|srv)/[\w.-]+")
 """Paths that are specific to a machine; /tmp, /usr, /etc and /dev exist on all."""
 
+# Written in parts, so that this file does not match.
 UNFINISHED = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK)\b")
 
 ADDRESSES = re.compile(r"https?://|file://|(?<!\w)git\+|@\s*\w+://")
+"""Sources of packages other than the index."""
 
 
 def exceptions() -> dict[str, dict[str, Any]]:
+    """Return exceptions.toml: for each kind of length, the names that may be longer."""
     read: dict[str, dict[str, Any]] = tomllib.loads(
         (Path(__file__).parent / "exceptions.toml").read_text(encoding="utf-8")
     )
@@ -39,8 +43,8 @@ def exceptions() -> dict[str, dict[str, Any]]:
 
 
 def too_long(found: dict[str, int], limit: int, kind: str) -> list[str]:
-    """Return a sentence for each length over ``limit`` without an exception, and for each exception that
-    is not needed."""
+    """Return a sentence for each length above ``limit`` or its exception, and for each exception that has no
+    reason or is not needed."""
     allowed = exceptions()[kind]
     wrong = []
     for name, length in found.items():
@@ -120,8 +124,6 @@ def test_every_dependency_is_pinned() -> None:
 
 @pytest.mark.parametrize("path", tree.code(), ids=str)
 def test_a_module_has_a_docstring(path: Path) -> None:
-    import ast
-
     module = ast.parse(tree.text(path))
     if module.body:
         assert ast.get_docstring(module), f"{path} has no docstring"

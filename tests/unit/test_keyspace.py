@@ -47,7 +47,7 @@ def test_the_next_expiry_is_the_earliest_that_still_applies(db: Database) -> Non
     assert keyspace_of(db).next_expiry() is None
 
 
-def test_an_expiry_that_is_moved_often_leaves_few_notes(db: Database) -> None:
+def test_an_expiry_that_changes_often_leaves_few_stale_notes(db: Database) -> None:
     db.set_string(b"k", b"v")
     for at in range(1, 10_000):
         db.set_expiry(b"k", at)
@@ -56,13 +56,18 @@ def test_an_expiry_that_is_moved_often_leaves_few_notes(db: Database) -> None:
 
 
 def test_a_value_that_replaces_another_inherits_nothing(db: Database) -> None:
+    # Given a stream with a group and an expiry
     stream = db.create_stream(b"k", 1)
     stream.create_group(b"g", 1, 0, 0, 0)
     db.set_expiry(b"k", 1000)
+
+    # When a string replaces it, then all of it is gone
     db.set_string(b"k", b"v")
     assert db.expiries == {}
     assert db.keyspace.streams == {}
     assert db.keyspace.groups == {}
+
+    # And fields replace a string, but are added to a hash
     db.set_fields(b"k", [(b"f", b"v")])
     assert db.values[b"k"] == {b"f": b"v"}
     db.set_fields(b"k", [(b"g", b"w")])
@@ -92,7 +97,7 @@ def test_the_number_of_a_stream_is_not_assigned_twice(db: Database) -> None:
     assert db.create_stream(b"a", db.keyspace.next_sid).sid == 2
 
 
-def test_a_key_is_signalled_by_everything_that_may_end_a_wait(db: Database) -> None:
+def test_every_change_that_may_end_a_wait_signals_the_key(db: Database) -> None:
     # Given a client that waits for a key
     db.awaited[b"s"] = None
     signalled = db.keyspace.signalled
@@ -102,7 +107,7 @@ def test_a_key_is_signalled_by_everything_that_may_end_a_wait(db: Database) -> N
         signalled.clear()
         return found
 
-    # Then each of these changes signals it, unless it cannot end a wait
+    # Then a change signals the key if it may end a wait, and otherwise does not
     stream = db.create_stream(b"s", 1)
     assert was_signalled()
     stream.append(1, 0, WIRE, 1, True)
@@ -128,13 +133,14 @@ def test_a_key_is_signalled_by_everything_that_may_end_a_wait(db: Database) -> N
     was_signalled()
     keyspace_of(db).flush(db.index)
     assert was_signalled()
-    # And changes of another key do not
+
+    # And a change of another key does not
     db.create_stream(b"other", 3)
     assert not signalled
     del db.awaited[b"s"]
 
 
-def test_a_modified_watched_key_is_noted(db: Database) -> None:
+def test_a_change_of_a_watched_key_is_noted(db: Database) -> None:
     db.watched[b"k"] = None
     db.set_string(b"l", b"v")
     assert not db.keyspace.touched

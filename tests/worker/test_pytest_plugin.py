@@ -1,4 +1,4 @@
-"""The pytest plugin, in separate pytest runs: its fixture runs a worker; loading it imports nothing else."""
+"""The pytest plugin, in separate runs of pytest, and `SyncAppTest`, which its fixture returns."""
 
 from __future__ import annotations
 
@@ -108,6 +108,7 @@ def run_pytest(tmp_path: Path) -> Callable[[str], str]:
 def test_the_fixture_runs_a_worker_in_sync_tests(
     run_pytest: Callable[[str], str],
 ) -> None:
+    # A test that fails is reported as usual, and without a second error from the fixture.
     printed = run_pytest(PROGRAM)
     assert "1 failed, 2 passed" in printed, printed
     assert "FAILED test_shop.py::test_that_fails - assert False" in printed, printed
@@ -125,14 +126,14 @@ def test_the_plugin_has_an_entry_point_for_pytest() -> None:
     assert project["entry-points"]["pytest11"] == {"headwater": "headwater.pytest_plugin"}
 
 
-async def test_the_error_in_a_running_event_loop_names_app_test() -> None:
+async def test_the_error_in_a_running_event_loop_recommends_app_test() -> None:
     with pytest.raises(HeadwaterError, match=r"use `async with app.test\(\)"):
         SyncAppTest(app).__enter__()
 
 
-def test_an_app_can_be_in_one_test_at_a_time() -> None:
+def test_an_app_can_be_tested_by_one_test_at_a_time() -> None:
     with SyncAppTest(app) as t:
-        with pytest.raises(HeadwaterError, match="runs already"):
+        with pytest.raises(HeadwaterError, match="is already running"):
             SyncAppTest(app).__enter__()
         t.add("orders", {"id": "1", "do": "fail"})
         assert t.deliveries(bill) == [1]

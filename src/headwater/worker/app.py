@@ -113,15 +113,15 @@ class App(AppDeclaring):
         `App.stop`, running handlers may end within the grace time, and all other entries are handed back.
 
         The worker waits for a store that is unreachable, full, or in a failover. Raises `HeadwaterError` if
-        the app has no consumer or runs already; at the start, errors that waiting does not resolve, such as
-        a wrong password or another ``claim_after`` in the group; `StartFailed` if a dependency or a function
-        of `App.on_start` fails; `TaskEnded` if a part of the worker ends. ``reports`` is for
+        the app has no consumer or is already running; at the start, errors that waiting does not resolve,
+        such as a wrong password or another ``claim_after`` in the group; `StartFailed` if a dependency or a
+        function of `App.on_start` fails; `TaskEnded` if a part of the worker ends. ``reports`` is for
         ``headwater work``.
         """
         if not self.consumers:
             raise HeadwaterError(f"{self!r} has no consumer: nothing to work on")
         if self._running is not None:
-            raise HeadwaterError(f"{self!r} runs already")
+            raise HeadwaterError(f"{self!r} is already running")
         running = Running(
             self.consumers,
             connections=self._connections,

@@ -185,7 +185,7 @@ class AppDeclaring(AppPublishing):
 
     def _not_working(self, what: str) -> None:
         if self._running is not None:
-            raise DeclarationError(f"{what} comes too late: {self!r} runs already")
+            raise DeclarationError(f"{what} comes too late: {self!r} is already running")
 
     def statistics(self) -> Statistics:
         """Return what this process has done for the app, and the progress of its consumers."""

@@ -43,7 +43,7 @@ class SyncAppTest:
     [1] {}
 
     The worker runs only during a call. With pytest, the fixture `headwater_worker` makes it. Entering it
-    raises `HeadwaterError` in a thread that runs an event loop, and if the app runs already.
+    raises `HeadwaterError` in a thread that runs an event loop, and if the app is already running.
     """
 
     look: redis.Redis

@@ -72,7 +72,7 @@ class AppTest:
     Time passes only in `AppTest.advance`; ``asyncio.sleep`` in a handler uses another clock, which tests do not
     advance.
 
-    Entering it raises `HeadwaterError` if the app runs already. While it is entered, `Stream.send` and
+    Entering it raises `HeadwaterError` if the app is already running. While it is entered, `Stream.send` and
     `App.send` publish to its store.
     """
 
@@ -95,7 +95,7 @@ class AppTest:
         from headwater.server.turn.node import Node
 
         if self.app._running is not None:  # noqa: SLF001  # this is the app's own test
-            raise HeadwaterError(f"{self.app!r} runs already")
+            raise HeadwaterError(f"{self.app!r} is already running")
         self.node = Node(clock=self.clock)
         self.look = connect(node=self.node)
         connections = Connections("headwater://memory", node=self.node)
