@@ -144,9 +144,9 @@ class BatchFetch:
             Finding(
                 stream,
                 certain=True,
-                text=f"stream {stream!r}: {len(gone)} entries ({gone[0].decode()} …) that were "
-                f"delivered to {self._membership.consumer!r} of group {self._membership.group!r} were "
-                "deleted or trimmed before they were read",
+                text=f"stream {stream!r}: entries that were delivered to {self._membership.consumer!r} of "
+                f"group {self._membership.group!r} were deleted or trimmed before they were read "
+                f"({len(gone)} in total, the first is {gone[0].decode()})",
             ),
             self._options,
         )
