@@ -1,4 +1,4 @@
-"""No request stops or blocks the store, or corrupts its contents."""
+"""No malformed request stops or blocks the store, or corrupts its contents."""
 
 from __future__ import annotations
 
@@ -60,20 +60,22 @@ def test_all_unusual_values_of_all_arguments_do_not_break_the_store() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in names() if name.startswith(b"X")])
-def test_the_requests_that_are_modified_are_valid(name: bytes) -> None:
-    understood = 0
+def test_some_of_the_requests_that_are_modified_are_valid(name: bytes) -> None:
+    accepted = 0
     for usage in usages(name):
         client = LocalStore(journaled=False).client()
         fill(client)
         client.send(*usage)
-        understood += not isinstance(client.reply(), Failure)
-    assert understood
+        accepted += not isinstance(client.reply(), Failure)
+    assert accepted
 
 
 def test_a_server_survives_corrupted_bytes() -> None:
+    # Given a server
     random = Random(1)
     with server_process() as server:
         for seed in range(40):
+            # When it receives a corrupted pipeline
             pipeline = b"".join(encode(*words) for words in History(seed, "redis-8.2").commands(50))
             with socket.create_connection(("127.0.0.1", server.port), timeout=20) as client:
                 with contextlib.suppress(ConnectionError):
@@ -81,6 +83,7 @@ def test_a_server_survives_corrupted_bytes() -> None:
                     client.shutdown(socket.SHUT_WR)
                     while client.recv(1 << 16):
                         pass
+            # Then it still answers other clients
             with connected(server.port) as wire:
                 assert wire.ask("PING") == b"+PONG\r\n"
 

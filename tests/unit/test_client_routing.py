@@ -1,4 +1,4 @@
-"""Which node gets which command: the router without a network."""
+"""Which node of a cluster gets which command: the router, without a network."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from headwater.errors import ConfigError
 A, B, C = NodeAddress("a", 1), NodeAddress("b", 2), NodeAddress("c", 3)
 HALF = 8192
 LOW, HIGH = "orders", "invoices"
-"""Keys of the lower and of the upper half of the slots, which A and B own."""
+"""Keys in the lower and in the upper half of the slots, which A and B own."""
 
 HALVES: list[Any] = [[0, HALF - 1, [b"a", 1, b"x"]], [HALF, 16383, [b"b", 2, b"y"]]]
 
@@ -38,7 +38,10 @@ def _topology(*, cluster: bool = True) -> Topology:
 def _run(
     router: Router, commands: list[tuple[Any, ...]], answers: Answers, replies: Any = None
 ) -> tuple[list[Any], list[tuple[NodeAddress, list[Any]]]]:
-    """Return the replies, and the commands that each node received."""
+    """Route ``commands``; return the replies, and the parts that were sent: node and commands.
+
+    ``answers`` makes the reply to each part. CLUSTER SLOTS is answered with `HALVES` and is not among them.
+    """
     sent: list[tuple[NodeAddress, list[Any]]] = []
     routing = router.route([QueuedCommand(words) for words in commands], replies)
     try:
@@ -118,11 +121,12 @@ def test_a_moved_slot_is_followed_and_remembered() -> None:
 
     found, sent = _run(Router(topology), [("XADD", LOW, "*", "a", 1)], answers)
     assert found == [b"OK"]
-    # CLUSTER SLOTS was called again, with the same result. The redirection takes precedence.
-    assert sent[0][0] == A
+    assert [node for node, _words in sent] == [A, C]
+    # CLUSTER SLOTS, asked again, still reports A. The redirection takes precedence.
+    assert topology.owner(slot_of(LOW)) == C
 
 
-def test_a_redirection_without_a_host_means_the_node_that_answered() -> None:
+def test_a_redirection_without_a_host_means_the_host_that_answered() -> None:
     def answers(part: Part) -> list[Any]:
         return _ok(part) if part.node.port == 9 else [MovedError(f"{slot_of(LOW)} :9")]
 
@@ -130,7 +134,7 @@ def test_a_redirection_without_a_host_means_the_node_that_answered() -> None:
     assert _run(router, [("XLEN", LOW)], answers)[1][1][0] == NodeAddress("a", 9)
 
 
-def test_an_ask_redirection_sends_asking_first_and_shortens_the_read() -> None:
+def test_after_ask_the_command_follows_asking_and_its_block_is_shortened() -> None:
     read = ("XREADGROUP", "GROUP", "BLOCK", "c", "BLOCK", 5000, "STREAMS", LOW, ">")
 
     def answers(part: Part) -> list[Any]:
@@ -141,7 +145,7 @@ def test_an_ask_redirection_sends_asking_first_and_shortens_the_read() -> None:
     assert sent[1] == (C, [[b"ASKING"], [*read[:5], ASKED_BLOCK_MS, *read[6:]]])
 
 
-def test_a_transaction_is_one_unit() -> None:
+def test_a_transaction_is_redirected_as_a_whole() -> None:
     commands = [("MULTI",), ("HSET", LOW, "f", "v"), ("XADD", LOW, "*", "a", 1), ("EXEC",)]
 
     def answers(part: Part) -> list[Any]:
@@ -193,7 +197,7 @@ def test_an_endless_redirection_is_returned_as_the_reply() -> None:
     assert len(sent) < 20
 
 
-def test_a_lost_connection_is_raised_and_its_node_is_moved_to_the_end() -> None:
+def test_a_lost_connection_is_raised_and_its_node_is_asked_last() -> None:
     topology = _topology()
     with pytest.raises(RedisConnectionError) as caught:
         _run(Router(topology), [("XADD", LOW, "*", "a", 1)], lambda _part: RedisConnectionError())
@@ -227,7 +231,7 @@ def test_a_single_server_that_redirects_is_a_node_of_a_cluster() -> None:
     topology = _topology(cluster=False)
     replies = [MovedError(_at(B, HIGH)), 3]
 
-    # When they are routed, then only redirected commands are sent
+    # When they are routed, then only the redirected command is sent
     commands = [("XLEN", HIGH), ("XLEN", LOW)]
     found, sent = _run(Router(topology), commands, _ok, replies)
     assert found == [b"OK", 3]
@@ -245,7 +249,7 @@ TRANSACTION: list[tuple[Any, ...]] = [("MULTI",), ("XADD", LOW, "*", "a", 1), ("
 
 
 def _asked_elsewhere(part: Part) -> list[Any]:
-    """Reply as if the stream is at C already and the watched key is not."""
+    """Reply as while a slot moves: C already has the stream, A still has the watched key."""
     if part.node == C:
         return _ok(part)
     return [AskError(_at(C, LOW)) if one.words[0] == "XADD" else b"OK" for one in part.commands]
@@ -288,7 +292,7 @@ def test_a_transaction_ends_the_watches_of_its_node() -> None:
     assert _run(router, TRANSACTION, _asked_elsewhere)[0] == [b"OK"] * 3
 
 
-def test_a_server_without_cluster_support_is_an_error() -> None:
+def test_a_node_without_cluster_support_is_an_error() -> None:
     routing = Router(_topology()).route([QueuedCommand(("XLEN", LOW))])
     next(routing)
     with pytest.raises(ConfigError, match="redis://a:1"):

@@ -1,4 +1,4 @@
-"""The demo's counts match the contents of the store."""
+"""The demo counts what is in the store: with the producer, in `evidence` and in the sampler."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def client(
 def test_the_producer_publishes_every_flight_and_knows_which_are_corrupted(
     client: redis.Redis, flights: list[data.Flight]
 ) -> None:
-    told: list[int] = []
-    published = publish(client, flights, seed=7, advance=told.append)
-    assert client.xlen(STREAM) == published.flights == sum(told) == FLIGHTS
+    advances: list[int] = []
+    published = publish(client, flights, seed=7, advance=advances.append)
+    assert client.xlen(STREAM) == published.flights == sum(advances) == FLIGHTS
     assert len(published.valid) + published.corrupted.total() == FLIGHTS
     assert sorted(published.corrupted.values()) == [1, 1, 1, 1]
 
@@ -68,9 +68,11 @@ def test_enriched_flights_and_dead_letters_are_read_back_completely(
         at_ms=0,
     )
     client.xadd(dead_letter_stream(STREAM), dict(fields))
+
     # When they are counted
     keys, settled = evidence.read_enriched(client)
     (dead,) = evidence.read_dead(client)
+
     # Then nothing is missing
     assert keys == dict.fromkeys(map(data.key, flights), 1)
     assert settled["7-0"] == evidence.SettledEntry("w-1", 2)
@@ -78,12 +80,15 @@ def test_enriched_flights_and_dead_letters_are_read_back_completely(
 
 
 @pytest.mark.peer
-def test_a_consumer_holds_what_it_read_and_did_not_settle(client: redis.Redis) -> None:
+def test_a_consumer_owns_what_it_has_read_and_not_settled(client: redis.Redis) -> None:
+    # Given two consumers that have read entries, and one entry that was acknowledged
     ids: list[Any] = [client.xadd(STREAM, {"n": number}) for number in range(5)]
     client.xgroup_create(STREAM, GROUP, "0")
     client.xreadgroup(GROUP, "a", {STREAM: ">"}, count=3)
     client.xreadgroup(GROUP, "b", {STREAM: ">"}, count=1)
     client.xack(STREAM, GROUP, ids[0])
+
+    # Then each owns the others that it has read, and one entry is unread
     owned = [str(entry_id, "ascii") for entry_id in ids[1:3]]
     assert evidence.owned_entries(client, "a") == evidence.OwnedEntries(
         "a", dict.fromkeys(owned, 1)
@@ -95,7 +100,7 @@ def test_a_consumer_holds_what_it_read_and_did_not_settle(client: redis.Redis) -
 
 
 @pytest.mark.peer
-def test_the_sampler_sees_the_store_and_survives_its_end(
+def test_the_sampler_counts_entries_and_records_events(
     client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headwater.demo.sampling.INTERVAL_SECONDS", 0.001)
