@@ -6,7 +6,7 @@
     appending.py   sends XADDs to the server, many at a time
     marker.py      the record of a query's epochs and their stages
     chunks.py      one step: moves a chunk of a stage to the stream
-    staging.py     what a task writes, and what it reports
+    staging.py     writes the rows of one task, and returns its report
     publishing.py  publishes stages to the stream, each entry once
     batch.py, streaming.py   the writers that Spark calls
 
