@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from benchmarks.load import Sample, request
-from benchmarks.rows import CPU_RATIO, OURS, Target
+from benchmarks.rows import CPU_RATIO, OURS, RATIO, Target
 from benchmarks.stores import KINDS, PLAIN_PYTHON, VALKEY, WITH_REDIS, Kind, Store
 
 ENTRIES: Final = 100_000
@@ -139,7 +139,7 @@ def consume(connections: int, count: int, *, way: str = "ack") -> Run:
 
 
 def _target(
-    required: float, goal: float, *, valkey: float | None = None, by: str = "ratio"
+    required: float, goal: float, *, valkey: float | None = None, by: str = RATIO
 ) -> Target:
     of = {} if valkey is None else {VALKEY: valkey}
     return Target(required, goal, by=by, required_of=of)

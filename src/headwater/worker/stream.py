@@ -296,8 +296,9 @@ class Stream(Generic[M]):
         return self._app().cancel_blocking(self, scheduled_id)
 
     def _app(self) -> OpenApp:
-        """Return the app through which to publish: this stream's app, or the only one that is open. Raises
-        `HeadwaterError` if there is none, or more than one."""
+        """Return the app through which to publish: the open app that declares this stream, or the only open
+        app. If none is open, return the app that declares it. Raises `HeadwaterError` if there is none, or
+        more than one."""
         candidates = [app for app in open_apps() if app in self._apps] or open_apps()
         candidates = candidates or [*self._apps]
         if len(candidates) == 1:
