@@ -24,7 +24,7 @@ SOURCES: Final = Path(__file__).parent / "load"
 BUILT: Final = ROOT / "build" / "load"
 
 TIMEOUT_SECONDS: Final = 600.0
-"""How long the program may run in total. It also adds ten million entries, which takes minutes."""
+"""How long the program may run in total. It is long because the program also adds ten million entries."""
 
 
 class Sample(NamedTuple):
