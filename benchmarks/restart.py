@@ -1,7 +1,7 @@
 """The time from starting the process to the first PONG, with a million entries, all pending.
 
-Every server was shut down cleanly before. Redis and Valkey read their append-only file, or a snapshot
-(RDB). An empty server is started too, to show how much of the time the data take.
+Every server was shut down cleanly before. Redis and Valkey read their append-only file; Redis is also measured
+with a snapshot (RDB). An empty server is started too, to show how much of the time is due to the data.
 """
 
 from __future__ import annotations
@@ -24,9 +24,11 @@ from tests import peers
 
 ENTRIES: Final = 1_000_000
 NAME: Final = "start with 1M entries, 1M pending"
-START_SECONDS: Final = 300.0
+TIMEOUT_SECONDS: Final = 300.0
+"""How long a server may take to start."""
 
 SNAPSHOT: Final = Kind(f"{REDIS} (RDB)", peer=REDIS)
+"""Redis without an append-only file: it saves a snapshot when it shuts down."""
 
 
 class RestartableServer(Protocol):
@@ -46,6 +48,8 @@ class RestartableServer(Protocol):
 
 
 class _Ours:
+    """Headwater, with an append-only file that is flushed every second."""
+
     def __init__(self, directory: Path) -> None:
         self._server = ServerProcess(*durability("everysec", peer=False), directory=directory)
         self._server.port = self.port = peers.free_port()
@@ -62,6 +66,8 @@ class _Ours:
 
 
 class _Peer:
+    """Redis or Valkey: with an append-only file, or for `SNAPSHOT` with an RDB file only."""
+
     def __init__(self, kind: Kind, directory: Path) -> None:
         assert kind.peer is not None
         executable = peers.path(kind.peer)
@@ -96,7 +102,7 @@ class _Peer:
 
 
 def rows(selection: Selection) -> Iterator[Row]:
-    """Yield the row; ``empty_s`` is the start without data."""
+    """Yield the row. Its additional measurement ``empty_s`` is the start without data, in seconds."""
     if not selection.wants(NAME):
         return
     row = Row(
@@ -110,7 +116,7 @@ def rows(selection: Selection) -> Iterator[Row]:
         ]
         for _ in range(selection.rounds):
             for name, (full, empty) in servers:
-                row.of(name).add(started(full), empty_s=started(empty))
+                row.of(name).add(_start_seconds(full), empty_s=_start_seconds(empty))
     yield row
 
 
@@ -143,21 +149,21 @@ def _running(server: RestartableServer) -> Iterator[float]:
         server.end()
 
 
-def started(server: RestartableServer) -> float:
-    """Return the seconds from starting the process to its first PONG; shut it down again."""
+def _start_seconds(server: RestartableServer) -> float:
+    """Start the server, shut it down, and return the seconds from its start to its first PONG."""
     with _running(server) as seconds:
         return seconds
 
 
 def _await_pong(port: int) -> None:
-    deadline = time.monotonic() + START_SECONDS
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while time.monotonic() < deadline:
         try:
-            with socket.create_connection(("127.0.0.1", port), timeout=START_SECONDS) as link:
+            with socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_SECONDS) as link:
                 link.sendall(b"PING\r\n")
                 if link.recv(64).startswith(b"+PONG"):
                     return
         except OSError:
             pass
         time.sleep(0.001)
-    raise TimeoutError(f"no PONG at port {port} within {START_SECONDS:.0f} seconds")
+    raise TimeoutError(f"no PONG at port {port} within {TIMEOUT_SECONDS:.0f} seconds")
