@@ -1,8 +1,8 @@
-"""The cost of a script's call: the server's processor time, compared with Redis in the same run.
+"""The server's processor time for one call of a Lua script (EVALSHA), compared with Redis in the same run.
 
 A part of ``make bench-scale``; alone: ``python -m benchmarks.scripts``. A row's ratio is the median of the
-rounds' ratios. The last row calls one script very often and measures only the last calls, so that a leak
-per call would be visible.
+rounds' ratios. The last row calls one script `CALLS` times and measures only the last calls: if each call
+leaked, they would cost more than the first ones.
 """
 
 from __future__ import annotations
@@ -22,14 +22,18 @@ REQUIRED: Final = 2.0
 
 ROUNDS: Final = 3
 SECONDS: Final = 0.5
+"""The duration of one measurement."""
+
 CALLS: Final = 100_000
 PIPELINE: Final = 16
 
 
 class Case(NamedTuple):
-    """A script, its numkeys, keys and arguments, and how it is sent. If the commands of a script take most
-    of the time, or reading and sending take hardly any, the row has no verdict: it measures those
-    commands, or Python."""
+    """A script; ``words``, which are its numkeys, keys and arguments; and how it is sent.
+
+    ``judged`` is false if the row has no verdict: its script spends most of the time in other commands, or is
+    pipelined, so that hardly any time goes to sockets and the row compares Python with C.
+    """
 
     name: str
     script: bytes
@@ -87,7 +91,7 @@ def _call(store: Store, case: Case) -> bytes:
     with store.client() as client:
         client.delete("list", "n", "s")
         client.rpush("list", *range(10))
-        client.set("lock", "other")
+        client.set("lock", "other")  # not the caller's, so no call deletes it and all calls cost the same
         sha = str(client.script_load(case.script)).encode()
     return request(b"EVALSHA", sha, *case.words)
 
@@ -95,6 +99,7 @@ def _call(store: Store, case: Case) -> bytes:
 def _cost(
     name: str, stores: list[Store], samples: list[list[float]], *, judged: bool = True
 ) -> Cost:
+    """Return a row from the µs per call of each round; ``samples`` has a list for each of ``stores``."""
     ours, theirs = (samples[[one.name for one in stores].index(kind)] for kind in (OURS, REDIS))
     ratio = statistics.median(mine / peer for mine, peer in zip(ours, theirs, strict=True))
     return Cost(name, statistics.median(ours), statistics.median(theirs), ratio, judged)
@@ -116,8 +121,10 @@ def measure(stores: list[Store], *, rounds: int = ROUNDS, seconds: float = SECON
 
 
 def measure_calls(stores: list[Store], *, calls: int = CALLS) -> Cost:
-    """Measure the last of many calls: the median of their last three tenths. They cost as much as the first
-    ones, unless calls leak."""
+    """Call INCR in a script ``calls`` times on each store, and return the cost of the last three tenths.
+
+    Prints the first and the last tenth: they cost the same, unless calls leak.
+    """
     samples: list[list[float]] = [[] for _ in stores]
     for store, found in zip(stores, samples, strict=True):
         call = _call(store, CASES[1])
@@ -131,7 +138,7 @@ def measure_calls(stores: list[Store], *, calls: int = CALLS) -> Cost:
 
 
 def costs() -> list[Cost]:
-    """Return all rows; none if Redis is missing."""
+    """Measure and return all rows; none if Redis is missing. Runs on the client's core."""
     if not all(kind.available() for kind in WITH_REDIS):
         print(f"{REDIS} is missing (make peers): scripts are not measured", file=sys.stderr)
         return []

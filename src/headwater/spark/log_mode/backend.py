@@ -1,5 +1,7 @@
-"""The interface to where a reader's entries come from. The server is one backend. An archive together
-with the server is another (archive/backend.py); `source.py` chooses it by the option ``archive``.
+"""`Backend`, the interface to where a reader's entries come from, and `ServerBackend`, which reads the server only.
+
+`archive.backend.ArchiveBackend` reads an archive and the server. ``source.py`` chooses it if the option
+``archive`` is given.
 """
 
 from __future__ import annotations
@@ -23,13 +25,13 @@ class Backend(Protocol):
     """The source of a reader's entries. Spark pickles it to executors, so it has no connection."""
 
     def connect(self) -> tuple[SourceStore, Planner]:
-        """Return the store and the planner that the driver uses."""
+        """Return a new store, which the caller closes, and the planner that the driver uses with it."""
 
     def restart(self, store: SourceStore, stream: str) -> Position:
-        """Return where reading continues in a stream that was deleted, recreated or set back."""
+        """Return where reading restarts in a stream that was deleted, recreated or set back."""
 
     def read(self, part: EntryRange) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one partition, in an executor."""
+        """Yield the rows of one partition as record batches. Runs in an executor."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,7 @@ class ServerBackend:
         return store, planner(store)
 
     def restart(self, store: SourceStore, stream: str) -> Position:  # noqa: ARG002 - the archive's backend uses them
+        """Return the stream's beginning."""
         return BEGINNING
 
     def read(self, part: EntryRange) -> Iterator[pa.RecordBatch]:
