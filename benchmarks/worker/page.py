@@ -27,7 +27,7 @@ time of the worker process per message.
 
 
 def section(directory: Path = DIRECTORY) -> str:
-    """Return the section; empty if nothing was measured."""
+    """Return the section, in Markdown; empty if ``directory`` has no results."""
     newest = results.newest(directory) if directory.exists() else None
     if newest is None:
         return ""
@@ -42,16 +42,19 @@ def section(directory: Path = DIRECTORY) -> str:
 
 
 def _lines(rows: list[dict[str, Any]]) -> Iterator[str]:
+    """Yield a line for each row: of Headwater, or of the peer that the row compares it with."""
     for row in rows:
         stores = row["stores"]
         theirs = next((name for name in stores if name not in (OURS, RAW)), None)
         if theirs is None:
             yield _line(row, row["name"], OURS)
         else:
+            # The verdict is about Headwater, not about the peer that this line shows.
             yield _line({**row, "verdict": ""}, theirs, theirs)
 
 
 def _line(row: dict[str, Any], title: str, name: str) -> str:
+    """Return the line of the table for the store or program ``name``."""
     one, raw = row["stores"].get(name), row["stores"].get(RAW)
     if one is None:
         return f"| {title} | not available | | | | | | |\n"
