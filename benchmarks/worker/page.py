@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks import results
-from benchmarks.rows import OURS
+from benchmarks.rows import OURS, paired
 from benchmarks.show import number, percent
 from benchmarks.worker.subjects import RAW
 
@@ -58,7 +58,7 @@ def _line(row: dict[str, Any], title: str, name: str) -> str:
     one, raw = row["stores"].get(name), row["stores"].get(RAW)
     if one is None:
         return f"| {title} | not available | | | | | | |\n"
-    ratio = number(one["median"] / raw["median"]) if raw else ""
+    ratio = number(paired(one["rounds"], raw["rounds"])) if raw else ""
     target = row.get("target", {})
     unit = "" if row["unit"] == "/s" else f" {row['unit']}"
     cells = (
