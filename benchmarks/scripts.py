@@ -91,7 +91,9 @@ def _call(store: Store, case: Case) -> bytes:
     with store.client() as client:
         client.delete("list", "n", "s")
         client.rpush("list", *range(10))
-        client.set("lock", "other")  # not the caller's, so no call deletes it and all calls cost the same
+        client.set(
+            "lock", "other"
+        )  # not the caller's, so no call deletes it and all calls cost the same
         sha = str(client.script_load(case.script)).encode()
     return request(b"EVALSHA", sha, *case.words)
 

@@ -1,7 +1,7 @@
 """The wall clock jumps by an hour: ages, delays and expiries continue by elapsed time; new ids,
 TIME and absolute times follow the wall clock.
 
-Each test runs on a store in this process and on a server, with the same client.
+Tests with the fixture ``store`` run on an embedded store and on a server.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ JUMPS = [pytest.param(HOUR, id="forward"), pytest.param(-HOUR, id="back")]
 
 
 class MovableStore:
-    """A store with a clock that a test moves. ``run`` sends a command, ``pass_time`` lets time pass."""
+    """A store with a clock that a test moves: ``clock.jump`` sets the wall clock, ``pass_time`` lets seconds pass."""
 
     def __init__(self, clock: ManualClock, client: Any, pass_time: Callable[[float], None]) -> None:
         self.clock = clock
@@ -33,6 +33,7 @@ class MovableStore:
         self.pass_time = pass_time
 
     def run(self, *words: object) -> Any:
+        """Send a command and return the reply."""
         return self.client.execute_command(*words)
 
     def pending(self, key: str, group: str) -> list[tuple[bytes, int]]:
@@ -41,7 +42,7 @@ class MovableStore:
         return [(row["message_id"], row["time_since_delivered"]) for row in rows]
 
     def deliver(self, key: str, group: str) -> None:
-        """Deliver an entry of a new stream to ann."""
+        """Create a stream and a group, and deliver one entry to the consumer ann."""
         self.run("XADD", key, "*", "n", "1")
         self.run("XGROUP", "CREATE", key, group, "0")
         self.run("XREADGROUP", "GROUP", group, "ann", "STREAMS", key, ">")
@@ -77,7 +78,7 @@ def store(request: pytest.FixtureRequest) -> Iterator[MovableStore]:
 def test_xautoclaim_claims_by_elapsed_time(store: MovableStore, seconds: int) -> None:
     # Given an entry that was delivered just now
     store.deliver("s", "g")
-    # When the wall clock jumps, then its idle time does not change
+    # When the wall clock jumps, then it is not claimed
     store.clock.jump(seconds)
     assert store.run("XAUTOCLAIM", "s", "g", "bob", 60_000, "0")[1] == []
     # When a minute has passed, then it is claimed
@@ -87,22 +88,24 @@ def test_xautoclaim_claims_by_elapsed_time(store: MovableStore, seconds: int) ->
 
 @pytest.mark.parametrize("seconds", JUMPS)
 def test_a_renewed_lease_lasts_as_long_as_before(store: MovableStore, seconds: int) -> None:
+    # Given an entry that its owner has renewed after 50 s
     store.deliver("s", "g")
-    ((name, _),) = store.pending("s", "g")
+    ((id_, _),) = store.pending("s", "g")
     store.pass_time(50)
-    store.run("XRENEW", "s", "g", "ann", "IDS", 1, name)
+    store.run("XRENEW", "s", "g", "ann", "IDS", 1, id_)
+    # When the wall clock jumps and 50 s pass, then it has been idle for 50 s only
     store.clock.jump(seconds)
     store.pass_time(50)
-    assert store.pending("s", "g") == [(name, 50_000)]
-    assert store.run("XCLAIM", "s", "g", "bob", 60_000, name) == []
+    assert store.pending("s", "g") == [(id_, 50_000)]
+    assert store.run("XCLAIM", "s", "g", "bob", 60_000, id_) == []
 
 
 @pytest.mark.parametrize("seconds", JUMPS)
 def test_a_delay_ends_when_its_time_has_passed(store: MovableStore, seconds: int) -> None:
     # Given an entry with a delay of 2 s
     store.deliver("s", "g")
-    ((name, _),) = store.pending("s", "g")
-    store.run("XSETTLE", "s", "g", "ann", "FAIL", "DELAY", 2000, "IDS", 1, name)
+    ((id_, _),) = store.pending("s", "g")
+    store.run("XSETTLE", "s", "g", "ann", "FAIL", "DELAY", 2000, "IDS", 1, id_)
     # When the wall clock jumps, then the delay ends neither at once nor an hour late
     store.clock.jump(seconds)
     store.pass_time(1.9)
@@ -112,7 +115,9 @@ def test_a_delay_ends_when_its_time_has_passed(store: MovableStore, seconds: int
 
 
 @pytest.mark.parametrize("seconds", JUMPS)
-def test_ex_and_px_end_when_their_time_has_passed(store: MovableStore, seconds: int) -> None:
+def test_ex_px_and_pexpire_end_when_their_time_has_passed(
+    store: MovableStore, seconds: int
+) -> None:
     store.run("SET", "ex", "1", "EX", 10)
     store.run("SET", "px", "1", "PX", 10_000)
     store.run("SET", "later", "1")
@@ -191,14 +196,16 @@ def test_the_age_of_a_refusal_is_elapsed_time(store: MovableStore, seconds: int)
 def test_new_ids_follow_the_wall_clock_and_increase_even_if_it_is_set_back(
     store: MovableStore,
 ) -> None:
-    first = store.run("XADD", "s", "*", "n", "1")
+    store.run("XADD", "s", "*", "n", "1")
+    # When the wall clock jumps forward, then the next id is its time
     store.clock.jump(HOUR)
     second = store.run("XADD", "s", "*", "n", "2")
     assert second == b"%d-0" % store.clock.now_ms()
+    # When it is set back, then the next id has the last one's time and the next sequence number
     store.clock.jump(-2 * HOUR)
     third = store.run("XADD", "s", "*", "n", "3")
-    assert third == second.replace(b"-0", b"-1") != first
-    # A stream without a later id begins at the wall clock
+    assert third == second.replace(b"-0", b"-1")
+    # And the first id of another stream is the wall clock's time
     assert store.run("XADD", "new", "*", "n", "1") == b"%d-0" % store.clock.now_ms()
 
 
@@ -207,10 +214,10 @@ def test_an_entry_published_by_a_settlement_has_an_id_of_the_wall_clock(
     store: MovableStore, seconds: int
 ) -> None:
     store.deliver("s", "g")
-    ((name, _),) = store.pending("s", "g")
+    ((id_, _),) = store.pending("s", "g")
     store.clock.jump(seconds)
     answer = store.run(
-        "XSETTLE", "s", "g", "ann", "ACK", "IDS", 1, name, "TO", "out", "*", "FIELDS", 1, "n", "1"
+        "XSETTLE", "s", "g", "ann", "ACK", "IDS", 1, id_, "TO", "out", "*", "FIELDS", 1, "n", "1"
     )
     assert answer[1] == [b"%d-0" % store.clock.now_ms()]
 
@@ -269,14 +276,14 @@ def test_expiretime_is_converted_to_the_current_wall_clock(
 @pytest.mark.parametrize("seconds", JUMPS)
 def test_the_time_of_xclaim_refers_to_the_wall_clock(store: MovableStore, seconds: int) -> None:
     store.deliver("s", "g")
-    ((name, _),) = store.pending("s", "g")
+    ((id_, _),) = store.pending("s", "g")
     store.clock.jump(seconds)
     now_ms = store.clock.now_ms()
-    for time, idle in ((now_ms - 5000, 5000), (now_ms, 0), (now_ms + 1, 0), (-1, 0)):
-        store.run("XCLAIM", "s", "g", "ann", 0, name, "TIME", time)
-        assert store.pending("s", "g") == [(name, idle)]
-    store.run("XCLAIM", "s", "g", "ann", 0, name, "IDLE", 7000)
-    assert store.pending("s", "g") == [(name, 7000)]
+    for time_ms, idle_ms in ((now_ms - 5000, 5000), (now_ms, 0), (now_ms + 1, 0), (-1, 0)):
+        store.run("XCLAIM", "s", "g", "ann", 0, id_, "TIME", time_ms)
+        assert store.pending("s", "g") == [(id_, idle_ms)]
+    store.run("XCLAIM", "s", "g", "ann", 0, id_, "IDLE", 7000)
+    assert store.pending("s", "g") == [(id_, 7000)]
 
 
 @pytest.mark.parametrize("seconds", JUMPS)
@@ -293,18 +300,18 @@ def test_xinfo_full_shows_times_of_the_wall_clock(store: MovableStore, seconds: 
     assert group["pending"][0][2] == ann[b"pending"][0][1] == then_ms
 
 
-def test_an_entry_without_owner_has_no_time(store: MovableStore) -> None:
+def test_an_entry_without_owner_has_no_delivery_time(store: MovableStore) -> None:
     # Given a released entry, whose delivery time is 0
     store.deliver("s", "g")
-    ((name, _),) = store.pending("s", "g")
-    store.run("XNACK", "s", "g", "FAIL", "IDS", 1, name)
+    ((id_, _),) = store.pending("s", "g")
+    store.run("XNACK", "s", "g", "FAIL", "IDS", 1, id_)
     # When the wall clock jumps, then the time is still 0
     store.clock.jump(HOUR)
     (group,) = store.client.xinfo_stream("s", full=True)["groups"]
     assert group["pending"][0][2] == 0
 
 
-def test_the_age_of_unread_entries_is_that_of_their_ids(store: MovableStore) -> None:
+def test_the_age_of_unread_entries_is_the_age_of_their_ids(store: MovableStore) -> None:
     store.clock.jump(HOUR)
     store.run("XADD", "s", "*", "n", "1")
     store.run("XGROUP", "CREATE", "s", "g", "0")
@@ -325,7 +332,7 @@ def test_the_slow_log_has_times_of_the_wall_clock(store: MovableStore) -> None:
 @pytest.mark.parametrize("seconds", JUMPS)
 def test_a_dumped_stream_has_times_of_the_wall_clock(seconds: int) -> None:
     with embedded() as one, embedded() as other:
-        # Given a store whose wall clock jumped, and one that started with the new time
+        # Given a delivered and a delayed entry, in a store whose wall clock has jumped
         one.deliver("s", "g")
         one.run("XADD", "s", "*", "n", "2")
         one.run("XREADGROUP", "GROUP", "g", "bob", "STREAMS", "s", ">")
@@ -336,7 +343,7 @@ def test_a_dumped_stream_has_times_of_the_wall_clock(seconds: int) -> None:
         other.clock.jump(seconds)
         other.pass_time(5)
         with headwater.connect("headwater://memory", clock=one.clock) as late:
-            # When a stream moves to the latter, and to a store that jumped as well
+            # When the stream is restored in a store that starts after the jump, and in one that has jumped too
             for there in (late, other.client):
                 there.execute_command("RESTORE", "s", 0, one.run("DUMP", "s"))
                 # Then ages and delays are unchanged
@@ -346,7 +353,7 @@ def test_a_dumped_stream_has_times_of_the_wall_clock(seconds: int) -> None:
                 ann, bob = there.xinfo_consumers("s", "g")
                 assert (ann["idle"], ann["inactive"]) == (5000, 5000)
                 assert bob["idle"] == 5000
-                # And a dump is the same
+                # And the new stream's dump is the same
                 assert there.execute_command("DUMP", "s") == one.run("DUMP", "s")
 
 
