@@ -1,4 +1,4 @@
-"""The counters of a worker, and the ages that show its progress."""
+"""The counters of a worker, and the ages that show whether its parts make progress."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.worker.runs import run
 
 
 def counted(app: App) -> dict[str, int]:
-    """The nonzero counters of the app's only consumer."""
+    """Return the nonzero counters of the app's only consumer."""
     (consumer,) = app.statistics().consumers
     return {name: value for name, value in asdict(consumer.counters).items() if value}
 
@@ -38,6 +38,8 @@ def progress(app: App) -> ConsumerProgress:
 
 
 def billing(app: App) -> Any:
+    """Declare and return a handler whose outcome depends on the order's id."""
+
     @app.consumer(orders, group="g", into=invoices, max_deliveries=2, retry=Backoff("1s", jitter=0))
     async def bill(order: Order, delivery: Delivery) -> Invoice | None:
         if order.id == 2 and not delivery.redelivered:
@@ -51,15 +53,15 @@ def billing(app: App) -> Any:
     return bill
 
 
-async def test_every_ending_is_counted() -> None:
+async def test_every_outcome_is_counted() -> None:
     app = App("headwater://memory")
     bill = billing(app)
     assert counted(app) == {}
     async with app.test() as t:
-        # Given a message that is handled, and one without a result
+        # When a message is handled with a result, and one without
         await t.send(orders, Order(1), Order(5))
         assert counted(app) == {"received": 2, "handled": 2, "published": 1}
-        # And one that fails, and one that raises Again
+        # And when one fails and one raises Again, then both are retried, and only the first counts as failed
         await t.send(orders, Order(2), Order(4))
         assert counted(app) == {
             "received": 4,
@@ -68,6 +70,7 @@ async def test_every_ending_is_counted() -> None:
             "failed": 1,
             "retried": 2,
         }
+        # And when they are delivered again, then they count as claimed
         await t.advance("1s")
         assert counted(app) == {
             "received": 6,
@@ -77,14 +80,14 @@ async def test_every_ending_is_counted() -> None:
             "failed": 1,
             "retried": 2,
         }
-        # And dead letters by the handler and by an undecodable entry
+        # And when the handler raises Dead, and an entry cannot be decoded, then both are dead letters
         await t.send(orders, Order(3))
         await t.add(orders, {"id": "seventeen"})
         assert counted(app)["dead"] == 2
         assert counted(app)["failed"] == 2
         assert t.pending(bill) == {}
         assert app.statistics().published == 5
-    # Then the counters remain after the worker has stopped
+    # And the counters remain after the worker has stopped
     assert counted(app)["received"] == 8
     assert only_consumer(app).progress is None
 
@@ -98,8 +101,10 @@ async def test_an_entry_claimed_from_a_silent_owner_is_counted_as_a_duplicate() 
         await go_on.wait()
 
     async with app.test() as t:
+        # Given a process that was killed while it handled a message
         await t.send(orders, Order(1))
         t.crash(bill)
+        # When another process claims it, then the handler may run twice
         await t.advance("31s")
         assert counted(app) == {"received": 2, "claimed": 1, "duplicates": 1}
         go_on.set()
@@ -114,11 +119,14 @@ async def test_lost_leases_and_released_entries_are_counted(store: Store) -> Non
         await go_on.wait()
 
     async with run(app):
+        # Given a message in its handler, and one that waits
         await app.send_many(orders, [Order(1), Order(2)])
         await eventually(lambda: progress(app).owned == 2)
-        taken = (await store.pending())[1][0]
-        await store.look.xclaim("orders", "g", "other", 0, [taken])
+        # When another consumer claims the waiting one, and the worker stops without grace
+        waiting = (await store.pending())[1][0]
+        await store.look.xclaim("orders", "g", "other", 0, [waiting])
         await eventually(lambda: counted(app).get("lost"))
+    # Then one was lost, and the other one handed back
     assert counted(app) == {"received": 2, "lost": 1, "handed_back": 1}
 
 
@@ -148,12 +156,12 @@ async def test_an_idle_worker_makes_progress() -> None:
         for _ in range(5):
             await t.advance("37s")
             assert only_consumer(app).late == []
-            assert progress(app)[1:2] == (0.0,)
+            assert progress(app).settler_age == 0
             assert progress(app).reader_age <= 5
 
 
 async def test_a_long_handler_has_an_age_and_does_not_make_its_consumer_late() -> None:
-    # Given one slot, a full prefetch, and a handler that runs for an hour
+    # Given one slot, a full prefetch, and a handler that does not return
     app = App("headwater://memory")
     go_on = asyncio.Event()
 
@@ -162,8 +170,10 @@ async def test_a_long_handler_has_an_age_and_does_not_make_its_consumer_late() -
         await go_on.wait()
 
     async with app.test() as t:
+        # When five minutes pass
         await t.send(orders, Order(1), Order(2), Order(3))
         await t.advance("5m")
+        # Then the handler has that age, and the reader, which has no room for more entries, has none
         assert only_consumer(app).late == []
         found = progress(app)
         assert (found.oldest_handler_age, found.running, found.owned) == (300, 1, 2)
@@ -195,7 +205,15 @@ async def test_the_ages_grow_while_the_store_does_not_reply(store: Store) -> Non
 
 
 def test_late_lists_the_parts_that_are_overdue() -> None:
-    on_time = ConsumerProgress(0, 0, 0, 3600, 1, 1)
+    # A handler that has been running for an hour is not overdue.
+    on_time = ConsumerProgress(
+        reader_age=0,
+        settler_age=0,
+        renewer_age=0,
+        oldest_handler_age=3600,
+        running=1,
+        owned=1,
+    )
     assert on_time.late(10_000) == []
     late = on_time._replace(reader_age=17.0, settler_age=18.0, renewer_age=19.0)
     assert late.late(10_000) == ["reader", "settler", "lease renewer"]
@@ -203,9 +221,9 @@ def test_late_lists_the_parts_that_are_overdue() -> None:
     assert on_time._replace(renewer_age=1300.0).late(3_600_000) == []
 
 
-def test_counters_are_a_copy() -> None:
+def test_statistics_have_a_copy_of_the_counters() -> None:
     app = App("headwater://memory")
     billing(app)
-    before = only_consumer(app).counters
-    before.received = 17
+    copied = only_consumer(app).counters
+    copied.received = 17
     assert only_consumer(app).counters == Counters()
