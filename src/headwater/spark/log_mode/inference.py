@@ -3,10 +3,10 @@
 Rule 1. The same streams give the same schema: the sample depends only on their contents, and the columns
         have the order in which they first occur in the sample.
 Rule 2. A type is chosen only if the decoder can read every sampled value as that type. Later values that do
-        not fit are bad values, so the columns include ``_rescued``.
+        not fit are bad values, so with ``mode=permissive`` the columns include ``_rescued``.
 
-The sample: what the batch would read of each stream is split into ten parts (as into partitions), and the
-first entries of each part are taken, `samplingEntries` in total.
+The sample has ``samplingEntries`` entries of each stream: what the batch would read of it is split into ten parts,
+as into partitions, and the first entries of each part are sampled.
 """
 
 from __future__ import annotations
@@ -42,19 +42,24 @@ from headwater.spark.log_mode.value_types import type_of_texts, type_of_values
 _log = logging.getLogger("headwater.spark")
 
 _PARTS: Final = 10
+"""The number of parts of a stream that its sample comes from."""
+
 _MOST_BYTES: Final = 64 * 1024 * 1024
-"""The maximum size of a sample, by the server's estimate; the sample is held in memory."""
+"""The maximum size of one stream's sample, by the server's estimate; the sample is held in memory."""
 
 _MOST_COLUMNS: Final = 1000
+"""The maximum number of different fields in the sample."""
 
 _OWN: Final = ("stream", "id", "timestamp", "fields", "_rescued", "_delivery_count", "_consumer")
 """Names that are never columns for the message's own fields."""
 
 
 def inferred_schema(options: SourceOptions) -> StructType:
-    """Return ``stream``, ``id``, ``timestamp``, a column for each sampled field, ``_rescued``.
+    """Return ``stream``, ``id``, ``timestamp``, a column for each sampled field and, with ``mode=permissive``,
+    ``_rescued``. If the option ``columns`` is given, return the columns that it names.
 
-    Raises `DeclarationError` if there is nothing to sample.
+    Raises `DeclarationError` if a named stream does not exist, if there is nothing to sample, if no sampled entry
+    holds a document, or if the sample has too many fields.
     """
     page = _sample(options)
     typed = _typed_fields(options, page)
@@ -70,6 +75,7 @@ def inferred_schema(options: SourceOptions) -> StructType:
 
 
 def _sample(options: SourceOptions) -> Page:
+    """Return the sampled entries of all streams as one page."""
     store = SourceStore(options)
     try:
         plans = planner(store)
@@ -93,6 +99,7 @@ def _sample(options: SourceOptions) -> Page:
 def _entries(
     options: SourceOptions, store: SourceStore, plans: Planner, stream: str, span: ReadSpan
 ) -> Iterable[tuple[bytes, list[bytes]]]:
+    """Yield the sampled entries of one stream: ids, and names and values in turn."""
     weight = store.entry_bytes(stream, span.entries)
     wanted = max(1, min(options.sampling_entries, _MOST_BYTES // weight))
     parts = plans.cut(stream, span, min(_PARTS, wanted)).parts
@@ -111,6 +118,7 @@ def _flat(body: Any) -> list[bytes]:
 
 
 def _typed_fields(options: SourceOptions, page: Page) -> dict[str, DataType]:
+    """Return the type of each sampled field that can be a column."""
     found = _fields(page) if options.codec in ("fields", "bytes") else _attributes(options, page)
     if len(found) > _MOST_COLUMNS:
         raise DeclarationError(
@@ -160,23 +168,24 @@ def _attributes(options: SourceOptions, page: Page) -> dict[str, list[Any]]:
 
 
 def _column_names(found: Iterable[str], options: SourceOptions) -> list[str]:
-    """Return the names that can be columns: Spark ignores their case, and some names are taken."""
-    taken = {name.lower() for name in _OWN}
+    """Return the names that can be columns, and warn of the others: empty names, and names that another column
+    has (Spark ignores case). Metadata fields are omitted without a warning unless the options include them."""
+    used = {name.lower() for name in _OWN}
     kept: list[str] = []
-    left_out: list[str] = []
+    omitted: list[str] = []
     for name in found:
         if is_reserved(name) and not options.include_metadata:
             continue
-        if not name or name.lower() in taken:
-            left_out.append(name)
+        if not name or name.lower() in used:
+            omitted.append(name)
             continue
-        taken.add(name.lower())
+        used.add(name.lower())
         kept.append(name)
-    if left_out:
+    if omitted:
         _log.warning(
-            "inferSchema: no column for %s: another column has the name. A schema with "
+            "inferSchema: no column for %s: the name is empty, or another column has it. A schema with "
             "`fields map<string, string>` shows them.",
-            ", ".join(map(repr, left_out)),
+            ", ".join(map(repr, omitted)),
         )
     return kept
 
