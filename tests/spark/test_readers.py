@@ -1,4 +1,4 @@
-"""The readers, called as Spark calls them: offsets, replays, contents of batches."""
+"""The log mode's readers, called as Spark calls them: offsets, replays, contents of batches."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from headwater.errors import DeclarationError
 from headwater.spark.core.queries import committed
 from headwater.spark.core.ranges import EntryRange
+from headwater.spark.decoding.reading import FIRST_PAGE
 from headwater.spark.log_mode.offsets import positions_of, query_of
 from headwater.spark.log_mode.trigger_limits import shares
 from headwater.spark.source import HeadwaterSource
@@ -54,7 +55,7 @@ def test_max_entries_per_trigger_is_divided_among_streams(shop: Shop) -> None:
     assert sum(map(len, query.batches())) == 203 - 11
 
 
-def test_shares_let_no_stream_wait() -> None:
+def test_shares_are_equal_and_what_one_stream_does_not_need_goes_to_the_others() -> None:
     assert shares({"a": 10**6, "b": 1}, 10) == {"a": 9, "b": 1}
     assert shares({"a": 5, "b": 5, "c": 5}, 2) == {"a": 1, "b": 1, "c": 0}
     assert shares({"a": 2}, 10) == {"a": 2}
@@ -82,18 +83,8 @@ def test_min_partitions_splits_evenly(shop: Shop) -> None:
 
     parts = query.reader.partitions({}, query.log[-1])
 
-    assert sorted(part.count for part in parts if isinstance(part, EntryRange)) == [
-        142,
-        143,
-    ] * 0 + [
-        142,
-        143,
-        143,
-        143,
-        143,
-        143,
-        143,
-    ]
+    counts = [part.count for part in parts if isinstance(part, EntryRange)]
+    assert sorted(counts) == [142] + [143] * 6
 
 
 def test_latest_is_determined_once_and_then_taken_from_the_log(shop: Shop) -> None:
@@ -132,7 +123,7 @@ def test_reading_begins_at_starting_id(shop: Shop, starting: str, first: int | N
     assert query.batches() == [list(range(first or 101, 102))]
 
 
-def test_available_now_ends_at_the_streams_ends_when_it_began(shop: Shop) -> None:
+def test_available_now_ends_where_the_streams_ended_when_it_began(shop: Shop) -> None:
     shop.add("a", range(1, 101))
     query = Query(shop, stream="[ab]", maxEntriesPerTrigger="40")
     query.reader.prepareForTriggerAvailableNow()
@@ -203,7 +194,8 @@ def test_a_stream_that_is_no_longer_named_keeps_its_position(
     shop.add("b", [4])
 
     assert only_a.batches() == [[3]]
-    assert ["a position in b" in said for said in warned.messages] == [True]
+    (message,) = warned.messages
+    assert "a position in b" in message
     assert Query(shop, log=only_a.log, stream="a,b").batches() == [[4]]
 
 
@@ -226,7 +218,7 @@ def test_a_checkpoint_of_another_stream_is_refused(shop: Shop, asked: str) -> No
     query = Query(shop, stream="a")
     query.plan()
 
-    # Spark's first call after a committed batch is the first, after a logged one the second
+    # After a committed batch Spark plans first; after a logged one that is not committed, it reads first
     for step in ("plan", "read"):
         with pytest.raises(DeclarationError, match=r"checkpoint is of a, but .* includes none of"):
             getattr(Query(shop, log=query.log, stream=asked), step)()
@@ -236,33 +228,36 @@ def test_a_query_stores_its_offset_at_the_server_when_it_is_committed(shop: Shop
     shop.add("s", range(1, 31))
     query = Query(shop, maxEntriesPerTrigger="10")
 
-    def places() -> list[tuple[str, str]]:
+    def stored() -> list[tuple[str, str]]:
         return [(one.query, str(one.id)) for one in committed(shop.client, "s")]
 
+    # Spark plans a batch only after the one before it was committed
     query.plan()
     name = query_of(query.log[0])
-    assert places() == [(name, "0-0")]
+    assert stored() == [(name, "0-0")]
     query.plan()
-    assert places() == [(name, "11-0")]
+    assert stored() == [(name, "11-0")]
+    # A restarted query stores its offset under the same name
     again = Query(shop, log=query.log, maxEntriesPerTrigger="10")
     again.read()
-    assert places() == [(name, "11-0")]
+    assert stored() == [(name, "11-0")]
     again.batches()
-    assert places() == [(name, "30-1")]
+    assert stored() == [(name, "30-1")]
+    # Another query has its own name
     other = Query(shop)
     other.plan()
-    assert [name for name, _at in places()] == [query_of(other.log[0]), name]
+    assert [name for name, _at in stored()] == [query_of(other.log[0]), name]
 
 
 def test_a_checkpoint_from_before_queries_had_ids_is_continued_and_gets_one(shop: Shop) -> None:
     # Given offsets without an id: one before any batch, and one of a batch that is not committed
     shop.add("s", range(1, 11))
-    begun = [{"s": {"to": "3-1", "added_to": 3}}]
-    logged = [{"s": {"from": "3-1", "added_from": 3, "to": "9-1", "added_to": 9}}]
+    before_any = [{"s": {"to": "3-1", "added_to": 3}}]
+    uncommitted = [{"s": {"from": "3-1", "added_from": 3, "to": "9-1", "added_to": 9}}]
 
     # Then the batch is read unchanged, and later entries are read once, under one new id
-    assert Query(shop, log=begun).batches() == [list(range(4, 11))]
-    query = Query(shop, log=logged)
+    assert Query(shop, log=before_any).batches() == [list(range(4, 11))]
+    query = Query(shop, log=uncommitted)
     assert query.read() == list(range(4, 10))
     assert query.batches() == [[10]]
     assert Query(shop, log=query.log).batches() == []
@@ -308,14 +303,16 @@ def test_the_driver_reports_the_ends_of_the_streams(shop: Shop) -> None:
 
 
 def test_large_entries_are_read_completely_in_smaller_pages(shop: Shop) -> None:
-    shop.add("s", range(1, 41), body="x" * 300_000)
+    # Given 30 MB in more entries than the first page has, whatever their size
+    shop.add("s", range(1, 101), body="x" * 300_000)
     query = Query(shop)
     query.plan()
 
     (partition,) = query.reader.partitions({}, query.log[-1])
-    sizes = [batch.num_rows for batch in query.reader.read(partition)]
+    first, *others = [batch.num_rows for batch in query.reader.read(partition)]
 
-    assert sum(sizes) == 40
+    assert first + sum(others) == 100
+    assert max(others) < first == FIRST_PAGE
 
 
 def test_reading_waits_for_a_server_that_is_restarted() -> None:
