@@ -1,4 +1,7 @@
-"""A worker that runs until it is killed: ``python -m benchmarks.worker.lasting URL count|hang``."""
+"""A worker process that runs until it is killed: ``python -m benchmarks.worker.worker_process URL count|hang``.
+
+``count``: its handlers return at once. ``hang``: they never return.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from headwater.worker import App
 
 
 def main() -> None:
-    """Run the worker; with ``hang`` its handlers never return."""
+    """Run the worker."""
     url, kind = sys.argv[1:]
     app = App(url, name="bench")
     hangs = kind == "hang"
