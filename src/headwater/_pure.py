@@ -1,6 +1,6 @@
-"""``HEADWATER_PURE=1`` makes Python import the sources, even where extensions exist.
+"""An import finder for ``HEADWATER_PURE=1``: Python then imports the sources even if compiled extensions exist.
 
-``headwater/__init__.py`` imports this before anything else of the package.
+If that variable is set, ``headwater/__init__.py`` installs it before it imports any other module of the package.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from types import ModuleType
 
 
 class SourceOnlyFinder:
-    """Finds modules of ``headwater`` as ``.py`` files; leaves every other name to other finders."""
+    """Finds modules of ``headwater`` as ``.py`` files; leaves all other modules to other finders."""
 
     @staticmethod
     def find_spec(
         name: str, path: Sequence[str] | None = None, _target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return the spec of the source of ``headwater.*``; None for other modules."""
+        """Return the spec of the source of a module ``headwater.…``; None for other modules, and if there is no
+        source."""
         if not name.startswith("headwater.") or path is None:
             return None
         for directory in path:

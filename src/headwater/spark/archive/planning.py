@@ -1,8 +1,8 @@
-"""A planner that combines archive and stream.
+"""`ArchivePlanner`: plans batches of an archive and its stream together.
 
 The archive provides everything up to its end, and the stream what comes after. The stream is read between
-two reads of the manifest. Entries are trimmed only after the manifest names them, so if the archive's end is
-the same in both reads, nothing after it was trimmed before the stream was read. Otherwise planning is
+two reads of the manifest. The archiver trims entries only after the manifest names them, so if the archive's end
+is the same in both reads, nothing after it was trimmed before the stream was read. Otherwise planning is
 repeated.
 
 Entries up to the archive's end that the stream still holds (because a group has not settled them, or because
@@ -27,11 +27,11 @@ from headwater.spark.core.state import StreamState
 T = TypeVar("T")
 
 _ATTEMPTS: Final = 100
-"""An archive grows rarely, so it hardly ever grows between two reads that are milliseconds apart."""
+"""How often planning is repeated. An archive rarely grows between two reads that are milliseconds apart."""
 
 
 class ArchivePlanner:
-    """A `Planner` for archive and stream."""
+    """A `Planner` for archive and stream. Each method reads both as of one moment (`_while_unchanged`)."""
 
     def __init__(self, store: ArchiveStore) -> None:
         self._store = store
@@ -102,7 +102,11 @@ class ArchivePlanner:
         return self._while_unchanged(stream, ask)
 
     def _while_unchanged(self, stream: str, ask: Callable[[Index, Position], T]) -> T:
-        """Call ``ask`` until the archive has not grown during the call; return its result."""
+        """Call ``ask`` with the archive's index and end, until the archive has not grown during the call; return
+        the result.
+
+        Raises `HeadwaterError` after `_ATTEMPTS` calls.
+        """
         manifest = self._store.manifest(stream)
         for _attempt in range(_ATTEMPTS):
             end = manifest.end
@@ -110,11 +114,12 @@ class ArchivePlanner:
             if manifest.end == end:
                 return answer
         raise HeadwaterError(
-            f"the archive of {stream!r} grew during each of {_ATTEMPTS} attempts to plan a batch; archive "
+            f"the archive of {stream!r} grew during each of {_ATTEMPTS} attempts to plan a batch; archive it "
             "less often"
         )
 
     def _index(self, stream: str) -> Index:
+        """Return the index of the manifest's current segments; make it only if they have changed."""
         manifest = self._store.manifest(stream)
         index = self._indexes.get(stream)
         if index is None or index.segments is not manifest.segments():
@@ -127,8 +132,8 @@ def _archived_parts(
 ) -> list[tuple[IDRange, int]]:
     """Return at most ``parts`` ranges that cover the archived entries in (start, to], with counts.
 
-    They end where row groups end, unless that would make one range much larger than another. Two tasks
-    that share a row group both read it.
+    The ranges end where row groups end, because two tasks that share a row group both read it. If a row group's
+    end is further than a quarter of a range from an even division, the range ends within the row group.
     """
     first, last = index.rank(start), index.rank(to)
     sizes = part_sizes(last - first, max(1, min(parts, last - first)))
