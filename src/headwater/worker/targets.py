@@ -1,4 +1,4 @@
-"""Finds the app that ``MODULE:APP`` names, and explains what is wrong with a target."""
+"""Finds the app that ``MODULE:APP`` names. The error for a wrong target says what is wrong and what to write."""
 
 from __future__ import annotations
 
@@ -11,18 +11,20 @@ from types import ModuleType
 from headwater.errors import DeclarationError, HeadwaterError
 from headwater.worker.app import App
 
-HEADWATER = f"{Path(__file__).parent.parent}/"
+_PACKAGE = f"{Path(__file__).parent.parent}/"
+"""The directory of the package ``headwater``, whose frames are left out of tracebacks."""
 
 
 class AppBroken(HeadwaterError):
-    """The module of the app raised an error while it was imported. The text has the module's traceback."""
+    """The app's module raised an error while it was imported. The text has the traceback, without the frames of
+    Headwater and of the import system."""
 
 
 def find_app(target: str) -> App:
-    """Return the app that ``module:name`` names. The current directory is on the path of modules.
+    """Import the module of ``target``, such as ``shop.orders:app``, and return the app that it names.
 
-    Raises `DeclarationError` if there is no such app, or if a declaration in the module is wrong, and `AppBroken`
-    for other errors of the module.
+    Puts the current directory first on ``sys.path`` if it is not there. Raises `DeclarationError` if there is no
+    such app, or if a declaration in the module is wrong, and `AppBroken` for other errors of the module.
     """
     module_name, colon, attribute = target.partition(":")
     if not (module_name and colon and attribute):
@@ -47,6 +49,7 @@ def find_app(target: str) -> App:
 
 
 def _imported(name: str) -> ModuleType:
+    """Import the module ``name``. Raises the errors of `find_app`."""
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
@@ -62,7 +65,7 @@ def _imported(name: str) -> ModuleType:
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing is not None and (name + ".").startswith(missing + "."):
             raise DeclarationError(
-                f"there is no module {missing!r} here ({here}) or on the path of {sys.executable}"
+                f"there is no module {missing!r} here ({here}) or on the module path of {sys.executable}"
             ) from error
         lines = traceback.format_list(_own_frames(error))
         lines += traceback.format_exception_only(error)
@@ -76,13 +79,13 @@ def _own_frames(error: BaseException) -> list[traceback.FrameSummary]:
     return [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
-        if not frame.filename.startswith((HEADWATER, "<frozen importlib"))
+        if not frame.filename.startswith((_PACKAGE, "<frozen importlib"))
         and not frame.filename.endswith("importlib/__init__.py")
     ]
 
 
 def _apps(module: ModuleType) -> str:
-    """Return the apps in the module, as the end of a sentence."""
+    """Return a clause that names the apps in the module, for the end of an error; empty if there is none."""
     names = [name for name, value in vars(module).items() if isinstance(value, App)]
     if not names:
         return ""
