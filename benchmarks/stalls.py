@@ -2,9 +2,9 @@
 
 A second connection sends one PING after another while the command is sent, run and replied to. The stall
 is the longest time that a PING took; ``total`` is the time from the first byte of the command to the last
-byte of its reply. Each measurement starts a new server, so that it does not reuse the memory of the last
-one. The ratio is that of the medians, with Redis in the same run. Exits with 1 if a stall is more than
-`BOUND` times Redis's, also when it is measured a second time.
+byte of its reply. Each measurement starts a new server, so that no command reuses memory that an earlier one
+allocated. A ratio divides Headwater's median by Redis's in the same run. Exits with 1 if a stall is more than
+twice Redis's and more than 5 ms, also when it is measured a second time.
 """
 
 from __future__ import annotations
@@ -29,18 +29,21 @@ BOUND: Final = 2.0
 """The highest permitted ratio of Headwater's stall to Redis's."""
 
 LEAST_STALL_MS: Final = 5.0
-"""A stall below this always passes: the scheduler alone can delay a PING by as much."""
+"""A stall up to this always passes: the scheduler alone can delay a PING by as much."""
 
 ROUNDS: Final = 3
 MIB: Final = 1024 * 1024
 TIMEOUT_SECONDS: Final = 120.0
+"""How long a reply may take."""
+
 PAUSE_SECONDS: Final = 0.0005
+"""The pause between a PONG and the next PING."""
 
 _RECEIVE_BYTES: Final = 4 * MIB
 
 
 class Pings:
-    """Sends PINGs over a separate connection, in a thread, until `stop`."""
+    """Sends PINGs over a separate connection, in a thread, from its creation until `stop`."""
 
     def __init__(self, store: Store) -> None:
         self.longest = 0.0
@@ -89,6 +92,7 @@ class Subject:
     prepare: Callable[[Store], None]
     run: Callable[[socket.socket], None]
     fsync: str | None = None
+    """The server's ``appendfsync``; None is without a journal."""
 
 
 @dataclass
@@ -96,22 +100,24 @@ class StallRow:
     """The measurements of a subject, by store."""
 
     name: str
-    of: dict[str, list[Measured]] = field(default_factory=dict)
+    measurements: dict[str, list[Measured]] = field(default_factory=dict)
     note: str = ""
 
     def median(self, store: str, name: str) -> float:
-        return statistics.median(float(getattr(one, name)) for one in self.of[store])
+        """Return the median of the field ``name`` of `Measured`."""
+        return statistics.median(float(getattr(one, name)) for one in self.measurements[store])
 
     def ratio(self, name: str = "stall_ms") -> float:
+        """Return Headwater's median of a field of `Measured`, divided by Redis's."""
         return self.median(OURS, name) / self.median(REDIS, name)
 
     def passes(self) -> bool:
-        """Return whether the stall is within the bound."""
+        """Return whether the stall is within `BOUND`, or at most `LEAST_STALL_MS`."""
         return self.ratio() <= BOUND or self.median(OURS, "stall_ms") <= LEAST_STALL_MS
 
     def sentence(self) -> str:
-        """Return the row as a line."""
-        said = "ok  " if self.passes() else "FAIL"
+        """Return the row as a line of text, with its verdict."""
+        verdict = "ok  " if self.passes() else "FAIL"
         parts = [
             f"{name} stall {self.median(name, 'stall_ms'):7.0f} ms, total "
             f"{self.median(name, 'total_ms'):7.0f} ms, peak {self.median(name, 'peak_mib'):5.0f} MiB"
@@ -119,7 +125,7 @@ class StallRow:
         ]
         note = f" ({self.note})" if self.note else ""
         return (
-            f"{said} {self.name}: {'; '.join(parts)}; stall {self.ratio():.2f}, total "
+            f"{verdict} {self.name}: {'; '.join(parts)}; stall {self.ratio():.2f}, total "
             f"{self.ratio('total_ms'):.2f}, memory {self.ratio('peak_mib'):.2f} times Redis's{note}"
         )
 
@@ -138,7 +144,7 @@ def read_replies(client: socket.socket, end: bytes) -> None:
         tail = (tail + bytes(view[max(0, count - len(end)) : count]))[-len(end) :]
 
 
-KINDS: Final = {
+QUEUED: Final = {
     "XADD": (request(b"XADD", b"bench:s", b"*", b"item", b"tea", b"amount", b"12"),),
     "SET": (request(b"SET", b"bench:position", b"1526569498055-0"),),
     "INCR": (request(b"INCR", b"bench:count"),),
@@ -150,12 +156,13 @@ KINDS: Final = {
         request(b"INCR", b"bench:count"),
     ),
 }
+"""The commands that a transaction queues in turn, by the name of the row."""
 
 
-def exec_of(kind: str, commands: int) -> Subject:
-    """Return the subject: MULTI, ``commands`` queued commands, EXEC."""
-    kinds = KINDS[kind]
-    queued = b"".join(kinds) * (commands // len(kinds))
+def exec_of(name: str, commands: int) -> Subject:
+    """Return the subject: MULTI, ``commands`` queued commands, EXEC. ``name`` is a key of `QUEUED`."""
+    requests = QUEUED[name]
+    queued = b"".join(requests) * (commands // len(requests))
 
     def prepare(store: Store) -> None:
         with store.client() as client:
@@ -172,7 +179,7 @@ def exec_of(kind: str, commands: int) -> Subject:
         client.sendall(request(b"EXEC") + request(b"ECHO", b"end"))
         read_replies(client, b"$3\r\nend\r\n")
 
-    return Subject(f"EXEC of {commands:,} commands, {kind}", prepare, run)
+    return Subject(f"EXEC of {commands:,} commands, {name}", prepare, run)
 
 
 def _parts(data: bytes, size: int) -> Iterator[memoryview]:
@@ -216,7 +223,8 @@ def xadd_of(mib: int, fsync: str | None) -> Subject:
 
 
 def subjects(*, short: bool) -> Iterator[Callable[[], Subject]]:
-    """Yield functions that make the subjects; ``short`` is a faster version for `make slice`."""
+    """Yield functions that make the subjects, whose requests are large. ``short`` is a faster version for
+    ``make slice``."""
     for name in ("XADD", "SET", "INCR", "mixed"):
         yield lambda name=name: exec_of(name, 40_000 if short else 100_000)  # type: ignore[misc]
     yield lambda: xinfo_full_of(200_000 if short else 1_000_000)
@@ -250,16 +258,17 @@ def measure(subject: Subject, kind: Kind) -> Measured:
 
 
 def row_of(subject: Subject, rounds: int) -> StallRow:
-    """Measure both stores in turn."""
+    """Measure both stores in turn, ``rounds`` times each."""
     row = StallRow(subject.name)
     for _ in range(rounds):
         for kind in WITH_REDIS:
-            row.of.setdefault(kind.name, []).append(measure(subject, kind))
+            row.measurements.setdefault(kind.name, []).append(measure(subject, kind))
     return row
 
 
 def judge(makers: Iterable[Callable[[], Subject]], rounds: int) -> list[StallRow]:
-    """Measure and print the rows. A row that fails is measured again, and the second result counts."""
+    """Measure, print and return the rows. A row that fails is measured again, with two more rounds, and only the
+    second result counts."""
     rows: list[StallRow] = []
     for make in makers:
         subject = make()
@@ -273,7 +282,7 @@ def judge(makers: Iterable[Callable[[], Subject]], rounds: int) -> list[StallRow
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Measure and print. Returns 0 if all rows pass, 1 if one fails, 2 if Redis is missing."""
+    """Measure and print. Returns 0 if all rows pass, 1 if one fails or none is chosen, 2 if Redis is missing."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.stalls", description=__doc__)
     parser.add_argument("--short", action="store_true", help="smaller commands, for make slice")
     parser.add_argument("--rounds", type=int, default=ROUNDS)

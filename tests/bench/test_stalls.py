@@ -62,5 +62,5 @@ def test_a_row_over_the_bound_is_measured_again(
 
 def test_a_median_hides_one_bad_measurement() -> None:
     row = row_of(100, 100)
-    row.of["headwater"] += [Measured(900, 900, 1.0), Measured(110, 110, 1.0)]
+    row.measurements["headwater"] += [Measured(900, 900, 1.0), Measured(110, 110, 1.0)]
     assert row.ratio() == pytest.approx(1.1)
