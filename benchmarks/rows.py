@@ -1,9 +1,9 @@
-"""A row of the table: each store's measurements, round by round, and the row's target.
+"""`Row`, a row of the tables: each store's measurements, round by round, and the row's `Target`.
 
 Rule 1. The stores are measured in turn, so the measurements of one round belong together: a ratio is the
         median of the rounds' ratios, and a machine that slows down during the run does not change it.
-Rule 2. A ratio is always Headwater's value divided by the peer's; for processor time, the peer's divided
-        by Headwater's. So above 1 is faster. If less of a value is better, `better` says so.
+Rule 2. A ratio is Headwater's value divided by the peer's. So above 1 is better, unless `Row.better` is
+        ``less``. Only a ratio of processor time is the peer's divided by Headwater's: above 1 is always better.
 Rule 3. If something could not be measured, the row has no number and says why.
 """
 
@@ -18,28 +18,27 @@ OURS: Final = "headwater"
 REDIS: Final = "redis-8.2"
 
 CPU: Final = "cpu_us"
-"""The additional measurement that every row of operations has."""
+"""The name of an additional measurement, which every row of operations has: processor time per operation."""
 
 TIMES: Final = "x"
 """The unit of measurements that are ratios."""
 
 RATIO, CPU_RATIO, OWN_VALUE = "ratio", "cpu", "figure"
+"""What a target applies to (`Target.by`): a ratio, a ratio of processor time, or Headwater's own measurement."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """The required value of a row, and its goal.
-
-    ``by`` says which value: the ratio to a peer, the ratio of processor time, or Headwater's own
-    measurement. Ratios are to the row's first peer; ``required_of`` has required ratios to other peers.
-    If ``judged`` is false, the row is reported without a verdict.
-    """
+    """The required value of a row, and its goal."""
 
     required: float
     goal: float
     by: str = RATIO
+    """Which value: `RATIO` or `CPU_RATIO`, to the peer `Row.against`, or `OWN_VALUE`."""
     required_of: Mapping[str, float] = field(default_factory=dict)
+    """Required ratios to other peers."""
     judged: bool = True
+    """Whether the row has a verdict. If not, it is only reported."""
 
 
 @dataclass
@@ -57,6 +56,7 @@ class Series:
 
     @property
     def median(self) -> float:
+        """The median of the row's measurement."""
         return statistics.median(self.measurements)
 
     def other(self, name: str) -> float | None:
@@ -66,30 +66,34 @@ class Series:
 
 @dataclass
 class Row:
-    """The measurements of one subject on all stores. ``better`` is ``more`` or ``less`` of ``unit``."""
+    """The measurements of one subject on all stores."""
 
     section: str
     name: str
     unit: str
     better: str = "more"
+    """``more`` or ``less``: which values are better."""
     against: str = REDIS
     """The peer that the target refers to."""
     target: Target | None = None
     series: dict[str, Series] = field(default_factory=dict)
     missing: str = ""
-    """Why Headwater was not measured."""
+    """Why Headwater was not measured; empty if it was."""
     note: str = ""
+    """A remark that is printed with the row."""
 
     def of(self, store: str) -> Series:
-        """Return the series of a store; make it if there is none."""
+        """Return the series of a store; add an empty one if there is none."""
         return self.series.setdefault(store, Series())
 
     def ratios(self, peer: str) -> dict[str, float]:
-        """Return the ratios to ``peer``: ``ratio`` and, if measured, ``cpu`` (see Rule 2). Empty if one of
-        the two stores was not measured."""
+        """Return the ratios to ``peer`` (Rule 2): `RATIO` and, if processor time was measured, `CPU_RATIO`.
+
+        Returns none if one of the two stores was not measured, or if the measurements are ratios already.
+        """
         ours, theirs = self.series.get(OURS), self.series.get(peer)
         if self.unit == TIMES:
-            return {}  # a store's measurement is itself a ratio
+            return {}
         if ours is None or theirs is None or not ours.measurements or not theirs.measurements:
             return {}
         found = {RATIO: paired(ours.measurements, theirs.measurements)}
@@ -98,7 +102,10 @@ class Row:
         return found
 
     def value(self, peer: str = "") -> float | None:
-        """Return the value that the target applies to; None if it was not measured."""
+        """Return the value that the target applies to, for a ratio that to ``peer`` (by default `against`).
+
+        Returns None if there is no target or if the value was not measured.
+        """
         if self.target is None or self.missing:
             return None
         if self.target.by == OWN_VALUE:
@@ -106,15 +113,18 @@ class Row:
         return self.ratios(peer or self.against).get(self.target.by)
 
     def holds(self, bound: float, value: float | None) -> bool:
-        """Return whether ``value`` is at least ``bound``, or at most if less is better."""
+        """Return whether ``value`` is at least ``bound``, or at most if less is better; False for None."""
         if value is None:
             return False
         less = self.better == "less" and self.target is not None and self.target.by != CPU_RATIO
         return value <= bound if less else value >= bound
 
     def verdict(self) -> str:
-        """Return ``goal``, ``required`` or ``missed``; ``reported`` if the row has no verdict, ``not
-        available`` if it was not measured."""
+        """Return ``missed`` if the value or a ratio to another peer misses its required value, ``goal`` if the value
+        meets the goal, otherwise ``required``.
+
+        Returns ``reported`` if the row is not judged, and ``not available`` if it was not measured.
+        """
         value = self.value()
         if self.missing:
             return "not available"
@@ -175,8 +185,8 @@ def _series_json(series: Series) -> dict[str, Any]:
 
 
 def paired(over: Sequence[float], under: Sequence[float]) -> float:
-    """Return the median of the ratios of measurements of the same round; if their numbers differ, the
-    ratio of the medians.
+    """Return the median of the ratios of measurements of the same round; if the numbers of rounds differ,
+    the ratio of the medians.
 
     >>> paired([10.0, 30.0, 20.0], [10.0, 15.0, 20.0])
     1.0
