@@ -1,17 +1,17 @@
-"""CRC-64 and LZF: the parts of a payload that are processed byte by byte.
+"""CRC-64 and LZF: the checksum of a DUMP payload, and the compression of its strings.
 
-A payload of DUMP ends with a CRC-64 with the Jones polynomial:
+A payload ends with a CRC-64 with the Jones polynomial:
 
     polynomial ad93d23594c935a9, bits reflected, initial value 0, no final XOR
 
-Real servers compress strings in payloads with LZF. Headwater reads it. It does not write it: every server
-reads uncompressed strings.
+Redis and Valkey compress long strings in payloads with LZF. Headwater reads such strings, but writes strings
+uncompressed, which every server reads. An LZF string is a sequence of literals and back-references:
 
     000lllll                    l+1 bytes follow uncompressed
     lllooooo oooooooo           l+2 bytes from o+1 bytes back (l 1 to 6)
     111ooooo llllllll oooooooo  l+9 bytes from o+1 bytes back
 
-Sources: Redis, crc64.c, whose check value is in the example; LibLZF, lzf_d.c.
+Sources: Redis, crc64.c, whose check value is in the example of `crc64`; LibLZF, lzf_d.c.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _REFLECTED = 0x95AC9329AC4BC9B5
 
 
 def _table() -> array[int]:
-    """Return, for each byte, its effect on the checksum."""
+    """Return the checksum of each single byte, from which `crc64` computes that of many."""
     rows = array("Q")
     for byte in range(256):
         crc = byte
@@ -51,7 +51,7 @@ _TABLE = _table()
 
 
 def crc64(data: bytearray, start: int, end: int, crc: int = 0) -> int:
-    """Return the checksum ``crc`` continued with the bytes from ``start`` to ``end``-1.
+    """Return the checksum of the bytes of ``data`` from ``start`` to ``end``-1. ``crc`` is that of the bytes before.
 
     >>> hex(crc64(bytearray(b"123456789"), 0, 9))
     '0xe9c6d914c4b8d9ca'
@@ -67,13 +67,13 @@ MOST_GROWTH = 88
 
 
 def decompress(data: bytearray, start: int, end: int, size: int) -> bytes:
-    """Decompress the bytes of ``data`` from ``start`` to ``end``-1 to ``size`` bytes.
+    """Return the ``size`` bytes that the LZF bytes of ``data`` from ``start`` to ``end``-1 decompress to.
 
     >>> decompress(bytearray.fromhex("01 61 61 c0 01"), 0, 5, 10)
     b'aaaaaaaaaa'
 
-    Raises `BadPayload` if the result has another size or refers to bytes outside of it. Never creates more
-    than ``size`` bytes, and refuses a ``size`` above `MOST_GROWTH` times the compressed one.
+    Raises `BadPayload` if the compressed bytes are malformed or the result has another size. Allocates ``size``
+    bytes at most, and nothing if ``size`` is more than `MOST_GROWTH` times the compressed size.
     """
     if size > MOST_GROWTH * (end - start):
         raise BadPayload(f"{end - start} compressed bytes cannot be {size} bytes")
@@ -112,7 +112,8 @@ def decompress(data: bytearray, start: int, end: int, size: int) -> bytes:
 
 
 def _repeat(made: bytearray, first: int, at: int, length: int) -> None:
-    """Copy ``length`` bytes from ``first`` to ``at``, which is after ``first``. The ranges may overlap."""
+    """Copy ``length`` bytes within ``made`` from ``first`` to ``at``, which is after ``first``. If the ranges overlap,
+    the bytes between the two positions are repeated, as LZF requires."""
     run = at - first
     while length > 0:
         run = min(run, length)
