@@ -178,5 +178,5 @@ def reset(call: Call, session: Session, services: Services) -> None:
     session.client.name = b""
     session.reply_mode = "on"
     session.call.touches = True
-    services.authorization.log_in_at_first(session)
+    services.authorization.set_initial_user(session)
     call.reply.simple(b"RESET")

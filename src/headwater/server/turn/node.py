@@ -123,7 +123,7 @@ class Node:
                 user=self.services.access.default,
                 on_output=on_output,
             )
-            self.services.authorization.log_in_at_first(session)
+            self.services.authorization.set_initial_user(session)
             return session
 
     def close_session(self, session: Session) -> None:

@@ -20,8 +20,11 @@ if TYPE_CHECKING:
 
 
 class Authorization:
-    """Applies the users of ``access`` to sessions. ``describe`` returns a session's line of CLIENT
-    LIST, which the log stores with a refusal."""
+    """Applies the users of ``access`` to sessions.
+
+    ``logins`` delays the replies to failed logins. ``times`` is the clock for the times in ACL LOG. ``describe``
+    returns a session's line of CLIENT LIST, which ACL LOG stores with a refusal.
+    """
 
     def __init__(
         self,
@@ -38,22 +41,28 @@ class Authorization:
     # --- logging in -----------------------------------------------------------------------------
 
     def log_in(self, session: Session, user: User, *, authenticated: bool) -> None:
-        """Set the user of a session. ``authenticated``: it has proved its identity, or need not."""
+        """Set the user of a session. ``authenticated``: the client has proved its identity, or need not.
+
+        Otherwise the session may run commands only while `AccessControl.open`.
+        """
         may_run_commands = authenticated or self._access.open
         session.log_in(user, authenticated=authenticated, may_run_commands=may_run_commands)
 
-    def log_in_at_first(self, session: Session) -> None:
-        """Set the initial user of a session: `default`, or the superuser if it is embedded."""
+    def set_initial_user(self, session: Session) -> None:
+        """Set the user of a new or reset session: ``default``, or the superuser if it is embedded."""
         if session.client.kind == "embedded":
             self.log_in(session, SUPERUSER, authenticated=True)
         else:
             self.log_in(session, self._access.default, authenticated=self._access.open)
 
     def authenticate(self, session: Session, name: bytes, password: bytes) -> bool:
-        """Log a session in. If the credentials are wrong, record that and return False."""
+        """Log a session in, and return whether the credentials are correct. Records wrong ones in ACL LOG.
+
+        The session's current request is AUTH or HELLO.
+        """
         user = self._access.user_with(name, password)
         if user is None:
-            self.refused(session, AUTH, session.call.arguments.bytes(0), user=name)
+            self._record_refusal(session, AUTH, session.call.arguments.bytes(0), user=name)
             return False
         self.log_in(session, user, authenticated=True)
         return True
@@ -63,24 +72,24 @@ class Authorization:
     def check(
         self, session: Session, row: Command, arguments: Arguments, *, context: str = ""
     ) -> None:
-        """Check that the session's user may run a command, and record a refusal. ``context``
-        overrides the context in ACL LOG, which is otherwise ``toplevel`` or ``multi``.
+        """Check that the session's user may run a command. ``context`` is the context of a refusal in ACL LOG,
+        by default ``toplevel`` or, within a transaction, ``multi``.
 
-        Raises `CommandError` (NOPERM).
+        Raises `CommandError` (NOPERM) if not, and records that in ACL LOG.
         """
         found = denial(session.user, row, arguments)
         if found is not None:
-            self.refused(session, found.kind, found.object, context=context)
+            self._record_refusal(session, found.kind, found.object, context=context)
             raise CommandError(f"NOPERM {sentence(session.user, found)}")
 
     def check_queued(self, session: Session, row: Command, arguments: Arguments) -> None:
         """Like `check`, for a command that was permitted when it was queued."""
         found = denial(session.user, row, arguments)
         if found is not None:
-            self.refused(session, found.kind, found.object, context="multi")
+            self._record_refusal(session, found.kind, found.object, context="multi")
             raise CommandError(NO_LONGER.format(reason=REASONS[found.kind]))
 
-    def refused(
+    def _record_refusal(
         self,
         session: Session,
         kind: str,
@@ -89,7 +98,8 @@ class Authorization:
         user: bytes | None = None,
         context: str = "",
     ) -> None:
-        """Record a refusal."""
+        """Add an entry to ACL LOG: ``kind`` is one of `log.KINDS`, ``about`` the command, key or channel that was
+        refused, ``user`` by default the session's."""
         self._access.log.add(
             kind,
             context=context or ("toplevel" if session.transaction.queue is None else "multi"),
