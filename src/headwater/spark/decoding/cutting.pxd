@@ -12,7 +12,7 @@ cdef inline bint same(
     if length < 0 or at < 0 or at > buffer.shape[0] - length:
         raise IndexError("beyond the buffer")
     if start < 0 or start > other.shape[0] - length:
-        raise IndexError("beyond the joints")
+        raise IndexError("beyond the separators")
     return length == 0 or memcmp(&buffer[at], &other[start], length) == 0
 
 
@@ -42,8 +42,8 @@ cdef class ReplyCutter:
     cdef public Py_ssize_t count
     cdef public Py_ssize_t end
     cdef Py_ssize_t _parts, _position, _start, _next, _known
-    cdef bytes _joints
-    cdef object _joint_starts
+    cdef bytes _separators
+    cdef object _separator_starts
     cdef object _marks
 
     cpdef Py_ssize_t scan(self, bytearray buffer, Py_ssize_t size) except? -100
@@ -54,18 +54,18 @@ cdef class ReplyCutter:
     @cython.locals(length=Py_ssize_t, start=Py_ssize_t, end=Py_ssize_t)
     cdef Py_ssize_t _bulk(self, Py_ssize_t at, Py_ssize_t size) except? -100
     @cython.locals(words=Py_ssize_t, word=Py_ssize_t, end=Py_ssize_t, marks=list, names=list)
-    cdef Py_ssize_t _learn(self, Py_ssize_t size) except? -100
-    cdef _keep_joints(self, list names)
+    cdef Py_ssize_t _parse_first_entry(self, Py_ssize_t size) except? -100
+    cdef _set_separators(self, list names)
     @cython.locals(
-        view="const unsigned char[::1]", joints="const unsigned char[::1]",
+        view="const unsigned char[::1]", separators="const unsigned char[::1]",
         starts="long long[::1]", marks="unsigned int[::1]", position=Py_ssize_t, known=Py_ssize_t,
         parts=Py_ssize_t, total=Py_ssize_t, room=Py_ssize_t, part=Py_ssize_t, found=Py_ssize_t,
         start=Py_ssize_t, length=Py_ssize_t,
     )
-    cdef Py_ssize_t _go_on(self, Py_ssize_t size) except? -100
+    cdef Py_ssize_t _scan_entries(self, Py_ssize_t size) except? -100
     cdef _grow(self)
     @cython.locals(buffer=bytearray, position=Py_ssize_t)
-    cdef Py_ssize_t _close(self, Py_ssize_t size) except? -100
+    cdef Py_ssize_t _check_end(self, Py_ssize_t size) except? -100
 
     cpdef bytes value(self, Py_ssize_t entry, Py_ssize_t part)
     @cython.locals(

@@ -1,4 +1,4 @@
-"""Cuts the columns of a regular reply from its bytes, without creating an object for each value.
+"""`ReplyCutter`: cuts the columns of a regular XRANGE reply from its bytes, without an object for each value.
 
 A reply to XRANGE is *regular* if every entry has the same field names in the same order, as typed
 producers write them:
@@ -7,13 +7,13 @@ producers write them:
                         └id┘                         └a┘                       └b┘
 
 The bytes between the values, except for the length before each value, are the same in all entries. They are
-called *joints*. The cutter learns them from the first entry and requires them in every later one. So each
+called *separators*. The cutter learns them from the first entry and requires them in every later one. So each
 length header, array count, field name and CRLF is compared, and hiredis would parse every accepted reply to
 the same values.
 
-Rule 1. Everything else is ODD: different, repeated or missing names, nil, an error, RESP3's types, lengths
-        in an unusual form, malformed bytes. hiredis handles all of these (reply.py), so there is one
-        implementation of them.
+Rule 1. Every other reply is ODD: different, repeated or missing names, nil, an error, RESP3's types, lengths
+        in an unusual form, malformed bytes. hiredis parses all of these (reply.py), so there is only one
+        implementation of the unusual cases.
 Rule 2. ODD is returned as soon as a byte is wrong. MORE means that all bytes so far begin a regular reply.
 Rule 3. A scan continues where the last one ended: a reply of n bytes costs O(n), in any number of pieces.
 Rule 4. Memory is allocated only for bytes that have arrived, never for what a header announces.
@@ -34,8 +34,11 @@ else:
         from headwater import _cython as cython
 
 MORE = -1
+"""The bytes so far begin a regular reply."""
 ODD = -2
+"""The reply is not regular."""
 WHOLE = 1
+"""The reply is regular and complete."""
 
 MOST_BYTES = 2**31 - 1
 """Arrow's offsets are int32, so a longer reply is not cut."""
@@ -46,9 +49,11 @@ _STAR = 0x2A
 _DOLLAR = 0x24
 _ZERO = 0x30
 _MOST_DIGITS = 9
+"""The most digits of a length or count, so that it fits in an int32."""
 _MOST_FIELDS = 1000
 """The first entry is read from its start each time more of it arrives, so its fields must be few."""
 _FIRST_MARKS = 1024
+"""The number of parts after the first entry for which there is room at first."""
 
 if not cython.compiled:  # the .pxd file has C versions
 
@@ -98,21 +103,24 @@ class ReplyCutter:
     def __init__(self) -> None:
         self.buffer = bytearray()
         self.names: list[bytes] = []
-        self.count = -1  # entries that the reply announced; -1 until its header has arrived
-        self.end = 0  # of the reply, when it is complete
-        self._parts = 0  # of each entry; 0 until the first is parsed
-        self._position = 0  # of the next header, or of the CRLF after the last value
-        self._start = 0  # of the value last read by _bulk
-        self._next = 0  # position after the header last read by _number
-        self._known = 0  # parts found so far, of all entries
-        self._joints = b""
-        self._joint_starts: array[int] = array("q", [0])
-        self._marks: array[int] = array("I", [0])  # start and end of each part
+        self.count = -1  # the entries that the reply announces; -1 until its header has arrived
+        self.end = 0  # where the reply ends; 0 until it is complete
+        self._parts = 0  # the number of parts of each entry; 0 until the first entry is parsed
+        self._position = (
+            0  # the end of the last value found; before that, the start of the next header
+        )
+        self._start = 0  # where the value last read by _bulk begins
+        self._next = 0  # the position after what _number or _bulk last read
+        self._known = 0  # how many parts of all entries are found
+        self._separators = b""
+        self._separator_starts: array[int] = array("q", [0])  # and the end of the last one
+        self._marks: array[int] = array("I", [0])  # start and end of each part in the buffer
 
     def scan(self, buffer: bytearray, size: int) -> int:
-        """Continue in the first ``size`` bytes of ``buffer``; return WHOLE, MORE or ODD.
+        """Continue with the first ``size`` bytes of ``buffer``; return WHOLE, MORE or ODD.
 
-        ``buffer`` holds the reply from its beginning; it may be a new object in each call.
+        ``buffer`` holds the reply from its beginning. It may be a new object in each call. Results are cut from the
+        last one.
         """
         self.buffer = buffer
         assert size <= len(buffer)
@@ -128,13 +136,14 @@ class ReplyCutter:
             self.end = self._position
             return WHOLE
         if self._parts == 0:
-            found = self._learn(size)
+            found = self._parse_first_entry(size)
             if found < 0:
                 return found
-        return self._go_on(size)
+        return self._scan_entries(size)
 
     def _number(self, mark: int, at: int, size: int) -> int:
-        """Return the number in the header that begins with ``mark``; sets ``_next`` to its end."""
+        """Return the number in the header at ``at``, which must begin with the byte ``mark``, or MORE or ODD. Sets
+        ``_next`` to the header's end."""
         buffer = self.buffer
         if at >= size:
             return MORE
@@ -159,7 +168,8 @@ class ReplyCutter:
         return number if buffer[at + 1] == _LF else ODD
 
     def _bulk(self, at: int, size: int) -> int:
-        """Return where the value with the header at ``at`` ends; sets ``_start`` and ``_next``."""
+        """Return where the value with the header at ``at`` ends, or MORE or ODD. Sets ``_start`` to where the value
+        begins and ``_next`` to the position after its CRLF."""
         length = self._number(_DOLLAR, at, size)
         if length < 0:
             return length
@@ -175,8 +185,9 @@ class ReplyCutter:
         self._next = end + 2
         return end
 
-    def _learn(self, size: int) -> int:
-        """Read the first entry: its parts, its field names and the joints of all entries."""
+    def _parse_first_entry(self, size: int) -> int:
+        """Read the first entry: its parts, its field names and the separators of all entries. Returns WHOLE, MORE or
+        ODD. After MORE, the next call reads the entry from its start."""
         words = self._number(_STAR, self._position, size)
         if words != 2:
             return words if words < 0 else ODD
@@ -202,26 +213,31 @@ class ReplyCutter:
             return ODD
         self.names = names
         self._parts = 1 + len(names)
-        self._keep_joints(names)
+        self._set_separators(names)
         self._marks = array("I", marks + [0] * (2 * _FIRST_MARKS))
         self._known = self._parts
         self._position = end
         return WHOLE
 
-    def _keep_joints(self, names: list[bytes]) -> None:
-        """Store the bytes before each part: from the end of the previous part to the length."""
-        joints = [b"\r\n*2\r\n$"]
-        joints += [b"\r\n$%d\r\n%b\r\n$" % (len(name), name) for name in names]
-        joints[1] = b"\r\n*%d" % (2 * len(names)) + joints[1]
-        self._joints = b"".join(joints)
+    def _set_separators(self, names: list[bytes]) -> None:
+        """Store the bytes before each part's length: from the end of the previous part to the ``$``."""
+        separators = [b"\r\n*2\r\n$"]
+        separators += [b"\r\n$%d\r\n%b\r\n$" % (len(name), name) for name in names]
+        separators[1] = b"\r\n*%d" % (2 * len(names)) + separators[1]
+        self._separators = b"".join(separators)
         starts = array("q", [0])
-        for joint in joints:
-            starts.append(starts[-1] + len(joint))
-        self._joint_starts = starts
+        for separator in separators:
+            starts.append(starts[-1] + len(separator))
+        self._separator_starts = starts
 
-    def _go_on(self, size: int) -> int:
-        """Find the parts of the entries after the first."""
-        view, joints, starts, marks = self.buffer, self._joints, self._joint_starts, self._marks
+    def _scan_entries(self, size: int) -> int:
+        """Find the parts of the entries after the first. Returns WHOLE, MORE or ODD."""
+        view, separators, starts, marks = (
+            self.buffer,
+            self._separators,
+            self._separator_starts,
+            self._marks,
+        )
         position, known, parts = self._position, self._known, self._parts
         total = self.count * parts
         room = len(marks)
@@ -232,9 +248,9 @@ class ReplyCutter:
             length = starts[part + 1] - start
             if position + length > size:
                 length = size - position
-                found = MORE if same(view, position, joints, start, length) else ODD
+                found = MORE if same(view, position, separators, start, length) else ODD
                 break
-            if not same(view, position, joints, start, length):
+            if not same(view, position, separators, start, length):
                 found = ODD
                 break
             length = self._number(_DOLLAR, position + length - 1, size)
@@ -251,14 +267,14 @@ class ReplyCutter:
             known += 1
             part = part + 1 if part + 1 < parts else 0
         self._position, self._known = position, known
-        return self._close(size) if found == WHOLE else found
+        return self._check_end(size) if found == WHOLE else found
 
     def _grow(self) -> None:
         """Double the room for marks."""
         self._marks = array("I", self._marks) + array("I", bytes(4 * len(self._marks)))
 
-    def _close(self, size: int) -> int:
-        """Check the CRLF after the last value."""
+    def _check_end(self, size: int) -> int:
+        """Check the CRLF after the last value. Returns WHOLE, MORE or ODD."""
         buffer, position = self.buffer, self._position
         if position < size and buffer[position] != _CR:
             return ODD
