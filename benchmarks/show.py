@@ -1,4 +1,4 @@
-"""Rows and reports as lines of text."""
+"""Prints rows and reports as lines of text."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from benchmarks.rows import CPU_RATIO, OURS, RATIO, Row
 from benchmarks.stores import PEERS
 
 NAME_WIDTH: Final = 42
+"""The width of the column with a row's name and unit."""
 
 _COLUMNS: Final = (
     ("peer", 12), ("ours", 12), ("spread", 8), ("p50 µs", 9), ("p99 µs", 9), ("cpu µs", 8),
@@ -18,7 +19,7 @@ _COLUMNS: Final = (
 
 
 def head(report: Report) -> None:
-    """Print what is measured, and on which machine."""
+    """Print which versions are measured, on which machine, and how often."""
     peers = ", ".join(f"{name} ({version})" for name, version in report["peers"].items())
     found = report["machine"]
     print(
@@ -29,12 +30,12 @@ def head(report: Report) -> None:
 
 
 def section(name: str) -> None:
-    """Print the head of a section."""
+    """Print the head of a section's table."""
     print(f"\n{name:<{NAME_WIDTH}}" + "".join(f"{text:>{width}}" for text, width in _COLUMNS))
 
 
 def row(found: Row) -> None:
-    """Print one line of the table."""
+    """Print one line of the table, and below it why it was not measured, or its note."""
     ours, theirs = found.series.get(OURS), found.series.get(found.against)
     ratios = {peer: found.ratios(peer) for peer in (found.against, *PEERS)}
     target = found.target
@@ -66,7 +67,7 @@ def summary(rows: Sequence[Row]) -> None:
 
 
 def number(value: float | None) -> str:
-    """Return a number with three significant digits, or more if it is large.
+    """Return a number with three significant digits, from 100 on as an integer; empty for None.
 
     >>> number(1234567.0), number(12.345), number(0.01234), number(None)
     ('1,234,567', '12.3', '0.0123', '')
@@ -79,5 +80,5 @@ def number(value: float | None) -> str:
 
 
 def percent(value: float | None) -> str:
-    """Return a fraction as percent."""
+    """Return a fraction as percent; empty for None."""
     return "" if value is None else f"{value:.0%}"
