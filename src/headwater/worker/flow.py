@@ -150,7 +150,7 @@ class Flow:
             return
         suspects = [owned for owned in fresh if owned.record.suspect] if claimed else []
         others = [owned for owned in fresh if not owned.record.suspect] if suspects else fresh
-        if suspects and not self.quarantine.leaves:
+        if suspects and not self.quarantine.hands_back:
             self.in_flight.hand_back(others)
             await self.quarantine.handle(suspects)
             return

@@ -1,7 +1,7 @@
 """Quarantine: a suspected poison message runs with nothing else in its process.
 
     claimed ──▶ judge ──▶ condemned     ──▶ dead letter
-                     ├──▶ suspect       ──▶ HERE: drain, mark, run alone
+                     ├──▶ suspect       ──▶ HERE, ONLY: drain, write its record, run alone
                      │                      ELSEWHERE: hand back for the quarantine process
                      └──▶ anything else ──▶ the handlers
 
@@ -9,8 +9,11 @@ Rule 1. While a suspect runs alone, its process runs nothing else and owns no ot
         consumer hands back entries whose handlers have not begun, and waits for the running ones.
 Rule 2. One suspect runs at a time. Others are handed back meanwhile.
 Rule 3. The time for draining is limited: after ``claim_after``, the suspect is handed back and the process
-        continues. If a suspect runs alone for longer than that, others begin to run with it.
-Rule 4. Under a supervisor no process is drained: one child, the quarantine process, handles only suspects.
+        continues. If a suspect runs alone for longer than that, others begin to run with it, except in the
+        quarantine process.
+Rule 4. Under a supervisor, one child, the quarantine process, handles only suspects, and the others are not
+        drained. Suspects of an ordered consumer are an exception: they run in the process that reads, so that
+        they stay in order.
 
 `headwater.groups.poison` decides which deaths count against a message.
 """
@@ -43,17 +46,17 @@ from headwater.worker.waiting import Changes
 
 log = logging.getLogger("headwater.worker")
 
-HANDED_BACK_MS = 1_000
+HAND_BACK_DELAY_MS = 1_000
 """How long a suspect is delayed when a process hands it back."""
 
-DRAINS_APART = 10
-"""After a failed drain, the next one starts this many times ``claim_after`` later, at the earliest."""
+DRAIN_PAUSES = 10
+"""How many times ``claim_after`` must pass between a failed drain and the next one."""
 
-VAIN_DRAINS = 3
-"""After how many failed drains in a row a warning says that a suspect cannot run."""
+WARN_AFTER_DRAINS = 3
+"""The number of failed drains in a row from which on each one logs a warning."""
 
 SWEEP_SECONDS = 60.0
-"""How often records of settled messages are deleted."""
+"""How often the records of messages that are no longer pending are looked for and deleted."""
 
 
 class Suspects(StrEnum):
@@ -82,13 +85,14 @@ class QuarantineLock:
 
     def __init__(self) -> None:
         self.loops: list[Pausable] = []
-        self._taken = False
+        self._entered = False
 
     async def enter(self, loop: Pausable) -> bool:
-        """Pause all other loops. Return False if another loop has done so or is doing so."""
-        if self._taken:
+        """Pause all other loops, and return True when they are paused. Return False if another loop has done so or
+        is doing so."""
+        if self._entered:
             return False
-        self._taken = True
+        self._entered = True
         try:
             await asyncio.gather(*(one.pause() for one in self.loops if one is not loop))
         except BaseException:
@@ -98,7 +102,7 @@ class QuarantineLock:
 
     def leave(self, loop: Pausable) -> None:
         """Resume all other loops."""
-        self._taken = False
+        self._entered = False
         for one in self.loops:
             if one is not loop:
                 one.resume()
@@ -127,23 +131,23 @@ class Quarantine:
         self._pool = pool
         self._clock = clock
         self._changes = changes
-        self._seconds = consumer.claim_after_ms / 1000
-        self._vain = 0
-        self._drain_from = 0.0
+        self._claim_after_seconds = consumer.claim_after_ms / 1000
+        self._failed_drains = 0
+        self._next_drain = 0.0
         self._sweep_at = 0.0
         self._settled: list[bytes] = []
         """Ids of settled messages whose records must be deleted."""
         self._tasks: set[asyncio.Task[Any]] = set()
 
     @property
-    def leaves(self) -> bool:
-        """Whether suspects are handed back: for the quarantine process, or because the last drain of this
-        process failed."""
-        lately = self._clock.monotonic() < self._drain_from
-        return self._suspects is Suspects.ELSEWHERE or lately
+    def hands_back(self) -> bool:
+        """Whether suspects are handed back: for the quarantine process, or because a drain of this process
+        failed not long ago."""
+        too_early = self._clock.monotonic() < self._next_drain
+        return self._suspects is Suspects.ELSEWHERE or too_early
 
     async def judge(self, claimed: Sequence[Owned]) -> None:
-        """Judge claimed entries, and set the record of each."""
+        """Judge claimed entries, and set the record of each. Deletes old records every `SWEEP_SECONDS`."""
         if not claimed:
             return
         records: dict[bytes, Record] = await self._in_flight.ask(
@@ -162,7 +166,7 @@ class Quarantine:
 
     def settled(self, owned: Owned) -> None:
         """Delete the record of a message that was settled and will not be delivered again."""
-        if owned.record is NO_RECORD or owned.record == NO_RECORD:
+        if owned.record == NO_RECORD:
             return
         self._settled.append(owned.id)
         if all(task.done() for task in self._tasks):
@@ -172,6 +176,7 @@ class Quarantine:
             task.add_done_callback(self._tasks.discard)
 
     async def _forget(self) -> None:
+        """Delete the records of settled messages, until there is none left."""
         while self._settled:
             ids, self._settled = self._settled, []
             await self._in_flight.ask(partial(forget, ids=ids))
@@ -182,7 +187,7 @@ class Quarantine:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def abandon(self) -> None:
-        """Send nothing more to the store."""
+        """Cancel the deletions of records, as SIGKILL would."""
         for task in self._tasks:
             task.cancel()
 
@@ -191,8 +196,8 @@ class Quarantine:
     async def handle(self, suspects: Sequence[Owned]) -> None:
         """Run the first of these alone, and hand back the others; or hand back all of them."""
         first, *others = suspects
-        if self.leaves:
-            self._leave(suspects)
+        if self.hands_back:
+            self._hand_back_suspects(suspects)
             return
         if self._consumer.order_by is None:
             self._hand_back(others)
@@ -210,7 +215,8 @@ class Quarantine:
         finally:
             self._lock.leave(self._loop)
 
-    def _leave(self, suspects: Sequence[Owned]) -> None:
+    def _hand_back_suspects(self, suspects: Sequence[Owned]) -> None:
+        """Log that suspects cannot run in this process now, and hand them back."""
         for owned in suspects:
             log.info(
                 "%s of %s is suspected of killing its process: it is handed back until a process can "
@@ -221,12 +227,13 @@ class Quarantine:
         self._hand_back(suspects)
 
     def _hand_back(self, entries: Sequence[Owned]) -> None:
-        self._in_flight.hand_back(entries, delay_ms=HANDED_BACK_MS)
+        self._in_flight.hand_back(entries, delay_ms=HAND_BACK_DELAY_MS)
 
     async def _drained(self, suspect: Owned) -> bool:
-        """Drain this process. Return False if something else still runs after ``claim_after``.
+        """Drain this process, and return whether nothing else runs or is owned in it.
 
-        After True, the caller must leave the lock.
+        Returns False after ``claim_after``, or if another loop has the lock. After True, the caller must leave the
+        lock.
         """
         entered = False
 
@@ -241,26 +248,27 @@ class Quarantine:
                 lambda: len(self._in_flight.owned) == 1 or suspect.state is not State.BUFFERED
             )
 
-        if await _within(self._clock, self._seconds, drain()):
-            self._vain = 0 if entered else self._vain
+        if await _within(self._clock, self._claim_after_seconds, drain()):
+            self._failed_drains = 0 if entered else self._failed_drains
             return entered
         if entered:
             self._lock.leave(self._loop)
-        self._drained_in_vain(suspect)
+        self._drain_failed(suspect)
         return False
 
-    def _drained_in_vain(self, suspect: Owned) -> None:
-        self._vain += 1
-        self._drain_from = self._clock.monotonic() + DRAINS_APART * self._seconds
-        if self._vain >= VAIN_DRAINS:
+    def _drain_failed(self, suspect: Owned) -> None:
+        """Postpone the next drain; warn if several drains in a row have failed."""
+        self._failed_drains += 1
+        self._next_drain = self._clock.monotonic() + DRAIN_PAUSES * self._claim_after_seconds
+        if self._failed_drains >= WARN_AFTER_DRAINS:
             log.warning(
                 "%s of %s is suspected of killing its process and must run alone, but handlers of "
                 "this process still ran after %g s, %d times. Declare a timeout for them, or run the "
-                "app by `headwater work`, which has a process for suspects.",
+                "app with `headwater work`, which has a process for suspects.",
                 suspect.delivery.id,
                 suspect.delivery.stream,
-                self._seconds,
-                self._vain,
+                self._claim_after_seconds,
+                self._failed_drains,
             )
 
     async def _run(self, suspect: Owned) -> None:
@@ -281,21 +289,23 @@ class Quarantine:
         ended = self._changes.until(lambda: not self._in_flight.owns(suspect))
         if self._suspects is Suspects.ONLY:
             await ended
-        elif not await _within(self._clock, self._seconds, ended):
+        elif not await _within(self._clock, self._claim_after_seconds, ended):
             log.warning(
                 "%s of %s has run alone for %g s: the process continues with others",
                 suspect.delivery.id,
                 suspect.delivery.stream,
-                self._seconds,
+                self._claim_after_seconds,
             )
             await self._remember(suspect, outlived(suspect.record))
             if not self._in_flight.owns(suspect):
                 self.settled(suspect)  # it was settled meanwhile: delete the record just written
 
     def _waits(self, owned: Owned) -> bool:
+        """Return whether this process still owns an entry whose handler has not begun."""
         return owned.state is State.BUFFERED and self._in_flight.owns(owned)
 
     async def _remember(self, owned: Owned, record: Record) -> None:
+        """Set a message's record, and write it to the store."""
         owned.record = record
         await self._in_flight.ask(lambda member: write(member, owned.id, record))
 
