@@ -75,7 +75,7 @@ class Cost(NamedTuple):
 
     @property
     def passes(self) -> bool:
-        """Whether the ratio is within the bound."""
+        """Whether the ratio is at most `REQUIRED`. True also if the row has no verdict."""
         return self.ratio <= REQUIRED or not self.judged
 
     def __str__(self) -> str:
