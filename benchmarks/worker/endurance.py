@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.machine import ROOT
-from benchmarks.rows import OURS, OWN_VALUE, Row, Target
+from benchmarks.rows import OURS, OWN_VALUE, TIMES, Row, Target
 from benchmarks.selection import Selection
 from benchmarks.stores import HEADWATER, REDIS, WITH_REDIS, Store, cores, on_cores
 from benchmarks.stores import measured as running
@@ -84,7 +84,7 @@ def rows(selection: Selection, messages: int) -> Iterator[Row]:
 
 def _memory(store: Store, name: str, messages: int) -> Row:
     """Measure the worker's resident memory after the last part, divided by that after the first."""
-    row = Row(SECTION, name, "x", better="less", target=Target(1.1, 1.02, by=OWN_VALUE))
+    row = Row(SECTION, name, TIMES, better="less", target=Target(1.1, 1.02, by=OWN_VALUE))
     store.empty()
     part = messages // PARTS
     fill(url(store), part)

@@ -49,7 +49,7 @@ log = logging.getLogger("headwater.worker")
 HAND_BACK_DELAY_MS = 1_000
 """How long a suspect is delayed when a process hands it back."""
 
-DRAIN_PAUSES = 10
+DRAIN_PAUSE_FACTOR = 10
 """How many times ``claim_after`` must pass between a failed drain and the next one."""
 
 WARN_AFTER_DRAINS = 3
@@ -259,7 +259,7 @@ class Quarantine:
     def _drain_failed(self, suspect: Owned) -> None:
         """Postpone the next drain; warn if several drains in a row have failed."""
         self._failed_drains += 1
-        self._next_drain = self._clock.monotonic() + DRAIN_PAUSES * self._claim_after_seconds
+        self._next_drain = self._clock.monotonic() + DRAIN_PAUSE_FACTOR * self._claim_after_seconds
         if self._failed_drains >= WARN_AFTER_DRAINS:
             log.warning(
                 "%s of %s is suspected of killing its process and must run alone, but handlers of "
