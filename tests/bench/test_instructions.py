@@ -79,7 +79,7 @@ def test_a_row_above_the_bound_fails_the_comparison(
 
 
 @needs_valgrind
-@pytest.mark.slow
+@pytest.mark.slice
 @pytest.mark.timeout(600)
 def test_what_is_counted_is_the_cost_of_an_operation(tmp_path: Path) -> None:
     # Given the sources of this commit, and the same with an XADD that does more
@@ -116,7 +116,7 @@ def open_node(config):
 
 
 @needs_valgrind
-@pytest.mark.slow
+@pytest.mark.slice
 @pytest.mark.timeout(600)
 def test_the_program_prints_and_writes_its_figures(tmp_path: Path) -> None:
     written = tmp_path / "counts.json"
