@@ -8,6 +8,9 @@ PY := $(BIN)/python
 EXTRAS := spark,delta,demo,lua,dev
 ARGS ?=
 
+# The tests start hundreds of processes; without bytecode each would compile every source again.
+unexport PYTHONDONTWRITEBYTECODE
+
 SOURCES := $(shell find src -name '*.py' -o -name '*.pxd' 2>/dev/null)
 
 # Tests run in two processes; tests that share a server or a Spark session have an xdist_group.

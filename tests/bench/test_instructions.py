@@ -77,7 +77,7 @@ def test_a_row_above_the_bound_fails_the_comparison(
 
 
 @needs_valgrind
-@pytest.mark.slow
+@pytest.mark.slice
 @pytest.mark.timeout(600)
 def test_a_slower_operation_has_a_higher_count(tmp_path: Path) -> None:
     # Given the sources of this commit, and the same with more work in each operation
@@ -114,7 +114,7 @@ def open_node(config):
 
 
 @needs_valgrind
-@pytest.mark.slow
+@pytest.mark.slice
 @pytest.mark.timeout(600)
 def test_the_program_prints_and_writes_its_counts(tmp_path: Path) -> None:
     written = tmp_path / "counts.json"

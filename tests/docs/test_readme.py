@@ -87,7 +87,7 @@ def test_the_server_and_the_worker(server: ServerProcess, tmp_path: Path) -> Non
         assert sorted(fields["number"] for _id, fields in found) == ["1", "2", "3"]
 
 
-@pytest.mark.slow
+@pytest.mark.slice
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
 def test_spark_reads_the_workers_results(server: ServerProcess, tmp_path: Path) -> None:

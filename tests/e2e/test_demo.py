@@ -108,6 +108,7 @@ def test_ctrl_c_leaves_no_process_and_no_file(tmp_path: Path, moment: str) -> No
         assert [path.name for path in tmp_path.glob("headwater-demo-*")] == []
 
 
+@pytest.mark.slice
 @pytest.mark.timeout(400)
 def test_keep_leaves_server_and_tables_and_says_how_to_end_them(tmp_path: Path) -> None:
     with demo(tmp_path, "--keep") as process:

@@ -158,7 +158,7 @@ spark.stop()
 
 
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.slice
 @pytest.mark.xdist_group("spark")
 def test_a_machine_with_only_python_runs_a_job_on_jdk4pys_java(tmp_path: Path) -> None:
     # Given a PATH with the shell's tools but without java

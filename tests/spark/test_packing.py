@@ -65,7 +65,7 @@ def run(python: Path, program: str, **environment: str) -> subprocess.CompletedP
     )
 
 
-@pytest.mark.slow
+@pytest.mark.slice
 def test_everything_that_executors_import_is_packed(tmp_path: Path) -> None:
     packed = packing.pack_environment(tmp_path / "env.tar.gz")
     there = unpacked(packed.path, tmp_path / "there")

@@ -295,7 +295,7 @@ def expected(shop: Shop, query: Query) -> Counter[str]:
 
 
 class TestSpark:
-    pytestmark = ON_SPARK
+    pytestmark = [*ON_SPARK, pytest.mark.slice]
 
     @ONE_STORE
     @pytest.mark.parametrize(("query", "trigger"), [(one_source, NOW), (union, SOON)])

@@ -59,6 +59,7 @@ def test_a_stream_is_copied_to_a_stream_once_across_restarts(
     assert marker.decode().removeprefix("{t}:hw:sink:") in metadata
 
 
+@pytest.mark.slice
 def test_a_task_that_fails_and_is_repeated_leaves_each_row_once(
     spark: SparkSession, shop: Shop, tmp_path: Path
 ) -> None:
