@@ -203,7 +203,7 @@ def test_a_stream_that_a_pattern_found_is_read_once_from_its_first_entry(
 
 # --- with Spark -----------------------------------------------------------------------------------
 
-ON_SPARK = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+ON_SPARK = [pytest.mark.spark, pytest.mark.slice, pytest.mark.xdist_group("spark")]
 ONE_STORE = pytest.mark.parametrize("shop", ["headwater"], indirect=True)
 
 Query = Callable[["SparkSession", Shop], "DataFrame"]
@@ -295,7 +295,7 @@ def expected(shop: Shop, query: Query) -> Counter[str]:
 
 
 class TestSpark:
-    pytestmark = [*ON_SPARK, pytest.mark.slice]
+    pytestmark = ON_SPARK
 
     @ONE_STORE
     @pytest.mark.parametrize(("query", "trigger"), [(one_source, NOW), (union, SOON)])
