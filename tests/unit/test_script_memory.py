@@ -58,6 +58,7 @@ def test_100_000_calls_of_a_script_leave_nothing_behind(
     assert lua_bytes(client) < before + SPARE_BYTES
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "script",
     [
