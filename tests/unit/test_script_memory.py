@@ -56,6 +56,7 @@ def test_many_calls_of_a_script_leave_no_memory(store: LocalStore, client: Local
     assert lua_bytes(client) < before + SPARE_BYTES
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "script",
     [

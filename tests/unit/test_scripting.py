@@ -133,7 +133,10 @@ level(%d)
         "while true do end",
         "while true do pcall(function() while true do end end) end",
         "coroutine.wrap(function() while true do end end)()",
-        "local s = ('x'):rep(8e6) while true do pcall(string.upper, s) end",
+        pytest.param(
+            "local s = ('x'):rep(8e6) while true do pcall(string.upper, s) end",
+            marks=pytest.mark.slow,
+        ),
         "local t = {} for i = 1, 1e5 do t[i] = '' end while true do pcall(table.concat, t) end",
         "local s, t = ('x'):rep(1e6), {} for i = 1, 1e5 do t[i] = s end table.sort(t)",
         *(NESTED % (resumed, depth) for resumed in RESUMED for depth in (1, 2, 4, 8)),
