@@ -28,18 +28,18 @@ QUICK: dict[str, Any] = {"group": "g", "claim_after": "300ms"}
 pytestmark = pytest.mark.slow
 
 
-def bill_when_told(app: App) -> tuple[asyncio.Event, asyncio.Event]:
-    """Declare a consumer whose handler waits: set when it has an entry, and to be set so that it
-    returns."""
-    held, go_on = asyncio.Event(), asyncio.Event()
+def bill_on_event(app: App) -> tuple[asyncio.Event, asyncio.Event]:
+    """Declare a consumer whose handler waits. Returns an event that is set when the handler has begun, and
+    one that lets it return."""
+    begun, go_on = asyncio.Event(), asyncio.Event()
 
     @app.consumer(orders, group="g", into=invoices)
     async def bill(order: Order) -> Invoice:
-        held.set()
+        begun.set()
         await go_on.wait()
         return Invoice(order.id)
 
-    return held, go_on
+    return begun, go_on
 
 
 async def _held(store: Store, count: int) -> bool:
@@ -80,11 +80,11 @@ async def test_each_of_a_list_of_results_is_published(store: Store) -> None:
 async def test_a_worker_that_lost_its_entry_publishes_nothing(store: Store) -> None:
     # Given a handler that does not see that another takes its entry and handles it
     app = store.app()
-    held, go_on = bill_when_told(app)
+    begun, go_on = bill_on_event(app)
 
     async with working(app) as running:
         await orders.send(Order(17))
-        await held.wait()
+        await begun.wait()
         (row,) = await store.pending()
         await store.look.xclaim("orders", "g", "thief", 0, [row[0]])
         await store.look.xack("orders", "g", row[0])
@@ -236,11 +236,11 @@ async def test_an_entry_that_comes_again_while_its_result_waits_has_one_result(
 ) -> None:
     # Given an entry whose handler has returned
     app = store.app()
-    held, go_on = bill_when_told(app)
+    begun, go_on = bill_on_event(app)
 
     async with working(app) as running:
         await orders.send(Order(17))
-        await held.wait()
+        await begun.wait()
         (loop,) = running.loops.values()
         in_flight, result = loop.in_flight, [invoices.addition(Invoice(17))]
         (first,) = in_flight.owned.values()
@@ -260,11 +260,11 @@ async def test_an_entry_that_comes_again_while_its_result_waits_has_one_result(
 async def test_a_verdict_that_is_out_of_date_ends_no_delivery(store: Store) -> None:
     # Given a handler that runs, and owns its entry
     app = store.app()
-    held, go_on = bill_when_told(app)
+    begun, go_on = bill_on_event(app)
 
     async with working(app) as running:
         await orders.send(Order(17))
-        await held.wait()
+        await begun.wait()
 
         # When a renewal says that it is lost, as it was before another task registered it again
         (loop,) = running.loops.values()
