@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from headwater.spark.sink.appending import STAGE_SECONDS
 from tests.spark.stores import Shop
 from tests.spark.writes import stages
 
@@ -67,7 +68,9 @@ def test_a_task_that_fails_and_is_repeated_leaves_each_row_once(
 
     with pytest.raises(Exception, match="is null in every column"):
         copy(spark, shop, tmp_path / "c", columns="nullif(n, 15) AS n")
-    assert shop.client.keys("*t*") == []
+    # Then nothing is published. A task that Spark cancelled may have left its stage, which expires.
+    assert not shop.client.exists("t", *shop.client.keys("*:hw:sink:*"))
+    assert all(0 < seconds <= STAGE_SECONDS for seconds in stages(shop).values())
     copy(spark, shop, tmp_path / "c", columns="coalesce(n, 0) AS n", codec="fields")
 
     assert sorted(shop.numbers("t")) == list(range(1, 21))
