@@ -32,7 +32,8 @@ def milliseconds(duration: str | timedelta, *, what: str = "duration", least_ms:
                 f"{what}={duration!r} is not a duration: write a number and a unit, one of "
                 f"{', '.join(_UNITS)}, as in '1500ms', '30s', '5m'"
             )
-        found = round(float(match[1]) * _UNITS[match[2]])
+        # Far more than the longest, so that a number beyond a float stays an integer.
+        found = round(min(float(match[1]) * _UNITS[match[2]], 10.0 * LONGEST_MS))
     if not least_ms <= found <= LONGEST_MS:
         raise DeclarationError(
             f"{what}={duration!r} is {found} ms; it must be at least {least_ms} ms and at most 366 days"

@@ -137,6 +137,7 @@ def lag_text(table: TableProgress) -> str:
     """Describe how far a table is behind; empty if it is not."""
     if not table.entries_behind and table.seconds_behind is None:
         return ""
-    entries = "?" if table.entries_behind is None else f"{table.entries_behind:,}"
+    behind = table.entries_behind
+    entries = "? entries" if behind is None else f"{behind:,} {'entry' if behind == 1 else 'entries'}"
     age = "" if table.seconds_behind is None else f" ({table.seconds_behind:,.1f} s)"
-    return f"{entries} entries behind{age}"
+    return f"{entries} behind{age}"
