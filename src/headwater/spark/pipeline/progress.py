@@ -138,6 +138,8 @@ def lag_text(table: TableProgress) -> str:
     if not table.entries_behind and table.seconds_behind is None:
         return ""
     behind = table.entries_behind
-    entries = "? entries" if behind is None else f"{behind:,} {'entry' if behind == 1 else 'entries'}"
+    entries = (
+        "? entries" if behind is None else f"{behind:,} {'entry' if behind == 1 else 'entries'}"
+    )
     age = "" if table.seconds_behind is None else f" ({table.seconds_behind:,.1f} s)"
     return f"{entries} behind{age}"
