@@ -60,8 +60,9 @@ class WorkerProcess:
         return self.process.wait(seconds)
 
     def log(self) -> str:
-        self.errors.seek(0)
-        return self.errors.read().decode(errors="replace")
+        # Not seek and read: the process writes at the offset of the same open file.
+        descriptor = self.errors.fileno()
+        return os.pread(descriptor, os.fstat(descriptor).st_size, 0).decode(errors="replace")
 
     def end(self) -> None:
         """Kill the process and everything it started, including processes that were reparented since.
