@@ -60,8 +60,9 @@ class WorkerProcess:
         return self.process.wait(seconds)
 
     def said(self) -> str:
-        self.errors.seek(0)
-        return self.errors.read().decode(errors="replace")
+        # Not seek and read: the process writes at the offset of the same open file.
+        descriptor = self.errors.fileno()
+        return os.pread(descriptor, os.fstat(descriptor).st_size, 0).decode(errors="replace")
 
     def end(self) -> None:
         """Kill what still runs, and all that it started, whoever adopted that since.
