@@ -122,7 +122,10 @@ def test_the_column_id_is_the_entrys_id(shop: Shop, url: str, small: None) -> No
 @pytest.mark.parametrize(
     ("parts", "said"),
     [
-        ([["2-0", "1-0"]], "row 1 of this task has the id 1-0, which is not above the previous one, 2-0"),
+        (
+            [["2-0", "1-0"]],
+            "row 1 of this task has the id 1-0, which is not above the previous one, 2-0",
+        ),
         ([["1-0", None]], "row 1 of this task has the invalid id None"),
         ([["1-*"]], "row 0 of this task has the invalid id '1-[*]'"),
         ([["5-0"], ["4-0"]], "sets 4-0, which is not above 5-0, the last one of the previous task"),

@@ -351,7 +351,9 @@ async def test_the_log_names_the_new_owner_of_a_lost_entry_if_there_is_one(
         await eventually(elapsed(0.05))
     logged = {line.message for line in caplog.records if "was not settled" in line.message}
     what = "it was not settled by this worker"
-    nobody = "it is not pending: another client acknowledged it, deleted it, or removed its consumer; "
+    nobody = (
+        "it is not pending: another client acknowledged it, deleted it, or removed its consumer; "
+    )
     nobody += "or the server lost it in a failover"
     assert logged == {
         f"{begun[0]} of orders: {what}; {nobody}",
