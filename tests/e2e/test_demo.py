@@ -82,7 +82,7 @@ def test_every_line_of_the_reconciliation_holds(tmp_path: Path) -> None:
     # And only the report is left
     (report,) = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert str(report) in printed
-    assert report.read_text().count("<figure>") == 4
+    assert report.read_text().count("<figure>") == 5
     assert started_in(tmp_path) == []
 
 
