@@ -157,7 +157,6 @@ def extensions() -> list[Extension]:
         return []
     try:
         from Cython.Build import cythonize
-        from Cython.Compiler import Options
     except ImportError:
         print("headwater: Cython is not installed, so the sources are installed as plain Python")
         return []
@@ -165,7 +164,6 @@ def extensions() -> list[Extension]:
         Extension(module.name, [str(module.source.relative_to(ROOT)), digest_source(module)])
         for module in hot
     ]
-    Options.emit_code_comments = False  # the compiler would read twice as many bytes
     print(f"headwater: translating what changed of {len(wanted)} modules to C", flush=True)
     made: list[Extension] = cythonize(
         wanted, compiler_directives=DIRECTIVES, nthreads=os.cpu_count() or 1, quiet=True
