@@ -12,7 +12,6 @@ from headwater.config.loading import load
 from headwater.server.services.acl.access import AccessControl
 from headwater.server.services.acl.rules import _SIMPLE, _WHOLE
 from headwater.testing.node import LocalClient, LocalStore
-from headwater.testing.replies import Failure
 from tests.guides import as_redis_cli
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -32,13 +31,12 @@ def ask(store: LocalStore, words: list[str]) -> str:
     """Authenticate with ``--user`` and ``--pass`` if given, then send the other words."""
     client: LocalClient = store.client(kind="tcp")
     if words[0] == "--user":
-        client.send("AUTH", words[1], words[3])
-        while (answer := client.reply()) is None:  # the reply to a refused login is delayed
-            store.advance(store.seconds_ahead())
-        if isinstance(answer, Failure):
-            return as_redis_cli(answer)
+        assert as_redis_cli(client("AUTH", words[1], words[3])) == "OK"
         words = words[4:]
-    return as_redis_cli(client(*words))
+    client.send(*words)
+    while (answer := client.reply()) is None:  # the reply to a refused login is delayed
+        store.advance(store.seconds_ahead())
+    return as_redis_cli(answer)
 
 
 def test_the_guides_session_has_the_real_replies() -> None:
