@@ -1,4 +1,4 @@
-"""Runs the programs in the guides."""
+"""Runs the programs in the guides, and formats replies as redis-cli does."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+
+from headwater.testing.replies import Failure, Reply, Simple
 
 GUIDES = Path(__file__).resolve().parents[1] / "docs" / "guide"
 
@@ -30,3 +32,12 @@ def outputs(guide: str, *replacements: tuple[str, str], section: str = "") -> li
         assert (done.returncode, done.stderr) == (0, "")
         printed.append(done.stdout)
     return printed
+
+
+def as_redis_cli(reply: Reply) -> str:
+    """Return a reply in redis-cli's form."""
+    if isinstance(reply, Failure):
+        return f"(error) {reply.text.decode()}"
+    if isinstance(reply, Simple):
+        return reply.text.decode()
+    return f"(integer) {reply}" if isinstance(reply, int) else f'"{bytes(reply).decode()}"'  # type: ignore[arg-type]

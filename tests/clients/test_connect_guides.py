@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 def test_the_clients_guide_runs() -> None:
     with server_process() as server:
         found = outputs("client.md", ("redis://localhost:6379", server.url))
-    assert found == ["1 order\n", "2 orders\n"]
+    assert found == ["orders: 1\n", "orders: 2\n"]
 
 
 def test_the_embedded_stores_guide_runs(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from headwater.config.loading import load
 from headwater.server.services.acl.access import AccessControl
 from headwater.server.services.acl.rules import _SIMPLE, _WHOLE
 from headwater.testing.node import LocalClient, LocalStore
-from headwater.testing.replies import Failure, Reply, Simple
+from tests.guides import as_redis_cli
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 GUIDE = (ROOT / "docs" / "guide" / "security.md").read_text(encoding="utf-8")
@@ -27,26 +27,16 @@ def session() -> list[tuple[list[str], str]]:
     ]
 
 
-def printed(reply: Reply) -> str:
-    """Return a reply in redis-cli's form."""
-    if isinstance(reply, Failure):
-        return f"(error) {reply.text.decode()}"
-    if isinstance(reply, Simple):
-        return reply.text.decode()
-    return f"(integer) {reply}" if isinstance(reply, int) else f'"{bytes(reply).decode()}"'  # type: ignore[arg-type]
-
-
 def ask(store: LocalStore, words: list[str]) -> str:
     """Authenticate with ``--user`` and ``--pass`` if given, then send the other words."""
     client: LocalClient = store.client(kind="tcp")
     if words[0] == "--user":
-        client.send("AUTH", words[1], words[3])
-        while (answer := client.reply()) is None:  # the reply to a refused login is delayed
-            store.advance(store.seconds_ahead())
-        if isinstance(answer, Failure):
-            return printed(answer)
+        assert as_redis_cli(client("AUTH", words[1], words[3])) == "OK"
         words = words[4:]
-    return printed(client(*words))
+    client.send(*words)
+    while (answer := client.reply()) is None:  # the reply to a refused login is delayed
+        store.advance(store.seconds_ahead())
+    return as_redis_cli(answer)
 
 
 def test_the_guides_session_has_the_real_replies() -> None:

@@ -43,12 +43,12 @@ def test_headwater_work_runs_the_app_of_the_guide(
     first_block = _programs(url).split("\n# in a web application")[0]
     (tmp_path / "shop.py").write_text(first_block)
     with redis.Redis.from_url(url) as client:
-        client.xadd("orders", {"number": 7, "item": "tea", "price": 1.5})
+        client.xadd("orders", {"number": 7, "item": "tea", "price": 2.5})
         command = [sys.executable, "-m", "headwater.cli.main", "work", "shop:app"]
         with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL) as worker:
             try:
                 read: Any = client.xread({"invoices": "0"}, block=30_000)
-                assert read[0][1][0][1] == {b"number": b"7", b"total": b"1.5"}
+                assert read[0][1][0][1] == {b"number": b"7", b"total": b"3.0"}
             finally:
                 worker.terminate()
         assert worker.returncode == 0
