@@ -178,7 +178,7 @@ def test_bad_values_in_the_archive_are_reported(
     archive(shop, tmp_path)
 
     assert Table(shop, tmp_path).numbers() == [1, 2, None]
-    assert "1 entries did not fit the schema" in warned.text
+    assert "entries that did not fit the schema: 1" in warned.text
     rescued = Table(shop, tmp_path, "n bigint, _rescued string").rows()
     assert [row["_rescued"] for row in rescued] == [None, None, '{"n": "three"}']
     assert Table(shop, tmp_path, mode="dropmalformed").numbers() == [1, 2]

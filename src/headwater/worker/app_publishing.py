@@ -19,13 +19,13 @@ from headwater.worker.scheduled import Scheduled
 from headwater.worker.stream import Stream
 
 
-def _refuse_in_loop(stream: str) -> None:
+def _refuse_in_loop(stream: str, *, use: str = "await send") -> None:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
         return
     raise HeadwaterError(
-        f"publishing to {stream!r} here would block the running event loop: use `await send`"
+        f"this call for {stream!r} would block the running event loop: use `{use}`"
     )
 
 
@@ -103,7 +103,7 @@ class AppPublishing:
         )
 
     def _cancel_blocking(self, stream: str, scheduled_id: str) -> bool:
-        _refuse_in_loop(stream)
+        _refuse_in_loop(stream, use="await cancel")
         return self._publisher.cancel_blocking(stream, scheduled_id)
 
     async def cancel(self, stream: Stream[Any], scheduled_id: str) -> bool:

@@ -95,7 +95,7 @@ def archived_frame(
             store.state(part.stream)  # raises; the source may not read it if the range has an end
             if part.bad:
                 _log.warning(
-                    "%d archived entries of %r did not fit the schema.", part.bad, part.stream
+                    "archived entries of %r that did not fit the schema: %d.", part.stream, part.bad
                 )
     frames = [frame for part in parts for frame in _frames(spark, part, texts, columns)]
     return reduce(lambda one, other: one.union(other), frames)

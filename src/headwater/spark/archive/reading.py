@@ -119,7 +119,9 @@ class _Seam:
         builder, kept = self._builder, self._archive.bad_rows
         if builder.bad_rows or kept:
             which = builder.first_bad or "the archive counted them when it was written"
-            _log.warning("%d entries did not fit the schema; %s.", builder.bad_rows + kept, which)
+            _log.warning(
+                "entries that did not fit the schema: %d; %s.", builder.bad_rows + kept, which
+            )
 
 
 def _last(page: Page) -> StreamID:

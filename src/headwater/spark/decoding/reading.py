@@ -66,7 +66,9 @@ def read_range(
         if batch.num_rows:
             yield batch
     if builder.bad_rows:
-        _log.warning("%d entries did not fit the schema; %s.", builder.bad_rows, builder.first_bad)
+        _log.warning(
+            "entries that did not fit the schema: %d; %s.", builder.bad_rows, builder.first_bad
+        )
     if found != part.count:
         judge_count(SourceStore(options), part, found)
 

@@ -71,7 +71,9 @@ def read_listed(options: SourceOptions, shape: RowShape, part: Listed) -> Iterat
     finally:
         client.close()
     if builder.bad_rows:
-        _log.warning("%d entries did not fit the schema; %s.", builder.bad_rows, builder.first_bad)
+        _log.warning(
+            "entries that did not fit the schema: %d; %s.", builder.bad_rows, builder.first_bad
+        )
     if missing:
         report(_finding(group, part.stream, missing, wanted_in_all), options)
 
