@@ -20,7 +20,7 @@ from headwater.spark.log_mode.offsets import Offset
 from tests.spark.queries import Query
 from tests.spark.stores import Shop
 
-CLAIM_AFTER_MS = 300
+CLAIM_AFTER_MS = 500
 PATIENCE_SECONDS = 30.0
 
 
