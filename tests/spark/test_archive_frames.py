@@ -233,7 +233,7 @@ def test_bad_values_are_reported_depending_on_the_mode(
 
     with caplog.at_level(logging.WARNING, logger="headwater.spark"):
         nulls = read(spark, shop, tmp_path, "n bigint")
-    assert "1 archived entries of 's' did not fit" in caplog.text
+    assert "archived entries of 's' that did not fit the schema: 1" in caplog.text
     assert sorted([row.n for row in nulls.collect()], key=str) == [2, None]
     assert read(spark, shop, tmp_path, "n bigint", mode="dropmalformed").count() == 1
     rescued = read(spark, shop, tmp_path, "n bigint, _rescued string").where("n IS NULL").first()

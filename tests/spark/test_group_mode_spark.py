@@ -15,7 +15,14 @@ import pytest
 from headwater.messages import reader_key
 from headwater.spark.core.options import parse_options
 from headwater.spark.group_mode.settling import settle_committed
-from tests.spark.members import Consumer, abandoned, eventually, idle, owners
+from tests.spark.members import (
+    CLAIM_AFTER_MS,
+    Consumer,
+    abandoned,
+    eventually,
+    idle,
+    owners,
+)
 from tests.spark.stores import QUICK_JVM, Shop
 
 if TYPE_CHECKING:
@@ -33,7 +40,12 @@ class Table:
     def __init__(self, spark: SparkSession, shop: Shop, directory: Path) -> None:
         self.spark = spark
         self.checkpoint = directory / "checkpoint"
-        self.options = {"url": shop.url, "stream": "s", "group": "g", "minIdleTime": "300ms"}
+        self.options = {
+            "url": shop.url,
+            "stream": "s",
+            "group": "g",
+            "minIdleTime": f"{CLAIM_AFTER_MS}ms",
+        }
         self.batches: dict[int, list[tuple[int, int]]] = {}
         self.fail = False
 
@@ -132,7 +144,7 @@ def write(frame, number):
     time.sleep(600)
 (
     spark.readStream.format("headwater").option("url", sys.argv[1]).option("stream", "s")
-    .option("group", "g").option("minIdleTime", "300ms").schema("n bigint").load()
+    .option("group", "g").option("minIdleTime", sys.argv[4]).schema("n bigint").load()
     .writeStream.foreachBatch(write).option("checkpointLocation", sys.argv[2]).start()
     .awaitTermination()
 )
@@ -144,7 +156,8 @@ def test_a_killed_drivers_entries_are_claimed_by_others(shop: Shop, tmp_path: Pa
     # Given a query whose batch is running, and whose entries are renewed
     shop.add("s", range(1, 11))
     worker = Consumer(shop)
-    command = [sys.executable, "-c", DRIVER, shop.url, str(tmp_path / "c"), QUICK_JVM]
+    arguments = [shop.url, str(tmp_path / "c"), QUICK_JVM, f"{CLAIM_AFTER_MS}ms"]
+    command = [sys.executable, "-c", DRIVER, *arguments]
     with (tmp_path / "errors").open("wb") as errors:
         driver = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors)
     try:
