@@ -40,6 +40,7 @@ def test_broken_bounds_are_reported() -> None:
     assert len(over_bounds(measured)) == 2
 
 
+@pytest.mark.slow
 def test_a_crowd_is_served() -> None:
     # Given fifty connections, idle, and blocked in three ways
     measured = measure("headwater", 50, 1)

@@ -247,6 +247,7 @@ async def test_a_wrong_password_is_not_retried(
 # --- how long a client waits for a reply ------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_block_may_exceed_the_socket_timeout(
     port: int, open_client: Callable[..., UniformClient]
 ) -> None:
@@ -280,6 +281,7 @@ async def test_block_without_a_limit_waits_for_an_entry(
     await other.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["XADD orders * a 1", "XREAD BLOCK 50 STREAMS orders $"])
 async def test_a_server_that_does_not_reply_raises_a_timeout(
     port: int, proxy: CuttingProxy, open_client: Callable[..., UniformClient], command: str

@@ -253,6 +253,7 @@ def test_protected_mode_accepts_only_clients_of_this_machine(start: Start) -> No
         assert local.ask("PING") == b"+PONG\r\n", "an open connection stays permitted"
 
 
+@pytest.mark.slow
 def test_an_idle_client_is_disconnected_and_a_blocked_one_is_not(start: Start) -> None:
     clock = ManualClock()
     server = start(clock=clock, timeout=10)

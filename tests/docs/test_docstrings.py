@@ -7,9 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@pytest.mark.slow
 def test_the_examples_in_docstrings_run() -> None:
     # When every example in the sources runs, in plain Python and with warnings as errors
     done = subprocess.run(

@@ -77,6 +77,7 @@ def work(directory: Path, server: ServerProcess, *, invoices: int) -> None:
     assert worker.returncode == 0
 
 
+@pytest.mark.slow
 def test_the_server_and_the_worker(server: ServerProcess, tmp_path: Path) -> None:
     # When the first program adds orders, and the worker handles them
     assert run("order.py", tmp_path) == "3 orders\n"

@@ -59,6 +59,7 @@ async def test_a_poison_message_makes_no_other_message_a_dead_letter() -> None:
     assert sorted(handled) == [0, 1, 2, 4, 5]
 
 
+@pytest.mark.slow
 async def test_a_suspected_message_that_hangs_stops_its_process_only_for_a_while(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -147,6 +147,7 @@ def test_a_query_killed_at_any_step_loses_nothing_and_settles_nothing_unread(
     assert owners(shop) == {}
 
 
+@pytest.mark.slow
 def test_a_batchs_entries_are_renewed_while_it_runs(shop: Shop, worker: Consumer) -> None:
     shop.add("s", range(1, 6))
     with member_query(shop) as query:
@@ -212,6 +213,7 @@ def test_large_entries_end_a_batch_by_their_bytes(shop: Shop) -> None:
     assert [n for batch in batches for n in batch] == list(range(1, 1001))
 
 
+@pytest.mark.slow
 def test_a_stream_that_a_pattern_finds_later_is_read_from_its_beginning(shop: Shop) -> None:
     shop.add("s.1", [1])
     shop.add("{s.1}.dead", [66])
@@ -245,6 +247,7 @@ def test_an_offset_that_was_not_logged_is_returned_again(shop: Shop) -> None:
         assert query.ask("latestOffset", query.start, limit) == first
 
 
+@pytest.mark.slow
 def test_available_now_reads_existing_entries_and_ends(shop: Shop, worker: Consumer) -> None:
     shop.add("s", range(1, 3001))
     abandoned(shop, 1200)

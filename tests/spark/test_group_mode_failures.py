@@ -191,6 +191,7 @@ def test_an_unreachable_store_is_reported_without_its_password(
 # --- one query per name ---------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_second_query_with_the_same_name_is_refused(shop: Shop) -> None:
     shop.add("s", range(1, 4))
     with member_query(shop) as query:
@@ -204,6 +205,7 @@ def test_a_second_query_with_the_same_name_is_refused(shop: Shop) -> None:
         assert not query.plan()
 
 
+@pytest.mark.slow
 def test_the_name_of_a_dead_query_is_free_after_its_lease(shop: Shop) -> None:
     shop.add("s", range(1, 4))
     key = reader_key("s", "g", "spark")

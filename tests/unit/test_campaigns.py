@@ -28,6 +28,7 @@ def test_a_run_is_one_line_with_date_commit_seeds_trials_and_failures(tmp_path: 
     assert {"date", "commit", "build", "unit", "seconds"} < line.keys()
 
 
+@pytest.mark.slow
 def test_each_run_uses_new_seeds_of_its_part(tmp_path: Path) -> None:
     assert campaigns.next_seed("crash", "journal", directory=tmp_path, first=100) == 100
     for seeds in ((100, 120), (121, 130), (3, 4)):

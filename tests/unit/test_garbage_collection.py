@@ -266,6 +266,7 @@ def test_cycles_of_a_busy_server_are_collected() -> None:
         assert seen() is None
 
 
+@pytest.mark.slow
 def test_frozen_cycles_are_collected_when_the_server_is_idle() -> None:
     with serving() as collection:
         # Given a store that takes long to collect, and a cycle in it

@@ -185,6 +185,7 @@ def test_replies_of_any_length_and_depth_cross_in_both_directions(store: LocalSt
     assert answer == [[number, [b"%d" % number], Nil.BULK] for number in range(1, 5001)]
 
 
+@pytest.mark.slow
 def test_many_and_large_keys_and_arguments_reach_a_script(client: LocalClient) -> None:
     script = "return {#KEYS, #ARGV, KEYS[#KEYS], #ARGV[#ARGV], select('#', unpack(ARGV, 1, 5))}"
     for keys, large in ((1, 10), (999, 10), (1000, 10), (5000, 10), (2, 100_000_000)):

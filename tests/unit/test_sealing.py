@@ -256,6 +256,7 @@ def test_deleted_blocks_are_removed_from_the_accounting() -> None:
     assert broken_invariants(keyspace) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("budget", [0, 10**9])
 def test_the_accounting_equals_the_allocated_memory(
     budget: int, monkeypatch: pytest.MonkeyPatch

@@ -241,6 +241,7 @@ def test_a_script_is_loaded_again_after_script_flush(core: Core) -> None:
     assert core.settle(first).done
 
 
+@pytest.mark.slow
 def test_in_a_cluster_results_in_another_slot_are_published_before_the_settlement(
     peer: Callable[..., peers.Peer],
 ) -> None:

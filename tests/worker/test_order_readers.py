@@ -7,6 +7,8 @@ import threading
 from random import Random
 from typing import Any
 
+import pytest
+
 from headwater.messages import group_reader_key
 from headwater.worker import App, Backoff, Dead, Delivery
 from headwater.worker.clocks import LoopClock
@@ -49,6 +51,7 @@ async def test_one_process_reads_and_another_continues_after_its_stop(store: Sto
     assert seen.overlaps == 0
 
 
+@pytest.mark.slow
 async def test_the_next_reader_continues_in_order_after_a_kill(store: Store) -> None:
     # Given a reader that dies with a running message, a waiting retry and prefetched messages
     app, dying = store.app(), asyncio.Event()
@@ -128,6 +131,7 @@ async def all_handed_back(store: Store) -> bool:
     return len(rows) == 2 and all(owner in ("", "hw.parked") for _id, owner, _idle, _count in rows)
 
 
+@pytest.mark.slow
 async def test_a_replayed_dead_letter_is_handled(store: Store, run_headwater: Any) -> None:
     app, seen, fixed = store.app(), Seen(), asyncio.Event()
 

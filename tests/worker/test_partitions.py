@@ -80,6 +80,7 @@ async def test_a_consumer_reads_all_partitions_and_results_keep_the_partition_nu
         assert await keys_of(store, f"totals.{{{number}}}") == await keys_of(store, name)
 
 
+@pytest.mark.slow
 async def test_each_partition_of_an_ordered_group_is_read_by_one_process(store: Store) -> None:
     # Given two processes
     app, order = store.app(), defaultdict(list)

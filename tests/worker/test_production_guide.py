@@ -76,6 +76,7 @@ def _rights_of(page: str) -> list[str]:
     return ["ACL", "SETUSER", "shop", "on", ">secret", "resetchannels", *listed.split()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", [TEXT, WORKER], ids=["production", "worker"])
 @pytest.mark.parametrize("name", PEERS)
 async def test_the_rights_in_the_guide_suffice_for_workers(

@@ -54,6 +54,7 @@ async def test_concurrent_sends_with_the_same_dedupe_name_add_one_message(store:
     assert await store.look.xlen("orders") == 20
 
 
+@pytest.mark.slow
 async def test_a_dedupe_name_can_be_used_again_after_its_window(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -333,6 +333,7 @@ async def _handles_a_message_once_it_is_back(
         await eventually(lambda: handled == [17])
 
 
+@pytest.mark.slow
 async def test_an_unreachable_store_does_not_delay_a_stop(peer: Any) -> None:
     server = peer("redis-8.2")
     app = App(server.url, name="late")

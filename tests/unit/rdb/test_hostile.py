@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -55,6 +56,7 @@ def restored(store: LocalStore, body: bytes) -> bool:
     return True
 
 
+@pytest.mark.slow
 @settings(max_examples=500, suppress_health_check=list(HealthCheck))
 @given(mutated())
 def test_a_mutated_value_is_refused_or_makes_a_sound_store(body: bytes) -> None:
