@@ -107,7 +107,9 @@ class StoreMachine(RuleBasedStateMachine):
         keyspace = self.store.node.keyspace
         sweep_ms = keyspace.iid_deadlines.next_sweep_ms()  # sweeps and ends of delays also write
         sweeps = sweep_ms is not None and sweep_ms <= self.model.now
-        by_itself = bool(keyspace.delaying) or sweeps  # as it is now: the command may end the last delay
+        by_itself = (
+            bool(keyspace.delaying) or sweeps
+        )  # as it is now: the command may end the last delay
         self.admitted = self.committed = 0
         yield
         if not by_itself:
