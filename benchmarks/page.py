@@ -13,9 +13,9 @@ from typing import Any, Final
 from benchmarks import results
 from benchmarks.machine import ROOT
 from benchmarks.results import Report
-from benchmarks.rows import OURS
+from benchmarks.rows import OURS, REDIS
 from benchmarks.show import number, percent
-from benchmarks.stores import PEERS, REDIS, VALKEY
+from benchmarks.stores import PEERS, VALKEY
 from benchmarks.worker import page as worker
 
 PAGE: Final = ROOT / "docs" / "reference" / "performance.md"

@@ -17,7 +17,8 @@ import time
 from typing import Final, NamedTuple
 
 from benchmarks.load import request
-from benchmarks.stores import OURS, WITH_REDIS, Store, measured, on_cores
+from benchmarks.rows import OURS
+from benchmarks.stores import WITH_REDIS, Store, measured, on_cores
 
 STREAMS: Final = 200_000
 BATCH: Final = 100

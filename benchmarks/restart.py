@@ -15,9 +15,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Protocol
 
-from benchmarks.rows import OWN_VALUE, Row, Target
+from benchmarks.rows import OWN_VALUE, REDIS, Row, Target
 from benchmarks.selection import Selection
-from benchmarks.stores import KINDS, REDIS, Kind, Store, cores, durability, on_cores
+from benchmarks.stores import KINDS, Kind, Store, cores, durability, on_cores
 from benchmarks.workloads import FIELDS_5
 from headwater.testing.server import ServerProcess
 from tests import peers

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 OURS: Final = "headwater"
 REDIS: Final = "redis-8.2"
+"""The peer that required ratios refer to."""
 
 CPU: Final = "cpu_us"
 """The name of an additional measurement, which every row of operations has: processor time per operation."""

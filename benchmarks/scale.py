@@ -23,7 +23,7 @@ from pathlib import Path
 
 from benchmarks import pauses, scripts, stalls_dump
 from benchmarks.machine import build_kind
-from benchmarks.stores import REDIS
+from benchmarks.rows import REDIS
 from headwater.testing.node import LocalClient, LocalStore, Word, request
 
 RESULTS = Path("artifacts", "scale.json")

@@ -15,7 +15,8 @@ from typing import Final, NamedTuple
 
 from benchmarks import machine
 from benchmarks.load import request
-from benchmarks.stores import OURS, REDIS, WITH_REDIS, Store, cores, measured
+from benchmarks.rows import OURS, REDIS
+from benchmarks.stores import WITH_REDIS, Store, cores, measured
 
 REQUIRED: Final = 2.0
 """The highest permitted ratio to the processor time of a call in Redis."""

@@ -23,7 +23,8 @@ from typing import Final
 
 from benchmarks.load import request
 from benchmarks.machine import build_kind
-from benchmarks.stores import OURS, REDIS, WITH_REDIS, Kind, Store, cores, durability, running
+from benchmarks.rows import OURS, REDIS
+from benchmarks.stores import WITH_REDIS, Kind, Store, cores, durability, running
 
 BOUND: Final = 2.0
 """The highest permitted ratio of Headwater's stall to Redis's."""

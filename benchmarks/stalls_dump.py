@@ -23,7 +23,8 @@ from typing import Final
 import redis
 
 from benchmarks.machine import build_kind
-from benchmarks.stores import OURS, USABLE, WITH_REDIS, Store, measured
+from benchmarks.rows import OURS
+from benchmarks.stores import USABLE, WITH_REDIS, Store, measured
 
 ENTRIES: Final = 200_000
 MOST_STALL_MS: Final = 50.0

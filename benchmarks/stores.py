@@ -17,6 +17,7 @@ from typing import Final
 import redis
 
 from benchmarks import load
+from benchmarks.rows import OURS, REDIS
 from headwater.testing.server import server_process
 from tests import peers
 
@@ -39,10 +40,6 @@ class Kind:
         """Return whether its binary is installed."""
         return self.peer is None or peers.path(self.peer) is not None
 
-
-OURS: Final = "headwater"
-REDIS: Final = "redis-8.2"
-"""The peer that required ratios refer to."""
 
 VALKEY: Final = "valkey-9.1"
 PEERS: Final = (REDIS, VALKEY, "redis-7.0")

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from benchmarks.rows import OURS, Row
+from benchmarks.rows import OURS, REDIS, Row
 from benchmarks.selection import Selection
-from benchmarks.stores import HEADWATER, REDIS, USABLE, Kind, cores, measured
+from benchmarks.stores import HEADWATER, USABLE, Kind, cores, measured
 from benchmarks.throughput import one_row
 from benchmarks.workloads import WORKLOADS, clean_up
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import redis
 
+from benchmarks.rows import OURS
 from benchmarks.spark.sources import (
     FIRST_MS,
     SCHEMA,
@@ -35,7 +36,6 @@ ROWS: Final = (1_000_000, 2_000_000)
 ROUNDS: Final = 3
 ACTIONS: Final = ("count", "noop", "parquet")
 
-OURS: Final = "headwater"
 TUPLES: Final = "redis-py rows to tuples"
 HIREDIS: Final = "hiredis to Arrow"
 CONSTANT: Final = "a constant Arrow batch"

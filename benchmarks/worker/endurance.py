@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.machine import ROOT
-from benchmarks.rows import OURS, OWN_VALUE, TIMES, Row, Target
+from benchmarks.rows import OURS, OWN_VALUE, REDIS, TIMES, Row, Target
 from benchmarks.selection import Selection
-from benchmarks.stores import HEADWATER, REDIS, WITH_REDIS, Store, cores, on_cores
+from benchmarks.stores import HEADWATER, WITH_REDIS, Store, cores, on_cores
 from benchmarks.stores import measured as running
 from benchmarks.worker.raw import fill
 from benchmarks.worker.subjects import Failed, url

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from benchmarks.rows import OURS, Row, Target
+from benchmarks.rows import OURS, REDIS, Row, Target
 from benchmarks.selection import Selection
-from benchmarks.stores import OURS as HEADWATER
-from benchmarks.stores import REDIS, WITH_REDIS, Store
+from benchmarks.stores import WITH_REDIS, Store
 from benchmarks.stores import measured as running
 from benchmarks.worker import subjects
 from benchmarks.worker.subjects import RAW, Failed, Peer, Sample
@@ -29,9 +28,9 @@ PLAIN: Final = Target(0.6, 0.9)
 BATCHES: Final = Target(1.0, 1.2)
 
 SUBJECTS: Final = (
-    Subject("plain", "plain handlers", {REDIS: PLAIN, HEADWATER: PLAIN}),
-    Subject("batch", "batches", {REDIS: BATCHES, HEADWATER: BATCHES}),
-    Subject("into", "into=", {REDIS: Target(0.9, 2.0), HEADWATER: Target(1.2, 2.0)}),
+    Subject("plain", "plain handlers", {REDIS: PLAIN, OURS: PLAIN}),
+    Subject("batch", "batches", {REDIS: BATCHES, OURS: BATCHES}),
+    Subject("into", "into=", {REDIS: Target(0.9, 2.0), OURS: Target(1.2, 2.0)}),
 )
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.stores import HEADWATER, KINDS, OURS, Kind, cores, measured, running
+from benchmarks.rows import OURS
+from benchmarks.stores import HEADWATER, KINDS, Kind, cores, measured, running
 from tests.peers import PeerMissing
 
 pytestmark = pytest.mark.usefixtures("program")

@@ -11,8 +11,7 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -26,13 +25,13 @@ from headwater.testing.server import ServerProcess, server_process
 from tests.conformance.endpoints import Connection
 from tests.conformance.transcript import shown
 from tests.guides import GUIDES, as_redis_cli
+from tests.waiting import PATIENCE_SECONDS, eventually
 
 ROOT = GUIDES.parents[1]
 ADDRESS = "redis://localhost:6379"
 HEADWATER = [sys.executable, "-m", "headwater.cli.main"]
 COMMANDS = {"headwater": HEADWATER, "python": [sys.executable, "-W", "error"]}
 FIELDS = {"number": "int", "item": "str", "price": "float"}
-PATIENCE_SECONDS = 30.0
 
 _VARYING = re.compile(r"(\d{13}-\d+)|\d{4}-\d\d-\d\dT[\d:.]+Z")
 """An entry id, which is the group, or a time."""
@@ -55,13 +54,6 @@ def blocks(guide: str, language: str) -> list[str]:
 def programs(guide: str) -> list[str]:
     """Return the programs of a guide that need its server."""
     return [program for program in blocks(guide, "python") if ADDRESS in program]
-
-
-def eventually(happened: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not happened():
-        assert time.monotonic() < deadline, f"not within {PATIENCE_SECONDS} s: {what}"
-        time.sleep(0.02)
 
 
 class Reader:

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,16 +19,9 @@ import redis
 from headwater.testing.server import ServerFailed, ServerProcess, server_process
 from tests.conformance.wire import encode, exchange
 from tests.e2e.notify import WITHIN, ServiceManager
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.slow
-
-
-def eventually(happened: Callable[[], object]) -> None:
-    """Poll until ``happened()`` is true, for an immediate reaction of another process."""
-    deadline = time.monotonic() + WITHIN
-    while not happened():
-        assert time.monotonic() < deadline, "the condition did not become true"
-        time.sleep(0.01)
 
 
 def messages(text: str) -> list[str]:

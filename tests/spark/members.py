@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,20 +19,9 @@ from headwater.groups.settling import How, Settlement, settle
 from headwater.spark.log_mode.offsets import Offset
 from tests.spark.queries import Query
 from tests.spark.stores import Shop
+from tests.waiting import eventually
 
 CLAIM_AFTER_MS = 500
-PATIENCE_SECONDS = 30.0
-
-
-def eventually(condition: Callable[[], Any], what: str = "what was waited for") -> Any:
-    """Return the first true value of ``condition``."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while time.monotonic() < deadline:
-        found = condition()
-        if found:
-            return found
-        time.sleep(0.01)
-    raise AssertionError(f"{what} did not happen in {PATIENCE_SECONDS} s")
 
 
 class GroupQuery(Query):

@@ -13,12 +13,12 @@ from tests.spark.members import (
     Consumer,
     GroupQuery,
     abandoned,
-    eventually,
     idle,
     member_query,
     owners,
 )
 from tests.spark.stores import Shop
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.peer
 

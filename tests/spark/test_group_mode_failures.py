@@ -19,12 +19,12 @@ from tests.spark.members import (
     Consumer,
     GroupQuery,
     checkpoint,
-    eventually,
     member_query,
     owners,
 )
 from tests.spark.queries import Query
 from tests.spark.stores import Shop
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.peer
 

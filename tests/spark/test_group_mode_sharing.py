@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.spark.members import GroupQuery, eventually, member_query, owners
+from tests.spark.members import GroupQuery, member_query, owners
 from tests.spark.stores import Shop
+from tests.waiting import eventually
 from tests.worker.processes import one_worker
 
 pytestmark = [pytest.mark.peer, pytest.mark.slow]

@@ -19,11 +19,11 @@ from tests.spark.members import (
     CLAIM_AFTER_MS,
     Consumer,
     abandoned,
-    eventually,
     idle,
     owners,
 )
 from tests.spark.stores import QUICK_JVM, Shop
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
