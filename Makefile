@@ -19,7 +19,7 @@ TWO := -n 2 --dist loadgroup
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install build check format quick test plain slice clusters chaos-clusters conform crash asan connections chaos-spark chaos-worker demo bench bench-worker bench-gate bench-compare bench-docs bench-scale bench-spark peers docs clean
+.PHONY: help install build check format quick test plain slice clusters chaos-clusters conform crash asan connections chaos-spark chaos-worker demo bench bench-worker bench-gate bench-compare bench-docs bench-scale bench-spark bench-storage peers docs clean
 
 help:
 	@echo "make demo     run server, workers and Spark on real data, under 3 minutes (ARGS='--flights 10000')"
@@ -41,6 +41,7 @@ help:
 	@echo "make bench-docs  write docs/reference/performance.md from the newest results"
 	@echo "make bench-scale  measure how long one command on a million entries blocks other clients"
 	@echo "make bench-spark  compare rows and latency of the Spark source with its peers in the same run"
+	@echo "make bench-storage  compare starts, replay, checkpoints and disk space with peers, half an hour"
 	@echo "make bench-worker  compare messages per second of the worker with its peers and a raw loop, an hour"
 	@echo "make peers    install Redis 7.0, Redis 8.2 and Valkey 9.1 into .peers/"
 	@echo "make install  create .venv (downloads about 650 MB with Spark)"
@@ -193,6 +194,12 @@ bench-scale: build peers
 # Writes artifacts/bench-spark.json. A part: ARGS='--only throughput --rows 100000'.
 bench-spark: build peers
 	$(PY) -m benchmarks.spark $(ARGS)
+
+# A complete run writes benchmarks/results/storage/DATE-COMMIT.json; exits with 1 if a required value is missed.
+# A part: ARGS='--rounds 3 --only replay'; small: ARGS='--entries 20000 --rounds 1'; 100M entries, an hour and
+# 40 GB of disk: ARGS='--only huge --rounds 1'; an hour of trimming: ARGS='--only trimmed --minutes 60'.
+bench-storage: build peers
+	$(PY) -m benchmarks.storage $(ARGS)
 
 docs: build
 	$(PY) -m tools.reference

@@ -116,33 +116,43 @@ def rows(selection: Selection) -> Iterator[Row]:
             store.fill(LARGE_SIZE.key, LARGE_SIZE.entries, FIELDS_5)
             store.deliver(LARGE_SIZE.key, "g", LARGE_SIZE.pending)
         for subject in chosen:
-            yield _row(subject, stores, selection.rounds)
+            yield row_of(subject, stores, selection.rounds)
 
 
-def _row(subject: Subject, stores: Sequence[Store], rounds: int) -> Row:
-    row = Row("growth", subject.name, TIMES, better="less", target=subject.target)
+def row_of(
+    subject: Subject,
+    stores: Sequence[Store],
+    rounds: int,
+    *,
+    section: str = "growth",
+    small: Size = SMALL_SIZE,
+    large: Size = LARGE_SIZE,
+) -> Row:
+    """Measure a command on both sizes. The stores have the large stream already."""
+    row = Row(section, subject.name, TIMES, better="less", target=subject.target)
     for turn in range(rounds):
         for store in stores:
-            small, large = (
+            small_us, large_us = (
                 min(_cost_us(store, subject, size, turn * REPEATS + at) for at in range(REPEATS))
-                for size in (SMALL_SIZE, LARGE_SIZE)
+                for size in (small, large)
             )
-            row.of(store.name).add(large / small, small_us=small, large_us=large)
+            row.of(store.name).add(large_us / small_us, small_us=small_us, large_us=large_us)
     return row
 
 
 def _cost_us(store: Store, subject: Subject, size: Size, seed: int) -> float:
     """Return the processor time per call."""
-    if size is SMALL_SIZE:
-        _renew(store)
+    if size.key == SMALL_KEY:
+        _renew(store, size)
     requests = subject.calls(store, size, random.Random(seed))
     store.wait_idle()
     return store.load("times", len(requests), 1, PIPELINE, requests=requests).cpu_us
 
 
-def _renew(store: Store) -> None:
-    """Make the small stream again, with all entries pending."""
+def _renew(store: Store, size: Size) -> None:
+    """Make the small stream again, with its pending entries."""
     with store.client() as client:
         client.delete(SMALL_KEY)
-    store.fill(SMALL_KEY, SMALL, FIELDS_5)
-    store.deliver(SMALL_KEY, "g", SMALL)
+    store.fill(SMALL_KEY, size.entries, FIELDS_5)
+    if size.pending:
+        store.deliver(SMALL_KEY, "g", size.pending)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headwater.cli.main import main
+from headwater.cli.entry import main
 
 if __name__ == "__main__":
     main()

@@ -147,6 +147,13 @@ JOURNAL_FILE_BYTES = 64 * 1024 * 1024
 MAX_RECORD_GROUP_BYTES = 2 * 1024 * 1024 * 1024
 """Maximum length of a record group that recovery accepts. It is checked before anything is allocated."""
 
+SEGMENT_BYTES = 64 * 1024 * 1024
+"""Size of a segment, unless a single blob is larger. A segment is deleted whole."""
+
+MAX_BLOB_IDS_BYTES = 16 * 1024 * 1024
+"""Maximum size of what a blob says about its entries besides their bodies: a block of 1 MiB has up to 35,000
+entries, and an id takes up to 30 bytes. It is checked before anything is allocated."""
+
 MAX_RESTORED_BYTES = 1024 * 1024 * 1024
 """Maximum number of bytes that RESTORE may create from one payload. Compressed strings, and field names that
 the payload contains only once, expand. Half of `MAX_RECORD_GROUP_BYTES`, because the result becomes one

@@ -14,6 +14,7 @@ in an ``array("Q")``, offsets are unsigned 32-bit integers in an ``array("I")``.
 from __future__ import annotations
 
 from array import array
+from struct import pack
 
 # --- bytes --------------------------------------------------------------------------------------
 
@@ -376,8 +377,7 @@ def put_i64(target: bytearray, value: int) -> None:
 
 def put_words(target: bytearray, words: array[int]) -> None:
     """Append all of ``words``, each as an unsigned 64-bit number."""
-    for word in words:
-        put_u64(target, word)
+    target += pack(f"<{len(words)}Q", *words)
 
 
 def set_u32(target: bytearray, at: int, value: int) -> None:

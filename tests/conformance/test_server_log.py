@@ -82,11 +82,11 @@ def test_misconf_is_logged_when_it_begins_and_when_it_ends(
         files.capacity = None
         for _ in range(5):
             assert exchange(server.port, big).startswith(b"$")
-    said = [record for record in caplog.records if record.name == "headwater.server"]
-    assert [(each.levelname, each.getMessage()) for each in said] == [
-        ("ERROR", begins),
-        ("WARNING", "writes are accepted again: the journal has room"),
-    ]
+        said = [record for record in caplog.records if record.name == "headwater.server"]
+        assert [(each.levelname, each.getMessage()) for each in said] == [
+            ("ERROR", begins),
+            ("WARNING", "writes are accepted again: the journal has room"),
+        ]
 
 
 def test_a_write_that_exceeds_a_record_group_is_not_logged_as_misconf(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headwater.config.config import Config
 from headwater.journal.journal import Journal
-from headwater.server.replaying import recovered_keyspace
+from headwater.persistence.replaying import recovered_keyspace
 from headwater.server.turn.node import Node
 from headwater.testing.clock import ManualClock
 from headwater.testing.node import LocalClient, LocalStore, request
@@ -175,12 +175,28 @@ def test_without_a_journal_waitaof_is_an_error_and_wait_counts_no_replica() -> N
     assert client.reply() == 0
 
 
-def test_save_commands_are_errors_with_the_alternative() -> None:
-    kept, lost = LocalStore(), LocalStore(config=Config(port=0, appendonly=False), journaled=False)
-    for command in ("SAVE", "BGSAVE", "BGREWRITEAOF", "LASTSAVE"):
-        reply = kept.client()(command)
-        assert isinstance(reply, Failure)
-        assert b"every write is in the journal" in reply.text
+def test_save_commands_write_an_image() -> None:
+    # Given a store with a journal in memory, of which it writes images itself
+    store = LocalStore()
+    client = store.client()
+    client("SET", "a", "b")
+    assert client("BGREWRITEAOF") == Simple(b"Background append only file rewriting started")
+    assert client("BGSAVE") == Simple(b"Background saving started")
+    began = store.clock.now_ms() // 1000
+    client.send("SAVE")
+    store.advance(1)
+    assert client.reply() == Simple(b"OK")
+    # Then it has an image with everything, and says when
+    assert store.node.journal is not None
+    assert store.node.journal.image is not None
+    assert client("LASTSAVE") == began
+    store.crash()
+    assert store.client()("GET", "a") == b"b"
+
+
+def test_save_commands_of_a_store_without_a_journal_are_errors_with_the_alternative() -> None:
+    lost = LocalStore(config=Config(port=0, appendonly=False), journaled=False)
+    for command in ("SAVE", "BGSAVE", "BGREWRITEAOF"):
         reply = lost.client()(command)
         assert isinstance(reply, Failure)
         assert b"appendonly yes" in reply.text

@@ -2,6 +2,8 @@
 
 - ``journal``: crashes in memory before every operation of random histories, under each policy
 - ``errors``: each operation of random histories fails with EIO in turn
+- ``nodes``: the same with commands, whose replies are compared, and checkpoints
+- ``calls``: a real server or its helper, killed before a random system call
 - ``kills``: a real server with four clients, killed with SIGKILL at random points
 
 Each run uses new seeds and appends a line for each part to campaigns/crash.jsonl. To repeat a single seed
@@ -18,14 +20,18 @@ from typing import Final
 from headwater.config.storage import FsyncPolicy
 from tests import campaigns
 from tests.campaigns import Outcome
+from tests.crash.call_campaign import CallCampaign
 from tests.crash.journal_campaign import Campaign, failing
+from tests.crash.node_campaign import NodeCampaign
 from tests.crash.test_server_kill import kill_points
 
 NAME: Final = "crash"
 POLICIES: Final[tuple[FsyncPolicy, ...]] = ("always", "everysec", "no")
-PARTS: Final = ("journal", "errors", "kills")
+PARTS: Final = ("journal", "errors", "nodes", "calls", "kills")
 TURNS: Final = 80
 IMAGES: Final = 5
+TRIALS_OF_ONE: Final = 200
+"""Number of servers that are killed with the same data directory, before a system call."""
 POINTS_OF_ONE: Final = 50
 """Number of kills with the same data directory."""
 
@@ -52,6 +58,26 @@ def errors(seed: int, seeds: int) -> tuple[int, list[str]]:
     return trials, failures
 
 
+def nodes(seed: int, seeds: int) -> tuple[int, list[str]]:
+    """Return the number of crashes tried and the failures."""
+    trials, failures = 0, []
+    for one in range(seed, seed + seeds):
+        done = NodeCampaign(one, images=IMAGES).run()
+        trials += done.trials
+        failures += done.failures
+    return trials, failures
+
+
+def calls(seed: int, seeds: int) -> tuple[int, list[str]]:
+    """Return the number of kills of a server and the failures."""
+    trials, failures = 0, []
+    for one in range(seed, seed + seeds):
+        done = CallCampaign(one, TRIALS_OF_ONE).run()
+        trials += done.servers
+        failures += done.wrong
+    return trials, failures
+
+
 def kills(seed: int, seeds: int) -> tuple[int, list[str]]:
     """Return the number of kills of a real server and the failures."""
     failures = []
@@ -62,12 +88,14 @@ def kills(seed: int, seeds: int) -> tuple[int, list[str]]:
 
 def run(part: str, seed: int, seeds: int) -> Outcome:
     """Run one part with ``seeds`` seeds."""
-    parts = {"journal": journal, "errors": errors, "kills": kills}
-    units = {"journal": "crashes", "errors": "failed operations", "kills": "kills"}
+    parts = {"journal": journal, "errors": errors, "nodes": nodes, "calls": calls, "kills": kills}
+    units = {"journal": "crashes", "errors": "failed operations", "nodes": "crashes"}
     began = time.monotonic()
     trials, failures = parts[part](seed, seeds)
     last = seed + seeds - 1
-    return Outcome(part, (seed, last), trials, units[part], failures, time.monotonic() - began)
+    return Outcome(
+        part, (seed, last), trials, units.get(part, "kills"), failures, time.monotonic() - began
+    )
 
 
 def main() -> int:

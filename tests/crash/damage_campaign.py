@@ -5,8 +5,9 @@ Whatever is done to one file, one of the following must hold:
   a note reports it;
 - opening is refused as `JournalDamaged`, with a file and an offset, and nothing is changed.
 
-Only three cases may go unreported, because no remaining data shows them: the newest file is an older copy of
-itself, it is missing, or its newest records are zeros from the first byte on.
+Only two cases may go unreported, because no remaining data shows them, and only without a clean stop: the
+newest file is an older copy of itself, or its newest records are zeros from the first byte on. MANIFEST may be
+an older copy of itself, or missing where there is no image, because the journal files vouch for themselves.
 """
 
 from __future__ import annotations
@@ -31,13 +32,14 @@ from headwater.journal.records import (
 from headwater.server.opening import open_node
 from headwater.testing.files import CrashableFiles
 from headwater.testing.node import LocalStore
-from tests.crash.journal_tools import bytes_of, copied
+from tests.crash.journal_tools import MANIFEST, bytes_of, copied, journal_names
 from tests.property.state import picture
 
 FILE_BYTES = 2048
 SEED = 0x5EED
-_PLACE = re.compile(r"memory:/journal-\d{6} is damaged at offset \d+: found ")
-_SILENT = frozenset({"older newest", "newest gone"})
+_PLACE = re.compile(
+    r"memory:/(?:journal-\d{6} is damaged at offset|MANIFEST is damaged at line) \d+: found "
+)
 
 Damage = Callable[["Campaign", CrashableFiles, Random], str]
 
@@ -76,11 +78,16 @@ class Campaign:
             client(*(word.format(number, "x" * random.randrange(60)) for word in words))
             self.states.append(picture(store.node.keyspace))
             self.older.append(bytes_of(store.files))
-        if random.random() < 0.5:
+        self.stopped = random.random() < 0.5
+        if self.stopped:
             store.node.close()
         self.files = store.files
         self.content = bytes_of(self.files)
         self.newest = max(name for name in self.content if groups_in(name, self.content[name]))
+
+    def _is_unseen(self, kind: str, content: dict[str, bytes]) -> bool:
+        """Whether nothing shows the loss."""
+        return not self.stopped and (kind == "older newest" or self._ends_in_zeros(content))
 
     def _ends_in_zeros(self, content: dict[str, bytes]) -> bool:
         """Whether the only change is that the newest file's last records are zeros."""
@@ -112,7 +119,7 @@ class Campaign:
         ] += 1
         if state not in self.states:
             self.failures.append(f"{where}: a state that never existed")
-        elif not (whole or said or kind in _SILENT or self._ends_in_zeros(before)):
+        elif not (whole or said or self._is_unseen(kind, before)):
             self.failures.append(f"{where}: less than was written, and not reported")
         node.close()
 
@@ -141,7 +148,9 @@ _COMMANDS = [
 
 
 def groups_in(name: str, content: bytes) -> list[Group]:
-    """Return the complete groups of a file."""
+    """Return the complete groups of a journal file; none of another file."""
+    if not name.startswith("journal-"):
+        return []
     key = file_key(number_of(name))
     return list(read_groups(memoryview(content), FILE_HEADER_BYTES, seed=SEED, key=key))
 
@@ -229,7 +238,8 @@ def zero(campaign: Campaign, files: CrashableFiles, random: Random) -> str:
 
 def put_older_back(campaign: Campaign, files: CrashableFiles, random: Random) -> str:
     older = random.choice(campaign.older)
-    name = random.choice([name for name in older if name != campaign.newest])
+    names = [name for name in older if name not in {campaign.newest, MANIFEST}]
+    name = random.choice(names)
     files.corrupt(name, 0, older[name])
     return name
 
@@ -242,7 +252,7 @@ def put_older_newest_back(campaign: Campaign, files: CrashableFiles, random: Ran
 
 def remove_newest(campaign: Campaign, files: CrashableFiles, random: Random) -> str:
     """Remove the newest file with records, and those after it."""
-    for name in files.names():
+    for name in journal_names(files):
         if name >= campaign.newest:
             files.remove(name)
     return campaign.newest
@@ -251,7 +261,7 @@ def remove_newest(campaign: Campaign, files: CrashableFiles, random: Random) -> 
 def exchange_files(campaign: Campaign, files: CrashableFiles, random: Random) -> str:
     """Write the records of one file to another, which keeps its header."""
     name, content, _groups = _file(campaign, random)
-    other = random.choice([one for one in campaign.content if one != name])
+    other = random.choice([one for one in campaign.content if one not in {name, MANIFEST}])
     files.corrupt(other, FILE_HEADER_BYTES, content[FILE_HEADER_BYTES:])
     return f"{name} to {other}"
 
@@ -260,6 +270,31 @@ def damage_the_spare(campaign: Campaign, files: CrashableFiles, random: Random) 
     spare = max(campaign.content)
     files.corrupt(spare, random.randrange(32), bytes(random.randrange(1, 32)))
     return spare
+
+
+def flip_in_the_manifest(campaign: Campaign, files: CrashableFiles, random: Random) -> str:
+    content = campaign.content[MANIFEST]
+    at = random.randrange(len(content))
+    files.corrupt(MANIFEST, at, bytes([content[at] ^ 1 << random.randrange(8)]))
+    return f"{MANIFEST} at {at}"
+
+
+def cut_the_manifest(campaign: Campaign, files: CrashableFiles, random: Random) -> str:
+    size = random.randrange(len(campaign.content[MANIFEST]))
+    files.cut(MANIFEST, size)
+    return f"{MANIFEST} to {size}"
+
+
+def put_older_manifest_back(campaign: Campaign, files: CrashableFiles, random: Random) -> str:
+    older = random.choice(campaign.older)[MANIFEST]
+    files.cut(MANIFEST, 0)
+    files.corrupt(MANIFEST, 0, older)
+    return MANIFEST
+
+
+def remove_the_manifest(campaign: Campaign, files: CrashableFiles, random: Random) -> str:
+    files.remove(MANIFEST)
+    return MANIFEST
 
 
 KINDS: dict[str, Damage] = {
@@ -276,4 +311,8 @@ KINDS: dict[str, Damage] = {
     "newest gone": remove_newest,
     "exchange": exchange_files,
     "spare": damage_the_spare,
+    "manifest flip": flip_in_the_manifest,
+    "manifest cut": cut_the_manifest,
+    "manifest older": put_older_manifest_back,
+    "manifest gone": remove_the_manifest,
 }

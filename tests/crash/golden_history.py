@@ -18,12 +18,12 @@ from collections.abc import Callable
 from pathlib import Path
 from pprint import pformat
 from typing import Any
-from unittest.mock import patch
 
 from headwater.config.config import Config
-from headwater.engine import replay
+from headwater.engine.facts import FactBuffer
+from headwater.engine.keyspace import Keyspace
+from headwater.engine.replay import Replay
 from headwater.journal.journal import Journal
-from headwater.server.replaying import recovered_keyspace
 from headwater.server.turn.node import Node
 from headwater.testing.files import CrashableFiles
 from headwater.testing.node import LocalStore, Word
@@ -142,18 +142,13 @@ def _play_producers(store: LocalStore, client: Client) -> None:
 def kinds_in(files: CrashableFiles) -> set[int]:
     """Return the kinds of all facts in these files, found by applying them."""
     found: set[int] = set()
-
-    def noting(kind: int, step: Any) -> Any:
-        def noted(keyspace: object, reader: object) -> None:
+    replay = Replay(Keyspace(FactBuffer(muted=True)))
+    journal = Journal.open(files, policy="always", file_bytes=FILE_BYTES)
+    for group in journal.replay():
+        replay.begin(group.facts, group.now_ms)
+        while (kind := replay.step()) >= 0:
             found.add(kind)
-            step(keyspace, reader)
-
-        return noted
-
-    with patch.dict(replay._STEPS, {k: noting(k, step) for k, step in replay._STEPS.items()}):
-        journal = Journal.open(files, policy="always", file_bytes=FILE_BYTES)
-        recovered_keyspace(journal)
-        journal.close()
+    journal.close()
     return found
 
 

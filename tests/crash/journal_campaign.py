@@ -5,18 +5,22 @@ After any number of crashes at any moments the following must hold:
 - what is recovered is a prefix of what was issued (I7), in order and without gaps;
 - it contains everything that was acknowledged as durable (I1);
 - the journal can be written again, and nothing that was cut off reappears.
+
+Now and then the journal is rotated, and an image is made and taken into use, at once or some turns later.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import errno
 from random import Random
 
 from headwater.config.storage import FsyncPolicy
 from headwater.errors import NodePoisoned, StoreUnusable
 from headwater.journal.journal import Journal
+from headwater.journal.rotation import Rotation
 from headwater.testing.files import CrashableFiles
-from tests.crash.journal_tools import fact, facts_in, open_journal, turn_of
+from tests.crash.journal_tools import fact, facts_at, facts_in, open_journal, turn_of, write_image
 
 FILE_BYTES = 4096
 
@@ -31,6 +35,7 @@ class Campaign:
     images: int = 3
     trials: int = 0
     groups: int = 0
+    images_used: int = 0
     failures: list[str] = dataclasses.field(default_factory=list)
 
     def run(self) -> Campaign:
@@ -40,12 +45,16 @@ class Campaign:
         self._files = CrashableFiles(seed=self.seed)
         self._issued: list[bytes] = []
         self._durable = 0
+        self._rotated: Rotation | None = None
         self._files.on_operation = self._crash
         journal = self._start()
         for turn in range(1, self.turns + 1):
             self._turn(journal, turn)
+            if self._random.random() < 0.1:
+                self._checkpoint(journal)
             if self._random.random() < 0.05:
                 journal.close()
+                self._rotated = None
                 self._durable = len(self._issued)
                 journal = self._start()
         journal.close()
@@ -76,6 +85,23 @@ class Campaign:
         flusher = journal._flusher
         if self.policy == "everysec" and random.random() < 0.2 and flusher.flush_once():
             self._durable = len(self._issued)
+
+    def _checkpoint(self, journal: Journal) -> None:
+        """Rotate, or take an image of the last rotation into use."""
+        if self._rotated is None:
+            self._rotated = journal.rotate()
+            self._until = len(self._issued)
+            self._durable = self._until
+            if self._random.random() < 0.5:
+                return
+        facts = facts_at(journal, self._rotated)
+        if facts != self._issued[: self._until]:
+            self.failures.append(f"{self.policy}, seed {self.seed}: other facts at a rotation")
+        entry = write_image(journal, self._rotated, facts)
+        journal.use_image(self._rotated, entry)
+        journal.remove_replaced()
+        self._rotated = None
+        self.images_used += 1
 
     # --- crashes --------------------------------------------------------------------------------
 
@@ -169,12 +195,27 @@ def _until_failure(
             journal.commit(buffer)
             if policy == "always":
                 acknowledged = len(issued)
+            if turn % 6 == 0:
+                _checkpoint_or_go_on(journal)
+                acknowledged = len(issued)
         journal.close()
         acknowledged = len(issued)
     except (NodePoisoned, StoreUnusable) as error:
         if "Errno 5" not in str(error) and "Input/output error" not in str(error):
             raise
     return acknowledged, issued
+
+
+def _checkpoint_or_go_on(journal: Journal) -> None:
+    """Make an image and use it. An error of the disk outside the journal's own files ends only that."""
+    rotation = journal.rotate()
+    try:
+        entry = write_image(journal, rotation, facts_at(journal, rotation))
+        journal.use_image(rotation, entry)
+        journal.remove_replaced()
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
 
 
 def _recovered_twice(image: CrashableFiles) -> list[bytes]:

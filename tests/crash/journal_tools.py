@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import importlib.util
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from headwater.config.storage import FsyncPolicy
 from headwater.errors import JournalDamaged
 from headwater.journal import records, recovery
+from headwater.journal.batches import JournalBatch
 from headwater.journal.checksum import bind_groups
+from headwater.journal.closed import read_closed
 from headwater.journal.files import Files
+from headwater.journal.images import ImageWriter, read_image
 from headwater.journal.journal import Journal
+from headwater.journal.manifest import ImageEntry
 from headwater.journal.records import begin_group, file_key, seal_group
 from headwater.journal.recovery import Recovery
+from headwater.journal.rotation import Rotation
 from headwater.limits import JOURNAL_FILE_BYTES
 from headwater.testing.files import CrashableFiles
 
@@ -25,6 +31,7 @@ Checksum = Callable[[int, memoryview, int, int], int]
 
 SEED = 0x5EED
 FIRST, SECOND, THIRD = "journal-000001", "journal-000002", "journal-000003"
+MANIFEST = "MANIFEST"
 
 
 class WatchedJournal:
@@ -62,7 +69,40 @@ def open_journal(
     journal = Journal.open(
         files, policy=policy, file_bytes=file_bytes, seed=seed, flush_interval=1e6
     )
-    return journal, [bytes(group.facts) for group in journal.replay()]
+    facts = [] if journal.image is None else image_facts_in(files, journal.image, journal.seed)
+    return journal, facts + [bytes(group.facts) for group in journal.replay()]
+
+
+def image_facts_in(files: Files, entry: ImageEntry, seed: int) -> list[bytes]:
+    """Return the facts in an image, one item for each group."""
+    return facts_of(read_image(files, entry, seed))
+
+
+def facts_of(batches: Iterable[JournalBatch]) -> list[bytes]:
+    """Return the facts in batches, one item for each group."""
+    return [bytes(group.facts) for batch in batches for group in batch.groups()]
+
+
+def facts_at(journal: Journal, rotation: Rotation) -> list[bytes]:
+    """Return the facts of the state of a rotation, read as the maker of an image reads them."""
+    files, image, seed = journal.files, journal.image, journal.seed
+    facts = [] if image is None else image_facts_in(files, image, seed)
+    turn = 0 if image is None else image.turn
+    return facts + facts_of(read_closed(files, rotation.closed, rotation.end, seed, turn))
+
+
+def write_image(journal: Journal, rotation: Rotation, facts: Iterable[bytes]) -> ImageEntry:
+    """Write an image of these facts, one group for each. After an error of the disk it is abandoned."""
+    writer = ImageWriter(
+        journal.files, rotation.image, journal.seed, rotation.turn, rotation.now_ms
+    )
+    try:
+        for one in facts:
+            writer.write(bytearray(one))
+        return writer.finish()
+    except OSError:
+        writer.abandon()
+        raise
 
 
 def turn_of(journal: Journal, facts: Sequence[bytes], *, turn: int) -> bytearray:
@@ -84,9 +124,11 @@ def write_turn(journal: Journal, *texts: str | bytes, turn: int, sync: bool = Tr
 
 
 def facts_in(files: Files) -> tuple[list[bytes], Recovery]:
-    """Return the facts in a journal, without changing it."""
+    """Return the facts in an image and a journal, without changing them."""
     recovery = Recovery(files)
-    return [bytes(group.facts) for group in recovery.replay()], recovery
+    image, seed = recovery.catalog.image, recovery.seed
+    facts = [] if image is None else image_facts_in(files, image, seed or 0)
+    return facts + [bytes(group.facts) for group in recovery.replay()], recovery
 
 
 def bound(groups: bytes | bytearray, number: int, offset: int) -> bytes:
@@ -122,7 +164,7 @@ class Written:
         self.files._locked = False
 
     def names(self) -> list[str]:
-        return self.files.names()
+        return journal_names(self.files)
 
     def open(self) -> tuple[Journal, list[bytes]]:
         return open_journal(self.files, file_bytes=4096)
@@ -139,6 +181,22 @@ def copied(files: CrashableFiles) -> CrashableFiles:
         copy.create(name, len(content))
         copy.corrupt(name, 0, content)
     return copy
+
+
+def correct_manifest(files: CrashableFiles, text: str) -> None:
+    """Apply the part of the remedy in an error that concerns MANIFEST."""
+    content = bytes(files.content(MANIFEST).data).decode()
+    last, floor, edited = re.findall(r"'(last \d+|floor \d+ \d+|crc32c edited)'", text)
+    content = re.sub("(?m)^last .*$", last, content)
+    content = re.sub("(?m)^floor .*$", floor, content)
+    content = re.sub("(?m)^crc32c .*$", edited, content)
+    files.cut(MANIFEST, 0)
+    files.corrupt(MANIFEST, 0, content.encode())
+
+
+def journal_names(files: Files) -> list[str]:
+    """Return the names of the journal files."""
+    return [name for name in files.names() if name.startswith("journal-")]
 
 
 def refused(files: CrashableFiles) -> str:
@@ -161,12 +219,21 @@ def place(text: str) -> tuple[str, int]:
 def read_with(monkeypatch: pytest.MonkeyPatch, checksum: Checksum) -> None:
     """Read journals in plain Python with this function for the checksum. In compiled modules it cannot be
     replaced."""
-    source = Path(records.__file__).with_name("records.py")
-    spec = importlib.util.spec_from_file_location("tests.crash.plain_records", source)
+    plain = _plain("records")
+    monkeypatch.setattr(plain, "extend_view", checksum)
+    for name in ("find_synced", "flaw", "holds_group", "read_groups"):
+        monkeypatch.setattr(recovery, name, getattr(plain, name))
+    scanning = _plain("batches")
+    monkeypatch.setattr(scanning, "whole_group", plain.whole_group)
+    monkeypatch.setattr(recovery, "GroupScanner", scanning.GroupScanner)
+
+
+def _plain(module: str) -> ModuleType:
+    """Return a module of the journal as plain Python."""
+    source = Path(records.__file__).with_name(f"{module}.py")
+    spec = importlib.util.spec_from_file_location(f"tests.crash.plain_{module}", source)
     assert spec is not None
     assert spec.loader is not None
     plain = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(plain)
-    monkeypatch.setattr(plain, "extend_view", checksum)
-    for name in ("find_synced", "flaw", "holds_group", "read_groups"):
-        monkeypatch.setattr(recovery, name, getattr(plain, name))
+    return plain

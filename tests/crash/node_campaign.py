@@ -5,6 +5,9 @@
 - what is recovered is the state after some command (I7), including owner, time and count of pending entries;
 - it is the state after the newest answered command or a later one (I1): no reply is sent before its record
   is durable.
+
+At random turns a checkpoint begins, and ends some turns later: the image is built from the files alone, as the
+helper process does it, or of the store in memory, as a clean stop does it.
 """
 
 from __future__ import annotations
@@ -13,16 +16,28 @@ import dataclasses
 from random import Random
 from typing import Any
 
+from headwater.errors import HeadwaterError
 from headwater.journal.journal import Journal
-from headwater.server.replaying import recovered_keyspace
+from headwater.journal.manifest import ImageEntry
+from headwater.journal.rotation import Rotation
+from headwater.persistence.building import build_image, checkpoint
+from headwater.persistence.order import CheckpointOrder
+from headwater.persistence.replaying import recovered_keyspace
 from headwater.server.session.session import Session
 from headwater.testing.clock import ManualClock
 from headwater.testing.files import CrashableFiles
 from headwater.testing.node import LocalStore, Word, request
 from tests.property.pictures import of_store
 
-FILE_BYTES = 64 * 1024
+FILE_BYTES = 1024
 CONSUMERS = (b"a", b"b")
+
+
+class SmallFiles(LocalStore):
+    """A store that often begins another journal file, and so replaces MANIFEST often."""
+
+    def _journal(self, files: CrashableFiles) -> Journal:
+        return opened(files)
 
 
 @dataclasses.dataclass
@@ -34,16 +49,19 @@ class NodeCampaign:
     images: int = 2
     trials: int = 0
     answered: int = 0
+    checkpoints: int = 0
     failures: list[str] = dataclasses.field(default_factory=list)
 
     def run(self) -> NodeCampaign:
         """Run the history. `failures` has what did not hold."""
         self._random = Random(self.seed)
-        self._store = LocalStore(clock=ManualClock())
+        self._store = SmallFiles(clock=ManualClock())
         files = self._store.files
         assert files is not None
         self._files = files
         self._states = [self._state()]
+        self._begun: Rotation | None = None
+        self._made: ImageEntry | None = None
         session = self._store.node.connect(kind="embedded", address="", on_output=self._take)
         files.on_operation = self._crash
         self._history(session)
@@ -56,6 +74,7 @@ class NodeCampaign:
         for number in range(1, self.commands):
             self._store.clock.advance(self._random.choice((0.001, 1.0, 30.0)))
             self._send(session, *self._command(number))
+            self._checkpoint()
 
     def _command(self, number: int) -> tuple[Word, ...]:
         random = self._random
@@ -71,6 +90,24 @@ class NodeCampaign:
                 (b"XDEL", b"s", some),
             )
         )
+
+    def _checkpoint(self) -> None:
+        """Begin, make or end a checkpoint between two turns, or do nothing."""
+        journal, chance = self._store.node.journal, self._random.random()
+        assert journal is not None
+        if self._begun is not None and self._made is None and chance < 0.3:
+            order = CheckpointOrder("", "", journal.seed, journal.image, self._begun, 0, "none")
+            self._made = build_image(self._files, order)
+        elif self._begun is not None and self._made is not None and chance < 0.3:
+            journal.use_image(self._begun, self._made)
+            journal.remove_replaced()
+            self._begun = self._made = None
+            self.checkpoints += 1
+        elif self._begun is None and chance < 0.1:
+            self._begun = journal.rotate()
+        elif self._begun is None and chance < 0.15:
+            checkpoint(journal, self._store.node.keyspace)
+            self.checkpoints += 1
 
     def _send(self, session: Session, *words: Word) -> None:
         """Run one command in one turn."""
@@ -93,7 +130,11 @@ class NodeCampaign:
             seed=self._random.randrange(2**32), count=self.images
         ):
             self.trials += 1
-            found = stored(of_store(recovered_keyspace(opened(image))))
+            try:
+                found = stored(of_store(recovered_keyspace(opened(image))))
+            except HeadwaterError as error:
+                self.failures.append(f"seed {self.seed}, before {line!r}: {error}")
+                continue
             if found not in possible:
                 lost = found in self._states
                 what = "a state from before it" if lost else "a state that never existed"

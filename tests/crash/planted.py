@@ -62,6 +62,42 @@ FAULTS: dict[str, Fault] = {
         "model",
         "the model",
     ),
+    "manifest renamed before the image is synced": Fault(
+        "journal/images.py",
+        "        files.sync(self._name)\n",
+        "",
+        "crashes",
+        "is damaged",
+    ),
+    "journal dropped before the manifest is durable": Fault(
+        "journal/catalog.py",
+        "        self.replace(self.manifest._replace(image=entry, first=first, next_image=entry.number + 1))\n",
+        "        for number in journal_numbers(self._files):\n"
+        "            if number < first:\n"
+        "                self._files.remove(file_name(number))\n"
+        "        self.replace(self.manifest._replace(image=entry, first=first, next_image=entry.number + 1))\n",
+        "crashes",
+        "is missing",
+    ),
+    "fsync omitted": Fault(
+        "journal/writing.py",
+        "        self._files.sync(self.name)\n",
+        "",
+        "crashes",
+        "a state from before it",
+    ),
+    "helper allowed to replace the manifest": Fault(
+        "persistence/building.py",
+        "        return write_image(files, applying.keyspace, rotation, order.seed)\n",
+        "        entry = write_image(files, applying.keyspace, rotation, order.seed)\n"
+        "        from headwater.journal.catalog import Catalog\n"
+        "        own = Catalog(files)\n"
+        "        own.use_image(entry, rotation.first)\n"
+        "        own.remove_old()\n"
+        "        return entry\n",
+        "crashes",
+        "is missing",
+    ),
     "delivery count not persisted": Fault(
         "engine/group.py",
         "        self.facts.owned(self.gid, cid, seen_time, active_time, records)\n",

@@ -7,6 +7,7 @@ import pytest
 from headwater.config.storage import FsyncPolicy
 from headwater.errors import JournalDamaged
 from headwater.journal import names, repair
+from headwater.journal.catalog import Catalog
 from headwater.testing.files import CrashableFiles
 from tests import campaigns
 from tests.crash import campaign
@@ -21,6 +22,7 @@ def test_no_crash_loses_what_was_acknowledged_or_leaves_a_hole(policy: FsyncPoli
     done = Campaign(policy, seed=1).run()
     assert done.failures == []
     assert done.groups > 100
+    assert done.images_used > 0
     assert done.trials > 500
 
 
@@ -140,6 +142,40 @@ def test_a_name_that_is_trusted_after_a_failed_fsync_is_caught(
     monkeypatch.setattr(repair, "_rename_again", lambda files, recovery: None)
     with pytest.raises(JournalDamaged, match="is missing"):
         failing("always", seed=1)
+
+
+@pytest.mark.slow
+def test_a_manifest_that_names_an_image_that_is_not_durable_is_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class UnsyncedImages(CrashableFiles):
+        """Makes no image durable."""
+
+        def sync(self, name: str) -> None:
+            if not name.startswith("image-"):
+                super().sync(name)
+
+    monkeypatch.setattr("tests.crash.journal_campaign.CrashableFiles", UnsyncedImages)
+    assert any("JournalDamaged" in failure and "image-" in failure for failure in caught())
+
+
+@pytest.mark.slow
+def test_a_journal_file_that_is_removed_before_the_manifest_is_durable_is_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class EarlyRemovals(CrashableFiles):
+        """Removes old files before the new name of MANIFEST is durable."""
+
+        def rename(self, old: str, new: str) -> None:
+            super().rename(old, new)
+            if new == "MANIFEST":
+                Catalog(self).remove_old()
+                for naming in self._namings:
+                    if naming.new is None:
+                        naming.apply(self._durable_names)
+
+    monkeypatch.setattr("tests.crash.journal_campaign.CrashableFiles", EarlyRemovals)
+    assert any("is missing" in failure for failure in caught())
 
 
 # --- the campaign -------------------------------------------------------------------------------

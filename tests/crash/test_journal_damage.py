@@ -21,11 +21,24 @@ ARTIFACTS = Path(__file__).parents[2] / "artifacts"
 @pytest.mark.slow
 @pytest.mark.parametrize("policy", POLICIES)
 def test_damage_is_named_or_gives_a_prefix_and_is_reported(policy: FsyncPolicy) -> None:
-    campaign = Campaign(policy, seed=1).run()
+    # Seed 3 has no clean stop
+    campaign = Campaign(policy, seed=3).run()
     assert campaign.failures == []
     assert sum(campaign.outcomes.values()) > 150
     assert any("damaged" in outcome for outcome in campaign.outcomes)
     assert any("prefix, said" in outcome for outcome in campaign.outcomes)
+    assert {name for name in campaign.outcomes if name.startswith("newest gone")} == {
+        "newest gone: damaged"
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", POLICIES)
+def test_after_a_clean_stop_every_loss_is_damage(policy: FsyncPolicy) -> None:
+    campaign = Campaign(policy, seed=1).run()
+    assert campaign.stopped
+    assert campaign.failures == []
+    assert not any("prefix" in outcome for outcome in campaign.outcomes)
 
 
 @pytest.mark.slow

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -175,71 +174,6 @@ def test_the_log_names_the_client_that_ended_the_server(tmp_path: Path) -> None:
             r"INFO SHUTDOWN by client \d+ \(127\.0\.0\.1:\d+\), user admin: the server stops",
             messages(server.log())[1],
         )
-
-
-# --- while it starts ----------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def long_journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data directory whose journal takes some seconds to replay: 400,000 small transactions."""
-    home = tmp_path_factory.mktemp("long")
-    with server_process("--appendfsync", "no", directory=home) as server:
-        request = encode("XADD", "s", "*", "n", "1") * 4000
-        for _ in range(100):
-            exchange(server.port, request)
-    return server.data
-
-
-def starting(server: ServerProcess) -> None:
-    """Launch a server and return when it has begun to read its journal."""
-    server.launch()
-    eventually((server.data / "headwater.lock").exists)
-    holder = str(server.pid)
-    eventually(lambda: (server.data / "headwater.lock").read_text().strip() == holder)
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_while_the_journal_is_replayed_ends_the_server_cleanly(
-    tmp_path: Path, long_journal: Path, number: signal.Signals
-) -> None:
-    # Given a server that replays a long journal
-    shutil.copytree(long_journal, tmp_path / "data")
-    server = ServerProcess(directory=tmp_path)
-    starting(server)
-
-    # When it gets the signal several times
-    for _ in range(5):
-        os.kill(server.pid, number)
-    status = server.wait()
-
-    # Then it stops at once, with status 0 and a log line, and without a traceback
-    assert status == 0
-    assert messages(server.log()) == [f"INFO {number.name}: the server stops before it was ready"]
-
-    # And the next start finds all entries
-    server.start()
-    try:
-        with redis.Redis.from_url(server.url) as client:
-            assert client.xlen("s") == 400_000
-    finally:
-        assert server.stop() == 0
-
-
-def test_log_signals_while_the_journal_is_replayed_do_not_end_the_server(
-    tmp_path: Path, long_journal: Path
-) -> None:
-    shutil.copytree(long_journal, tmp_path / "data")
-    log = tmp_path / "headwater.log"
-    server = ServerProcess("--logfile", str(log), directory=tmp_path)
-    starting(server)
-    for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM):
-        os.kill(server.pid, number)
-    try:
-        eventually(lambda: "INFO started as process" in log.read_text())
-        assert "INFO SIGHUP: the log file is reopened" in messages(log.read_text())
-    finally:
-        assert server.stop() == 0
 
 
 # --- the log ------------------------------------------------------------------------------------------

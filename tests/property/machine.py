@@ -29,7 +29,7 @@ from tests.crash.journal_tools import WatchedJournal
 from tests.property.model import GREATEST, ID, LEAST, Refused, Trim, refusal, spell
 from tests.property.model_groups import Model
 from tests.property.pictures import of_model, of_store
-from tests.property.state import picture
+from tests.property.state import from_an_image, picture
 
 NODE_MAX_ENTRIES = 3
 TIMES = (1, 1, 10, 1000, 5000)
@@ -342,10 +342,18 @@ class StoreMachine(RuleBasedStateMachine):
     def _replay(self) -> None:
         """Check that the journal's facts lead to the same state, and that applying them writes them again."""
         self.settle()
-        again = Keyspace()
-        for facts, now_ms in self.store.groups():
+        groups, again = self.store.groups(), Keyspace()
+        for facts, now_ms in groups:
             mark = len(again.facts.data)
             apply(again, memoryview(facts), now_ms)
             assert again.facts.data[mark:] == facts
+        assert broken_invariants(again) == []
+        assert picture(again) == picture(self.store.node.keyspace)
+        self._replay_from_an_image(groups)
+
+    def _replay_from_an_image(self, groups: list[tuple[bytes, int]]) -> None:
+        """Check that an image of any moment and the facts after it lead to the same state."""
+        moment = Random(len(groups)).randrange(len(groups) + 1)
+        again = from_an_image(groups, moment)
         assert broken_invariants(again) == []
         assert picture(again) == picture(self.store.node.keyspace)

@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from headwater.engine.database import Value
+from headwater.engine.facts import FactBuffer
 from headwater.engine.group import ConsumerGroup
+from headwater.engine.image import image_facts
 from headwater.engine.keyspace import Keyspace
+from headwater.engine.replay import Replay, apply
 from headwater.engine.stream import StoredStream
 
 Picture = dict[str, Any]
@@ -26,6 +29,25 @@ def picture(keyspace: Keyspace) -> Picture:
             if database.values
         },
     }
+
+
+def from_an_image(groups: list[tuple[bytes, int]], moment: int) -> Keyspace:
+    """Return the state that results from record groups, of which the first ``moment`` become an image. Half
+    of the images have sealed blocks."""
+    before = Keyspace(FactBuffer(muted=True))
+    if moment % 2:
+        before.sealing.configure(0, "zlib")
+    for facts, now_ms in groups[:moment]:
+        apply(before, memoryview(facts), now_ms)
+        before.sealing.help(2)
+    again = Keyspace(FactBuffer(muted=True))
+    replay = Replay(again)
+    for image in image_facts(before):
+        replay.apply(memoryview(image), 0)
+    assert picture(again) == picture(before)
+    for facts, now_ms in groups[moment:]:
+        replay.apply(memoryview(facts), now_ms)
+    return again
 
 
 def _value(value: Value) -> Any:

@@ -22,7 +22,7 @@ from tests.conformance.endpoints import Command
 from tests.conformance.histories import Options
 from tests.conformance.histories_keys import KeyHistory
 from tests.crash.journal_tools import WatchedJournal
-from tests.property.state import picture
+from tests.property.state import from_an_image, picture
 
 
 class StoreHistory(KeyHistory):
@@ -135,6 +135,11 @@ def agrees(seed: int, commands: int) -> None:
     assert picture(keyspace) == before
     assert written == b"".join(store.facts())
     assert broken_invariants(keyspace) == []
+    # And an image of any moment with the facts after it gives that state, too
+    for moment in Random(seed).sample(range(len(store.facts())), 3):
+        again = from_an_image(store.groups(), moment)
+        assert picture(again) == before
+        assert broken_invariants(again) == []
 
 
 @pytest.mark.parametrize("seed", range(12))

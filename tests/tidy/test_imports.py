@@ -9,6 +9,11 @@ import time
 
 import pytest
 
+from headwater.cli import serving
+from headwater.cli.entry import plain_flags
+from headwater.cli.main import main
+from headwater.config.loading import flag_pairs
+
 HEAVY = ("redis", "asyncio", "rich", "pyspark", "pyarrow", "pydantic", "msgspec", "matplotlib")
 HEAVY_FOR_HELP = tuple(name for name in HEAVY if name != "asyncio")
 
@@ -40,6 +45,58 @@ def test_help_loads_nothing_heavy() -> None:
         "try:\n    main(['--help'])\nexcept SystemExit:\n    pass"
     )
     assert loaded_by(program, HEAVY_FOR_HELP) == []
+
+
+def test_a_server_starts_without_the_parser_of_the_command_line() -> None:
+    # Given a server with a plain command line, which stops as soon as it is ready
+    program = (
+        "import sys\n"
+        "from headwater.cli import entry, serving\n"
+        "def stop(line): sys.exit(0)\n"
+        "serving.announce = stop\n"
+        "sys.argv = ['headwater', 'serve', '--port', '0', '--appendonly=no']\n"
+        "try:\n    entry.main()\nexcept SystemExit:\n    pass"
+    )
+    # Then it has loaded neither typer nor other slow modules that it does not use
+    slow = ("typer", "click", "rich", "redis", "ctypes.util", "difflib", "argparse")
+    assert loaded_by(program, slow) == []
+    assert loaded_by(program, ("headwater.server.running",)) == ["headwater.server.running"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--port 0 --dir data --appendfsync=no",
+        "--config headwater.conf --maxclients 5",
+        "--bind 127.0.0.1 ::1",
+        "--bind -::1",
+        "--help",
+        "--port",
+        "data",
+        "-- --port 0",
+        "--port 0 --help",
+        "--Port 0",
+        "--user default --user b",
+    ],
+)
+def test_a_plain_command_line_means_the_same_with_and_without_the_parser(
+    words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given the settings that the parser finds for a command line
+    parsed: list[tuple[list[tuple[str, str]], list[str]]] = []
+
+    def note(flags: list[tuple[str, str]], rest: list[str]) -> int:
+        parsed.append((flags, rest))
+        return 0
+
+    monkeypatch.setattr(serving, "serve", note)
+    with pytest.raises(SystemExit):
+        main(["serve", *words.split()])
+    # When it is read without the parser, then they are the same, or the parser is required
+    plain = plain_flags(words.split())
+    if plain is not None:
+        flags, rest = parsed[0]
+        assert sorted(plain) == sorted([*flags, *flag_pairs(rest)])
 
 
 def test_every_public_name_resolves_and_is_listed() -> None:

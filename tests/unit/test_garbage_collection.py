@@ -16,8 +16,9 @@ import redis
 import headwater
 from headwater.collector import collector_off
 from headwater.config.config import Config
-from headwater.engine.replay import apply
-from headwater.server import opening, replaying
+from headwater.journal.batches import JournalBatch
+from headwater.persistence.applying import Applying
+from headwater.server import opening
 from headwater.server.net.sockets import Connection
 from headwater.server.running import Server
 from headwater.server.services.garbage_collection import (
@@ -209,13 +210,15 @@ def test_an_embedded_store_restores_the_collector(
             client.xadd(f"s{number}", {"a": "b"})
     seen: list[bool] = []
 
-    def applying(*arguments: object) -> None:
-        seen.append(gc.isenabled())
-        if fails and len(seen) == 10:
-            raise ValueError("damaged")
-        apply(*arguments)  # type: ignore[arg-type]
+    apply = Applying.apply
 
-    monkeypatch.setattr(replaying, "apply", applying)
+    def watched(applying: Applying, batch: JournalBatch) -> None:
+        seen.append(gc.isenabled())
+        if fails:
+            raise ValueError("damaged")
+        apply(applying, batch)
+
+    monkeypatch.setattr(Applying, "apply", watched)
     thresholds, frozen = gc.get_threshold(), gc.get_freeze_count()
     if not enabled:
         gc.disable()

@@ -12,7 +12,8 @@ import pytest
 
 from headwater.errors import ForkedStore, JournalDamaged, StoreInUse
 from headwater.journal.files import DiskFiles
-from tests.crash.journal_tools import fact, open_journal, write_turn
+from headwater.testing.files import CrashableFiles
+from tests.crash.journal_tools import MANIFEST, correct_manifest, fact, open_journal, write_turn
 
 FILE_BYTES = 512
 
@@ -25,7 +26,7 @@ def test_a_journal_on_disk_is_recovered(tmp_path: Path) -> None:
     for turn, text in enumerate(texts, start=1):
         write_turn(journal, text, turn=turn)
     # Given no clean stop
-    journal._files.unlock()
+    journal.files.unlock()
     again, facts = open_journal(DiskFiles(tmp_path), policy="everysec")
     assert facts == [fact(text) for text in texts]
     write_turn(again, "last", turn=1000)
@@ -98,6 +99,11 @@ def test_the_remedy_in_the_error_works(tmp_path: Path) -> None:
     for later in sorted(tmp_path.glob("journal-*")):
         if later.name > "journal-000002":
             later.unlink()
+    memory = CrashableFiles()
+    memory.create(MANIFEST, 0)
+    memory.corrupt(MANIFEST, 0, (tmp_path / MANIFEST).read_bytes())
+    correct_manifest(memory, str(caught.value))
+    (tmp_path / MANIFEST).write_bytes(memory.content(MANIFEST).data)
     # Then the store starts with what was written before that place, and accepts writes
     journal, found = open_journal(DiskFiles(tmp_path), file_bytes=FILE_BYTES)
     assert 3 < len(found) < 15

@@ -115,10 +115,10 @@ def test_a_disk_that_cannot_be_read_is_reported(files: CrashableFiles, journal: 
     class Unreadable(CrashableFiles):
         bad = "read"
 
-        def read(self, name: str, limit: int = -1) -> memoryview:
+        def read(self, name: str, limit: int = -1, offset: int = 0) -> memoryview:
             if self.bad == "read":
                 raise OSError(errno.EIO, "Input/output error")
-            return super().read(name, limit)
+            return super().read(name, limit, offset)
 
         def content(self, name: str) -> Content:
             raise OSError(errno.EIO, "Input/output error")

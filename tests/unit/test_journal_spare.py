@@ -7,6 +7,7 @@ import pytest
 from headwater.journal.records import FILE_HEADER_BYTES, read_file_header
 from tests.crash.journal_tools import (
     FIRST,
+    MANIFEST,
     SECOND,
     SEED,
     Written,
@@ -57,12 +58,28 @@ def test_a_flipped_bit_in_a_spare_header_loses_nothing() -> None:
 
 
 def test_a_damaged_spare_is_removed_before_another_is_created() -> None:
-    """On a full disk, the new one needs its space."""
+    """On a nearly full disk, the new one needs its space."""
+    written = Written(3)
+    written.files.corrupt(SECOND, 0, bytes(FILE_HEADER_BYTES))
+    written.files.capacity = written.files.used_bytes() + 200
+    written.open()
+    assert read_file_header(written.files.content(SECOND).data) is not None
+
+
+def test_a_damaged_spare_stays_where_no_manifest_can_be_written() -> None:
+    """Without space for MANIFEST it cannot be removed: MANIFEST names it."""
+    # Given a damaged spare on a full disk
     written = Written(3)
     written.files.corrupt(SECOND, 0, bytes(FILE_HEADER_BYTES))
     written.files.capacity = written.files.used_bytes()
-    written.open()
-    assert read_file_header(written.files.content(SECOND).data) is not None
+    # When the store is opened
+    journal, facts = written.open()
+    # Then it has all facts, and the spare is created again when there is space
+    assert facts == written.facts
+    assert journal.admits(4096) is not None
+    written.files.capacity = None
+    write_turn(journal, "x" * 4000, turn=4)
+    assert facts_in(written.files)[0] == [*facts, fact("x" * 4000)]
 
 
 def test_a_crash_while_a_spare_is_created_again_loses_nothing() -> None:
@@ -85,6 +102,7 @@ def test_a_first_file_without_a_header_is_damaged() -> None:
     """A first file is never a spare."""
     written = Written(0)
     written.files.remove(SECOND)
+    written.files.remove(MANIFEST)
     written.files.corrupt(FIRST, 0, bytes(FILE_HEADER_BYTES))
     assert place(refused(written.files)) == (FIRST, 0)
 
@@ -100,6 +118,7 @@ def test_a_file_without_a_header_before_a_later_file_is_damaged() -> None:
 def test_a_file_with_records_and_no_header_is_damaged() -> None:
     written = Written(15, policy="no", file_bytes=512)
     written.files.remove("journal-000003")
+    written.files.remove(MANIFEST)
     written.files.corrupt(SECOND, 0, bytes(FILE_HEADER_BYTES))
     assert place(refused(written.files)) == (SECOND, 0)
 

@@ -45,6 +45,20 @@ class Story:
         return "\n".join(lines)
 
 
+MANIFEST = """
+    create MANIFEST.new: {0} bytes
+    write MANIFEST.new at 0: {0} bytes
+    sync MANIFEST.new
+    rename MANIFEST.new MANIFEST
+    sync directory
+"""
+
+
+def manifest(size: int) -> str:
+    """Return the operations that replace MANIFEST by one of ``size`` bytes."""
+    return MANIFEST.format(size)
+
+
 def expect(found: str, text: str) -> None:
     lines = [line.strip() for line in text.strip().splitlines()]
     assert found.splitlines() == [line for line in lines if line], found
@@ -65,7 +79,8 @@ def test_the_first_start() -> None:
         sync journal-000002.new
         rename journal-000002.new journal-000002
         sync directory
-        """,
+        """
+        + manifest(88),
     )
 
 
@@ -174,7 +189,8 @@ def test_a_full_file_is_fsynced_and_followed_by_the_next() -> None:
         sync journal-000003.new
         rename journal-000003.new journal-000003
         sync directory
-        """,
+        """
+        + manifest(90),
     )
 
 
@@ -199,7 +215,8 @@ def test_a_larger_group_gets_a_file_that_is_large_enough() -> None:
         sync journal-000003.new
         rename journal-000003.new journal-000003
         sync directory
-        """,
+        """
+        + manifest(90),
     )
 
 
@@ -212,8 +229,9 @@ def test_a_clean_stop_ends_with_a_synced_record() -> None:
         """
         write journal-000001 at 133: 41 bytes
         sync journal-000001
-        unlock
-        """,
+        """
+        + manifest(90)
+        + "unlock",
     )
 
 
@@ -228,14 +246,14 @@ def test_a_clean_stop_under_everysec() -> None:
         sync journal-000001
         write journal-000001 at 133: 41 bytes
         sync journal-000001
-        unlock
-        """,
+        """
+        + manifest(90)
+        + "unlock",
     )
 
 
 def test_a_start_after_a_clean_stop() -> None:
-    """Nothing vouches for the last record itself, so it is written again. Nothing vouches for the name
-    of a file without records, so the file is renamed again."""
+    """Nothing vouches for the last record itself, nor for MANIFEST, so they are written again."""
     story = Story()
     story.start()
     story.write("one")
@@ -244,14 +262,13 @@ def test_a_start_after_a_clean_stop() -> None:
         story.start(),
         """
         lock
-        rename journal-000002 journal-000002.new
-        rename journal-000002.new journal-000002
         write journal-000001 at 133: 41 bytes
         sync journal-000001
         sync directory
         allocate journal-000002: 1024 bytes
         allocate journal-000001: 1024 bytes
-        """,
+        """
+        + manifest(90),
     )
     expect(story.stop(), "unlock")
 
@@ -270,15 +287,14 @@ def test_a_start_after_a_crash() -> None:
         story.start(),
         """
         lock
-        rename journal-000002 journal-000002.new
-        rename journal-000002.new journal-000002
         write journal-000001 at 202: 11 bytes
         write journal-000001 at 133: 69 bytes
         sync journal-000001
         sync directory
         allocate journal-000002: 1024 bytes
         allocate journal-000001: 1024 bytes
-        """,
+        """
+        + manifest(90),
     )
     expect(
         story.write("three"),
@@ -301,20 +317,18 @@ def test_a_start_after_a_crash_while_a_file_was_created() -> None:
         """
         lock
         remove journal-000003.new
-        rename journal-000002 journal-000002.new
-        rename journal-000002.new journal-000002
         write journal-000001 at 64: 41 bytes
         sync journal-000001
         sync directory
         allocate journal-000002: 1024 bytes
         allocate journal-000001: 1024 bytes
-        """,
+        """
+        + manifest(90),
     )
 
 
 def test_a_start_without_any_record() -> None:
-    """It is unknown whether either name is durable. The second file is removed before the first is
-    renamed again, so no crash leaves only the second."""
+    """MANIFEST names both files, so their names are durable."""
     story = Story()
     story.start()
     story.files._locked = False
@@ -322,19 +336,12 @@ def test_a_start_without_any_record() -> None:
         story.start(),
         """
         lock
-        remove journal-000002
-        sync directory
-        rename journal-000001 journal-000001.new
-        rename journal-000001.new journal-000001
         sync journal-000001
         sync directory
+        allocate journal-000002: 1024 bytes
         allocate journal-000001: 1024 bytes
-        create journal-000002.new: 1024 bytes
-        write journal-000002.new at 0: 64 bytes
-        sync journal-000002.new
-        rename journal-000002.new journal-000002
-        sync directory
-        """,
+        """
+        + manifest(88),
     )
 
 

@@ -12,7 +12,14 @@ from headwater.errors import JournalDamaged
 from headwater.journal.journal import Journal
 from headwater.server.opening import open_node
 from headwater.testing.files import CrashableFiles
-from tests.crash.journal_tools import FIRST, bytes_of, open_journal, place, turn_of
+from tests.crash.journal_tools import (
+    FIRST,
+    bytes_of,
+    correct_manifest,
+    open_journal,
+    place,
+    turn_of,
+)
 from tests.unit.test_facts import GOLDEN
 
 
@@ -57,6 +64,7 @@ def test_a_record_that_cannot_be_applied_is_damage_with_its_place(
     assert bytes_of(files) == before
     # And the directory is unlocked, so that the remedy can be applied and the store opened
     files.corrupt(FIRST, ends[0], bytes(8192 - ends[0]))
+    correct_manifest(files, str(caught.value))
     open_node(Config(), files=files).close()
 
 
@@ -66,10 +74,14 @@ def test_an_error_of_the_machine_is_not_reported_as_damage(
 ) -> None:
     files, _ends = journal_of(FACTS["string_set"])
 
-    def fail(keyspace: Keyspace, facts: memoryview, now_ms: int) -> None:
-        raise error()
+    class Failing:
+        def __init__(self, keyspace: Keyspace) -> None:
+            pass
 
-    monkeypatch.setattr("headwater.server.replaying.apply", fail)
+        def apply_batch(self, *_batch: object) -> None:
+            raise error()
+
+    monkeypatch.setattr("headwater.persistence.applying.Replay", Failing)
     with pytest.raises(type(error())):
         open_node(Config(), files=files)
     monkeypatch.undo()

@@ -38,9 +38,11 @@ def test_steady_time_advances_with_elapsed_time_whatever_the_wall_clock_shows() 
 
 
 def test_steady_time_begins_at_the_last_record_if_the_wall_clock_is_behind() -> None:
-    behind = TurnClock(ManualClock(), not_before_ms=START_MS + 5000)
+    behind, ahead = TurnClock(ManualClock()), TurnClock(ManualClock())
+    assert behind.start_after(START_MS + 5000) == 5000
     assert (behind.now(), behind.wall_now()) == (START_MS + 5000, START_MS)
-    ahead = TurnClock(ManualClock(), not_before_ms=START_MS - 5000)
+    assert behind.monotonic_at(START_MS + 5000) == ManualClock().monotonic()
+    assert ahead.start_after(START_MS - 5000) == 0
     assert (ahead.now(), ahead.wall_now()) == (START_MS, START_MS)
 
 
@@ -112,8 +114,9 @@ def test_a_move_of_at_most_a_second_is_not_a_jump() -> None:
 
 def test_a_wall_clock_behind_the_last_record_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "headwater.server"):
-        TurnClock(ManualClock(), not_before_ms=START_MS + 1000)
+        TurnClock(ManualClock()).start_after(START_MS + 1000)
         assert caplog.messages == []
-        times = TurnClock(ManualClock(), not_before_ms=START_MS + 3_600_000)
+        times = TurnClock(ManualClock())
+        times.start_after(START_MS + 3_600_000)
     assert (times.jumps.count, times.jumps.last_ms) == (1, -3_600_000)
     assert "3600.000 s behind the last record of the journal" in caplog.text

@@ -9,21 +9,16 @@ ready, it prints its addresses as one line on standard output. SIGTERM and SIGIN
 
 from __future__ import annotations
 
-import logging
-import os
-import signal
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from headwater.cli import serving
 from headwater.cli.main import SETTINGS
 from headwater.config.listening import ListeningConfig
 from headwater.config.setting import settings_of
 from headwater.config.storage import StorageConfig
-
-log = logging.getLogger("headwater.server")
 
 app = typer.Typer(**SETTINGS)
 
@@ -61,16 +56,6 @@ def serve(
     Every setting of redis.conf that Headwater supports can be given as --name value. Flags override
     the environment (HEADWATER_PORT), and the environment overrides the file.
     """
-    from headwater.server.signals import IGNORED, REOPENING
-
-    # The server installs their handlers; until then these signals would end the process.
-    for number in (*REOPENING, *IGNORED):
-        signal.signal(number, signal.SIG_IGN)
-
-    from headwater.config.loading import flag_pairs, load
-    from headwater.server.log import configure_logging
-    from headwater.server.running import run
-
     named = {
         "port": port,
         "bind": bind,
@@ -78,20 +63,7 @@ def serve(
         "dir": dir,
         "appendonly": appendonly,
         "appendfsync": appendfsync,
+        "config": None if config is None else str(config),
     }
     flags = [(name, value) for name, value in named.items() if value is not None]
-    settings = load(flags=[*flags, *flag_pairs(context.args)], file=config)
-    configure_logging(settings)
-    raise typer.Exit(run(settings, on_ready=announce))
-
-
-def announce(line: str) -> None:
-    """Print the ready line. An unwritable standard output does not stop the store: the log has the line
-    too."""
-    try:
-        sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-        print(line, flush=True)
-    except OSError as error:
-        log.warning("the ready line cannot be written to standard output: %s", error.strerror)
-        # Flushing the rest of the buffer at the process's end would fail again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC), sys.stdout.fileno())
+    raise typer.Exit(serving.serve(flags, context.args))

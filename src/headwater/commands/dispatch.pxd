@@ -16,6 +16,7 @@ cdef class KnownCommand:
     cdef public object function
     cdef public Py_ssize_t arity
     cdef public bint before_login
+    cdef public bint while_loading
     cdef public bint never_queued
     cdef public bint writes
     cdef public bint on_keys

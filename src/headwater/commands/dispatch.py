@@ -58,6 +58,8 @@ class KnownCommand:
         self.function: Function | None = FUNCTIONS.get(name)
         self.arity = command.arity
         self.before_login = "no_auth" in command.flags
+        self.while_loading = "loading" in command.flags
+        """Whether it runs before the store's content is loaded."""
         self.never_queued = "no_multi" in command.flags
         """Whether it is refused within MULTI."""
         self.writes = command.writes

@@ -20,7 +20,7 @@ class FixedSetting(NamedTuple):
 
 
 _NO_SNAPSHOTS = "there are no snapshots: the journal holds everything"
-_NO_REWRITE = "the journal is never rewritten in this release"
+_NO_REWRITE = "a checkpoint does not delay the fsyncs of the journal"
 _NO_MEMORY_LIMIT = "no memory limit can be set in this release"
 _NO_REPLICATION = "there is no replication in this release"
 _NO_CLUSTER = "there is no cluster mode"
@@ -42,8 +42,6 @@ FIXED: dict[str, FixedSetting] = {
     "aof-use-rdb-preamble": FixedSetting("no", _ONE_FORMAT),
     "aof-load-truncated": FixedSetting("yes", "a torn tail of the journal is cut and reported"),
     "no-appendfsync-on-rewrite": FixedSetting("no", _NO_REWRITE),
-    "auto-aof-rewrite-percentage": FixedSetting("0", _NO_REWRITE),
-    "auto-aof-rewrite-min-size": FixedSetting("0", _NO_REWRITE),
     "maxmemory": FixedSetting("0", _NO_MEMORY_LIMIT),
     "maxmemory-policy": FixedSetting("noeviction", _NO_MEMORY_LIMIT),
     "maxmemory-clients": FixedSetting("0", _NO_MEMORY_LIMIT),

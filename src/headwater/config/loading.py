@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 from pathlib import Path
 
 from headwater.config.config import NAMES, SETTINGS, Config
@@ -69,6 +68,8 @@ def flag_pairs(words: Iterable[str]) -> list[tuple[str, str]]:
 
 def _nearest(name: str) -> str:
     """Suggest the setting with the most similar name, or the page that lists them all."""
+    from difflib import get_close_matches  # for this message only
+
     close = get_close_matches(name, NAMES, n=1, cutoff=0.6)
     return f"did you mean {close[0]!r}?" if close else "docs/reference/configuration.md lists all."
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from headwater.config.kinds import Text
+from headwater.config.kinds import I32, MIB, Integer, Memory, Text
 from headwater.config.setting import PROTECTED, EmbeddedUse, setting
 
 FsyncPolicy = Literal["everysec", "always", "no"]
@@ -33,5 +33,18 @@ class StorageConfig:
         "everysec",
         "When the journal is flushed to disk: always before each reply, everysec once a second, no "
         "when the operating system decides.",
+        embedded=EmbeddedUse.ON_DISK,
+    )
+    auto_aof_rewrite_percentage: int = setting(
+        100,
+        "By how many percent of the last image the journal may grow before the next image is written, "
+        "which replaces the journal's older files; 0: never by itself.",
+        kind=Integer(0, I32),
+        embedded=EmbeddedUse.ON_DISK,
+    )
+    auto_aof_rewrite_min_size: int = setting(
+        64 * MIB,
+        "Least size of the last image and the journal together at which the next image is written.",
+        kind=Memory(),
         embedded=EmbeddedUse.ON_DISK,
     )

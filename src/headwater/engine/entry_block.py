@@ -182,6 +182,10 @@ class EntryBlock:
             return
         self.closed, self.room = True, 0
         self.ids, self.offsets = self.ids[:], self.offsets[:]  # without their reserve capacity
+        self.account()
+
+    def account(self) -> None:
+        """Account the block by its size, and make it available for sealing if it has become large enough."""
         if self._book():
             self.sealing.enqueue(self)
 
@@ -205,14 +209,16 @@ class EntryBlock:
 
     def seal(self, codec: str, wire: bytes) -> None:
         """Replace the bytes by ``wire``, their compressed form. ``codec`` is the name of the codec."""
-        assert self.closed
         assert self.packed is None
-        self.packed = SealedBlock(
-            codec, wire, pack_ids(self.ids), len(self.data), len(self.offsets)
-        )
+        self.pack(SealedBlock(codec, wire, pack_ids(self.ids), len(self.data), len(self.offsets)))
+
+    def pack(self, packed: SealedBlock) -> None:
+        """Replace the bytes of this closed block by ``packed``."""
+        assert self.closed
+        self.packed = packed
         self.data, self.ids, self.offsets, self.dead_bytes = _NO_DATA, _NO_IDS, _NO_OFFSETS, 0
-        self.sealing.sealed_size += self.packed.size
-        self._move(SEALED, len(wire) + len(self.packed.ids) + _PACKED_BYTES)
+        self.sealing.sealed_size += packed.size
+        self._move(SEALED, len(packed.wire) + len(packed.ids) + _PACKED_BYTES)
 
     def copy(self) -> EntryBlock:
         """Return a copy of this shared block that can be changed. What cannot change stays shared."""
@@ -230,8 +236,7 @@ class EntryBlock:
         made.closed = self.closed
         if made.packed is None:
             made.room = 0 if made.closed else len(made.data)
-            if made._book():
-                self.sealing.enqueue(made)
+            made.account()
         else:
             made._move(SEALED, self.booked)
         return made  # ``shared`` is False

@@ -159,6 +159,15 @@ class Idempotency:
             ):
                 self._add(pid, iid, entry_id, since_ms)
 
+    def resume(self, duration_s: int, maxsize: int, added: int, duplicates: int) -> None:
+        """Begin with the content of an image, which `resume_producer` adds."""
+        self._become(duration_s, maxsize, added, duplicates)
+
+    def resume_producer(self, pid: bytes, iids: list[tuple[bytes, ID, int]]) -> None:
+        """Add iids of ``pid``, oldest first, each with its entry and the steady time from which it counts."""
+        for iid, entry_id, since_ms in iids:
+            self._add(pid, iid, entry_id, since_ms)
+
     def adopt(self, keyspace: KeyspaceState, now_ms: int) -> None:
         """Move to another keyspace, where the stream is registered already. ``now_ms`` is the time of the
         record group that moves it (rule 3)."""

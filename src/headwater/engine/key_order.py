@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Container
+from collections.abc import Container, Iterable
 
 _SLACK = 64
 _LOOKS = 10
@@ -50,6 +50,18 @@ class KeyOrder:
             ordered = sorted((number, name) for name, number in kept.items())
             self.names = [name for _, name in ordered]
             self.numbers = array("Q", (number for number, _ in ordered))
+
+    def numbers_of(self, keys: Iterable[bytes]) -> array[int]:
+        """Return the numbers of ``keys``, which exist."""
+        numbers = dict(zip(self.names, self.numbers, strict=True))
+        return array("Q", map(numbers.__getitem__, keys))
+
+    def renumber(self, first: int, numbers: array[int], next_number: int) -> None:
+        """Give the keys at place ``first`` and later these ascending ``numbers``, all below
+        ``next_number``."""
+        assert first + len(numbers) <= len(self.numbers)
+        self.numbers[first : first + len(numbers)] = numbers
+        self.next_number = next_number
 
     def scan(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
         """Return at most ``count`` keys from ``cursor`` (0: the start) on, and the next cursor, 0 at the end,

@@ -117,6 +117,11 @@ class Keyspace(KeyspaceState):
                 stream.db = one
         self.facts.databases_swapped(first, second)
 
+    def dismantle(self) -> None:
+        """Break the reference cycles of an empty keyspace that is not used any more."""
+        self.databases.clear()
+        self.iid_deadlines = Deadlines(KeyspaceState(self.facts))  # of another, without a cycle
+
     # --- parts of mutators ----------------------------------------------------------------------
 
     def empty(self, database: Database) -> None:

@@ -118,6 +118,27 @@ class NodeIndex:
         """Become part of another keyspace, which has this ``weighing``."""
         self._weighing = weighing
 
+    def part(self, first: int, end: int) -> tuple[array[int], list[tuple[int, bytes]]]:
+        """Return the words of nodes ``first`` to ``end``-1, and their names as ``(count, names)`` of as many
+        consecutive nodes, in the form that `extend` takes."""
+        words = self._words[self._at(first) : self._at(end)]
+        found: list[tuple[int, bytes]] = []
+        for names in self.names[self.gone + first : self.gone + end]:
+            if found and found[-1][1] == names:
+                found[-1] = (found[-1][0] + 1, names)
+            else:
+                found.append((1, names))
+        return words, found
+
+    def extend(self, words: array[int], names: list[tuple[int, bytes]]) -> None:
+        """Append nodes (see `part`), as many as ``names`` has in all."""
+        assert len(words) == NODE_WORDS * sum([count for count, _ in names])
+        self._words.extend(words)
+        for count, text in names:
+            shared = self.names[-1] if self.names and self.names[-1] == text else text
+            self.names.extend([shared] * count)
+        self._newest = None
+
     def _at(self, node: int) -> int:
         """The index of a node's first word."""
         return (self.gone + node) * NODE_WORDS

@@ -5,7 +5,9 @@ cdef class DiskFiles:
     cdef object _log
     cdef object _pid
     cdef public object _lock
+    cdef object _image_lock
     cdef public dict _open
+    cdef public object reads
 
     cdef int _descriptor(self, str name) except -1
     cdef _refuse_after_fork(self)

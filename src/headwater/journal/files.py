@@ -25,18 +25,26 @@ from weakref import WeakSet
 
 from headwater.clock import Clock, SystemClock
 from headwater.errors import ForkedStore, StoreInUse, StoreUnusable
+from headwater.journal.reads import DiskReads, FileReads
 from headwater.journal.regular import (
     check_directory,
     create_regular,
     open_regular,
     remove_regular,
 )
+from headwater.journal.system import (
+    allocate,
+    read_into,
+    sync_directory,
+    sync_file,
+    used_bytes,
+)
 from headwater.log_limit import LimitedLog
 
 LOCK_NAME = "headwater.lock"
+IMAGE_LOCK_NAME = "checkpoint.lock"
 SLOW_FSYNC_SECONDS = 1.0
 """An fsync that takes longer is logged, because `appendfsync everysec` may lose at most the last second."""
-_ZEROS = bytes(1024 * 1024)
 _log = logging.getLogger("headwater.journal")
 
 Bytes = bytes | bytearray | memoryview
@@ -52,6 +60,11 @@ class Content(NamedTuple):
 class Files(Protocol):
     """What the journal needs of a directory. ``name`` is the name of a file in it, without a path."""
 
+    @property
+    def reads(self) -> FileReads:
+        """Reads at any position, by any thread."""
+        ...
+
     def path(self, name: str) -> str:
         """Return the path of ``name`` for messages."""
         ...
@@ -65,6 +78,14 @@ class Files(Protocol):
         """Close every file and unlock the directory. Does nothing if it is not locked."""
         ...
 
+    def lock_images(self) -> None:
+        """Wait until no other process writes an image, and keep others from it. The directory must exist."""
+        ...
+
+    def unlock_images(self) -> None:
+        """Let another process write images. Does nothing if `lock_images` was not called."""
+        ...
+
     def names(self) -> list[str]:
         """Return the names of all files, sorted."""
         ...
@@ -73,8 +94,8 @@ class Files(Protocol):
         """Return the content of the file."""
         ...
 
-    def read(self, name: str, limit: int) -> memoryview:
-        """Return the first ``limit`` bytes of the file, or all if there are fewer."""
+    def read(self, name: str, limit: int, offset: int = 0) -> memoryview:
+        """Return ``limit`` bytes of the file from ``offset`` on, or fewer if it ends before."""
         ...
 
     def create(self, name: str, size: int) -> None:
@@ -136,7 +157,9 @@ class DiskFiles:
         self._log = LimitedLog(_log, monotonic=self._clock.monotonic)
         self._pid = os.getpid()
         self._lock: int | None = None
+        self._image_lock: int | None = None
         self._open: dict[str, int] = {}
+        self.reads = DiskReads(self.directory)
         _OPEN.add(self)
 
     def path(self, name: str) -> str:
@@ -188,9 +211,9 @@ class DiskFiles:
         there = self.directory.is_dir()
         self.directory.mkdir(parents=True, mode=0o700, exist_ok=True)
         for path in missing:
-            _sync_directory(path.parent)
+            sync_directory(path.parent)
         try:
-            _sync_directory(self.directory.parent)
+            sync_directory(self.directory.parent)
         except OSError:
             # An existing directory may be in one of another user that this process cannot even read.
             if not there:
@@ -199,16 +222,39 @@ class DiskFiles:
     def unlock(self) -> None:
         for name in list(self._open):
             self.close(name)
+        self.reads.close()
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
+        self.unlock_images()
+
+    def lock_images(self) -> None:
+        self._refuse_after_fork()
+        assert self._image_lock is None, "locked twice"
+        path = self.path(IMAGE_LOCK_NAME)
+        lock = open_regular(path, os.O_RDWR | os.O_CREAT)
+        try:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                _log.info("waiting for the process that writes an image (%s)", path)
+                fcntl.flock(lock, fcntl.LOCK_EX)
+        except BaseException:
+            os.close(lock)
+            raise
+        self._image_lock = lock
+
+    def unlock_images(self) -> None:
+        if self._image_lock is not None:
+            os.close(self._image_lock)
+            self._image_lock = None
 
     def names(self) -> list[str]:
         return sorted(path.name for path in self.directory.iterdir())
 
     def sync_directory(self) -> None:
         self._refuse_after_fork()
-        _sync_directory(self.directory)
+        sync_directory(self.directory)
 
     def free_bytes(self) -> int:
         found = os.statvfs(self.directory)
@@ -219,18 +265,18 @@ class DiskFiles:
     def content(self, name: str) -> Content:
         descriptor = self._descriptor(name)
         size = os.fstat(descriptor).st_size
-        used = _used(descriptor, size)
+        used = used_bytes(descriptor, size)
         if used == 0:
             return Content(memoryview(bytes(size)), 0)
         # Untouched pages cost nothing, and most of a new file is zeros. SEEK_HOLE is not used: some file
         # systems report a hole where data is still being written to the disk.
         data = memoryview(mmap.mmap(-1, size))
-        _read_into(descriptor, data[:used], 0)
+        read_into(descriptor, data[:used], 0)
         return Content(data.toreadonly(), used)
 
-    def read(self, name: str, limit: int) -> memoryview:
+    def read(self, name: str, limit: int, offset: int = 0) -> memoryview:
         data = memoryview(bytearray(limit))
-        return data[: _read_into(self._descriptor(name), data, 0)].toreadonly()
+        return data[: read_into(self._descriptor(name), data, offset)].toreadonly()
 
     def create(self, name: str, size: int) -> None:
         self._refuse_after_fork()
@@ -239,7 +285,7 @@ class DiskFiles:
         self.allocate(name, size)
 
     def allocate(self, name: str, size: int) -> None:
-        _allocate(self._descriptor(name), size)
+        allocate(self._descriptor(name), size)
 
     def write(self, name: str, offset: int, data: Bytes) -> None:
         descriptor = self._descriptor(name)
@@ -252,7 +298,7 @@ class DiskFiles:
 
     def sync(self, name: str) -> None:
         descriptor, began = self._descriptor(name), self._clock.monotonic()
-        _sync(descriptor)
+        sync_file(descriptor)
         took = self._clock.monotonic() - began
         if took > SLOW_FSYNC_SECONDS:
             self._log.warning(
@@ -263,15 +309,17 @@ class DiskFiles:
         self._refuse_after_fork()
         (self.directory / old).rename(self.directory / new)
         self.close(new)
+        self.reads.close(old)
         if old in self._open:
             self._open[new] = self._open.pop(old)
 
     def remove(self, name: str) -> None:
         self._refuse_after_fork()
-        self.close(name)
         remove_regular(self.path(name))
+        self.close(name)
 
     def close(self, name: str) -> None:
+        self.reads.close(name)
         descriptor = self._open.pop(name, None)
         if descriptor is not None:
             os.close(descriptor)
@@ -299,61 +347,6 @@ class DiskFiles:
 
 def _reason(error: OSError) -> str:
     return f"[Errno {error.errno}] {error.strerror}"
-
-
-def _read_into(descriptor: int, data: memoryview, offset: int) -> int:
-    """Fill ``data`` from the file. Return how many bytes were read."""
-    done = 0
-    while done < len(data):
-        # The system reads at most 2 GiB at once.
-        count = os.preadv(descriptor, [data[done : done + (1 << 30)]], offset + done)
-        if count == 0:
-            break
-        done += count
-    return done
-
-
-def _used(descriptor: int, size: int) -> int:
-    """Return the offset after the last byte that is not zero, searching from the end."""
-    buffer = bytearray(len(_ZEROS))
-    end = size
-    while end > 0:
-        start = max(0, end - len(buffer))
-        if end - start < len(buffer):
-            buffer = bytearray(end - start)
-        _read_into(descriptor, memoryview(buffer), start)
-        if buffer != _ZEROS[: len(buffer)]:
-            return start + len(buffer.rstrip(b"\0"))
-        end = start
-    return 0
-
-
-def _sync(descriptor: int) -> None:
-    # If there is no fdatasync (macOS), fsync does the same and more.
-    getattr(os, "fdatasync", os.fsync)(descriptor)
-
-
-def _sync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _allocate(descriptor: int, size: int) -> None:
-    if hasattr(os, "posix_fallocate"):
-        try:
-            os.posix_fallocate(descriptor, 0, size)
-        except OSError as error:
-            if error.errno not in {errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}:
-                raise
-        else:
-            return
-    # This file system cannot allocate space in advance. Writing zeros does.
-    end = os.fstat(descriptor).st_size
-    while end < size:
-        end += os.pwrite(descriptor, _ZEROS[: size - end], end)
 
 
 _OPEN: WeakSet[DiskFiles] = WeakSet()

@@ -16,6 +16,7 @@ import threading
 from collections.abc import Callable
 
 from headwater.clock import Clock
+from headwater.config.storage import FsyncPolicy
 from headwater.journal.files import Files
 from headwater.journal.names import file_name
 from headwater.journal.records import Synced
@@ -60,6 +61,11 @@ class Flusher:
         self._synced: Synced | None = None
         self._since: float | None = None
         self._failed = False
+
+    def use(self, policy: FsyncPolicy) -> None:
+        """Start flushing if this policy needs it."""
+        if policy == "everysec":
+            self.start()
 
     def start(self) -> None:
         """Start flushing once a second, also after a `stop`."""

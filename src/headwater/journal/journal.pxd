@@ -2,7 +2,7 @@ from headwater.journal.flusher cimport Flusher
 from headwater.journal.reserve cimport Reserve
 from headwater.journal.writing cimport Writer
 
-cdef long long SYNCED_GROUP_BYTES, MAX_RECORD_GROUP_BYTES
+cdef long long FILE_HEADER_BYTES, SYNCED_GROUP_BYTES, MAX_RECORD_GROUP_BYTES
 
 
 cdef class Journal:
@@ -12,7 +12,8 @@ cdef class Journal:
     cdef public str policy
     cdef public object failure
     cdef public long long allowance
-    cdef public object _files
+    cdef public object files
+    cdef object _catalog
     cdef public Flusher _flusher
     cdef public Writer _writer
     cdef long long _pid

@@ -1,11 +1,14 @@
 """The journal: groups of facts in numbered files, appended turn by turn.
 
     journal = Journal.open(DiskFiles(directory), policy="always")
-    for group in journal.replay():          # once, completely, before anything is written
-        apply(group.facts, group.now_ms)
-    …
+    for batch in read_image(journal.files, journal.image, journal.seed):    # if there is an image
+        …
+    for batch in journal.batches():         # once, completely, before anything is written
+        …
     reason = journal.admits(len(buffer) + size)     # before the first mutator of a command
     journal.commit(buffer)                          # once a turn, before the first reply
+    rotation = journal.rotate()                     # between turns; another process makes the image
+    journal.use_image(rotation, entry)              # then the older files: journal.remove_replaced()
     …
     journal.close()
 
@@ -18,21 +21,26 @@ Rule 3. The reserve: what `admits` accepts is written to space that is allocated
         If that fails, the write is refused; only this failure is ever retried.
 Rule 4. A failed write or fsync poisons the journal: every later call raises `NodePoisoned`. An fsync is
         never repeated, because a second one would succeed without the data.
+Rule 5. Files are removed only after MANIFEST, durably, does not name them (`headwater.journal.catalog`).
 
 The file format is in `headwater.journal.records`; `headwater.journal.recovery` reads it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Literal, NoReturn
 
 from headwater.clock import Clock, SystemClock
 from headwater.config.storage import FsyncPolicy
-from headwater.errors import ForkedStore, NodePoisoned, StoreUnusable
+from headwater.errors import NodePoisoned, StoreUnusable
+from headwater.journal.batches import JournalBatch
+from headwater.journal.failures import forked, poisoned, unreadable, unrecoverable
 from headwater.journal.files import Files
 from headwater.journal.flusher import INTERVAL_SECONDS, Flusher
+from headwater.journal.manifest import ImageEntry
 from headwater.journal.records import (
     FILE_HEADER_BYTES,
     SYNCED_GROUP_BYTES,
@@ -40,8 +48,9 @@ from headwater.journal.records import (
     group_at,
 )
 from headwater.journal.recovery import Recovery
-from headwater.journal.repair import repair
 from headwater.journal.reserve import Reserve
+from headwater.journal.rotation import Rotation
+from headwater.journal.starting import begin
 from headwater.journal.statistics import JournalStatistics
 from headwater.journal.writing import Writer
 from headwater.limits import JOURNAL_FILE_BYTES, MAX_RECORD_GROUP_BYTES
@@ -74,13 +83,13 @@ class Journal:
         """
         files.lock()
         try:
+            # A helper of a killed server may still be writing an image.
+            files.lock_images()
+            files.unlock_images()
             return cls(files, policy, file_bytes, clock or SystemClock(), seed, flush_interval)
         except OSError as error:
             files.unlock()
-            raise StoreUnusable(
-                f"the journal in {files.path('')} cannot be read: {error}. Check the disk and the "
-                "permissions of the directory."
-            ) from error
+            raise unreadable(files, error) from error
         except BaseException:
             files.unlock()
             raise
@@ -95,7 +104,8 @@ class Journal:
         flush_interval: float,
     ) -> None:
         self.recovery = Recovery(files)
-        """What was found, complete when `replay` has ended: last_turn, cuts, notes and more."""
+        """What was found, complete when `batches` has ended: last_turn, cuts, notes and more."""
+        self._catalog = self.recovery.catalog
         if self.recovery.seed is not None:
             seed = self.recovery.seed
         self.seed = int.from_bytes(os.urandom(4), "little") if seed is None else seed
@@ -103,11 +113,11 @@ class Journal:
         self.failure: str | None = None
         """Why the journal is poisoned; None if it is not. The node checks it every turn."""
         self._pid = os.getpid()
-        self._files = files
+        self.files = files
         self._flusher = Flusher(
             files, clock=clock, on_failure=self._poison, interval=flush_interval
         )
-        self._reserve = Reserve(files, file_bytes, self.seed)
+        self._reserve = Reserve(files, self._catalog, file_bytes, self.seed)
         self._state: Literal["replay", "open", "closed"] = "replay"
         self.allowance = -1  # bytes of a turn's groups that `admits` accepts without checking
         self._writer = Writer(files, self.seed)
@@ -120,57 +130,38 @@ class Journal:
     # --- starting -------------------------------------------------------------------------------
 
     def replay(self) -> Iterator[Group]:
-        """Yield the engine's groups in the files, oldest first. The facts of a group are valid until the next
-        group is requested. At the end, tails are cut off and the journal becomes writable.
+        """Yield the groups of `batches` one by one. A group is valid until the next one is requested."""
+        with contextlib.closing(self.batches()) as batches:
+            for batch in batches:
+                yield from batch.groups()
+
+    def batches(self) -> Generator[JournalBatch]:
+        """Yield the engine's groups in the journal files, which follow `image`, oldest first. A batch is valid
+        until the next one is requested. At the end, tails are cut off and the journal becomes writable.
 
         Raises `JournalDamaged` at a damaged place, without having changed the disk, and `StoreUnusable` if
-        the disk cannot be read or written. If a replay does not reach its end, for any reason, the journal is
+        the disk cannot be read or written. If it does not reach its end, for any reason, the journal is
         closed.
         """
         assert self._state == "replay", "replayed twice"
         try:
-            yield from self.recovery.replay()
+            yield from self.recovery.batches()
             self._begin()
         except OSError as error:
             self.close()
-            raise StoreUnusable(
-                f"the journal in {self._files.path('')} cannot be recovered: {error}. Check the "
-                "disk and start again: no acknowledged write was discarded."
-            ) from error
+            raise unrecoverable(self.files, error) from error
         except BaseException:
             self.close()
             raise
 
     def _begin(self) -> None:
-        recovery, writer = self.recovery, self._writer
-        if recovery.seed is None:
-            reason = self._reserve.make_next(1, 0)
-            if reason is not None:
-                raise StoreUnusable(
-                    f"no journal can be created in {self._files.path('')}: {reason}. Free some space "
-                    "or give the process write permission there."
-                )
-            writer.use(self._reserve.take(), FILE_HEADER_BYTES)
-        else:
-            repair(self._files, recovery)
-            writer.use(recovery.current, recovery.end)
-            self._reserve.adopt(recovery.spares)
-            if not self._reserve.reclaim(recovery.current):
-                # Its space may not be allocated, so it counts as full.
-                writer.size = 0
-        self._before = max(0, recovery.bytes - writer.end)
-        self._base = self._before + writer.end
-        writer.unrecorded_sync, writer.clean = writer.here(), recovery.clean
-        writer.turn, writer.now_ms = recovery.last_turn, recovery.last_now_ms
-        self._durable_turn = recovery.last_turn
+        begin(self.files, self.recovery, self._reserve, self._writer, self.seed)
+        self._before = self._catalog.closed_bytes
+        self._base = self.total_bytes
+        self._durable_turn = self.recovery.last_turn
         self._state = "open"
-        self._reserve.prepare(writer.number + 1)
         self._measure()
-        self._start_flusher()
-
-    def _start_flusher(self) -> None:
-        if self.policy == "everysec":
-            self._flusher.start()
+        self._flusher.use(self.policy)
 
     # --- the reserve ----------------------------------------------------------------------------
 
@@ -240,10 +231,10 @@ class Journal:
             if end > start:
                 self._writer.append(buffer, start, end)
                 start = end
-            self._rotate(next_end - start)
+            self._continue(next_end - start)
         self._writer.append(buffer, start, end)
 
-    def _rotate(self, needed: int) -> None:
+    def _continue(self, needed: int) -> None:
         """Continue in the next file, which has space for ``needed`` bytes."""
         writer = self._writer
         self._sync()
@@ -252,7 +243,8 @@ class Journal:
         if self._reserve.room() < needed:
             reason = self._reserve.make_next(writer.number + 1, needed)
             assert reason is None, f"{needed} bytes were not admitted: {reason}"
-        self._files.close(writer.name)
+        self.files.close(writer.name)
+        self._catalog.close_file(writer.here())
         self._before += writer.end
         writer.use(self._reserve.take(), FILE_HEADER_BYTES)
 
@@ -264,6 +256,57 @@ class Journal:
         if self._writer.unsynced:
             self._writer.sync()
             self._fsyncs += 1
+
+    # --- images ---------------------------------------------------------------------------------
+
+    @property
+    def image(self) -> ImageEntry | None:
+        """The image with which the store begins, None if there is none."""
+        return self._catalog.image
+
+    @property
+    def grown_bytes(self) -> int:
+        """How many bytes of records follow the image."""
+        return self._before + self._writer.end
+
+    @property
+    def total_bytes(self) -> int:
+        """The size of the image and of all records."""
+        return self._catalog.image_bytes + self.grown_bytes
+
+    def rotate(self) -> Rotation:
+        """Make everything durable and continue in the next file, between two turns. Return what an image of
+        the state needs; see `Rotation`. If nothing was written since the last time, no file is begun.
+
+        Raises `StoreUnusable` if no next file can be created; nothing has changed then. Raises `NodePoisoned`.
+        """
+        self._check()
+        writer, catalog = self._writer, self._catalog
+        reason = self._reserve.secure(writer.number + 1)
+        self._measure()
+        if reason is not None:
+            raise StoreUnusable(f"the journal cannot continue in another file: {reason}")
+        if writer.end > FILE_HEADER_BYTES:
+            try:
+                self._end_file()
+                self._continue(0)
+                self._reserve.prepare(writer.number + 1)
+                self._measure()
+            except BaseException as error:
+                self._fail(error)
+        return catalog.rotation(writer.number, writer.turn, writer.now_ms)
+
+    def use_image(self, rotation: Rotation, entry: ImageEntry) -> None:
+        """Begin the store with the image of this rotation, the result of `ImageWriter.finish`. Raises
+        `OSError` if MANIFEST could not be replaced."""
+        self._check()
+        self._catalog.use_image(entry, rotation.first)
+        self._before = self._catalog.closed_bytes
+        self._base = self.total_bytes
+
+    def remove_replaced(self) -> None:
+        """Remove the files that MANIFEST does not name any more, in any thread. Failures are logged."""
+        self._catalog.remove_old()
 
     # --- policy, statistics, end ----------------------------------------------------------------
 
@@ -279,18 +322,17 @@ class Journal:
             self._fail(error)
         self._owed |= self.policy == "always" and policy != "always"
         self.policy = policy
-        self._start_flusher()
+        self._flusher.use(policy)
 
     def statistics(self) -> JournalStatistics:
         """Return the statistics for INFO. The only call that works on a poisoned journal."""
-        flusher = self._flusher
         return JournalStatistics(
-            current_bytes=self._before + self._writer.end,
+            current_bytes=self.total_bytes,
             base_bytes=self._base,
-            files=self._writer.number,
-            fsyncs=self._fsyncs + flusher.fsyncs,
-            delayed_fsyncs=flusher.delayed,
-            durable_turn=max(self._durable_turn, flusher.synced_turn),
+            files=self._writer.number - self._catalog.first + 1,
+            fsyncs=self._fsyncs + self._flusher.fsyncs,
+            delayed_fsyncs=self._flusher.delayed,
+            durable_turn=max(self._durable_turn, self._flusher.synced_turn),
             failure=self.failure,
             refusal=self._reserve.refusal,
         )
@@ -313,9 +355,15 @@ class Journal:
         except BaseException as error:
             self._fail(error)
         finally:
-            self._files.unlock()
+            self.files.unlock()
 
     def _finish(self) -> None:
+        self._end_file()
+        if self._writer.end > FILE_HEADER_BYTES:
+            self._catalog.save_floor(self._writer.here())
+
+    def _end_file(self) -> None:
+        """Make everything durable, and say so at the end of this file."""
         self._sync()
         if not self._writer.clean:
             self._writer.end_cleanly()
@@ -326,10 +374,7 @@ class Journal:
     def _refuse_after_fork(self) -> None:
         # Compares process ids rather than `headwater.forks`: a fork in C need not notify Python.
         if os.getpid() != self._pid:
-            raise ForkedStore(
-                f"the journal in {self._files.path('')} belongs to process {self._pid}, and this process "
-                "is a fork of it. Open the store after the fork, or connect over a socket."
-            )
+            raise forked(self.files, self._pid)
 
     def _check_failure(self) -> None:
         if self.failure is not None:
@@ -343,11 +388,7 @@ class Journal:
     def _poison(self, error: BaseException) -> None:
         """Store the first failure."""
         if self.failure is None:
-            self.failure = (
-                f"{self._files.path(self._writer.name)} could not be written: {error!r}. Commands "
-                "have run whose changes are not durable, so no further command is answered. Check the "
-                "disk and restart: acknowledged writes are in the journal."
-            )
+            self.failure = poisoned(self.files, self._writer.name, error)
         self.allowance = -1
 
     def _fail(self, error: BaseException) -> NoReturn:

@@ -1,5 +1,5 @@
 cimport cython
-from headwater.journal.checksum_c cimport extend, extend_view, place_mask
+from headwater.journal.checksum_c cimport extend, extend_view, place_mask, view_u32, view_u64
 from headwater.memory_c cimport append_bytes, resize, set_u32, set_u64, u32, u64
 
 cdef long long MAX_RECORD_GROUP_BYTES
@@ -15,6 +15,10 @@ cpdef bint seal_group(
 ) except -1
 
 @cython.locals(end=Py_ssize_t, length=Py_ssize_t, checksum=u32)
-cdef Py_ssize_t _whole(data, Py_ssize_t offset, tuple header, u32 seed, turn, u32 mask) except -1
+cpdef Py_ssize_t whole_group(
+    data, Py_ssize_t offset, u32 seed, unsigned long long turn, u32 mask
+) except -1
+
+cpdef u32 checksum_of(data, u32 crc=*) except? 0
 
 cdef u32 _mask(key, u64 offset) except? 0

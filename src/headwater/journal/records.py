@@ -28,6 +28,8 @@ The journal's own facts:
 
     0x01 file     magic "headwater journal", version u16, seed u32, number u64, size u64
     0x02 synced   number u64, offset u64: that file was durable up to that offset
+    0x03 image end  groups u64, bytes u64: the end of an image (`headwater.journal.images`)
+    0x04 image    magic "headwater image", version u16, seed u32, number u64, turn u64: the start of one
 
 Version 1 does not bind groups to their positions. Version 2 does; new files have it. Unknown versions are
 refused.
@@ -51,7 +53,7 @@ else:
         from headwater import _cython as cython
 
 if not cython.compiled:  # checksum_c.pxd and memory_c.pxd have them in C
-    from headwater.journal.checksum import extend, extend_view, place_mask
+    from headwater.journal.checksum import extend, extend_view, place_mask, view_u32, view_u64
     from headwater.memory import append_bytes, resize, set_u32, set_u64
 
 FORMAT_VERSION = 2
@@ -189,42 +191,50 @@ def read_groups(
     turn is before ``turn`` or before that of the group before it. `flaw` describes what follows the last
     group.
     """
-    unpack = _GROUP.unpack_from
     while offset + GROUP_HEADER_BYTES < len(data):
-        header = unpack(data, offset)
-        end = _whole(data, offset, header, seed, turn, _mask(key, offset))
+        end = whole_group(data, offset, seed, turn, _mask(key, offset))
         if not end:
             return
-        _length, _checksum, turn, now_ms = header
+        turn, now_ms, _end = group_at(data, offset)
         yield Group(turn, now_ms, data[offset + GROUP_HEADER_BYTES : end], offset, end)
         offset = end
 
 
-def _whole(
-    data: memoryview,
-    offset: int,
-    header: tuple[int, int, int, int],
-    seed: int,
-    turn: int,
-    mask: int,
-) -> int:
-    """Return where the group with this header ends if it is complete, valid with this mask, and of a turn
-    not before ``turn``; otherwise 0."""
-    length, checksum, group_turn, _now_ms = header
+def whole_group(data: memoryview, offset: int, seed: int, turn: int, mask: int) -> int:
+    """Return where the group at ``offset`` ends if it is complete, valid with this mask, and of a turn not
+    before ``turn``; otherwise 0. At least the header of a group must be there."""
+    length = view_u32(data, offset)
     end = offset + GROUP_HEADER_BYTES + length
-    if length == 0 or length > MAX_RECORD_GROUP_BYTES or end > len(data) or group_turn < turn:
+    if length == 0 or length > MAX_RECORD_GROUP_BYTES or end > len(data):
         return 0
-    if extend_view(seed ^ length, data, offset + 8, end) != checksum ^ mask:
+    if view_u64(data, offset + 8) < turn:
+        return 0
+    checksum = view_u32(data, offset + 4) ^ mask
+    if extend_view(seed ^ length, data, offset + 8, end) != checksum:
         return 0
     return end
+
+
+def checksum_of(data: memoryview, crc: int = 0) -> int:
+    """Return the checksum ``crc`` continued with ``data``."""
+    return extend_view(crc, data, 0, len(data))
 
 
 def _mask(key: int | None, offset: int) -> int:
     return 0 if key is None else place_mask(key, offset)
 
 
-def flaw(data: memoryview, offset: int, *, seed: int, turn: int = 0, key: int | None = None) -> str:
-    """Describe what is at ``offset``, where there is no valid group, for an error message."""
+def flaw(
+    data: memoryview,
+    offset: int,
+    *,
+    seed: int,
+    turn: int = 0,
+    key: int | None = None,
+    base: int = 0,
+) -> str:
+    """Describe what is at ``offset``, where there is no valid group, for an error message. ``base`` is the
+    offset in the file of ``data``."""
     size = len(data)
     if offset + GROUP_HEADER_BYTES >= size:
         return f"{size - offset} bytes, too few for a record"
@@ -235,8 +245,9 @@ def flaw(data: memoryview, offset: int, *, seed: int, turn: int = 0, key: int | 
     if length > MAX_RECORD_GROUP_BYTES:
         return f"a record of length {length}, more than the limit of {MAX_RECORD_GROUP_BYTES}"
     if end > size:
-        return f"a record of length {length}, which runs past the end of the file at {size}"
-    found = extend_view(seed ^ length, data, offset + 8, end) ^ _mask(key, offset)
+        past = f"which runs past the end of the file at {base + size}"
+        return f"a record of length {length}, {past}"
+    found = extend_view(seed ^ length, data, offset + 8, end) ^ _mask(key, base + offset)
     if found != checksum:
         return f"a record with checksum {checksum:08x} whose bytes have {found:08x} at this offset"
     return f"a record of turn {group_turn} after one of turn {turn}"
@@ -284,9 +295,8 @@ def find_synced(
         synced = read_synced(data[start + GROUP_HEADER_BYTES : start + SYNCED_GROUP_BYTES])
         if synced is None:
             continue
-        header = _GROUP.unpack_from(data, start)
         for place in {start} if key is None else {start, synced.offset}:
-            if _whole(data, start, header, seed, turn, _mask(key, place)):
+            if whole_group(data, start, seed, turn, _mask(key, place)):
                 yield synced
                 break
 

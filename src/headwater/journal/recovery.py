@@ -17,20 +17,27 @@ Rule 3. A file gets its name after its header is durable. A file without a heade
 Rule 4. A file that is shorter than its header says is damaged, because it is unknown what followed its
         end. The exception is a file that ends exactly where a fact ``synced`` says: its own last record,
         written by a clean stop, or the first record of the next file.
-Rule 5. Files are numbered from 1 without a gap. A missing file is damage.
+Rule 5. Files are numbered without a gap, from the first that MANIFEST names to its last or later; without
+        MANIFEST, from 1 on. A missing file is damage.
+Rule 6. Records that end before the floor of MANIFEST are damage.
+Rule 7. A bad record that one flipped bit explains is damage (`headwater.journal.flipped`).
 
 Then `headwater.journal.repair` changes the files.
 """
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator
 
 from headwater.errors import JournalDamaged, StoreUnusable
+from headwater.journal.batches import FOREIGN, FULL, GroupScanner, JournalBatch
+from headwater.journal.catalog import Catalog
+from headwater.journal.failures import MANIFEST_NAME, damaged_file
 from headwater.journal.files import Content, Files
+from headwater.journal.flipped import flipped_bit
 from headwater.journal.names import JournalFile, file_name, names_in_order, number_of
 from headwater.journal.records import (
-    ENGINE_KINDS,
     FILE_HEADER_BYTES,
     FORMAT_VERSION,
     SYNCED_GROUP_BYTES,
@@ -47,14 +54,15 @@ from headwater.journal.report import Cut, RecoveryReport
 
 
 class Recovery:
-    """The content of a journal's files.
+    """The content of a journal's files, after the image if there is one.
 
-    The constructor reads names and headers. `replay` reads the groups, once, and sets the other attributes.
-    Then `repair.repair` changes the files. The constructor and `replay` raise `JournalDamaged`, and
+    The constructor reads names and headers. `batches` reads the groups, once, and sets the other attributes.
+    Then `repair.repair` changes the files. The constructor and `batches` raise `JournalDamaged`, and
     `StoreUnusable` for a format of a later version. An empty directory is an empty journal; ``seed`` is None.
 
+        catalog                          what MANIFEST says
         groups, last_turn                of the engine's groups that were read
-        last_now_ms                      the latest time of any of them
+        last_now_ms                      the latest time of any of them, and of the image
         cuts                             the tails that are cut off
         notes                            sentences for the log about anomalies that lose nothing
                                          acknowledged or cannot be judged
@@ -62,16 +70,18 @@ class Recovery:
         spares                           the files after it, allocated and empty
         damaged_spare                    the name of a last, empty file without a header, or None
         last_synced                      the last fact ``synced`` that was read
-        bytes                            the size of all groups and headers
+        bytes                            the size of all groups and headers in journal files
         clean                            whether the last record says that all before it is durable
     """
 
-    def __init__(self, files: Files) -> None:
+    def __init__(self, files: Files, catalog: Catalog | None = None) -> None:
         self._files = files
-        self.seed: int | None = None
+        self.catalog = catalog = catalog if catalog is not None else Catalog(files)
+        self.seed = None if catalog.manifest is None else catalog.manifest.seed
         self.groups = 0
-        self.last_turn = 0
-        self.last_now_ms = 0
+        self.last_turn = self.last_now_ms = 0
+        if catalog.image is not None:
+            self.last_turn, self.last_now_ms = catalog.image.turn, catalog.image.now_ms
         self.cuts: list[Cut] = []
         self.notes: list[str] = []
         self.end = 0
@@ -80,7 +90,7 @@ class Recovery:
         self.last_synced = Synced(0, 0)
         self.damaged_spare: str | None = None
         self._found: list[JournalFile] = []
-        self._found = self._known_files(names_in_order(files))
+        self._found = self._known_files(names_in_order(files, catalog.first, catalog.last))
         self.current = self._found[0] if self._found else JournalFile(0, 0)
         self.spares: list[JournalFile] = []
 
@@ -120,6 +130,20 @@ class Recovery:
             raise self.damaged(name, 0, "the header of a file of another store")
         return JournalFile(number, header.size, header.version)
 
+    def most_bytes(self) -> int:
+        """Return the size of the files that have records. They have at most that many bytes of
+        records."""
+        return sum(
+            file.size
+            for index, file in enumerate(self._found)
+            if not index or self._first_group(file) is not None
+        )
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no journal file."""
+        return not self._found
+
     def reread(self) -> Recovery:
         """Return a new recovery of the same files, including what was written since."""
         return Recovery(self._files)
@@ -135,22 +159,41 @@ class Recovery:
     # --- reading --------------------------------------------------------------------------------
 
     def replay(self) -> Iterator[Group]:
-        """Yield the engine's groups, oldest first. A group's facts are valid until the next one is requested.
+        """Yield the groups of `batches` one by one. A group's facts are valid until the next one is
+        requested."""
+        for batch in self.batches():
+            yield from batch.groups()
+
+    def batches(self) -> Iterator[JournalBatch]:
+        """Yield the engine's groups in the journal files, oldest first.
 
         Raises `JournalDamaged` at a damaged place; the groups before it have been yielded.
         """
         for index, file in enumerate(self._found):
             self.current = file
             content = self._files.content(file.name)
-            yield from self._groups_of(file, content.data)
+            yield from self._batches_of(file, content.data)
             self.bytes += self.end
             later = self._found[index + 1 :]
             continued = bool(later) and self._is_continued(file, content, later[0])
             self._refuse_short(file, content, named=continued or self.clean)
             if not continued:
                 self._judge_tails(file, content, later)
+                self._refuse_before_floor(file, content)
                 self.spares = later
                 break
+            self.catalog.closed.append(Synced(file.number, self.end))
+
+    def _refuse_before_floor(self, last: JournalFile, content: Content) -> None:
+        """Apply rule 6."""
+        floor = self.catalog.floor
+        if (last.number, self.end) < floor:
+            raise self.damaged(
+                last.name,
+                self.end,
+                f"{self._flaw(last, content, self.end)}, although {MANIFEST_NAME} says that records were "
+                f"durable up to {floor.offset} of {file_name(floor.number)}",
+            )
 
     def _refuse_short(self, file: JournalFile, content: Content, *, named: bool) -> None:
         """Apply rule 4. ``named`` says whether a fact names the end of the records as the end."""
@@ -171,35 +214,35 @@ class Recovery:
                 "record says that it ends there, as after a clean stop; what may have followed is unknown"
             )
 
-    def _groups_of(self, file: JournalFile, data: memoryview) -> Iterator[Group]:
+    def _batches_of(self, file: JournalFile, data: memoryview) -> Iterator[JournalBatch]:
         self.end = FILE_HEADER_BYTES
         self.clean = False
-        for group in self._read(file, data, FILE_HEADER_BYTES):
-            self.end = group.end
-            self.last_turn = group.turn
-            if group.facts[0] < ENGINE_KINDS:
-                self._own_fact(file, group)
-            else:
-                self.clean = False
-                self.groups += 1
-                self.last_now_ms = max(self.last_now_ms, group.now_ms)
-                yield group
+        scanner = GroupScanner(data, 0, file.number, self._seed, self.last_turn, file.key)
+        scanner.offset = self.end
+        state = FULL
+        while state == FULL:
+            batch = JournalBatch(file.name, data, array("Q"), array("Q"), array("Q"))
+            state = scanner.scan(batch.starts, batch.ends, batch.times)
+            self.end, self.last_turn, self.clean = scanner.offset, scanner.turn, scanner.clean
+            self.last_now_ms = max(self.last_now_ms, scanner.last_now_ms)
+            self.last_synced = scanner.last_synced() or self.last_synced
+            self.groups += len(batch.starts)
+            if batch.starts:
+                yield batch
+        if state == FOREIGN:
+            raise self._foreign(file, scanner.foreign())
 
-    def _own_fact(self, file: JournalFile, group: Group) -> None:
-        synced = read_synced(group.facts)
-        if synced is None:
-            kind = group.facts[0]
-            raise self.damaged(file.name, group.offset, f"a fact of unknown kind {kind:#04x}")
-        if synced.number == file.number and synced.offset > group.offset:
+    def _foreign(self, file: JournalFile, facts: memoryview) -> JournalDamaged:
+        """Return the error for a fact that the journal never writes."""
+        synced = read_synced(facts)
+        found = f"a fact of unknown kind {facts[0]:#04x}"
+        if synced is not None:
             found = f"a record that declares a later offset, {synced.offset}, durable"
-            raise self.damaged(file.name, group.offset, found)
-        self.last_synced = synced
-        self.clean = synced == (file.number, group.offset)
+        return self.damaged(file.name, self.end, found)
 
     def _is_continued(self, file: JournalFile, content: Content, later: JournalFile) -> bool:
         """Whether the next file begins with a record that says where this one ended."""
-        head = self._files.read(later.name, FILE_HEADER_BYTES + SYNCED_GROUP_BYTES)
-        first = next(self._read(later, head, FILE_HEADER_BYTES), None)
+        first = self._first_group(later)
         synced = None if first is None else read_synced(first.facts)
         if synced is None:
             return False
@@ -216,6 +259,11 @@ class Recovery:
                 f"{self.end} were ignored; the next file says that it ended there"
             )
         return True
+
+    def _first_group(self, file: JournalFile) -> Group | None:
+        """Return the first record of a later file, which is the journal's own; None if there is none."""
+        head = self._files.read(file.name, FILE_HEADER_BYTES + SYNCED_GROUP_BYTES)
+        return next(self._read(file, head, FILE_HEADER_BYTES), None)
 
     # --- damage or tail -------------------------------------------------------------------------
 
@@ -256,8 +304,20 @@ class Recovery:
                     f"{self._flaw(file, content, end)}, although a later record says that everything before "
                     f"{synced.offset} was durable",
                 )
+        self._refuse_flipped(file, content, end)
         if used > end:
             self.cuts.append(Cut(file.name, end, used - end, self._flaw(file, content, end)))
+
+    def _refuse_flipped(self, file: JournalFile, content: Content, end: int) -> None:
+        """Apply rule 7."""
+        flipped = flipped_bit(content.data, end, seed=self._seed, turn=self.last_turn, key=file.key)
+        if flipped is not None:
+            raise self.damaged(
+                file.name,
+                end,
+                f"{self._flaw(file, content, end)}, which is whole except for bit {flipped[1]} of the byte at "
+                f"{flipped[0]}",
+            )
 
     def _first_with_records(self, later: list[JournalFile]) -> JournalFile | None:
         for file in later:
@@ -285,16 +345,5 @@ class Recovery:
         """Return the error for damage at this place. ``size`` is the allocated size of the file."""
         if size is None:
             size = next((file.size for file in self._found if file.name == name), 0)
-        return JournalDamaged(
-            f"{self._files.path(name)} is damaged at offset {offset}: found {found}. Nothing was "
-            "changed. Restore the data directory from a backup; or, to discard everything from there on, "
-            f"make a copy, {_remedy(offset, size)} and remove the journal files after it."
-        )
-
-
-def _remedy(offset: int, size: int) -> str:
-    if offset < FILE_HEADER_BYTES or not size:
-        return "remove this file"
-    return (
-        f"fill this file with zeros from there on (truncate -s {offset}, then truncate -s {size})"
-    )
+        known = self.catalog.manifest is not None
+        return damaged_file(self._files, name, offset, found, size=size, manifest=known)

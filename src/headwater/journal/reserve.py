@@ -7,12 +7,16 @@ Rule 2. Failing to create a file is a reason to refuse a write (a sentence for t
         nothing has been written that any client relies on, so it may be retried.
 Rule 3. After a failed fsync of the directory no file is created any more: a second fsync would succeed
         without the names being durable.
+Rule 4. MANIFEST names a file before it gets a record.
+Rule 5. A new directory begins with a file of `FIRST_FILE_BYTES`. Each file is twice as large as the one
+        before, up to the usual size.
 """
 
 from __future__ import annotations
 
 import contextlib
 
+from headwater.journal.catalog import Catalog
 from headwater.journal.files import Files
 from headwater.journal.names import TEMPORARY_SUFFIX, JournalFile
 from headwater.journal.records import (
@@ -22,6 +26,7 @@ from headwater.journal.records import (
     file_header,
 )
 
+FIRST_FILE_BYTES = 2 * 1024 * 1024
 _OVERHEAD = FILE_HEADER_BYTES + 2 * SYNCED_GROUP_BYTES
 """The part of a file that is not available for groups: its header, the first group, which refers to the
 previous file, and the space for the group of a clean stop."""
@@ -33,19 +38,23 @@ class Reserve:
     ``refusal`` says why the last attempt to create a file failed; None if it succeeded.
     """
 
-    def __init__(self, files: Files, file_bytes: int, seed: int) -> None:
+    def __init__(self, files: Files, catalog: Catalog, file_bytes: int, seed: int) -> None:
         assert file_bytes > _OVERHEAD, "a file must have space for one group"
         self.refusal: str | None = None
         self._files = files
+        self._catalog = catalog
         self._file_bytes = file_bytes
         self._seed = seed
         self._ready: list[JournalFile] = []
         self._wanted = 0
         self._broken: str | None = None
+        self._before = 0
+        """The size of the file before the next, 0 if there is none."""
 
-    def adopt(self, spares: list[JournalFile]) -> None:
-        """Take over existing empty files. A file of an older format is created again if there is space for
+    def adopt(self, current: JournalFile, spares: list[JournalFile]) -> None:
+        """Take over existing empty files, which follow ``current``. A file of an older format is created again if there is space for
         that; otherwise it is used as it is."""
+        self._before = current.size
         for spare in spares:
             if spare.version < FORMAT_VERSION:
                 remade = self._make(spare.number, spare.size) is None
@@ -72,7 +81,24 @@ class Reserve:
 
     def take(self) -> JournalFile:
         """Remove the next file from the reserve and return it for writing."""
-        return self._ready.pop(0)
+        file = self._ready.pop(0)
+        self._before = file.size
+        return file
+
+    def last(self, current: int) -> int:
+        """Return the number of the last file that is ready, or ``current``, the file that is written."""
+        return self._ready[-1].number if self._ready else current
+
+    def secure(self, number: int) -> str | None:
+        """Make sure that file ``number``, the next, is ready and that MANIFEST names it. Return the reason if
+        that is not possible."""
+        if not self._ready and self.make_next(number, 0) is not None:
+            return self.refusal
+        try:
+            self._catalog.name_last(number)
+        except OSError as error:
+            return _reason(error)
+        return None
 
     def prepare(self, number: int) -> None:
         """Create file ``number``, the next, unless it is ready. Tries once for each number; after a failure
@@ -85,11 +111,16 @@ class Reserve:
         """Create file ``number`` with space for ``needed`` bytes of groups, replacing a smaller one that is
         ready. Return the reason if that is not possible, otherwise None.
 
-        Sizes are multiples of the usual size, so that a turn that outgrows it command by command does not
-        create a file for each.
+        Sizes double, and are then multiples of the usual size, so that a turn that outgrows it command by
+        command does not create a file for each.
         """
-        times = max(1, -(-(needed + _OVERHEAD) // self._file_bytes))
-        self.refusal = self._broken or self._make(number, times * self._file_bytes)
+        usual, needed = self._file_bytes, needed + _OVERHEAD
+        size = min(usual, max(FIRST_FILE_BYTES, 2 * self._before))
+        while size < needed and size < usual:
+            size = min(usual, 2 * size)
+        if size < needed:
+            size = -(-needed // usual) * usual
+        self.refusal = self._broken or self._catalog.broken or self._make(number, size)
         return self.refusal
 
     def _make(self, number: int, size: int) -> str | None:
@@ -114,11 +145,28 @@ class Reserve:
             files.sync_directory()
         except OSError as error:
             # It is unknown which file a name will refer to after a crash.
-            self._ready.clear()
-            self._broken = f"{_reason(error)} (directory); no file is created until a restart"
-            return self._broken
-        self._ready[:1] = [file]
+            return self._break(f"{_reason(error)} (directory); no file is created until a restart")
+        reason = self._name(file)
+        if reason is None:
+            self._ready[:1] = [file]
+        return reason
+
+    def _name(self, file: JournalFile) -> str | None:
+        """Apply rule 4. Return the reason if that is not possible; the file is removed then."""
+        try:
+            self._catalog.name_last(file.number)
+        except OSError as error:
+            if self._catalog.broken is not None:
+                return self._break(self._catalog.broken)
+            with contextlib.suppress(OSError):
+                self._files.remove(file.name)
+            return _reason(error)
         return None
+
+    def _break(self, reason: str) -> str:
+        self._ready.clear()
+        self._broken = reason
+        return reason
 
 
 def _reason(error: OSError) -> str:

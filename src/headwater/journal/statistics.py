@@ -9,9 +9,11 @@ class JournalStatistics(NamedTuple):
     """The statistics of ``INFO persistence``. Sizes are bytes of records, not of allocated space."""
 
     current_bytes: int
+    """The size of the image and of all records in journal files."""
     base_bytes: int
-    """The value of ``current_bytes`` at the start."""
+    """The value of ``current_bytes`` at the start, or when the last image was taken into use."""
     files: int
+    """The number of journal files that have records, and of the one that is written."""
     fsyncs: int
     delayed_fsyncs: int
     durable_turn: int

@@ -1,4 +1,9 @@
-"""Opens a data directory as a node that is ready for turns.
+"""Opens a data directory as a node.
+
+    Opening ──▶ node, empty: refuses commands on keys with LOADING
+       │ steps: the journal is replayed
+       ▼
+    node with its content
 
 Recovery is never silent: every cut and every note is logged. ``Journal.recovery`` retains them for
 INFO and ``client.recovery``.
@@ -8,11 +13,68 @@ from __future__ import annotations
 
 from headwater.clock import Clock, SystemClock
 from headwater.config.config import Config
+from headwater.engine.keyspace import Keyspace
 from headwater.journal.files import DiskFiles, Files
 from headwater.journal.journal import Journal
-from headwater.server.replaying import log_recovery, recovered_keyspace
+from headwater.persistence.progress import LoadProgress
+from headwater.persistence.replaying import log_recovery, replay_steps
 from headwater.server.services.acl.access import AccessControl
 from headwater.server.turn.node import Node
+from headwater.steps import Steps, do_all
+
+
+class Opening:
+    """A data directory that is being opened: ``config.dir``, or ``files``. With ``appendonly no`` the
+    node writes nothing to disk, and there is nothing to load.
+
+    ``node`` exists at once and can serve clients between the steps of `steps`, in the same thread. The
+    constructor locks the directory and examines its files. It raises `StoreInUse`, `StoreUnusable`,
+    `JournalDamaged`, or `ConfigError` for invalid definitions of users. Nothing on disk has changed then.
+    """
+
+    def __init__(
+        self, config: Config, *, clock: Clock | None = None, files: Files | None = None
+    ) -> None:
+        clock = clock if clock is not None else SystemClock()
+        access = AccessControl(config)
+        self._config = config
+        self._journal: Journal | None = None
+        self._progress: LoadProgress | None = None
+        if config.appendonly:
+            directory = files if files is not None else DiskFiles(config.dir)
+            self._journal = Journal.open(directory, policy=config.appendfsync, clock=clock)
+            self._progress = LoadProgress(clock)
+        self.node = Node(config=config, clock=clock, access=access, loading=self._progress)
+
+    def steps(self) -> Steps[None]:
+        """Replay the journal in steps, then put the result in place. Logs the progress.
+
+        Raises `JournalDamaged` and `StoreUnusable`; nothing on disk has changed then.
+        """
+        journal, progress = self._journal, self._progress
+        if journal is None or progress is None:
+            return
+        steps = replay_steps(journal, self._config, progress)
+        keyspace: Keyspace | None = None
+        while keyspace is None:
+            try:
+                next(steps)
+            except StopIteration as end:
+                keyspace = end.value
+            else:
+                progress.report()
+                yield
+        progress.end()
+        log_recovery(journal.recovery)
+        policy = self.node.services.config.appendfsync
+        if policy != journal.policy:  # CONFIG SET while it was loading
+            journal.set_policy(policy)
+        self.node.load(keyspace, journal)
+
+    def abandon(self) -> None:
+        """Unlock the directory if the steps have not ended. Nothing on disk has changed then."""
+        if self._journal is not None and self.node.journal is None:
+            self._journal.close()
 
 
 def open_node(config: Config, *, clock: Clock | None = None, files: Files | None = None) -> Node:
@@ -22,16 +84,10 @@ def open_node(config: Config, *, clock: Clock | None = None, files: Files | None
     Raises `StoreInUse`, `StoreUnusable`, `JournalDamaged`, or `ConfigError` for invalid definitions of
     users; nothing on disk has changed then.
     """
-    clock = clock if clock is not None else SystemClock()
-    access = AccessControl(config)
-    if not config.appendonly:
-        return Node(config=config, clock=clock, access=access)
-    directory = files if files is not None else DiskFiles(config.dir)
-    journal = Journal.open(directory, policy=config.appendfsync, clock=clock)
+    opening = Opening(config, clock=clock, files=files)
     try:
-        keyspace = recovered_keyspace(journal, config=config)
+        do_all(opening.steps())
     except BaseException:
-        journal.close()  # releases the directory
+        opening.abandon()
         raise
-    log_recovery(journal.recovery)
-    return Node(keyspace=keyspace, journal=journal, config=config, clock=clock, access=access)
+    return opening.node

@@ -19,7 +19,7 @@ from headwater.server.log import reopen_log
 from headwater.server.net.driver import Driver
 from headwater.server.net.listener import Listener, bind_all, listener_info
 from headwater.server.net.loop import make_loop
-from headwater.server.opening import open_node
+from headwater.server.opening import Opening
 from headwater.server.replacement import remove_unfinished
 from headwater.server.services.garbage_collection import GarbageCollection
 from headwater.server.services.observability.info import running
@@ -42,11 +42,13 @@ class Server:
 
         server = Server(config)
         server.start()
-        await server.stopped()      # SHUTDOWN, `request_stop`, or a failure of the node
+        if await server.load():     # clients get LOADING until then
+            await server.stopped()  # SHUTDOWN, `request_stop`, or a failure of the node
         status = server.stop()
 
     ``start`` raises `ConfigError` (of TLS), `ListenError`, `StoreInUse`, `StoreUnusable` or
-    `JournalDamaged`; nothing is left open then, and nothing on disk has changed.
+    `JournalDamaged`, and ``load`` the last two. Nothing is left open then, and nothing on disk has
+    changed.
     """
 
     def __init__(
@@ -63,15 +65,15 @@ class Server:
         self._make = make
         self._listeners: list[Listener] = []
         self._end = asyncio.Event()
-        self._node: Node | None = None
+        self._opening: Opening | None = None
         self._loop: Driver | None = None
         self._status: int | None = None
 
     @property
     def node(self) -> Node:
-        """The store. Available after `start`."""
-        assert self._node is not None, "call start() first"
-        return self._node
+        """The store. Available after `start`; its content after `load`."""
+        assert self._opening is not None, "call start() first"
+        return self._opening.node
 
     @property
     def loop(self) -> Driver:
@@ -86,23 +88,43 @@ class Server:
         return [listener.name for listener in self._listeners]
 
     def start(self) -> None:
-        """Bind the listeners, read the data, then listen."""
+        """Bind the listeners, open the data directory, then listen."""
         tls = _tls_context(self.config)
         self._listeners = bind_all(self.config)
         try:
-            self._node = open_node(self.config, clock=self._clock, files=self._files)
-            self._loop = self._make(self._node, on_stop=self._end.set)
-            self._node.services.traffic.listeners = listener_info(self._listeners)
-            self._node.services.tls = tls
+            self._opening = Opening(self.config, clock=self._clock, files=self._files)
+            self._loop = self._make(self.node, on_stop=self._end.set)
+            self.node.services.traffic.listeners = listener_info(self._listeners)
+            self.node.services.tls = tls
             for listener in self._listeners:
                 listener.listen(self._loop, backlog=self.config.tcp_backlog)
         except BaseException:
             self.stop()
             raise
 
+    async def load(self) -> bool:
+        """Replay the journal, and serve clients between its steps. Return whether the server is ready:
+        False if it is to stop."""
+        assert self._opening is not None, "call start() first"
+        try:
+            for _ in self._opening.steps():
+                await asyncio.sleep(0)
+                if self._end.is_set():
+                    return False
+            self.loop.tick()
+        except BaseException:
+            self.stop()
+            raise
+        return not self._end.is_set()
+
     def request_stop(self) -> None:
         """Make `stopped` return."""
         self._end.set()
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether something has stopped the server."""
+        return self._end.is_set()
 
     async def stopped(self) -> None:
         """Wait until something stops the server."""
@@ -122,20 +144,21 @@ class Server:
         if self._loop is not None:
             self._loop.stop()
             failure = failure or self._loop.failure
-        if self._node is not None:
-            failure = failure or self._node.state.poisoned
+        if self._opening is not None:
+            failure = failure or self.node.state.poisoned
         return 0 if failure is None else 1
 
     def _close_node(self) -> BaseException | None:
         """Close the journal. Let the node write what is left first, unless its state may be wrong."""
-        if self._node is None:
+        if self._opening is None:
             return None
         failure: BaseException | None = None
         try:
             if self._loop is None or self._loop.failure is None:
-                self._node.close()
-            if self._node.journal is not None:
-                self._node.journal.close()
+                self.node.close()
+            if self.node.journal is not None:
+                self.node.journal.close()
+            self._opening.abandon()
         except Exception as error:
             failure = error
             log.critical("the journal could not be closed cleanly: %s", error)
@@ -194,13 +217,19 @@ async def _serve(
         signals.install()
         with supervisor.starting():
             server.start()
-        collection.serve(server.node.services)
-        signals.serve(loop, stop=partial(_stop_for, server))
+            signals.serve(loop, stop=partial(_stop_for, server))
+            is_ready = await server.load()
     except StopRequested as stop:
         signals.ignore()
         log.info("%s: the server stops before it was ready", stop.name)
         supervisor.close()
         return server.stop()
+    if not is_ready:
+        supervisor.close()
+        status = server.stop()
+        signals.finish(loop)
+        return status
+    collection.serve(server.node.services)
     server.node.services.traffic.supervised = supervisor.name
     ready = server.ready_line()
     log.info("started as process %d: %s", os.getpid(), ready)
@@ -228,7 +257,9 @@ def _reload(supervisor: ServiceNotifier, cause: str) -> None:
 
 def _stop_for(server: Server, cause: str) -> None:
     """Handle SIGTERM and SIGINT."""
-    log.info("%s: the server stops", cause)
+    if not server.is_stopping:
+        early = " before it was ready" if server.node.state.loading is not None else ""
+        log.info("%s: the server stops%s", cause, early)
     server.request_stop()
 
 

@@ -86,6 +86,32 @@ class _Fault:
     times: int
 
 
+class MemoryReads:
+    """`headwater.journal.reads.FileReads` of `CrashableFiles`. If ``cold`` is set, nothing counts as
+    cached. ``failing`` are positions of files that cannot be read (EIO)."""
+
+    def __init__(self, files: CrashableFiles) -> None:
+        self.cold = False
+        self.failing: set[tuple[str, int]] = set()
+        self._files = files
+
+    def at(self, name: str, offset: int, length: int) -> bytes:
+        if any(file == name and offset <= at < offset + length for file, at in self.failing):
+            raise _error(errno.EIO)
+        return self._files.part(name, offset, length)
+
+    def cached(self, name: str, offset: int, length: int) -> bytes | None:
+        found = self.at(name, offset, length)
+        return None if self.cold or len(found) < length else found
+
+    def ahead(self, name: str, offset: int, length: int) -> None:
+        """Do nothing but check that the file exists."""
+        self._files.part(name, offset, min(length, 1))
+
+    def size(self, name: str) -> int:
+        return self._files.size(name)
+
+
 class CrashableFiles:
     """`headwater.journal.files.Files` in memory.
 
@@ -114,6 +140,7 @@ class CrashableFiles:
         self._faults: list[_Fault] = []
         self._locked = False
         self._mutex = threading.RLock()
+        self.reads = MemoryReads(self)
 
     def path(self, name: str) -> str:
         return f"memory:/{name}"
@@ -157,6 +184,12 @@ class CrashableFiles:
             self._begin("unlock", "unlock")
             self._locked = False
 
+    def lock_images(self) -> None:
+        """Do nothing: no other process writes here."""
+
+    def unlock_images(self) -> None:
+        """Do nothing, as `lock_images`."""
+
     def names(self) -> list[str]:
         return sorted(self._names)
 
@@ -164,9 +197,18 @@ class CrashableFiles:
         data = bytes(self._file(name).content)
         return Content(memoryview(data), len(data.rstrip(b"\0")))
 
-    def read(self, name: str, limit: int = -1) -> memoryview:
+    def read(self, name: str, limit: int = -1, offset: int = 0) -> memoryview:
         data = self._file(name).content
-        return memoryview(bytes(data if limit < 0 else data[:limit]))
+        return memoryview(bytes(data[offset:] if limit < 0 else data[offset : offset + limit]))
+
+    def part(self, name: str, offset: int, length: int) -> bytes:
+        """Return ``length`` bytes from ``offset`` on, or fewer if the file ends before."""
+        with self._mutex:
+            return bytes(self._file(name).content[offset : offset + length])
+
+    def size(self, name: str) -> int:
+        """Return the size of a file."""
+        return len(self._file(name).content)
 
     def create(self, name: str, size: int) -> None:
         with self._mutex:

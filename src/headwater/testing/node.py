@@ -9,8 +9,8 @@ from __future__ import annotations
 from headwater.commands.call import StreamSettings
 from headwater.config.config import Config
 from headwater.journal.journal import Journal
+from headwater.persistence.replaying import recovered_keyspace
 from headwater.resp.arguments import Arguments
-from headwater.server.replaying import recovered_keyspace
 from headwater.server.turn.node import Node
 from headwater.testing.clock import ManualClock
 from headwater.testing.files import CrashableFiles

@@ -107,7 +107,7 @@ class ServerProcess:
         """Return the command line."""
         return [
             sys.executable,
-            *("-m", "headwater.cli.main", "serve"),
+            *("-m", "headwater", "serve"),
             *("--port", str(self.port), "--dir", str(self.data)),
             *self.flags,
         ]
@@ -314,6 +314,7 @@ class ServerThread:
         try:
             server = Server(self.config, clock=self.clock, files=self._files, make=self._make)
             server.start()
+            assert await server.load(), "something stopped the server before it was ready"
         except BaseException as error:
             self._started.set_exception(error)
             return

@@ -25,26 +25,26 @@ WAITAOF = Command(
 
 LASTSAVE = Command(
     "lastsave", arity=1, flags="loading stale fast", group="server", since="1.0.0",
-    summary="Refused in this release: nothing is saved as a whole.",
+    summary="Returns when the last image was written, in Unix seconds.",
     acl="admin dangerous", tips=VARIES, run="server:save.lastsave",
 )
 
 SAVE = Command(
     "save", arity=1, flags=f"{_SAVES} no_multi", group="server", since="1.0.0",
-    summary="Refused in this release: the journal already holds everything.",
+    summary="Writes an image of the store and waits until it is durable; blocks this client only.",
     run="server:save.save",
 )
 
 BGSAVE = Command(
     "bgsave", arity=-1, flags=_SAVES, group="server", since="1.0.0",
-    summary="Refused in this release: the journal already holds everything.",
+    summary="Writes an image of the store in the background.",
     syntax="[SCHEDULE]",
     run="server:save.bgsave",
 )
 
 BGREWRITEAOF = Command(
     "bgrewriteaof", arity=1, flags=_SAVES, group="server", since="1.0.0",
-    summary="Refused in this release: the journal is not rewritten yet.",
+    summary="Writes an image in the background and removes the journal files that it replaces.",
     run="server:save.bgrewriteaof",
 )
 

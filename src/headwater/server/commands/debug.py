@@ -15,6 +15,7 @@ from headwater.commands.call import NO_SUCH_KEY, Call, shown
 from headwater.commands.help import write_lines, wrong_arguments
 from headwater.commands.object import encoding
 from headwater.errors import CommandError
+from headwater.server.services.state import LOADING
 
 if TYPE_CHECKING:
     from headwater.server.services.services import Services
@@ -121,6 +122,8 @@ def _reload(call: Call, session: Session, services: Services) -> None:
             raise CommandError(
                 "ERR DEBUG RELOAD replays the journal, which holds everything: it takes NOSAVE only"
             )
+    if services.state.loading is not None:
+        raise CommandError(LOADING)
     if services.journal is None:
         raise CommandError(
             "ERR there is no journal to reload from: this server runs with appendonly no"

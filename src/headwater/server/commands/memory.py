@@ -6,11 +6,9 @@ in a Redis that is built without it.
 
 from __future__ import annotations
 
-import ctypes
-import ctypes.util
 import resource
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headwater.commands.call import SYNTAX, Call
 from headwater.commands.footprint import DEFAULT_SAMPLES, SLOT_BYTES, footprint
@@ -156,8 +154,11 @@ def memory_purge(call: Call, session: Session, services: Services) -> None:
     call.reply.ok()
 
 
-def _malloc_trim() -> ctypes._NamedFuncPointer | None:
+def _malloc_trim() -> Any:
     """The C library's malloc_trim, None if it has none; glibc has it."""
+    # Imported here: a server without MEMORY PURGE starts faster.
+    import ctypes.util
+
     library = ctypes.util.find_library("c")
     return getattr(ctypes.CDLL(library), "malloc_trim", None) if library else None
 

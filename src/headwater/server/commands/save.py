@@ -1,47 +1,84 @@
-"""SAVE, BGSAVE, LASTSAVE and BGREWRITEAOF: refused, because the journal already holds every write."""
+"""SAVE, BGSAVE, LASTSAVE and BGREWRITEAOF: write an image of the store (services/checkpoints.py).
+
+All of them write the same image. SAVE waits for it, and blocks its own client only.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headwater.commands.call import Call
+from headwater.commands.call import SYNTAX, Call, Wait
 from headwater.errors import CommandError
+from headwater.server.services.checkpoint_statistics import REWRITE, SAVE
 
 if TYPE_CHECKING:
+    from headwater.server.services.checkpoints import Checkpoints
     from headwater.server.services.services import Services
     from headwater.server.session.session import Session
 
-_NOT_YET = (
-    "ERR {what} is not part of this release: {journal}. To make a copy, copy the data directory of a "
-    "stopped server."
-)
-_KEPT = "it is not needed, because every write is in the journal before its reply is sent"
-_NOT_KEPT = "this server runs with appendonly no and stores nothing; start it with appendonly yes"
+SAVE_RECHECK_MS = 20
+"""How often a blocked SAVE checks whether its image is written."""
+
+_IN_PROGRESS = "ERR Background save already in progress"
 
 
 def lastsave(call: Call, session: Session, services: Services) -> None:
-    """LASTSAVE: nothing was ever saved. Exporters read ``rdb_last_save_time`` of INFO instead."""
-    raise _not_yet("LASTSAVE", services)
+    """LASTSAVE: when the last image was written, in Unix seconds; before the first, when the store was
+    opened."""
+    call.reply.integer(services.checkpoints.statistics.last_save)
 
 
-def save(call: Call, session: Session, services: Services) -> None:
-    """SAVE."""
-    raise _not_yet("SAVE", services)
+def save(call: Call, session: Session, services: Services) -> Wait | None:
+    """SAVE: write an image and wait until it is durable."""
+    checkpoints = _checkpoints(services)
+    if not session.blocked:
+        if checkpoints.running:
+            raise CommandError(_IN_PROGRESS)
+        if not call.may_block:
+            raise CommandError("ERR SAVE cannot wait here; use BGSAVE")
+        checkpoints.request(SAVE)
+    if checkpoints.running:
+        waits = Wait([], 0, call.arguments.copy())
+        waits.recheck_at_ms = call.now_ms + SAVE_RECHECK_MS
+        return waits
+    if not checkpoints.statistics.last_succeeded:
+        raise CommandError("ERR no image could be written; the log of the server says why")
+    call.reply.ok()
+    return None
 
 
 def bgsave(call: Call, session: Session, services: Services) -> None:
-    """BGSAVE [SCHEDULE]."""
+    """BGSAVE [SCHEDULE]: write an image in the background. SCHEDULE waits for one that is being written."""
     arguments = call.arguments
     if arguments.count > 2 or (arguments.count == 2 and arguments.token(1) != b"SCHEDULE"):
-        raise CommandError("ERR syntax error")
-    raise _not_yet("BGSAVE", services)
+        raise CommandError(SYNTAX)
+    checkpoints = _checkpoints(services)
+    scheduled = checkpoints.running
+    if scheduled and arguments.count < 2:
+        raise CommandError(_IN_PROGRESS)
+    checkpoints.request(SAVE)
+    call.reply.simple(b"Background saving scheduled" if scheduled else b"Background saving started")
 
 
 def bgrewriteaof(call: Call, session: Session, services: Services) -> None:
-    """BGREWRITEAOF."""
-    raise _not_yet("BGREWRITEAOF", services)
+    """BGREWRITEAOF: write an image in the background and remove the journal files that it replaces."""
+    checkpoints = _checkpoints(services)
+    statistics = checkpoints.statistics
+    if REWRITE in {statistics.current, statistics.requested}:
+        raise CommandError("ERR Background append only file rewriting already in progress")
+    scheduled = checkpoints.running
+    checkpoints.request(REWRITE)
+    call.reply.simple(
+        b"Background append only file rewriting scheduled"
+        if scheduled
+        else b"Background append only file rewriting started"
+    )
 
 
-def _not_yet(what: str, services: Services) -> CommandError:
-    journal = _KEPT if services.journal is not None else _NOT_KEPT
-    return CommandError(_NOT_YET.format(what=what, journal=journal))
+def _checkpoints(services: Services) -> Checkpoints:
+    """Return the checkpoints of a node with a journal. Raises `CommandError` for one without."""
+    if services.journal is None:
+        raise CommandError(
+            "ERR this server runs with appendonly no and stores nothing; start it with appendonly yes"
+        )
+    return services.checkpoints

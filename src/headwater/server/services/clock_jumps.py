@@ -47,7 +47,8 @@ class ClockJumps:
         """Record that the wall clock is ``behind_ms`` behind the last record of the journal."""
         if behind_ms <= JUMP_MS:
             return
-        self.count, self.last_ms = 1, -behind_ms
+        self.count += 1
+        self.last_ms = -behind_ms
         log.warning(
             "the wall clock is %.3f s behind the last record of the journal, so it was set back: idle "
             "times, delays and expiries continue from that record",

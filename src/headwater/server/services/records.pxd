@@ -9,6 +9,7 @@ cdef class TurnRecords:
     cdef public object journal
     cdef public long long turn
     cdef public object admission
+    cdef public long long grown_bytes
     cdef unsigned int _seed
     cdef long long _allowance
     cdef bint _awaited

@@ -25,18 +25,32 @@ log = logging.getLogger("headwater.server")
 class TurnRecords:
     """The facts that a turn has written and not committed. A node has one."""
 
-    def __init__(self, facts: FactBuffer, journal: Journal | None) -> None:
+    def __init__(self, facts: FactBuffer, journal: Journal | None = None) -> None:
         self.facts = facts
-        self.facts.muted = journal is None
-        self.journal = journal
-        self.turn = 0 if journal is None else journal.recovery.last_turn
-        self.admission: Admission = always_admitted if journal is None else self.admit
-        self._seed = 0 if journal is None else journal.seed
+        self.facts.muted = True
+        self.journal: Journal | None = None
+        self.turn = 0
+        self.admission: Admission = always_admitted
+        self.grown_bytes = 0
+        """How many bytes of records follow the last image."""
+        self._seed = 0
         self._allowance = -1
         self._awaited = False
         """Whether a reply waits for what was sealed."""
         self._refusing = False
         """Whether writes are refused with MISCONF, which is logged."""
+        if journal is not None:
+            self.use(facts, journal)
+
+    def use(self, facts: FactBuffer, journal: Journal) -> None:
+        """Write ``facts`` to ``journal``, which has been replayed, from the next turn on."""
+        self.facts = facts
+        self.facts.muted = False
+        self.journal = journal
+        self.turn = journal.recovery.last_turn
+        self.admission = self.admit
+        self._seed = journal.seed
+        self.grown_bytes = journal.grown_bytes
 
     def begin(self) -> int:
         """Open a group. Return the mark for `seal`."""
@@ -89,6 +103,7 @@ class TurnRecords:
             return
         self.journal.commit(self.facts.data, sync=self._awaited)
         self._allowance = self.journal.allowance
+        self.grown_bytes = self.journal.grown_bytes
         self._awaited = False
 
     def drop(self) -> None:

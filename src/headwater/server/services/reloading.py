@@ -11,7 +11,8 @@ import logging
 from typing import TYPE_CHECKING
 
 from headwater.journal.recovery import Recovery
-from headwater.server.replaying import log_recovery, replayed_keyspace
+from headwater.persistence.replaying import log_recovery, reread_steps
+from headwater.steps import do_all
 
 if TYPE_CHECKING:
     from headwater.server.services.services import Services
@@ -28,8 +29,8 @@ def reload_from_journal(services: Services) -> None:
     old = services.keyspace
     recovery = journal.recovery.reread()
     try:
-        new = replayed_keyspace(recovery, recovery.replay(), config=services.config)
-        _refuse_loss(recovery, journal.statistics().current_bytes)
+        new = do_all(reread_steps(journal, recovery, services.config))
+        _refuse_loss(recovery, journal.grown_bytes)
     except Exception as error:
         log.critical("DEBUG RELOAD: %s", error)
         raise

@@ -24,6 +24,7 @@ from headwater.server.services.acl.access import AccessControl
 from headwater.server.services.acl.authorization import Authorization
 from headwater.server.services.acl.login_delays import LoginDelays
 from headwater.server.services.blocking import BlockedClients
+from headwater.server.services.checkpoints import Checkpoints
 from headwater.server.services.client_list import describe
 from headwater.server.services.observability.observer import Observer
 from headwater.server.services.observability.traffic import Traffic
@@ -40,6 +41,7 @@ from headwater.server.session.clients import Clients
 
 if TYPE_CHECKING:
     import ssl
+    import threading
 
     from headwater.clock import Clock
     from headwater.config.config import Config
@@ -49,25 +51,26 @@ if TYPE_CHECKING:
 
 
 class Services:
-    """The services of one node, which creates this object. Without a ``journal`` nothing is stored."""
+    """The services of one node, which creates this object. Without a journal (`load`) nothing is
+    stored."""
 
     def __init__(
         self,
         keyspace: Keyspace,
-        journal: Journal | None,
         config: Config,
         clock: Clock,
         access: AccessControl,
+        lock: threading.RLock,
     ) -> None:
         self.keyspace = keyspace
-        self.journal = journal
+        self.journal: Journal | None = None
         self.config = config
         self.access = access
         self.settings = StreamSettings(config)
-        self.records = TurnRecords(keyspace.facts, journal)
-        written_ms = 0 if journal is None else journal.recovery.last_now_ms
-        self.times = TurnClock(clock, not_before_ms=written_ms)
+        self.records = TurnRecords(keyspace.facts)
+        self.times = TurnClock(clock)
         self.state = NodeState(self.times.now())
+        self.checkpoints = Checkpoints(config, self.state, self.times, lock)
         self.clients = Clients()
         self.traffic = Traffic()
         self.client_log = LimitedLog(
@@ -113,12 +116,35 @@ class Services:
         self.access.configure(config)
         self.observer.configure(config)
         self.pubsub.configure(config)
+        self.checkpoints.configure(config)
         self._configure_keyspace()
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether the content is in a journal, also while that is still replayed."""
+        return self.journal is not None or self.state.loading is not None
+
+    def load(self, keyspace: Keyspace, journal: Journal) -> None:
+        """Put the state in place that was replayed from ``journal``, and store changes there. Call it
+        between turns."""
+        self.journal = journal
+        self.records.use(keyspace.facts, journal)
+        self.state.started_ms += self.times.start_after(journal.recovery.last_now_ms)
+        self.state.loading = None
+        empty = self.keyspace
+        self.replace_keyspace(keyspace)
+        if empty is not keyspace:
+            empty.dismantle()
+        keyspace.opened_ms = self.times.now()
+        for session in self.clients.sessions.values():
+            session.call.admission = self.records.admission
 
     def replace_keyspace(self, new: Keyspace) -> None:
         """Replace the keyspace by ``new``. Every watched key counts as modified, and every command that
         waits for a key is run again."""
         self.keyspace = self.pubsub.keyspace = new
+        if self.journal is not None:
+            self.checkpoints.use(self.journal, new)
         self.records.facts = new.facts
         self._configure_keyspace()
         for session in self.clients.sessions.values():

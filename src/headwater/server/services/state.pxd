@@ -4,7 +4,10 @@ cimport cython
 @cython.final
 cdef class NodeState:
     cdef public long long started_ms
+    cdef public object loading
     cdef public object poisoned
     cdef public bint stopping
+    cdef public long long checkpoint_at
+    cdef public bint writes_image_at_stop
     cdef public bint expires_by_itself
     cdef public bint reload_wanted

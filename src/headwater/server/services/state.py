@@ -3,6 +3,14 @@
 from __future__ import annotations
 
 from headwater.errors import NodePoisoned
+from headwater.persistence.progress import LoadProgress
+
+LOADING = "LOADING Headwater is loading the dataset in memory"
+"""The reply to commands that may not run while the store's content is loaded."""
+
+
+NEVER = 1 << 62
+"""More bytes than a journal ever has."""
 
 
 class NodeState:
@@ -10,10 +18,18 @@ class NodeState:
 
     def __init__(self, started_ms: int) -> None:
         self.started_ms = started_ms
+        self.loading: LoadProgress | None = None
+        """The progress while the store's content is replayed. The keyspace is empty then, and only
+        commands with the flag ``loading`` run; none of them writes."""
         self.poisoned: NodePoisoned | None = None
         """The error with which every request is refused; None while the node works."""
         self.stopping = False
         """Set by SHUTDOWN. The driver stops the node after releasing the output."""
+        self.checkpoint_at = NEVER
+        """A checkpoint is begun at the end of a turn if the journal has grown by this many bytes since the
+        last image."""
+        self.writes_image_at_stop = True
+        """Whether a clean stop may write an image: not after SHUTDOWN NOSAVE."""
         self.expires_by_itself = True
         """Whether expired keys are deleted without access to them (DEBUG SET-ACTIVE-EXPIRE)."""
         self.reload_wanted = False

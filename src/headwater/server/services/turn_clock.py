@@ -46,10 +46,9 @@ _READINGS = 5
 
 
 class TurnClock:
-    """The clock of a node, for its turns and commands. If the wall clock is behind
-    ``not_before_ms``, the time of the journal's last record, steady time starts there."""
+    """The clock of a node, for its turns and commands."""
 
-    def __init__(self, clock: Clock, *, not_before_ms: int = 0) -> None:
+    def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self._is_system = type(clock) is SystemClock
         self.wall = WallOffset()
@@ -57,9 +56,7 @@ class TurnClock:
         self._wall_ahead_ns = self._measured()
         """Wall clock minus monotonic clock. `_steady_ahead_ns` is steady time minus monotonic clock."""
         passed = self._passed()
-        behind_ms = max(0, not_before_ms - (passed + self._wall_ahead_ns) // _NS_A_MS)
-        self.wall.ahead_ms = -behind_ms
-        self._steady_ahead_ns = self._wall_ahead_ns + behind_ms * _NS_A_MS
+        self._steady_ahead_ns = self._wall_ahead_ns
         passed -= (passed + self._steady_ahead_ns) % _NS_A_MS
         self._zero_s = passed / _NS_A_SECOND
         self._zero_ms = (passed + self._steady_ahead_ns) // _NS_A_MS
@@ -72,7 +69,18 @@ class TurnClock:
         """Monotonic ns at which the last command ended, or the turn began; 0 if not measured."""
         self.now_ms = self._zero_ms
         """Steady time of the current command."""
+
+    def start_after(self, written_ms: int) -> int:
+        """Start steady time again at ``written_ms``, the time of the journal's last record, if the clock
+        is behind it. Return by how many ms it is set forward. Call it between turns, before anything has
+        a steady time of this clock."""
+        behind_ms = max(0, written_ms - self.now())
+        self._steady_ahead_ns += behind_ms * _NS_A_MS
+        self._zero_ms += behind_ms
+        self.now_ms += behind_ms
+        self.wall.ahead_ms -= behind_ms
         self.jumps.found_at_start(behind_ms)
+        return behind_ms
 
     def begin_turn(self) -> None:
         """Begin a turn."""

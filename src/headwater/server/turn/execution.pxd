@@ -7,6 +7,7 @@ from headwater.resp.arguments cimport Arguments
 from headwater.server.services.observability.observer cimport CommandStatistics, Observer
 from headwater.server.services.pausing cimport ClientPause
 from headwater.server.services.runner cimport Runner
+from headwater.server.services.state cimport NodeState
 from headwater.server.services.turn_clock cimport TurnClock
 from headwater.server.session.session cimport Session
 from headwater.server.session.transaction cimport TransactionQueue
@@ -15,6 +16,7 @@ from headwater.server.session.transaction cimport TransactionQueue
 cdef class Execution(Runner):
     cdef public Keyspace keyspace
     cdef object _services
+    cdef NodeState _state
     cdef TurnClock _times
     cdef Observer _observer
     cdef ClientPause _pause

@@ -24,6 +24,7 @@ from headwater.server.commands import SERVER_FUNCTIONS
 from headwater.server.commands.transactions import aborted
 from headwater.server.services.runner import Runner
 from headwater.server.services.services import Services
+from headwater.server.services.state import LOADING
 from headwater.server.session.session import Session
 from headwater.server.session.subscriptions import check_context
 from headwater.server.session.transaction import TransactionQueue
@@ -50,6 +51,7 @@ class Execution(Runner):
     def __init__(self, services: Services) -> None:
         self.keyspace: Keyspace = services.keyspace
         self._services = services
+        self._state = services.state
         self._times = services.times
         self._observer = services.observer
         self._pause = services.blocked.pause
@@ -100,10 +102,12 @@ class Execution(Runner):
             raise CommandError("ERR Command not allowed inside a transaction")
         if not session.user.unrestricted:
             self._services.authorization.check(session, known.command, arguments)
-        if session.subscriptions.monitoring and known.on_keys:
-            raise CommandError("ERR Replica can't interact with the keyspace")
         if session.subscriptions.active:
             check_context(session.resp, known.title)
+        if self._state.loading is not None and not known.while_loading:
+            raise CommandError(LOADING)
+        if session.subscriptions.monitoring and known.on_keys:
+            raise CommandError("ERR Replica can't interact with the keyspace")
 
     def check(self, session: Session, known: KnownCommand, arguments: Arguments) -> None:
         """Check the permissions of the session's user. Raises `CommandError` (NOPERM)."""

@@ -31,6 +31,7 @@ from headwater.engine.keyspace import Keyspace
 from headwater.errors import ForkedStore, NodePoisoned, ProtocolError
 from headwater.forks import FORKS
 from headwater.journal.journal import Journal
+from headwater.persistence.progress import LoadProgress
 from headwater.resp.arguments import Arguments
 from headwater.server.log import escaped
 from headwater.server.services.acl.access import AccessControl
@@ -62,8 +63,8 @@ rule 3)."""
 class Node:
     """A store that executes commands; see the rules above.
 
-    Without a ``journal`` nothing is stored. `headwater.server.opening.open_node` opens a directory
-    as a node.
+    Without a ``journal``, from which ``keyspace`` was replayed, nothing is stored. A node that is still
+    ``loading`` gets both later (`load`). `headwater.server.opening` opens a directory as a node.
     """
 
     def __init__(
@@ -74,20 +75,22 @@ class Node:
         config: Config | None = None,
         clock: Clock | None = None,
         access: AccessControl | None = None,
+        loading: LoadProgress | None = None,
     ) -> None:
         config = config if config is not None else Config()
         self.keyspace = keyspace if keyspace is not None else Keyspace()
-        self.journal = journal
+        self.journal: Journal | None = None
         self.clock: Clock = clock if clock is not None else SystemClock()
         self.lock = threading.RLock()
         self.services = Services(
             self.keyspace,
-            journal,
             config,
             self.clock,
             access if access is not None else AccessControl(config),
+            self.lock,
         )
         self.state = self.services.state
+        self.state.loading = loading
         self.keyspace.opened_ms = self.state.started_ms
         self.clients = self.services.clients
         self.records = self.services.records
@@ -102,6 +105,15 @@ class Node:
         """The arguments of the current request. Code that needs them longer makes a copy."""
         self._seen_deadline = inf
         self._generation = FORKS.generation
+        if journal is not None:
+            self.load(self.keyspace, journal)
+
+    def load(self, keyspace: Keyspace, journal: Journal) -> None:
+        """End the loading: ``keyspace`` was replayed from ``journal``, which stores changes from now on."""
+        with self.lock:
+            self.services.load(keyspace, journal)
+            self.journal = journal
+            self._use_keyspace()
 
     # --- sessions -------------------------------------------------------------------------------
 
@@ -188,6 +200,7 @@ class Node:
         """Stop cleanly: write and sync the last seen times and the end of the journal."""
         self.blocked.offloading.stop()
         self.sealer.stop()
+        self.services.checkpoints.stop()
         if self.journal is None or self._generation != FORKS.generation:
             return
         with self.lock:
@@ -196,6 +209,7 @@ class Node:
                 self.records.turn += 1
                 self._record_seen()
                 self._finish()
+                self.services.checkpoints.finish()
             self.journal.close()
 
     # --- parts of a turn ------------------------------------------------------------------------
@@ -229,12 +243,9 @@ class Node:
 
     def _check_journal(self) -> None:
         """Poison the node if a background fsync has failed since the last turn (rule 3)."""
-        if (
-            self.journal is not None
-            and self.state.poisoned is None
-            and self.journal.failure is not None
-        ):
-            self.state.poisoned = NodePoisoned(self.journal.failure)
+        journal = self.journal
+        if journal is not None and self.state.poisoned is None and journal.failure is not None:
+            self.state.poisoned = NodePoisoned(journal.failure)
 
     def _check_process(self) -> None:
         if self._generation != FORKS.generation:
@@ -358,6 +369,8 @@ class Node:
             free(self.keyspace.garbage, FREED_AT_ONCE)
         if self.keyspace.sealing.due():
             self.sealer.step()
+        if self.records.grown_bytes >= self.state.checkpoint_at and self.state.poisoned is None:
+            self.services.checkpoints.step()
 
     def _commit(self) -> None:
         began = passed_ns() if self.observer.times_commits else 0
@@ -373,6 +386,9 @@ class Node:
     def reload(self) -> None:
         """DEBUG RELOAD: replace the keyspace by one that is replayed from the journal."""
         reload_from_journal(self.services)
+        self._use_keyspace()
+
+    def _use_keyspace(self) -> None:
         self.keyspace = self.execution.keyspace = self.services.keyspace
         self.sealer.sealing = self.keyspace.sealing
 

@@ -17,6 +17,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from headwater.server.identity import COMPATIBLE_VERSION, RUN_ID, version
+from headwater.server.services.checkpoint_statistics import REWRITE, SAVE
 from headwater.server.services.observability import statistics
 from headwater.server.services.observability.statistics import Fields
 
@@ -184,23 +185,27 @@ again."""
 
 
 def _persistence(services: Services) -> Fields:
+    checkpoints = services.checkpoints.statistics
+    running_s = checkpoints.seconds(services.times.monotonic())
+    saving, rewriting = checkpoints.current == SAVE, checkpoints.current == REWRITE
+    status = "ok" if checkpoints.last_succeeded else "err"
     fields: Fields = {
-        "loading": 0,
+        "loading": int(services.state.loading is not None),
         "async_loading": 0,
-        "rdb_changes_since_last_save": services.keyspace.dirty,
-        "rdb_bgsave_in_progress": 0,
-        "rdb_last_save_time": services.times.wall.wall_ms(services.state.started_ms) // 1000,
-        "rdb_last_bgsave_status": "ok",
-        "rdb_last_bgsave_time_sec": -1,
-        "rdb_current_bgsave_time_sec": -1,
-        "rdb_saves": 0,
-        "aof_enabled": int(services.journal is not None),
-        "aof_rewrite_in_progress": 0,
-        "aof_rewrite_scheduled": 0,
-        "aof_last_rewrite_time_sec": -1,
-        "aof_current_rewrite_time_sec": -1,
-        "aof_last_bgrewrite_status": "ok",
-        "aof_rewrites": 0,
+        "rdb_changes_since_last_save": services.keyspace.dirty - checkpoints.changes_saved,
+        "rdb_bgsave_in_progress": int(saving),
+        "rdb_last_save_time": checkpoints.last_save,
+        "rdb_last_bgsave_status": status,
+        "rdb_last_bgsave_time_sec": checkpoints.last_seconds,
+        "rdb_current_bgsave_time_sec": running_s if saving else -1,
+        "rdb_saves": checkpoints.images,
+        "aof_enabled": int(services.is_stored),
+        "aof_rewrite_in_progress": int(rewriting),
+        "aof_rewrite_scheduled": int(checkpoints.requested == REWRITE),
+        "aof_last_rewrite_time_sec": checkpoints.last_seconds,
+        "aof_current_rewrite_time_sec": running_s if rewriting else -1,
+        "aof_last_bgrewrite_status": status,
+        "aof_rewrites": checkpoints.images,
         "aof_last_write_status": "ok",
         "journal_state": JOURNAL_OK if services.state.poisoned is None else JOURNAL_FAILED,
     }
@@ -224,7 +229,22 @@ def _persistence(services: Services) -> Fields:
             "journal_recovery_cut_bytes": recovered.cut_bytes,
             "journal_recovery_notes": len(recovered.notes),
         }
-    return fields
+    return fields | _loading(services)
+
+
+def _loading(services: Services) -> Fields:
+    """The fields that exist while the store's content is loaded."""
+    progress = services.state.loading
+    if progress is None:
+        return {}
+    return {
+        "loading_start_time": progress.started_s,
+        "loading_total_bytes": progress.total_bytes,
+        "loading_rdb_used_mem": 0,
+        "loading_loaded_bytes": progress.loaded_bytes,
+        "loading_loaded_perc": f"{progress.percentage():.2f}",
+        "loading_eta_seconds": progress.eta_seconds(),
+    }
 
 
 def _replication(_services: Services) -> Fields:

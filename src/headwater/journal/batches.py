@@ -1,0 +1,245 @@
+"""Groups in batches, so that a replay spends its time in the engine and not on the groups.
+
+    data   ┌────────┬───────┬────────┬───────┬────────┬───────┬───┐
+           │ header │ facts │ header │ facts │ synced │ facts │ … │
+           └────────┴───────┴────────┴───────┴────────┴───────┴───┘
+           starts ──┘       ends ─┘
+
+Rule 1. A batch contains only the engine's groups. The journal's own are judged on the way: the scanner keeps
+        what the last fact ``synced`` said, and stops at any other.
+Rule 2. A batch ends after about `BATCH_GROUPS` groups or `BATCH_BYTES` bytes.
+Rule 3. Whether a group is valid is decided by `records.whole_group` alone.
+Rule 4. `read_pieces` needs memory for one piece of a file, or for its largest group.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from headwater.errors import JournalDamaged
+from headwater.journal.files import Files
+from headwater.journal.records import (
+    ENGINE_KINDS,
+    GROUP_HEADER_BYTES,
+    SYNCED_GROUP_BYTES,
+    Group,
+    Synced,
+    flaw,
+    group_at,
+    whole_group,
+)
+
+if TYPE_CHECKING:
+    from headwater import _cython as cython
+else:
+    try:
+        import cython
+    except ImportError:
+        from headwater import _cython as cython
+
+if not cython.compiled:  # checksum_c.pxd and memory_c.pxd have them in C
+    from headwater.journal.checksum import place_mask, view_byte, view_u32, view_u64
+    from headwater.memory import push_word
+
+BATCH_GROUPS = 4096
+BATCH_BYTES = 4 * 1024 * 1024
+PIECE_BYTES = 8 * 1024 * 1024
+"""How much of a file `read_pieces` reads at once."""
+
+FULL = 0
+"""The batch is full; more groups may follow."""
+STOPPED = 1
+"""No complete group follows."""
+FOREIGN = 2
+"""A group of the journal follows that is not a plausible fact ``synced``."""
+
+_SYNCED_KIND = 0x02
+
+
+class JournalBatch(NamedTuple):
+    """Consecutive groups of the engine in one file.
+
+    The facts of group ``i`` are ``data[starts[i]:ends[i]]``, and ``times[i]`` is its now_ms. ``base`` is the
+    offset in the file of ``data[0]``. The batch is valid until the next one is requested.
+    """
+
+    name: str
+    data: memoryview
+    starts: array[int]
+    ends: array[int]
+    times: array[int]
+    base: int = 0
+
+    def offset(self, index: int) -> int:
+        """Return the offset in the file at which group ``index`` begins, for a message."""
+        return self.base + self.starts[index] - GROUP_HEADER_BYTES
+
+    def groups(self) -> Iterator[Group]:
+        """Yield the groups one by one."""
+        base = self.base
+        for start in self.starts:
+            turn, now_ms, end = group_at(self.data, start - GROUP_HEADER_BYTES)
+            facts = self.data[start:end]
+            yield Group(turn, now_ms, facts, base + start - GROUP_HEADER_BYTES, base + end)
+
+
+class GroupScanner:
+    """Finds the groups in a part of a file.
+
+    ``data`` is a part of file ``number`` that begins at ``base``; ``key`` is the file's `records.file_key`,
+    None if its groups are not bound. ``turn`` is the turn of the last group before.
+
+        offset                 where in ``data`` the next group begins
+        turn                   the turn of the last group
+        last_now_ms            the latest time of the engine's groups
+        synced_number, synced_offset
+                               the last fact ``synced``; number 0 if there was none
+        clean                  whether the last group says that all before it is durable
+    """
+
+    def __init__(
+        self, data: memoryview, base: int, number: int, seed: int, turn: int, key: int | None
+    ) -> None:
+        self.data = data
+        self.base = base
+        self.number = number
+        self.seed = seed
+        self.turn = turn
+        self.binds = key is not None
+        self.key = key or 0
+        self.offset = 0
+        self.last_now_ms = 0
+        self.synced_number = 0
+        self.synced_offset = 0
+        self.clean = False
+
+    def scan(self, starts: array[int], ends: array[int], times: array[int]) -> int:
+        """Append the next groups to the three arrays. Return `FULL`, `STOPPED` or `FOREIGN`."""
+        data, base, seed = self.data, self.base, self.seed
+        offset, turn, size = self.offset, self.turn, len(self.data)
+        last_now_ms, clean = self.last_now_ms, self.clean
+        left, limit = BATCH_GROUPS, offset + BATCH_BYTES
+        result, mask = STOPPED, 0
+        while offset + GROUP_HEADER_BYTES < size:
+            if left == 0 or offset >= limit:
+                result = FULL
+                break
+            if self.binds:
+                mask = place_mask(self.key, base + offset)
+            end = whole_group(data, offset, seed, turn, mask)
+            if end == 0:
+                break
+            if view_byte(data, offset + GROUP_HEADER_BYTES) < ENGINE_KINDS:
+                if not self._is_synced(offset, end):
+                    result = FOREIGN
+                    break
+                clean = self.clean
+            else:
+                now_ms = view_u64(data, offset + 16)
+                last_now_ms = max(last_now_ms, now_ms)
+                push_word(starts, offset + GROUP_HEADER_BYTES)
+                push_word(ends, end)
+                push_word(times, now_ms)
+                left -= 1
+                clean = False
+            turn = view_u64(data, offset + 8)
+            offset = end
+        self.offset, self.turn = offset, turn
+        self.last_now_ms, self.clean = last_now_ms, clean
+        return result
+
+    def _is_synced(self, offset: int, end: int) -> bool:
+        """Keep what the fact ``synced`` from ``offset`` to ``end`` says. Return False if it is none, or one
+        that declares a later place of this file durable."""
+        data, at = self.data, offset + GROUP_HEADER_BYTES
+        if end - offset != SYNCED_GROUP_BYTES or view_byte(data, at) != _SYNCED_KIND:
+            return False
+        number, synced = view_u64(data, at + 1), view_u64(data, at + 9)
+        here = self.base + offset
+        if number == self.number and synced > here:
+            return False
+        self.synced_number, self.synced_offset = number, synced
+        self.clean = number == self.number and synced == here
+        return True
+
+    def foreign(self) -> memoryview:
+        """Return the facts of the group at which `scan` stopped with `FOREIGN`."""
+        end = self.offset + GROUP_HEADER_BYTES + view_u32(self.data, self.offset)
+        return self.data[self.offset + GROUP_HEADER_BYTES : end]
+
+    def last_synced(self) -> Synced | None:
+        """Return the last fact ``synced`` of this part, None if there was none."""
+        return Synced(self.synced_number, self.synced_offset) if self.synced_number else None
+
+
+class PieceReader:
+    """Reads a part of a file in pieces.
+
+    ``end`` is where the part must end, exactly. ``damaged`` returns the error for a flaw, from its offset and
+    what was found.
+
+        offset, turn           where the next group begins, and the turn of the last one
+        groups                 how many of the engine's groups were read
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        name: str,
+        end: int,
+        damaged: Callable[[int, str], JournalDamaged],
+    ) -> None:
+        self._files = files
+        self._name = name
+        self._end = end
+        self._damaged = damaged
+        self.offset = 0
+        self.turn = 0
+        self.groups = 0
+
+    def batches(
+        self, offset: int, number: int, seed: int, turn: int, key: int | None
+    ) -> Iterator[JournalBatch]:
+        """Yield the engine's groups from ``offset`` on. Other arguments as for `GroupScanner`."""
+        self.offset, self.turn = offset, turn
+        wanted = PIECE_BYTES
+        while self.offset < self._end:
+            begin, left = self.offset, self._end - self.offset
+            data = self._files.read(self._name, min(wanted, left), begin)
+            if len(data) < min(wanted, left):
+                size = begin + len(data)
+                raise self._damaged(
+                    size, f"the end of the file instead of {self._end - size} bytes"
+                )
+            wanted = PIECE_BYTES
+            scanner = GroupScanner(data, begin, number, seed, self.turn, key)
+            yield from self._scanned(scanner)
+            if self.offset == begin:
+                wanted = _group_bytes(data)
+                if not len(data) < wanted <= left:
+                    what = flaw(data, 0, seed=seed, turn=self.turn, key=key, base=begin)
+                    raise self._damaged(begin, what)
+
+    def _scanned(self, scanner: GroupScanner) -> Iterator[JournalBatch]:
+        state = FULL
+        while state == FULL:
+            batch = JournalBatch(
+                self._name, scanner.data, array("Q"), array("Q"), array("Q"), scanner.base
+            )
+            state = scanner.scan(batch.starts, batch.ends, batch.times)
+            self.offset, self.turn = scanner.base + scanner.offset, scanner.turn
+            self.groups += len(batch.starts)
+            if batch.starts:
+                yield batch
+            if state == FOREIGN:
+                found = f"a fact of unknown kind {scanner.foreign()[0]:#04x}"
+                raise self._damaged(self.offset, found)
+
+
+def _group_bytes(data: memoryview) -> int:
+    """Return how many bytes are needed to judge the group at the start of ``data``."""
+    if len(data) <= GROUP_HEADER_BYTES:
+        return GROUP_HEADER_BYTES + 1
+    return GROUP_HEADER_BYTES + int.from_bytes(data[:4], "little")

@@ -1,0 +1,191 @@
+"""Keeps MANIFEST: which image and which journal files are the store.
+
+Rule 1. MANIFEST is replaced as a whole: a new file is written, fsynced and renamed, and the directory is
+        fsynced. A crash leaves the old one or the new one.
+Rule 2. What MANIFEST names is durable before MANIFEST names it. What it does not name any more is removed
+        after it is durable.
+Rule 3. Failing to replace MANIFEST loses nothing: the old one stays true. It may be tried again, except after
+        a failed fsync of the directory: then it is unknown which one a crash would leave, so nothing is
+        created, replaced or removed until a restart.
+Rule 4. A directory without MANIFEST contains no image, and journal files from 1 on. The first start that has
+        recovered it writes one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+
+from headwater.journal.failures import MANIFEST_NAME, missing_file
+from headwater.journal.files import Files
+from headwater.journal.manifest import ImageEntry, StoreManifest, read_manifest
+from headwater.journal.names import (
+    TEMPORARY_SUFFIX,
+    file_name,
+    image_name,
+    image_numbers,
+    journal_numbers,
+)
+from headwater.journal.records import Synced
+from headwater.journal.rotation import Rotation
+
+log = logging.getLogger("headwater.journal")
+
+
+class Catalog:
+    """What MANIFEST says, and how large the closed journal files are.
+
+        manifest     what MANIFEST says; None if there is none yet
+        floor        how far the journal is durable; the next MANIFEST says so
+        closed       where each closed file from ``first`` on ends, in order
+        fresh        whether this process has written MANIFEST, durably
+        broken       why MANIFEST cannot be replaced until a restart; None if it can
+
+    The constructor raises `JournalDamaged` for a flawed MANIFEST or a missing image, and `StoreUnusable` for a
+    later format.
+    """
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self.manifest: StoreManifest | None = read_manifest(files)
+        self.floor = Synced(0, 0) if self.manifest is None else self.manifest.floor
+        self.closed: list[Synced] = []
+        self.fresh = False
+        self._seed: int | None = None
+        self.broken: str | None = None
+        self._refuse_missing_image()
+
+    def _refuse_missing_image(self) -> None:
+        there = image_numbers(self._files)
+        if self.manifest is None:
+            if there:
+                reason = f"{self._files.path(image_name(there[0]))} exists"
+                raise missing_file(self._files, MANIFEST_NAME, reason)
+        elif self.image is not None and self.image.number not in there:
+            reason = f"{MANIFEST_NAME} names it"
+            raise missing_file(self._files, image_name(self.image.number), reason)
+
+    # --- what it says ---------------------------------------------------------------------------
+
+    @property
+    def image(self) -> ImageEntry | None:
+        """The image with which the store begins."""
+        return None if self.manifest is None else self.manifest.image
+
+    @property
+    def first(self) -> int:
+        """The number of the first journal file."""
+        return 1 if self.manifest is None else self.manifest.first
+
+    @property
+    def last(self) -> int:
+        """The number of the last journal file that must exist, 0 if that is unknown."""
+        return 0 if self.manifest is None else self.manifest.last
+
+    @property
+    def image_bytes(self) -> int:
+        """The size of the image, 0 if there is none."""
+        return 0 if self.image is None else self.image.size
+
+    @property
+    def closed_bytes(self) -> int:
+        """The size of all records in closed files."""
+        return sum(end.offset for end in self.closed)
+
+    def next_image(self) -> int:
+        """Return a number that no image has had, according to MANIFEST and the directory."""
+        known = 1 if self.manifest is None else self.manifest.next_image
+        return max([known, *(number + 1 for number in image_numbers(self._files, unfinished=True))])
+
+    def close_file(self, end: Synced) -> None:
+        """Note that a journal file has ended, and is durable up to there."""
+        self.closed.append(end)
+        self.floor = end
+
+    def rotation(self, number: int, turn: int, now_ms: int) -> Rotation:
+        """Return what an image needs, after the journal has continued in file ``number``."""
+        end = self.closed[-1] if self.closed else Synced(self.first - 1, 0)
+        return Rotation(self.next_image(), number, self.first, end, turn, now_ms)
+
+    # --- replacing ------------------------------------------------------------------------------
+
+    def start(self, seed: int, last: int) -> None:
+        """Write a MANIFEST after a recovery: what is visible may not be durable. ``last`` is the last journal
+        file. Raises `OSError`; the store can be used then, but no file can be created."""
+        self._seed = seed
+        found = self.manifest
+        if found is None:
+            found = StoreManifest(seed, None, 1, last, self.floor, 1)
+        self.replace(found._replace(last=last))
+
+    def name_last(self, number: int) -> None:
+        """Make MANIFEST name journal file ``number``, whose name is durable, as the last. Does nothing before
+        `start` in a directory without MANIFEST. Raises `OSError`."""
+        if self.manifest is not None:
+            if self.manifest.last < number:
+                self.replace(self.manifest._replace(last=number))
+        elif self._seed is not None:
+            self.start(self._seed, number)
+
+    def replace(self, manifest: StoreManifest) -> None:
+        """Replace MANIFEST durably. It says the `floor` as well. Raises `OSError`."""
+        if self.broken is not None:
+            raise OSError(errno.EIO, self.broken)
+        manifest = manifest._replace(
+            floor=self.floor, next_image=max(manifest.next_image, self.next_image())
+        )
+        files, text = self._files, manifest.text()
+        temporary = MANIFEST_NAME + TEMPORARY_SUFFIX
+        try:
+            files.create(temporary, len(text))
+            files.write(temporary, 0, text)
+            files.sync(temporary)
+            files.rename(temporary, MANIFEST_NAME)
+        except OSError:
+            with contextlib.suppress(OSError):
+                files.remove(temporary)
+            raise
+        try:
+            files.sync_directory()
+        except OSError as error:
+            self.broken = (
+                f"[Errno {error.errno}] {error.strerror} (directory, with {MANIFEST_NAME}); no file is "
+                "created until a restart"
+            )
+            raise
+        files.close(MANIFEST_NAME)
+        self.manifest = manifest
+        self.fresh = True
+
+    def save_floor(self, floor: Synced) -> None:
+        """Write the `floor` if MANIFEST does not say it. A failure is logged: nothing is lost."""
+        self.floor = floor
+        if self.manifest is None or self.manifest.floor == self.floor:
+            return
+        try:
+            self.replace(self.manifest)
+        except OSError as error:
+            log.warning("%s was not replaced: %s", self._files.path(MANIFEST_NAME), error)
+
+    # --- removing -------------------------------------------------------------------------------
+
+    def use_image(self, entry: ImageEntry, first: int) -> None:
+        """Make MANIFEST begin with this image, followed by the journal files from ``first`` on. Raises
+        `OSError` if MANIFEST was not replaced."""
+        assert self.manifest is not None, "no MANIFEST was written"
+        assert self.first <= first, "a journal file that is not there any more"
+        self.replace(self.manifest._replace(image=entry, first=first, next_image=entry.number + 1))
+        self.closed = [end for end in self.closed if end.number >= first]
+
+    def remove_old(self) -> None:
+        """Remove the journal files and images that MANIFEST does not name any more, oldest first. A failure
+        is logged; the next start tries again."""
+        files, kept = self._files, None if self.image is None else self.image.number
+        old = [file_name(number) for number in journal_numbers(files) if number < self.first]
+        old += [image_name(number) for number in image_numbers(files) if number != kept]
+        for name in old:
+            try:
+                files.remove(name)
+            except OSError as error:
+                log.warning("%s could not be removed: %s", files.path(name), error)

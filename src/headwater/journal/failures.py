@@ -1,0 +1,110 @@
+"""The texts of errors: what was found where, and what to do about it."""
+
+from __future__ import annotations
+
+from headwater.errors import ForkedStore, JournalDamaged, StoreUnusable
+from headwater.journal.files import Files
+from headwater.journal.records import FILE_HEADER_BYTES, read_file_header
+
+MANIFEST_NAME = "MANIFEST"
+EDITED = "crc32c edited"
+"""The last line of a MANIFEST that was corrected by hand."""
+
+
+def damaged_file(
+    files: Files, name: str, offset: int, found: str, *, size: int, manifest: bool
+) -> JournalDamaged:
+    """Return the error for damage in a journal file of ``size`` allocated bytes. ``manifest`` says whether
+    the directory has a MANIFEST."""
+    return JournalDamaged(
+        f"{files.path(name)} is damaged at offset {offset}: found {found}. Nothing was "
+        "changed. Restore the data directory from a backup; or, to discard everything from there on, "
+        f"make a copy, {_remedy(offset, size)} and remove the journal files after it"
+        f"{_correct_manifest(name, offset) if manifest else ''}."
+    )
+
+
+def damaged_at(files: Files, name: str, offset: int, found: str) -> JournalDamaged:
+    """Return the error for damage in the journal file or image with this name."""
+    if not name.startswith("journal-"):
+        return damaged_image(files, name, offset, found)
+    header = read_file_header(files.read(name, FILE_HEADER_BYTES))
+    size = 0 if header is None else header.size
+    manifest = MANIFEST_NAME in files.names()
+    return damaged_file(files, name, offset, found, size=size, manifest=manifest)
+
+
+def _remedy(offset: int, size: int) -> str:
+    if offset < FILE_HEADER_BYTES or not size:
+        return "remove this file"
+    return (
+        f"fill this file with zeros from there on (truncate -s {offset}, then truncate -s {size})"
+    )
+
+
+def _correct_manifest(name: str, offset: int) -> str:
+    number = int(name.removeprefix("journal-"))
+    removed = offset < FILE_HEADER_BYTES
+    last = number - 1 if removed else number
+    return (
+        f"; then change the lines last and floor of {MANIFEST_NAME} to 'last {last}' and 'floor 0 0', and its "
+        f"last line to '{EDITED}'"
+    )
+
+
+def missing_file(files: Files, name: str, reason: str) -> JournalDamaged:
+    """Return the error for a file that must exist. ``reason`` says why."""
+    return JournalDamaged(
+        f"{files.path(name)} is missing, although {reason}. Nothing was changed. Restore the missing file, "
+        "or restore the data directory from a backup."
+    )
+
+
+def damaged_manifest(files: Files, line: int, found: str) -> JournalDamaged:
+    """Return the error for a flaw in MANIFEST. Lines are counted from 1."""
+    return JournalDamaged(
+        f"{files.path(MANIFEST_NAME)} is damaged at line {line}: found {found}. Nothing was changed. Restore "
+        "the data directory from a backup; or make a copy, correct the line, and replace the last line by "
+        f"'{EDITED}'."
+    )
+
+
+def damaged_image(files: Files, name: str, offset: int, found: str) -> JournalDamaged:
+    """Return the error for damage in an image, which nothing else can replace."""
+    return JournalDamaged(
+        f"{files.path(name)} is damaged at offset {offset}: found {found}. Nothing was changed. Restore the "
+        "data directory from a backup."
+    )
+
+
+def unreadable(files: Files, error: OSError) -> StoreUnusable:
+    """Return the error for a directory that the system cannot read."""
+    return StoreUnusable(
+        f"the journal in {files.path('')} cannot be read: {error}. Check the disk and the permissions of the "
+        "directory."
+    )
+
+
+def unrecoverable(files: Files, error: OSError) -> StoreUnusable:
+    """Return the error for a recovery that the disk has interrupted."""
+    return StoreUnusable(
+        f"the journal in {files.path('')} cannot be recovered: {error}. Check the disk and start again: no "
+        "acknowledged write was discarded."
+    )
+
+
+def forked(files: Files, pid: int) -> ForkedStore:
+    """Return the error for a journal of process ``pid`` that a fork of it uses."""
+    return ForkedStore(
+        f"the journal in {files.path('')} belongs to process {pid}, and this process is a fork of it. Open the "
+        "store after the fork, or connect over a socket."
+    )
+
+
+def poisoned(files: Files, name: str, error: BaseException) -> str:
+    """Return why nothing more is written after this error in file ``name``."""
+    return (
+        f"{files.path(name)} could not be written: {error!r}. Commands have run whose changes are not durable, "
+        "so no further command is answered. Check the disk and restart: acknowledged writes are in the "
+        "journal."
+    )

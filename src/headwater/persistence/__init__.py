@@ -1,0 +1,12 @@
+"""A store's state on disk: the engine's facts in the journal's files. It imports both, and neither imports it.
+
+    replaying.py  reads an image and the journal at the start, in steps
+    progress.py   how far that is
+    applying.py   applies record groups to a keyspace
+    building.py   writes an image
+    order.py      what a server orders from a helper process, and its report
+    helper.py     the helper process
+    process.py    starts it
+    digest.py     the digest of the sources: a helper of another version refuses
+See docs/adr/0049-checkpoints.md.
+"""

@@ -1,0 +1,62 @@
+"""Writes images: of a keyspace, or of a store's files without its server."""
+
+from __future__ import annotations
+
+from headwater.collector import collector_off
+from headwater.config.streams import StreamConfig
+from headwater.engine.image import image_facts
+from headwater.engine.keyspace import Keyspace
+from headwater.journal.closed import read_closed
+from headwater.journal.files import Files
+from headwater.journal.images import ImageWriter, read_image
+from headwater.journal.journal import Journal
+from headwater.journal.manifest import ImageEntry
+from headwater.journal.rotation import Rotation
+from headwater.persistence.applying import Applying
+from headwater.persistence.order import CheckpointOrder
+
+
+def write_image(files: Files, keyspace: Keyspace, rotation: Rotation, seed: int) -> ImageEntry:
+    """Write the image of ``keyspace``, the state at ``rotation``, durably. No manifest names it yet.
+
+    Raises `OSError`; the unfinished file is then removed.
+    """
+    writer = ImageWriter(files, rotation.image, seed, rotation.turn, rotation.now_ms)
+    try:
+        for facts in image_facts(keyspace):
+            writer.write(facts)
+        return writer.finish()
+    except BaseException:
+        writer.abandon()
+        raise
+
+
+def build_image(files: Files, order: CheckpointOrder) -> ImageEntry:
+    """Write the image that ``order`` describes, from the old image and the closed journal files.
+
+    Raises `OSError` and `JournalDamaged`.
+    """
+    config = StreamConfig(stream_hot_bytes=order.hot_bytes, stream_compression=order.compression)
+    applying = Applying(files, config)
+    rotation, turn = order.rotation, 0
+    with collector_off():
+        if order.old is not None:
+            turn = order.old.turn
+            for batch in read_image(files, order.old, order.seed):
+                applying.apply(batch)
+        for batch in read_closed(files, rotation.closed, rotation.end, order.seed, turn):
+            applying.apply(batch)
+        return write_image(files, applying.keyspace, rotation, order.seed)
+
+
+def checkpoint(journal: Journal, keyspace: Keyspace) -> ImageEntry:
+    """Write an image of ``keyspace``, which is the state that ``journal`` describes, and drop what the image
+    replaces. Call it between turns; nothing else can run until it returns.
+
+    Raises `StoreUnusable` and `OSError`; the journal is complete then, too.
+    """
+    rotation = journal.rotate()
+    entry = write_image(journal.files, keyspace, rotation, journal.seed)
+    journal.use_image(rotation, entry)
+    journal.remove_replaced()
+    return entry

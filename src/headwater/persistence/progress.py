@@ -1,0 +1,61 @@
+"""How far the replay of a store has come, for INFO and the log."""
+
+from __future__ import annotations
+
+import logging
+
+from headwater.clock import Clock
+
+log = logging.getLogger("headwater.server")
+
+REPORT_SECONDS = 1.0
+"""Interval of the log lines."""
+
+
+class LoadProgress:
+    """The progress of one replay, which begins now. The replay sets ``total_bytes`` and
+    ``loaded_bytes``; the total may be an estimate that is too large."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.total_bytes = 0
+        self.loaded_bytes = 0
+        self.started_s = clock.now_ms() // 1000
+        """When it began, in Unix seconds."""
+        self._clock = clock
+        self._began = clock.monotonic()
+        self._reported = self._began
+
+    def passed(self) -> float:
+        """Return how long the replay has run, in seconds."""
+        return self._clock.monotonic() - self._began
+
+    def percentage(self) -> float:
+        """Return which part of the bytes is loaded."""
+        return 100 * self.loaded_bytes / max(1, self.total_bytes)
+
+    def eta_seconds(self) -> int:
+        """Estimate how many seconds the rest takes. Precedent: Redis, server.c, genRedisInfoString,
+        which says 1 during the first second."""
+        passed = int(self.passed())
+        if not passed:
+            return 1
+        return passed * (self.total_bytes - self.loaded_bytes) // (self.loaded_bytes + 1)
+
+    def report(self) -> None:
+        """Log the progress if the last line is a second old."""
+        now = self._clock.monotonic()
+        if now - self._reported < REPORT_SECONDS:
+            return
+        self._reported = now
+        log.info(
+            "loading: %d %% of %d MB, %d s to go",
+            self.percentage(),
+            self.total_bytes // 1_000_000,
+            self.eta_seconds(),
+        )
+
+    def end(self) -> None:
+        """Log how long the replay took, unless there was nothing to load."""
+        self.total_bytes = self.loaded_bytes
+        if self.loaded_bytes:
+            log.info("loaded %.1f MB in %.3f s", self.loaded_bytes / 1_000_000, self.passed())

@@ -1,0 +1,101 @@
+"""Replays a store into a keyspace, in steps: its image, if it has one, then its journal.
+
+    read_image ── batches ──┐
+                            ├──▶ Applying ── a yield after each batch ──▶ Keyspace
+    Journal.batches ────────┘
+
+Rule. Nobody else sees the keyspace before the last step. A replay that is abandoned between two steps
+leaves the files unchanged.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Generator, Iterator
+from contextlib import closing
+
+from headwater.collector import collector_off
+from headwater.config.streams import StreamConfig
+from headwater.engine.keyspace import Keyspace
+from headwater.journal.batches import JournalBatch
+from headwater.journal.images import read_image
+from headwater.journal.journal import Journal
+from headwater.journal.recovery import Recovery
+from headwater.persistence.applying import Applying
+from headwater.persistence.progress import LoadProgress
+from headwater.steps import Steps, do_all
+
+log = logging.getLogger("headwater.journal")
+
+
+def recovered_keyspace(journal: Journal, config: StreamConfig | None = None) -> Keyspace:
+    """Return the state that results from the image and the journal."""
+    return do_all(replay_steps(journal, config))
+
+
+def replay_steps(
+    journal: Journal, config: StreamConfig | None = None, progress: LoadProgress | None = None
+) -> Steps[Keyspace]:
+    """Replay ``journal`` and the image before it in steps of at most some milliseconds. Returns the resulting
+    state; then the journal is writable. Updates ``progress`` after each step. Replayed facts are not written
+    again. Python's garbage collector is off during the replay: it would repeatedly traverse a store that
+    only grows and has no cycles.
+
+    Raises `JournalDamaged` and `StoreUnusable`. The journal is then closed, and so it is if the steps
+    are not all run.
+    """
+    recovery = journal.recovery
+    if progress is not None:
+        progress.total_bytes = (
+            0 if journal.image is None else journal.image.size
+        ) + recovery.most_bytes()
+    with closing(_batches(journal)) as batches:
+        return (yield from _applied(Applying(journal.files, config), batches, progress))
+
+
+def reread_steps(
+    journal: Journal, recovery: Recovery, config: StreamConfig | None = None
+) -> Steps[Keyspace]:
+    """Replay again, while ``journal`` is in use, the files that ``recovery`` reads, and the image. Like
+    `replay_steps`."""
+    applying = Applying(journal.files, config)
+    if journal.image is not None:
+        yield from _applied(applying, read_image(journal.files, journal.image, journal.seed))
+    return (yield from _applied(applying, recovery.batches()))
+
+
+def _batches(journal: Journal) -> Generator[JournalBatch]:
+    """Yield the batches of the image and the journal. Closes the journal unless it reads all of them."""
+    try:
+        if journal.image is not None:
+            yield from read_image(journal.files, journal.image, journal.seed)
+        yield from journal.batches()
+    except BaseException:
+        journal.close()
+        raise
+
+
+def _applied(
+    applying: Applying, batches: Iterator[JournalBatch], progress: LoadProgress | None = None
+) -> Steps[Keyspace]:
+    with collector_off():
+        for batch in batches:
+            applying.apply(batch)
+            if progress is not None:
+                progress.loaded_bytes += batch.ends[-1] - batch.starts[0]
+            yield
+    return applying.finish()
+
+
+def log_recovery(recovery: Recovery) -> None:
+    """Log each cut and each oddity of the recovery as a warning."""
+    for cut in recovery.cuts:
+        log.warning(
+            "the journal's tail was torn by a crash; %s: cut %d bytes at offset %d: %s",
+            recovery.path(cut.file),
+            cut.length,
+            cut.offset,
+            cut.found,
+        )
+    for note in recovery.notes:
+        log.warning("journal: %s", note)

@@ -1,0 +1,55 @@
+"""What INFO and LASTSAVE say about checkpoints, in Redis's terms."""
+
+from __future__ import annotations
+
+SAVE, REWRITE = "save", "rewrite"
+"""Why a checkpoint was begun: SAVE and BGSAVE, or BGREWRITEAOF and the growth of the journal. Both write the
+same image."""
+
+
+class CheckpointStatistics:
+    """Times are seconds: ``last_save`` of the wall clock, all others monotonic or durations."""
+
+    def __init__(self, opened: int) -> None:
+        self.requested = ""
+        """`SAVE` or `REWRITE` if a checkpoint was requested and has not begun."""
+        self.current = ""
+        """`SAVE` or `REWRITE` while one is being written."""
+        self.last_save = opened
+        """When the last image was written; before the first one, when the store was opened."""
+        self.last_seconds = -1
+        self.last_succeeded = True
+        self.images = 0
+        """How many were written since the store was opened."""
+        self.changes_begun = 0
+        """`Keyspace.dirty` when the current checkpoint was begun."""
+        self.changes_saved = 0
+        """`Keyspace.dirty` of the state in the last image."""
+        self._began = 0.0
+
+    def begin(self, now: float) -> None:
+        """Record that a checkpoint begins."""
+        self.current, self.requested = self.requested or REWRITE, ""
+        self._began = now
+
+    def succeed(self, now: float, wall: int) -> float:
+        """Record that the current checkpoint has succeeded. Return how long it took."""
+        took = self._end(now)
+        self.last_succeeded, self.last_save = True, wall
+        self.changes_saved = self.changes_begun
+        self.images += 1
+        return took
+
+    def fail(self, now: float) -> None:
+        """Record that the current checkpoint has failed."""
+        self._end(now)
+        self.last_succeeded = False
+
+    def seconds(self, now: float) -> int:
+        """Return for how long the current checkpoint has run; -1 if there is none."""
+        return int(now - self._began) if self.current else -1
+
+    def _end(self, now: float) -> float:
+        took = now - self._began
+        self.current, self.last_seconds = "", int(took)
+        return took

@@ -1,0 +1,265 @@
+"""Checkpoints: images of the store, so that the journal ends and a start is quick.
+
+    end of a turn, or BGREWRITEAOF ──▶ step: Journal.rotate
+                                        │
+    thread ── starts a helper process, waits ──▶ image-NNNNNN, durable
+                                        │
+    under the node's lock ──▶ Journal.use_image: the manifest names the image; then old files are removed
+
+Rule 1. Turns go on while an image is written. Under the node's lock are only the rotation and the
+        replacement of the manifest.
+Rule 2. One checkpoint runs at a time. One that fails is tried again later and later, up to
+        `_LONGEST_PAUSE_S`; until then the journal has everything, as if none had begun.
+Rule 3. Where no helper process can be started, the store writes an image itself when it is opened and
+        closed (`write_now`), while no command runs.
+
+Source: redis.conf, auto-aof-rewrite-percentage and auto-aof-rewrite-min-size.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING
+
+from headwater.errors import HeadwaterError
+from headwater.journal.files import DiskFiles
+from headwater.persistence.building import checkpoint
+from headwater.persistence.digest import source_digest
+from headwater.persistence.order import CheckpointFailed, CheckpointOrder
+from headwater.persistence.process import HelperProcess, can_start
+from headwater.server.services.checkpoint_statistics import CheckpointStatistics
+from headwater.server.services.state import NEVER, NodeState
+
+if TYPE_CHECKING:
+    from headwater.config.config import Config
+    from headwater.engine.keyspace import Keyspace
+    from headwater.journal.journal import Journal
+    from headwater.journal.rotation import Rotation
+    from headwater.server.services.turn_clock import TurnClock
+
+log = logging.getLogger("headwater.server")
+
+TAIL_BYTES = 16 * 1024 * 1024
+"""A clean stop writes an image if the journal has grown by this much since the last one: replaying it would
+take a tenth of a second."""
+
+STATE_BYTES = 2 * 1024 * 1024 * 1024
+"""A clean stop writes an image only of a store with fewer bytes of entries: it takes some ten seconds, and a
+service manager does not wait longer than a minute or two."""
+
+_SHORTEST_PAUSE_S, _LONGEST_PAUSE_S = 5.0, 600.0
+_PATIENCE_S = 0.1
+
+
+class Checkpoints:
+    """The checkpoints of a node. All methods but those of the thread require the node's lock."""
+
+    def __init__(
+        self, config: Config, state: NodeState, times: TurnClock, lock: threading.RLock
+    ) -> None:
+        self.statistics = CheckpointStatistics(times.wall_now() // 1000)
+        self._config = config
+        self._state = state
+        self._times = times
+        self._lock = lock
+        self._journal: Journal | None = None
+        self._keyspace: Keyspace | None = None
+        self._thread: threading.Thread | None = None
+        self._helper: HelperProcess | None = None
+        self._stopped = False
+        self._failures = 0
+        self._retry_at = 0.0
+        self._digest = ""
+
+    def use(self, journal: Journal, keyspace: Keyspace) -> None:
+        """Write checkpoints of ``keyspace`` from now on, which ``journal`` describes."""
+        self._journal, self._keyspace = journal, keyspace
+        self.configure(self._config)
+        if not self._has_helper and self._tail_is_long():
+            self.write_now()
+
+    def configure(self, config: Config) -> None:
+        """Apply the settings of the triggers."""
+        self._config = config
+        if self._journal is not None and not self.statistics.requested:
+            self._state.checkpoint_at = self._growth()
+
+    @property
+    def _has_helper(self) -> bool:
+        """Whether a helper process can be started, and can read the files."""
+        return (
+            self._journal is not None and isinstance(self._journal.files, DiskFiles) and can_start()
+        )
+
+    def _growth(self) -> int:
+        """Return by how much the journal may grow before the next checkpoint."""
+        share = self._config.auto_aof_rewrite_percentage
+        if self._journal is None or not share or not self._has_helper:
+            return NEVER
+        image = self._journal.image
+        size = 0 if image is None else image.size
+        return max(self._config.auto_aof_rewrite_min_size - size, size * share // 100, 1)
+
+    # --- beginning ------------------------------------------------------------------------------
+
+    @property
+    def running(self) -> bool:
+        """Whether a checkpoint was requested or is being written."""
+        return self.statistics.requested != "" or self._thread is not None
+
+    def request(self, command: str) -> None:
+        """Begin a checkpoint at the end of this turn. ``command`` is ``save`` or ``rewrite``: the same image,
+        another field of INFO."""
+        assert self._journal is not None, "the command checks that there is a journal"
+        self.statistics.requested = command
+        self._retry_at = 0.0
+        if self._thread is None:
+            self._state.checkpoint_at = -1
+
+    def step(self) -> None:
+        """Begin a checkpoint, if one is due. Called between turns, after a commit."""
+        if self._thread is not None or self._stopped or self._journal is None:
+            self._state.checkpoint_at = NEVER
+            return
+        if self._times.monotonic() < self._retry_at:
+            return
+        self._state.checkpoint_at = NEVER
+        if not self._has_helper:
+            self.write_now()
+            return
+        self.statistics.begin(self._times.monotonic())
+        try:
+            rotation = self._journal.rotate()
+        except (HeadwaterError, OSError) as error:
+            self._failed(str(error))
+            return
+        assert self._keyspace is not None
+        self.statistics.changes_begun = self._keyspace.dirty
+        arguments = (self._journal, rotation)
+        self._thread = threading.Thread(
+            target=self._run, args=arguments, name="headwater-checkpoint", daemon=True
+        )
+        self._thread.start()
+
+    # --- in the thread --------------------------------------------------------------------------
+
+    def _run(self, journal: Journal, rotation: Rotation) -> None:
+        failure = ""
+        try:
+            self._checkpoint(journal, rotation)
+        except (CheckpointFailed, HeadwaterError, OSError) as error:
+            failure = str(error)
+        except Exception as error:
+            log.exception("checkpoint: an internal error")
+            failure = repr(error)
+        if not self._acquire():
+            return
+        try:
+            self._thread = None
+            if failure:
+                self._failed(failure)
+            else:
+                self._succeeded()
+        finally:
+            self._lock.release()
+
+    def _checkpoint(self, journal: Journal, rotation: Rotation) -> None:
+        self._digest = self._digest or source_digest()
+        order = CheckpointOrder(
+            journal.files.path(""),
+            self._digest,
+            journal.seed,
+            journal.image,
+            rotation,
+            self._config.stream_hot_bytes,
+            self._config.stream_compression,
+        )
+        self._helper = HelperProcess(order)
+        if self._stopped:
+            self._helper.end()
+        entry = self._helper.wait()
+        self._helper = None
+        if not self._acquire():
+            return
+        try:
+            journal.use_image(rotation, entry)
+        finally:
+            self._lock.release()
+        journal.remove_replaced()  # not under the lock: removing a large file takes milliseconds
+
+    def _acquire(self) -> bool:
+        """Acquire the node's lock. Return False without it if the node is stopping: it waits for this
+        thread."""
+        while not self._lock.acquire(timeout=_PATIENCE_S):
+            if self._stopped:
+                return False
+        if self._stopped:
+            self._lock.release()
+            return False
+        return True
+
+    # --- ending ---------------------------------------------------------------------------------
+
+    def _succeeded(self) -> None:
+        assert self._journal is not None
+        image = self._journal.image
+        assert image is not None
+        took = self.statistics.succeed(self._times.monotonic(), self._times.wall_now() // 1000)
+        self._failures, self._retry_at = 0, 0.0
+        self._state.checkpoint_at = -1 if self.statistics.requested else self._growth()
+        log.info(
+            "checkpoint: image %d of %d bytes was written in %.1f s", image.number, image.size, took
+        )
+
+    def _failed(self, reason: str) -> None:
+        self._failures += 1
+        self.statistics.fail(self._times.monotonic())
+        pause = min(_LONGEST_PAUSE_S, _SHORTEST_PAUSE_S * 2 ** (self._failures - 1))
+        self._retry_at = self._times.monotonic() + pause
+        self._state.checkpoint_at = self._growth()
+        log.error(
+            "checkpoint: no image was written: %s. The journal has everything; the next attempt is in "
+            "%.0f seconds or later",
+            reason,
+            pause,
+        )
+
+    def stop(self) -> None:
+        """End the helper and the thread. Call it with or without the node's lock."""
+        self._stopped = True
+        helper, thread = self._helper, self._thread
+        if helper is not None:
+            helper.end()
+        if thread is not None:
+            thread.join()
+
+    # --- in this process ------------------------------------------------------------------------
+
+    def finish(self) -> None:
+        """At a clean stop, write an image if replaying the journal would take long."""
+        if self._state.writes_image_at_stop and self._tail_is_long():
+            self.write_now()
+
+    def _tail_is_long(self) -> bool:
+        if self._journal is None or self._keyspace is None:
+            return False
+        least = TAIL_BYTES
+        if not self._has_helper:
+            least = min(least, self._config.auto_aof_rewrite_min_size)
+        sealing = self._keyspace.sealing
+        state = sealing.hot_bytes + sealing.kept_bytes + sealing.sealed_bytes
+        return self._journal.grown_bytes >= least and state < STATE_BYTES
+
+    def write_now(self) -> None:
+        """Write an image in this thread, between turns. A failure is logged: the journal has everything."""
+        assert self._journal is not None
+        assert self._keyspace is not None
+        self.statistics.begin(self._times.monotonic())
+        self.statistics.changes_begun = self._keyspace.dirty
+        try:
+            checkpoint(self._journal, self._keyspace)
+        except (HeadwaterError, OSError) as error:
+            self._failed(str(error))
+        else:
+            self._succeeded()
