@@ -82,8 +82,13 @@ def test_misconf_is_logged_when_it_begins_and_when_it_ends(
         files.capacity = None
         for _ in range(5):
             assert exchange(server.port, big).startswith(b"$")
-        said = [record for record in caplog.records if record.name == "headwater.server"]
-        assert [(each.levelname, each.getMessage()) for each in said] == [
+        said = [
+            (record.levelname, record.getMessage())
+            for record in caplog.records
+            if record.name == "headwater.server"
+            and not record.getMessage().startswith("checkpoint")
+        ]
+        assert said == [
             ("ERROR", begins),
             ("WARNING", "writes are accepted again: the journal has room"),
         ]

@@ -78,11 +78,20 @@ class _Peer(Restarting):
         )
 
 
+CHECKPOINTS = "headwater with checkpoints"
+"""A server that writes one image after the other, all the time."""
+
+_FLAGS = {
+    "headwater": (),
+    CHECKPOINTS: ("--auto-aof-rewrite-min-size", "64kb", "--auto-aof-rewrite-percentage", "10"),
+}
+
+
 @contextmanager
 def restarting(name: str) -> Iterator[Restarting]:
     """A new server. Raises `peers.PeerMissing`."""
-    if name == "headwater":
-        with server_process("--appendfsync", "always") as server:
+    if name in _FLAGS:
+        with server_process("--appendfsync", "always", *_FLAGS[name]) as server:
             yield _Headwater(server)
         return
     directory = Path(tempfile.mkdtemp(prefix="hw-again-"))

@@ -7,8 +7,10 @@ Rule 2. Failing to create a file is a reason to refuse a write (a sentence for t
         nothing has been written that any client relies on, so it may be retried.
 Rule 3. After a failed fsync of the directory no file is created any more: a second fsync would succeed
         without the names being durable.
-Rule 4. MANIFEST names a file before it gets a record.
-Rule 5. A new directory begins with a file of `FIRST_FILE_BYTES`. Each file is twice as large as the one
+Rule 4. A file is created only if one and a half times the last image remains free: the next image makes
+        room by replacing the journal's older files, and needs some itself.
+Rule 5. MANIFEST names a file before it gets a record.
+Rule 6. A new directory begins with a file of `FIRST_FILE_BYTES`. Each file is twice as large as the one
         before, up to the usual size.
 """
 
@@ -57,7 +59,7 @@ class Reserve:
         self._before = current.size
         for spare in spares:
             if spare.version < FORMAT_VERSION:
-                remade = self._make(spare.number, spare.size) is None
+                remade = self._make(spare.number, spare.size, 0) is None
                 if remade or self._broken is not None:
                     return
             if not self.reclaim(spare):
@@ -93,7 +95,11 @@ class Reserve:
         """Make sure that file ``number``, the next, is ready and that MANIFEST names it. Return the reason if
         that is not possible."""
         if not self._ready and self.make_next(number, 0) is not None:
-            return self.refusal
+            # Small, and without leaving room for an image: it is for the sake of that image.
+            size = min(self._file_bytes, FIRST_FILE_BYTES)
+            reason = self._broken or self._catalog.broken or self._make(number, size, 0)
+            if reason is not None:
+                return reason
         try:
             self._catalog.name_last(number)
         except OSError as error:
@@ -120,19 +126,22 @@ class Reserve:
             size = min(usual, 2 * size)
         if size < needed:
             size = -(-needed // usual) * usual
-        self.refusal = self._broken or self._catalog.broken or self._make(number, size)
+        left = self._catalog.image_bytes * 3 // 2
+        self.refusal = self._broken or self._catalog.broken or self._make(number, size, left)
         return self.refusal
 
-    def _make(self, number: int, size: int) -> str | None:
+    def _make(self, number: int, size: int, left: int) -> str | None:
+        """Create a file, if at least ``left`` bytes are still free after that."""
         files = self._files
         file = JournalFile(number, size)
         temporary = file.name + TEMPORARY_SUFFIX
         try:
             free = files.free_bytes()
-            if free < size:
+            if free < size + left:
                 # Checking is cheap. Trying to allocate until the disk is full would keep it busy for
                 # each refused write.
-                return f"{size} bytes are needed for the next file and {free} are free"
+                image = f", {left} for the next image," if left else ""
+                return f"{size} bytes are needed for the next file{image} and {free} are free"
             files.create(temporary, size)
             files.write(temporary, 0, file_header(number, size, self._seed))
             files.sync(temporary)
@@ -152,7 +161,7 @@ class Reserve:
         return reason
 
     def _name(self, file: JournalFile) -> str | None:
-        """Apply rule 4. Return the reason if that is not possible; the file is removed then."""
+        """Apply rule 5. Return the reason if that is not possible; the file is removed then."""
         try:
             self._catalog.name_last(file.number)
         except OSError as error:

@@ -7,7 +7,8 @@ Rule 1. It changes nothing but the image file whose number the server has reserv
 Rule 2. It holds ``checkpoint.lock`` while it runs, and a start of a server waits for that lock. It ends at
         the end of its standard input, a pipe: then the server is gone.
 Rule 3. It refuses an order of a server with other sources (digest.py).
-Rule 4. It has low priority: the server and its clients come first.
+Rule 4. It has low priority: the server and its clients come first. If memory is short, the system ends the
+        helper and not the server.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import signal
 import sys
 import threading
 from contextlib import suppress
+from pathlib import Path
 
 from headwater.errors import HeadwaterError
 from headwater.journal.files import DiskFiles
@@ -40,6 +42,8 @@ def main() -> int:
     threading.Thread(target=_end_with_server, name="headwater-lifeline", daemon=True).start()
     with suppress(OSError, AttributeError):
         os.nice(_NICENESS)
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
     result = _carry_out(order)
     sys.stdout.buffer.write(encode_report(result))
     sys.stdout.buffer.flush()

@@ -2,6 +2,7 @@
 
   simulated   workers that die, halt or stop at each await, and at random awaits, on a simulated clock
   processes   worker processes, connections and servers that die, stop or fall silent under load
+  together    the same with a server that writes one image after the other and is killed as often as the workers
   upgrade     the same for a minute, with workers of an earlier commit (--from) in the same group
 
 It checks that nothing is lost, no result is repeated, only poison messages are dead letters, nothing is
@@ -28,10 +29,11 @@ from tests.campaigns import Outcome
 from tests.worker.chaos import simulated, upgrade
 from tests.worker.chaos.scenarios import SCENARIOS
 from tests.worker.chaos.trial import Plan, Trial, Verdict
+from tests.worker.restarts import CHECKPOINTS
 
 NAME: Final = "chaos-worker"
 STORES: Final = ("headwater", "redis-8.2")
-PARTS: Final = ("simulated", "processes", "upgrade")
+PARTS: Final = ("simulated", "processes", "together", "upgrade")
 
 CRASHES: Final = 30_000
 """Simulated crashes in a full campaign."""
@@ -42,6 +44,11 @@ TRIALS: Final = 50
 PLAN: Final = Plan(kills=40, pauses=10, cuts=10, server_kills=4, segfaults=2, messages=20_200)
 """One of these trials. Together they are 2,000 kills, 500 pauses, 500 cuts, 200 kills of the server and 100
 messages that segfault, in over 1,000,000 messages."""
+
+TOGETHER_TRIALS: Final = 10
+TOGETHER: Final = Plan(kills=30, pauses=2, cuts=2, server_kills=30, messages=12_000)
+"""A trial in which a server that writes one image after the other is killed as often as the workers are: in all, 300
+times. A kill hits the server, its helper, or the time between the two."""
 
 KEPT: Final = Path("artifacts", "chaos-worker")
 """Directory for the logs of failed trials."""
@@ -75,6 +82,17 @@ class Count:
             yield Outcome(
                 f"{self.part}: {words}", self.seeds, number, words, failures, self.seconds
             )
+
+
+def run_together(scale: float) -> list[Outcome]:
+    """Kill workers and a server that writes images."""
+    part = f"together on {CHECKPOINTS}"
+    count = Count(part, campaigns.next_seed(NAME, f"{part}: messages"))
+    for number in range(max(1, round(TOGETHER_TRIALS * scale))):
+        seed = count.seeds[0] + number
+        verdict, seconds = run_trial("together", CHECKPOINTS, seed, TOGETHER, "")
+        count.add(seed, verdict, seconds)
+    return list(count.outcomes())
 
 
 def scaled(scale: float) -> tuple[int, Plan]:
@@ -190,13 +208,17 @@ def main() -> int:
     failed = 0
     for part in parts:
         if wanted.seed is not None and part != "simulated":
-            plan = upgrade.PLAN if part == "upgrade" else scaled(wanted.scale)[1]
-            verdict, _ = run_trial(part, wanted.store, wanted.seed, plan, wanted.ref)
+            plans = {"upgrade": upgrade.PLAN, "together": TOGETHER}
+            plan = plans.get(part) or scaled(wanted.scale)[1]
+            store = CHECKPOINTS if part == "together" else wanted.store
+            verdict, _ = run_trial(part, store, wanted.seed, plan, wanted.ref)
             failed += len(verdict.failures)
             continue
         if part == "simulated":
             seed = wanted.seed or campaigns.next_seed(NAME, part)
             outcomes = run_simulated(seed, wanted.scale)
+        elif part == "together":
+            outcomes = run_together(wanted.scale)
         else:
             outcomes = run_trials(part, wanted.scale, wanted.ref)
         for outcome in outcomes:

@@ -29,7 +29,7 @@ from headwater.persistence.digest import source_digest
 from headwater.persistence.order import CheckpointFailed, CheckpointOrder
 from headwater.persistence.process import HelperProcess, can_start
 from headwater.server.services.checkpoint_statistics import CheckpointStatistics
-from headwater.server.services.state import NEVER, NodeState
+from headwater.server.services.state import DISK_IS_FULL, NEVER, NodeState
 
 if TYPE_CHECKING:
     from headwater.config.config import Config
@@ -93,10 +93,13 @@ class Checkpoints:
         )
 
     def _growth(self) -> int:
-        """Return by how much the journal may grow before the next checkpoint."""
+        """Return by how much the journal may grow before the next checkpoint. Without a helper one is only
+        written when the disk is full."""
         share = self._config.auto_aof_rewrite_percentage
-        if self._journal is None or not share or not self._has_helper:
+        if self._journal is None or not share:
             return NEVER
+        if not self._has_helper:
+            return DISK_IS_FULL
         image = self._journal.image
         size = 0 if image is None else image.size
         return max(self._config.auto_aof_rewrite_min_size - size, size * share // 100, 1)

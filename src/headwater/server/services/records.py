@@ -18,6 +18,7 @@ from headwater.engine.facts import FactBuffer
 from headwater.journal.journal import Journal
 from headwater.journal.records import GROUP_HEADER_BYTES, begin_group, seal_group
 from headwater.limits import MAX_RECORD_GROUP_BYTES
+from headwater.server.services.state import DISK_IS_FULL
 
 log = logging.getLogger("headwater.server")
 
@@ -39,6 +40,8 @@ class TurnRecords:
         """Whether a reply waits for what was sealed."""
         self._refusing = False
         """Whether writes are refused with MISCONF, which is logged."""
+        self._just_refused = False
+        """Whether that began in this turn: a checkpoint may make room, however little the journal has grown."""
         if journal is not None:
             self.use(facts, journal)
 
@@ -84,6 +87,7 @@ class TurnRecords:
         """Log when MISCONF begins and when it ends, not each refused command."""
         self._refusing = reason is not None
         if reason is not None:
+            self._just_refused = True
             log.error("writes are refused with MISCONF from now on: %s", reason)
         else:
             log.warning("writes are accepted again: the journal has room")
@@ -98,13 +102,15 @@ class TurnRecords:
 
     def commit(self) -> None:
         """Write the turn's groups. Raises `NodePoisoned`; no reply may be sent then."""
-        if self.journal is None or not self.facts.data:
+        if self.journal is None:
             self.drop()
             return
-        self.journal.commit(self.facts.data, sync=self._awaited)
-        self._allowance = self.journal.allowance
-        self.grown_bytes = self.journal.grown_bytes
+        if self.facts.data:
+            self.journal.commit(self.facts.data, sync=self._awaited)
+            self._allowance = self.journal.allowance
         self._awaited = False
+        self.grown_bytes = DISK_IS_FULL if self._just_refused else self.journal.grown_bytes
+        self._just_refused = False
 
     def drop(self) -> None:
         """Discard what the turn wrote, because there is no journal or it is poisoned."""

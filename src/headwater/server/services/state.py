@@ -12,6 +12,9 @@ LOADING = "LOADING Headwater is loading the dataset in memory"
 NEVER = 1 << 62
 """More bytes than a journal ever has."""
 
+DISK_IS_FULL = NEVER - 1
+"""The growth of a journal that a full disk refuses: a checkpoint may make room, however little it has grown."""
+
 
 class NodeState:
     """The state of a node that was opened at ``started_ms`` (steady time)."""

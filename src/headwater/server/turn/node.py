@@ -200,9 +200,9 @@ class Node:
         """Stop cleanly: write and sync the last seen times and the end of the journal."""
         self.blocked.offloading.stop()
         self.sealer.stop()
-        self.services.checkpoints.stop()
         if self.journal is None or self._generation != FORKS.generation:
             return
+        self.services.checkpoints.stop()
         with self.lock:
             if self.state.poisoned is None:
                 self._seen_deadline = 0.0
