@@ -6,6 +6,7 @@ import pytest
 
 from headwater import limits
 from headwater.config.config import Config
+from headwater.testing.node import LocalStore
 
 
 def tiny_blocks(patches: pytest.MonkeyPatch, *, block_bytes: int = 160) -> None:
@@ -16,7 +17,10 @@ def tiny_blocks(patches: pytest.MonkeyPatch, *, block_bytes: int = 160) -> None:
     patches.setattr(limits, "SEALED_LEAST_BYTES", 1)
     patches.setattr(limits, "SEALING_LAG_BYTES", 0)
     nothing_hot(patches)
-    patches.setattr(limits, "OPENED_BLOCKS", 2)
+    patches.setattr(limits, "COLD_CACHE_BYTES", 2 * block_bytes)
+    defaults = Config.__init__.__kwdefaults__
+    assert defaults is not None
+    patches.setitem(defaults, "stream_cold_cache_bytes", 2 * block_bytes)
 
 
 def nothing_hot(patches: pytest.MonkeyPatch) -> None:
@@ -24,3 +28,11 @@ def nothing_hot(patches: pytest.MonkeyPatch) -> None:
     defaults = Config.__init__.__kwdefaults__
     assert defaults is not None
     patches.setitem(defaults, "stream_hot_bytes", 0)
+
+
+def everything_cold(patches: pytest.MonkeyPatch) -> None:
+    """Let every `LocalStore` have a journal and tiny blocks, all of them on disk."""
+    tiny_blocks(patches, block_bytes=400)
+    defaults = LocalStore.__init__.__kwdefaults__
+    assert defaults is not None
+    patches.setitem(defaults, "cold", True)

@@ -20,6 +20,15 @@ __all__ = ["pytest_make_collect_report", "pytest_runtest_makereport", "pytest_te
 settings.register_profile("headwater", deadline=None)  # benchmarks measure speed, not tests
 settings.load_profile("headwater")
 
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--cold",
+        action="store_true",
+        help="keep all entries of the stores of tests/conformance on disk",
+    )
+
+
 StartPeer = Callable[..., peers.Peer]
 
 

@@ -110,9 +110,9 @@ SEALING_LAG_BYTES = 192 * 1024 * 1024
 """How far sealing may lag behind the budget before turns help with it. Up to this, a burst of about 800,000
 entries of 250 bytes costs its senders nothing."""
 
-OPENED_BLOCKS = 64
-"""Number of sealed blocks that stay decompressed after a read, the latest ones, 4 MiB in total. A client
-that reads on in small steps, and others that follow it, decompress each block once."""
+COLD_CACHE_BYTES = 64 * 1024 * 1024
+"""How many bytes of sealed blocks stay decompressed after a read, the latest ones. A client that reads on in
+small steps, and others that follow it, decompress each block once, and read it from disk once."""
 
 MAX_ENTRIES_COUNT = 2**63 - 1
 """Maximum of ``entries_added`` and ``entries_read``: they stay here once XSETID has set them to it. It is

@@ -12,10 +12,28 @@ from headwater.server.net.loop import EpollLoop, ReaderLoop
 from headwater.testing.clock import ManualClock
 from headwater.testing.server import ServerThread, server_thread
 from tests import certificates
+from tests.blocks import everything_cold
 from tests.certificates import Certificates
 from tests.conformance.tls_wire import StartTls
 from tests.conformance.wire import Start
 from tests.peers import free_port
+
+_ABOUT_JOURNALS = {
+    "test_dump_ours",
+    "test_memory_usage",
+    "test_reload",
+    "test_server_log",
+    "test_waitaof",
+}
+"""Modules about the journal or the memory of a store, which differ with ``--cold``."""
+
+
+@pytest.fixture(autouse=True)
+def _cold(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With ``--cold``: all entries are on disk."""
+    module = request.node.path.stem
+    if request.config.getoption("--cold") and module not in _ABOUT_JOURNALS:
+        everything_cold(monkeypatch)
 
 
 @pytest.fixture(params=[EpollLoop, ReaderLoop], ids=["epoll", "readers"])

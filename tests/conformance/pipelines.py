@@ -76,7 +76,9 @@ class LocalPipeline:
         while not found.endswith(MARK_REPLY):
             if self.session.closing or self.session.closed:
                 raise NotAnswered(f"the connection was closed after {bytes(found[-200:])!r}")
-            if self.session.blocked:
+            if self.session.blocked and self.store.node.blocked.works_for(self.session):
+                self.store.use_disk()
+            elif self.session.blocked:
                 self.store.advance(self.store.seconds_ahead())
             else:
                 before = len(found)

@@ -20,7 +20,13 @@ from headwater.journal.files import Files
 from headwater.journal.images import ImageWriter, read_image
 from headwater.journal.journal import Journal
 from headwater.journal.manifest import ImageEntry
-from headwater.journal.records import begin_group, file_key, seal_group
+from headwater.journal.records import (
+    GROUP_HEADER_BYTES,
+    begin_group,
+    file_key,
+    read_groups,
+    seal_group,
+)
 from headwater.journal.recovery import Recovery
 from headwater.journal.rotation import Rotation
 from headwater.limits import JOURNAL_FILE_BYTES
@@ -48,6 +54,17 @@ class WatchedJournal:
     def commit(self, buffer: bytearray, *, sync: bool = True) -> None:
         self._committing(buffer, sync)
         self._journal.commit(buffer, sync=sync)
+
+
+_STORED = 0x29
+
+
+def command_bytes(buffer: bytearray, seed: int) -> int:
+    """Return the size of a turn's groups, without those that only say where blocks are on disk."""
+    groups = read_groups(memoryview(bytes(buffer)), 0, seed=seed)
+    return sum(
+        GROUP_HEADER_BYTES + len(group.facts) for group in groups if group.facts[0] != _STORED
+    )
 
 
 def fact(text: str | bytes) -> bytes:

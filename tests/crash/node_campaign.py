@@ -4,7 +4,8 @@
 
 - what is recovered is the state after some command (I7), including owner, time and count of pending entries;
 - it is the state after the newest answered command or a later one (I1): no reply is sent before its record
-  is durable.
+  is durable;
+- that holds, too, while blocks are written to segments, and what is recovered has all entries.
 
 At random turns a checkpoint begins, and ends some turns later: the image is built from the files alone, as the
 helper process does it, or of the store in memory, as a clean stop does it.
@@ -47,6 +48,8 @@ class NodeCampaign:
     seed: int
     commands: int = 60
     images: int = 2
+    cold: bool = False
+    """Whether entries go to disk as soon as they may. The caller makes blocks small."""
     trials: int = 0
     answered: int = 0
     checkpoints: int = 0
@@ -55,7 +58,7 @@ class NodeCampaign:
     def run(self) -> NodeCampaign:
         """Run the history. `failures` has what did not hold."""
         self._random = Random(self.seed)
-        self._store = SmallFiles(clock=ManualClock())
+        self._store = SmallFiles(clock=ManualClock(), cold=self.cold)
         files = self._store.files
         assert files is not None
         self._files = files
@@ -68,6 +71,11 @@ class NodeCampaign:
         files.on_operation = None
         self._crash("the end")
         return self
+
+    @property
+    def stored(self) -> int:
+        """How many blocks were stored."""
+        return self._store.node.keyspace.sealing.stored_count
 
     def _history(self, session: Session) -> None:
         self._send(session, b"XGROUP", b"CREATE", b"s", b"g", b"0", b"MKSTREAM")
@@ -97,7 +105,7 @@ class NodeCampaign:
         assert journal is not None
         if self._begun is not None and self._made is None and chance < 0.3:
             order = CheckpointOrder("", "", journal.seed, journal.image, self._begun, 0, "none")
-            self._made = build_image(self._files, order)
+            self._made = build_image(self._files, order).entry
         elif self._begun is not None and self._made is not None and chance < 0.3:
             journal.use_image(self._begun, self._made)
             journal.remove_replaced()
@@ -114,6 +122,8 @@ class NodeCampaign:
         session.feed(request(words))
         self._store.node.turn([session])
         self._states.append(self._state())
+        if self.cold:
+            self._store.use_disk()
 
     def _take(self, session: Session) -> None:
         """Count a reply that was sent: from now on its command must not be lost."""

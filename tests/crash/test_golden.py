@@ -16,6 +16,8 @@ from tests.crash.golden_history import kinds_in, loaded, state_of
 GOLDEN = Path(__file__).parent / "golden"
 FORMATS = sorted(path.name for path in GOLDEN.iterdir())
 DIRECTORIES = ("stopped", "killed")
+LATER_KINDS = {0x29}
+"""Kinds of facts that these formats did not have."""
 
 
 @pytest.mark.parametrize("directory", DIRECTORIES)
@@ -54,4 +56,4 @@ def test_a_store_with_old_files_can_be_written(version: str, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("version", FORMATS)
 def test_the_old_files_hold_every_kind_of_fact(version: str) -> None:
-    assert kinds_in(loaded(GOLDEN / version / "stopped")) == replay.KINDS
+    assert kinds_in(loaded(GOLDEN / version / "stopped")) == replay.KINDS - LATER_KINDS

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests import campaigns
+from tests.blocks import tiny_blocks
 from tests.campaigns import Outcome
 from tests.crash.call_campaign import CallCampaign
 from tests.crash.node_campaign import NodeCampaign
@@ -58,6 +59,21 @@ def test_a_server_killed_before_any_system_call_loses_nothing() -> None:
     campaigns.record("crash", outcome, directory=campaigns.SLICE)
     assert done.wrong == []
     assert done.servers >= 100
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_no_crash_of_a_node_loses_entries_that_go_to_disk(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given blocks of two entries, which are stored at once
+    tiny_blocks(monkeypatch)
+    # When the node crashes at any operation of its history
+    done = NodeCampaign(seed, cold=True).run()
+    # Then nothing is lost
+    assert done.failures == []
+    assert done.answered == done.commands
+    assert done.stored > 5
 
 
 @pytest.mark.slice

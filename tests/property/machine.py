@@ -25,7 +25,7 @@ from headwater.engine.replay import apply
 from headwater.testing.node import LocalStore, Word
 from headwater.testing.replies import Reply, Simple
 from tests.blocks import tiny_blocks
-from tests.crash.journal_tools import WatchedJournal
+from tests.crash.journal_tools import WatchedJournal, command_bytes
 from tests.property.model import GREATEST, ID, LEAST, Refused, Trim, refusal, spell
 from tests.property.model_groups import Model
 from tests.property.pictures import of_model, of_store
@@ -63,7 +63,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.patches.setattr(pending, "PENDING_BLOCK_RECORDS", 4)
         self.admitted = self.committed = 0
         """Bytes of facts that the latest command had admitted, and that it wrote."""
-        self.store = LocalStore()
+        self.store = LocalStore(cold=True)
         self._connect()
         self.model = Model(now=self.store.clock.now_ms(), node_max_entries=NODE_MAX_ENTRIES)
         self.queue: list[tuple[tuple[Word, ...], Callable[[], Reply]]] | None = None
@@ -75,10 +75,10 @@ class StoreMachine(RuleBasedStateMachine):
         self.client = self.store.client()
         records = self.store.node.records
         assert records.journal is not None
-        admit = records.admission
+        admit, seed = records.admission, records.journal.seed
 
         def note_commit(buffer: bytearray, _sync: bool) -> None:
-            self.committed = len(buffer)
+            self.committed = command_bytes(buffer, seed)
 
         def note_admission(size: int) -> str | None:
             self.admitted = max(self.admitted, size)

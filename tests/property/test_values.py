@@ -21,7 +21,7 @@ from tests.blocks import tiny_blocks
 from tests.conformance.endpoints import Command
 from tests.conformance.histories import Options
 from tests.conformance.histories_keys import KeyHistory
-from tests.crash.journal_tools import WatchedJournal
+from tests.crash.journal_tools import WatchedJournal, command_bytes
 from tests.property.state import from_an_image, picture
 
 
@@ -90,7 +90,7 @@ def recovered(groups: list[tuple[bytes, int]]) -> tuple[Keyspace, bytes]:
 
 def live(seed: int, commands: int, patches: pytest.MonkeyPatch) -> LocalStore:
     """Return a store after a history, with the seen times of all consumers written."""
-    store, random = LocalStore(), Random(seed)
+    store, random = LocalStore(cold=True), Random(seed)
     store.settings.node_max_entries = 3
     client, asked = store.client(), 0
     journal = store.node.records.journal
@@ -103,7 +103,8 @@ def live(seed: int, commands: int, patches: pytest.MonkeyPatch) -> LocalStore:
         return admit(size)
 
     def checked(buffer: bytearray, _sync: bool) -> None:
-        assert by_itself or len(buffer) <= asked, f"{len(buffer)} bytes, admitted {asked}"
+        written = command_bytes(buffer, journal.seed)
+        assert by_itself or written <= asked, f"{written} bytes, admitted {asked}"
 
     client.session.call.admission = noted
     patches.setattr(store.node.records, "journal", WatchedJournal(journal, checked))

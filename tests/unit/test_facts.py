@@ -8,12 +8,14 @@ from collections.abc import Callable
 import pytest
 
 from headwater.engine import facts, replay
+from headwater.engine.blobs import StoredPlace
 from headwater.engine.check import broken_invariants
 from headwater.engine.database import Database
 from headwater.engine.facts import FactBuffer
 from headwater.engine.idempotency import Idempotency
 from headwater.engine.keyspace import Keyspace
 from headwater.engine.replay import apply
+from headwater.engine.storing import StoredRecord
 from headwater.engine.stream import StoredStream
 from headwater.model import flat_words
 from tests.property.state import picture
@@ -24,6 +26,8 @@ WIRE = b"$1\r\na\r\n$1\r\nb\r\n"
 GOLDEN = {
     "stream_created": "10 00 01000000 01000000 73",
     "appended": "20 01000000 0500000000000000 0100000000000000 01 01000000 0e000000" + WIRE.hex(),
+    "stored": "29 01000000 0500000000000000 0100000000000000 0500000000000000 0100000000000000"
+    "02000000 01 00 8000000000000000 0300000000000000 4000000000000000 50000000 60000000 78563412",
     "group_created": "30 01000000 01000000 00" + "00" * 15 + "ff" * 8 + "01000000 67",
     "consumer_created": "33 01000000 01000000 e803000000000000 01000000 63",
     "delivered": "40 01000000 01000000 e803000000000000 0500000000000000 0100000000000000"
@@ -85,6 +89,9 @@ def history() -> tuple[Keyspace, dict[str, str]]:
     note("stream_created")
     stream.append(5, 1, WIRE, 1, True)
     note("appended")
+    place = StoredPlace(3, 64, 80, 96)
+    stream.note_stored(StoredRecord((5, 1), (5, 1), 2, "zlib", False, 128, place, 0x12345678))
+    note("stored")
     _group_history(stream, note)
     stream.delete([(5, 1)], marks=True)
     note("deleted")

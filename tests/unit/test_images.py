@@ -19,6 +19,7 @@ from headwater.engine.sealing import HOT
 from headwater.engine.stream import StoredStream
 from headwater.model import flat_words
 from tests.property.state import picture
+from tests.stored import MemoryBlobs
 from tests.unit.test_sealing import add, body, seal, sealed
 
 WIRE = body(b"field", b"value")
@@ -339,9 +340,14 @@ def test_many_records_are_split_into_groups(stream: StoredStream) -> None:
 
 
 def test_an_image_that_ends_early_is_refused_at_every_byte(keyspace: Keyspace) -> None:
-    # Given the image of a small store with sealed blocks, and where its facts end
+    # Given the image of a small store with a stored block and sealed ones, and where its facts end
+    blobs = MemoryBlobs()
+    keyspace.sealing.store_in(blobs, storing=True)
+    keyspace.sealing.configure(0, "zlib")
+    (job,) = mixed(keyspace).sealing.choose(1)
+    assert blobs.store(keyspace, job)
     keyspace.sealing.configure(10**9, "zlib")
-    (facts,) = image_facts(mixed(keyspace))
+    (facts,) = image_facts(keyspace)
     ends, whole = {0}, Replay(Keyspace())
     for size in range(len(facts)):
         replay = Replay(Keyspace())

@@ -84,7 +84,7 @@ def test_every_truncation_is_damage(manifest: StoreManifest) -> None:
         ("first 8\n", "", 8, "'last 10' instead of the field first"),
         ("seed 00005eed", "seed 5eed", 2, "'seed 5eed' instead of the field seed"),
         ("next_image 4", "next_image 3", 11, "next_image 3, which is not after every image"),
-        ("next_image 4", "next_image 4\nmore 1", 12, "'more 1' after the last field"),
+        ("next_segment 1", "next_segment 1\nmore 1", 13, "'more 1' after the last field"),
         ("image 3", "image 0", 3, "an image without a number"),
     ],
 )

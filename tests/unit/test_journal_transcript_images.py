@@ -32,7 +32,7 @@ def test_a_first_start_without_a_manifest() -> None:
         rename journal-000002.new journal-000002
         sync directory
         """
-        + manifest(88),
+        + manifest(103),
     )
 
 
@@ -53,7 +53,7 @@ def test_a_rotation() -> None:
         rename journal-000003.new journal-000003
         sync directory
         """
-        + manifest(90),
+        + manifest(105),
     )
     # Then a second one without a turn in between changes nothing
     story.journal.rotate()
@@ -95,7 +95,7 @@ def test_an_image_is_written_and_taken_into_use() -> None:
     )
     # And taken into use
     story.journal.use_image(rotation, entry)
-    expect(story.operations(), manifest(151))
+    expect(story.operations(), manifest(166))
     # And what it replaces is removed
     story.journal.remove_replaced()
     expect(story.operations(), "remove journal-000001")

@@ -14,8 +14,10 @@ from headwater.config.config import Config
 from headwater.engine import codecs
 from headwater.engine.check import broken_invariants
 from headwater.server.services import sealer as sealing_thread
+from headwater.server.services.sealer import SealingResult
 from headwater.testing.node import LocalClient, LocalStore
 from headwater.testing.replies import Failure, Simple
+from tests.unit.cold import store_all
 
 VALUE = "some words that are repeated, some words that are repeated"
 
@@ -51,7 +53,7 @@ def test_a_thread_seals_blocks_beyond_the_budget() -> None:
     # When the thread has done its work
     store.node.sealer.stop()
     with store.node.lock:
-        store.node.sealer.step()
+        store.node.sealer.settle(1000)
     # Then blocks are sealed, and the contents are unchanged
     assert sealed_blocks(store) > 5
     assert client("XRANGE", "s", "-", "+") == before
@@ -65,6 +67,7 @@ def test_turns_help_if_the_thread_lags_behind(monkeypatch: pytest.MonkeyPatch) -
     # Given a thread that does nothing
     monkeypatch.setattr(limits, "SEALING_LAG_BYTES", 5000)
     monkeypatch.setattr(sealing_thread, "MAX_QUEUED", 0)
+    monkeypatch.setattr(sealing_thread, "MAX_QUEUED_TO_STORE", 0)
     store = made()
     # When entries are added
     fill(store.client(), 500)
@@ -87,7 +90,7 @@ def test_a_block_that_cannot_be_compressed_stays_unsealed(
     fill(store.client(), 300)
     store.node.sealer.stop()
     with store.node.lock:
-        store.node.sealer.step()
+        store.node.sealer.settle(1000)
     # Then it stays unsealed, the log says so, and the store continues
     assert sealed_blocks(store) == 0
     assert store.node.keyspace.sealing.kept_bytes > 10_000
@@ -121,7 +124,7 @@ def test_settings_apply_from_the_turn_in_which_they_change() -> None:
     assert client("CONFIG", "SET", "stream-hot-bytes", "0") == Simple(b"OK")
     store.node.sealer.stop()
     with store.node.lock:
-        store.node.sealer.step()
+        store.node.sealer.settle(1000)
     assert 0 < sealed_blocks(store)
     # And no more blocks are compressed after compression is turned off; sealed ones can be read
     assert client("CONFIG", "SET", "stream-compression", "none") == Simple(b"OK")
@@ -152,14 +155,17 @@ def test_a_start_seals_while_it_replays(monkeypatch: pytest.MonkeyPatch) -> None
     fill(store.client(), 500)
     # When the store restarts
     store.crash()
-    # Then it seals during the replay
-    assert sealed_blocks(store) > 10
+    # Then it seals during the replay, or finds blocks on disk
+    assert store.node.keyspace.sealing.sealed_size > 20_000
+    # And what is left is soon sealed as well
+    store_all(store)
     assert store.node.keyspace.sealing.hot_bytes < 5000 + 2 * 4096
 
 
 def test_a_reload_starts_with_a_new_accounting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "SEALING_LAG_BYTES", 0)
     monkeypatch.setattr(sealing_thread, "MAX_QUEUED", 0)  # turns seal, at once
+    monkeypatch.setattr(sealing_thread, "MAX_QUEUED_TO_STORE", 0)
     store = made(enable_debug_command="yes")
     client = store.client(kind="tcp")
     fill(client, 300)
@@ -187,9 +193,9 @@ def test_jobs_in_progress_at_a_reload_belong_to_the_old_keyspace() -> None:
     # When they are settled after a reload
     assert client("DEBUG", "RELOAD") == Simple(b"OK")
     after, seen = store.node.keyspace.sealing, sealed_blocks(store)
-    sealer._done.extend((job, "zlib", zlib.compress(job.data)) for job in jobs)
+    sealer.done.extend(SealingResult(job, "zlib", zlib.compress(job.data)) for job in jobs)
     with store.node.lock:
-        sealer.step()
+        sealer.settle()
     # Then they do not count in the new keyspace
     assert after is not before
     assert sealed_blocks(store) == seen
@@ -203,7 +209,7 @@ def test_info_shows_hot_and_sealed_bytes() -> None:
     fill(client, 300)
     store.node.sealer.stop()
     with store.node.lock:
-        store.node.sealer.step()
+        store.node.sealer.settle(1000)
     text = client("INFO", "memory")
     assert isinstance(text, bytes)
     statistics = dict(line.split(b":", 1) for line in text.split(b"\r\n") if b":" in line)

@@ -135,7 +135,7 @@ def test_counts_and_ids_open_no_block(stream: StoredStream) -> None:
     # Given a stream that is sealed except for its end
     add(stream, 500)
     sealing = seal(stream)
-    before = sealing.opened_count
+    before = sealing.bodies.opened_count
     log = stream.log
     # When counts and ids are read, and entries are removed
     assert log.count_range((0, 0), (400, 0)) == 400
@@ -156,7 +156,7 @@ def test_counts_and_ids_open_no_block(stream: StoredStream) -> None:
     assert log.last() == (499, 0)
     assert (total, stream.length) == (298, 468)
     # Then no block is opened
-    assert sealing.opened_count == before
+    assert sealing.bodies.opened_count == before
     assert broken_invariants(keyspace_of(stream)) == []
 
 
@@ -179,10 +179,10 @@ def test_a_sealed_block_of_mostly_deleted_entries_is_rewritten(stream: StoredStr
 def test_a_trimmed_head_is_not_opened(stream: StoredStream) -> None:
     add(stream, 200)
     sealing = seal(stream)
-    before = sealing.opened_count
+    before = sealing.bodies.opened_count
     for ms in range(1, 150):
         stream.trim_through(ms, 0)
-    assert sealing.opened_count == before
+    assert sealing.bodies.opened_count == before
     assert stream.length == 51
 
 
@@ -220,21 +220,19 @@ def test_a_block_whose_compression_failed_stays_unsealed(stream: StoredStream) -
     assert whole(stream)
 
 
-def test_few_blocks_are_open_at_a_time(
-    stream: StoredStream, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(limits, "OPENED_BLOCKS", 3)
+def test_few_blocks_are_open_at_a_time(stream: StoredStream) -> None:
+    stream.keyspace.sealing.bodies.most_bytes = 3 * BLOCK
     add(stream, 500)
     sealing = seal(stream)
     whole(stream)
-    assert sealing.opened_count >= 10
+    assert sealing.bodies.opened_count >= 10
     opened = [b for b in stream.log.blocks if b.packed is not None and b.packed.data is not None]
     assert len(opened) == 3
     # And reading in small steps opens a block once
-    before = sealing.opened_count
+    before = sealing.bodies.opened_count
     for ms in range(1, 21):
         assert stream.log.get(ms, 0)
-    assert sealing.opened_count - before <= 2
+    assert sealing.bodies.opened_count - before <= 2
 
 
 def test_deleted_blocks_are_removed_from_the_accounting() -> None:

@@ -1,11 +1,12 @@
-"""`Call`, what a command receives, and `Wait` and `Missing`, what it may return.
+"""`Call`, what a command receives, and `Wait`, what it may return.
 
-Rule 1. A command is ``def xadd(call: Call) -> Wait | Missing | None``.
+Rule 1. A command is ``def xadd(call: Call) -> Wait | None``.
 Rule 2. A command chooses first: it parses, looks up, resolves ``*``, ``$``, ``~`` and the clock. Until
         then it may raise `CommandError`: nothing has changed and no reply is written.
 Rule 3. Then it calls `Call.admit`, which asks the journal whether it can take the facts. Only after that
         it calls mutators and writes the reply.
-Rule 4. A command that returns `Wait` or `Missing` has changed nothing and written no reply.
+Rule 4. A command that returns `Wait` or raises `ColdBlocks` (docs/adr/0003) has changed nothing. A reply that it
+        has begun is dropped.
 
 See docs/adr/0001-call-and-reply.md.
 """
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from headwater.commands.times import WallOffset
 from headwater.config.streams import StreamConfig
@@ -97,13 +98,6 @@ class Wait:
             and group.stream.groups.get(group.name) is group
             and group.stream.last_id <= group.last_id
         )
-
-
-class Missing(NamedTuple):
-    """Blocks that must be read from disk before the command can run. It is run again from the start when
-    they are resident. No command returns this while all blocks are in memory."""
-
-    blocks: list[object]
 
 
 Admission = Callable[[int], str | None]

@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from headwater.commands.call import Call, Missing, Wait, shown
+from headwater.commands.call import Call, Wait, shown
 from headwater.commands.functions import functions_of
 from headwater.commands.jobs import Job
 from headwater.commands.table import COMMANDS, Command
@@ -29,7 +29,7 @@ else:
 if not cython.compiled:  # memory_c.pxd has them in C
     from headwater.memory import is_part, word_at
 
-Function = Callable[[Call], Wait | Missing | Job | None]
+Function = Callable[[Call], Wait | Job | None]
 
 FUNCTIONS: dict[bytes, Function] = functions_of("headwater.commands", on_session=False)
 """The functions of the commands on keys, by name: ``XADD``, ``XGROUP|CREATE``."""

@@ -29,9 +29,13 @@ def dump(call: Call) -> Job | None:
     if value is None:
         call.reply.nil()
         return None
+    large = _is_large(value) and may_offload(call)
+    if isinstance(value, StoredStream) and not large:
+        blocks = [block.packed for block in value.log.blocks if block.packed is not None]
+        call.keyspace.sealing.bodies.hold([one for one in blocks if one.blob is not None])
     steps = _payload(_snapshot(value), call.settings.dump_format, call.wall.copy())
     job = Job(call.arguments, steps, _answer)
-    if _is_large(value) and may_offload(call):
+    if large:
         job.arguments = call.arguments.copy()
         return job
     carry_out(call, job)

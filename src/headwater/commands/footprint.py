@@ -17,6 +17,7 @@ from types import (
     ModuleType,
 )
 
+from headwater.engine.blobs import SegmentUse
 from headwater.engine.database import Database
 from headwater.engine.facts import FactBuffer
 from headwater.engine.keyspace import Keyspace
@@ -44,6 +45,7 @@ _OUTSIDE = (
     Keyspace,
     Database,
     FactBuffer,
+    SegmentUse,
     Sealing,
     Weighing,
 )

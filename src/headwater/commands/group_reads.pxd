@@ -20,6 +20,7 @@ cdef class GroupRead:
     cdef public ConsumerGroup group
     cdef public bytes name
     cdef public GroupConsumer consumer
+    cdef public list missed
 
     cdef begin(self, Call call, bytes key, ConsumerGroup group, bytes name)
     cpdef bint plan(self, ReadLimits limits) except -1
@@ -27,6 +28,8 @@ cdef class GroupRead:
     cpdef Py_ssize_t most_fact_bytes(self, ReadLimits limits) except -1
     cpdef give(self, ReplyWriter reply)
     cpdef recheck_at_ms(self)
+    cpdef list spans(self)
+    cpdef forget(self)
     cdef Py_ssize_t consumer_bytes(self) except -1
     cdef Py_ssize_t pending_after(self) except -1
     cpdef GroupConsumer ensure_consumer(self)
@@ -47,6 +50,8 @@ cdef class GroupDelivery(GroupRead):
 
     @cython.locals(share=Share, entries=NewEntries)
     cpdef bint plan(self, ReadLimits limits) except -1
+    cpdef list spans(self)
+    cpdef forget(self)
     @cython.locals(size=Py_ssize_t)
     cpdef Py_ssize_t fact_bytes(self) except -1
     @cython.locals(claims=Py_ssize_t, most=Py_ssize_t)
@@ -85,6 +90,7 @@ cdef class History(GroupRead):
         wire=bytes,
     )
     cdef _find(self, GroupConsumer consumer, Share share)
+    cpdef forget(self)
     @cython.locals(size=Py_ssize_t)
     cpdef Py_ssize_t fact_bytes(self) except -1
     @cython.locals(found=Py_ssize_t, most=Py_ssize_t)

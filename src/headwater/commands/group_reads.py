@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 
 from headwater.commands.call import Call
 from headwater.commands.xread import NewEntries, ReadLimits, Share, entries_after
+from headwater.engine.entry_block import Span
 from headwater.engine.events import STREAM
 from headwater.engine.facts import HEADROOM
 from headwater.engine.group import ConsumerGroup, GroupConsumer
+from headwater.engine.sealed_block import SealedBlock
 from headwater.limits import MAX_DELIVERY_COUNT, SHORTEST_RECHECK_MS
 from headwater.model import id_after
 from headwater.resp.replies import ReplyWriter
@@ -53,6 +55,8 @@ class GroupRead:
         self.group = group
         self.name = name
         self.consumer = group.consumers.get(name)
+        self.missed: list[SealedBlock] = []
+        """The blocks on disk that the plan needs, apart from those of `spans`."""
 
     def plan(self, limits: ReadLimits) -> bool:
         """Choose the entries; return whether the reply includes this stream."""
@@ -68,6 +72,14 @@ class GroupRead:
 
     def give(self, reply: ReplyWriter) -> None:
         """Deliver what was planned and write it to ``reply``."""
+        raise NotImplementedError
+
+    def spans(self) -> list[Span]:
+        """The spans that `give` will read."""
+        return []
+
+    def forget(self) -> None:
+        """Discard the plan, so that the read can be planned again."""
         raise NotImplementedError
 
     def recheck_at_ms(self) -> int | None:
@@ -132,6 +144,13 @@ class GroupDelivery(GroupRead):
         share.close()
         return len(self.wires) + self.new > 0
 
+    def spans(self) -> list[Span]:
+        return [] if self.entries is None else self.entries.spans
+
+    def forget(self) -> None:
+        self.claims, self.wires, self.missed = _NONE, [], []
+        self.entries, self.new = None, 0
+
     def fact_bytes(self) -> int:
         size = self.consumer_bytes()
         if self.wires:
@@ -168,7 +187,7 @@ class GroupDelivery(GroupRead):
         if idle < self.claim_ms or share.full():
             return False
         ms, seq, deliveries = pel.ms(at), pel.seq(at), pel.delivery_count(at)
-        wire = self.group.stream.log.get(ms, seq)
+        wire = self.group.stream.log.gather(ms, seq, self.missed)
         if wire is not None:
             self.wires.append(wire)
             push_id(claims, ms, seq)
@@ -270,7 +289,7 @@ class History(GroupRead):
         while at >= 0 and not share.full():
             ms, seq = pel.ms(at), pel.seq(at)
             push_id(self.ids, ms, seq)
-            wire = self.group.stream.log.get(ms, seq)
+            wire = self.group.stream.log.gather(ms, seq, self.missed)
             self.wires.append(wire)
             if wire is None:
                 share.add(_gone_size((ms, seq)))
@@ -281,6 +300,10 @@ class History(GroupRead):
                 push_word(self.records, counted_once_more(pel.delivery_count(at)))
             left -= 1
             at = pel.owned_from(pel.after(at), cid) if left else -1
+
+    def forget(self) -> None:
+        self.ids, self.records = array("Q"), array("Q")
+        self.wires, self.missed = [], []
 
     def fact_bytes(self) -> int:
         size = len(self.records) * self.records.itemsize

@@ -16,7 +16,7 @@ from array import array
 from collections.abc import Callable, Collection, Iterator
 
 from headwater.commands.call import Call
-from headwater.engine.entry_block import take_fields
+from headwater.engine.entry_fields import take_fields
 from headwater.engine.facts import HEADROOM, ID_BYTES
 from headwater.engine.group import ConsumerGroup
 from headwater.engine.nodes import elements

@@ -31,12 +31,15 @@ cdef class _Claims:
     cdef public long long min_idle
     cdef public array.array records
     cdef public list wires
+    cdef public list missed
     cdef public dict gone
 
     cdef bint idle_enough(self, long long time) except -1
     @cython.locals(pel=PendingList)
     cdef bint too_young(self, Py_ssize_t at) except -1
     cdef bint all_too_young(self, u64 min_time) except -1
+    cdef bytes wire_of(self, u64 ms, u64 seq, bint justid)
+    cdef warm(self, Call call)
     cdef take(self, u64 ms, u64 seq, bytes wire, u64 time, u64 count)
     cdef Py_ssize_t fact_bytes(self) except -1
     @cython.locals(group=ConsumerGroup, consumer=GroupConsumer)

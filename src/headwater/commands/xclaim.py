@@ -17,6 +17,7 @@ from headwater.commands.xgroup import pending_group
 from headwater.engine.facts import HEADROOM, ID_BYTES
 from headwater.engine.group import ConsumerGroup
 from headwater.engine.pending_block import PendingBlock
+from headwater.engine.sealed_block import SealedBlock
 from headwater.engine.stream import StoredStream
 from headwater.errors import CommandError
 from headwater.limits import MAX_DELIVERY_COUNT
@@ -91,6 +92,8 @@ class _Claims:
         """The claimed entries, as records for `ConsumerGroup.own`."""
         self.wires: list[bytes] = []
         """The claimed entries, as their reply bytes."""
+        self.missed: list[SealedBlock] = []
+        """The blocks on disk that contain claimed entries."""
         self.gone: dict[tuple[int, int], None] = {}
         """Pending ids whose entries the stream no longer has."""
 
@@ -109,6 +112,18 @@ class _Claims:
         """Whether no record with a time from ``min_time`` on may be claimed. The time of a released one,
         which always may, is 0."""
         return min_time > 0 and not self.idle_enough(min_time)
+
+    def wire_of(self, ms: int, seq: int, justid: bool) -> bytes | None:
+        """The entry as its reply bytes, any bytes with ``justid``; None if the stream no longer has it."""
+        log = self.group.stream.log
+        if justid:
+            return b"" if log.contains(ms, seq) else None
+        return log.gather(ms, seq, self.missed)
+
+    def warm(self, call: Call) -> None:
+        """Raise `ColdBlocks` if claimed entries are on disk."""
+        if self.missed:
+            call.keyspace.sealing.bodies.hold((), self.missed)
 
     def take(self, ms: int, seq: int, wire: bytes, time: int, count: int) -> None:
         """Claim an entry, with this delivery time and count."""
@@ -157,7 +172,7 @@ class _NamedClaims(_Claims):
         """Claim one id of XCLAIM if that is allowed."""
         group, entry_id = self.group, (ms, seq)
         at = group.pel.find(ms, seq)
-        wire = group.stream.log.get(ms, seq)
+        wire = self.wire_of(ms, seq, options.justid)
         if wire is None:
             if at >= 0:
                 self.gone[entry_id] = None
@@ -204,6 +219,7 @@ def xclaim(call: Call) -> None:
     options = ClaimOptions(call, arguments, index)
     for base in range(0, len(ids), 2):
         claims.claim(word_at(ids, base), word_at(ids, base + 1), options)
+    claims.warm(call)
     name = arguments.bytes(3)
     call.admit(claims.fact_bytes() + len(name))
     if options.last_id > group.last_id:
@@ -240,6 +256,7 @@ def xautoclaim(call: Call) -> None:
     claims = _Claims(call, group, max(0, min_idle))
     scan = _Scan(claims, stream, count, call.settings.autoclaim_scan_factor, justid)
     cursor = scan.run(start)
+    claims.warm(call)
     name = arguments.bytes(3)
     call.admit(claims.fact_bytes() + len(name))
     claims.carry_out(call, name)
@@ -307,7 +324,7 @@ class _Scan:
         """Claim a record, or note that its entry is gone, or skip it."""
         claims, pel = self.claims, self.claims.group.pel
         ms, seq = pel.ms(at), pel.seq(at)
-        wire = self.stream.log.get(ms, seq)
+        wire = claims.wire_of(ms, seq, self.justid)
         if wire is None:
             claims.gone[ms, seq] = None
             self.count -= 1

@@ -14,8 +14,11 @@ from headwater.commands.xpending import (
     write_consumer_rows,
     write_group_rows,
 )
+from headwater.engine.entry_block import Span
 from headwater.engine.group import NEVER, ConsumerGroup
+from headwater.engine.sealed_block import SealedBlock
 from headwater.engine.stream import StoredStream
+from headwater.engine.warming import warm
 from headwater.errors import CommandError
 from headwater.model import UNKNOWN
 from headwater.resp.replies import ReplyWriter
@@ -49,12 +52,18 @@ def xinfo_stream(call: Call) -> None:
         if arguments.count == 6:
             count = arguments.integer(5)
             count = _DEFAULT_FULL_COUNT if count < 0 else count
-    call.reply.map(15 if full else 16)
-    _counters(call.reply, stream)
     if full:
-        _entries_and_groups(call, stream, count or -1)
+        log = stream.log
+        spans, total = log.spans((0, 0), stream.last_id, count or -1)
+        warm(log.sealing, ((log, spans),))
+        call.reply.map(15)
+        _counters(call.reply, stream)
+        _entries_and_groups(call, stream, spans, total, count or -1)
     else:
-        _ends(call.reply, stream)
+        ends = _ends(call, stream)
+        call.reply.map(16)
+        _counters(call.reply, stream)
+        _write_ends(call.reply, stream, ends)
 
 
 def _existing(call: Call) -> StoredStream:
@@ -92,24 +101,31 @@ def _counters(reply: ReplyWriter, stream: StoredStream) -> None:
         reply.integer(value)
 
 
-def _ends(reply: ReplyWriter, stream: StoredStream) -> None:
+def _ends(call: Call, stream: StoredStream) -> list[bytes | None]:
+    """The first and the last entry."""
+    log = stream.log
+    missed: list[SealedBlock] = []
+    ends = [log.gather(*entry_id, missed) for entry_id in (log.first(), log.last())]
+    if missed:
+        call.keyspace.sealing.bodies.hold((), missed)
+    return ends
+
+
+def _write_ends(reply: ReplyWriter, stream: StoredStream, ends: list[bytes | None]) -> None:
     reply.bulk(b"groups")
     reply.integer(len(stream.groups))
-    for name, entry_id in (
-        (b"first-entry", stream.log.first()),
-        (b"last-entry", stream.log.last()),
-    ):
+    for name, wire in zip((b"first-entry", b"last-entry"), ends, strict=True):
         reply.bulk(name)
-        wire = stream.log.get(*entry_id)
         if wire is None:
             reply.nil()
         else:
             reply.raw(wire)
 
 
-def _entries_and_groups(call: Call, stream: StoredStream, count: int) -> None:
+def _entries_and_groups(
+    call: Call, stream: StoredStream, spans: list[Span], total: int, count: int
+) -> None:
     reply = call.reply
-    spans, total = stream.log.spans((0, 0), stream.last_id, count)
     reply.bulk(b"entries")
     reply.array(total)
     for span in spans:

@@ -1,7 +1,7 @@
 cimport cython
 from headwater.commands.call cimport Call
 from headwater.engine.entry_block cimport Span
-from headwater.engine.entry_log cimport EntryLog
+from headwater.engine.entry_log cimport EntryLog, any_stored
 from headwater.engine.stream cimport StoredStream
 from headwater.resp.arguments cimport Arguments
 from headwater.resp.replies cimport ReplyWriter

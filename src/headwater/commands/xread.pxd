@@ -77,12 +77,13 @@ cdef class Share:
 @cython.final
 @cython.freelist(4)
 cdef class NewEntries:
+    cdef public EntryLog log
     cdef public list spans
     cdef public Py_ssize_t total
 
     @cython.locals(
         spans=list, before=Py_ssize_t, span=Span, end=Py_ssize_t, block=EntryBlock,
-        made=NewEntries,
+        made=NewEntries, number=Py_ssize_t, size=Py_ssize_t,
     )
     cpdef NewEntries within(self, Share share, Py_ssize_t more)
     @cython.locals(span=Span)

@@ -16,8 +16,11 @@ from typing import TYPE_CHECKING
 from headwater.commands.call import SYNTAX, Call, Wait
 from headwater.commands.ids import GREATEST
 from headwater.commands.times import milliseconds
+from headwater.engine.blobs import ColdBlocks
 from headwater.engine.entry_block import Span
+from headwater.engine.entry_log import EntryLog
 from headwater.engine.stream import StoredStream
+from headwater.engine.warming import up_to, warm
 from headwater.errors import CommandError
 from headwater.model import MAX_U64
 from headwater.resp.arguments import INTEGER_ERROR, Arguments
@@ -229,7 +232,8 @@ class Share:
 class NewEntries:
     """Consecutive live entries of a stream, from `entries_after` or `newest_entry`."""
 
-    def __init__(self) -> None:
+    def __init__(self, log: EntryLog) -> None:
+        self.log = log
         self.spans: list[Span] = []
         self.total = 0
 
@@ -240,16 +244,30 @@ class NewEntries:
             return self
         spans: list[Span] = []
         before = share.taken
-        for span in self.spans:
+        for number, span in enumerate(self.spans):
             end, block = span.first, span.block
+            if share.maxsize >= 0 and not share.full():
+                self._open(number)
             while end < span.end and not share.full():
-                share.add(block.start(end + 1) - block.start(end) + more)
+                size = 0  # It matters only for MAXSIZE.
+                if share.maxsize >= 0:
+                    size = block.start(end + 1) - block.start(end) + more
+                share.add(size)
                 end += 1
             if end > span.first:
                 spans.append(Span(block, span.first, end))
-        made = NewEntries()
+        made = NewEntries(self.log)
         made.spans, made.total = spans, share.taken - before
         return made
+
+    def _open(self, number: int) -> None:
+        """Open the block of span ``number``. Raises `ColdBlocks` with it and those after it."""
+        packed = self.spans[number].block.packed
+        if packed is not None and packed.data is None and packed.blob is not None:
+            bodies = self.spans[number].block.sealing.bodies
+            if not bodies.try_open(packed):
+                following = up_to(span.block.packed for span in self.spans[number + 1 :])
+                raise ColdBlocks([packed, *following])
 
     def write(self, reply: ReplyWriter) -> None:
         """Write the entries as an array."""
@@ -267,7 +285,7 @@ class NewEntries:
 
 def entries_after(stream: StoredStream, last_seen: tuple[int, int], count: int) -> NewEntries:
     """The entries after the id ``last_seen``, at most ``count`` (-1: all)."""
-    made = NewEntries()
+    made = NewEntries(stream.log)
     ms, seq = last_seen[0], last_seen[1]
     if ms < stream.last_ms or (ms == stream.last_ms and seq < stream.last_seq):
         if seq < MAX_U64:
@@ -280,7 +298,7 @@ def entries_after(stream: StoredStream, last_seen: tuple[int, int], count: int) 
 
 def newest_entry(stream: StoredStream) -> NewEntries:
     """The last live entry of a stream that is not empty."""
-    made, last = NewEntries(), stream.log.last()
+    made, last = NewEntries(stream.log), stream.log.last()
     made.spans, made.total = stream.log.spans(last, last)
     return made
 
@@ -333,6 +351,8 @@ def xread(call: Call) -> Wait | None:
     limits = options.limits()
     if limits.maxcount >= 0 or limits.maxsize >= 0:
         found = _within(limits, found)
+    if call.keyspace.sealing.stored_count:
+        warm(call.keyspace.sealing, [(entries.log, entries.spans) for _, entries in found])
     begin_streams(reply, len(found))
     for key, entries in found:
         begin_stream(reply, key)

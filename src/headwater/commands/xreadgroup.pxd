@@ -22,10 +22,17 @@ cpdef xreadgroup(Call call)
 @cython.locals(size=Py_ssize_t, given=list, read=GroupRead)
 cdef bint _give(Call call, list reads, ReadLimits limits) except -1
 
-@cython.locals(
-    size=Py_ssize_t, read=GroupRead, reply=ReplyWriter, body=ReplyWriter, given=Py_ssize_t
-)
+@cython.locals(size=Py_ssize_t, read=GroupRead)
 cdef bint _give_in_turn(Call call, list reads, ReadLimits limits) except -1
+
+@cython.locals(read=GroupRead, reply=ReplyWriter, body=ReplyWriter, given=Py_ssize_t)
+cdef bint _take_turns(Call call, list reads, ReadLimits limits) except -1
+
+@cython.locals(read=GroupRead)
+cdef _warm(Call call, list reads)
+
+@cython.locals(read=GroupRead, wide=ReadLimits)
+cdef _warm_for_turns(Call call, list reads, ReadLimits limits)
 
 @cython.locals(stream=StoredStream, group=ConsumerGroup)
 cdef ConsumerGroup _group_of(Call call, bytes key, ReadOptions options)

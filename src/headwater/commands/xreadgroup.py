@@ -5,7 +5,10 @@
                                                                            ▼
                                                                   Wait (BLOCK) or nil
 Rule 1. Every stream, group and id is checked before anything changes.
-Rule 2. A command that returns nothing only creates missing consumers and sets seen times. One that waits
+Rule 2. The blocks on disk that the reads need are opened before anything changes. A request that names a
+        stream twice opens what its reads could need at most; what is missing after that, because it was
+        closed again, is read while the request waits.
+Rule 3. A command that returns nothing only creates missing consumers and sets seen times. One that waits
         is run again as a whole when one of its keys is signalled.
 
 Source: Redis's command page and t_stream.c (xreadCommand).
@@ -17,6 +20,7 @@ from headwater.commands.call import Call, Wait, shown
 from headwater.commands.group_reads import GroupDelivery, GroupRead, History
 from headwater.commands.xread import ReadLimits, ReadOptions, begin_stream, begin_streams
 from headwater.engine.group import ConsumerGroup
+from headwater.engine.warming import warm
 from headwater.errors import CommandError
 from headwater.model import MAX_U64
 from headwater.resp.arguments import Arguments
@@ -87,6 +91,8 @@ def _give(call: Call, reads: list[GroupRead], limits: ReadLimits) -> bool:
         if read.plan(limits):
             given.append(read)
         size += read.fact_bytes()
+    if call.keyspace.sealing.stored_count:
+        _warm(call, reads)
     if size:  # 0 for most reads that go on waiting
         call.admit(size)
     for read in reads:
@@ -108,11 +114,21 @@ def _give_in_turn(call: Call, reads: list[GroupRead], limits: ReadLimits) -> boo
     The second read returns what the first one leaves, so each read is planned after those before it
     were carried out, and the number of streams in the reply is known only at the end.
     """
-    size = 0
+    size, bodies = 0, call.keyspace.sealing.bodies
     for read in reads:
         size += read.most_fact_bytes(limits)
+    if call.keyspace.sealing.stored_count:
+        _warm_for_turns(call, reads, limits)
     if size:
         call.admit(size)
+    may_wait, bodies.may_wait = bodies.may_wait, True
+    try:
+        return _take_turns(call, reads, limits)
+    finally:
+        bodies.may_wait = may_wait
+
+
+def _take_turns(call: Call, reads: list[GroupRead], limits: ReadLimits) -> bool:
     for read in reads:
         read.ensure_consumer()
         read.mark_seen()
@@ -128,6 +144,26 @@ def _give_in_turn(call: Call, reads: list[GroupRead], limits: ReadLimits) -> boo
         begin_streams(reply, given)
         reply.raw(body.out)
     return given > 0
+
+
+def _warm(call: Call, reads: list[GroupRead]) -> None:
+    """Open the blocks that the planned reads need. Raises `ColdBlocks`."""
+    missed = [packed for read in reads for packed in read.missed]
+    found = [(read.group.stream.log, read.spans()) for read in reads]
+    warm(call.keyspace.sealing, found, missed)
+
+
+def _warm_for_turns(call: Call, reads: list[GroupRead], limits: ReadLimits) -> None:
+    """Open the blocks that the reads could need one after the other: what each would return if it were the
+    only one and had the COUNT of all."""
+    for read in reads:
+        wide = ReadLimits()
+        wide.count = limits.count if limits.count < 0 else limits.count * len(reads)
+        wide.maxcount, wide.maxsize = limits.maxcount, limits.maxsize
+        read.plan(wide)
+    _warm(call, reads)
+    for read in reads:
+        read.forget()
 
 
 def _group_of(call: Call, key: bytes, options: ReadOptions) -> ConsumerGroup:

@@ -48,3 +48,10 @@ class StorageConfig:
         kind=Memory(),
         embedded=EmbeddedUse.ON_DISK,
     )
+    checkpoint_io_limit: int = setting(
+        64 * MIB,
+        "Maximum bytes a second that are read and written to move older entries out of files that are "
+        "mostly deleted.",
+        kind=Memory(1),
+        embedded=EmbeddedUse.ON_DISK,
+    )

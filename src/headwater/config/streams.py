@@ -58,6 +58,12 @@ class StreamConfig:
         "ones are compressed.",
         kind=Memory(),
     )
+    stream_cold_cache_bytes: int = setting(
+        limits.COLD_CACHE_BYTES,
+        "Memory for older entries that were read last: those of all streams together that are "
+        "decompressed, or read from disk.",
+        kind=Memory(),
+    )
     stream_compression: str = setting(
         AUTO,
         "Compression of older entries: auto is zstd if the package zstandard is installed, else zlib; "

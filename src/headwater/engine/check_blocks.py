@@ -6,10 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from headwater.engine.blobs import Blob
 from headwater.engine.entry_block import EntryBlock
 from headwater.engine.keyspace import Keyspace
 from headwater.engine.nodes import elements
-from headwater.engine.sealing import SEALED
+from headwater.engine.sealing import SEALED, Sealing
 
 
 def block_faults(block: EntryBlock) -> Iterator[str]:
@@ -33,7 +34,8 @@ def block_faults(block: EntryBlock) -> Iterator[str]:
     if block.first() != (ids[2 * block.head], ids[2 * block.head + 1]):
         yield f"its first id is not {block.first()}"
     yield from _packed(block) if block.packed is not None else _written(block, alive)
-    if len(data) > block.sealing.block_bytes and there > 1:
+    stored = block.packed is not None and block.packed.blob is not None
+    if len(data) > block.sealing.block_bytes and there > 1 and not stored:
         yield f"{len(data)} bytes in {there} entries are too many for one block"
     for at in alive:
         if not _well_written(block, at):
@@ -52,10 +54,15 @@ def _written(block: EntryBlock, alive: list[int]) -> Iterator[str]:
 
 def _packed(block: EntryBlock) -> Iterator[str]:
     """Check what applies only to sealed blocks."""
+    packed = block.packed
+    assert packed is not None
     if block.data or block.ids or block.offsets or block.room or not block.closed:
         yield "it is sealed and has uncompressed bytes"
-    if block.books != SEALED or block.count - block.head > 2 * block.live:
+    sparse = packed.blob is None and block.count - block.head > 2 * block.live
+    if block.books != SEALED or sparse:
         yield f"{block.live} of {block.count - block.head} entries live, accounted as {block.books}"
+    if (packed.wire is None) != (packed.blob is not None):
+        yield "it is neither in memory nor on disk, or both"
 
 
 def _well_written(block: EntryBlock, at: int) -> bool:
@@ -80,7 +87,10 @@ def book_faults(keyspace: Keyspace) -> Iterator[str]:
     sums = [0, 0, 0]
     sealed_size = 0
     blocks = {id(block): block for s in keyspace.streams.values() for block in s.log.blocks}
+    blobs = {}
     for block in blocks.values():
+        if block.packed is not None and block.packed.blob is not None:
+            blobs[block.packed.blob] = block.packed.size
         sums[block.books] += block.booked
         sealed_size += block.packed.size if block.packed is not None else 0
     sealing = keyspace.sealing
@@ -89,3 +99,18 @@ def book_faults(keyspace: Keyspace) -> Iterator[str]:
         yield f"blocks of {sums} bytes, kept, hot and sealed, are accounted as {found}"
     if sealed_size > sealing.sealed_size:
         yield f"{sealed_size} bytes are sealed, {sealing.sealed_size} are accounted"
+    yield from _segment_faults(sealing, list(blobs))
+
+
+def _segment_faults(sealing: Sealing, blobs: list[Blob]) -> Iterator[str]:
+    """Check that every blob is counted in its segment, once. Others may be counted that are still read."""
+    found: dict[int, int] = {}
+    for blob in blobs:
+        _, _, head_bytes, body_bytes = blob.place()
+        found[blob.segment] = found.get(blob.segment, 0) + 2 * head_bytes + body_bytes + 4
+    if len({blob.place() for blob in blobs}) < len(blobs):
+        yield "two blobs are at the same place"
+    counted = sealing.segments()
+    for segment, live in found.items():
+        if live > counted.get(segment, 0):
+            yield f"segment {segment} has {live} live bytes, {counted.get(segment, 0)} are counted"

@@ -17,6 +17,9 @@ NONE = "none"
 ZLIB = "zlib"
 ZSTD = "zstd"
 
+CODECS = (NONE, ZLIB, ZSTD)
+"""The codecs of blobs. A fact contains an index of this list."""
+
 _LEVEL = 1
 """Higher levels take several times as long and save a tenth more."""
 
@@ -37,8 +40,10 @@ class Codec(NamedTuple):
 
 
 def make_codec(name: str) -> Codec:
-    """Return the codec with this name; `AUTO` is the best available one. Raises `ValueError` if the codec
-    is not installed."""
+    """Return the codec with this name; `AUTO` is the best available one, `NONE` leaves the bytes as they are.
+    Raises `ValueError` if the codec is not installed."""
+    if name == NONE:
+        return Codec(NONE, bytes, lambda wire, _size: wire)
     if name == AUTO:
         name = ZSTD if has_zstd() else ZLIB
     if name == ZLIB:

@@ -29,7 +29,7 @@ def copy_stream(
     ``gids`` maps the number of each group to the number of its copy.
     """
     made = StoredStream(source.keyspace, db, key, sid)
-    made.log, made.nodes = source.log.copy(), source.nodes.copy()
+    made.log, made.nodes = source.log.copy(sid), source.nodes.copy()
     made.last_id, made.entries_added = source.last_id, source.entries_added
     made.max_deleted_id, made.max_trimmed_id = source.max_deleted_id, source.max_trimmed_id
     made.enter()

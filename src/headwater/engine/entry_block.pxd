@@ -1,8 +1,9 @@
 cimport cython
 from cpython cimport array
-from headwater.engine.sealing cimport SealedBlock, Sealing
+from headwater.engine.sealed_block cimport SealedBlock
+from headwater.engine.sealing cimport Sealing
 from headwater.memory_c cimport (
-    append_part, offset_at, push_offset, push_word, reserve, u64, word_at,
+    offset_at, reserve, u64, word_at,
 )
 from headwater.packing_c cimport pack_ids, unpack_ids
 
@@ -33,12 +34,14 @@ cdef class EntryBlock:
     cdef public int books
     cdef public bint closed
     cdef public bint shared
+    cdef public long long origin
     cdef object __weakref__
 
     cpdef bytearray entries(self)
     cpdef array.array edges(self)
     @cython.locals(ids=array.array)
     cpdef array.array known_ids(self)
+    cpdef bytes packed_ids(self)
     @cython.locals(edges=array.array)
     cpdef Py_ssize_t start(self, Py_ssize_t index) except -1
     cpdef bint lives(self, Py_ssize_t index) except -1
@@ -58,6 +61,11 @@ cdef class EntryBlock:
     @cython.locals(size=Py_ssize_t, before=int, books=int)
     cpdef bint _book(self) except -1
     cpdef _move(self, int books, Py_ssize_t size)
+    @cython.locals(wire=Py_ssize_t)
+    cpdef pack(self, SealedBlock packed)
+    cpdef _count(self, SealedBlock packed, int times)
+    @cython.locals(packed=SealedBlock)
+    cpdef _note_unstored(self)
     cpdef kill(self, Py_ssize_t index)
     @cython.locals(count=Py_ssize_t, end=Py_ssize_t, ids=array.array)
     cpdef _cut_tail(self)
@@ -65,15 +73,7 @@ cdef class EntryBlock:
 
 
 @cython.locals(ids=array.array)
-cpdef array.array packed_ids(SealedBlock packed)
-
-@cython.locals(
-    index=Py_ssize_t, at=Py_ssize_t, stop=Py_ssize_t, length=Py_ssize_t, count=Py_ssize_t
-)
-cpdef take_fields(
-    bytearray data, array.array offsets, Py_ssize_t first, Py_ssize_t end, bytearray wire,
-    array.array ends, array.array pairs,
-)
+cpdef array.array unpacked_ids(SealedBlock packed)
 
 
 @cython.final

@@ -1,10 +1,11 @@
-r"""A block of entries: consecutive entries, stored without gaps, in one of three forms.
+r"""A block of entries: consecutive entries, stored without gaps, in one of four forms.
 
     open     data     *2␍␊$15␍␊1526569498055-0␍␊*4␍␊$4␍␊item␍␊… │ *2␍␊$15␍␊… │ …     grows
              offsets  0                                         62           …
              ids      1526569498055 0                           1526569498055 1
     closed   the same, and its bytes do not change any more
     sealed   packed   the bytes compressed, the ids as runs (packing.py); offsets follow from the bytes
+    stored   the same, but the bytes are on disk
 
     in all   dead     0                                         1            0
              head ──▶ first entry that was not trimmed          count ──▶ after the last live entry
@@ -17,7 +18,8 @@ Rule 2. ``last_ms`` and ``last_seq`` are the id of the last entry. The ids of a 
         (sealing.py).
 Rule 3. A block with more tombstones than live entries is compacted. An unsealed block compares bytes. A
         sealed one compares the number of entries between its ends, because entries that are trimmed from
-        it need almost no memory. Compacting a sealed block makes it a closed one.
+        it need almost no memory. Compacting a sealed block makes it a closed one. A stored block is never
+        compacted: no change of a store needs the bytes of one.
 Rule 4. A closed block may have a copy that shares its bytes. Each of them has its own values for what
         can change.
 """
@@ -26,8 +28,10 @@ from __future__ import annotations
 
 from array import array
 from typing import TYPE_CHECKING
+from weakref import ref
 
-from headwater.engine.sealing import HOT, KEPT, SEALED, SealedBlock, Sealing
+from headwater.engine.sealed_block import SealedBlock
+from headwater.engine.sealing import HOT, KEPT, SEALED, Sealing
 
 if TYPE_CHECKING:
     from headwater import _cython as cython
@@ -38,7 +42,7 @@ else:
         from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd and packing_c.pxd have them in C
-    from headwater.memory import append_part, offset_at, push_offset, push_word, reserve, word_at
+    from headwater.memory import offset_at, reserve, word_at
     from headwater.packing import pack_ids, unpack_ids
 
 _ARRAYS_BYTES = 20
@@ -59,10 +63,12 @@ class EntryBlock:
     """See the diagram above. ``live`` is the number of live entries, ``dead_bytes`` the number of bytes of
     all others while the block is not sealed. ``room`` is the length up to which ``data`` may grow before
     `widen` must be called; 0 if nothing may be appended. ``books`` is the account of the block in `Sealing`,
-    ``booked`` the number of bytes for which it is accounted there."""
+    ``booked`` the number of bytes for which it is accounted there. ``origin`` is the number of the stream to
+    which it was added."""
 
-    def __init__(self, sealing: Sealing) -> None:
+    def __init__(self, sealing: Sealing, origin: int = 0) -> None:
         self.sealing = sealing
+        self.origin = origin
         self.data = bytearray()
         self.ids: array[int] = array("Q")
         self.offsets: array[int] = array("I")
@@ -78,7 +84,7 @@ class EntryBlock:
     def __del__(self) -> None:
         self.sealing.book(self.books, -self.booked)
         if self.packed is not None:
-            self.sealing.sealed_size -= self.packed.size
+            self._count(self.packed, -1)
 
     # --- reading --------------------------------------------------------------------------------
 
@@ -104,7 +110,11 @@ class EntryBlock:
         """Return two words for each entry, live or not, and possibly for deleted ones after the last."""
         if self.packed is None:
             return self.ids
-        return packed_ids(self.packed)
+        return unpacked_ids(self.packed)
+
+    def packed_ids(self) -> bytes:
+        """Return the ids of `known_ids`, packed."""
+        return pack_ids(self.ids) if self.packed is None else self.packed.ids
 
     def start(self, index: int) -> int:
         """Return where entry ``index`` begins. ``start(count)`` is the end of the last."""
@@ -207,26 +217,49 @@ class EntryBlock:
         """Account this closed block as not worth sealing."""
         self._move(KEPT, self.booked)
 
-    def seal(self, codec: str, wire: bytes) -> None:
-        """Replace the bytes by ``wire``, their compressed form. ``codec`` is the name of the codec."""
+    def seal(self, codec: str, wire: bytes, ids: bytes) -> None:
+        """Replace the bytes by ``wire``, their compressed form, and the ids by their packed form. ``codec`` is
+        the name of the codec."""
         assert self.packed is None
-        self.pack(SealedBlock(codec, wire, pack_ids(self.ids), len(self.data), len(self.offsets)))
+        self.pack(SealedBlock(codec, wire, ids, len(self.data), len(self.offsets)))
+
+    def store(self, packed: SealedBlock) -> None:
+        """Replace the bytes of this closed or sealed block by ``packed``, which is stored."""
+        if self.packed is not None:
+            self._count(self.packed, -1)
+        self.pack(packed)
 
     def pack(self, packed: SealedBlock) -> None:
         """Replace the bytes of this closed block by ``packed``."""
         assert self.closed
         self.packed = packed
         self.data, self.ids, self.offsets, self.dead_bytes = _NO_DATA, _NO_IDS, _NO_OFFSETS, 0
-        self.sealing.sealed_size += packed.size
-        self._move(SEALED, len(packed.wire) + len(packed.ids) + _PACKED_BYTES)
+        self._count(packed, 1)
+        wire = 0 if packed.wire is None else len(packed.wire)
+        self._move(SEALED, wire + len(packed.ids) + _PACKED_BYTES)
+        self._note_unstored()
+
+    def _count(self, packed: SealedBlock, times: int) -> None:
+        """Count a sealed block, or with -1 remove it from the accounts."""
+        self.sealing.sealed_size += times * packed.size
+        if packed.blob is not None:
+            self.sealing.stored_size += times * packed.size
+            if times > 0:
+                self.sealing.stored_count += 1
+
+    def _note_unstored(self) -> None:
+        """Make the block available for storing if it is sealed and not stored (sealing.py, rule 6)."""
+        packed = self.packed
+        if packed is not None and packed.blob is None and self.sealing.storing:
+            self.sealing.unstored.append(ref(self))
 
     def copy(self) -> EntryBlock:
         """Return a copy of this shared block that can be changed. What cannot change stays shared."""
-        made = EntryBlock(self.sealing)
+        made = EntryBlock(self.sealing, self.origin)
         made.data, made.ids, made.offsets = self.data, self.ids, self.offsets
         if self.packed is not None:
             made.packed = self.packed.copy()
-            self.sealing.sealed_size += made.packed.size
+            self._count(made.packed, 1)
         elif not self.closed:
             made.data, made.ids, made.offsets = self.data[:], self.ids[:], self.offsets[:]
         made.dead = None if self.dead is None else self.dead[:]
@@ -239,6 +272,7 @@ class EntryBlock:
             made.account()
         else:
             made._move(SEALED, self.booked)
+            made._note_unstored()
         return made  # ``shared`` is False
 
     def adopt(self, sealing: Sealing) -> None:
@@ -246,9 +280,12 @@ class EntryBlock:
         books, size = self.books, self.booked
         self._move(books, 0)
         if self.packed is not None:
-            self.sealing.sealed_size -= self.packed.size
-            sealing.sealed_size += self.packed.size
+            assert self.packed.blob is None, "a block of another store is stored"
+            self._count(self.packed, -1)
         self.sealing = sealing
+        if self.packed is not None:
+            self._count(self.packed, 1)
+            self._note_unstored()
         self._move(books, size)
         if books == HOT:
             sealing.enqueue(self)
@@ -296,7 +333,7 @@ class EntryBlock:
     def outweighed(self) -> bool:
         """Whether the block should be compacted (rule 3)."""
         if self.packed is not None:
-            return self.count - self.head > 2 * self.live
+            return self.packed.blob is None and self.count - self.head > 2 * self.live
         return self.dead_bytes * 2 > len(self.data)
 
     def compact(self) -> None:
@@ -313,7 +350,7 @@ class EntryBlock:
         self.dead, self.head, self.dead_bytes = None, 0, 0
         self.count = len(offsets)
         if sealed is not None:
-            self.sealing.sealed_size -= sealed.size
+            self._count(sealed, -1)
         if self.closed and self._book():
             self.sealing.enqueue_coldest(self)
 
@@ -347,38 +384,8 @@ class Span:
         return [(ids[2 * at], ids[2 * at + 1]) for at in range(self.first, self.end)]
 
 
-def packed_ids(packed: SealedBlock) -> array[int]:
+def unpacked_ids(packed: SealedBlock) -> array[int]:
     """Return the ids of a sealed block's entries, two words each."""
     ids: array[int] = array("Q")
     unpack_ids(packed.ids, packed.count, ids)
     return ids
-
-
-def take_fields(
-    data: bytearray,
-    offsets: array[int],
-    first: int,
-    end: int,
-    wire: bytearray,
-    ends: array[int],
-    pairs: array[int],
-) -> None:
-    """Append the entries ``first`` to ``end``-1 without what precedes their fields. ``offsets`` are the
-    positions in ``data`` where entries begin. ``wire`` gets the fields in RESP, ``ends`` the position in
-    ``wire`` where the fields of each entry end, ``pairs`` the number of pairs of each."""
-    for index in range(first, end):
-        at = offset_at(offsets, index) + 5  # after *2 CR LF $
-        stop = offset_at(offsets, index + 1) if index + 1 < len(offsets) else len(data)
-        length = data[at] - 48
-        at += 1
-        if data[at] != 13:
-            length = 10 * length + data[at] - 48
-            at += 1
-        at += 2 + length + 3  # after CR LF, the id, CR LF and *
-        count = 0
-        while data[at] != 13:
-            count = 10 * count + data[at] - 48
-            at += 1
-        append_part(wire, data, at + 2, stop)
-        push_word(ends, len(wire))
-        push_offset(pairs, count // 2)

@@ -1,6 +1,7 @@
 cimport cython
 from cpython cimport array
 from headwater.engine.entry_block cimport EntryBlock, Span
+from headwater.engine.sealed_block cimport SealedBlock
 from headwater.engine.sealing cimport Sealing
 from headwater.memory_c cimport (
     append_entry, cut, offset_at, prefetch_bytes_end, prefetch_end, push_id, push_offset, u32, u64,
@@ -17,6 +18,7 @@ cdef class EntryLog:
     cdef EntryBlock _tail
     cdef public Py_ssize_t length
     cdef public Sealing sealing
+    cdef public long long sid
 
     @cython.locals(block=EntryBlock)
     cdef EntryBlock _own(self, Py_ssize_t at)
@@ -35,6 +37,10 @@ cdef class EntryLog:
     cpdef tuple last(self)
     @cython.locals(at=Py_ssize_t, block=EntryBlock, index=Py_ssize_t)
     cpdef get(self, u64 ms, u64 seq)
+    @cython.locals(at=Py_ssize_t, block=EntryBlock, index=Py_ssize_t, packed=SealedBlock)
+    cpdef gather(self, u64 ms, u64 seq, list missed)
+    @cython.locals(at=Py_ssize_t)
+    cpdef bint holds(self, EntryBlock block) except -1
     @cython.locals(at=Py_ssize_t, block=EntryBlock, index=Py_ssize_t)
     cpdef bint delete(self, u64 ms, u64 seq) except -1
     @cython.locals(
@@ -62,3 +68,7 @@ cdef class EntryLog:
     cpdef Py_ssize_t _block_of(self, u64 ms, u64 seq) except -1
     @cython.locals(ids=array.array, index=Py_ssize_t)
     cdef Py_ssize_t _exact(self, EntryBlock block, u64 ms, u64 seq) except -2
+
+
+@cython.locals(span=Span, packed=SealedBlock)
+cpdef bint any_stored(list spans) except -1

@@ -19,6 +19,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headwater.engine.entry_block import EntryBlock, Span
+from headwater.engine.sealed_block import SealedBlock
 from headwater.engine.sealing import Sealing
 from headwater.memory import ENTRY_HEADER_BYTES
 
@@ -53,16 +54,18 @@ class EntryLog:
     b'*2\\r\\n$3\\r\\n5-0\\r\\n*2\\r\\n$1\\r\\na\\r\\n$1\\r\\nb\\r\\n'
     """
 
-    def __init__(self, sealing: Sealing | None = None) -> None:
+    def __init__(self, sealing: Sealing | None = None, sid: int = 0) -> None:
+        self.sid = sid
+        """The number of the stream."""
         self.blocks: list[EntryBlock] = []
         self._tail: EntryBlock | None = None
         """The last block, or None if it has to be looked up."""
         self.length = 0
         self.sealing = sealing if sealing is not None else Sealing()
 
-    def copy(self) -> EntryLog:
-        """Return a log with the same entries, in the same blocks (rule 4)."""
-        made = EntryLog(self.sealing)
+    def copy(self, sid: int = 0) -> EntryLog:
+        """Return a log of stream number ``sid`` with the same entries, in the same blocks (rule 4)."""
+        made = EntryLog(self.sealing, sid)
         for block in self.blocks:
             block.shared, block.room = True, 0
         made.blocks, made.length = list(self.blocks), self.length
@@ -84,6 +87,7 @@ class EntryLog:
         if block.shared:
             self._tail = None
             block = self.blocks[at] = block.copy()
+            block.origin = self.sid
         return block
 
     def _check_tail(self) -> None:
@@ -126,7 +130,7 @@ class EntryLog:
             if block.widen(need, 0):
                 return block
             least = self.sealing.block_bytes  # The stream is large: allocate the full size at once.
-        block = EntryBlock(self.sealing)
+        block = EntryBlock(self.sealing, self.sid)
         block.widen(need, least)
         self.blocks.append(block)
         return block
@@ -154,6 +158,24 @@ class EntryLog:
         index = self._exact(block, ms, seq)
         if index < 0:
             return None
+        return cut(block.entries(), block.start(index), block.start(index + 1))
+
+    def gather(self, ms: int, seq: int, missed: list[SealedBlock]) -> bytes | None:
+        """Like `get`, for a command that reads many entries. If the block is on disk, appends it to
+        ``missed``, for `Bodies.hold`, and returns as many zeros as an entry of the block has bytes on
+        average."""
+        at = self._block_of(ms, seq)
+        if at >= len(self.blocks):
+            return None
+        block = self.blocks[at]
+        index = self._exact(block, ms, seq)
+        if index < 0:
+            return None
+        packed = block.packed
+        if packed is not None and packed.data is None and not self.sealing.bodies.try_open(packed):
+            if not missed or missed[len(missed) - 1] is not packed:
+                missed.append(packed)
+            return bytes(packed.size // packed.count)
         return cut(block.entries(), block.start(index), block.start(index + 1))
 
     def contains(self, ms: int, seq: int) -> bool:
@@ -292,6 +314,21 @@ class EntryLog:
                     passed += 1
         return found
 
+    def find_block(self, ms: int, seq: int) -> int:
+        """Return the index of the first block whose last id is at least ``ms-seq``; the number of blocks if
+        there is none."""
+        return self._block_of(ms, seq)
+
+    def holds(self, block: EntryBlock) -> bool:
+        """Whether ``block`` is one of this log."""
+        at = self._block_of(block.last_ms, block.last_seq)
+        return at < len(self.blocks) and self.blocks[at] is block
+
+    def replace(self, first: int, end: int, blocks: list[EntryBlock]) -> None:
+        """Replace the blocks number ``first`` to ``end``-1 by others with the same live entries."""
+        self.blocks[first:end] = blocks
+        self._tail = None
+
     def _block_of(self, ms: int, seq: int) -> int:
         """Return the index of the first block whose last id is at least ``ms-seq``; the number of blocks if
         there is none."""
@@ -313,3 +350,12 @@ class EntryLog:
             if word_at(ids, 2 * index) == ms and word_at(ids, 2 * index + 1) == seq:
                 return index
         return -1
+
+
+def any_stored(spans: list[Span]) -> bool:
+    """Whether a span is of a block on disk."""
+    for span in spans:
+        packed = span.block.packed
+        if packed is not None and packed.blob is not None:
+            return True
+    return False

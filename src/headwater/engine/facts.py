@@ -32,6 +32,7 @@ its bytes; an id is two u64. Kinds below 0x10 belong to the journal; image_facts
     0x27 idempotency_restored  sid, seconds, maxsize, added u64, duplicates u64, n, (pid, m,
                                (iid, id)*)*
     0x28 iid_repeated          sid, duplicates u64     (their total number)
+    0x29 stored                sid, a record of storing.py: it concerns no client, and has its own group
 """
 
 from __future__ import annotations
@@ -287,6 +288,10 @@ class FactBuffer:
     def iid_repeated(self, sid: int, duplicates: int) -> None:
         if not self.muted:
             self.data += IID_REPEATED.pack(0x28, sid, duplicates)
+
+    def stored(self, sid: int, record: bytes) -> None:
+        if not self.muted:
+            self.data += GROUP.pack(0x29, sid) + record
 
     # --- groups ---------------------------------------------------------------------------------
 

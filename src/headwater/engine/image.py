@@ -6,6 +6,7 @@ Rule 1. Replaying the facts into an empty keyspace gives an equal state, as if i
 Rule 2. The state is only read. It must not change between two record groups.
 Rule 3. Blocks that may be sealed are written compressed if the store has a codec, and are sealed when they
         are restored. This is not a fact either (sealing.py, rule 1).
+Rule 4. Of a stored block only its place is written, and what is known without its body.
 """
 
 from __future__ import annotations
@@ -123,7 +124,10 @@ class _Image:
                 return
             number = self.numbers[id(block)] = len(self.numbers) + 1
         packed = block.packed
-        if packed is not None:
+        if packed is not None and packed.wire is None:
+            self.out.stored_block(sid, number, block)
+            return
+        if packed is not None and packed.wire is not None:
             self.out.sealed_block(sid, number, block, packed.codec, packed.wire, packed.size)
             return
         if self.codec is not None and block.closed and block.books == HOT:

@@ -3,7 +3,7 @@ from cpython cimport array
 from headwater.engine.entry_block cimport EntryBlock
 from headwater.engine.facts cimport FactBuffer
 from headwater.engine.pending_block cimport PendingBlock
-from headwater.engine.sealing cimport SealedBlock
+from headwater.engine.sealed_block cimport SealedBlock
 from headwater.memory_c cimport put_u8, put_u32, put_u64, put_words
 from headwater.packing_c cimport pack_ids
 
@@ -24,6 +24,8 @@ cdef class ImageFacts:
         self, Py_ssize_t sid, Py_ssize_t number, EntryBlock block, str codec, bytes wire,
         Py_ssize_t size,
     )
+    @cython.locals(packed=SealedBlock, data=bytearray)
+    cpdef stored_block(self, Py_ssize_t sid, Py_ssize_t number, EntryBlock block)
     cpdef shared_block(self, Py_ssize_t sid, Py_ssize_t number)
     @cython.locals(data=bytearray, block=PendingBlock)
     cpdef pending(self, Py_ssize_t gid, list blocks)

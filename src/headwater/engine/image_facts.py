@@ -19,6 +19,7 @@ consumers begin with, are the facts of the mutators (facts.py). Numbers, texts a
     0x5C delays         gid, n, (due u64, id)*                           sorted
     0x5D key_numbers    db, first u64, next u64, n, word*
     0x5E image_ended
+    0x5F stored_block   sid, block, codec text, size u64, segment u64, offset u64, head bytes u32, body bytes u32
 
     block: number u32, head u32, live u32, count u32, marked u8, [count * dead u8], entries u32, packed ids text
 
@@ -56,7 +57,7 @@ if not cython.compiled:  # memory_c.pxd and packing_c.pxd have them in C
 GROUP_BYTES = 256 * 1024
 """A record group of an image ends with the fact that makes it this long."""
 
-IMAGE_KINDS = frozenset(range(0x50, 0x5F))
+IMAGE_KINDS = frozenset(range(0x50, 0x60))
 
 ID = tuple[int, int]
 
@@ -145,6 +146,20 @@ class ImageFacts:
         self._text(codec.encode())
         put_u64(self.facts.data, size)
         self._text(wire)
+
+    def stored_block(self, sid: int, number: int, block: EntryBlock) -> None:
+        packed = block.packed
+        assert packed is not None
+        assert packed.blob is not None
+        self._block(0x5F, sid, number, block, packed.count, packed.ids)
+        self._text(packed.codec.encode())
+        data = self.facts.data
+        put_u64(data, packed.size)
+        place = packed.blob.place()
+        put_u64(data, place.segment)
+        put_u64(data, place.offset)
+        put_u32(data, place.head_bytes)
+        put_u32(data, place.body_bytes)
 
     def shared_block(self, sid: int, number: int) -> None:
         self._begin(0x55, sid)

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 from heapq import heappop
 
+from headwater.engine.blobs import StoredPlace
 from headwater.engine.database import Database
+from headwater.engine.entry_block import EntryBlock
 from headwater.engine.facts import ALL_DATABASES, FactBuffer
 from headwater.engine.group import ConsumerGroup
 from headwater.engine.idempotency import Deadlines
 from headwater.engine.keyspace_state import KeyspaceState
+from headwater.engine.sealing import CompressionJob
+from headwater.engine.storing import record_of
 from headwater.engine.stream import StoredStream
 from headwater.limits import DATABASES
 
@@ -121,6 +125,49 @@ class Keyspace(KeyspaceState):
         """Break the reference cycles of an empty keyspace that is not used any more."""
         self.databases.clear()
         self.iid_deadlines = Deadlines(KeyspaceState(self.facts))  # of another, without a cycle
+
+    def store(
+        self,
+        job: CompressionJob,
+        codec: str,
+        wire: bytes | None,
+        place: tuple[int, int, int, int] | None,
+    ) -> bool:
+        """Complete a job (`Sealing.settle`), possibly of a store that this one has replaced. If the block is
+        stored now, its fact names a stream that has it. Return whether a fact was written: not if the block
+        was deleted or compacted meanwhile. The blob is an orphan then."""
+        block = job.block
+        holder = self._holder(block)
+        if holder is None:
+            block.sealing.drop(job)
+            return False
+        if not self.sealing.settle(job, codec, wire, place):
+            return False
+        holder.note_stored(record_of(block))
+        return True
+
+    def move(self, sid: int, block: EntryBlock, old: StoredPlace, new: StoredPlace) -> bool:
+        """Note that the blob of a block of stream number ``sid``, which was at ``old``, has been copied to
+        ``new``. Return whether a fact was written: not if the stream does not have the block any more."""
+        stream, packed = self.streams.get(sid), block.packed
+        if stream is None or packed is None or packed.blob is None or packed.blob.place() != old:
+            return False
+        if not stream.log.holds(block):
+            return False
+        packed.blob.move(new)
+        stream.note_stored(record_of(block, moved=True))
+        return True
+
+    def _holder(self, block: EntryBlock) -> StoredStream | None:
+        """Return a stream that has ``block``: the one it was added to, or after COPY another one."""
+        origin = self.streams.get(block.origin)
+        if origin is not None and origin.log.holds(block):
+            return origin
+        if block.shared:
+            for stream in self.streams.values():
+                if stream.log.holds(block):
+                    return stream
+        return None
 
     # --- parts of mutators ----------------------------------------------------------------------
 

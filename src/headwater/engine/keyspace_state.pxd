@@ -21,6 +21,7 @@ cdef class KeyspaceState:
     cdef public list events
     cdef public dict expiring
     cdef public list garbage
+    cdef public list unread_blobs
     cdef public object iid_deadlines
 
     cpdef note_seen(self, Py_ssize_t gid, Py_ssize_t cid)

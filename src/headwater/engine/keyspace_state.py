@@ -36,6 +36,8 @@ class KeyspaceState:
         self.facts = facts
         self.sealing = Sealing()
         """Which blocks of all streams stay uncompressed, and which are compressed."""
+        self.unread_blobs: list[str] = []
+        """Why entries that are in blobs stayed in memory during a recovery: the blobs are damaged."""
         self.weighing = Weighing()
         """The node weights of the entry that is being added."""
         self.streams: dict[int, Any] = {}

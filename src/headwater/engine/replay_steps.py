@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from headwater.engine.fact_reader import FactReader
 from headwater.engine.facts import ALL_DATABASES
+from headwater.engine.storing import RECORD_BYTES, decode_record
 
 if TYPE_CHECKING:
     from headwater.engine.keyspace import Keyspace
@@ -132,6 +133,18 @@ def _iid_repeated(keyspace: Keyspace, reader: FactReader) -> None:
     known.count_duplicate(reader.take_u64())
 
 
+def _stored(keyspace: Keyspace, reader: FactReader) -> None:
+    sid = reader.take_u32()
+    record = decode_record(reader.take_bytes(RECORD_BYTES))
+    stream = keyspace.streams[sid]
+    if keyspace.sealing.bodies.source is None:  # The entries stay in memory.
+        stream.note_stored(record)
+        return
+    problem = stream.store(record)
+    if problem is not None:
+        keyspace.unread_blobs.append(problem)
+
+
 def _group_created(keyspace: Keyspace, reader: FactReader) -> None:
     stream, gid = keyspace.streams[reader.take_u32()], reader.take_u32()
     ms, seq, read = reader.take_u64(), reader.take_u64(), reader.take_i64()
@@ -200,6 +213,7 @@ STEPS: dict[int, Step] = {
     0x26: _iids_expired,
     0x27: _idempotency_restored,
     0x28: _iid_repeated,
+    0x29: _stored,
     0x30: _group_created,
     0x31: _group_destroyed,
     0x32: _group_set_id,

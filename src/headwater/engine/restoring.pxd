@@ -8,13 +8,14 @@ from headwater.engine.group cimport ConsumerGroup, GroupConsumer
 from headwater.engine.keyspace cimport Keyspace
 from headwater.engine.pending cimport PendingList
 from headwater.engine.pending_block cimport PendingBlock
-from headwater.engine.sealing cimport SealedBlock
+from headwater.engine.sealed_block cimport SealedBlock
+from headwater.engine.sealing cimport Sealing
 from headwater.engine.stream cimport StoredStream
 from headwater.memory_c cimport u64, word_at
 from headwater.packing_c cimport index_entries, unpack_ids
 
 cdef Py_ssize_t NODE_WORDS, PENDING_BLOCK_RECORDS
-cdef u64 _MOST_SEALED_BYTES, _LEAST_ENTRY_BYTES
+cdef u64 _MOST_SEALED_BYTES, LEAST_ENTRY_BYTES
 
 
 @cython.final
@@ -22,6 +23,7 @@ cdef class Restoring:
     cdef public Keyspace keyspace
     cdef public bint begun
     cdef public dict shared
+    cdef public dict blobs
     cdef public dict codecs
     cdef bytes _packed_ids
 
@@ -40,6 +42,11 @@ cdef class Restoring:
         block=EntryBlock, number=Py_ssize_t, codec=str, size=u64, packed_ids=bytes, entries=u64
     )
     cdef _sealed_block(self, StoredStream stream, FactReader reader)
+    @cython.locals(
+        sealing=Sealing, block=EntryBlock, number=Py_ssize_t, codec=str, size=u64, entries=u64,
+        packed=SealedBlock,
+    )
+    cdef _stored_block(self, StoredStream stream, FactReader reader)
     @cython.locals(number=Py_ssize_t, entries=Py_ssize_t, count=Py_ssize_t, first=tuple)
     cdef Py_ssize_t _read_block(
         self, StoredStream stream, EntryBlock block, FactReader reader

@@ -14,14 +14,16 @@ from array import array
 from collections import deque
 from typing import TYPE_CHECKING
 
-from headwater.engine.codecs import ZLIB, ZSTD, make_codec
+from headwater.engine.blobs import Blob, StoredPlace
+from headwater.engine.codecs import CODECS, make_codec
 from headwater.engine.entry_block import EntryBlock
 from headwater.engine.fact_reader import FactReader
 from headwater.engine.group import ConsumerGroup
 from headwater.engine.keyspace import Keyspace
 from headwater.engine.pending import PendingList
 from headwater.engine.pending_block import PendingBlock
-from headwater.engine.sealing import SealedBlock
+from headwater.engine.sealed_block import SealedBlock
+from headwater.engine.storing import LEAST_ENTRY_BYTES, checked_blob
 from headwater.engine.stream import StoredStream
 from headwater.engine.weights import NODE_WORDS
 from headwater.limits import PENDING_BLOCK_RECORDS
@@ -41,11 +43,6 @@ if not cython.compiled:  # memory_c.pxd and packing_c.pxd have them in C
 _MOST_SEALED_BYTES = 64 * 1024 * 1024
 """Maximum size of a sealed block that is accepted, before compression."""
 
-_LEAST_ENTRY_BYTES = 16
-"""No entry is shorter: ``*2 CR LF $3 CR LF 0-1 CR LF *2 CR LF``."""
-
-_CODECS = (ZLIB, ZSTD)
-
 
 class Restoring:
     """Restores ``keyspace``. `apply` reads one fact."""
@@ -55,6 +52,8 @@ class Restoring:
         self.begun = False
         self.shared: dict[int, EntryBlock] = {}
         """The blocks that several streams share, by their number in the image."""
+        self.blobs: dict[StoredPlace, Blob] = {}
+        """The blobs to which several blocks may refer, by their place."""
         self.codecs: dict[bytes, str] = {}
         """The names of codecs that are installed, as they occurred."""
         self._packed_ids = b""
@@ -70,7 +69,7 @@ class Restoring:
             self._end()
         elif kind == 0x5D:
             self._key_numbers(reader)
-        elif kind <= 0x56:
+        elif kind <= 0x56 or kind == 0x5F:
             sid = reader.take_u32()
             stream = self.keyspace.streams.get(sid)
             if stream is None:
@@ -94,6 +93,8 @@ class Restoring:
             self._sealed_block(stream, reader)
         elif kind == 0x55:
             self._shared_block(stream, reader)
+        elif kind == 0x5F:
+            self._stored_block(stream, reader)
         else:
             self._producer(stream, reader)
 
@@ -127,7 +128,7 @@ class Restoring:
         found = [(one[0](), one) for one in sealing.order]
         there = [(block.last_ms, at, one) for at, (block, one) in enumerate(found) if block]
         sealing.order = deque([one for _, _, one in sorted(there, key=_coldness)])
-        self.begun, self.shared = False, {}
+        self.begun, self.shared, self.blobs = False, {}, {}
 
     def _key_numbers(self, reader: FactReader) -> None:
         db, first, next_number = reader.take_u8(), reader.take_u64(), reader.take_u64()
@@ -164,7 +165,7 @@ class Restoring:
         stream.nodes.extend(words, names)
 
     def _raw_block(self, stream: StoredStream, reader: FactReader) -> None:
-        block = EntryBlock(self.keyspace.sealing)
+        block = EntryBlock(self.keyspace.sealing, stream.sid)
         number = self._read_block(stream, block, reader)
         block.closed = reader.take_u8() != 0
         block.dead_bytes = reader.take_i64()
@@ -180,15 +181,34 @@ class Restoring:
         self._place(stream, block, number)
 
     def _sealed_block(self, stream: StoredStream, reader: FactReader) -> None:
-        block = EntryBlock(self.keyspace.sealing)
+        block = EntryBlock(self.keyspace.sealing, stream.sid)
         number = self._read_block(stream, block, reader)
         codec = self._codec(reader.take_text())
         size, packed_ids = reader.take_u64(), self._packed_ids
         entries = len(block.ids) // 2
-        if size > _MOST_SEALED_BYTES or size < _LEAST_ENTRY_BYTES * entries:
+        if size > _MOST_SEALED_BYTES or size < LEAST_ENTRY_BYTES * entries:
             raise ValueError(f"a sealed block of {entries} entries and {size} bytes")
         block.closed = True
         block.pack(SealedBlock(codec, reader.take_text(), packed_ids, size, entries))
+        self._place(stream, block, number)
+
+    def _stored_block(self, stream: StoredStream, reader: FactReader) -> None:
+        sealing = self.keyspace.sealing
+        block = EntryBlock(sealing, stream.sid)
+        number = self._read_block(stream, block, reader)
+        codec, size = self._codec(reader.take_text()), reader.take_u64()
+        place = StoredPlace(
+            reader.take_u64(), reader.take_u64(), reader.take_u32(), reader.take_u32()
+        )
+        entries = len(block.ids) // 2
+        checked_blob(CODECS.index(codec), entries, size)
+        packed = SealedBlock(codec, None, self._packed_ids, size, entries)
+        blob = self.blobs.get(place)
+        if blob is None:
+            blob = self.blobs[place] = Blob(sealing.use, place)
+        packed.blob = blob
+        block.closed = True
+        block.pack(packed)
         self._place(stream, block, number)
 
     def _read_block(self, stream: StoredStream, block: EntryBlock, reader: FactReader) -> int:
@@ -205,7 +225,7 @@ class Restoring:
         self._packed_ids = reader.take_text()
         if not (block.head < count <= entries and 0 < block.live <= count - block.head):
             raise ValueError(f"{block.live} of {count} entries of a block are live")
-        if entries > _MOST_SEALED_BYTES // _LEAST_ENTRY_BYTES:
+        if entries > _MOST_SEALED_BYTES // LEAST_ENTRY_BYTES:
             raise ValueError(f"a block of {entries} entries")
         unpack_ids(self._packed_ids, entries, block.ids)
         block.last_ms = word_at(block.ids, 2 * count - 2)
@@ -239,7 +259,7 @@ class Restoring:
         codec = self.codecs.get(name)
         if codec is None:
             codec = name.decode("ascii", "replace")
-            if codec not in _CODECS:
+            if codec not in CODECS:
                 raise ValueError(f"unknown compression {codec!r}")
             codec = self.codecs[name] = make_codec(codec).name
         return codec

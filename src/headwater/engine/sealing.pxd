@@ -1,22 +1,8 @@
 cimport cython
 from cpython cimport array
-from headwater.packing_c cimport index_entries
-
-@cython.final
-cdef class SealedBlock:
-    cdef public str codec
-    cdef public bytes wire
-    cdef public bytes ids
-    cdef public Py_ssize_t size
-    cdef public Py_ssize_t count
-    cdef public unsigned long long first_ms
-    cdef public unsigned long long first_seq
-    cdef public bytearray data
-    cdef public array.array offsets
-
-
-@cython.locals(data=bytearray, offsets=array.array)
-cpdef tuple unpacked(SealedBlock packed, codec)
+from headwater.engine.blobs cimport Blob, SegmentUse
+from headwater.engine.sealed_block cimport SealedBlock
+from headwater.memory_c cimport word_at
 
 
 @cython.final
@@ -31,14 +17,21 @@ cdef class Sealing:
     cdef public Py_ssize_t sealed_bytes
     cdef public Py_ssize_t sealed_size
     cdef public Py_ssize_t sealed_count
-    cdef public Py_ssize_t opened_count
+    cdef public Py_ssize_t stored_count
+    cdef public Py_ssize_t stored_size
     cdef public str codec
     cdef public object order
+    cdef public bint storing
+    cdef public object unstored
+    cdef public object bodies
+    cdef public SegmentUse use
+    cdef Py_ssize_t _asked
     cdef Py_ssize_t _in_jobs
-    cdef dict _codecs
-    cdef object _open
 
     cpdef book(self, int books, Py_ssize_t size)
     cpdef bint due(self) except -1
-    @cython.locals(data=bytearray, offsets=array.array)
     cpdef open(self, SealedBlock packed)
+
+
+@cython.locals(ids=array.array, count=Py_ssize_t, packed=SealedBlock)
+cdef object _job(block, Py_ssize_t booked)

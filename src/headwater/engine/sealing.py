@@ -1,33 +1,38 @@
 """Decides which blocks of entries stay uncompressed and which are compressed.
 
-    EntryBlock: open ──▶ closed ──▶ sealed               the newest of the store stay uncompressed,
+    EntryBlock: open ──▶ closed ──▶ sealed ──▶ stored    the newest of the store stay uncompressed,
                         (full, or its turn has come)     within ``budget``; the others are sealed
 
     Sealing.order ── the blocks that can be sealed, coldest first ──▶ choose ──▶ Job ─ ─ ─ ┐
-                                                                                compress, in any thread
+    Sealing.unstored ── sealed ones ──────────────────────────────────▶     compress and store, in any thread
                                are the block's bytes still those of the job? ◀── settle ─ ─ ┘
 
-Rule 1. Whether a block is sealed is not a fact: no reply and no record depends on it.
+Rule 1. Whether a block is sealed is not a fact: no reply and no record depends on it. That it is stored is
+        one, because a recovered store must know its place on disk.
 Rule 2. The bytes of a closed block never change, so another thread may read them. `choose`, `settle` and
         `help` are called under the node's lock, like every mutator.
 Rule 3. An open block is skipped the first time its turn comes, and closed the second time. The coldest
         block is the one that was opened first: reading does not make a block warmer, but `open` has a
         cache.
 Rule 4. A block that is smaller than ``least``, larger than ``most`` or does not shrink stays
-        uncompressed, whatever the budget (``kept_bytes``).
+        uncompressed, whatever the budget (``kept_bytes``). A store with segments (``storing``) stores
+        the latter two kinds as they are.
 Rule 5. Every block is accounted in one of the three sums, with the size of all its arrays, until it is
-        freed.
+        freed. A stored block is accounted as sealed, with its ids only.
+Rule 6. A block that is sealed and not stored is in ``unstored`` if the store has segments.
 """
 
 from __future__ import annotations
 
-from array import array
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import ref
 
 from headwater import limits
-from headwater.engine.codecs import NONE, Codec, make_codec
+from headwater.engine.blobs import Blob, BlobSource, SegmentUse
+from headwater.engine.bodies import Bodies
+from headwater.engine.codecs import NONE, Codec
+from headwater.engine.sealed_block import SealedBlock
 
 if TYPE_CHECKING:
     from headwater import _cython as cython
@@ -38,8 +43,8 @@ else:
     except ImportError:
         from headwater import _cython as cython
 
-if not cython.compiled:  # packing_c.pxd has it in C
-    from headwater.packing import index_entries
+if not cython.compiled:  # memory_c.pxd has it in C
+    from headwater.memory import word_at
 
 KEPT, HOT, SEALED = 0, 1, 2
 """The account of a block: never sealed, to be sealed, sealed."""
@@ -54,42 +59,40 @@ _WORTH = 0.9
 
 
 class CompressionJob(NamedTuple):
-    """A block to be compressed: its bytes, and the size for which it is accounted."""
+    """A block to be compressed, stored, or both. Any thread may use it, except for ``block``."""
 
     block: EntryBlock
     data: bytearray
+    """The bytes to compress; empty if ``packed`` is set."""
+    packed: SealedBlock | None
+    """The compressed bytes, if the block is sealed already and only has to be stored."""
     booked: int
+    """The size for which the block is accounted while it is in the job."""
+    origin: int
+    """The number of the stream to which the block was added."""
+    first: tuple[int, int]
+    last: tuple[int, int]
+    """The first and the last id, of entries that are live or not."""
+    entries: int
+    """The number of ids."""
+    ids: bytes
+    """The ids, packed."""
+
+    @property
+    def size(self) -> int:
+        """The number of bytes before compression."""
+        return len(self.data) if self.packed is None else self.packed.size
 
 
-class SealedBlock:
-    """The content of a sealed block, which replaces bytes, ids and offsets. It has ``count`` entries of
-    ``size`` bytes, including tombstones. ``first_ms`` and ``first_seq`` are the id of the first live entry,
-    0-0 if it must be looked up. ``data`` and ``offsets`` are set while the block is open for reading."""
-
-    def __init__(self, codec: str, wire: bytes, ids: bytes, size: int, count: int) -> None:
-        self.codec = codec
-        self.wire = wire
-        self.ids = ids
-        self.size = size
-        self.count = count
-        self.first_ms = self.first_seq = 0
-        self.data: bytearray | None = None
-        self.offsets: array[int] | None = None
-
-    def copy(self) -> SealedBlock:
-        """Return a copy for another block with the same bytes."""
-        return SealedBlock(self.codec, self.wire, self.ids, self.size, self.count)
-
-
-def unpacked(packed: SealedBlock, codec: Codec) -> tuple[bytearray, array[int]]:
-    """Return the uncompressed bytes of a sealed block and the offset of each entry. Any thread may call this,
-    with its own codec."""
-    data = bytearray(codec.decompress(packed.wire, packed.size))
-    offsets: array[int] = array("I")
-    index_entries(data, offsets)
-    assert len(data) == packed.size, f"{len(data)} bytes instead of {packed.size}"
-    assert len(offsets) == packed.count, f"{len(offsets)} entries instead of {packed.count}"
-    return data, offsets
+def compressed(job: CompressionJob, codec: Codec) -> tuple[str, bytes]:
+    """Return the body of a job's block for `Sealing.settle`: the name of its codec, and its bytes. What does
+    not shrink is returned as it is, with `NONE`. Any thread may call this, with its own codec."""
+    if job.packed is not None and job.packed.wire is not None:
+        return job.packed.codec, job.packed.wire
+    wire = codec.compress(job.data)
+    if codec.name == NONE or len(wire) > _WORTH * len(job.data):
+        return NONE, bytes(job.data)
+    return codec.name, wire
 
 
 class Sealing:
@@ -115,23 +118,43 @@ class Sealing:
         self.sealed_size = 0
         """Size of their entries before compression."""
         self.sealed_count = 0
-        """How many blocks were ever sealed."""
-        self.opened_count = 0
-        """How often a sealed block was opened for reading."""
+        """How many blocks were ever sealed, or stored without that."""
+        self.stored_count = 0
+        """How many blocks were ever stored. 0: no block is on disk."""
+        self.stored_size = 0
+        """Size of the entries of stored blocks before compression. Part of ``sealed_size``."""
         self.codec = NONE
         self.order: deque[tuple[ref[EntryBlock], bool]] = deque()
         """Coldest first; True if the block was skipped once (rule 3)."""
+        self.storing = False
+        """Whether blocks are to be stored. Set by `store_in`; False while the disk does not accept any."""
+        self.unstored: deque[ref[EntryBlock]] = deque()
+        self.bodies = Bodies()
+        self.use = SegmentUse()
+        self._asked = NO_BOUND
         self._in_jobs = 0
-        self._codecs: dict[str, Codec] = {}
-        self._open: deque[SealedBlock] = deque()
 
     def configure(self, budget: int, codec: str) -> None:
-        """Seal what exceeds ``budget`` bytes, with the codec of this name. `NONE` seals no further blocks;
-        sealed ones stay sealed. Raises `ValueError` if the codec is not installed."""
+        """Seal what exceeds ``budget`` bytes, with the codec of this name. `NONE` seals no further blocks, or
+        stores them as they are; sealed ones stay sealed. Raises `ValueError` if the codec is not
+        installed."""
         if codec != NONE:
-            codec = self._codec(codec).name
+            codec = self.bodies.codec(codec).name
         self.codec = codec
-        self.budget = NO_BOUND if codec == NONE else budget
+        self._asked = budget
+        self.budget = NO_BOUND if codec == NONE and not self.storing else budget
+
+    def store_in(self, source: BlobSource, *, storing: bool) -> None:
+        """Read blobs from ``source``. With ``storing``, `choose` also returns jobs for what is to be stored:
+        the caller writes blobs. Call it while the store is empty."""
+        self.bodies.source, self.storing = source, storing
+        if storing:
+            self.most = NO_BOUND
+        self.configure(self._asked, self.codec)
+
+    def segments(self) -> dict[int, int]:
+        """Return segment → bytes of blobs to which blocks refer, for the segments that have any."""
+        return self.use.segments()
 
     # --- accounts -------------------------------------------------------------------------------
 
@@ -155,11 +178,20 @@ class Sealing:
     # --- sealing --------------------------------------------------------------------------------
 
     def due(self) -> bool:
-        """Whether the blocks to be sealed exceed the budget."""
-        return self.hot_bytes > self.budget
+        """Whether `choose` may find something to do."""
+        return self.hot_bytes > self.budget or (self.storing and len(self.unstored) > 0)
 
     def choose(self, most: int) -> list[CompressionJob]:
-        """Return jobs for the coldest blocks: as many as exceed the budget, at most ``most``. Closes them."""
+        """Return at most ``most`` jobs: sealed blocks that are not stored, and as many of the coldest as
+        exceed the budget. Closes them."""
+        jobs: list[CompressionJob] = []
+        while self.storing and self.unstored and len(jobs) < most:
+            block = self.unstored.popleft()()
+            if block is not None and block.packed is not None and block.packed.blob is None:
+                jobs.append(_job(block, 0))
+        return jobs + self._choose_hot(most - len(jobs))
+
+    def _choose_hot(self, most: int) -> list[CompressionJob]:
         jobs: list[CompressionJob] = []
         excess = self.hot_bytes - self._in_jobs - self.budget
         for _ in range(min(_LOOKS, len(self.order))):
@@ -175,49 +207,77 @@ class Sealing:
                     continue
                 block.close()
             if block.books == HOT:
-                jobs.append(CompressionJob(block, block.data, block.booked))
+                jobs.append(_job(block, block.booked))
                 excess -= block.booked
                 self._in_jobs += block.booked
         return jobs
 
-    def settle(self, job: CompressionJob, codec: str, wire: bytes | None) -> None:
-        """Complete a job. ``wire`` is None if the bytes could not be compressed."""
+    def settle(
+        self,
+        job: CompressionJob,
+        codec: str,
+        wire: bytes | None,
+        place: tuple[int, int, int, int] | None = None,
+    ) -> bool:
+        """Complete a job with the result of `compressed`; ``wire`` is None if that failed. ``place`` is where
+        the body was stored, None if it was not. Return whether the block is stored now."""
         self._in_jobs -= job.booked
-        block = job.block
-        if block.data is not job.data or block.books != HOT:
+        block, packed = job.block, job.packed
+        if not self.is_current(job):
             if block.books == HOT:
                 self.enqueue_coldest(block)  # It was compacted meanwhile.
-            return
-        if wire is None or len(wire) > _WORTH * len(job.data):
+            return False
+        if place is not None:
+            made = SealedBlock(codec, None, job.ids, job.size, job.entries)
+            made.blob = Blob(self.use, place)
+            block.store(made)
+            self.sealed_count += packed is None
+            return True
+        if packed is not None:
+            self.unstored.append(ref(block))
+        elif wire is None or (len(wire) > _WORTH * len(job.data) and not self.storing):
             block.keep()
-            return
-        block.seal(codec, wire)
-        self.sealed_count += 1
+        else:
+            block.seal(codec, wire, job.ids)
+            self.sealed_count += 1
+        return False
+
+    def drop(self, job: CompressionJob) -> None:
+        """Complete a job whose block no stream has any more."""
+        self._in_jobs -= job.booked
+        if self.is_current(job) and job.packed is None:
+            job.block.keep()
+
+    def is_current(self, job: CompressionJob) -> bool:
+        """Whether the block of a job still has the bytes of the job."""
+        block = job.block
+        if job.packed is not None:
+            return block.packed is job.packed
+        return block.data is job.data and block.books == HOT
 
     def help(self, most: int) -> None:
         """Compress up to ``most`` blocks now if the threads that do so lag behind."""
         while most > 0 and self.hot_bytes - self._in_jobs > self.budget + self.lag:
-            jobs = self.choose(1)
+            if self.codec == NONE:
+                return
+            jobs = self._choose_hot(1)
             if not jobs:
                 return
-            self.settle(jobs[0], self.codec, self._codec(self.codec).compress(jobs[0].data))
+            self.settle(jobs[0], *compressed(jobs[0], self.bodies.codec(self.codec)))
             most -= 1
 
     # --- reading --------------------------------------------------------------------------------
 
     def open(self, packed: SealedBlock) -> None:
-        """Set data and offsets of ``packed``. They are dropped after `OPENED_BLOCKS` others were opened."""
-        data, offsets = unpacked(packed, self._codec(packed.codec))
-        packed.data, packed.offsets = data, offsets
-        self.opened_count += 1
-        self._open.append(packed)
-        if len(self._open) > limits.OPENED_BLOCKS:
-            oldest = self._open.popleft()
-            oldest.data = oldest.offsets = None
+        """Set data and offsets of ``packed``. Raises `ColdBlocks` (bodies.py)."""
+        self.bodies.open(packed)
 
-    def _codec(self, name: str) -> Codec:
-        codec = self._codecs.get(name)
-        if codec is None:
-            codec = make_codec(name)
-            self._codecs[name] = self._codecs[codec.name] = codec
-        return codec
+
+def _job(block: EntryBlock, booked: int) -> CompressionJob:
+    """Return the job for a closed or sealed block."""
+    ids = block.known_ids()
+    count = len(ids) // 2
+    first = (word_at(ids, 0), word_at(ids, 1))
+    last = (word_at(ids, 2 * count - 2), word_at(ids, 2 * count - 1))
+    packed, text = block.packed, block.packed_ids()
+    return CompressionJob(block, block.data, packed, booked, block.origin, first, last, count, text)

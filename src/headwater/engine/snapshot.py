@@ -4,7 +4,8 @@ Rule 1. Creating a snapshot reads no entry: it keeps references to the bytes of 
         closed block never change (entry_block.py); those of the open one are copied, as are the
         tombstone marks.
 Rule 2. Sealing a block replaces its bytes and does not change them, so that a snapshot can still read
-        them. Blocks that are sealed already are opened here with a codec that no other thread uses.
+        them. Blocks that are sealed already are opened here with a codec that no other thread uses. The
+        bodies of stored blocks are read from disk, one at a time.
 Rule 3. Pending lists are copied block by block, 32 bytes for each entry.
 """
 
@@ -13,12 +14,14 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator
 
+from headwater.engine.blobs import BlobSource
+from headwater.engine.bodies import place_of
 from headwater.engine.codecs import Codec, make_codec
-from headwater.engine.entry_block import EntryBlock, packed_ids
+from headwater.engine.entry_block import EntryBlock, unpacked_ids
 from headwater.engine.group import ConsumerGroup
 from headwater.engine.nodes import NodeIndex
 from headwater.engine.pending import PendingList
-from headwater.engine.sealing import unpacked
+from headwater.engine.sealed_block import unpacked
 from headwater.engine.stream import StoredStream
 
 ID = tuple[int, int]
@@ -35,15 +38,22 @@ class BlockSnapshot:
         self.dead = None if block.dead is None else block.dead[:]
         self.head, self.count = block.head, block.count
 
-    def open(self, codecs: dict[str, Codec]) -> None:
-        """Load the bytes, ids and offsets of a sealed block."""
+    def open(self, codecs: dict[str, Codec], source: BlobSource | None) -> None:
+        """Load the bytes, ids and offsets of a sealed block. May raise `JournalDamaged`."""
         packed, self.packed = self.packed, None
         if packed is not None:
+            self.ids = unpacked_ids(packed)
+            data, offsets, wire = packed.data, packed.offsets, packed.wire
+            if data is not None and offsets is not None:
+                self.data, self.offsets = data, offsets
+                return
             codec = codecs.get(packed.codec)
             if codec is None:
                 codec = codecs[packed.codec] = make_codec(packed.codec)
-            self.ids = packed_ids(packed)
-            self.data, self.offsets = unpacked(packed, codec)
+            if wire is None:
+                assert source is not None
+                wire = source.body(place_of(packed))
+            self.data, self.offsets = unpacked(packed, codec, wire)
 
     def behind(self, last: ID) -> int:
         """Return the index after the last entry whose id is at most ``last``."""
@@ -85,6 +95,7 @@ class StreamSnapshot:
     """A stream. See the rules above."""
 
     def __init__(self, stream: StoredStream) -> None:
+        self.source = stream.keyspace.sealing.bodies.source
         self.length = stream.length
         self.first_id = stream.log.first()
         self.last_id, self.max_deleted_id = stream.last_id, stream.max_deleted_id
@@ -108,7 +119,7 @@ class StreamSnapshot:
             while block is not None or blocks:
                 if block is None:
                     block = blocks.pop()
-                    block.open(codecs)
+                    block.open(codecs, self.source)
                     at = block.head
                 end = block.behind(last)
                 for first, stop in block.runs(at, end):

@@ -22,6 +22,7 @@ from headwater.engine.group import ConsumerGroup
 from headwater.engine.idempotency import Idempotency
 from headwater.engine.keyspace_state import KeyspaceState
 from headwater.engine.nodes import NodeIndex
+from headwater.engine.storing import StoredRecord, apply_record, encode_record
 from headwater.limits import MAX_ENTRIES_COUNT, SMALL_GARBAGE
 from headwater.model import UNKNOWN
 
@@ -46,7 +47,7 @@ class StoredStream:
         self.db = db
         self.key = key
         self.sid = sid
-        self.log = EntryLog(keyspace.sealing)
+        self.log = EntryLog(keyspace.sealing, sid)
         self.nodes = NodeIndex(keyspace.weighing)
         self.last_ms = self.last_seq = 0
         self.max_deleted_id = (0, 0)
@@ -197,6 +198,16 @@ class StoredStream:
         self.entries_added = entries_added
         self.max_deleted_id = max_deleted_id
         self.keyspace.facts.stream_set_id(self.sid, last_id, entries_added, max_deleted_id)
+
+    def store(self, record: StoredRecord) -> str | None:
+        """Note that entries are in a blob (storing.py). Return None, or why they stay in memory."""
+        problem = apply_record(self.log, record)
+        self.note_stored(record)
+        return problem
+
+    def note_stored(self, record: StoredRecord) -> None:
+        """Write the fact of a block of this stream that has just become stored, or was moved."""
+        self.keyspace.facts.stored(self.sid, encode_record(record))
 
     def create_group(
         self, name: bytes, gid: int, ms: int, seq: int, entries_read: int

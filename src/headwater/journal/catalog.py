@@ -1,4 +1,4 @@
-"""Keeps MANIFEST: which image and which journal files are the store.
+"""Keeps MANIFEST: which image and which journal files are the store. Numbers its segments.
 
 Rule 1. MANIFEST is replaced as a whole: a new file is written, fsynced and renamed, and the directory is
         fsynced. A crash leaves the old one or the new one.
@@ -9,6 +9,8 @@ Rule 3. Failing to replace MANIFEST loses nothing: the old one stays true. It ma
         created, replaced or removed until a restart.
 Rule 4. A directory without MANIFEST contains no image, and journal files from 1 on. The first start that has
         recovered it writes one.
+Rule 5. A segment is removed only if MANIFEST says, durably, that its number was used: the number of a segment
+        is never used again.
 """
 
 from __future__ import annotations
@@ -16,6 +18,8 @@ from __future__ import annotations
 import contextlib
 import errno
 import logging
+import threading
+from collections.abc import Iterable
 
 from headwater.journal.failures import MANIFEST_NAME, missing_file
 from headwater.journal.files import Files
@@ -29,6 +33,7 @@ from headwater.journal.names import (
 )
 from headwater.journal.records import Synced
 from headwater.journal.rotation import Rotation
+from headwater.journal.segments import segment_name, segment_numbers
 
 log = logging.getLogger("headwater.journal")
 
@@ -54,6 +59,9 @@ class Catalog:
         self.fresh = False
         self._seed: int | None = None
         self.broken: str | None = None
+        self._mutex = threading.Lock()
+        known = 1 if self.manifest is None else self.manifest.next_segment
+        self.next_segment = max([known, *(number + 1 for number in segment_numbers(files))])
         self._refuse_missing_image()
 
     def _refuse_missing_image(self) -> None:
@@ -108,6 +116,12 @@ class Catalog:
         end = self.closed[-1] if self.closed else Synced(self.first - 1, 0)
         return Rotation(self.next_image(), number, self.first, end, turn, now_ms)
 
+    def take_segment(self) -> int:
+        """Return the number of a new segment. Any thread may call this."""
+        with self._mutex:
+            self.next_segment += 1
+            return self.next_segment - 1
+
     # --- replacing ------------------------------------------------------------------------------
 
     def start(self, seed: int, last: int) -> None:
@@ -133,7 +147,9 @@ class Catalog:
         if self.broken is not None:
             raise OSError(errno.EIO, self.broken)
         manifest = manifest._replace(
-            floor=self.floor, next_image=max(manifest.next_image, self.next_image())
+            floor=self.floor,
+            next_image=max(manifest.next_image, self.next_image()),
+            next_segment=max(manifest.next_segment, self.next_segment),
         )
         files, text = self._files, manifest.text()
         temporary = MANIFEST_NAME + TEMPORARY_SUFFIX
@@ -185,7 +201,18 @@ class Catalog:
         old = [file_name(number) for number in journal_numbers(files) if number < self.first]
         old += [image_name(number) for number in image_numbers(files) if number != kept]
         for name in old:
-            try:
-                files.remove(name)
-            except OSError as error:
-                log.warning("%s could not be removed: %s", files.path(name), error)
+            self._remove(name)
+
+    def remove_segments(self, numbers: Iterable[int]) -> list[int]:
+        """Remove segments to which nothing refers. Return which ones are gone. A failure is logged; any thread
+        may call this."""
+        known = 1 if self.manifest is None else self.manifest.next_segment
+        return [one for one in numbers if one < known and self._remove(segment_name(one))]
+
+    def _remove(self, name: str) -> bool:
+        try:
+            self._files.remove(name)
+        except OSError as error:
+            log.warning("%s could not be removed: %s", self._files.path(name), error)
+            return False
+        return True

@@ -13,7 +13,7 @@ cdef class Journal:
     cdef public object failure
     cdef public long long allowance
     cdef public object files
-    cdef object _catalog
+    cdef public object catalog
     cdef public Flusher _flusher
     cdef public Writer _writer
     cdef long long _pid

@@ -105,7 +105,7 @@ class Journal:
     ) -> None:
         self.recovery = Recovery(files)
         """What was found, complete when `batches` has ended: last_turn, cuts, notes and more."""
-        self._catalog = self.recovery.catalog
+        self.catalog = self.recovery.catalog
         if self.recovery.seed is not None:
             seed = self.recovery.seed
         self.seed = int.from_bytes(os.urandom(4), "little") if seed is None else seed
@@ -117,7 +117,7 @@ class Journal:
         self._flusher = Flusher(
             files, clock=clock, on_failure=self._poison, interval=flush_interval
         )
-        self._reserve = Reserve(files, self._catalog, file_bytes, self.seed)
+        self._reserve = Reserve(files, self.catalog, file_bytes, self.seed)
         self._state: Literal["replay", "open", "closed"] = "replay"
         self.allowance = -1  # bytes of a turn's groups that `admits` accepts without checking
         self._writer = Writer(files, self.seed)
@@ -156,7 +156,7 @@ class Journal:
 
     def _begin(self) -> None:
         begin(self.files, self.recovery, self._reserve, self._writer, self.seed)
-        self._before = self._catalog.closed_bytes
+        self._before = self.catalog.closed_bytes
         self._base = self.total_bytes
         self._durable_turn = self.recovery.last_turn
         self._state = "open"
@@ -244,7 +244,7 @@ class Journal:
             reason = self._reserve.make_next(writer.number + 1, needed)
             assert reason is None, f"{needed} bytes were not admitted: {reason}"
         self.files.close(writer.name)
-        self._catalog.close_file(writer.here())
+        self.catalog.close_file(writer.here())
         self._before += writer.end
         writer.use(self._reserve.take(), FILE_HEADER_BYTES)
 
@@ -262,7 +262,7 @@ class Journal:
     @property
     def image(self) -> ImageEntry | None:
         """The image with which the store begins, None if there is none."""
-        return self._catalog.image
+        return self.catalog.image
 
     @property
     def grown_bytes(self) -> int:
@@ -272,7 +272,7 @@ class Journal:
     @property
     def total_bytes(self) -> int:
         """The size of the image and of all records."""
-        return self._catalog.image_bytes + self.grown_bytes
+        return self.catalog.image_bytes + self.grown_bytes
 
     def rotate(self) -> Rotation:
         """Make everything durable and continue in the next file, between two turns. Return what an image of
@@ -281,7 +281,7 @@ class Journal:
         Raises `StoreUnusable` if no next file can be created; nothing has changed then. Raises `NodePoisoned`.
         """
         self._check()
-        writer, catalog = self._writer, self._catalog
+        writer, catalog = self._writer, self.catalog
         reason = self._reserve.secure(writer.number + 1)
         self._measure()
         if reason is not None:
@@ -300,13 +300,13 @@ class Journal:
         """Begin the store with the image of this rotation, the result of `ImageWriter.finish`. Raises
         `OSError` if MANIFEST could not be replaced."""
         self._check()
-        self._catalog.use_image(entry, rotation.first)
-        self._before = self._catalog.closed_bytes
+        self.catalog.use_image(entry, rotation.first)
+        self._before = self.catalog.closed_bytes
         self._base = self.total_bytes
 
     def remove_replaced(self) -> None:
         """Remove the files that MANIFEST does not name any more, in any thread. Failures are logged."""
-        self._catalog.remove_old()
+        self.catalog.remove_old()
 
     # --- policy, statistics, end ----------------------------------------------------------------
 
@@ -329,7 +329,7 @@ class Journal:
         return JournalStatistics(
             current_bytes=self.total_bytes,
             base_bytes=self._base,
-            files=self._writer.number - self._catalog.first + 1,
+            files=self._writer.number - self.catalog.first + 1,
             fsyncs=self._fsyncs + self._flusher.fsyncs,
             delayed_fsyncs=self._flusher.delayed,
             durable_turn=max(self._durable_turn, self._flusher.synced_turn),
@@ -360,7 +360,7 @@ class Journal:
     def _finish(self) -> None:
         self._end_file()
         if self._writer.end > FILE_HEADER_BYTES:
-            self._catalog.save_floor(self._writer.here())
+            self.catalog.save_floor(self._writer.here())
 
     def _end_file(self) -> None:
         """Make everything durable, and say so at the end of this file."""

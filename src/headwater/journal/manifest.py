@@ -11,12 +11,14 @@
     last 10
     floor 9 2345
     next_image 4
+    next_segment 12
     crc32c 1f2e3d4c
 
 Rule 1. The store is the image, followed by the journal files from ``first`` on. Files up to ``last`` must
         exist; later ones may.
 Rule 2. ``floor`` names a file and an offset: the journal was durable up to there.
-Rule 3. No image has the number ``next_image`` or a later one.
+Rule 3. No image has the number ``next_image`` or a later one. No segment that is deleted had the number
+        ``next_segment`` or a later one.
 Rule 4. The last line is the checksum of all lines before it. Every line must be exactly as it would be
         written. A user who corrects a line replaces the last one by `failures.EDITED`.
 """
@@ -59,6 +61,7 @@ class StoreManifest(NamedTuple):
     last: int
     floor: Synced
     next_image: int
+    next_segment: int = 1
 
     def text(self) -> bytes:
         """Return the content of the file.
@@ -72,7 +75,8 @@ class StoreManifest(NamedTuple):
         last 2
         floor 1 105
         next_image 1
-        crc32c 8f3dc354
+        next_segment 1
+        crc32c 5a19a78e
         """
         lines = [f"format {MANIFEST_FORMAT}", f"seed {self.seed:08x}"]
         if self.image is None:
@@ -86,6 +90,7 @@ class StoreManifest(NamedTuple):
             f"last {self.last}",
             f"floor {self.floor.number} {self.floor.offset}",
             f"next_image {self.next_image}",
+            f"next_segment {self.next_segment}",
         ]
         body = "".join(f"{line}\n" for line in lines).encode()
         return body + f"crc32c {checksum_of(memoryview(body)):08x}\n".encode()
@@ -137,10 +142,13 @@ class _Lines:
         (next_image,) = self._numbers("next_image")
         if next_image < 1 or (image is not None and image.number >= next_image):
             raise self._flaw(f"next_image {next_image}, which is not after every image")
+        (next_segment,) = self._numbers("next_segment")
+        if next_segment < 1:
+            raise self._flaw("segments without numbers")
         if self._at != len(self._lines) - 1:
             self._at += 1
             raise self._flaw(f"{self._lines[self._at - 1]!r} after the last field")
-        return StoreManifest(seed, image, first, last, floor, next_image)
+        return StoreManifest(seed, image, first, last, floor, next_image, next_segment)
 
     def _check_last(self) -> None:
         last = self._lines[-1]

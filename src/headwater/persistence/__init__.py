@@ -4,6 +4,7 @@
     progress.py   how far that is
     applying.py   applies record groups to a keyspace
     building.py   writes an image
+    source.py     reads the blobs of segments
     order.py      what a server orders from a helper process, and its report
     helper.py     the helper process
     process.py    starts it

@@ -9,6 +9,7 @@ Rule 2. Blocks are sealed at the pace of turns, because a store may be larger th
 from __future__ import annotations
 
 from headwater.config.streams import StreamConfig
+from headwater.engine.blobs import BlobSource
 from headwater.engine.facts import FactBuffer
 from headwater.engine.keyspace import Keyspace
 from headwater.engine.replay import Replay
@@ -21,10 +22,19 @@ _REASON_CHARACTERS = 200
 
 
 class Applying:
-    """Fills ``keyspace``, whose facts are muted until `finish`."""
+    """Fills ``keyspace``, whose facts are muted until `finish`. It reads its blobs from ``source``; with
+    ``storing`` it will store blocks there."""
 
-    def __init__(self, files: Files, config: StreamConfig | None = None) -> None:
+    def __init__(
+        self,
+        files: Files,
+        config: StreamConfig | None = None,
+        *,
+        source: BlobSource,
+        storing: bool = False,
+    ) -> None:
         self.keyspace = Keyspace(FactBuffer(muted=True))
+        self.keyspace.sealing.store_in(source, storing=storing)
         self._files = files
         self._replay = Replay(self.keyspace)
         if config is not None:

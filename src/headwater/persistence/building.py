@@ -13,7 +13,8 @@ from headwater.journal.journal import Journal
 from headwater.journal.manifest import ImageEntry
 from headwater.journal.rotation import Rotation
 from headwater.persistence.applying import Applying
-from headwater.persistence.order import CheckpointOrder
+from headwater.persistence.order import BuiltImage, CheckpointOrder
+from headwater.persistence.source import SegmentSource
 
 
 def write_image(files: Files, keyspace: Keyspace, rotation: Rotation, seed: int) -> ImageEntry:
@@ -31,13 +32,13 @@ def write_image(files: Files, keyspace: Keyspace, rotation: Rotation, seed: int)
         raise
 
 
-def build_image(files: Files, order: CheckpointOrder) -> ImageEntry:
+def build_image(files: Files, order: CheckpointOrder) -> BuiltImage:
     """Write the image that ``order`` describes, from the old image and the closed journal files.
 
     Raises `OSError` and `JournalDamaged`.
     """
     config = StreamConfig(stream_hot_bytes=order.hot_bytes, stream_compression=order.compression)
-    applying = Applying(files, config)
+    applying = Applying(files, config, source=SegmentSource(files, order.seed))
     rotation, turn = order.rotation, 0
     with collector_off():
         if order.old is not None:
@@ -46,7 +47,8 @@ def build_image(files: Files, order: CheckpointOrder) -> ImageEntry:
                 applying.apply(batch)
         for batch in read_closed(files, rotation.closed, rotation.end, order.seed, turn):
             applying.apply(batch)
-        return write_image(files, applying.keyspace, rotation, order.seed)
+        entry = write_image(files, applying.keyspace, rotation, order.seed)
+    return BuiltImage(entry, sorted(applying.keyspace.sealing.segments()))
 
 
 def checkpoint(journal: Journal, keyspace: Keyspace) -> ImageEntry:

@@ -22,10 +22,9 @@ from pathlib import Path
 
 from headwater.errors import HeadwaterError
 from headwater.journal.files import DiskFiles
-from headwater.journal.manifest import ImageEntry
 from headwater.persistence.building import build_image
 from headwater.persistence.digest import source_digest
-from headwater.persistence.order import CheckpointOrder, encode_report
+from headwater.persistence.order import BuiltImage, CheckpointOrder, encode_report
 
 _NICENESS = 10
 
@@ -47,10 +46,10 @@ def main() -> int:
     result = _carry_out(order)
     sys.stdout.buffer.write(encode_report(result))
     sys.stdout.buffer.flush()
-    return 0 if isinstance(result, ImageEntry) else 1
+    return 0 if isinstance(result, BuiltImage) else 1
 
 
-def _carry_out(order: CheckpointOrder) -> ImageEntry | str:
+def _carry_out(order: CheckpointOrder) -> BuiltImage | str:
     if source_digest() != order.digest:
         return OTHER_SOURCES
     files = DiskFiles(order.directory)

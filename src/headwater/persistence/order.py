@@ -1,6 +1,6 @@
 """What a server orders from its helper process, and what the helper reports: one line of JSON each.
 
-server ── CheckpointOrder ──▶ standard input     standard output ── ImageEntry or a reason ──▶ server
+server ── CheckpointOrder ──▶ standard input     standard output ── BuiltImage or a reason ──▶ server
 """
 
 from __future__ import annotations
@@ -15,6 +15,13 @@ from headwater.journal.rotation import Rotation
 
 class CheckpointFailed(Exception):
     """An image could not be written. The text is the reason; the journal still has everything."""
+
+
+class BuiltImage(NamedTuple):
+    """An image that was written, and the numbers of the segments to which it refers."""
+
+    entry: ImageEntry
+    segments: list[int]
 
 
 class CheckpointOrder(NamedTuple):
@@ -53,18 +60,19 @@ class CheckpointOrder(NamedTuple):
         )
 
 
-def encode_report(result: ImageEntry | str) -> bytes:
+def encode_report(result: BuiltImage | str) -> bytes:
     """Return the line that reports the image that was written, or why none was."""
     return json.dumps(result).encode() + b"\n"
 
 
-def decode_report(line: bytes) -> ImageEntry:
+def decode_report(line: bytes) -> BuiltImage:
     """Return the image of a report. Raises `CheckpointFailed` with the reason that it gives, or with the line
     itself if that cannot be parsed."""
     try:
         found: Any = json.loads(line)
         if isinstance(found, list):
-            return ImageEntry(*found)
+            entry, segments = found
+            return BuiltImage(ImageEntry(*entry), [int(number) for number in segments])
     except (ValueError, TypeError):
         found = line.decode("utf-8", "replace").strip()
     raise CheckpointFailed(str(found))

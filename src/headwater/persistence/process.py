@@ -12,8 +12,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from headwater.journal.manifest import ImageEntry
-from headwater.persistence.order import CheckpointFailed, CheckpointOrder, decode_report
+from headwater.persistence.order import BuiltImage, CheckpointFailed, CheckpointOrder, decode_report
 
 _ROOT = str(Path(__file__).parent.parent.parent)
 _START = (
@@ -53,7 +52,7 @@ class HelperProcess:
     def process_id(self) -> int:
         return self._process.pid
 
-    def wait(self) -> ImageEntry:
+    def wait(self) -> BuiltImage:
         """Wait for the report and return the image. Raises `CheckpointFailed`."""
         assert self._process.stdout is not None
         lines = self._process.stdout.read().splitlines()

@@ -16,6 +16,7 @@ from contextlib import closing
 
 from headwater.collector import collector_off
 from headwater.config.streams import StreamConfig
+from headwater.engine.blobs import BlobSource
 from headwater.engine.keyspace import Keyspace
 from headwater.journal.batches import JournalBatch
 from headwater.journal.images import read_image
@@ -23,6 +24,7 @@ from headwater.journal.journal import Journal
 from headwater.journal.recovery import Recovery
 from headwater.persistence.applying import Applying
 from headwater.persistence.progress import LoadProgress
+from headwater.persistence.source import SegmentSource
 from headwater.steps import Steps, do_all
 
 log = logging.getLogger("headwater.journal")
@@ -49,26 +51,31 @@ def replay_steps(
         progress.total_bytes = (
             0 if journal.image is None else journal.image.size
         ) + recovery.most_bytes()
-    with closing(_batches(journal)) as batches:
-        return (yield from _applied(Applying(journal.files, config), batches, progress))
+    source = SegmentSource(journal.files, journal.seed)
+    applying = Applying(journal.files, config, source=source, storing=True)
+    with closing(_batches(journal, applying, source)) as batches:
+        return (yield from _applied(applying, batches, progress))
 
 
 def reread_steps(
-    journal: Journal, recovery: Recovery, config: StreamConfig | None = None
+    journal: Journal, recovery: Recovery, source: BlobSource, config: StreamConfig | None = None
 ) -> Steps[Keyspace]:
     """Replay again, while ``journal`` is in use, the files that ``recovery`` reads, and the image. Like
-    `replay_steps`."""
-    applying = Applying(journal.files, config)
+    `replay_steps`; blobs are read from ``source``."""
+    applying = Applying(journal.files, config, source=source, storing=True)
     if journal.image is not None:
         yield from _applied(applying, read_image(journal.files, journal.image, journal.seed))
     return (yield from _applied(applying, recovery.batches()))
 
 
-def _batches(journal: Journal) -> Generator[JournalBatch]:
+def _batches(
+    journal: Journal, applying: Applying, source: SegmentSource
+) -> Generator[JournalBatch]:
     """Yield the batches of the image and the journal. Closes the journal unless it reads all of them."""
     try:
         if journal.image is not None:
             yield from read_image(journal.files, journal.image, journal.seed)
+            source.image_segments = frozenset(applying.keyspace.sealing.segments())
         yield from journal.batches()
     except BaseException:
         journal.close()
@@ -87,7 +94,7 @@ def _applied(
     return applying.finish()
 
 
-def log_recovery(recovery: Recovery) -> None:
+def log_recovery(recovery: Recovery, keyspace: Keyspace) -> None:
     """Log each cut and each oddity of the recovery as a warning."""
     for cut in recovery.cuts:
         log.warning(
@@ -99,3 +106,6 @@ def log_recovery(recovery: Recovery) -> None:
         )
     for note in recovery.notes:
         log.warning("journal: %s", note)
+    for note in keyspace.unread_blobs:
+        log.warning("entries stay in memory: %s", note)
+    keyspace.unread_blobs.clear()

@@ -54,18 +54,9 @@ class Opening:
         journal, progress = self._journal, self._progress
         if journal is None or progress is None:
             return
-        steps = replay_steps(journal, self._config, progress)
-        keyspace: Keyspace | None = None
-        while keyspace is None:
-            try:
-                next(steps)
-            except StopIteration as end:
-                keyspace = end.value
-            else:
-                progress.report()
-                yield
+        keyspace = yield from _reported(replay_steps(journal, self._config, progress), progress)
         progress.end()
-        log_recovery(journal.recovery)
+        log_recovery(journal.recovery, keyspace)
         policy = self.node.services.config.appendfsync
         if policy != journal.policy:  # CONFIG SET while it was loading
             journal.set_policy(policy)
@@ -75,6 +66,18 @@ class Opening:
         """Unlock the directory if the steps have not ended. Nothing on disk has changed then."""
         if self._journal is not None and self.node.journal is None:
             self._journal.close()
+
+
+def _reported(steps: Steps[Keyspace], progress: LoadProgress) -> Steps[Keyspace]:
+    """Run steps and log the progress after each."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: Keyspace = end.value
+            return found
+        progress.report()
+        yield
 
 
 def open_node(config: Config, *, clock: Clock | None = None, files: Files | None = None) -> Node:

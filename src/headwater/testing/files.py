@@ -26,7 +26,6 @@ from headwater.journal.files import Bytes, Content
 
 SECTOR_BYTES = 512
 _MOST_SUBSETS = 4096
-
 Ranges = list[tuple[int, int]]
 """The ranges of a write that reached the disk, relative to its start."""
 
@@ -191,7 +190,8 @@ class CrashableFiles:
         """Do nothing, as `lock_images`."""
 
     def names(self) -> list[str]:
-        return sorted(self._names)
+        with self._mutex:
+            return sorted(self._names)
 
     def content(self, name: str) -> Content:
         data = bytes(self._file(name).content)
@@ -277,7 +277,8 @@ class CrashableFiles:
         """Do nothing: no file is held open."""
 
     def free_bytes(self) -> int:
-        return 1 << 60 if self.capacity is None else max(0, self.capacity - self.used_bytes())
+        with self._mutex:
+            return 1 << 60 if self.capacity is None else max(0, self.capacity - self.used_bytes())
 
     # --- crashes --------------------------------------------------------------------------------
 
@@ -291,10 +292,10 @@ class CrashableFiles:
         for _ in range(count):
             # Some crashes lose nearly everything, some nearly nothing.
             loss = random.choice((0.1, 0.5, 0.9))
-            yield self._image(
-                [self._torn(write, random, loss=loss) for write in self._writes],
-                [random.random() >= loss for _ in self._namings],
-            )
+            with self._mutex:
+                writes = [self._torn(write, random, loss=loss) for write in self._writes]
+                image = self._image(writes, [random.random() >= loss for _ in self._namings])
+            yield image
 
     def all_crash_images(self) -> Iterator[CrashableFiles]:
         """Yield every combination of complete writes and names; and for each write every torn version,

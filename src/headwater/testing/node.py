@@ -32,7 +32,8 @@ def request(words: tuple[Word, ...]) -> bytes:
 
 
 class LocalStore:
-    """A node with a journal in memory. ``journaled=False`` stores nothing, which is faster.
+    """A node with a journal in memory. ``journaled=False`` stores nothing, which is faster. With ``cold``
+    entries go to disk as soon as they may, and none on disk is in memory.
 
     >>> store = LocalStore()
     >>> client = store.client()
@@ -49,10 +50,12 @@ class LocalStore:
         clock: ManualClock | None = None,
         config: Config | None = None,
         journaled: bool = True,
+        cold: bool = False,
     ) -> None:
+        self.cold = cold
         self.clock = clock if clock is not None else ManualClock()
         self.config = config if config is not None else Config(port=0)
-        self.files = CrashableFiles() if journaled else None
+        self.files = CrashableFiles() if journaled or cold else None
         self.node = self._open()
 
     @property
@@ -95,7 +98,29 @@ class LocalStore:
         finally:
             journal.close()
 
+    def use_disk(self) -> None:
+        """Store the blocks that may be stored, and end the commands that wait for the disk (``cold``)."""
+        node = self.node
+        while node.sealer.has_work():
+            node.sealer.work()
+            done = len(node.sealer.done)
+            with node.lock:
+                node.sealer.take_turn()
+            if len(node.sealer.done) == done:
+                break  # the node is poisoned, or its journal full
+        while node.blocked.cold_reads:
+            node.blocked.cold_reads.wait_until_idle()
+            node.tick()
+
     def _open(self) -> Node:
+        node = self._new_node()
+        # The test's thread alone changes the state, so it may look at it at any time.
+        node.sealer.takes_turns, node.sealer.threaded = False, not self.cold
+        if self.files is not None:
+            self.files.reads.cold = self.cold
+        return node
+
+    def _new_node(self) -> Node:
         if self.files is None:
             return Node(config=self.config, clock=self.clock)
         journal = self._journal(self.files)
@@ -110,7 +135,7 @@ class LocalClient:
     """One connection to a `LocalStore`. Calling it sends a command and returns the reply."""
 
     def __init__(self, store: LocalStore, resp: int, kind: str) -> None:
-        self._node = store.node
+        self._store, self._node = store, store.node
         self._reader = ReplyReader()
         self.session = self._node.connect(kind=kind, address="")
         self.session.resp = resp
@@ -118,6 +143,8 @@ class LocalClient:
     def send(self, *words: Word) -> None:
         """Send a command. `reply` returns its replies."""
         self._reader.feed(self._node.exchange(self.session, request(words)))
+        if self._store.cold:
+            self._store.use_disk()
 
     def reply(self) -> Reply | None:
         """Return the next reply, None if there is none because the command blocks."""

@@ -57,8 +57,9 @@ def test_a_dump_has_the_value_at_the_time_of_the_command(
     if sealed:
         sealing.configure(10_000, "zlib")
         while sealing.due():
-            with store.node.lock:  # the sealer's thread runs steps too
+            with store.node.lock:
                 store.node.sealer.step()
+                store.node.sealer.settle(1000)
     before = dumped(store)
     with paused(monkeypatch, dump, "_payload"):
         client.send("DUMP", "s")

@@ -63,7 +63,7 @@ class Driver:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._second = self._asyncio.call_later(1.0, self._each_second)
-        node.blocked.offloading.wake = self._wake_for_tick
+        node.blocked.offloading.wake = node.blocked.cold_reads.wake = self._wake_for_tick
 
     # --- for the listener -----------------------------------------------------------------------
 
@@ -95,7 +95,7 @@ class Driver:
         if self._timer is not None:
             self._timer.cancel()
         self._stopped = True
-        self.node.blocked.offloading.wake = None
+        self.node.blocked.offloading.wake = self.node.blocked.cold_reads.wake = None
         for connection in list(self.connections.values()):
             self._send(connection)
             self.close(connection)
@@ -310,7 +310,7 @@ class Driver:
 
     def _expects_replies(self, session: Session) -> bool:
         """Return whether replies to received requests are still to come."""
-        return session.output.stalled or session in self.node.blocked.offloading
+        return session.output.stalled or self.node.blocked.works_for(session)
 
     # --- the end of a connection ----------------------------------------------------------------
 

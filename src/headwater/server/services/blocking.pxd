@@ -24,6 +24,7 @@ cdef class BlockedClients:
     cdef Runner _runner
     cdef public list resumed
     cdef public object offloading
+    cdef public object cold_reads
 
     @cython.locals(deadline=double, waiter=Waiter)
     cpdef block(self, Session session, wait)

@@ -9,7 +9,7 @@ Rule 3. Waiters of a key that wait for the same thing share a queue. The queue i
 
 `headwater.server.services.waiting` has the queues; this module decides what happens to the clients
 in them. `headwater.server.services.offloading` handles clients that wait for a job of their own
-command.
+command, `headwater.server.services.cold_reads` those that wait for the disk.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from headwater.engine.keyspace import Keyspace
 from headwater.errors import CommandError, NoRoom
 from headwater.limits import REFUSED_RECHECK_MS
 from headwater.server.services.acl.login_delays import LoginDelays
+from headwater.server.services.cold_reads import ColdRead, ColdReads
 from headwater.server.services.observability.observer import Observer
 from headwater.server.services.offloading import Offloading
 from headwater.server.services.pausing import ClientPause
@@ -51,6 +52,7 @@ class BlockedClients:
     ) -> None:
         self.waiting = Waiters()
         self.offloading = offloading
+        self.cold_reads = ColdReads()
         self.pause = pause
         self._waiters: dict[Session, Waiter] = {}
         """The waiter of each blocked session, except those that wait for a job."""
@@ -64,12 +66,19 @@ class BlockedClients:
         self.resumed: list[Session] = []
         """Sessions whose wait has ended and whose further requests have not run yet."""
 
+    def works_for(self, session: Session) -> bool:
+        """Return whether a job or the disk is working for ``session``."""
+        return session in self.offloading or session in self.cold_reads
+
     def run_with(self, runner: Runner) -> None:
         """Use ``runner`` to run commands again."""
         self._runner = self.offloading.runner = runner
 
-    def block(self, session: Session, wait: Wait | Job) -> None:
+    def block(self, session: Session, wait: Wait | Job | ColdRead) -> None:
         """Block ``session``."""
+        if isinstance(wait, ColdRead):
+            self.cold_reads.begin(session, wait, self._keyspace.sealing.bodies)
+            return
         if not isinstance(wait, Wait):
             self.offloading.begin(session, wait)
             return
@@ -139,6 +148,7 @@ class BlockedClients:
         self.pause.forget(session)
         self._logins.forget(session)
         self.offloading.cancel(session)
+        self.cold_reads.cancel(session)
         waiter = self._waiters.get(session)
         if waiter is not None:
             self._forget(waiter)
@@ -157,11 +167,14 @@ class BlockedClients:
                 db.signal(key)
 
     def settle(self) -> bool:
-        """End the jobs that are done, also if the node is poisoned. Returns True."""
+        """End the jobs that are done, also if the node is poisoned, and let the commands run again whose
+        blocks were read. Returns True."""
         if self.offloading:
             for session in self.offloading.settle():
                 self._clients.wrote_to(session)
                 self.resumed.append(session)
+        if self.cold_reads:
+            self.resumed += self.cold_reads.settle()
         return True
 
     def run_due(self) -> None:

@@ -5,6 +5,8 @@
     thread ── starts a helper process, waits ──▶ image-NNNNNN, durable
                                         │
     under the node's lock ──▶ Journal.use_image: the manifest names the image; then old files are removed
+                                        │
+    compactions.py ◀────────────────────┘
 
 Rule 1. Turns go on while an image is written. Under the node's lock are only the rotation and the
         replacement of the manifest.
@@ -29,6 +31,7 @@ from headwater.persistence.digest import source_digest
 from headwater.persistence.order import CheckpointFailed, CheckpointOrder
 from headwater.persistence.process import HelperProcess, can_start
 from headwater.server.services.checkpoint_statistics import CheckpointStatistics
+from headwater.server.services.compactions import Compactions
 from headwater.server.services.state import DISK_IS_FULL, NEVER, NodeState
 
 if TYPE_CHECKING:
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
     from headwater.engine.keyspace import Keyspace
     from headwater.journal.journal import Journal
     from headwater.journal.rotation import Rotation
+    from headwater.server.services.segments import Segments
     from headwater.server.services.turn_clock import TurnClock
 
 log = logging.getLogger("headwater.server")
@@ -56,14 +60,21 @@ class Checkpoints:
     """The checkpoints of a node. All methods but those of the thread require the node's lock."""
 
     def __init__(
-        self, config: Config, state: NodeState, times: TurnClock, lock: threading.RLock
+        self,
+        config: Config,
+        state: NodeState,
+        times: TurnClock,
+        compactions: Compactions,
+        lock: threading.RLock,
     ) -> None:
         self.statistics = CheckpointStatistics(times.wall_now() // 1000)
         self._config = config
         self._state = state
         self._times = times
         self._lock = lock
+        self._compactions = compactions
         self._journal: Journal | None = None
+        self._segments: Segments | None = None
         self._keyspace: Keyspace | None = None
         self._thread: threading.Thread | None = None
         self._helper: HelperProcess | None = None
@@ -72,9 +83,9 @@ class Checkpoints:
         self._retry_at = 0.0
         self._digest = ""
 
-    def use(self, journal: Journal, keyspace: Keyspace) -> None:
+    def use(self, journal: Journal, segments: Segments, keyspace: Keyspace) -> None:
         """Write checkpoints of ``keyspace`` from now on, which ``journal`` describes."""
-        self._journal, self._keyspace = journal, keyspace
+        self._journal, self._segments, self._keyspace = journal, segments, keyspace
         self.configure(self._config)
         if not self._has_helper and self._tail_is_long():
             self.write_now()
@@ -138,8 +149,9 @@ class Checkpoints:
             self._failed(str(error))
             return
         assert self._keyspace is not None
+        assert self._segments is not None
         self.statistics.changes_begun = self._keyspace.dirty
-        arguments = (self._journal, rotation)
+        arguments = (self._journal, rotation, self._segments.floor())
         self._thread = threading.Thread(
             target=self._run, args=arguments, name="headwater-checkpoint", daemon=True
         )
@@ -147,10 +159,10 @@ class Checkpoints:
 
     # --- in the thread --------------------------------------------------------------------------
 
-    def _run(self, journal: Journal, rotation: Rotation) -> None:
+    def _run(self, journal: Journal, rotation: Rotation, floor: int) -> None:
         failure = ""
         try:
-            self._checkpoint(journal, rotation)
+            self._checkpoint(journal, rotation, floor)
         except (CheckpointFailed, HeadwaterError, OSError) as error:
             failure = str(error)
         except Exception as error:
@@ -164,10 +176,11 @@ class Checkpoints:
                 self._failed(failure)
             else:
                 self._succeeded()
+                self._compactions.begin()
         finally:
             self._lock.release()
 
-    def _checkpoint(self, journal: Journal, rotation: Rotation) -> None:
+    def _checkpoint(self, journal: Journal, rotation: Rotation, floor: int) -> None:
         self._digest = self._digest or source_digest()
         order = CheckpointOrder(
             journal.files.path(""),
@@ -181,15 +194,21 @@ class Checkpoints:
         self._helper = HelperProcess(order)
         if self._stopped:
             self._helper.end()
-        entry = self._helper.wait()
+        built = self._helper.wait()
         self._helper = None
         if not self._acquire():
             return
+        segments, keyspace = self._segments, self._keyspace
+        assert segments is not None
+        assert keyspace is not None
         try:
-            journal.use_image(rotation, entry)
+            journal.use_image(rotation, built.entry)
+            unneeded = segments.unneeded(floor, built.segments, keyspace.sealing.segments())
         finally:
             self._lock.release()
-        journal.remove_replaced()  # not under the lock: removing a large file takes milliseconds
+        # Not under the lock: removing a large file takes milliseconds.
+        journal.remove_replaced()
+        segments.remove(unneeded)
 
     def _acquire(self) -> bool:
         """Acquire the node's lock. Return False without it if the node is stopping: it waits for this
@@ -231,6 +250,7 @@ class Checkpoints:
     def stop(self) -> None:
         """End the helper and the thread. Call it with or without the node's lock."""
         self._stopped = True
+        self._compactions.stop()
         helper, thread = self._helper, self._thread
         if helper is not None:
             helper.end()
@@ -258,11 +278,15 @@ class Checkpoints:
         """Write an image in this thread, between turns. A failure is logged: the journal has everything."""
         assert self._journal is not None
         assert self._keyspace is not None
+        assert self._segments is not None
         self.statistics.begin(self._times.monotonic())
         self.statistics.changes_begun = self._keyspace.dirty
+        floor = self._segments.floor()
         try:
             checkpoint(self._journal, self._keyspace)
         except (HeadwaterError, OSError) as error:
             self._failed(str(error))
         else:
             self._succeeded()
+            live = self._keyspace.sealing.segments()
+            self._segments.remove(self._segments.unneeded(floor, live))

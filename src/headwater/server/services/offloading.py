@@ -33,7 +33,8 @@ from weakref import ref
 
 from headwater.commands.dispatch import KnownCommand
 from headwater.commands.jobs import Job
-from headwater.errors import CommandError
+from headwater.errors import CommandError, JournalDamaged
+from headwater.server.services.damage import unreadable
 from headwater.server.services.observability.observer import Observer
 from headwater.server.services.pausing import ClientPause
 from headwater.server.services.pubsub import PubSub
@@ -236,6 +237,10 @@ class Offloading:
         try:
             self.runner.check(session, work.known, arguments)
             following = work.job.finish(session.call, work.take())
+        except JournalDamaged as damage:
+            error = unreadable(damage, work.known.command, arguments)
+            self._observer.failed(session, work.known.name, arguments, session.spent_ns, error)
+            raise error from damage
         except CommandError as error:
             self._observer.failed(session, work.known.name, arguments, session.spent_ns, error)
             raise
@@ -252,6 +257,8 @@ def _error_of(work: OffloadedJob) -> CommandError:
     error = work.error
     if isinstance(error, CommandError):
         return error
+    if isinstance(error, JournalDamaged):
+        return unreadable(error, work.known.command, work.job.arguments)
     log.error("a job of %s has failed", work.known.title, exc_info=error)
     return CommandError(FAULT)
 

@@ -27,14 +27,15 @@ def reload_from_journal(services: Services) -> None:
     journal = services.journal
     assert journal is not None, "the command checks that there is a journal"
     old = services.keyspace
-    recovery = journal.recovery.reread()
+    recovery, source = journal.recovery.reread(), old.sealing.bodies.source
+    assert source is not None
     try:
-        new = do_all(reread_steps(journal, recovery, services.config))
+        new = do_all(reread_steps(journal, recovery, source, services.config))
         _refuse_loss(recovery, journal.grown_bytes)
     except Exception as error:
         log.critical("DEBUG RELOAD: %s", error)
         raise
-    log_recovery(recovery)
+    log_recovery(recovery, new)
     journal.recovery = recovery
     new.dirty, new.expired_count = old.dirty, old.expired_count
     new.opened_ms, new.hits, new.misses = old.opened_ms, old.hits, old.misses

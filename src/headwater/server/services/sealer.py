@@ -1,15 +1,20 @@
-"""Compresses blocks of entries in a thread, so that turns do not wait for it.
+"""Compresses blocks of entries in a thread, and stores them in segments if there is a journal.
 
-    end of a turn, or the thread ──▶ Sealer.step: compressed bytes replace the blocks' bytes, the coldest
-                                     blocks are queued (engine/sealing.py)
-    thread, without the node's lock ── compress ──▶ done
+    end of a turn, or the thread ──▶ Sealer.step: the coldest blocks are queued (engine/sealing.py)
+    thread, without the node's lock ── compress ── append to the segment ── fsync ──▶ done
+    before a commit, or the thread ──▶ Sealer.settle: the results replace the blocks' bytes, and the facts
+                                       ``stored`` are written
 
-Rule 1. The thread accesses only the bytes of jobs, which never change. Everything else happens in
-        `step`, under the node's lock.
+Rule 1. The thread accesses only the bytes of jobs, which never change, and the segment. Everything else
+        happens in `step` and `settle`, under the node's lock.
 Rule 2. If the thread falls behind by `SEALING_LAG_BYTES`, turns compress a few blocks themselves.
         This slows down clients that write faster than blocks can be sealed, and bounds the memory.
 Rule 3. If the thread, or its results, are lost, nothing else is: the blocks remain as they were
         written.
+Rule 4. A block is reported as stored after the fsync of its segment. One fsync is for all blocks that were
+        queued, at most `SYNCED_AT_ONCE_BYTES`. No reply waits for the facts.
+Rule 5. If a segment cannot be written, blocks are sealed in memory, by turns if necessary (rule 2), until
+        storing is tried again after `PAUSE_S`. After a failed fsync it fails until a restart.
 """
 
 from __future__ import annotations
@@ -20,10 +25,20 @@ import threading
 from collections import deque
 from contextlib import suppress
 from queue import SimpleQueue
+from typing import NamedTuple
 from weakref import ref
 
-from headwater.engine.codecs import Codec, make_codec
-from headwater.engine.sealing import CompressionJob, Sealing
+from headwater.engine.codecs import CODECS, Codec, make_codec
+from headwater.engine.facts import HEADROOM
+from headwater.engine.keyspace import Keyspace
+from headwater.engine.sealing import CompressionJob, compressed
+from headwater.errors import NodePoisoned
+from headwater.journal.blobs import BlobHead, BlobPlace
+from headwater.journal.segments import SegmentWriter
+from headwater.server.services.records import TurnRecords
+from headwater.server.services.segments import Segments
+from headwater.server.services.state import NodeState
+from headwater.server.services.turn_clock import TurnClock
 
 log = logging.getLogger("headwater.server")
 
@@ -31,53 +46,122 @@ MAX_QUEUED = 16
 """Maximum number of blocks queued for the thread, 1 MiB: it need not wait for a turn to end after
 each."""
 
+MAX_QUEUED_TO_STORE = 128
+"""The same for a thread that stores them: 8 MiB for an fsync."""
+
+SYNCED_AT_ONCE_BYTES = 8 * 1024 * 1024
+
 HELPED_AT_ONCE = 4
 """Maximum number of blocks that a turn compresses: 0.6 ms with zstd, 2 ms with zlib."""
+
+SETTLED_AT_ONCE = 16
+"""Maximum number of results that a turn applies."""
 
 _NICENESS = 10
 """Gives the loop precedence on a shared processor. Not the maximum: the thread needs the GIL for some
 microseconds after each block, and a thread that waits for the GIL waits for it."""
 
 _PATIENCE_S = 0.1
+PAUSE_S = 10.0
 
-_Queue = SimpleQueue[tuple[CompressionJob, str] | None]
-_Done = deque[tuple[CompressionJob, str, bytes | None]]
+
+class SealingResult(NamedTuple):
+    """What became of a job. ``wire`` is the body, None if the codec has failed. ``place`` is where it is
+    stored, None if it is not; ``failure`` says why if it was to be."""
+
+    job: CompressionJob
+    codec: str
+    wire: bytes | None
+    place: BlobPlace | None = None
+    failure: str | None = None
+
+
+_Queue = SimpleQueue[tuple[CompressionJob, str, SegmentWriter | None] | None]
+_Done = deque[SealingResult]
 
 
 class Sealer:
     """Seals the blocks of a node. The thread starts with the first block."""
 
-    def __init__(self, sealing: Sealing, lock: threading.RLock) -> None:
-        self.sealing = sealing
-        """The sealing of the current keyspace."""
+    def __init__(
+        self,
+        keyspace: Keyspace,
+        records: TurnRecords,
+        state: NodeState,
+        times: TurnClock,
+        lock: threading.RLock,
+    ) -> None:
+        self.keyspace = keyspace
+        """The current keyspace."""
+        self.segments: Segments | None = None
+        """Where blocks are stored; None in a node without a journal."""
+        self.done: _Done = deque()
+        """Results that `settle` has not applied."""
+        self.takes_turns = True
+        """Whether the thread itself applies results, between turns. Otherwise only turns do."""
+        self.threaded = True
+        """Whether a thread does the work. Otherwise `work` does, in a test."""
+        self._records = records
+        self._state = state
+        self._times = times
         self._lock = lock
         self._queue: _Queue = SimpleQueue()
-        self._done: _Done = deque()
         self._queued = 0
         self._thread: threading.Thread | None = None
         self._stopped = False
+        self._retry_at = 0.0
 
     def step(self) -> None:
-        """Apply the results of the thread and queue more blocks. The caller holds the node's lock."""
-        sealing = self.sealing
-        while self._done:
-            job, codec, wire = self._done.popleft()
-            job.block.sealing.settle(job, codec, wire)  # not self.sealing after DEBUG RELOAD
-            self._queued -= 1
-        if self._queued <= MAX_QUEUED // 2 and not self._stopped:
-            for job in sealing.choose(MAX_QUEUED - self._queued):
+        """Queue more blocks. The caller holds the node's lock."""
+        sealing, segments = self.keyspace.sealing, self.segments
+        writer = segments.writer if segments is not None and sealing.storing else None
+        most = MAX_QUEUED if writer is None else MAX_QUEUED_TO_STORE
+        if self._queued <= most // 2 and not self._stopped and not self._pauses():
+            for job in sealing.choose(most - self._queued):
                 self._queued += 1
-                self._queue.put((job, sealing.codec))
-            if self._queued and self._thread is None:
+                self._queue.put((job, sealing.codec, writer))
+            if self._queued and self._thread is None and self.threaded:
                 self._begin()
         sealing.help(HELPED_AT_ONCE)
 
+    def settle(self, most: int = SETTLED_AT_ONCE) -> None:
+        """Apply at most ``most`` results of the thread. The caller holds the node's lock and commits."""
+        records, keyspace = self._records, self.keyspace
+        for _ in range(min(most, len(self.done))):
+            if not records.admits(HEADROOM):
+                return
+            job, codec, wire, place, failure = self.done.popleft()
+            self._queued -= 1
+            if failure is not None:
+                self._pause_storing(failure)
+            if job.block.sealing is not keyspace.sealing:  # after DEBUG RELOAD
+                job.block.sealing.settle(job, codec, wire)
+            else:
+                mark = records.begin()
+                keyspace.store(job, codec, wire, place)
+                records.seal_unawaited(mark, self._times.now())
+            if place is not None and self.segments is not None:
+                self.segments.settled, self.segments.failure = place.segment, ""
+
+    def has_work(self) -> bool:
+        """Whether a block is queued, or its result not applied."""
+        return self._queued > 0
+
+    def work(self) -> None:
+        """Seal all queued blocks in this thread (``threaded``)."""
+        worker = _Worker(self.done)
+        while not self._queue.empty():
+            item = self._queue.get()
+            assert item is not None
+            worker.seal(*item)
+        worker.sync()
+
     def try_step(self) -> None:
-        """Run `step` in the thread when its queue is empty, unless the node is busy: then the next
-        end of a turn does it."""
-        if self._lock.acquire(timeout=_PATIENCE_S):
+        """Run `settle` and `step` in the thread when its queue is empty, unless the node is busy: then the
+        next end of a turn does it."""
+        if self.takes_turns and self._lock.acquire(timeout=_PATIENCE_S):
             try:
-                self.step()
+                self.take_turn()
             finally:
                 self._lock.release()
 
@@ -93,31 +177,111 @@ class Sealer:
     def __del__(self) -> None:
         self._queue.put(None)
 
+    def take_turn(self) -> None:
+        """Run `settle` and `step` in a turn of their own. The caller holds the node's lock."""
+        if self._state.poisoned is not None or self._stopped:
+            return
+        self._records.turn += 1
+        self.settle()
+        try:
+            self._records.commit()
+        except NodePoisoned as error:
+            self._state.poisoned = error
+        else:
+            self.step()
+
+    def _pauses(self) -> bool:
+        """Whether storing has failed and is not tried yet."""
+        segments = self.segments
+        failing = segments is not None and segments.failure != ""
+        return failing and self._times.monotonic() < self._retry_at
+
+    def _pause_storing(self, failure: str) -> None:
+        """Store nothing for a while (rule 5)."""
+        assert self.segments is not None
+        if not self.segments.failure:
+            log.error(
+                "older entries stay in memory, because no segment can be written: %s", failure
+            )
+        self.segments.failure = failure
+        self._retry_at = self._times.monotonic() + PAUSE_S
+
     def _begin(self) -> None:
-        arguments = (self._queue, self._done, ref(self))
+        arguments = (self._queue, self.done, ref(self))
         self._thread = threading.Thread(
-            target=_compress_all, args=arguments, name="headwater-sealer", daemon=True
+            target=_seal_all, args=arguments, name="headwater-sealer", daemon=True
         )
         self._thread.start()
 
 
-def _compress_all(queue: _Queue, done: _Done, sealer: ref[Sealer]) -> None:
+class _Worker:
+    """What the thread does with a job."""
+
+    def __init__(self, done: _Done) -> None:
+        self._done = done
+        self._codecs: dict[str, Codec] = {}
+        self._writer: SegmentWriter | None = None
+        self._unsynced: list[SealingResult] = []
+
+    def seal(self, job: CompressionJob, name: str, writer: SegmentWriter | None) -> None:
+        """Compress a block and, if there is a ``writer``, write it."""
+        try:
+            codec = self._codecs.get(name) or self._codecs.setdefault(name, make_codec(name))
+            result = SealingResult(job, *compressed(job, codec))
+        except Exception:
+            log.exception("a block of entries could not be compressed; it remains uncompressed")
+            self._done.append(SealingResult(job, name, None))
+            return
+        if writer is None:
+            self._done.append(result)
+            return
+        self._writer = writer
+        try:
+            place = _write(writer, result)
+        except OSError as error:
+            self._done.append(result._replace(failure=_reason(error)))
+            return
+        self._unsynced.append(result._replace(place=place))
+        if writer.unsynced_bytes >= SYNCED_AT_ONCE_BYTES:
+            self.sync()
+
+    def sync(self) -> None:
+        """Make what was written durable, and report it."""
+        if self._writer is None or not self._unsynced:
+            return
+        results, self._unsynced = self._unsynced, []
+        try:
+            self._writer.sync()
+        except OSError as error:
+            results = [one._replace(place=None, failure=_reason(error)) for one in results]
+        self._done.extend(results)
+
+
+def _write(writer: SegmentWriter, result: SealingResult) -> BlobPlace:
+    job, wire = result.job, result.wire
+    assert wire is not None
+    code = CODECS.index(result.codec)
+    head = BlobHead(job.origin, *job.first, *job.last, job.entries, code, job.size)
+    return writer.append(head, job.ids, wire)
+
+
+def _reason(error: OSError) -> str:
+    return f"[Errno {error.errno}] {error.strerror}"
+
+
+def _seal_all(queue: _Queue, done: _Done, sealer: ref[Sealer]) -> None:
     """The thread's function. It holds no reference to the node, and ends when the node is freed."""
     with suppress(OSError, AttributeError):  # on Linux, niceness is per thread
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
-    codecs: dict[str, Codec] = {}
+    worker = _Worker(done)
     while (item := queue.get()) is not None:
-        job, name = item
-        try:
-            codec = codecs.get(name) or codecs.setdefault(name, make_codec(name))
-            done.append((job, name, codec.compress(job.data)))
-        except Exception:
-            log.exception("a block of entries could not be compressed; it remains uncompressed")
-            done.append((job, name, None))
-        del job, item
+        worker.seal(*item)
+        del item
         if queue.empty():
+            worker.sync()
             owner = sealer()
             if owner is None:
                 return
             owner.try_step()
             del owner
+    worker.sync()

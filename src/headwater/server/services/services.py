@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from headwater.commands.call import Call, StreamSettings
 from headwater.log_limit import LimitedLog
+from headwater.persistence.source import SegmentSource
 from headwater.resp.replies import ReplyWriter
 from headwater.server.services.acl.access import AccessControl
 from headwater.server.services.acl.authorization import Authorization
@@ -26,6 +27,7 @@ from headwater.server.services.acl.login_delays import LoginDelays
 from headwater.server.services.blocking import BlockedClients
 from headwater.server.services.checkpoints import Checkpoints
 from headwater.server.services.client_list import describe
+from headwater.server.services.compactions import Compactions
 from headwater.server.services.observability.observer import Observer
 from headwater.server.services.observability.traffic import Traffic
 from headwater.server.services.offloading import Offloading
@@ -34,6 +36,7 @@ from headwater.server.services.pubsub import PubSub
 from headwater.server.services.records import TurnRecords
 from headwater.server.services.runner import Runner
 from headwater.server.services.scripting.cache import Scripts
+from headwater.server.services.segments import Segments
 from headwater.server.services.state import NodeState
 from headwater.server.services.turn_clock import TurnClock
 from headwater.server.services.watching import Watches
@@ -70,7 +73,9 @@ class Services:
         self.records = TurnRecords(keyspace.facts)
         self.times = TurnClock(clock)
         self.state = NodeState(self.times.now())
-        self.checkpoints = Checkpoints(config, self.state, self.times, lock)
+        self.segments: Segments | None = None
+        self.compactions = Compactions(config, self.state, self.times, self.records, lock)
+        self.checkpoints = Checkpoints(config, self.state, self.times, self.compactions, lock)
         self.clients = Clients()
         self.traffic = Traffic()
         self.client_log = LimitedLog(
@@ -117,6 +122,7 @@ class Services:
         self.observer.configure(config)
         self.pubsub.configure(config)
         self.checkpoints.configure(config)
+        self.compactions.configure(config)
         self._configure_keyspace()
 
     @property
@@ -128,6 +134,7 @@ class Services:
         """Put the state in place that was replayed from ``journal``, and store changes there. Call it
         between turns."""
         self.journal = journal
+        self.segments = Segments(journal)
         self.records.use(keyspace.facts, journal)
         self.state.started_ms += self.times.start_after(journal.recovery.last_now_ms)
         self.state.loading = None
@@ -136,6 +143,9 @@ class Services:
         if empty is not keyspace:
             empty.dismantle()
         keyspace.opened_ms = self.times.now()
+        source = keyspace.sealing.bodies.source
+        if isinstance(source, SegmentSource):
+            self.segments.remove_orphans(keyspace.sealing.segments(), source.image_segments)
         for session in self.clients.sessions.values():
             session.call.admission = self.records.admission
 
@@ -144,7 +154,9 @@ class Services:
         waits for a key is run again."""
         self.keyspace = self.pubsub.keyspace = new
         if self.journal is not None:
-            self.checkpoints.use(self.journal, new)
+            assert self.segments is not None
+            self.compactions.use(self.journal, self.segments, new)
+            self.checkpoints.use(self.journal, self.segments, new)
         self.records.facts = new.facts
         self._configure_keyspace()
         for session in self.clients.sessions.values():
@@ -158,6 +170,7 @@ class Services:
         config = self.config
         self.keyspace.notified = config.notified_events
         self.keyspace.sealing.configure(config.stream_hot_bytes, config.stream_compression)
+        self.keyspace.sealing.bodies.most_bytes = config.stream_cold_cache_bytes
 
     def new_call(self, *, offloads: bool) -> Call:
         """Return the `Call` of a new session. ``offloads`` tells whether its commands may wait for jobs."""

@@ -21,6 +21,7 @@ cdef class Execution(Runner):
     cdef Observer _observer
     cdef ClientPause _pause
     cdef object _pubsub
+    cdef public bint patient
 
     @cython.locals(mark=Py_ssize_t, chosen=KnownCommand, known=KnownCommand)
     cdef execute(self, Session session, Arguments arguments)
@@ -45,3 +46,8 @@ cdef class Execution(Runner):
     cdef _run(
         self, Session session, KnownCommand known, Arguments arguments, long long began
     )
+    @cython.locals(
+        keyspace=Keyspace, hits="long long", misses="long long", events=Py_ssize_t,
+        written=Py_ssize_t,
+    )
+    cdef _run_stored(self, Call call, KnownCommand known)

@@ -8,20 +8,25 @@ Rule 2. A command that cannot be queued makes its transaction fail, except MULTI
         inside a transaction only to return an error.
 Rule 3. EXEC, scripts and unblocked clients call `run_queued`, `run` and `run_again`, which skip these
         checks.
+Rule 4. A command that needs blocks on disk waits for them outside the turn (cold_reads.py), unless it is part
+        of EXEC or a script, was blocked, or is an embedded client's: then it reads them itself.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from headwater.commands.call import Missing, Wait
+from headwater.commands.call import Call, Wait
 from headwater.commands.dispatch import KnownCommand, find_command, find_like
 from headwater.commands.jobs import Job
+from headwater.engine.blobs import ColdBlocks
 from headwater.engine.keyspace import Keyspace
-from headwater.errors import CommandError
+from headwater.errors import CommandError, JournalDamaged
 from headwater.resp.arguments import Arguments
 from headwater.server.commands import SERVER_FUNCTIONS
 from headwater.server.commands.transactions import aborted
+from headwater.server.services.cold_reads import ColdRead
+from headwater.server.services.damage import unreadable
 from headwater.server.services.runner import Runner
 from headwater.server.services.services import Services
 from headwater.server.services.state import LOADING
@@ -56,8 +61,10 @@ class Execution(Runner):
         self._observer = services.observer
         self._pause = services.blocked.pause
         self._pubsub = services.pubsub
+        self.patient = False
+        """Whether the current command may wait for the disk."""
 
-    def execute(self, session: Session, arguments: Arguments) -> Wait | Job | None:
+    def execute(self, session: Session, arguments: Arguments) -> Wait | Job | ColdRead | None:
         """Find the command and run it. An error becomes the reply."""
         mark = len(session.output.outbox)
         chosen: KnownCommand | None = None
@@ -74,6 +81,9 @@ class Execution(Runner):
                 return None
             chosen = known
             return self._run(session, known, arguments, self._times.began_ns)
+        except ColdBlocks as cold:
+            del session.output.outbox[mark:]
+            return ColdRead(arguments.copy(), cold.wanted, cold.ahead)
         except CommandError as error:
             del session.output.outbox[mark:]
             if chosen is not None:
@@ -119,7 +129,11 @@ class Execution(Runner):
         `CommandError`."""
         known = find_command(arguments)
         self.check(session, known, arguments)
-        found: Any = self.run(session, known, arguments, passed_ns())
+        self.patient = True
+        try:
+            found: Any = self.run(session, known, arguments, passed_ns())
+        finally:
+            self.patient = False
         again: Wait | None = found  # a command that waits for a key is not a job
         return again
 
@@ -179,9 +193,11 @@ class Execution(Runner):
         call.arguments = arguments
         observer = self._observer
         timing = observer.timing
-        result: Wait | Missing | Job | None
+        result: Wait | Job | None
         if known.function is None:
             result = SERVER_FUNCTIONS[known.name](call, session, self._services)
+        elif self.keyspace.sealing.stored_count:
+            result = self._run_stored(call, known)
         else:
             result = known.function(call)
         if self.keyspace.events:
@@ -190,11 +206,9 @@ class Execution(Runner):
         if timing:
             self._times.ended_ns = passed_ns()
             took = self._times.ended_ns - began
-        if result is not None:
-            assert not isinstance(result, Missing), "no block is spilled yet (docs/adr/0003)"
-            if call.may_block:
-                observer.blocks(session, known.name, arguments, took)
-                return result
+        if result is not None and call.may_block:
+            observer.blocks(session, known.name, arguments, took)
+            return result
         statistics = observer.statistics_of(known)
         statistics.calls += 1
         if timing:
@@ -202,3 +216,26 @@ class Execution(Runner):
             if took > observer.record_ns:
                 observer.record(session, known.name, arguments, took)
         return result
+
+    def _run_stored(self, call: Call, known: KnownCommand) -> Wait | Job | None:
+        """Run the function of a command on a store that has blocks on disk. Raises `CommandError`, and
+        `ColdBlocks` if it must run again when blocks have been read: nothing has changed then."""
+        assert known.function is not None
+        keyspace = self.keyspace
+        bodies = keyspace.sealing.bodies
+        bodies.may_wait = self.patient or not (call.may_block and call.offloads)
+        hits, misses, events = keyspace.hits, keyspace.misses, len(keyspace.events)
+        written = len(keyspace.facts.data)
+        try:
+            return known.function(call)
+        except ColdBlocks:
+            assert len(keyspace.facts.data) == written, "a command read a block after a mutator"
+            keyspace.hits, keyspace.misses = hits, misses
+            del keyspace.events[events:]
+            raise
+        except JournalDamaged as error:
+            assert len(keyspace.facts.data) == written, "a command read a block after a mutator"
+            raise unreadable(error, known.command, call.arguments) from error
+        finally:
+            bodies.may_wait = True
+            bodies.release()

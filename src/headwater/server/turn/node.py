@@ -33,7 +33,6 @@ from headwater.forks import FORKS
 from headwater.journal.journal import Journal
 from headwater.persistence.progress import LoadProgress
 from headwater.resp.arguments import Arguments
-from headwater.server.log import escaped
 from headwater.server.services.acl.access import AccessControl
 from headwater.server.services.observability.latency import FSYNC_ALWAYS, WRITE
 from headwater.server.services.reloading import reload_from_journal
@@ -42,6 +41,8 @@ from headwater.server.services.services import Services
 from headwater.server.services.timers import end_delays, expire_keys, forget_iids, record_seen
 from headwater.server.session.client_info import ClientInfo
 from headwater.server.session.session import Session
+from headwater.server.turn.bad_input import refuse_input
+from headwater.server.turn.due import run_due
 from headwater.server.turn.execution import Execution
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ class Node:
         self.observer = self.services.observer
         self.execution = Execution(self.services)
         self.services.run_with(self.execution)
-        self.sealer = Sealer(self.keyspace.sealing, self.lock)
+        self.sealer = Sealer(self.keyspace, self.records, self.state, self.times, self.lock)
         self._resumed = self.blocked.resumed
         self._arguments = Arguments()
         """The arguments of the current request. Code that needs them longer makes a copy."""
@@ -113,6 +114,7 @@ class Node:
         with self.lock:
             self.services.load(keyspace, journal)
             self.journal = journal
+            self.sealer.segments = self.services.segments
             self._use_keyspace()
 
     # --- sessions -------------------------------------------------------------------------------
@@ -177,6 +179,8 @@ class Node:
                 self._serve(ready)
             elif self.blocked.settle() and self.state.poisoned is None:
                 self._run_due()
+            else:
+                self._drain_resumed()
             self._finish()
         except BaseException as error:
             self._abort_turn(error)
@@ -199,6 +203,7 @@ class Node:
     def close(self) -> None:
         """Stop cleanly: write and sync the last seen times and the end of the journal."""
         self.blocked.offloading.stop()
+        self.blocked.cold_reads.stop()
         self.sealer.stop()
         if self.journal is None or self._generation != FORKS.generation:
             return
@@ -208,6 +213,7 @@ class Node:
                 self._seen_deadline = 0.0
                 self.records.turn += 1
                 self._record_seen()
+                self.sealer.settle(len(self.sealer.done))
                 self._finish()
                 self.services.checkpoints.finish()
             self.journal.close()
@@ -227,17 +233,7 @@ class Node:
         self._drain_resumed()
 
     def _run_due(self) -> None:
-        end_delays(self.keyspace, self.records, self.times.now())
-        if self.state.expires_by_itself:
-            expire_keys(self.keyspace, self.records, self.times.now())
-        forget_iids(self.keyspace, self.records, self.times.now())
-        self.services.pubsub.publish_events(None)
-        if self.clock.monotonic() >= self.blocked.pause.until:
-            self.blocked.end_pause()
-        self.blocked.run_due()
-        self.blocked.serve_signalled()
-        self.blocked.end_timed_out()
-        self.times.ended_ns = 0
+        run_due(self.services)
         self._drain_resumed()
         self._record_seen()
 
@@ -274,7 +270,7 @@ class Node:
         facts_mark = len(self.records.facts.data)
         if session.postponed is not None:
             postponed, session.postponed = session.postponed, None
-            self.run(session, postponed)
+            self._run_postponed(session, postponed)
         while not session.blocked and not session.closing:
             if len(session.output.outbox) > room and session.client.kind != "embedded":
                 session.output.stalled = True
@@ -283,23 +279,12 @@ class Node:
                 if not session.scanner.next(self._arguments):
                     break
             except ProtocolError as error:
-                self._refuse_input(session, error)
+                refuse_input(session, error, self.services.client_log)
                 break
             self.run(session, self._arguments)
         if len(self.records.facts.data) > facts_mark:
             session.wrote_turn = self.records.turn
         self.clients.wrote_to(session)
-
-    def _refuse_input(self, session: Session, error: ProtocolError) -> None:
-        """Reply with an error to bytes that are not a request, and close the connection."""
-        session.output.reply.error(f"ERR {error}")
-        session.closing = True
-        self.services.client_log.warning(
-            "client %d (%s) is disconnected: %s",
-            session.id,
-            session.client.address,
-            escaped(str(error)),
-        )
 
     def _drain_resumed(self) -> None:
         """Run what unblocked sessions have sent while they were blocked. Their output is sent first."""
@@ -337,6 +322,19 @@ class Node:
         if self.keyspace.unseen and self._seen_deadline == inf:
             self._seen_deadline = self.times.turn_began + SEEN_INTERVAL_S
 
+    def _run_postponed(self, session: Session, arguments: Arguments) -> None:
+        """Run a request that had to wait, with the blocks that were read for it."""
+        cold_reads = self.blocked.cold_reads
+        if session not in cold_reads:
+            self.run(session, arguments)
+            return
+        self.execution.patient = cold_reads.deliver(session)
+        try:
+            self.run(session, arguments)
+        finally:
+            self.execution.patient = False
+            cold_reads.end(session)
+
     def _prepare(self, now_ms: int) -> None:
         """Before a command: expire keys, end delays, and serve the clients that this unblocks."""
         keyspace = self.keyspace
@@ -355,6 +353,8 @@ class Node:
         changed, self.clients.changed = self.clients.changed, []
         try:
             if self.state.poisoned is None:
+                if self.sealer.done:
+                    self.sealer.settle()
                 self._commit()
         except NodePoisoned as error:
             self.state.poisoned = error
@@ -390,7 +390,7 @@ class Node:
 
     def _use_keyspace(self) -> None:
         self.keyspace = self.execution.keyspace = self.services.keyspace
-        self.sealer.sealing = self.keyspace.sealing
+        self.sealer.keyspace = self.keyspace
 
     def _record_seen(self) -> None:
         """Record when consumers were last seen, at most once a second."""

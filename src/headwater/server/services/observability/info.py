@@ -16,6 +16,7 @@ from itertools import islice
 from math import inf
 from typing import TYPE_CHECKING
 
+from headwater.persistence.source import SegmentSource
 from headwater.server.identity import COMPATIBLE_VERSION, RUN_ID, version
 from headwater.server.services.checkpoint_statistics import REWRITE, SAVE
 from headwater.server.services.observability import statistics
@@ -149,7 +150,8 @@ def _memory(services: Services) -> Fields:
         "stream_sealed_bytes": sealing.sealed_bytes,
         "stream_sealed_entries_bytes": sealing.sealed_size,
         "stream_sealed_blocks": sealing.sealed_count,
-        "stream_opened_blocks": sealing.opened_count,
+        "stream_stored_entries_bytes": sealing.stored_size,
+        "stream_opened_blocks": sealing.bodies.opened_count,
         "stream_compression": sealing.codec,
         "used_memory_vm_eval": lua,
         "used_memory_lua": lua,
@@ -229,7 +231,26 @@ def _persistence(services: Services) -> Fields:
             "journal_recovery_cut_bytes": recovered.cut_bytes,
             "journal_recovery_notes": len(recovered.notes),
         }
-    return fields | _loading(services)
+    return fields | _on_disk(services) | _loading(services)
+
+
+def _on_disk(services: Services) -> Fields:
+    """The fields about older entries, which are on disk."""
+    segments, sealing = services.segments, services.keyspace.sealing
+    if segments is None:
+        return {}
+    live, source = sealing.segments(), sealing.bodies.source
+    assert isinstance(source, SegmentSource)
+    return {
+        "segments": len(live),
+        "segment_live_bytes": sum(live.values()),
+        "segment_moved_bytes": services.compactions.moved_bytes,
+        "segment_failure": segments.failure,
+        "cold_waits": services.blocked.cold_reads.waits,
+        "cold_reads": source.reads,
+        "cold_read_bytes": source.read_bytes,
+        "cold_read_failures": source.failures,
+    }
 
 
 def _loading(services: Services) -> Fields:

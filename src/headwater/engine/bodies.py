@@ -1,0 +1,167 @@
+"""The bytes of sealed blocks while they are uncompressed for reading.
+
+    a command chooses ──▶ hold(blocks) ─┬─▶ all are open until the next `hold` or `release`
+                                        └─▶ ColdBlocks: a thread reads and calls `load`, then
+                                            deliver ──▶ the command runs again ──▶ release
+
+Rule 1. `most_bytes` bounds what stays open after it was read. The blocks of one command, held or delivered,
+        are open in addition.
+Rule 2. A block whose bytes are in memory, compressed, can always be opened. One on disk is read here only
+        if the system has it in memory, or if ``may_wait`` is set; otherwise `ColdBlocks` is raised.
+Rule 3. A command calls `hold` once, for all blocks on disk that it reads, after it has chosen and before
+        its first mutator. What it opens one at a time later must be in memory.
+Rule 4. All methods are called under the node's lock. `load` may be called by any thread.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+
+from headwater import limits
+from headwater.engine.blobs import BlobSource, ColdBlocks, StoredPlace
+from headwater.engine.codecs import Codec, make_codec
+from headwater.engine.sealed_block import SealedBlock, unpacked
+
+Opened = tuple[SealedBlock, bytearray, "array[int]"]
+"""A block, its bytes, and the offset of each entry."""
+
+
+class Bodies:
+    """The open blocks of a store."""
+
+    def __init__(self) -> None:
+        self.source: BlobSource | None = None
+        """Reads blobs; None in a store that has none."""
+        self.may_wait = True
+        """Whether the current command may wait for the disk."""
+        self.most_bytes = limits.COLD_CACHE_BYTES
+        self.opened_count = 0
+        """How often a sealed block was opened for reading."""
+        self._codecs: dict[str, Codec] = {}
+        self._open: OrderedDict[SealedBlock, None] = OrderedDict()
+        """Those that may be closed, oldest first."""
+        self._open_bytes = 0
+        self._held: list[SealedBlock] = []
+        self._delivered: list[SealedBlock] = []
+
+    # --- opening --------------------------------------------------------------------------------
+
+    def open(self, packed: SealedBlock) -> None:
+        """Set data and offsets of ``packed``. Raises `ColdBlocks`."""
+        if not self.try_open(packed):
+            raise ColdBlocks([packed])
+
+    def try_open(self, packed: SealedBlock) -> bool:
+        """Set data and offsets of ``packed``. Returns False if that would have to wait."""
+        if packed.data is not None:
+            return True
+        wire = packed.wire
+        if wire is None:
+            source, place = self._source(), place_of(packed)
+            wire = source.cached_body(place)
+            if wire is None:
+                if not self.may_wait:
+                    return False
+                wire = source.body(place)
+        self._set(packed, *unpacked(packed, self.codec(packed.codec), wire))
+        self._open[packed] = None
+        self._open_bytes += packed.size
+        self._close_oldest()
+        return True
+
+    def hold(self, blocks: Iterable[SealedBlock], missed: Iterable[SealedBlock] = ()) -> None:
+        """Open ``blocks`` and keep them open (rule 3). Raises `ColdBlocks` with those among them and in
+        ``missed`` that are on disk."""
+        self._let_go(self._held)
+        cold = dict.fromkeys(missed)
+        if self.may_wait and self.source is not None:
+            self._read_ahead(blocks)
+        for packed in blocks:
+            if self.try_open(packed):
+                self._hold(packed, self._held)
+            else:
+                cold[packed] = None
+        if cold:
+            self._let_go(self._held)
+            raise ColdBlocks(list(cold))
+
+    def load(self, packed: SealedBlock, codec: Codec) -> Opened:
+        """Read a block from disk, for `deliver`. Any thread may call this, with its own codec."""
+        wire = packed.wire
+        if wire is None:
+            wire = self._source().body(place_of(packed))
+        return packed, *unpacked(packed, codec, wire)
+
+    def deliver(self, opened: Sequence[Opened]) -> None:
+        """Open blocks that were loaded, until `release` is called."""
+        for packed, data, offsets in opened:
+            if packed.data is None:
+                self._set(packed, data, offsets)
+            self._hold(packed, self._delivered)
+
+    def release(self) -> None:
+        """Let go of what is held or delivered: the command has ended."""
+        self._let_go(self._held)
+        self._let_go(self._delivered)
+
+    def ids(self, place: StoredPlace) -> bytes:
+        """Return the packed ids of a blob, for replay. May wait for the disk. Raises `JournalDamaged`."""
+        return self._source().ids(place)
+
+    def codec(self, name: str) -> Codec:
+        """Return a codec for the thread that has the node's lock. Raises `ValueError` if it is not
+        installed."""
+        codec = self._codecs.get(name)
+        if codec is None:
+            codec = make_codec(name)
+            self._codecs[name] = self._codecs[codec.name] = codec
+        return codec
+
+    # --- parts ----------------------------------------------------------------------------------
+
+    def _source(self) -> BlobSource:
+        if self.source is None:
+            raise RuntimeError("the store has blocks on disk, and nothing to read them with")
+        return self.source
+
+    def _read_ahead(self, blocks: Iterable[SealedBlock]) -> None:
+        places = [place_of(one) for one in blocks if one.data is None and one.wire is None]
+        if len(places) > 1:
+            self._source().read_ahead(places)
+
+    def _set(self, packed: SealedBlock, data: bytearray, offsets: array[int]) -> None:
+        packed.data, packed.offsets = data, offsets
+        self.opened_count += 1
+
+    def _hold(self, packed: SealedBlock, held: list[SealedBlock]) -> None:
+        if packed in self._open:
+            del self._open[packed]
+            self._open_bytes -= packed.size
+        packed.holds += 1
+        held.append(packed)
+
+    def _let_go(self, held: list[SealedBlock]) -> None:
+        for packed in held:
+            packed.holds -= 1
+            if not packed.holds:
+                self._open[packed] = None
+                self._open_bytes += packed.size
+        if held:
+            held.clear()
+            self._close_oldest()
+
+    def _close_oldest(self) -> None:
+        """Close blocks until the bound is kept. The newest stays open."""
+        while self._open_bytes > self.most_bytes and len(self._open) > 1:
+            oldest, _ = self._open.popitem(last=False)
+            self._open_bytes -= oldest.size
+            oldest.data = oldest.offsets = None
+
+
+def place_of(packed: SealedBlock) -> StoredPlace:
+    """Return the place of a stored block."""
+    assert packed.blob is not None
+    place: StoredPlace = packed.blob.place()
+    return place

@@ -1,0 +1,47 @@
+"""Takes the fields out of entries as blocks store them (entry_block.py)."""
+
+from __future__ import annotations
+
+from array import array
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from headwater import _cython as cython
+else:
+    try:
+        import cython
+    except ImportError:
+        from headwater import _cython as cython
+
+if not cython.compiled:  # memory_c.pxd has them in C
+    from headwater.memory import append_part, offset_at, push_offset, push_word
+
+
+def take_fields(
+    data: bytearray,
+    offsets: array[int],
+    first: int,
+    end: int,
+    wire: bytearray,
+    ends: array[int],
+    pairs: array[int],
+) -> None:
+    """Append the entries ``first`` to ``end``-1 without what precedes their fields. ``offsets`` are the
+    positions in ``data`` where entries begin. ``wire`` gets the fields in RESP, ``ends`` the position in
+    ``wire`` where the fields of each entry end, ``pairs`` the number of pairs of each."""
+    for index in range(first, end):
+        at = offset_at(offsets, index) + 5  # after *2 CR LF $
+        stop = offset_at(offsets, index + 1) if index + 1 < len(offsets) else len(data)
+        length = data[at] - 48
+        at += 1
+        if data[at] != 13:
+            length = 10 * length + data[at] - 48
+            at += 1
+        at += 2 + length + 3  # after CR LF, the id, CR LF and *
+        count = 0
+        while data[at] != 13:
+            count = 10 * count + data[at] - 48
+            at += 1
+        append_part(wire, data, at + 2, stop)
+        push_word(ends, len(wire))
+        push_offset(pairs, count // 2)

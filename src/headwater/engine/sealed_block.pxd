@@ -1,0 +1,22 @@
+cimport cython
+from cpython cimport array
+from headwater.engine.blobs cimport Blob
+from headwater.packing_c cimport index_entries
+
+@cython.final
+cdef class SealedBlock:
+    cdef public str codec
+    cdef public bytes wire
+    cdef public bytes ids
+    cdef public Py_ssize_t size
+    cdef public Py_ssize_t count
+    cdef public unsigned long long first_ms
+    cdef public unsigned long long first_seq
+    cdef public bytearray data
+    cdef public array.array offsets
+    cdef public Blob blob
+    cdef public Py_ssize_t holds
+
+
+@cython.locals(data=bytearray, offsets=array.array)
+cpdef tuple unpacked(SealedBlock packed, codec, bytes wire)

@@ -1,0 +1,63 @@
+"""The content of a sealed block: compressed bytes in memory, or a blob on disk.
+
+    in memory   wire ──▶ the bytes, compressed              blob is None
+    stored      blob ──▶ where they are on disk             wire is None
+    in both     ids, as runs (packing.py); data and offsets while the block is open for reading (bodies.py)
+
+Rule. ``wire``, ``ids``, ``size`` and ``count`` never change: storing a block or changing its entries
+replaces its `SealedBlock`. Only the place of ``blob`` may change.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import TYPE_CHECKING
+
+from headwater.engine.blobs import Blob
+from headwater.engine.codecs import Codec
+
+if TYPE_CHECKING:
+    from headwater import _cython as cython
+else:
+    try:
+        import cython
+    except ImportError:
+        from headwater import _cython as cython
+
+if not cython.compiled:  # packing_c.pxd has it in C
+    from headwater.packing import index_entries
+
+
+class SealedBlock:
+    """What replaces bytes, ids and offsets of a block. It has ``count`` entries of ``size`` bytes, including
+    tombstones. ``first_ms`` and ``first_seq`` are the id of the first live entry, 0-0 if it must be looked
+    up. ``holds`` is how often it must stay open."""
+
+    def __init__(self, codec: str, wire: bytes | None, ids: bytes, size: int, count: int) -> None:
+        self.codec = codec
+        self.wire = wire
+        self.ids = ids
+        self.size = size
+        self.count = count
+        self.first_ms = self.first_seq = 0
+        self.data: bytearray | None = None
+        self.offsets: array[int] | None = None
+        self.blob: Blob | None = None
+        self.holds = 0
+
+    def copy(self) -> SealedBlock:
+        """Return a copy for another block with the same bytes."""
+        made = SealedBlock(self.codec, self.wire, self.ids, self.size, self.count)
+        made.blob = self.blob
+        return made
+
+
+def unpacked(packed: SealedBlock, codec: Codec, wire: bytes) -> tuple[bytearray, array[int]]:
+    """Return the uncompressed bytes of a sealed block and the offset of each entry. ``wire`` are the
+    compressed ones. Any thread may call this, with its own codec."""
+    data = bytearray(codec.decompress(wire, packed.size))
+    offsets: array[int] = array("I")
+    index_entries(data, offsets)
+    assert len(data) == packed.size, f"{len(data)} bytes instead of {packed.size}"
+    assert len(offsets) == packed.count, f"{len(offsets)} entries instead of {packed.count}"
+    return data, offsets

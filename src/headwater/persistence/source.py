@@ -1,0 +1,61 @@
+"""Reads the blobs of a store for its engine."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from headwater.clock import SystemClock
+from headwater.engine.blobs import StoredPlace
+from headwater.errors import JournalDamaged
+from headwater.journal.blobs import BlobDamaged, BlobPlace
+from headwater.journal.files import Files
+from headwater.journal.segment_reader import SegmentReader
+from headwater.journal.segments import segment_name
+from headwater.log_limit import LimitedLog
+
+_log = logging.getLogger("headwater.server")
+
+
+class SegmentSource:
+    """`headwater.engine.blobs.BlobSource` of a directory. Any thread may call the methods.
+
+    A body that cannot be read raises `JournalDamaged` and is logged: it is an error of its entries only.
+    """
+
+    def __init__(self, files: Files, seed: int) -> None:
+        self.reader = SegmentReader(files, seed)
+        self.reads = 0
+        """How many bodies were read that were not in the page cache, approximately."""
+        self.read_bytes = 0
+        """Their size."""
+        self.failures = 0
+        """How many reads have failed."""
+        self.image_segments: frozenset[int] = frozenset()
+        """The segments to which the image refers that was loaded."""
+        self._files = files
+        self._log = LimitedLog(_log, monotonic=SystemClock().monotonic)
+
+    def body(self, place: StoredPlace) -> bytes:
+        self.reads += 1
+        self.read_bytes += place.body_bytes
+        try:
+            return self.reader.body(BlobPlace(*place))
+        except JournalDamaged as error:
+            self.failures += 1
+            self._log.warning("entries on disk cannot be read: %s", error)
+            raise
+        except OSError as error:
+            self.failures += 1
+            path = self._files.path(segment_name(place.segment))
+            self._log.warning("%s cannot be read at offset %d: %s", path, place.offset, error)
+            raise BlobDamaged(f"{path} cannot be read at offset {place.offset}: {error}") from error
+
+    def cached_body(self, place: StoredPlace) -> bytes | None:
+        return self.reader.cached_body(BlobPlace(*place))
+
+    def ids(self, place: StoredPlace) -> bytes:
+        return self.reader.ids(BlobPlace(*place))
+
+    def read_ahead(self, places: Iterable[StoredPlace]) -> None:
+        self.reader.read_ahead(BlobPlace(*place) for place in places)

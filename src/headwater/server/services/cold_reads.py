@@ -1,0 +1,198 @@
+"""Reads blocks from disk in threads, while the loop serves other clients.
+
+    command's turn ── ColdBlocks ──▶ queue ──▶ a thread: read, check, decompress ──▶ done
+                                                                                      │ wakes the driver
+    a later turn: deliver the blocks ── the command runs again from its start ◀───────┘
+
+Rule 1. A command that needs blocks on disk has changed nothing and replied nothing (design rule 7). It runs
+        again like a request that has just arrived: all checks are made again.
+Rule 2. A client waits while its blocks are read: its further requests run after its reply. It is not
+        blocked in Redis's sense: it is not counted, CLIENT UNBLOCK and timeouts do not affect it, and if
+        its input ends it still gets its reply.
+Rule 3. The blocks are delivered right before the command runs again, and are open until it ends. If it needs
+        others then, it waits again, and gets all of them together.
+Rule 4. If a block cannot be read, the command runs again and may wait for the disk itself: so it reports the
+        error, unless it does not need the block any more.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, NamedTuple
+from weakref import ref
+
+from headwater.engine.bodies import Bodies, Opened, place_of
+from headwater.engine.codecs import Codec, make_codec
+from headwater.engine.sealed_block import SealedBlock
+from headwater.resp.arguments import Arguments
+
+if TYPE_CHECKING:
+    from headwater.server.session.session import Session
+
+log = logging.getLogger("headwater.server")
+
+THREADS = 4
+"""How many clients' blocks are read at once. A disk serves several requests faster than one after the other."""
+
+
+class ColdRead(NamedTuple):
+    """The result of a command that needs blocks on disk: ``wanted``, and probably ``ahead`` later.
+    ``arguments`` are a copy of the request."""
+
+    arguments: Arguments
+    wanted: list[SealedBlock]
+    ahead: Sequence[SealedBlock]
+
+
+class _Read:
+    """The blocks that one command needs, those of earlier attempts included."""
+
+    def __init__(self, session: Session, bodies: Bodies, opened: list[Opened]) -> None:
+        self.session = session
+        self.bodies = bodies
+        self.opened = opened
+        self.cold: ColdRead | None = None
+        self.reply_mode = session.reply_mode
+        self.cancelled = self.failed = False
+
+    def do(self, codecs: dict[str, Codec]) -> None:
+        """Read the blocks, in a thread."""
+        assert self.cold is not None
+        try:
+            blocks = [*self.cold.wanted, *self.cold.ahead]
+            if len(blocks) > 1 and self.bodies.source is not None:
+                places = [place_of(one) for one in blocks if one.blob is not None]
+                self.bodies.source.read_ahead(places)
+            for packed in self.cold.wanted:
+                if self.cancelled:
+                    return
+                codec = codecs.get(packed.codec)
+                if codec is None:
+                    codec = codecs[packed.codec] = make_codec(packed.codec)
+                self.opened.append(self.bodies.load(packed, codec))
+        except Exception as error:
+            # The command finds the same error (rule 4); anything but damage is logged there, too.
+            log.debug("blocks could not be read: %r", error)
+            self.failed = True
+
+
+_Queue = SimpleQueue["_Read | threading.Event | None"]
+
+
+class ColdReads:
+    """The clients of a node whose commands need blocks on disk. The threads start when they are needed."""
+
+    def __init__(self) -> None:
+        self.wake: Callable[[], None] | None = None
+        """Makes the driver call the node's `tick`. Thread-safe."""
+        self.waits = 0
+        """How many times a command had to wait."""
+        self._reading: dict[Session, _Read] = {}
+        self._ready: dict[Session, _Read] = {}
+        self._queue: _Queue = SimpleQueue()
+        self._done: deque[_Read] = deque()
+        self._threads: list[threading.Thread] = []
+
+    def __contains__(self, session: object) -> bool:
+        return session in self._reading or session in self._ready
+
+    def __len__(self) -> int:
+        return len(self._reading)
+
+    def begin(self, session: Session, cold: ColdRead, bodies: Bodies) -> None:
+        """Let ``session`` wait for its blocks."""
+        session.blocked = True
+        earlier = self._ready.pop(session, None)
+        read = _Read(session, bodies, [] if earlier is None else earlier.opened)
+        read.cold = cold
+        self._reading[session] = read
+        self.waits += 1
+        self._queue.put(read)
+        if len(self._threads) < min(THREADS, len(self._reading)):
+            arguments = (self._queue, self._done, ref(self))
+            thread = threading.Thread(
+                target=_read_all, args=arguments, name="headwater-reader", daemon=True
+            )
+            self._threads.append(thread)
+            thread.start()
+
+    def settle(self) -> list[Session]:
+        """Return the sessions whose commands can run again: their requests are ``postponed``. The caller holds
+        the node's lock and is within a turn."""
+        sessions: list[Session] = []
+        while self._done:
+            read = self._done.popleft()
+            if read.cancelled:
+                continue
+            session = read.session
+            assert read.cold is not None
+            del self._reading[session]
+            self._ready[session] = read
+            session.blocked, session.postponed = False, read.cold.arguments
+            session.reply_mode = read.reply_mode
+            sessions.append(session)
+        return sessions
+
+    def deliver(self, session: Session) -> bool:
+        """Open the blocks that were read for the request that ``session`` now runs again. Return whether it
+        may wait for the disk (rule 4)."""
+        read = self._ready.get(session)
+        if read is None:
+            return False
+        read.bodies.deliver(read.opened)
+        return read.failed
+
+    def end(self, session: Session) -> None:
+        """Forget the blocks of ``session``, whose request has run again."""
+        self._ready.pop(session, None)
+
+    def cancel(self, session: Session) -> None:
+        """Forget a session that is closed."""
+        self._ready.pop(session, None)
+        read = self._reading.pop(session, None)
+        if read is not None:
+            read.cancelled = True
+            session.blocked = False
+
+    def wait_until_idle(self) -> None:
+        """Wait until all blocks are read. For tests; call it without the node's lock."""
+        while any(read not in self._done for read in list(self._reading.values())):
+            passed = threading.Event()
+            self._queue.put(passed)
+            passed.wait()
+
+    def stop(self) -> None:
+        """End the threads. Call it with or without the node's lock."""
+        for read in self._reading.values():
+            read.cancelled = True
+        for _ in self._threads:
+            self._queue.put(None)
+        for thread in self._threads:
+            thread.join()
+        self._threads.clear()
+
+    def __del__(self) -> None:
+        for _ in range(THREADS):
+            self._queue.put(None)
+
+
+def _read_all(queue: _Queue, done: deque[_Read], reads: ref[ColdReads]) -> None:
+    """A thread's function. It holds no reference to the node, and ends when the node is freed."""
+    codecs: dict[str, Codec] = {}
+    while (item := queue.get()) is not None:
+        if isinstance(item, threading.Event):
+            item.set()
+            continue
+        item.do(codecs)
+        done.append(item)
+        del item
+        owner = reads()
+        if owner is None:
+            return
+        if owner.wake is not None:
+            owner.wake()
+        del owner

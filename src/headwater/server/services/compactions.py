@@ -1,0 +1,241 @@
+"""Moves blocks out of segments that are mostly dead, so that these can be removed.
+
+    checkpoint ──▶ begin ── thread: copies blobs, at most `checkpoint-io-limit` (journal/compaction.py)
+                                 └── under the node's lock, some at a time: the facts ``stored`` with new places
+    next checkpoint ──▶ the old segments are removed (segments.py)
+
+Rule 1. Under the node's lock are only the search for the blocks, in steps, and the change of their places.
+Rule 2. What was copied and is not used, because the block was deleted meanwhile, is dead in the new segment.
+Rule 3. Nothing is copied for less than `LEAST_BYTES` of dead blobs in sparse segments.
+Rule 4. A compaction that fails or is interrupted has changed nothing but the places that it has recorded.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+from weakref import ref
+
+from headwater.engine.blobs import StoredPlace
+from headwater.engine.facts import HEADROOM
+from headwater.errors import NodePoisoned
+from headwater.journal.blobs import BlobPlace
+from headwater.journal.compaction import SPARSE, Compaction, compact
+from headwater.journal.segment_reader import SegmentReader
+from headwater.journal.segments import SegmentWriter, segment_name, segment_numbers
+
+if TYPE_CHECKING:
+    from headwater.config.config import Config
+    from headwater.engine.entry_block import EntryBlock
+    from headwater.engine.keyspace import Keyspace
+    from headwater.journal.journal import Journal
+    from headwater.server.services.records import TurnRecords
+    from headwater.server.services.segments import Segments
+    from headwater.server.services.state import NodeState
+    from headwater.server.services.turn_clock import TurnClock
+
+log = logging.getLogger("headwater.server")
+
+LEAST_BYTES = 32 * 1024 * 1024
+SEARCHED_AT_ONCE = 2000
+"""How many blocks are visited under the node's lock at once: a millisecond."""
+MOVED_AT_ONCE = 64
+_PATIENCE_S = 0.1
+
+Holders = dict[BlobPlace, list[tuple[int, "ref[EntryBlock]"]]]
+"""Place → the streams and blocks that refer to it."""
+
+
+class _Interrupted(Exception):
+    """The node is stopping, or has another keyspace."""
+
+
+class Compactions:
+    """The compactions of a node. All methods but those of the thread require the node's lock."""
+
+    def __init__(
+        self,
+        config: Config,
+        state: NodeState,
+        times: TurnClock,
+        records: TurnRecords,
+        lock: threading.RLock,
+    ) -> None:
+        self.moved_bytes = 0
+        """How many bytes of blobs were moved since the store was opened."""
+        self._config = config
+        self._state = state
+        self._times = times
+        self._records = records
+        self._lock = lock
+        self._journal: Journal | None = None
+        self._segments: Segments | None = None
+        self._keyspace: Keyspace | None = None
+        self._thread: threading.Thread | None = None
+        self._stopping = threading.Event()
+
+    def use(self, journal: Journal, segments: Segments, keyspace: Keyspace) -> None:
+        """Move blocks of ``keyspace`` from now on."""
+        self._journal, self._segments, self._keyspace = journal, segments, keyspace
+
+    def configure(self, config: Config) -> None:
+        """Apply the setting of the rate. It counts from the next compaction on."""
+        self._config = config
+
+    def begin(self) -> None:
+        """Begin to move blocks in a thread, unless one runs."""
+        if self._thread is not None or self._stopping.is_set() or self._segments is None:
+            return
+        assert self._journal is not None
+        assert self._keyspace is not None
+        if not self._keyspace.sealing.segments() and not self._segments.settled:
+            return
+        self._segments.compacting_from = self._journal.catalog.next_segment
+        arguments = (self._journal, self._segments, self._keyspace)
+        self._thread = threading.Thread(
+            target=self._run, args=arguments, name="headwater-compaction", daemon=True
+        )
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread. Call it with or without the node's lock."""
+        self._stopping.set()
+        thread = self._thread
+        if thread is not None:
+            thread.join()
+
+    def wait(self) -> None:
+        """Wait until the compaction that runs has ended. For tests; call it without the node's lock."""
+        thread = self._thread
+        if thread is not None:
+            thread.join()
+
+    # --- in the thread --------------------------------------------------------------------------
+
+    def _run(self, journal: Journal, segments: Segments, keyspace: Keyspace) -> None:
+        try:
+            self._compact(journal, segments, keyspace)
+        except _Interrupted:
+            log.debug("a compaction was interrupted")
+        except OSError as error:
+            log.warning("segments could not be compacted: %s", error)
+        except Exception:
+            log.exception("a compaction has failed")
+        finally:
+            # Without the lock: a node that stops holds it while it waits for this thread.
+            segments.compacting_from = None
+            self._thread = None
+
+    def _compact(self, journal: Journal, segments: Segments, keyspace: Keyspace) -> None:
+        with self._locked(keyspace):
+            live = dict(keyspace.sealing.segments())
+            floor = segments.floor()
+        sparse = _sparse(journal, live, floor)
+        if not sparse:
+            return
+        holders = self._find(keyspace, sparse)
+        writer = SegmentWriter(journal.files, journal.seed, journal.catalog.take_segment)
+        reader = SegmentReader(journal.files, journal.seed)
+        rate = self._config.checkpoint_io_limit
+        result = compact(holders, reader, writer, rate, pause=self._pause)
+        writer.finish()
+        self._move(keyspace, holders, result)
+        for flaw in result.damaged.values():
+            log.error("entries could not be moved to another segment: %s", flaw)
+        if result.stopped is not None:
+            log.warning("a compaction has ended early: %s", result.stopped)
+        log.info(
+            "compaction: %d bytes were moved out of %d segments", result.copied_bytes, len(sparse)
+        )
+
+    def _find(self, keyspace: Keyspace, sparse: set[int]) -> Holders:
+        """Return the blocks that refer to these segments."""
+        found: Holders = {}
+        with self._locked(keyspace):
+            sids = list(keyspace.streams)
+        at, index = 0, 0
+        while at < len(sids):
+            with self._locked(keyspace):
+                left = SEARCHED_AT_ONCE
+                while at < len(sids) and left > 0:
+                    stream = keyspace.streams.get(sids[at])
+                    blocks = [] if stream is None else stream.log.blocks
+                    part = blocks[index : index + left]
+                    _add(found, sids[at], part, sparse)
+                    left -= len(part) + 1
+                    index += len(part)
+                    if index >= len(blocks):
+                        at, index = at + 1, 0
+        return found
+
+    def _move(self, keyspace: Keyspace, holders: Holders, result: Compaction) -> None:
+        """Record the new places."""
+        moves = list(result.moved.items())
+        for start in range(0, len(moves), MOVED_AT_ONCE):
+            with self._locked(keyspace):
+                self._record(keyspace, holders, moves[start : start + MOVED_AT_ONCE])
+
+    def _record(
+        self, keyspace: Keyspace, holders: Holders, moves: list[tuple[BlobPlace, BlobPlace]]
+    ) -> None:
+        records = self._records
+        records.turn += 1
+        for old, new in moves:
+            for sid, reference in holders[old]:
+                block = reference()
+                if block is None:
+                    continue
+                if not records.admits(HEADROOM):
+                    raise OSError("the journal is full")
+                mark = records.begin()
+                if keyspace.move(sid, block, StoredPlace(*old), StoredPlace(*new)):
+                    self.moved_bytes += new.size
+                records.seal_unawaited(mark, self._times.now())
+        try:
+            records.commit()
+        except NodePoisoned as error:
+            self._state.poisoned = error
+            raise _Interrupted from error
+
+    @contextmanager
+    def _locked(self, keyspace: Keyspace) -> Iterator[None]:
+        """Hold the node's lock. Raises `_Interrupted` if there is nothing more to do."""
+        while not self._lock.acquire(timeout=_PATIENCE_S):
+            if self._stopping.is_set():
+                raise _Interrupted
+        try:
+            poisoned = self._state.poisoned is not None
+            if self._stopping.is_set() or poisoned or self._keyspace is not keyspace:
+                raise _Interrupted
+            yield
+        finally:
+            self._lock.release()
+
+    def _pause(self, seconds: float) -> None:
+        if self._stopping.wait(seconds):
+            raise _Interrupted
+
+
+def _sparse(journal: Journal, live: dict[int, int], floor: int) -> set[int]:
+    """Return the segments of which less than half is live, if it is worth to move their blobs."""
+    files, found, dead = journal.files, set(), 0
+    for number in segment_numbers(files):
+        used = live.get(number, 0)
+        if number >= floor or not used:
+            continue
+        size = files.reads.size(segment_name(number))
+        if used < SPARSE * size:
+            found.add(number)
+            dead += size - used
+    return found if dead >= LEAST_BYTES else set()
+
+
+def _add(found: Holders, sid: int, blocks: list[EntryBlock], sparse: set[int]) -> None:
+    for block in blocks:
+        packed = block.packed
+        if packed is not None and packed.blob is not None and packed.blob.segment in sparse:
+            place = BlobPlace(*packed.blob.place())
+            found.setdefault(place, []).append((sid, ref(block)))

@@ -1,0 +1,64 @@
+"""The segments of a node: who writes them, and which ones nothing needs any more.
+
+    sealer ─────┐
+    compaction ─┴▶ segment-NNNNNN ◀── references: the keyspace, and the image that MANIFEST names
+                        └ no reference ──▶ removed after a checkpoint or at a start
+
+Rule 1. A segment is removed only if neither the keyspace nor the image refers to it, and if it was complete,
+        with every block in it settled, before the image's rotation (`floor`): no record of the journal
+        that follows the image will name it.
+Rule 2. MANIFEST says which numbers were used before a segment is removed (catalog.py).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+
+from headwater.journal.journal import Journal
+from headwater.journal.segments import SegmentWriter, segment_name, segment_numbers
+
+log = logging.getLogger("headwater.journal")
+
+
+class Segments:
+    """The segments of the directory of ``journal``. Methods require the node's lock, except for `remove`."""
+
+    def __init__(self, journal: Journal) -> None:
+        self.writer = SegmentWriter(journal.files, journal.seed, journal.catalog.take_segment)
+        """The sealer's. Only its thread uses it."""
+        self.settled = 0
+        """The segment of the block that the sealer has settled last."""
+        self.compacting_from: int | None = None
+        """While a compaction runs: its segments have this number or a later one."""
+        self.failure = ""
+        """Why no segment can be written; empty if one can."""
+        self._journal = journal
+        self._first = journal.catalog.next_segment
+
+    def floor(self) -> int:
+        """Return a number below which all segments are complete and settled."""
+        floor = max(self._first, self.settled)
+        return floor if self.compacting_from is None else min(floor, self.compacting_from)
+
+    def unneeded(self, floor: int, *referenced: Collection[int]) -> list[int]:
+        """Return the segments below ``floor`` to which nothing refers."""
+        there = (number for number in segment_numbers(self._journal.files) if number < floor)
+        return [one for one in there if not any(one in numbers for numbers in referenced)]
+
+    def remove(self, numbers: Collection[int]) -> None:
+        """Remove segments. Any thread may call it. A failure is logged; the next start tries again."""
+        gone = self._journal.catalog.remove_segments(numbers)
+        if gone:
+            log.info("%d segments without entries were removed", len(gone))
+
+    def remove_orphans(self, state: Collection[int], image: Collection[int]) -> None:
+        """At a start: remove every segment to which neither the state nor the image refers, and report those
+        that are missing."""
+        there = set(segment_numbers(self._journal.files))
+        for number in sorted(set(state) - there):
+            log.error(
+                "%s is missing: its entries cannot be read. Restore it from a backup",
+                self._journal.files.path(segment_name(number)),
+            )
+        self.remove(self.unneeded(self._first, state, image))

@@ -1,0 +1,265 @@
+"""Blocks whose bodies are on disk: what is known without reading them, and how they are recovered."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from headwater.engine.blobs import ColdBlocks
+from headwater.engine.check import broken_invariants
+from headwater.engine.codecs import make_codec
+from headwater.engine.image import image_facts
+from headwater.engine.keyspace import Keyspace
+from headwater.engine.snapshot import StreamSnapshot
+from headwater.engine.stream import StoredStream
+from headwater.engine.warming import warm
+from headwater.errors import JournalDamaged
+from tests.stored import MemoryBlobs, places, small_stored_blocks, store
+from tests.unit.keyspaces import keyspace_of
+from tests.unit.test_sealing import BLOCK, add, whole
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    small_stored_blocks(monkeypatch)
+
+
+@pytest.fixture
+def blobs() -> MemoryBlobs:
+    return MemoryBlobs()
+
+
+@pytest.fixture
+def stream(blobs: MemoryBlobs) -> StoredStream:
+    keyspace = Keyspace()
+    keyspace.sealing.store_in(blobs, storing=True)
+    return keyspace.databases[0].create_stream(b"s", 1)
+
+
+# --- what leaves memory -----------------------------------------------------------------------------
+
+
+def test_a_stored_block_has_only_its_ids_in_memory(
+    stream: StoredStream, blobs: MemoryBlobs
+) -> None:
+    # Given entries
+    add(stream, 300)
+    before, sealing = whole(stream), stream.keyspace.sealing
+    # When all blocks are stored
+    store(stream, blobs)
+    # Then a fraction of their bytes is in memory, and what is on disk is counted by segment
+    assert None not in places(stream)
+    assert sealing.hot_bytes == 0
+    assert sealing.stored_size > len(before) * 0.9
+    assert sum(sealing.segments().values()) == sum(
+        2 * place.head_bytes + place.body_bytes + 4 for place in blobs.blobs
+    )
+    # And each entry is there
+    assert whole(stream) == before
+
+
+def test_incompressible_and_large_entries_are_stored_and_small_blocks_are_not(
+    stream: StoredStream, blobs: MemoryBlobs
+) -> None:
+    # Given random bytes, an entry above the largest sealed size, and a small stream
+    noise = random.Random(1)
+    for _ in range(20):
+        add(stream, 1, noise.randbytes(300))
+    add(stream, 1, noise.randbytes(10_000))
+    little = stream.db.create_stream(b"t", 2)
+    add(little, 1)
+    before = whole(stream)
+    # When blocks are stored
+    store(stream, blobs)
+    # Then only the small one stays in memory
+    assert None not in places(stream)
+    assert places(little) == [None]
+    assert {block.packed.codec for block in stream.log.blocks if block.packed} == {"none"}
+    assert whole(stream) == before
+
+
+def test_blocks_that_turns_have_compressed_are_stored_later(
+    stream: StoredStream, blobs: MemoryBlobs
+) -> None:
+    # Given blocks that were sealed in memory, because the thread lagged behind
+    add(stream, 300)
+    sealing = stream.keyspace.sealing
+    sealing.configure(0, "zlib")
+    sealing.help(10)
+    assert sum(block.packed is not None for block in stream.log.blocks) == 10
+    assert sealing.due()
+    # When blocks are stored, then those are stored, too, as they are
+    store(stream, blobs)
+    assert None not in places(stream)
+    assert not sealing.due()
+
+
+def test_a_job_whose_disk_is_full_is_offered_again(
+    stream: StoredStream, blobs: MemoryBlobs
+) -> None:
+    # Given jobs whose bodies could not be written
+    add(stream, 300)
+    keyspace = keyspace_of(stream)
+    keyspace.sealing.configure(0, "zlib")
+    for job in keyspace.sealing.choose(3):
+        assert not keyspace.store(job, "zlib", make_codec("zlib").compress(job.data), None)
+    assert stream.keyspace.facts.data.count(b"\x29") == 0 or places(stream)[:3] == [None] * 3
+    # Then the blocks are sealed in memory, and stored when the disk has space again
+    assert all(block.packed is not None for block in stream.log.blocks[:3])
+    store(stream, blobs)
+    assert None not in places(stream)
+
+
+def test_a_store_without_compression_stores_blocks_as_they_are(
+    stream: StoredStream, blobs: MemoryBlobs
+) -> None:
+    add(stream, 300)
+    before = whole(stream)
+    blobs.store_all(keyspace_of(stream), codec="none")
+    assert None not in places(stream)
+    assert whole(stream) == before
+
+
+# --- what needs no body -----------------------------------------------------------------------------
+
+
+def test_no_change_of_a_stored_block_reads_a_body(stream: StoredStream, blobs: MemoryBlobs) -> None:
+    # Given a stored stream whose bodies are all damaged, and a group
+    add(stream, 300)
+    group = stream.create_group(b"g", 1, 0, 0, 0)
+    blobs.store_all(keyspace_of(stream))
+    blobs.lost.update(blobs.blobs)
+    # When entries are delivered, deleted, most of a block one by one, trimmed, copied and renamed
+    consumer = group.create_consumer(b"c", 1, 5)
+    group.deliver(consumer, 5, (1, 0), (50, 0), 50, 50, noack=False)
+    for ms in range(60, 90):
+        stream.delete([(ms, 0)], marks=True)
+    stream.delete([(300, 0)], marks=True)
+    stream.trim_through(100, 0)
+    stream.db.copy(b"s", stream.db, b"t", 2, [(1, 2)])
+    copy = keyspace_of(stream).streams[2]
+    copy.delete([(101, 0)], marks=True)
+    copy.trim_through(150, 0)
+    stream.db.rename(b"s", stream.db, b"u")
+    stream.set_id((500, 0), 400, (400, 0))
+    add(stream, 10)
+    # Then counts and ids are right
+    assert stream.length == 199 + 10
+    assert copy.length == 149
+    assert stream.log.first() == (101, 0)
+    assert copy.log.first() == (151, 0)
+    assert stream.log.count_range((101, 0), (299, 0)) == 199
+    assert list(image_facts(keyspace_of(stream)))
+    # And no body was read
+    assert blobs.reads == 0
+    # And the rest of the state is sound once the bodies can be read
+    blobs.lost.clear()
+    assert broken_invariants(keyspace_of(stream)) == []
+
+
+def test_a_damaged_body_concerns_only_its_block(stream: StoredStream, blobs: MemoryBlobs) -> None:
+    # Given a stored stream in which one body is damaged
+    add(stream, 100)
+    store(stream, blobs)
+    damaged = stream.log.blocks[1]
+    there = places(stream)[1]
+    assert there is not None
+    stream.keyspace.sealing.bodies.most_bytes = 0
+    whole(stream)
+    blobs.lost.add(there)
+    # Then its entries cannot be read, and all others can
+    with pytest.raises(JournalDamaged):
+        stream.log.get(*damaged.first())
+    assert stream.log.get(1, 0)
+    assert stream.log.get(100, 0)
+
+
+# --- reading ----------------------------------------------------------------------------------------
+
+
+def test_a_command_that_may_not_wait_names_all_blocks_that_it_needs(
+    stream: StoredStream, blobs: MemoryBlobs
+) -> None:
+    # Given a stored stream of which nothing is in the page cache
+    add(stream, 300)
+    before = whole(stream)
+    blobs.store_all(keyspace_of(stream))
+    bodies = stream.keyspace.sealing.bodies
+    bodies.may_wait, blobs.cached = False, 0.0
+    spans, _ = stream.log.spans((10, 0), (150, 0))
+    # When a range is opened
+    with pytest.raises(ColdBlocks) as raised:
+        warm(stream.keyspace.sealing, ((stream.log, spans),))
+    # Then the blocks of the range are wanted, and those after it will be
+    stored = [block.packed for block in stream.log.blocks]
+    wanted, ahead = raised.value.wanted, list(raised.value.ahead)
+    assert wanted == stored[: len(wanted)]
+    assert ahead == stored[len(wanted) :]
+    # When they are delivered, which is more than the cache holds
+    codec = make_codec("zlib")
+    bodies.deliver([bodies.load(packed, codec) for packed in wanted])
+    # Then the command can read all of them
+    warm(stream.keyspace.sealing, ((stream.log, spans),))
+    text = b"".join(bytes(span.wire()) for span in spans)
+    assert text in before
+    # And afterwards the cache keeps its bound
+    bodies.release()
+    opened = [one for one in stored if one is not None and one.data is not None]
+    assert sum(one.size for one in opened) <= 2 * BLOCK
+    assert len(opened) >= 1
+
+
+def test_a_backward_scan_reads_ahead_what_is_before(
+    stream: StoredStream, blobs: MemoryBlobs
+) -> None:
+    add(stream, 300)
+    blobs.store_all(keyspace_of(stream))
+    stream.keyspace.sealing.bodies.may_wait, blobs.cached = False, 0.0
+    spans, _ = stream.log.backward((0, 0), (200, 0), 3)
+    with pytest.raises(ColdBlocks) as raised:
+        warm(stream.keyspace.sealing, ((stream.log, spans),))
+    at = stream.log.find_block(*spans[-1].ids()[0])
+    assert list(raised.value.ahead) == [block.packed for block in stream.log.blocks[:at][::-1]]
+
+
+def test_held_blocks_stay_open_while_others_are_opened(
+    stream: StoredStream, blobs: MemoryBlobs
+) -> None:
+    # Given blocks of a command, held, in a cache that is too small for them
+    add(stream, 300)
+    blobs.store_all(keyspace_of(stream))
+    spans, _ = stream.log.spans((1, 0), (150, 0))
+    warm(stream.keyspace.sealing, ((stream.log, spans),))
+    stream.keyspace.sealing.bodies.may_wait, blobs.cached = False, 0.0
+    before = blobs.reads
+    # When they are read, entry by entry
+    for ms in range(1, 151):
+        assert stream.log.get(ms, 0)
+    # Then nothing is read again
+    assert blobs.reads == before
+
+
+def test_a_snapshot_is_read_after_its_stream_was_deleted(
+    stream: StoredStream, blobs: MemoryBlobs
+) -> None:
+    # Given a snapshot of a stored stream, which is then deleted
+    add(stream, 100)
+    store(stream, blobs)
+    keyspace, expected = keyspace_of(stream), whole(stream)
+    snapshot = StreamSnapshot(stream)
+    stream.db.delete(b"s")
+    keyspace.garbage.clear()
+    del stream
+    # Then its segments are still in use
+    assert keyspace.sealing.segments()
+    found = bytearray()
+    for _, block, first, end in snapshot.live_runs():
+        stop = block.offsets[end] if end < len(block.offsets) else len(block.data)
+        found += block.data[block.offsets[first] : stop]
+    assert found == expected
+    # And no longer, once it was read
+    del snapshot, block
+    keyspace.sealing.bodies.release()
+    held = [one for one in keyspace.sealing.bodies._open if one.blob is not None]
+    assert len(keyspace.sealing.segments()) <= len(held)
