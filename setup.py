@@ -197,7 +197,8 @@ class BuildExtensions(build_ext):
         # Debug symbols are five sixths of an extension's size and a third of its compile time. -O3, which
         # Python was built with, makes extensions larger by a tenth and pays only in `HOT`. Looking for
         # warnings in generated code takes a tenth of the time. Unwind tables, a twentieth of the wheel, serve
-        # C++ exceptions, which generated code does not have.
+        # C++ exceptions, which generated code does not have. Names of static functions are as much again;
+        # HEADWATER_SYMBOLS=1 leaves them in, for perf and valgrind.
         if self.compiler.compiler_type == "unix" and "CFLAGS" not in os.environ:
             for extension in self.extensions:
                 extension.extra_compile_args += [
@@ -206,6 +207,8 @@ class BuildExtensions(build_ext):
                     "-fno-asynchronous-unwind-tables",
                     optimization(extension.name),
                 ]
+                if sys.platform == "linux" and "HEADWATER_SYMBOLS" not in os.environ:
+                    extension.extra_link_args.append("-Wl,--strip-all")
         super().build_extensions()
 
     def build_extension(self, ext: Extension) -> None:

@@ -83,7 +83,7 @@ def running(name: str, connections: int) -> Iterator[Server]:
     """Run a store without a journal, pinned to the first core; this process uses the last one."""
     most = str(connections + SPARE)
     if name == "headwater":
-        with server_process("--appendonly", "no", "--maxclients", most) as ours:
+        with server_process("--appendonly", "no", "--save", "", "--maxclients", most) as ours:
             yield pinned(Server(name, ours.pid, ours.port))
     else:
         with peers.running(name, "--maxclients", most) as peer:

@@ -89,6 +89,18 @@ def adding(fields: tuple[bytes, ...], *, times: int = 1, keys: int = 1) -> Reque
     return step
 
 
+def setting(*, keys: int) -> Requests:
+    """Return a step of a pipeline of SETs of numbers, to ``keys`` keys in turn."""
+
+    def step(number: int) -> bytes:
+        first = number * PIPELINE
+        return b"".join(
+            request(b"SET", b"s:%d" % (at % keys), at) for at in range(first, first + PIPELINE)
+        )
+
+    return step
+
+
 def filled(entries: int) -> list[bytes]:
     """Return requests that add entries ``1-1``, ``2-1`` … of five fields, and create a group at 0."""
     made = [
@@ -173,6 +185,8 @@ ROWS: Final = (
     Counted("XACK of 100", 1, OF_MANY, acknowledged(BATCH), lambda: delivered(MANY_ENTRIES)),
     Counted("XSETTLE of 100", 1, OF_MANY, settled, lambda: delivered(MANY_ENTRIES)),
     Counted("XAUTOCLAIM COUNT 100", 1, OF_ONE, taken_over, lambda: delivered(ENTRIES)),
+    Counted("SET of 1000 keys, pipeline of 16", PIPELINE, OF_ONE, setting(keys=KEYS)),
+    Counted("SET of new keys, pipeline of 16", PIPELINE, OF_ONE, setting(keys=ENTRIES * PIPELINE)),
 )
 
 

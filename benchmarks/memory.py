@@ -109,7 +109,7 @@ def rows(selection: Selection) -> Iterator[Row]:
 def add_round(row: Row, kind: Kind, subject: Subject) -> None:
     """Measure one round of one store. Sets `Row.missing` if Headwater lacks a setting."""
     try:
-        with running(kind, "--appendonly", "no") as store:
+        with running(kind, "--appendonly", "no", "--save", "") as store:
             if kind is HEADWATER:
                 configure(store, subject.settings)
             row.of(kind.name).add(subject.measure(store))

@@ -143,7 +143,7 @@ def durability(fsync: str | None, *, peer: bool = True) -> list[str]:
     A peer must not rewrite its file: the process that does so would run on the same core.
     """
     if fsync is None:
-        return ["--appendonly", "no"]
+        return ["--appendonly", "no", "--save", ""]
     words = ["--appendonly", "yes", "--appendfsync", fsync]
     return [*words, "--auto-aof-rewrite-percentage", "0"] if peer else words
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from headwater.config.config import SETTINGS
 from headwater.config.fixed import FIXED
+from headwater.config.inert import ALIASES, INERT
 from headwater.config.setting import EmbeddedUse, Setting
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "configuration.md"
@@ -63,6 +64,24 @@ is refused with the reason.
 """
 
 
+INERT_HEAD = """
+## Settings without effect
+
+Configuration files of Redis and Valkey use these. Any valid value is accepted and shown; none has an effect. The log
+of the start names those that were given.
+
+| settings | why |
+|---|---|
+"""
+
+ALIASES_HEAD = """
+## Other names
+
+| name | stands for |
+|---|---|
+"""
+
+
 def page() -> str:
     """Return the text of the page."""
     settings = SETTINGS.values()
@@ -75,7 +94,17 @@ def page() -> str:
         f"| `{name}` | {f'`{each.value}`' if each.value else 'empty'} | {each.reason} |\n"
         for name, each in FIXED.items()
     )
-    return HEAD + "".join(map(row, settings)) + middle + fixed
+    aliases = "".join(f"| `{name}` | `{own}` |\n" for name, own in ALIASES.items())
+    own = "".join(map(row, settings))
+    return HEAD + own + middle + fixed + INERT_HEAD + inert_rows() + ALIASES_HEAD + aliases
+
+
+def inert_rows() -> str:
+    """Return the rows of the settings without effect, one for each reason."""
+    groups: dict[str, list[str]] = {}
+    for name, each in INERT.items():
+        groups.setdefault(each.reason, []).append(f"`{name}`")
+    return "".join(f"| {', '.join(names)} | {reason} |\n" for reason, names in groups.items())
 
 
 def row(setting: Setting) -> str:

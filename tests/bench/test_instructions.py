@@ -23,7 +23,7 @@ def test_no_step_of_a_row_fails(row: counted.Counted, tmp_path: Path) -> None:
     from headwater.server.opening import open_node
 
     small = row._replace(steps=5)
-    node = open_node(Config(port=0, dir=str(tmp_path), appendonly=False))
+    node = open_node(Config(port=0, dir=str(tmp_path), appendonly=False, save=()))
     session = node.connect(kind="embedded", address="")
     for data in row.before():
         counted.answer(node, session, data)

@@ -282,7 +282,7 @@ def test_the_processes_of_a_server_are_moved_to_another_core() -> None:
 
 
 def test_a_refused_checkpoint_is_the_reason_of_a_row() -> None:
-    with running(HEADWATER, "--appendonly", "no") as store:
+    with running(HEADWATER, "--appendonly", "no", "--save", "") as store:
         with pytest.raises(Unmeasured, match="headwater: BGREWRITEAOF: "):
             rewriting.rewrite(store)
 

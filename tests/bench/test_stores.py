@@ -20,7 +20,7 @@ def test_every_thread_of_a_server_is_on_the_servers_core(kind: Kind) -> None:
     if not kind.available():
         pytest.skip(str(PeerMissing(kind.name)))
     mine = os.sched_getaffinity(0)
-    with running(kind, "--appendonly", "no") as store:
+    with running(kind, "--appendonly", "no", "--save", "") as store:
         store.fill("s", 1000, ("a", "b"))
         threads = [int(task.name) for task in Path(f"/proc/{store.pid}/task").iterdir()]
         assert [os.sched_getaffinity(thread) for thread in threads] == [{cores()[0]}] * len(threads)
@@ -34,7 +34,7 @@ def test_a_missing_peer_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_store_is_prepared_measured_and_emptied() -> None:
-    with running(HEADWATER, "--appendonly", "no") as store, store.client() as client:
+    with running(HEADWATER, "--appendonly", "no", "--save", "") as store, store.client() as client:
         # Given entries of which some are pending
         store.fill("s", 2500, ("a", "##"))
         store.deliver("s", "g", 2000)

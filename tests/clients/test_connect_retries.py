@@ -234,7 +234,7 @@ async def test_a_wrong_password_is_not_retried(
     from headwater.config.config import Config
 
     with (
-        server_thread(Config(port=0, appendonly=False, requirepass="right")) as server,
+        server_thread(Config(port=0, appendonly=False, save=(), requirepass="right")) as server,
         CuttingProxy(server.port) as proxy,
     ):
         client = open_client(proxy.url, password="wrong")

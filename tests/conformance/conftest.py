@@ -42,7 +42,7 @@ def start(request: pytest.FixtureRequest) -> Iterator[Start]:
     with ExitStack() as stack:
 
         def starting(*, clock: ManualClock | None = None, **settings: object) -> ServerThread:
-            config = Config(port=0, appendonly=False)
+            config = Config(port=0, appendonly=False, save=())
             for name, value in settings.items():
                 setattr(config, name, value)
             return stack.enter_context(server_thread(config, clock=clock, make=request.param))

@@ -62,7 +62,7 @@ class HeadwaterEndpoint:
         return self.clock.now_ms()
 
     def _empty(self) -> LocalStore:
-        config = Config(port=0, appendonly=False)
+        config = Config(port=0, appendonly=False, save=())
         return LocalStore(clock=self.clock, config=config, journaled=False)
 
     def run(self, history: Sequence[Command], *, resp: int = 2) -> list[Reply]:

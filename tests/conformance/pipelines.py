@@ -63,7 +63,7 @@ class LocalPipeline:
 
     def prepare(self, resp: int) -> None:
         self.clock = ManualClock(time.time_ns() // 1_000_000)
-        config = Config(port=0, appendonly=False)
+        config = Config(port=0, appendonly=False, save=())
         self.store = LocalStore(clock=self.clock, config=config, journaled=False)
         self.session = self.store.client(resp=resp, kind="tcp").session
 

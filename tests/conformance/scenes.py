@@ -99,7 +99,7 @@ class LocalStage:
     """Headwater in this process, with a clock that the scene moves."""
 
     def __init__(self, *, resp: int = 2) -> None:
-        self.store = LocalStore(config=Config(port=0, appendonly=False), journaled=False)
+        self.store = LocalStore(config=Config(port=0, appendonly=False, save=()), journaled=False)
         self.resp = resp
         self.clients: dict[str, LocalClient] = {}
 

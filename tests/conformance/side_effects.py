@@ -64,7 +64,7 @@ def of_headwater(
     history: Sequence[Command], now_ms: int, *, letters: str = STREAMS
 ) -> list[Effects]:
     """Return the effects on a new store. Its clock does not move."""
-    config = Config(port=0, appendonly=False, notify_keyspace_events="K" + letters)
+    config = Config(port=0, appendonly=False, save=(), notify_keyspace_events="K" + letters)
     store = LocalStore(clock=ManualClock(now_ms), config=config, journaled=False)
     keyspace, client, taken = store.node.keyspace, store.client(), take_events(store.node)
     found = []

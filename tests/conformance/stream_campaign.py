@@ -65,7 +65,7 @@ class Comparison:
         if seed // 2 % 2:
             return LocalPipeline()
         if self._socket is None:
-            config = Config(port=0, appendonly=False)
+            config = Config(port=0, appendonly=False, save=())
             self._thread = self._stack.enter_context(server_thread(config))
             self._socket = SocketPipeline(self._thread)
         return self._socket

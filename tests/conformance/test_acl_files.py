@@ -176,7 +176,7 @@ def configured(start: Start, tmp_path: Path) -> Iterator[tuple[ServerThread, Pat
     """A server with users in its configuration file."""
     path = tmp_path / "headwater.conf"
     path.write_text(
-        "port 0\nappendonly no\nrequirepass first\n"
+        'port 0\nappendonly no\nsave ""\nrequirepass first\n'
         "user alice on >secret ~a* +@all (+get ~b)\n"
         "# mine\n"
         "user bob off nopass\n"

@@ -59,7 +59,7 @@ def embedded() -> Iterator[MovableStore]:
 def served() -> Iterator[MovableStore]:
     clock = ManualClock()
     with (
-        server_thread(Config(port=0, appendonly=False), clock=clock) as server,
+        server_thread(Config(port=0, appendonly=False, save=()), clock=clock) as server,
         redis.Redis.from_url(server.url) as client,
     ):
         yield MovableStore(clock, client, server.advance)

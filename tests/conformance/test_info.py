@@ -112,7 +112,7 @@ def test_the_keyspace_is_counted(store: LocalStore) -> None:
 
 
 def test_blocked_and_watching_clients_are_counted_by_their_keys() -> None:
-    store = LocalStore(config=Config(port=0, appendonly=False), journaled=False)
+    store = LocalStore(config=Config(port=0, appendonly=False, save=()), journaled=False)
     admin, one, two, three = (store.client() for _ in range(4))
     admin("XGROUP", "CREATE", "s", "g", "$", "MKSTREAM")
     one.send("XREAD", "BLOCK", 0, "STREAMS", "s", "t", "$", "$")

@@ -16,7 +16,7 @@ OK = Simple(b"OK")
 
 @pytest.fixture
 def client() -> LocalClient:
-    config = Config(port=0, appendonly=False, enable_debug_command="yes")
+    config = Config(port=0, appendonly=False, save=(), enable_debug_command="yes")
     return LocalStore(config=config, journaled=False).client()
 
 

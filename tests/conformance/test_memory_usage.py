@@ -75,7 +75,7 @@ def test_memory_usage_matches_allocated_memory(case: str, monkeypatch: pytest.Mo
     if case in SEALED:  # sealed by turns, since the thread's share is random
         monkeypatch.setattr(limits, "SEALING_LAG_BYTES", 0)
         nothing_hot(monkeypatch)
-    config = Config(port=0, appendonly=False, slowlog_log_slower_than=-1)
+    config = Config(port=0, appendonly=False, save=(), slowlog_log_slower_than=-1)
     store = LocalStore(config=config, journaled=False)
     store.node.sealer.stop()
     client = store.client()

@@ -106,7 +106,7 @@ class LocalSubscriber:
     """Headwater in this process."""
 
     def __init__(self) -> None:
-        self.store = LocalStore(config=Config(port=0, appendonly=False), journaled=False)
+        self.store = LocalStore(config=Config(port=0, appendonly=False, save=()), journaled=False)
         self.client, self.listener = self.store.client(), self.store.client()
         self.listener("PSUBSCRIBE", "*")
 
@@ -269,7 +269,7 @@ def test_a_client_gets_notifications_of_its_own_commands_after_their_replies(
     """With RESP3, in which a subscribed client may run any command."""
     steps = [commands(line.replace(" | ", "\n")) for line in OWN.strip().splitlines()]
     # Given the same steps on both sides
-    store = LocalStore(config=Config(port=0, appendonly=False), journaled=False)
+    store = LocalStore(config=Config(port=0, appendonly=False, save=()), journaled=False)
     client = store.client(resp=3)
     ours = [replies_of(step, lambda word: client.send(*word), client.reply) for step in steps]
     connection = Connection(shared_peer("redis-8.2"))

@@ -11,7 +11,7 @@ OK = Simple(b"OK")
 
 
 def store_with(count: int) -> tuple[LocalStore, list[LocalClient]]:
-    made = LocalStore(config=Config(port=0, appendonly=False), journaled=False)
+    made = LocalStore(config=Config(port=0, appendonly=False, save=()), journaled=False)
     return made, [made.client() for _ in range(count)]
 
 

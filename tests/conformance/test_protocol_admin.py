@@ -215,7 +215,7 @@ PING
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[ServerThread]:
-    config = Config(port=0, appendonly=False, enable_debug_command="local")
+    config = Config(port=0, appendonly=False, save=(), enable_debug_command="local")
     with server_thread(config) as started:
         yield started
 

@@ -264,7 +264,7 @@ def test_replies_are_those_of_redis(
 @pytest.mark.peer
 def test_replies_before_authentication_are_those_of_redis(peer: Callable[..., Peer]) -> None:
     theirs = with_password(peer("redis-8.2"))
-    config = Config(port=0, appendonly=False, requirepass="secret")
+    config = Config(port=0, appendonly=False, save=(), requirepass="secret")
     with server_thread(config, clock=ManualClock()) as ours, passing_time(ours):
         compare(ours.port, theirs.port, PASSWORD, resp=2)
 
@@ -272,7 +272,7 @@ def test_replies_before_authentication_are_those_of_redis(peer: Callable[..., Pe
 @pytest.mark.peer
 def test_limits_before_authentication_are_those_of_redis(peer: Callable[..., Peer]) -> None:
     theirs = with_password(peer("redis-8.2"))
-    with server_thread(Config(port=0, appendonly=False, requirepass="secret")) as ours:
+    with server_thread(Config(port=0, appendonly=False, save=(), requirepass="secret")) as ours:
         for data in (b"*11\r\n", b"*1\r\n$16385\r\n"):
             assert exchange(ours.port, data) == exchange(theirs.port, data)
         with connected(ours.port) as here, connected(theirs.port) as there:

@@ -161,7 +161,7 @@ def test_a_client_that_does_not_complete_its_handshake_is_disconnected(
 def test_simultaneous_handshakes_are_limited_per_turn(made: Certificates) -> None:
     # Given 20 clients that start a handshake, and one that is served. (In the other loop asyncio calls each
     # reader separately.)
-    config = Config(port=free_port(), appendonly=False, tls_port=free_port())
+    config = Config(port=free_port(), appendonly=False, save=(), tls_port=free_port())
     for name, value in made.settings(tls_port=config.tls_port).items():
         config.set(name, value)
     with server_thread(config, make=EpollLoop) as server:

@@ -125,7 +125,7 @@ def test_a_reload_that_is_not_possible_is_an_error(store: LocalStore, client: Lo
     replies = client("EXEC")
     assert isinstance(replies, list)
     assert isinstance(replies[0], Failure)
-    config = Config(port=0, appendonly=False, enable_debug_command="yes")
+    config = Config(port=0, appendonly=False, save=(), enable_debug_command="yes")
     kept_nowhere = LocalStore(config=config, journaled=False).client()
     assert isinstance(kept_nowhere("DEBUG", "RELOAD"), Failure)
 

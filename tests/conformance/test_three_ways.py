@@ -36,7 +36,7 @@ def pieces(data: bytes, requests: list[bytes], way: str) -> Iterator[bytes]:
 def answers(case: Case, way: str, resp: int) -> bytes:
     """Return all output of a case."""
     clock = ManualClock(START_MS)
-    config = Config(port=0, appendonly=False)
+    config = Config(port=0, appendonly=False, save=())
     store = LocalStore(clock=clock, config=config, journaled=False)
     client = store.client(resp=resp)
     requests = [request(words) for words in case.history(START_MS)]

@@ -161,7 +161,7 @@ def test_nothing_blocks_in_a_transaction() -> None:
 
 
 def test_without_a_journal_waitaof_is_an_error_and_wait_counts_no_replica() -> None:
-    store = LocalStore(config=Config(port=0, appendonly=False), journaled=False)
+    store = LocalStore(config=Config(port=0, appendonly=False, save=()), journaled=False)
     client, admin = store.client(), store.client()
     assert client("WAITAOF", 1, 0, 0) == Failure(
         b"ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled."
@@ -195,7 +195,7 @@ def test_save_commands_write_an_image() -> None:
 
 
 def test_save_commands_of_a_store_without_a_journal_are_errors_with_the_alternative() -> None:
-    lost = LocalStore(config=Config(port=0, appendonly=False), journaled=False)
+    lost = LocalStore(config=Config(port=0, appendonly=False, save=()), journaled=False)
     for command in ("SAVE", "BGSAVE", "BGREWRITEAOF"):
         reply = lost.client()(command)
         assert isinstance(reply, Failure)

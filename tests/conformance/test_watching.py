@@ -60,7 +60,7 @@ SELECT 0
 
 @pytest.fixture
 def ours() -> Iterator[ServerThread]:
-    with server_thread(Config(port=0, appendonly=False)) as started:
+    with server_thread(Config(port=0, appendonly=False, save=())) as started:
         yield started
 
 

@@ -51,9 +51,9 @@ class WatchedJournal:
     def __getattr__(self, name: str) -> object:
         return getattr(self._journal, name)
 
-    def commit(self, buffer: bytearray, *, sync: bool = True) -> None:
+    def commit(self, buffer: bytearray, *, sync: bool = True) -> int:
         self._committing(buffer, sync)
-        self._journal.commit(buffer, sync=sync)
+        return self._journal.commit(buffer, sync=sync)
 
 
 _STORED = 0x29

@@ -319,8 +319,8 @@ def test_the_ready_line_has_addresses_and_durability(home: Path) -> None:
         assert exchange(server.port, encode("CONFIG", "GET", "port")).endswith(
             f"{server.port}\r\n".encode()
         )
-    with server_process("--appendonly", "no", directory=home / "data") as server:
-        assert ", no journal (appendonly no), nothing is stored, " in server.ready_line
+    with server_process("--appendonly", "no", "--save", "", directory=home / "data") as server:
+        assert ', no journal (appendonly no, save ""), nothing is stored, ' in server.ready_line
         assert "WARNING" not in server.log()
 
 

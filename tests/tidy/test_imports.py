@@ -54,7 +54,7 @@ def test_a_server_starts_without_the_parser_of_the_command_line() -> None:
         "from headwater.cli import entry, serving\n"
         "def stop(line): sys.exit(0)\n"
         "serving.announce = stop\n"
-        "sys.argv = ['headwater', 'serve', '--port', '0', '--appendonly=no']\n"
+        "sys.argv = ['headwater', 'serve', '--port', '0', '--appendonly=no', '--save=']\n"
         "try:\n    entry.main()\nexcept SystemExit:\n    pass"
     )
     # Then it has loaded neither typer nor other slow modules that it does not use

@@ -94,10 +94,25 @@ MISTAKES = {
     'requirepass "a': "/headwater.conf, line 1: unbalanced quotes in 'requirepass \"a'",
     "proto-max-bulk-len 1x": "/headwater.conf, line 1: 'proto-max-bulk-len' cannot be '1x': "
     "argument must be a memory value",
-    "maxmemory 1gb": "/headwater.conf, line 1: 'maxmemory' cannot be '1gb': "
-    "the only value is 0; no memory limit can be set in this release",
-    "save 900 1": "/headwater.conf, line 1: 'save' cannot be '900 1': "
-    "the only value is empty; there are no snapshots: the journal holds everything",
+    "maxmemory-policy allkeys-lru": "/headwater.conf, line 1: 'maxmemory-policy' cannot be "
+    "'allkeys-lru': the only value is noeviction; no key is deleted to free memory: let keys expire, "
+    "trim streams with XTRIM or XADD MAXLEN, and let maxmemory refuse what would take more",
+    "replicaof 10.0.0.1 6379": "/headwater.conf, line 1: 'replicaof' cannot be '10.0.0.1 6379': the "
+    "only value is empty; there is no replication in this release: start the server without it",
+    "slaveof 10.0.0.1 6379": "/headwater.conf, line 1: 'replicaof' cannot be '10.0.0.1 6379': the "
+    "only value is empty; there is no replication in this release: start the server without it",
+    "cluster-enabled yes": "/headwater.conf, line 1: 'cluster-enabled' cannot be 'yes': the only "
+    "value is no; there is no cluster mode: start the server without it",
+    'rename-command FLUSHALL ""': "/headwater.conf, line 1: 'rename-command' is not supported: "
+    "commands cannot be renamed; take a command from users: user name … -flushall",
+    "loadmodule /a.so": "/headwater.conf, line 1: 'loadmodule' is not supported: modules cannot be "
+    "loaded; remove the line",
+    "save 900": "/headwater.conf, line 1: 'save' cannot be '900': Invalid save parameters",
+    "save 0 1": "/headwater.conf, line 1: 'save' cannot be '0 1': Invalid save parameters",
+    "hz often": "/headwater.conf, line 1: 'hz' cannot be 'often': "
+    "argument couldn't be parsed into an integer",
+    "rdbcompression maybe": "/headwater.conf, line 1: 'rdbcompression' cannot be 'maybe': "
+    "argument must be 'yes' or 'no'",
     "databases 32": "/headwater.conf, line 1: 'databases' cannot be '32': "
     "the only value is 16; the number of databases cannot be changed",
     "unixsocketperm 888": "/headwater.conf, line 1: 'unixsocketperm' cannot be '888': "

@@ -29,7 +29,7 @@ class Example:
 
 def test_a_name_is_declared_once() -> None:
     assert len(set(NAMES)) == len(NAMES)
-    assert {each.attribute for each in SETTINGS.values()} | {"file", "users"} == {
+    assert {each.attribute for each in SETTINGS.values()} | {"file", "users", "inert"} == {
         each.name for each in fields(Config)
     }
 

@@ -54,7 +54,7 @@ def serving(*, short_seconds: float = SHORT_SECONDS) -> Iterator[GarbageCollecti
 
     async def begin() -> None:
         collection.begin()
-        collection.serve(Node(config=Config(appendonly=False)).services)
+        collection.serve(Node(config=Config(appendonly=False, save=())).services)
 
     loop = asyncio.new_event_loop()
     try:
@@ -311,7 +311,9 @@ def test_a_small_store_is_collected_fully_even_if_it_is_busy() -> None:
 
 
 def test_pauses_of_the_collector_are_reported() -> None:
-    with server_process("--appendonly", "no", "--latency-monitor-threshold", "1") as server:
+    with server_process(
+        "--appendonly", "no", "--save", "", "--latency-monitor-threshold", "1"
+    ) as server:
         with redis.Redis.from_url(server.url) as client:
             assert client.info("stats")["gc_full_collections"] == 0
             # Given many streams

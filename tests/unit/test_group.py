@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater.engine.check import broken_invariants
-from headwater.engine.group import NEVER, ConsumerGroup, GroupConsumer
+from headwater.engine.consumer import NEVER, GroupConsumer
+from headwater.engine.group import ConsumerGroup
 from headwater.engine.keyspace import Keyspace
 from headwater.engine.pending import NOWHERE
 from headwater.engine.stream import StoredStream

@@ -251,7 +251,7 @@ def test_the_time_of_use_moves_with_the_value(db: Database, other: Database) -> 
     db.set_string(b"a", b"v")
     made(db)
     for key in (b"a", b"s"):
-        db.use(key, 500)
+        db.use(key, db.values[key], 500)
         db.rename(key, other, key)
     assert [other.used_ms(key) for key in (b"a", b"s", b"none")] == [500, 500, 0]
     assert db.used == {}

@@ -48,7 +48,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def headwater_url() -> Iterator[str]:
     """The address of a Headwater server that all tests of a process share."""
-    with server_process("--appendonly", "no") as server:
+    with server_process("--appendonly", "no", "--save", "") as server:
         yield server.url
 
 

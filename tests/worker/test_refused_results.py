@@ -48,7 +48,7 @@ async def _server(peer: StartPeer, name: str) -> AsyncIterator[str]:
     if name != "headwater":
         yield peer(name).url
         return
-    with server_process("--appendonly", "no") as server:
+    with server_process("--appendonly", "no", "--save", "") as server:
         yield server.url
 
 

@@ -311,7 +311,7 @@ async def test_a_destroyed_group_is_created_again_and_nothing_is_lost(
 async def test_a_worker_waits_for_an_unreachable_store_at_the_start(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    with server_process("--appendonly", "no") as server:
+    with server_process("--appendonly", "no", "--save", "") as server:
         server.stop()
         app = App(server.url, name="early")
         await _handles_a_message_once_it_is_back(app, server, caplog)

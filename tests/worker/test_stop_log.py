@@ -29,7 +29,7 @@ class Stoppable(Protocol):
 def stoppable(request: pytest.FixtureRequest) -> Iterator[Stoppable]:
     """A store that the test can stop."""
     if request.param == "headwater":
-        with server_process("--appendonly", "no") as server:
+        with server_process("--appendonly", "no", "--save", "") as server:
             yield server
     else:
         peer: Any = request.getfixturevalue("peer")

@@ -33,6 +33,8 @@ def serve(flags: Iterable[tuple[str, str]], words: Iterable[str] = ()) -> int:
     named = [flag for flag in named if flag[0] != "config"]
     settings = load(flags=[*named, *flag_pairs(words)], file=file)
     configure_logging(settings)
+    if settings.inert:
+        log.info("these settings have no effect here: %s", ", ".join(settings.inert))
     return run(settings, on_ready=announce)
 
 

@@ -79,7 +79,9 @@ class EmbeddedAddress:
         """Return the store's configuration. Raises `ConfigError`."""
         config = load(flags=self.settings.items(), environ={})
         config.appendonly = self.directory is not None
-        if self.directory is not None:
+        if self.directory is None:
+            config.save = ()
+        else:
             config.dir = str(self.directory)
         return config
 

@@ -232,7 +232,7 @@ class Call:
         """The value at ``key``, None if the key does not exist. Resets the key's idle time."""
         value = self.db.lookup(key, self.now_ms)
         if value is not None and self.touches:
-            self.db.use(key, self.now_ms)
+            self.db.use(key, value, self.now_ms)
         return value
 
     def read(self, key: bytes) -> Value | None:

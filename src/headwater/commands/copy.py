@@ -38,7 +38,7 @@ def copy(call: Call) -> None:
     call.admit(2 * HEADROOM + len(key) + 2 * len(name) + _GID_PAIR_BYTES * len(gids))
     clear_expired(call, name, db=target)
     db.copy(key, target, name, sid, gids)
-    target.use(name, call.now_ms)
+    target.use(name, target.values[name], call.now_ms)
     call.keyspace.dirty += 1
     call.notify(GENERIC, b"copy_to", name, db=target)
     notify_overwritten(call, name, there, value, db=target)

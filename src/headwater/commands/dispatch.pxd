@@ -19,10 +19,13 @@ cdef class KnownCommand:
     cdef public bint while_loading
     cdef public bint never_queued
     cdef public bint writes
+    cdef public bint enlarges
     cdef public bint on_keys
     cdef public bint alone
     cdef public dict subcommands
 
+    @cython.locals(index=Py_ssize_t, takes=bint)
+    cpdef bint takes_memory(self, Arguments arguments) except -1
     cpdef KnownCommand subcommand(self, Arguments arguments)
 
 

@@ -63,6 +63,8 @@ class KnownCommand:
         self.never_queued = "no_multi" in command.flags
         """Whether it is refused within MULTI."""
         self.writes = command.writes
+        self.enlarges = "denyoom" in command.flags
+        """Whether it may take more memory. See `takes_memory`."""
         self.on_keys = "readonly" in command.flags or "write" in command.flags
         self.alone = not command.subcommands and b"|" not in name
         """Whether the first argument alone identifies it."""
@@ -72,6 +74,16 @@ class KnownCommand:
                 word: KnownCommand(name + b"|" + word, sub)
                 for word, sub in command.subcommands.items()
             }
+
+    def takes_memory(self, arguments: Arguments) -> bool:
+        """Whether a request may take more memory, and is refused beyond maxmemory. XSETTLE settles in any
+        case; only with ``TO`` it also adds entries."""
+        takes = self.enlarges
+        if takes and self.name == b"XSETTLE":
+            takes = False
+            for index in range(4, arguments.count):
+                takes = takes or arguments.token(index) == b"TO"
+        return takes
 
     def subcommand(self, arguments: Arguments) -> KnownCommand:
         """The subcommand that argument 1 names. Raises `CommandError` if it is unknown."""

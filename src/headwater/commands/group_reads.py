@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 from headwater.commands.call import Call
 from headwater.commands.xread import NewEntries, ReadLimits, Share, entries_after
+from headwater.engine.consumer import GroupConsumer
 from headwater.engine.entry_block import Span
 from headwater.engine.events import STREAM
 from headwater.engine.facts import HEADROOM
-from headwater.engine.group import ConsumerGroup, GroupConsumer
+from headwater.engine.group import ConsumerGroup
 from headwater.engine.sealed_block import SealedBlock
 from headwater.limits import MAX_DELIVERY_COUNT, SHORTEST_RECHECK_MS
 from headwater.model import id_after

@@ -58,8 +58,9 @@ def touch(call: Call) -> None:
     """TOUCH key [key …] → the number of keys that exist; their idle times are reset."""
     found = 0
     for key in call.arguments.values(1):
-        if seen(call, key) is not None:
-            call.db.use(key, call.now_ms)  # even with CLIENT NO-TOUCH
+        value = seen(call, key)
+        if value is not None:
+            call.db.use(key, value, call.now_ms)  # even with CLIENT NO-TOUCH
             found += 1
     call.reply.integer(found)
 

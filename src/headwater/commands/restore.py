@@ -213,8 +213,9 @@ class _Restoring:
                 db.set_expiry(key, at_ms)
             call.modified(key)
             call.notify(GENERIC, b"restore", key)
-            notify_overwritten(call, key, there, db.values[key])
-            db.use(key, max(0, call.now_ms - self.options.idle_s * 1000))
+            value = db.values[key]
+            notify_overwritten(call, key, there, value)
+            db.use(key, value, max(0, call.now_ms - self.options.idle_s * 1000))
         call.reply.ok()
 
     def _check_free(self, call: Call) -> Any:

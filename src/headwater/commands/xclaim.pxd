@@ -2,7 +2,8 @@ cimport cython
 from cpython cimport array
 from headwater.commands.call cimport Call
 from headwater.commands.group_reads cimport counted_once_more, ensure_consumer
-from headwater.engine.group cimport GroupConsumer, ConsumerGroup
+from headwater.engine.consumer cimport GroupConsumer
+from headwater.engine.group cimport ConsumerGroup
 from headwater.engine.pending cimport PendingList
 from headwater.engine.pending_block cimport PendingBlock
 from headwater.engine.stream cimport StoredStream

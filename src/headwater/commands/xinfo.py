@@ -14,8 +14,9 @@ from headwater.commands.xpending import (
     write_consumer_rows,
     write_group_rows,
 )
+from headwater.engine.consumer import NEVER
 from headwater.engine.entry_block import Span
-from headwater.engine.group import NEVER, ConsumerGroup
+from headwater.engine.group import ConsumerGroup
 from headwater.engine.sealed_block import SealedBlock
 from headwater.engine.stream import StoredStream
 from headwater.engine.warming import warm

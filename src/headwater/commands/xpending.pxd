@@ -2,7 +2,8 @@ cimport cython
 from cpython cimport array
 from headwater.commands.times cimport WallOffset
 from headwater.commands.call cimport Call
-from headwater.engine.group cimport GroupConsumer, ConsumerGroup
+from headwater.engine.consumer cimport GroupConsumer
+from headwater.engine.group cimport ConsumerGroup
 from headwater.engine.pending cimport PendingList
 from headwater.engine.pending_block cimport PendingBlock
 from headwater.memory_c cimport push_word, u64, word_at

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from headwater.config.access import AccessConfig
@@ -10,7 +10,9 @@ from headwater.config.clients import ClientConfig
 from headwater.config.events import EventConfig
 from headwater.config.execution import ExecutionConfig
 from headwater.config.fixed import FIXED
+from headwater.config.inert import ALIASES, INERT
 from headwater.config.listening import ListeningConfig
+from headwater.config.memory import MemoryConfig
 from headwater.config.process import ProcessConfig
 from headwater.config.setting import Setting, settings_of
 from headwater.config.storage import StorageConfig
@@ -25,6 +27,7 @@ class Config(
     StreamConfig,
     EventConfig,
     ClientConfig,
+    MemoryConfig,
     TlsConfig,
     AccessConfig,
     StorageConfig,
@@ -38,11 +41,16 @@ class Config(
 
     file: Path | None = None
     """The configuration file that was loaded; CONFIG REWRITE writes it."""
+    inert: dict[str, str] = field(default_factory=dict)
+    """The values that were given to settings without effect (inert.py)."""
 
     def get(self, name: str) -> str:
         """Return a value as CONFIG GET and files format it. Raises `KeyError` for an unknown name."""
+        name = ALIASES.get(name, name)
         if name in FIXED:
             return FIXED[name].value
+        if name in INERT:
+            return self.inert.get(name, INERT[name].default)
         setting = SETTINGS[name]
         return setting.kind.report(getattr(self, setting.attribute))
 
@@ -53,9 +61,14 @@ class Config(
     def set(self, name: str, text: str) -> None:
         """Change a setting. Raises `ValueError` with the text of CONFIG SET's error, or `KeyError` for
         an unknown name; the setting is unchanged then."""
+        name = ALIASES.get(name, name)
+        if name in INERT:
+            kind = INERT[name].kind
+            self.inert = {**self.inert, name: kind.spell(kind.parse(text))}
+            return
         if name in FIXED:
             fixed = FIXED[name]
-            if text.strip() not in {fixed.value, f'"{fixed.value}"'}:
+            if text.strip().lower() not in {fixed.value, f'"{fixed.value}"'}:
                 raise ValueError(f"the only value is {fixed.value or 'empty'}; {fixed.reason}")
             return
         setting = SETTINGS[name]
@@ -70,5 +83,5 @@ class Config(
 SETTINGS: dict[str, Setting] = {each.name: each for each in settings_of(Config)}
 """All declared settings by name."""
 
-NAMES = (*SETTINGS, *FIXED)
+NAMES = (*SETTINGS, *FIXED, *INERT, *ALIASES)
 """All names that CONFIG GET and CONFIG SET accept."""

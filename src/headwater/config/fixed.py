@@ -1,7 +1,8 @@
 """Names of redis.conf that accept a single value.
 
-Clients read these settings and configuration files contain them, but this store does not (yet) have
-what they control. Any other value is an error with the reason; none is silently ignored.
+Clients read these settings and configuration files contain them. Any other value promises what this store
+does not do (yet): it is an error with the reason and, where there is one, the alternative; none is silently
+ignored. Settings whose value does not matter are in inert.py.
 """
 
 from __future__ import annotations
@@ -19,45 +20,56 @@ class FixedSetting(NamedTuple):
     secret: bool = False
 
 
-_NO_SNAPSHOTS = "there are no snapshots: the journal holds everything"
-_NO_REWRITE = "a checkpoint does not delay the fsyncs of the journal"
-_NO_MEMORY_LIMIT = "no memory limit can be set in this release"
-_NO_REPLICATION = "there is no replication in this release"
-_NO_CLUSTER = "there is no cluster mode"
+_NO_EVICTION = (
+    "no key is deleted to free memory: let keys expire, trim streams with XTRIM or XADD MAXLEN, and let "
+    "maxmemory refuse what would take more"
+)
+_NO_CLIENT_EVICTION = (
+    "no client is disconnected to free memory: set client-output-buffer-limit, "
+    "client-query-buffer-limit and maxclients"
+)
+_NO_REPLICATION = "there is no replication in this release: start the server without it"
+_NO_CLUSTER = "there is no cluster mode: start the server without it"
 _TLS_1_3 = "Python's ssl cannot select the ciphers of TLSv1.3; all that OpenSSL has are offered"
 _TLS_CURVES = "keys are exchanged by elliptic curves, which need no such file"
 _TLS_SESSIONS = "sessions are resumed by tickets, which OpenSSL manages"
-_FOREGROUND = "the server stays in the foreground; a service manager keeps it running"
-_NO_THREADS = "one thread executes all commands and serves all sockets"
-_NO_TRACKING = "there is no client-side caching in this release"
-_ONE_FORMAT = "the journal has a single format and its own file names"
+_TLS_USERS = "clients log in with AUTH; a certificate does not name a user"
+_TLS_RELOAD = "CONFIG SET tls-cert-file loads a renewed certificate"
+_NO_MODULES = "modules cannot be loaded; remove the line"
+_NO_PROTECTED = "protected settings are set by the configuration file or a flag"
+_NO_SYSLOG = "the log goes to standard error, which systemd passes to its journal, or to logfile"
+_SOCKETS = (
+    "the sockets have no other options; use the system's firewall or the directory's permissions"
+)
 
 FIXED: dict[str, FixedSetting] = {
     "databases": FixedSetting(str(DATABASES), "the number of databases cannot be changed"),
-    "save": FixedSetting("", _NO_SNAPSHOTS),
-    "dbfilename": FixedSetting("", _NO_SNAPSHOTS),
-    "stop-writes-on-bgsave-error": FixedSetting("no", _NO_SNAPSHOTS),
-    "appendfilename": FixedSetting("journal", _ONE_FORMAT),
-    "appenddirname": FixedSetting("", _ONE_FORMAT),
-    "aof-use-rdb-preamble": FixedSetting("no", _ONE_FORMAT),
     "aof-load-truncated": FixedSetting("yes", "a torn tail of the journal is cut and reported"),
-    "no-appendfsync-on-rewrite": FixedSetting("no", _NO_REWRITE),
-    "maxmemory": FixedSetting("0", _NO_MEMORY_LIMIT),
-    "maxmemory-policy": FixedSetting("noeviction", _NO_MEMORY_LIMIT),
-    "maxmemory-clients": FixedSetting("0", _NO_MEMORY_LIMIT),
+    "maxmemory-policy": FixedSetting("noeviction", _NO_EVICTION),
+    "maxmemory-clients": FixedSetting("0", _NO_CLIENT_EVICTION),
     "replicaof": FixedSetting("", _NO_REPLICATION),
-    "slaveof": FixedSetting("", _NO_REPLICATION),
-    "masterauth": FixedSetting("", _NO_REPLICATION, secret=True),
-    "repl-backlog-size": FixedSetting("0", _NO_REPLICATION),
     "min-replicas-to-write": FixedSetting("0", _NO_REPLICATION),
     "cluster-enabled": FixedSetting("no", _NO_CLUSTER),
+    "import-mode": FixedSetting("no", _NO_REPLICATION),
     "tls-ciphersuites": FixedSetting("", _TLS_1_3),
     "tls-dh-params-file": FixedSetting("", _TLS_CURVES),
     "tls-session-caching": FixedSetting("yes", _TLS_SESSIONS),
+    "tls-auth-clients-user": FixedSetting("off", _TLS_USERS),
+    "tls-auto-reload-interval": FixedSetting("0", _TLS_RELOAD),
     "tls-replication": FixedSetting("no", _NO_REPLICATION),
     "tls-cluster": FixedSetting("no", _NO_CLUSTER),
-    "daemonize": FixedSetting("no", _FOREGROUND),
-    "pidfile": FixedSetting("", _FOREGROUND),
-    "io-threads": FixedSetting("1", _NO_THREADS),
-    "tracking-table-max-keys": FixedSetting("0", _NO_TRACKING),
+    "enable-module-command": FixedSetting("no", _NO_MODULES),
+    "enable-protected-configs": FixedSetting("no", _NO_PROTECTED),
+    "syslog-enabled": FixedSetting("no", _NO_SYSLOG),
+    "socket-mark-id": FixedSetting("0", _SOCKETS),
+    "rdma-port": FixedSetting("0", _SOCKETS),
+    "unixsocketgroup": FixedSetting("", _SOCKETS),
 }
+
+REFUSED: dict[str, str] = {
+    "rename-command": "commands cannot be renamed; take a command from users: user name … -flushall",
+    "loadmodule": _NO_MODULES,
+    "loadmodule-ex": _NO_MODULES,
+    "sentinel": "Headwater has only the server itself",
+}
+"""Directives of configuration files that are not settings, and why they are refused."""

@@ -7,11 +7,13 @@ and the file overrides the defaults.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from headwater.config.config import NAMES, SETTINGS, Config
 from headwater.config.file import Directive, directives
+from headwater.config.fixed import REFUSED
+from headwater.config.inert import ALIASES
 from headwater.errors import ConfigError
 
 ENVIRONMENT_PREFIX = "HEADWATER_"
@@ -33,16 +35,32 @@ def load(
     config = Config()
     if file is not None:
         config.file = Path(file).absolute()
-        for place, directive in directives(config.file):
+        for place, directive in _accumulated(directives(config.file)):
             _apply(config, place, directive)
     environ = os.environ if environ is None else environ
     for name in (*NAMES, "user"):
         variable = ENVIRONMENT_PREFIX + name.upper().replace("-", "_")
         if variable in environ:
             _apply(config, f"environment, {variable}", Directive(name, [environ[variable]]))
-    for name, value in flags:
-        _apply(config, f"flag --{name}", Directive(name, [value]))
+    given = ((f"flag --{name}", Directive(name, [value])) for name, value in flags)
+    for place, directive in _accumulated(given):
+        _apply(config, place, directive)
     return config
+
+
+def _accumulated(
+    found: Iterable[tuple[str, Directive]],
+) -> Iterator[tuple[str, Directive]]:
+    """Yield the directives of one source. Each ``save`` adds to those before it in the same source, and
+    an empty one removes them, as in Redis."""
+    points: list[str] = []
+    for place, directive in found:
+        if directive.name != "save":
+            yield place, directive
+            continue
+        text = " ".join(directive.values).strip()
+        points = [*points, text] if text else []
+        yield place, Directive("save", [" ".join(points)])
 
 
 def flag_pairs(words: Iterable[str]) -> list[tuple[str, str]]:
@@ -80,6 +98,9 @@ def _apply(config: Config, place: str, directive: Directive) -> None:
         words = " ".join(values).split(" ") if len(values) == 1 else values  # a flag's is one word
         config.users = (*config.users, tuple(words))
         return
+    if name in REFUSED:
+        raise ConfigError(f"{place}: {name!r} is not supported: {REFUSED[name]}")
+    name = ALIASES.get(name, name)
     if name not in NAMES:
         raise ConfigError(f"{place}: unknown setting {name!r}; {_nearest(name)}")
     several = name not in SETTINGS or SETTINGS[name].kind.several

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from headwater.config.config import SETTINGS, Config
 from headwater.config.file import directives, parse_line
-from headwater.config.setting import Setting
+from headwater.config.inert import ALIASES, INERT
 from headwater.errors import ConfigError
 from headwater.resp.inline import quote
 
@@ -32,28 +32,32 @@ def rewritten(config: Config, *, users: Iterable[str] = ()) -> bytes:
     assert config.file is not None, "the caller checks that there is a file"
     included = _included(config.file)
     changed = _changed(config)
-    pending = dict.fromkeys(name for name in SETTINGS if name in changed or name in included)
+    written = (*SETTINGS, *INERT)
+    pending = dict.fromkeys(name for name in written if name in changed or name in included)
     kept: list[str] = []
     for line in config.file.read_text("utf-8", "surrogateescape").splitlines():
         found = parse_line(line, str(config.file))
         if found is not None and found.name == "user":
             continue
-        if found is None or found.name not in SETTINGS:
+        name = "" if found is None else ALIASES.get(found.name, found.name)
+        if name not in written:
             kept.append(line)
-        elif found.name in pending and found.name not in included:
-            del pending[found.name]
-            kept.append(_line(SETTINGS[found.name], config))
+        elif name in pending and name not in included:
+            del pending[name]
+            kept.append(_line(name, config))
     user_lines = [_quoted(line.split(" ")) for line in users]
     if (pending or user_lines) and GENERATED not in kept:
         kept += ["", GENERATED]
-    lines = [*kept, *(_line(SETTINGS[name], config) for name in pending), *user_lines]
+    lines = [*kept, *(_line(name, config) for name in pending), *user_lines]
     return ("\n".join(lines) + "\n").encode("utf-8", "surrogateescape")
 
 
 def _included(path: Path) -> set[str]:
     """Return the names of the settings that included files set."""
     found = {
-        directive.name for place, directive in directives(path) if not place.startswith(f"{path},")
+        ALIASES.get(directive.name, directive.name)
+        for place, directive in directives(path)
+        if not place.startswith(f"{path},")
     }
     if "user" in found:
         raise ConfigError(f"{path}: an included file defines users; define them here or in aclfile")
@@ -62,17 +66,19 @@ def _included(path: Path) -> set[str]:
 
 def _changed(config: Config) -> set[str]:
     """Return the names of the settings whose values are not the defaults."""
-    return {
+    inert = {name for name, value in config.inert.items() if value != INERT[name].default}
+    return inert | {
         name
         for name, setting in SETTINGS.items()
         if getattr(config, setting.attribute) != setting.default
     }
 
 
-def _line(setting: Setting, config: Config) -> str:
-    value = config.get(setting.name)
-    words = (value.split() or [""]) if setting.kind.several else [value]
-    return f"{setting.name} {_quoted(words)}"
+def _line(name: str, config: Config) -> str:
+    value = config.get(name)
+    several = name in SETTINGS and SETTINGS[name].kind.several
+    words = (value.split() or [""]) if several else [value]
+    return f"{name} {_quoted(words)}"
 
 
 def _quoted(words: Iterable[str]) -> str:

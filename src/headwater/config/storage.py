@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from headwater.config.kinds import I32, MIB, Integer, Memory, Text
+from headwater.config.kinds import I32, MIB, Integer, Kind, Memory, Text, parse_integer
 from headwater.config.setting import PROTECTED, EmbeddedUse, setting
 
 FsyncPolicy = Literal["everysec", "always", "no"]
@@ -19,6 +19,30 @@ class Directory(Text):
         return str(Path(value).absolute())
 
 
+SavePoint = tuple[int, int]
+"""Seconds, and the number of changes within them that makes a copy due."""
+
+
+class SavePoints(Kind[tuple[SavePoint, ...]]):
+    """Pairs of seconds and changes; none if empty."""
+
+    several = True
+
+    def parse(self, text: str) -> tuple[SavePoint, ...]:
+        words = text.split()
+        try:
+            numbers = [parse_integer(word) for word in words]
+        except ValueError:
+            numbers = [0]
+        points = tuple(zip(numbers[::2], numbers[1::2], strict=False))
+        if len(numbers) % 2 or any(seconds < 1 or changes < 0 for seconds, changes in points):
+            raise ValueError("Invalid save parameters")
+        return points
+
+    def spell(self, value: tuple[SavePoint, ...]) -> str:
+        return " ".join(f"{seconds} {changes}" for seconds, changes in value)
+
+
 @dataclass(kw_only=True)
 class StorageConfig:
     """What is written to disk, and when."""
@@ -28,6 +52,12 @@ class StorageConfig:
         True,
         "Whether to write a journal.",
         fixed_after_start="can't set immutable config; appendonly can be set only at the start",
+    )
+    save: tuple[SavePoint, ...] = setting(
+        ((3600, 1), (300, 100), (60, 10000)),
+        "Save points, each seconds and changes. With `appendonly no` the data is kept nevertheless, in a "
+        "journal that the operating system flushes, unless this is empty.",
+        kind=SavePoints(),
     )
     appendfsync: FsyncPolicy = setting(
         "everysec",
@@ -55,3 +85,13 @@ class StorageConfig:
         kind=Memory(1),
         embedded=EmbeddedUse.ON_DISK,
     )
+
+    @property
+    def keeps_data(self) -> bool:
+        """Whether data is written to disk."""
+        return self.appendonly or bool(self.save)
+
+    @property
+    def journal_policy(self) -> FsyncPolicy:
+        """When the journal is flushed. Save points without ``appendonly`` promise no more than ``no``."""
+        return self.appendfsync if self.appendonly else "no"

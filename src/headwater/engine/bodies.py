@@ -42,7 +42,8 @@ class Bodies:
         self._codecs: dict[str, Codec] = {}
         self._open: OrderedDict[SealedBlock, None] = OrderedDict()
         """Those that may be closed, oldest first."""
-        self._open_bytes = 0
+        self.open_bytes = 0
+        """Bytes of open blocks that no command holds."""
         self._held: list[SealedBlock] = []
         self._delivered: list[SealedBlock] = []
 
@@ -67,7 +68,7 @@ class Bodies:
                 wire = source.body(place)
         self._set(packed, *unpacked(packed, self.codec(packed.codec), wire))
         self._open[packed] = None
-        self._open_bytes += packed.size
+        self.open_bytes += packed.size
         self._close_oldest()
         return True
 
@@ -138,7 +139,7 @@ class Bodies:
     def _hold(self, packed: SealedBlock, held: list[SealedBlock]) -> None:
         if packed in self._open:
             del self._open[packed]
-            self._open_bytes -= packed.size
+            self.open_bytes -= packed.size
         packed.holds += 1
         held.append(packed)
 
@@ -147,16 +148,16 @@ class Bodies:
             packed.holds -= 1
             if not packed.holds:
                 self._open[packed] = None
-                self._open_bytes += packed.size
+                self.open_bytes += packed.size
         if held:
             held.clear()
             self._close_oldest()
 
     def _close_oldest(self) -> None:
         """Close blocks until the bound is kept. The newest stays open."""
-        while self._open_bytes > self.most_bytes and len(self._open) > 1:
+        while self.open_bytes > self.most_bytes and len(self._open) > 1:
             oldest, _ = self._open.popitem(last=False)
-            self._open_bytes -= oldest.size
+            self.open_bytes -= oldest.size
             oldest.data = oldest.offsets = None
 
 

@@ -17,10 +17,12 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from headwater.engine.check_blocks import block_faults, book_faults
+from headwater.engine.consumer import NEVER, GroupConsumer
 from headwater.engine.database import Database
-from headwater.engine.group import NEVER, ConsumerGroup, GroupConsumer
+from headwater.engine.group import ConsumerGroup
 from headwater.engine.idempotency import Idempotency
 from headwater.engine.keyspace import Keyspace
+from headwater.engine.memory_totals import account_faults
 from headwater.engine.pending import NOBODY, NOWHERE
 from headwater.engine.pending_block import PendingBlock
 from headwater.engine.stream import StoredStream
@@ -40,7 +42,7 @@ ID = tuple[int, int]
 
 def broken_invariants(keyspace: Keyspace) -> list[str]:
     """Return one sentence for each fault of ``keyspace``; an empty list if there is none."""
-    found = [*_names(keyspace), *book_faults(keyspace)]
+    found = [*_names(keyspace), *book_faults(keyspace), *account_faults(keyspace)]
     for database in keyspace.databases:
         found += _database(database)
         for key, value in database.values.items():

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headwater.engine.group import ConsumerGroup, GroupConsumer
+from headwater.engine.consumer import GroupConsumer
+from headwater.engine.group import ConsumerGroup
 from headwater.engine.stream import StoredStream
 
 if TYPE_CHECKING:
     from headwater.engine.database import Database
     from headwater.engine.facts import FactBuffer
+    from headwater.engine.keyspace_state import KeyspaceState
 
 PREFIX_BYTES = 256
 """Free bytes in front of facts that `adopt_facts` takes over, for the header of their record group."""
@@ -49,7 +51,7 @@ def adopt_stream(stream: StoredStream, db: Database, key: bytes, *, now_ms: int)
     stream.nodes.adopt(keyspace.weighing)
     stream.enter()
     for group in stream.groups.values():
-        group.keyspace, group.facts = keyspace, keyspace.facts
+        _adopt_group(group, keyspace)
         group.enter()
         if group.delayed:
             keyspace.delaying[group.gid] = group
@@ -72,6 +74,17 @@ def adopt_facts(buffer: FactBuffer, facts: bytearray) -> None:
         buffer.data = facts
 
 
+def _adopt_group(group: ConsumerGroup, keyspace: KeyspaceState) -> None:
+    group.keyspace.memory.groups -= group.booked
+    group.keyspace, group.facts, group.booked = keyspace, keyspace.facts, 0
+    group.order.leave_account()
+    group.pel.account.pending -= group.pel.booked
+    group.pel.account, group.pel.booked = keyspace.memory, 0
+    group.pel.book()
+    group.order.book()
+    group.book()
+
+
 def _copy_group(source: ConsumerGroup, stream: StoredStream, gid: int) -> ConsumerGroup:
     keyspace = source.keyspace
     made = ConsumerGroup(stream, source.name, gid, source.last_id, source.entries_read)
@@ -84,6 +97,7 @@ def _copy_group(source: ConsumerGroup, stream: StoredStream, gid: int) -> Consum
         consumer = GroupConsumer(one.cid, name, one.seen_time)
         consumer.active_time, consumer.pending = one.active_time, one.pending
         made.consumers[name] = made.by_cid[one.cid] = consumer
+    made.book()
     made.enter()
     if made.delayed:
         keyspace.delaying[gid] = made

@@ -1,5 +1,9 @@
 cimport cython
 from headwater.engine.keyspace_state cimport KeyspaceState
+from headwater.engine.memory_account cimport text_bytes
+from headwater.engine.value_account cimport ValueAccount
+
+cdef Py_ssize_t UNCOUNTED
 
 
 @cython.final
@@ -11,11 +15,15 @@ cdef class Database:
     cdef public dict expiries
     cdef public list expiry_notes
     cdef public dict used
+    cdef public ValueAccount account
     cdef public dict awaited
     cdef public dict watched
 
     cpdef lookup(self, bytes key, long long now_ms)
-    cpdef use(self, bytes key, long long now_ms)
+    cpdef use(self, bytes key, value, long long now_ms)
     cpdef set_string(self, bytes key, bytes value)
     cpdef signal(self, bytes key)
     cpdef touch(self, bytes key)
+    cpdef rename(self, bytes key, Database target, bytes name)
+    cpdef copy(self, bytes key, Database target, bytes name, sid, gids)
+    cdef _place(self, bytes key, value, bint new, Py_ssize_t size)

@@ -4,7 +4,7 @@ from headwater.engine.pending cimport PendingList
 from headwater.engine.pending_block cimport PendingBlock
 from headwater.memory_c cimport add_word, insert_words, remove_words, set_word, u64, word_at
 
-cdef Py_ssize_t _WORDS, _SLACK, _MOST_COVERED
+cdef Py_ssize_t _WORDS, _SLACK, _MOST_COVERED, RUN_BYTES, INDEX_BYTES
 cdef long long _NO_TIME
 
 
@@ -17,6 +17,10 @@ cdef class DeliveryOrder:
     cdef public Py_ssize_t covered
     cdef public long long index_time
     cdef public list index
+    cdef public Py_ssize_t booked
+
+    @cython.locals(size=Py_ssize_t)
+    cpdef int book(self) except -1
 
     @cython.locals(first=tuple, last=tuple, place=Py_ssize_t)
     cpdef add(self, Py_ssize_t at, Py_ssize_t count, long long time)

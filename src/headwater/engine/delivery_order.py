@@ -22,6 +22,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from headwater.engine.memory_account import INDEX_BYTES, RUN_BYTES
 from headwater.engine.pending import PendingList
 from headwater.model import MAX_U64, id_after, id_before
 
@@ -61,6 +62,10 @@ class DeliveryOrder:
         self.index_time = _NO_TIME
         self.index: list[tuple[ID, ID]] = []
         """First and last ids of the runs of ``index_time``, sorted. `add` searches it."""
+        self.booked = 0
+
+    def __del__(self) -> None:
+        self.pel.account.pending -= self.booked
 
     def __len__(self) -> int:
         return len(self.times)
@@ -70,7 +75,20 @@ class DeliveryOrder:
         made = DeliveryOrder(pel)
         made.times, made.ids, made.counts = self.times[:], self.ids[:], self.counts[:]
         made.covered = self.covered
+        made.book()
         return made
+
+    def leave_account(self) -> None:
+        """Leave the account of the pending list, which will be another one, until `book`."""
+        self.pel.account.pending -= self.booked
+        self.booked = 0
+
+    def book(self) -> None:
+        """Account the runs together with the pending list."""
+        size = RUN_BYTES * len(self.times) + INDEX_BYTES * len(self.index)
+        if size != self.booked:
+            self.pel.account.pending += size - self.booked
+            self.booked = size
 
     # --- adding ---------------------------------------------------------------------------------
 
@@ -175,11 +193,14 @@ class DeliveryOrder:
         remove_words(self.counts, 0, len(self.counts))
         self.covered = 0
         self.index_time = _NO_TIME
+        self.index.clear()
+        self.book()
 
     def tidy(self) -> None:
         """Drop what covers no record once it is the larger part (rule 3). Records keep their places."""
         if self.covered > _MOST_COVERED * self.pel.length + _SLACK:
             self._drop_empty(_MOST_COVERED * self.pel.length + _SLACK)
+        self.book()
 
     def _drop_empty(self, most: int) -> None:
         kept = [run for run in range(len(self.times)) if self.next_in(run, -1) >= 0]
@@ -188,6 +209,7 @@ class DeliveryOrder:
         self.counts = array("Q", [self.counts[run] for run in kept])
         self.covered = sum(self.counts)
         self.index_time = _NO_TIME
+        self.book()
         if self.covered > most // 2:
             self._rebuild()
 
@@ -204,6 +226,7 @@ class DeliveryOrder:
             remove_words(self.times, 0, run)
             remove_words(self.ids, 0, run * _WORDS)
             remove_words(self.counts, 0, run)
+            self.book()
         if first >= 0 and self.pel.id(first) != (self.ids[0], self.ids[1]):
             self.index_time = _NO_TIME
             self.ids[0], self.ids[1] = self.pel.id(first)
@@ -228,6 +251,7 @@ class DeliveryOrder:
         if size and time <= word_at(self.times, size - 1):
             low, high = bisect_left(self.times, time), bisect_right(self.times, time)
             self.index = sorted([self._run(run) for run in range(low, high)])
+        self.book()
 
     def _run(self, run: int) -> tuple[ID, ID]:
         ids, base = self.ids, run * _WORDS

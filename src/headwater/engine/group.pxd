@@ -1,5 +1,6 @@
 cimport cython
 from cpython cimport array
+from headwater.engine.consumer cimport GroupConsumer
 from headwater.engine.delivery_order cimport DeliveryOrder
 from headwater.engine.entry_block cimport Span
 from headwater.engine.facts cimport FactBuffer
@@ -9,13 +10,7 @@ from headwater.engine.stream cimport StoredStream
 from headwater.memory_c cimport u64, word_at
 
 
-@cython.final
-cdef class GroupConsumer:
-    cdef public Py_ssize_t cid
-    cdef public bytes name
-    cdef public long long seen_time
-    cdef public long long active_time
-    cdef public Py_ssize_t pending
+cdef Py_ssize_t CONSUMER_BYTES, DELAYED_BYTES, RELEASED_BYTES
 
 
 cdef class ConsumerGroup:
@@ -34,6 +29,7 @@ cdef class ConsumerGroup:
     cdef public dict released
     cdef public dict delayed
     cdef public list due_order
+    cdef public Py_ssize_t booked
 
     @cython.locals(at=Py_ssize_t)
     cpdef bint owns(self, GroupConsumer consumer, u64 ms, u64 seq) except -1
@@ -73,6 +69,8 @@ cdef class ConsumerGroup:
     cpdef delay(self, array.array records)
     @cython.locals(ended=Py_ssize_t, base=Py_ssize_t, at=Py_ssize_t, entry_id=tuple)
     cpdef end_delay(self, array.array ids)
+    @cython.locals(size=Py_ssize_t)
+    cpdef int book(self) except -1
     cdef _seen(self, GroupConsumer consumer, long long seen_time, long long active_time)
     @cython.locals(pel=PendingList, ms=u64, seq=u64, count=Py_ssize_t, at=Py_ssize_t)
     cdef _add(

@@ -21,8 +21,10 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from headwater.engine.consumer import GroupConsumer
 from headwater.engine.delivery_order import DeliveryOrder
 from headwater.engine.entry_block import Span
+from headwater.engine.memory_account import CONSUMER_BYTES, DELAYED_BYTES, RELEASED_BYTES
 from headwater.engine.pending import NOBODY, PendingList
 from headwater.limits import MAX_ENTRIES_COUNT
 from headwater.model import UNKNOWN, flat_words
@@ -38,21 +40,6 @@ else:
 
 if not cython.compiled:  # memory_c.pxd has them in C
     from headwater.memory import word_at
-
-NEVER = -1
-"""``active_time`` of a consumer that no entry was delivered to."""
-
-
-class GroupConsumer:
-    """A member of a group. ``seen_time`` is the time of its last command, ``active_time`` that of its last
-    entry."""
-
-    def __init__(self, cid: int, name: bytes, seen_time: int) -> None:
-        self.cid = cid
-        self.name = name
-        self.seen_time = seen_time
-        self.active_time = NEVER
-        self.pending = 0
 
 
 class ConsumerGroup:
@@ -76,12 +63,16 @@ class ConsumerGroup:
         self.consumers: dict[bytes, GroupConsumer] = {}
         self.by_cid: dict[int, GroupConsumer] = {}
         self.next_cid = 1
-        self.pel = PendingList()
+        self.pel = PendingList(stream.keyspace.memory)
         self.order = DeliveryOrder(self.pel)
         self.released: dict[tuple[int, int], None] = {}
         self.delayed: dict[tuple[int, int], int] = {}
         self.due_order: list[tuple[int, int, int]] = []
         """(due, ms, seq) of each delayed entry, sorted."""
+        self.booked = 0
+
+    def __del__(self) -> None:
+        self.keyspace.memory.groups -= self.booked
 
     # --- reading --------------------------------------------------------------------------------
 
@@ -91,8 +82,7 @@ class ConsumerGroup:
 
     def consumer_of(self, at: int) -> GroupConsumer | None:
         """Return the owner of the record at a position of ``pel``; None if it is released or delayed."""
-        owner = self.pel.owner(at)
-        return None if owner == NOBODY else self.by_cid[owner]
+        return self.by_cid.get(self.pel.owner(at))
 
     def owns(self, consumer: GroupConsumer | None, ms: int, seq: int) -> bool:
         """Whether ``ms-seq`` is pending and owned by this consumer."""
@@ -156,6 +146,7 @@ class ConsumerGroup:
         self.consumers[name] = consumer
         self.by_cid[cid] = consumer
         self.next_cid = max(self.next_cid, cid + 1)
+        self.book()
         self.facts.consumer_created(self.gid, cid, seen_time, name)
         return consumer
 
@@ -166,14 +157,13 @@ class ConsumerGroup:
             assert removed == consumer.pending, f"{removed} records of {consumer.pending}"
             if not self.pel.length:
                 self.order.clear()
-        del self.consumers[consumer.name]
-        del self.by_cid[consumer.cid]
+        del self.consumers[consumer.name], self.by_cid[consumer.cid]
+        self.book()
         self.keyspace.forget_seen(self.gid, consumer.cid)
         self.facts.consumer_deleted(self.gid, consumer.cid)
 
     def see(self, consumer: GroupConsumer, now_ms: int) -> None:
-        """Record that the consumer sent a command. The fact is written later, by `record_seen` or with
-        another fact."""
+        """Record that the consumer sent a command. `record_seen` or another fact writes it later."""
         consumer.seen_time = now_ms
         self.keyspace.note_seen(self.gid, consumer.cid)
 
@@ -248,7 +238,7 @@ class ConsumerGroup:
         """Make ``consumer`` the owner of each ``(ms, seq, delivery time, count)``, pending before or not."""
         self._seen(consumer, seen_time, active_time)
         pel, order, cid = self.pel, self.order, consumer.cid
-        begun, run, run_time = 0, 0, 0
+        begun = run = run_time = 0
         for base in range(0, len(records), 4):
             ms, seq = word_at(records, base), word_at(records, base + 1)
             time, count = word_at(records, base + 2), word_at(records, base + 3)
@@ -275,6 +265,7 @@ class ConsumerGroup:
             ms, seq = word_at(records, base), word_at(records, base + 1)
             self._disown(ms, seq, 0, word_at(records, base + 2))
             self.released[ms, seq] = None
+        self.book()
         self.facts.released(self.gid, records)
         self.stream.db.signal(self.stream.key)
 
@@ -287,6 +278,7 @@ class ConsumerGroup:
             self._disown(ms, seq, due, word_at(records, base + 3))
             self.delayed[ms, seq] = due
             insort(self.due_order, (due, ms, seq))
+        self.book()
         self.facts.delayed(self.gid, records)
         self.keyspace.delaying[self.gid] = self
         if self.due_order[0][0] != before:
@@ -303,6 +295,7 @@ class ConsumerGroup:
             self.pel.change(at, NOBODY, 0, self.pel.delivery_count(at))
             del self.delayed[entry_id]
             self.released[entry_id] = None
+        self.book()
         if self.due_order:
             self.keyspace.note_due(self.due_order[0][0], self.gid)
         else:
@@ -317,6 +310,13 @@ class ConsumerGroup:
         keyspace = self.keyspace
         keyspace.groups[self.gid] = self
         keyspace.next_gid = max(keyspace.next_gid, self.gid + 1)
+
+    def book(self) -> None:
+        """Account the consumers and what has no owner. The pending list accounts itself."""
+        size = CONSUMER_BYTES * len(self.by_cid) + RELEASED_BYTES * len(self.released)
+        size += DELAYED_BYTES * len(self.delayed)
+        self.keyspace.memory.groups += size - self.booked
+        self.booked = size
 
     def leave(self) -> None:
         """Remove the group from the keyspace."""
@@ -340,8 +340,7 @@ class ConsumerGroup:
     def _add(
         self, consumer: GroupConsumer, ids: array[int], first: int, end: int, time: int
     ) -> None:
-        """Make the entries ``first`` to ``end``-1 of a block pending, with delivery count 1. As soon as an id
-        is above all pending ones, the rest is added at once."""
+        """Make entries ``first`` to ``end``-1 of a block pending. Those above all others are added at once."""
         pel = self.pel
         while first < end:
             ms, seq = word_at(ids, 2 * first), word_at(ids, 2 * first + 1)
@@ -383,16 +382,17 @@ class ConsumerGroup:
             at += same
 
     def _leave(self, at: int) -> None:
-        """Remove the record at ``at`` from its owner, from ``released`` or from ``delayed``."""
         self._leave_run(at, 1)
 
     def _leave_unowned(self, entry_id: tuple[int, int]) -> None:
         if entry_id in self.released:
             del self.released[entry_id]
+            self.book()
             return
         due = self.delayed.pop(entry_id)
         place = bisect_left(self.due_order, (due, *entry_id))
         del self.due_order[place]
+        self.book()
         if not self.due_order:
             self.keyspace.delaying.pop(self.gid, None)
         elif place == 0 and self.due_order[0][0] != due:

@@ -22,6 +22,7 @@ from collections import OrderedDict, deque
 from heapq import heapify, heappop, heappush, heapreplace
 
 from headwater.engine.keyspace_state import KeyspaceState
+from headwater.engine.memory_account import IID_BYTES, PRODUCER_BYTES
 from headwater.limits import IDMP_DURATION_S, IDMP_MAXSIZE, IID_SWEEP_MS, MAX_ENTRIES_COUNT
 
 ID = tuple[int, int]
@@ -52,7 +53,8 @@ class Idempotency:
     """
 
     __slots__ = (
-        "added", "duplicates", "duration_s", "keyspace", "maxsize", "producers", "sid", "tracked"
+        "added", "booked", "duplicates", "duration_s", "iid_bytes", "keyspace", "maxsize",
+        "producers", "sid", "tracked",
     )  # fmt: skip
 
     def __init__(self, keyspace: KeyspaceState, sid: int) -> None:
@@ -67,6 +69,12 @@ class Idempotency:
         """Number of iids that were ever recorded."""
         self.duplicates = 0
         """How often a known iid was sent again."""
+        self.iid_bytes = 0
+        """The length of all stored iids together."""
+        self.booked = 0
+
+    def __del__(self) -> None:
+        self.keyspace.memory.idempotency -= self.booked
 
     # --- reading --------------------------------------------------------------------------------
 
@@ -118,13 +126,12 @@ class Idempotency:
         """Drop the ``count`` oldest iids of ``pid``."""
         producer = self.producers[pid]
         for _ in range(count):
-            producer.iids.popitem(last=False)
-            producer.since_ms.popleft()
-        self.tracked -= count
+            self._drop_oldest(producer)
         if producer.iids:
             self._note(pid, producer)
         else:
             del self.producers[pid]
+        self.book()
         self.keyspace.facts.iids_expired(self.sid, count, pid)
 
     def restore(
@@ -171,7 +178,9 @@ class Idempotency:
     def adopt(self, keyspace: KeyspaceState, now_ms: int) -> None:
         """Move to another keyspace, where the stream is registered already. ``now_ms`` is the time of the
         record group that moves it (rule 3)."""
-        self.keyspace = keyspace
+        self.keyspace.memory.idempotency -= self.booked
+        self.keyspace, self.booked = keyspace, 0
+        self.book()
         for pid, producer in self.producers.items():
             producer.since_ms = deque(min(ms, now_ms) for ms, _ in producer.iids.values())
             self._note(pid, producer)
@@ -191,12 +200,23 @@ class Idempotency:
         if len(producer.iids) == 1:
             self._note(pid, producer)
         self.tracked += 1
+        self.iid_bytes += len(iid)
         if len(producer.iids) > self.maxsize:
-            producer.iids.popitem(last=False)
-            producer.since_ms.popleft()
-            self.tracked -= 1
+            self._drop_oldest(producer)
             if self.runs_out_ms(producer) < producer.noted_ms:
                 self._note(pid, producer)
+        self.book()
+
+    def _drop_oldest(self, producer: Producer) -> None:
+        self.iid_bytes -= len(producer.iids.popitem(last=False)[0])
+        producer.since_ms.popleft()
+        self.tracked -= 1
+
+    def book(self) -> None:
+        """Account the producers and their iids."""
+        size = PRODUCER_BYTES * len(self.producers) + IID_BYTES * self.tracked + self.iid_bytes
+        self.keyspace.memory.idempotency += size - self.booked
+        self.booked = size
 
     def _note(self, pid: bytes, producer: Producer) -> None:
         producer.noted_ms = self.runs_out_ms(producer)
@@ -205,7 +225,8 @@ class Idempotency:
     def _forget(self) -> None:
         producers, self.producers = self.producers, {}
         self.keyspace.discard(producers, self.tracked)
-        self.tracked = 0
+        self.tracked = self.iid_bytes = 0
+        self.book()
 
 
 class Deadlines:

@@ -18,9 +18,10 @@ from itertools import chain
 from typing import TypeVar
 
 from headwater.engine.codecs import NONE, Codec, make_codec
+from headwater.engine.consumer import NEVER
 from headwater.engine.database import Database
 from headwater.engine.entry_block import EntryBlock
-from headwater.engine.group import NEVER, ConsumerGroup
+from headwater.engine.group import ConsumerGroup
 from headwater.engine.image_facts import GROUP_BYTES, ImageFacts
 from headwater.engine.keyspace import Keyspace
 from headwater.engine.nodes import NodeIndex

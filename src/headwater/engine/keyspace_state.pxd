@@ -1,4 +1,5 @@
 from headwater.engine.facts cimport FactBuffer
+from headwater.engine.memory_account cimport MemoryAccount
 from headwater.engine.nodes cimport Weighing
 from headwater.engine.sealing cimport Sealing
 
@@ -6,6 +7,7 @@ from headwater.engine.sealing cimport Sealing
 cdef class KeyspaceState:
     cdef public FactBuffer facts
     cdef public Sealing sealing
+    cdef public MemoryAccount memory
     cdef public Weighing weighing
     cdef public dict streams
     cdef public dict groups

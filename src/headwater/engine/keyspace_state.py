@@ -10,6 +10,7 @@ from heapq import heappush
 from typing import Any, Protocol
 
 from headwater.engine.facts import FactBuffer
+from headwater.engine.memory_account import MemoryAccount
 from headwater.engine.nodes import Weighing
 from headwater.engine.sealing import Sealing
 from headwater.limits import SMALL_GARBAGE
@@ -38,7 +39,9 @@ class KeyspaceState:
         """Which blocks of all streams stay uncompressed, and which are compressed."""
         self.unread_blobs: list[str] = []
         """Why entries that are in blobs stayed in memory during a recovery: the blobs are damaged."""
-        self.weighing = Weighing()
+        self.memory = MemoryAccount()
+        """The memory of everything but entries."""
+        self.weighing = Weighing(self.memory)
         """The node weights of the entry that is being added."""
         self.streams: dict[int, Any] = {}
         self.groups: dict[int, Any] = {}

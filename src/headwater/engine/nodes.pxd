@@ -1,9 +1,10 @@
 cimport cython
 from cpython cimport array
+from headwater.engine.memory_account cimport MemoryAccount
 from headwater.engine.weights_c cimport grow, integer_bytes, weigh
 from headwater.memory_c cimport prefetch_end, push_word, set_word, u64, word_at
 
-cdef Py_ssize_t MAX_ENTRY_BYTES, LISTPACK_FRAME
+cdef Py_ssize_t MAX_ENTRY_BYTES, LISTPACK_FRAME, NODE_BYTES
 cdef Py_ssize_t CONTENT, PAIRS, NAMES_SIZE, WORDS
 cdef Py_ssize_t FIRST_MS, FIRST_SEQ, LAST_MS, LAST_SEQ, TAKEN, LIVE, SIZE, NODE_WORDS
 
@@ -14,6 +15,7 @@ cpdef list elements(bytes wire)
 
 @cython.final
 cdef class Weighing:
+    cdef public MemoryAccount account
     cdef NodeIndex index
     cdef bytearray wire
     cdef Py_ssize_t start, end
@@ -28,7 +30,10 @@ cdef class NodeIndex:
     cdef bytes _newest
     cdef public Py_ssize_t gone
     cdef Weighing _weighing
+    cdef public Py_ssize_t booked
 
+    @cython.locals(size=Py_ssize_t)
+    cpdef int book(self) except -1
     cdef Py_ssize_t _at(self, Py_ssize_t node)
     cpdef u64 taken(self, Py_ssize_t node) except? 0
     cpdef Py_ssize_t size(self, Py_ssize_t node) except -1

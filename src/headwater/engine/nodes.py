@@ -19,6 +19,7 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING
 
+from headwater.engine.memory_account import NODE_BYTES, MemoryAccount
 from headwater.engine.weights import (
     CONTENT,
     FIRST_MS,
@@ -70,7 +71,9 @@ class Weighing:
     """The weights of the last entry that was examined, so that `NodeIndex.add` need not repeat the work of
     `NodeIndex.opens`. All streams of a keyspace share one."""
 
-    def __init__(self) -> None:
+    def __init__(self, account: MemoryAccount | None = None) -> None:
+        self.account = account if account is not None else MemoryAccount()
+        """The account of the keyspace."""
         self.index: NodeIndex | None = None
         """The index with whose newest names the entry's were compared; None if the weights are not valid."""
         self.wire: bytearray | None = None
@@ -104,6 +107,10 @@ class NodeIndex:
         """Number of removed nodes at the front that still use memory, less than half of all: trimming the
         first of many nodes must not move all others."""
         self._weighing = weighing if weighing is not None else Weighing()
+        self.booked = 0
+
+    def __del__(self) -> None:
+        self._weighing.account.nodes -= self.booked
 
     def __len__(self) -> int:
         return len(self._words) // NODE_WORDS - self.gone
@@ -112,11 +119,21 @@ class NodeIndex:
         """Return a copy of the index."""
         made = NodeIndex(self._weighing)
         made._words, made.names = self._words[self.gone * NODE_WORDS :], self.names[self.gone :]
+        made.book()
         return made
 
     def adopt(self, weighing: Weighing) -> None:
         """Become part of another keyspace, which has this ``weighing``."""
-        self._weighing = weighing
+        self._weighing.account.nodes -= self.booked
+        self._weighing, self.booked = weighing, 0
+        self.book()
+
+    def book(self) -> None:
+        """Account the nodes, with those that are removed and still use memory."""
+        size = NODE_BYTES * len(self.names)
+        if size != self.booked:
+            self._weighing.account.nodes += size - self.booked
+            self.booked = size
 
     def part(self, first: int, end: int) -> tuple[array[int], list[tuple[int, bytes]]]:
         """Return the words of nodes ``first`` to ``end``-1, and their names as ``(count, names)`` of as many
@@ -222,6 +239,7 @@ class NodeIndex:
             push_word(words, word)
         self.names.append(names)
         self._newest = names
+        self.book()
 
     def _weigh(self, wire: bytearray, start: int, end: int) -> Weighing:
         """Weigh an entry with these fields."""
@@ -244,6 +262,7 @@ class NodeIndex:
                 del self._words[at : at + NODE_WORDS]
                 del self.names[self.gone + node]
                 self._newest = None
+                self.book()
 
     def trim_through(self, ms: int, seq: int, gone: int) -> None:
         """Remove the ``gone`` live entries up to ``ms-seq`` and all nodes that end there or before."""
@@ -264,6 +283,7 @@ class NodeIndex:
             del self._words[: self.gone * NODE_WORDS]
             del self.names[: self.gone]
             self.gone = 0
+            self.book()
 
     def radix_tree_nodes(self) -> int:
         """Return the number of nodes of the compressed radix tree that Redis would have (XINFO)."""

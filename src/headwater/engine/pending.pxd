@@ -1,10 +1,12 @@
 cimport cython
 from cpython cimport array
+from headwater.engine.memory_account cimport MemoryAccount
 from headwater.engine.pending_block cimport PendingBlock, expected_at
 from headwater.memory_c cimport copy_words, remove_words, u64, word_at
 
 cdef Py_ssize_t _WORDS, _SHIFT, _MASK
 cdef u64 _BIG
+cdef Py_ssize_t BLOCK_BYTES, FULL_BLOCK_BYTES
 
 
 @cython.locals(there=Py_ssize_t, most=Py_ssize_t)
@@ -15,7 +17,12 @@ cdef class PendingList:
     cdef public list blocks
     cdef public Py_ssize_t length
     cdef public dict big_counts
+    cdef public MemoryAccount account
+    cdef public Py_ssize_t booked
     cdef Py_ssize_t _near
+
+    @cython.locals(count=Py_ssize_t, size=Py_ssize_t, last=PendingBlock)
+    cpdef int book(self) except -1
 
     @cython.locals(number=Py_ssize_t, found=Py_ssize_t, block=PendingBlock)
     cpdef Py_ssize_t find(self, u64 ms, u64 seq) except -2

@@ -17,6 +17,7 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING
 
+from headwater.engine.memory_account import BLOCK_BYTES, FULL_BLOCK_BYTES, MemoryAccount
 from headwater.engine.pending_block import BIG, PendingBlock, expected_at
 from headwater.limits import PENDING_BLOCK_RECORDS
 
@@ -53,21 +54,37 @@ class PendingList:
     ((5, 1), 1, 1000, 1, 1)
     """
 
-    def __init__(self) -> None:
+    def __init__(self, account: MemoryAccount | None = None) -> None:
+        self.account = account if account is not None else MemoryAccount()
+        self.booked = 0
         self.blocks: list[PendingBlock] = []
         self.length = 0
         self.big_counts: dict[tuple[int, int], int] = {}
         self._near = 0
         """The block in which an id was last found. The next id is usually in the same block."""
 
+    def __del__(self) -> None:
+        self.account.pending -= self.booked
+
     def __len__(self) -> int:
         return self.length
 
+    def book(self) -> None:
+        """Account the blocks. All but the last have space for `PENDING_BLOCK_RECORDS`."""
+        size, count = 0, len(self.blocks)
+        if count:
+            last = self.blocks[count - 1]
+            size = (count - 1) * FULL_BLOCK_BYTES + BLOCK_BYTES + 8 * len(last.words)
+        if size != self.booked:
+            self.account.pending += size - self.booked
+            self.booked = size
+
     def copy(self) -> PendingList:
         """Return a copy of the list, copied block by block."""
-        made = PendingList()
+        made = PendingList(self.account)
         made.blocks = [block.copy() for block in self.blocks]
         made.length, made.big_counts = self.length, dict(self.big_counts)
+        made.book()
         return made
 
     # --- finding --------------------------------------------------------------------------------
@@ -125,8 +142,8 @@ class PendingList:
         return at
 
     def delivered_from(self, at: int, time: int) -> int:
-        """Return ``at``; or if it is the start of a block, the start of the first block with a record that
-        has no owner or was delivered by ``time``; `NOWHERE` if there is no such block."""
+        """Return ``at``; or if it is the start of a block, that of the first block with a record without
+        owner or delivered by ``time``; `NOWHERE` if there is none."""
         while at >= 0:
             block = self.block_at(at)
             if at & _MASK != block.head or not block.all_delivered_after(time):
@@ -240,6 +257,7 @@ class PendingList:
             if start < 0:
                 start = (number << _SHIFT) | found
             first += count
+        self.book()
         return start
 
     def insert(self, ms: int, seq: int, owner: int, time: int, count: int) -> int:
@@ -260,6 +278,7 @@ class PendingList:
         self.length += 1
         at = (number << _SHIFT) | place
         self.change(at, owner, time, count)
+        self.book()
         return at
 
     def change(self, at: int, owner: int, time: int, count: int) -> None:
@@ -283,8 +302,8 @@ class PendingList:
                 last.take_over(block, PENDING_BLOCK_RECORDS)
             else:
                 kept.append(block)
-        self.blocks = kept
-        self.length = sum([block.count() for block in kept])
+        self.blocks, self.length = kept, sum([block.count() for block in kept])
+        self.book()
         return before - self.length
 
     def _remove_from(self, block: PendingBlock, owner: int) -> None:
@@ -309,11 +328,12 @@ class PendingList:
         there = block.end - block.head
         if not there:
             del self.blocks[number]
+            self.book()
         elif there < PENDING_BLOCK_RECORDS // 4:
             self._merge(number)
 
     def mark_gone(self, ms: int, seq: int) -> None:
-        """Mark the entry ``ms-seq`` as deleted from the stream. Does nothing if it is not pending."""
+        """Mark the entry ``ms-seq``, if it is pending, as deleted from the stream."""
         at = self.find(ms, seq)
         if at >= 0:
             self.block_at(at).dangling = True
@@ -336,7 +356,7 @@ class PendingList:
                     return self._near
                 high = self._near + 1
         # Galloping search from the expected block, then binary search.
-        middle = self._expected(ms, high)
+        middle = self._expected(ms, high) if high else -1
         step = 1 if middle >= 0 else high
         while low < high:
             if not low <= middle < high:
@@ -355,9 +375,7 @@ class PendingList:
         return low
 
     def _expected(self, ms: int, count: int) -> int:
-        """Estimate which of the first ``count`` blocks has records of ``ms``; -1 if that is not possible."""
-        if not count:
-            return -1
+        """Estimate which of the first ``count`` blocks, at least one, has records of ``ms``, or return -1."""
         first, last = self.blocks[0], self.blocks[count - 1]
         return expected_at(ms, first.first_ms(), last.last_ms(), count)
 
@@ -370,6 +388,7 @@ class PendingList:
                 if lower.count() + upper.count() <= PENDING_BLOCK_RECORDS // 2:
                     lower.take_over(upper, PENDING_BLOCK_RECORDS)
                     del self.blocks[left + 1]
+                    self.book()
                     return
 
 

@@ -1,7 +1,8 @@
 cimport cython
 from cpython cimport array
 from headwater.engine.fact_reader cimport FactReader
-from headwater.engine.group cimport ConsumerGroup, GroupConsumer
+from headwater.engine.consumer cimport GroupConsumer
+from headwater.engine.group cimport ConsumerGroup
 from headwater.engine.keyspace cimport Keyspace
 from headwater.engine.restoring cimport Restoring
 from headwater.engine.stream cimport StoredStream

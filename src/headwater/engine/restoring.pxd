@@ -4,7 +4,8 @@ from headwater.engine.delivery_order cimport DeliveryOrder
 from headwater.engine.entry_block cimport EntryBlock
 from headwater.engine.entry_log cimport EntryLog
 from headwater.engine.fact_reader cimport FactReader
-from headwater.engine.group cimport ConsumerGroup, GroupConsumer
+from headwater.engine.consumer cimport GroupConsumer
+from headwater.engine.group cimport ConsumerGroup
 from headwater.engine.keyspace cimport Keyspace
 from headwater.engine.pending cimport PendingList
 from headwater.engine.pending_block cimport PendingBlock

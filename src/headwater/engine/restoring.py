@@ -20,6 +20,7 @@ from headwater.engine.entry_block import EntryBlock
 from headwater.engine.fact_reader import FactReader
 from headwater.engine.group import ConsumerGroup
 from headwater.engine.keyspace import Keyspace
+from headwater.engine.memory_totals import book_all
 from headwater.engine.pending import PendingList
 from headwater.engine.pending_block import PendingBlock
 from headwater.engine.sealed_block import SealedBlock
@@ -128,6 +129,7 @@ class Restoring:
         found = [(one[0](), one) for one in sealing.order]
         there = [(block.last_ms, at, one) for at, (block, one) in enumerate(found) if block]
         sealing.order = deque([one for _, _, one in sorted(there, key=_coldness)])
+        book_all(self.keyspace)
         self.begun, self.shared, self.blobs = False, {}, {}
 
     def _key_numbers(self, reader: FactReader) -> None:

@@ -158,6 +158,11 @@ class Sealing:
 
     # --- accounts -------------------------------------------------------------------------------
 
+    def memory_bytes(self) -> int:
+        """Return the memory of all entries, with the blocks that are open for reading."""
+        opened: int = self.bodies.open_bytes
+        return self.hot_bytes + self.kept_bytes + self.sealed_bytes + opened
+
     def book(self, books: int, size: int) -> None:
         """Add ``size``, which may be negative, to one of the accounts."""
         if books == HOT:

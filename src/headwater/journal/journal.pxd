@@ -12,6 +12,7 @@ cdef class Journal:
     cdef public str policy
     cdef public object failure
     cdef public long long allowance
+    cdef public long long grown_bytes
     cdef public object files
     cdef public object catalog
     cdef public Flusher _flusher
@@ -27,7 +28,7 @@ cdef class Journal:
 
     cpdef admits(self, long long nbytes)
     cdef _measure(self)
-    cpdef commit(self, bytearray buffer, bint sync=*)
+    cpdef long long commit(self, bytearray buffer, bint sync=*) except? -1
     cdef _check(self)
     cdef _check_failure(self)
     cdef _refuse_after_fork(self)

@@ -120,6 +120,8 @@ class Journal:
         self._reserve = Reserve(files, self.catalog, file_bytes, self.seed)
         self._state: Literal["replay", "open", "closed"] = "replay"
         self.allowance = -1  # bytes of a turn's groups that `admits` accepts without checking
+        self.grown_bytes = 0
+        """How many bytes of records follow the image, as of the last commit."""
         self._writer = Writer(files, self.seed)
         self._before = 0
         self._base = 0
@@ -157,10 +159,10 @@ class Journal:
     def _begin(self) -> None:
         begin(self.files, self.recovery, self._reserve, self._writer, self.seed)
         self._before = self.catalog.closed_bytes
-        self._base = self.total_bytes
         self._durable_turn = self.recovery.last_turn
         self._state = "open"
         self._measure()
+        self._base = self.total_bytes
         self._flusher.use(self.policy)
 
     # --- the reserve ----------------------------------------------------------------------------
@@ -181,23 +183,24 @@ class Journal:
         return reason
 
     def _measure(self) -> None:
-        """Compute ``allowance``. Groups that fit into the rest of this file, or into the next file, fit
-        however they are divided."""
+        """Compute ``grown_bytes`` and ``allowance``. Groups that fit into the rest of this file, or into the
+        next file, fit however they are divided."""
+        self.grown_bytes = self._before + self._writer.end
         here = self._writer.size - self._writer.end - 2 * SYNCED_GROUP_BYTES
         self.allowance = -1 if self.failure is not None else max(here, self._reserve.room())
 
     # --- writing --------------------------------------------------------------------------------
 
-    def commit(self, buffer: bytearray, *, sync: bool = True) -> None:
+    def commit(self, buffer: bytearray, *, sync: bool = True) -> int:
         """Write the sealed groups of the turn and clear ``buffer``. With ``always`` they are durable when
-        this returns, with ``everysec`` a second later.
+        this returns, with ``everysec`` a second later. Return `grown_bytes`.
 
         ``sync=False`` is for groups that no client waits for (consumers' seen times): they become durable
         with later ones. Raises `NodePoisoned`; then no reply may be sent.
         """
         self._check()
         if not buffer:
-            return
+            return self.grown_bytes
         writer = self._writer
         try:
             if self.policy == "everysec":
@@ -219,6 +222,7 @@ class Journal:
             self._fail(error)
         del buffer[:]
         self._check_failure()
+        return self.grown_bytes
 
     def _append_across_files(self, buffer: bytearray) -> None:
         """Write as many groups as fit to this file, the others to the next."""
@@ -265,11 +269,6 @@ class Journal:
         return self.catalog.image
 
     @property
-    def grown_bytes(self) -> int:
-        """How many bytes of records follow the image."""
-        return self._before + self._writer.end
-
-    @property
     def total_bytes(self) -> int:
         """The size of the image and of all records."""
         return self.catalog.image_bytes + self.grown_bytes
@@ -302,6 +301,7 @@ class Journal:
         self._check()
         self.catalog.use_image(entry, rotation.first)
         self._before = self.catalog.closed_bytes
+        self._measure()
         self._base = self.total_bytes
 
     def remove_replaced(self) -> None:

@@ -24,8 +24,8 @@ from headwater.steps import Steps, do_all
 
 
 class Opening:
-    """A data directory that is being opened: ``config.dir``, or ``files``. With ``appendonly no`` the
-    node writes nothing to disk, and there is nothing to load.
+    """A data directory that is being opened: ``config.dir``, or ``files``. With ``appendonly no`` and no
+    save points the node writes nothing to disk, and there is nothing to load.
 
     ``node`` exists at once and can serve clients between the steps of `steps`, in the same thread. The
     constructor locks the directory and examines its files. It raises `StoreInUse`, `StoreUnusable`,
@@ -40,9 +40,9 @@ class Opening:
         self._config = config
         self._journal: Journal | None = None
         self._progress: LoadProgress | None = None
-        if config.appendonly:
+        if config.keeps_data:
             directory = files if files is not None else DiskFiles(config.dir)
-            self._journal = Journal.open(directory, policy=config.appendfsync, clock=clock)
+            self._journal = Journal.open(directory, policy=config.journal_policy, clock=clock)
             self._progress = LoadProgress(clock)
         self.node = Node(config=config, clock=clock, access=access, loading=self._progress)
 
@@ -57,7 +57,7 @@ class Opening:
         keyspace = yield from _reported(replay_steps(journal, self._config, progress), progress)
         progress.end()
         log_recovery(journal.recovery, keyspace)
-        policy = self.node.services.config.appendfsync
+        policy = self.node.services.config.journal_policy
         if policy != journal.policy:  # CONFIG SET while it was loading
             journal.set_policy(policy)
         self.node.load(keyspace, journal)
@@ -82,7 +82,7 @@ def _reported(steps: Steps[Keyspace], progress: LoadProgress) -> Steps[Keyspace]
 
 def open_node(config: Config, *, clock: Clock | None = None, files: Files | None = None) -> Node:
     """Return a node whose state is replayed from the journal in ``config.dir``. With ``appendonly no``
-    the node is empty and writes nothing to disk.
+    and no save points the node is empty and writes nothing to disk.
 
     Raises `StoreInUse`, `StoreUnusable`, `JournalDamaged`, or `ConfigError` for invalid definitions of
     users; nothing on disk has changed then.

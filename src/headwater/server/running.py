@@ -166,10 +166,12 @@ class Server:
 
     def ready_line(self) -> str:
         """The line that announces that the server accepts clients."""
-        kept = "no journal (appendonly no), nothing is stored"
-        if self.config.appendonly:
+        kept = 'no journal (appendonly no, save ""), nothing is stored'
+        if self.config.keeps_data:
             directory = Path(self.config.dir).absolute()
-            kept = f"journal {directory} appendfsync {self.config.appendfsync}"
+            kept = f"journal {directory} appendfsync {self.config.journal_policy}"
+            if not self.config.appendonly:
+                kept += " (appendonly no with save points)"
         where = " and ".join(self.addresses)
         return f"headwater {version().decode()} ready at {where}, {kept}, {running()}"
 

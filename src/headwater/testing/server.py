@@ -344,7 +344,7 @@ def server_thread(
     `ManualClock` or, by default, the system's. ``files`` is the disk of the journal, such as
     ``headwater.testing.files.CrashableFiles``; ``make`` creates the event loop.
     """
-    config = config if config is not None else Config(port=0, appendonly=files is not None)
+    config = config if config is not None else Config(port=0, appendonly=files is not None, save=())
     server = ServerThread(config, clock=clock, files=files, make=make)
     server.start()
     try:

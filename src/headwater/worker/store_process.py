@@ -23,7 +23,7 @@ from headwater.worker.socket_file import announce, withdraw
 
 def main(socket: str, directory: str | None = None) -> int:
     """Serve until SIGTERM, or until the end of standard input. Return the exit status."""
-    kept = [("appendonly", "no")] if directory is None else [("dir", directory)]
+    kept = [("appendonly", "no"), ("save", "")] if directory is None else [("dir", directory)]
     flags = [("bind", ""), ("port", "0"), ("unixsocket", socket), ("unixsocketperm", "700"), *kept]
 
     def ready(line: str) -> None:

@@ -133,7 +133,7 @@ def _put(
     call.db.set_string(key, value)
     if ends_ms is not None:
         call.db.set_expiry(key, ends_ms)
-    call.db.use(key, call.now_ms)
+    call.db.use(key, value, call.now_ms)
     call.modified(key)
     if current is not None and call.keyspace.notified:
         notify_overwritten(call, key, current, value)

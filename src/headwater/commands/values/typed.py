@@ -57,7 +57,8 @@ def changed(call: Call, key: bytes, kind: int, event: bytes, changes: int) -> No
     """Count and notify of changes of ``key``. The key may be gone, if its value has become empty."""
     call.modified(key, changes)
     call.notify(kind, event, key)
-    if key in call.db.values:
-        call.db.use(key, call.now_ms)
-    else:
+    value = call.db.values.get(key)
+    if value is None:
         call.notify(GENERIC, b"del", key)
+    else:
+        call.db.use(key, value, call.now_ms)

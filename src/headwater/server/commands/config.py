@@ -64,6 +64,8 @@ def config_set(call: Call, session: Session, services: Services) -> None:
             changed.set(name, value)
         except ValueError as error:
             raise _failed(name, str(error)) from None
+    if changed.keeps_data and services.journal is None and not services.config.keeps_data:
+        raise _failed("save", "this server began without a journal; save points need a restart")
     _put_in_force(services, changed, set(wanted))
     call.reply.ok()
 
@@ -128,7 +130,7 @@ def _put_in_force(services: Services, changed: Config, names: set[str]) -> None:
     tls = _checked_tls(changed, names)
     if "appendfsync" in names and services.journal is not None:
         try:
-            services.journal.set_policy(changed.appendfsync)
+            services.journal.set_policy(changed.journal_policy)
         except NodePoisoned as error:
             raise _failed("appendfsync", str(error)) from None
     if tls is not None:

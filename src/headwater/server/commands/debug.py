@@ -126,7 +126,7 @@ def _reload(call: Call, session: Session, services: Services) -> None:
         raise CommandError(LOADING)
     if services.journal is None:
         raise CommandError(
-            "ERR there is no journal to reload from: this server runs with appendonly no"
+            'ERR there is no journal to reload from: this server stores nothing (appendonly no, save "")'
         )
     if not call.may_block:
         raise CommandError("ERR DEBUG RELOAD is not allowed in a transaction or a script")

@@ -84,6 +84,7 @@ def _run(
         services.scripts.interpreter,
         services.runner,
         services.authorization,
+        services.memory,
         read_only=read_only,
         seconds=services.config.lua_time_limit / 1000,
     )

@@ -6,7 +6,6 @@ in a Redis that is built without it.
 
 from __future__ import annotations
 
-import resource
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -14,14 +13,11 @@ from headwater.commands.call import SYNTAX, Call
 from headwater.commands.footprint import DEFAULT_SAMPLES, SLOT_BYTES, footprint
 from headwater.commands.help import write_help
 from headwater.engine.codecs import NONE
+from headwater.engine.memory_totals import state_bytes
 from headwater.engine.stream import StoredStream
 from headwater.errors import CommandError
-from headwater.server.services.observability.info import (
-    STARTUP_BYTES,
-    client_bytes,
-    human,
-    resident_bytes,
-)
+from headwater.server.services.memory_use import STARTUP_BYTES, client_bytes, resident_bytes
+from headwater.server.services.observability.info import human
 
 if TYPE_CHECKING:
     from headwater.server.services.services import Services
@@ -76,10 +72,9 @@ def memory_stats(call: Call, session: Session, services: Services) -> None:
 
 def _statistics(services: Services) -> dict[str, Statistic]:
     """The values of MEMORY STATS, by name."""
-    total = resident_bytes()
-    peak = max(total, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+    total, peak = services.memory.used(), services.memory.peak
     clients, facts = client_bytes(services.clients), len(services.records.facts.data)
-    dataset = max(0, total - STARTUP_BYTES - clients - facts)
+    dataset = state_bytes(services.keyspace)
     found: dict[str, Statistic] = {
         "peak.allocated": peak,
         "total.allocated": total,
@@ -104,19 +99,24 @@ def _statistics(services: Services) -> dict[str, Statistic]:
         "sealed": sealing.sealed_bytes,
         "sealed.as.written": sealing.sealed_size,
     }
+    memory = services.keyspace.memory
+    found["streams.nodes"], found["streams.pending"] = memory.nodes, memory.pending
+    found["streams.groups"], found["streams.idempotency"] = memory.groups, memory.idempotency
+    found["keys.values"] = memory.values
     found["overhead.total"] = total - dataset
     found["keys.count"] = keys
     found["keys.bytes-per-key"] = dataset // keys if keys else 0
     found["dataset.bytes"] = dataset
     found["dataset.percentage"] = 100 * dataset / max(1, total - STARTUP_BYTES)
     found["peak.percentage"] = 100 * total / peak
+    found["fragmentation"] = resident_bytes() / total
+    found["fragmentation.bytes"] = resident_bytes() - total
     return found
 
 
 def memory_doctor(call: Call, session: Session, services: Services) -> None:
     """MEMORY DOCTOR: whether memory is a problem, as text."""
-    total = resident_bytes()
-    peak = max(total, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+    total, peak = services.memory.used(), services.memory.peak
     if total < _LITTLE_BYTES:
         text = f"The process holds {human(total)}, which is too little to be a problem.\n"
     elif peak > _FRAGMENTED * total:

@@ -79,6 +79,7 @@ def _checkpoints(services: Services) -> Checkpoints:
     """Return the checkpoints of a node with a journal. Raises `CommandError` for one without."""
     if services.journal is None:
         raise CommandError(
-            "ERR this server runs with appendonly no and stores nothing; start it with appendonly yes"
+            "ERR this server runs with appendonly no and without save points, and stores nothing; "
+            "start it with appendonly yes"
         )
     return services.checkpoints

@@ -49,7 +49,7 @@ def waitaof(call: Call, session: Session, services: Services) -> Wait | None:
     if replicas < 0:
         raise CommandError("ERR value is out of range, must be positive")
     timeout_ms = milliseconds(arguments, 3, call.now_ms)
-    if local and services.journal is None:
+    if local and (services.journal is None or not services.config.appendonly):
         raise CommandError(
             "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled."
         )

@@ -260,14 +260,15 @@ class Checkpoints:
     # --- in this process ------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """At a clean stop, write an image if replaying the journal would take long."""
-        if self._state.writes_image_at_stop and self._tail_is_long():
+        """At a clean stop, write an image if replaying the journal would take long, or if save points keep
+        the data, not ``appendonly``."""
+        least = TAIL_BYTES if self._config.appendonly else 1
+        if self._state.writes_image_at_stop and self._tail_is_long(least):
             self.write_now()
 
-    def _tail_is_long(self) -> bool:
+    def _tail_is_long(self, least: int = TAIL_BYTES) -> bool:
         if self._journal is None or self._keyspace is None:
             return False
-        least = TAIL_BYTES
         if not self._has_helper:
             least = min(least, self._config.auto_aof_rewrite_min_size)
         sealing = self._keyspace.sealing

@@ -106,10 +106,13 @@ class TurnRecords:
             self.drop()
             return
         if self.facts.data:
-            self.journal.commit(self.facts.data, sync=self._awaited)
+            self.grown_bytes = self.journal.commit(self.facts.data, sync=self._awaited)
             self._allowance = self.journal.allowance
         self._awaited = False
-        self.grown_bytes = DISK_IS_FULL if self._just_refused else self.journal.grown_bytes
+        if self._just_refused:
+            self.grown_bytes = DISK_IS_FULL
+        elif self.grown_bytes == DISK_IS_FULL:
+            self.grown_bytes = self.journal.grown_bytes
         self._just_refused = False
 
     def drop(self) -> None:

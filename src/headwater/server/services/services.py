@@ -28,6 +28,7 @@ from headwater.server.services.blocking import BlockedClients
 from headwater.server.services.checkpoints import Checkpoints
 from headwater.server.services.client_list import describe
 from headwater.server.services.compactions import Compactions
+from headwater.server.services.memory_use import MemoryUse
 from headwater.server.services.observability.observer import Observer
 from headwater.server.services.observability.traffic import Traffic
 from headwater.server.services.offloading import Offloading
@@ -83,6 +84,7 @@ class Services:
         )
         self.watches = Watches(keyspace)
         self.scripts = Scripts()
+        self.memory = MemoryUse(keyspace, self.clients, self.scripts, self.times)
         self.pubsub = PubSub(keyspace, self.clients, self.traffic, self.client_log)
         self.observer = Observer(config, self.clients)
         self.runner = Runner()
@@ -121,6 +123,7 @@ class Services:
         self.access.configure(config)
         self.observer.configure(config)
         self.pubsub.configure(config)
+        self.memory.configure(config)
         self.checkpoints.configure(config)
         self.compactions.configure(config)
         self._configure_keyspace()
@@ -152,7 +155,7 @@ class Services:
     def replace_keyspace(self, new: Keyspace) -> None:
         """Replace the keyspace by ``new``. Every watched key counts as modified, and every command that
         waits for a key is run again."""
-        self.keyspace = self.pubsub.keyspace = new
+        self.keyspace = self.pubsub.keyspace = self.memory.keyspace = new
         if self.journal is not None:
             assert self.segments is not None
             self.compactions.use(self.journal, self.segments, new)

@@ -11,6 +11,7 @@ cdef class TransactionQueue:
     cdef public list commands
     cdef public Py_ssize_t size
     cdef public bint writes
+    cdef public bint enlarges
     cdef bytearray _wire
     cdef Scanner _scanner
 

@@ -43,6 +43,8 @@ class TransactionQueue:
         """Memory of the queue in bytes."""
         self.writes = False
         """Whether any of the commands may write."""
+        self.enlarges = False
+        """Whether any of the commands may take more memory."""
         self._wire = bytearray()
         self._scanner: Scanner | None = None
 
@@ -55,6 +57,7 @@ class TransactionQueue:
         arguments.append_to(self._wire)
         self.commands.append(known)
         self.writes = self.writes or known.writes
+        self.enlarges = self.enlarges or known.takes_memory(arguments)
         self.size = len(self._wire) + _POINTER_BYTES * len(self.commands)
 
     def begin(self) -> None:

@@ -4,6 +4,7 @@ from headwater.commands.call cimport Call
 from headwater.commands.dispatch cimport KnownCommand, find_command, find_like
 from headwater.engine.keyspace cimport Keyspace
 from headwater.resp.arguments cimport Arguments
+from headwater.server.services.memory_use cimport MemoryUse
 from headwater.server.services.observability.observer cimport CommandStatistics, Observer
 from headwater.server.services.pausing cimport ClientPause
 from headwater.server.services.runner cimport Runner
@@ -22,10 +23,13 @@ cdef class Execution(Runner):
     cdef ClientPause _pause
     cdef object _pubsub
     cdef public bint patient
+    cdef MemoryUse _memory
 
     @cython.locals(mark=Py_ssize_t, chosen=KnownCommand, known=KnownCommand)
     cdef execute(self, Session session, Arguments arguments)
     cdef _check_gates(self, Session session, KnownCommand known, Arguments arguments)
+    @cython.locals(queue=TransactionQueue, enlarges=bint)
+    cdef _check_memory(self, Session session, KnownCommand known, Arguments arguments)
     @cython.locals(known=KnownCommand)
     cpdef run_again(self, Session session, Arguments arguments)
     @cython.locals(

@@ -27,6 +27,7 @@ from headwater.server.commands import SERVER_FUNCTIONS
 from headwater.server.commands.transactions import aborted
 from headwater.server.services.cold_reads import ColdRead
 from headwater.server.services.damage import unreadable
+from headwater.server.services.memory_use import OOM
 from headwater.server.services.runner import Runner
 from headwater.server.services.services import Services
 from headwater.server.services.state import LOADING
@@ -49,6 +50,8 @@ NO_AUTH = "NOAUTH Authentication required."
 
 _NEVER_QUEUED = frozenset({b"EXEC", b"DISCARD", b"MULTI", b"WATCH", b"QUIT", b"RESET"})
 
+_SCRIPTS = frozenset({b"EVAL", b"EVALSHA", b"EVAL_RO", b"EVALSHA_RO"})
+
 
 class Execution(Runner):
     """Executes the requests of a node's sessions."""
@@ -63,6 +66,7 @@ class Execution(Runner):
         self._pubsub = services.pubsub
         self.patient = False
         """Whether the current command may wait for the disk."""
+        self._memory = services.memory
 
     def execute(self, session: Session, arguments: Arguments) -> Wait | Job | ColdRead | None:
         """Find the command and run it. An error becomes the reply."""
@@ -112,12 +116,30 @@ class Execution(Runner):
             raise CommandError("ERR Command not allowed inside a transaction")
         if not session.user.unrestricted:
             self._services.authorization.check(session, known.command, arguments)
+        if self._memory.limit:
+            self._check_memory(session, known, arguments)
         if session.subscriptions.active:
             check_context(session.resp, known.title)
         if self._state.loading is not None and not known.while_loading:
             raise CommandError(LOADING)
         if session.subscriptions.monitoring and known.on_keys:
             raise CommandError("ERR Replica can't interact with the keyspace")
+
+    def _check_memory(self, session: Session, known: KnownCommand, arguments: Arguments) -> None:
+        """Refuse a command that may take more memory than maxmemory allows. Raises `CommandError` (OOM)."""
+        if known.enlarges:
+            enlarges = known.takes_memory(arguments)
+            if not enlarges:
+                return
+        elif known.name == b"EXEC":
+            queue = session.transaction.queue
+            enlarges = queue is not None and queue.enlarges
+        elif known.name in _SCRIPTS:
+            enlarges = self._services.scripts.may_enlarge(arguments)
+        else:
+            return
+        if self._memory.exceeded() and enlarges:
+            raise CommandError(OOM)
 
     def check(self, session: Session, known: KnownCommand, arguments: Arguments) -> None:
         """Check the permissions of the session's user. Raises `CommandError` (NOPERM)."""

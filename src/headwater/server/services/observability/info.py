@@ -16,15 +16,16 @@ from itertools import islice
 from math import inf
 from typing import TYPE_CHECKING
 
+from headwater.engine.memory_totals import state_bytes
 from headwater.persistence.source import SegmentSource
 from headwater.server.identity import COMPATIBLE_VERSION, RUN_ID, version
 from headwater.server.services.checkpoint_statistics import REWRITE, SAVE
+from headwater.server.services.memory_use import STARTUP_BYTES, client_bytes, resident_bytes
 from headwater.server.services.observability import statistics
 from headwater.server.services.observability.statistics import Fields
 
 if TYPE_CHECKING:
     from headwater.server.services.services import Services
-    from headwater.server.session.clients import Clients
 
 
 def render(services: Services, wanted: set[str]) -> bytes:
@@ -128,24 +129,24 @@ def _clients(services: Services) -> Fields:
 
 
 def _memory(services: Services) -> Fields:
-    rss, peak = resident_bytes(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    used, rss, peak = services.memory.used(), resident_bytes(), services.memory.peak
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     sealing = services.keyspace.sealing
-    buffers = client_bytes(services.clients) + len(services.records.facts.data)
+    clients, facts = client_bytes(services.clients), len(services.records.facts.data)
     lua, scripts = services.scripts.vm_bytes(), services.scripts.table_bytes()
-    dataset = max(0, rss - STARTUP_BYTES - buffers)
+    dataset = state_bytes(services.keyspace)
     return {
-        "used_memory": rss,
-        "used_memory_human": human(rss),
+        "used_memory": used,
+        "used_memory_human": human(used),
         "used_memory_rss": rss,
         "used_memory_rss_human": human(rss),
-        "used_memory_peak": max(peak, rss),
-        "used_memory_peak_human": human(max(peak, rss)),
-        "used_memory_peak_perc": f"{100 * rss / max(peak, rss):.2f}%",
-        "used_memory_overhead": rss - dataset,
+        "used_memory_peak": peak,
+        "used_memory_peak_human": human(peak),
+        "used_memory_peak_perc": f"{100 * used / peak:.2f}%",
+        "used_memory_overhead": used - dataset,
         "used_memory_startup": STARTUP_BYTES,
         "used_memory_dataset": dataset,
-        "used_memory_dataset_perc": f"{100 * dataset / max(1, rss - STARTUP_BYTES):.2f}%",
+        "used_memory_dataset_perc": f"{100 * dataset / max(1, used - STARTUP_BYTES):.2f}%",
         "stream_hot_bytes": sealing.hot_bytes + sealing.kept_bytes,
         "stream_sealed_bytes": sealing.sealed_bytes,
         "stream_sealed_entries_bytes": sealing.sealed_size,
@@ -168,12 +169,12 @@ def _memory(services: Services) -> Fields:
         "used_memory_scripts_human": human(scripts),
         "total_system_memory": total,
         "total_system_memory_human": human(total),
-        "maxmemory": services.config.get("maxmemory"),
-        "maxmemory_human": "0B",
+        "maxmemory": services.config.maxmemory,
+        "maxmemory_human": human(services.config.maxmemory),
         "maxmemory_policy": services.config.get("maxmemory-policy"),
-        "mem_fragmentation_ratio": "1.00",
-        "mem_clients_normal": client_bytes(services.clients),
-        "mem_aof_buffer": len(services.records.facts.data),
+        "mem_fragmentation_ratio": f"{rss / used:.2f}",
+        "mem_clients_normal": clients,
+        "mem_aof_buffer": facts,
         "mem_allocator": "python",
         "active_defrag_running": 0,
         "lazyfree_pending_objects": len(services.keyspace.garbage),
@@ -201,7 +202,7 @@ def _persistence(services: Services) -> Fields:
         "rdb_last_bgsave_time_sec": checkpoints.last_seconds,
         "rdb_current_bgsave_time_sec": running_s if saving else -1,
         "rdb_saves": checkpoints.images,
-        "aof_enabled": int(services.is_stored),
+        "aof_enabled": int(services.config.appendonly),
         "aof_rewrite_in_progress": int(rewriting),
         "aof_rewrite_scheduled": int(checkpoints.requested == REWRITE),
         "aof_last_rewrite_time_sec": checkpoints.last_seconds,
@@ -338,21 +339,3 @@ SECTIONS: dict[str, Callable[[Services], Fields]] = {
 
 _ON_DEMAND = frozenset({"Commandstats", "Latencystats"})
 """Sections with a line per command that was used."""
-
-
-def resident_bytes() -> int:
-    """Return the resident memory of the process. Without Linux's /proc return the maximum so far."""
-    try:
-        with open("/proc/self/statm", "rb") as file:  # noqa: PTH123 (called for each scrape, so it is cheap)
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
-def client_bytes(clients: Clients) -> int:
-    """Return the memory of all clients' buffers, including the output that they have not taken."""
-    return sum(one.memory_bytes() for one in clients.sessions.values())
-
-
-STARTUP_BYTES = resident_bytes()
-"""Memory of the process before it opened a store; if embedded, that of the host program."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from headwater.config.config import SETTINGS
 from headwater.config.fixed import FIXED
+from headwater.config.inert import ALIASES, INERT
 
 HIDDEN = b"(redacted)"
 
@@ -52,5 +53,6 @@ def _hide_hello(values: list[bytes]) -> None:
 
 def _is_secret(setting: bytes) -> bool:
     name = setting.decode("utf-8", "surrogateescape")
-    declared = SETTINGS.get(name) or FIXED.get(name)
+    name = ALIASES.get(name, name)
+    declared = SETTINGS.get(name) or FIXED.get(name) or INERT.get(name)
     return declared.secret if declared is not None else name in _SECRET_NAMES

@@ -11,10 +11,14 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from typing import Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 from headwater.errors import CommandError
 from headwater.server.services.scripting.interpreter import Interpreter
+
+if TYPE_CHECKING:
+    from headwater.resp.arguments import Arguments
 
 MOST_FROM_EVAL = 500
 
@@ -25,13 +29,19 @@ function."""
 _FLAGS = {b"no-writes", b"allow-oom", b"allow-stale", b"no-cluster", b"allow-cross-slot-keys"}
 
 
-class CachedScript:
-    """A compiled script. ``read_only`` if its shebang has the flag ``no-writes``."""
+Flags = frozenset[bytes]
 
-    def __init__(self, sha: bytes, function: Any, *, read_only: bool) -> None:
+
+class CachedScript:
+    """A compiled script. ``flags`` are those of its shebang, None without one."""
+
+    def __init__(self, sha: bytes, function: Any, flags: Flags | None) -> None:
         self.sha = sha
         self.function = function
-        self.read_only = read_only
+        self.flags = flags
+        self.read_only = flags is not None and b"no-writes" in flags
+        self.ignores_limit = flags is not None and b"allow-oom" in flags
+        """Whether its commands may take more memory than maxmemory allows."""
 
 
 class Scripts:
@@ -75,8 +85,8 @@ class Scripts:
         sha = hashlib.sha1(text, usedforsecurity=False).hexdigest().encode()
         script = self.find(sha)
         if script is None:
-            body, read_only = _shebang(text)
-            script = CachedScript(sha, self.interpreter.compile(body), read_only=read_only)
+            body, flags = _shebang(text)
+            script = CachedScript(sha, self.interpreter.compile(body), flags)
             self._evaluated[sha] = script
         if loaded:
             self._evaluated.pop(sha, None)
@@ -85,6 +95,18 @@ class Scripts:
             self._evaluated.popitem(last=False)
         return script
 
+    def may_enlarge(self, arguments: Arguments) -> bool:
+        """Whether the script of an EVAL or EVALSHA is refused as a whole beyond maxmemory: it has a
+        shebang, and neither the flag ``allow-oom`` nor ``no-writes``."""
+        flags: Flags | None = None
+        if arguments.token(0).startswith(b"EVALSHA"):
+            script = self.find(arguments.bytes(1))
+            flags = None if script is None else script.flags
+        else:
+            with suppress(CommandError):
+                _, flags = _shebang(arguments.bytes(1))
+        return flags is not None and not flags & {b"allow-oom", b"no-writes"}
+
     def flush(self) -> None:
         """Forget all scripts and the interpreter with its memory."""
         self._loaded.clear()
@@ -92,18 +114,18 @@ class Scripts:
         self._interpreter = None
 
 
-def _shebang(text: bytes) -> tuple[bytes, bool]:
-    """Parse a shebang such as ``#!lua flags=no-writes,allow-stale``. Return the text to compile,
-    and whether the script is read-only. Raises `CommandError`."""
+def _shebang(text: bytes) -> tuple[bytes, Flags | None]:
+    """Parse a shebang such as ``#!lua flags=no-writes,allow-stale``. Return the text to compile and
+    the flags, None without a shebang. Raises `CommandError`."""
     if not text.startswith(b"#!"):
-        return text, False
+        return text, None
     line, newline, rest = text.partition(b"\n")
     if not newline:
         raise CommandError("ERR Invalid script shebang")
     engine, *options = line.split()
     if engine != b"#!lua":
         raise CommandError(f"ERR Unexpected engine in script shebang: {_shown(engine)}")
-    read_only = False
+    flags: set[bytes] = set()
     for option in options:
         name, _, value = option.partition(b"=")
         if name != b"flags":
@@ -111,8 +133,8 @@ def _shebang(text: bytes) -> tuple[bytes, bool]:
         for flag in filter(None, value.split(b",")):
             if flag not in _FLAGS:
                 raise CommandError(f"ERR Unexpected flag in script shebang: {_shown(flag)}")
-            read_only |= flag == b"no-writes"
-    return b"\n" + rest, read_only
+            flags.add(flag)
+    return b"\n" + rest, frozenset(flags)
 
 
 def _shown(text: bytes) -> str:

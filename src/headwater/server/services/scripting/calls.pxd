@@ -20,6 +20,7 @@ cdef class ScriptRun:
     cdef Session _session
     cdef object _script
     cdef bint _read_only
+    cdef bint _is_bounded
     cdef int _resp
     cdef Interpreter _interpreter
     cdef Arguments _arguments

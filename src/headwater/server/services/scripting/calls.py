@@ -16,6 +16,7 @@ from headwater.errors import CommandError
 from headwater.resp.arguments import Arguments
 from headwater.server.services.acl import permissions
 from headwater.server.services.acl.authorization import Authorization
+from headwater.server.services.memory_use import OOM, MemoryUse
 from headwater.server.services.runner import Runner
 from headwater.server.services.scripting.cache import CachedScript
 from headwater.server.services.scripting.interpreter import Interpreter, Problem
@@ -58,12 +59,15 @@ class ScriptRun:
         interpreter: Interpreter,
         runner: Runner,
         authorization: Authorization,
+        memory: MemoryUse,
         *,
         read_only: bool,
         seconds: float,
     ) -> None:
         self._runner = runner
         self._authorization = authorization
+        # As in Redis, a script that has begun to write is not stopped half way.
+        self._is_bounded = memory.limit > 0 and memory.was_exceeded and not script.ignores_limit
         self._seconds = seconds
         self._session = session
         self._script = script
@@ -134,6 +138,10 @@ class ScriptRun:
             except CommandError as error:
                 reason = str(error).partition(" ")[2]
                 raise CommandError(f"NOPERM ACL failure in script: {reason}") from None
+        if self._is_bounded:
+            if known.takes_memory(arguments):
+                raise CommandError(OOM)
+            self._is_bounded = not row.writes
 
     def may_run(self, values: tuple[Any, ...]) -> bool:
         """Implement redis.acl_check_cmd."""

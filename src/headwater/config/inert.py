@@ -1,0 +1,181 @@
+"""Settings of Redis and Valkey that have no effect here, so that their configuration files can be used.
+
+    redis.conf ── hz 100 ──▶ accepted, shown by CONFIG GET, written by CONFIG REWRITE, listed in the log
+
+Rule 1. A setting is here if nothing depends on it: what it tunes is done differently, or is always done, or
+        belongs to something that another setting would have to enable. A setting that promises what the
+        store does not do is in fixed.py, which refuses it.
+Rule 2. The default is Redis's, or Valkey's if Redis has no such setting. It determines the kind: yes or no,
+        an integer, or any text. Sizes are named in `_SIZES`.
+Rule 3. An alias reads and sets the setting that it stands for.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from headwater.config.kinds import I64, Boolean, Integer, Kind, Memory, Text
+
+
+class InertSetting(NamedTuple):
+    """A setting without effect, and why. MONITOR and SLOWLOG hide values of a ``secret``."""
+
+    default: str
+    reason: str
+    kind: Kind[Any]
+    secret: bool = False
+
+
+_GROUPS: dict[str, str] = {
+    "values are stored in Python's own containers": """
+        activerehashing=yes hash-max-listpack-entries=512 hash-max-listpack-value=64
+        hll-sparse-max-bytes=3000 list-compress-depth=0 list-max-listpack-size=-2
+        set-max-intset-entries=512 set-max-listpack-entries=128 set-max-listpack-value=64
+        vset-force-single-threaded-execution=no zset-max-listpack-entries=128
+        zset-max-listpack-value=64 hash-seed=
+    """,
+    "the allocator is Python's and the system's": """
+        active-defrag-cycle-max=25 active-defrag-cycle-min=1 active-defrag-cycle-us=500
+        active-defrag-ignore-bytes=104857600 active-defrag-max-scan-fields=1000
+        active-defrag-threshold-lower=10 active-defrag-threshold-upper=100 activedefrag=no
+        disable-thp=yes jemalloc-bg-thread=yes
+    """,
+    "nothing is evicted": """
+        lfu-decay-time=1 lfu-log-factor=10 maxmemory-eviction-tenacity=10 maxmemory-samples=5
+        lazyfree-lazy-eviction=no
+    """,
+    "large values are always freed little by little": """
+        lazyfree-lazy-expire=no lazyfree-lazy-server-del=no lazyfree-lazy-user-del=no
+        lazyfree-lazy-user-flush=no replica-lazy-flush=no
+    """,
+    "timers run when they are due, not at intervals": """
+        active-expire-effort=1 dynamic-hz=yes hz=10
+    """,
+    "the files have their own names and one format, with checksums": """
+        aof-disable-auto-gc=no aof-rewrite-incremental-fsync=yes aof-timestamp-enabled=no
+        aof-use-rdb-preamble=yes appenddirname=appendonlydir appendfilename=appendonly.aof
+        dbfilename=dump.rdb no-appendfsync-on-rewrite=no rdb-del-sync-files=no
+        rdb-save-incremental-fsync=yes rdb-version-check=strict rdbchecksum=yes
+        rdbcompression=yes
+    """,
+    "what a command depends on is always checked: writes are refused while the disk is full, and "
+    "RESTORE examines its payload": """
+        propagation-error-behavior=ignore sanitize-dump-payload=no
+        stop-writes-on-bgsave-error=yes
+    """,
+    "there is no replication in this release": """
+        bind-source-addr= dual-channel-replication-enabled=no masterauth= masteruser=
+        min-replicas-max-lag=10 repl-backlog-size=1048576 repl-backlog-ttl=3600
+        repl-disable-tcp-nodelay=no repl-diskless-load=disabled repl-diskless-sync=yes
+        repl-diskless-sync-delay=5 repl-diskless-sync-max-replicas=0 repl-mptcp=no
+        repl-ping-replica-period=10 repl-timeout=60 replica-announce-ip=
+        replica-announce-port=0 replica-announced=yes replica-full-sync-buffer-limit=0
+        replica-ignore-disk-write-errors=no replica-ignore-maxmemory=yes replica-priority=100
+        replica-read-only=yes replica-serve-stale-data=yes tls-client-cert-file=
+        tls-client-key-file= tls-client-key-file-pass=
+    """,
+    "there is no cluster mode": """
+        availability-zone= cluster-allow-pubsubshard-when-down=yes
+        cluster-allow-reads-when-down=no cluster-allow-replica-migration=yes
+        cluster-announce-bus-port=0 cluster-announce-client-ipv4= cluster-announce-client-ipv6=
+        cluster-announce-client-port=0 cluster-announce-client-tls-port=0
+        cluster-announce-hostname= cluster-announce-human-nodename= cluster-announce-ip=
+        cluster-announce-port=0 cluster-announce-tls-port=0 cluster-blacklist-ttl=60
+        cluster-compatibility-sample-ratio=0 cluster-config-file=nodes.conf
+        cluster-config-save-behavior=sync cluster-databases=1 cluster-link-sendbuf-limit=0
+        cluster-manual-failover-timeout=5000 cluster-migration-barrier=1
+        cluster-node-timeout=15000 cluster-port=0 cluster-preferred-endpoint-type=ip
+        cluster-replica-no-failover=no cluster-replica-validity-factor=10
+        cluster-require-full-coverage=yes cluster-slot-migration-log-max-len=1000
+        cluster-slot-stats-enabled=no slot-migration-max-failover-repl-bytes=0
+    """,
+    "one thread executes all commands and serves all sockets; taskset binds it to a processor": """
+        aof-rewrite-cpulist= bgsave-cpulist= bio-cpulist= io-threads=1 io-threads-do-reads=no
+        max-new-connections-per-cycle=10 max-new-tls-connections-per-cycle=1
+        prefetch-batch-max-size=16 server-cpulist=
+    """,
+    "the server stays in the foreground, and a service manager starts and stops it": """
+        always-show-logo=no daemonize=no oom-score-adj=no oom-score-adj-values=0,200,800 pidfile=
+        proc-title-template={title},{listen-addr},{server-mode} set-proc-title=yes
+        shutdown-on-sigint=default shutdown-on-sigterm=default shutdown-timeout=10
+    """,
+    "the log has its own format": """
+        crash-log-enabled=yes crash-memcheck-enabled=yes hide-user-data-from-log=no
+        ignore-warnings= log-timestamp-format=legacy syslog-facility=local0 syslog-ident=redis
+    """,
+    "SLOWLOG has the slow commands; there is no COMMANDLOG": """
+        commandlog-execution-slower-than=10000 commandlog-large-reply-max-len=128
+        commandlog-large-request-max-len=128 commandlog-reply-larger-than=1048576
+        commandlog-request-larger-than=1048576 commandlog-slow-execution-max-len=128
+    """,
+    "sockets are TCP's, TLS's or local ones; OpenSSL manages the sessions": """
+        mptcp=no rdma-bind= rdma-completion-vector=-1 rdma-rx-size=1048576
+        tls-session-cache-size=20480 tls-session-cache-timeout=300
+    """,
+    "there is no client-side caching in this release": """
+        tracking-table-max-keys=1000000
+    """,
+    "errors and versions are always those of Redis": """
+        extended-redis-compatibility=no locale-collate=
+    """,
+}
+"""The settings by the reason why they have no effect. A comma in a default stands for a space."""
+
+_SIZES = frozenset({
+    "active-defrag-ignore-bytes", "cluster-link-sendbuf-limit", "commandlog-reply-larger-than",
+    "commandlog-request-larger-than", "hll-sparse-max-bytes", "rdma-rx-size", "repl-backlog-size",
+    "replica-full-sync-buffer-limit", "slot-migration-max-failover-repl-bytes",
+})  # fmt: skip
+
+_SECRETS = frozenset({"masterauth", "tls-client-key-file-pass"})
+
+ALIASES: dict[str, str] = {
+    "aof_rewrite_cpulist": "aof-rewrite-cpulist",
+    "bgsave_cpulist": "bgsave-cpulist",
+    "bio_cpulist": "bio-cpulist",
+    "busy-reply-threshold": "lua-time-limit",
+    "cluster-slave-no-failover": "cluster-replica-no-failover",
+    "cluster-slave-validity-factor": "cluster-replica-validity-factor",
+    "hash-max-ziplist-entries": "hash-max-listpack-entries",
+    "hash-max-ziplist-value": "hash-max-listpack-value",
+    "list-max-ziplist-size": "list-max-listpack-size",
+    "min-slaves-max-lag": "min-replicas-max-lag",
+    "min-slaves-to-write": "min-replicas-to-write",
+    "primaryauth": "masterauth",
+    "primaryuser": "masteruser",
+    "repl-ping-slave-period": "repl-ping-replica-period",
+    "server_cpulist": "server-cpulist",
+    "slave-announce-ip": "replica-announce-ip",
+    "slave-announce-port": "replica-announce-port",
+    "slave-ignore-maxmemory": "replica-ignore-maxmemory",
+    "slave-lazy-flush": "replica-lazy-flush",
+    "slave-priority": "replica-priority",
+    "slave-read-only": "replica-read-only",
+    "slave-serve-stale-data": "replica-serve-stale-data",
+    "slaveof": "replicaof",
+    "zset-max-ziplist-entries": "zset-max-listpack-entries",
+    "zset-max-ziplist-value": "zset-max-listpack-value",
+}
+"""Other names of settings."""
+
+
+def _kind(name: str, default: str) -> Kind[Any]:
+    if name in _SIZES:
+        return Memory()
+    if default in {"yes", "no"} and name != "oom-score-adj":
+        return Boolean()
+    return Integer(-I64 - 1) if default.removeprefix("-").isdigit() else Text()
+
+
+def _declared() -> dict[str, InertSetting]:
+    found = {}
+    for reason, declarations in _GROUPS.items():
+        for declaration in declarations.split():
+            name, _, default = declaration.partition("=")
+            text = default.replace(",", " ")
+            found[name] = InertSetting(text, reason, _kind(name, text), name in _SECRETS)
+    return found
+
+
+INERT: dict[str, InertSetting] = _declared()
+"""All settings without effect, by name."""

@@ -1,0 +1,116 @@
+"""The memory that a node uses by its own account, and its limit (maxmemory).
+
+    used = process at the start + state (engine/memory_totals.py) + clients' buffers + Lua
+                                   └ exact at each check            └ measured every `_INTERVAL_NS`
+
+Rule 1. Without a limit nothing is measured or compared for a command.
+Rule 2. A check adds numbers that are kept anyway. What takes longer is measured again after
+        `_CHECKS` checks or `_INTERVAL_NS`, so that the account lags by a few MB at most.
+Rule 3. Only a command that may take more memory (the flag ``denyoom``) is refused. Reads, settlements,
+        deletions and trims go on.
+
+Source: Redis, server.c (processCommand) and evict.c (getMaxmemoryState).
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+from typing import TYPE_CHECKING
+
+from headwater.engine.keyspace import Keyspace
+from headwater.engine.memory_totals import table_bytes
+from headwater.server.services.turn_clock import TurnClock
+
+if TYPE_CHECKING:
+    from headwater.config.config import Config
+    from headwater.server.services.scripting.cache import Scripts
+    from headwater.server.session.clients import Clients
+
+OOM = "OOM command not allowed when used memory > 'maxmemory'."
+
+_CHECKS = 512
+"""Checks after which the tables of keys are measured again: they grow by doubling."""
+
+_INTERVAL_NS = 100_000_000
+_CLIENT_NS = 10_000_000
+"""Time by which each hundred clients lengthen the interval, so that measuring them takes little of it."""
+
+_HUNDRED = 100
+
+
+class MemoryUse:
+    """The memory of one node. ``limit`` is maxmemory in bytes, 0 for none."""
+
+    def __init__(
+        self, keyspace: Keyspace, clients: Clients, scripts: Scripts, times: TurnClock
+    ) -> None:
+        self.keyspace = keyspace
+        self.limit = 0
+        self.peak = 0
+        """The most that was used at any measurement."""
+        self.was_exceeded = False
+        """Whether the limit was exceeded when the current command began."""
+        self._clients = clients
+        self._scripts = scripts
+        self._times = times
+        self._tables = 0
+        self._others = 0
+        self._checks = 0
+        self._measured_ns = 0
+
+    def configure(self, config: Config) -> None:
+        """Apply settings."""
+        self.limit = config.maxmemory
+        self.was_exceeded = False
+        self._checks = self._measured_ns = 0
+
+    def used(self) -> int:
+        """Measure everything, and return the used memory in bytes."""
+        self._measure_others()
+        self._tables = table_bytes(self.keyspace)
+        return self._sum()
+
+    def exceeded(self) -> bool:
+        """Whether more than the limit is used."""
+        self._checks -= 1
+        if self._checks < 0:
+            self._checks = _CHECKS
+            self._tables = table_bytes(self.keyspace)
+        if self._times.began_ns >= self._measured_ns:
+            self._measure_others()
+        self.was_exceeded = self._sum() > self.limit
+        return self.was_exceeded
+
+    def _sum(self) -> int:
+        sealing = self.keyspace.sealing
+        entries = sealing.memory_bytes()
+        used: int = self._others + self._tables + self.keyspace.memory.total() + entries
+        self.peak = max(self.peak, used)
+        return used
+
+    def _measure_others(self) -> None:
+        """Measure what does not belong to the state, and set when to do so again."""
+        self._tables = table_bytes(self.keyspace)
+        self._others = STARTUP_BYTES + client_bytes(self._clients) + self._scripts.vm_bytes()
+        self._others += self._scripts.table_bytes()
+        hundreds = len(self._clients.sessions) // _HUNDRED
+        self._measured_ns = self._times.began_ns + _INTERVAL_NS + hundreds * _CLIENT_NS
+
+
+def resident_bytes() -> int:
+    """Return the resident memory of the process. Without Linux's /proc return the maximum so far."""
+    try:
+        with open("/proc/self/statm", "rb") as file:  # noqa: PTH123 (called for each scrape, so it is cheap)
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def client_bytes(clients: Clients) -> int:
+    """Return the memory of all clients' buffers, including the output that they have not taken."""
+    return sum(one.memory_bytes() for one in clients.sessions.values())
+
+
+STARTUP_BYTES = resident_bytes()
+"""Memory of the process before it opened a store; if embedded, that of the host program."""
