@@ -3,6 +3,7 @@ from cpython cimport array
 from headwater.commands.call cimport Call
 from headwater.commands.group_reads cimport counted_once_more, ensure_consumer
 from headwater.engine.consumer cimport GroupConsumer
+from headwater.engine.entry_log cimport EntryLog
 from headwater.engine.group cimport ConsumerGroup
 from headwater.engine.pending cimport PendingList
 from headwater.engine.pending_block cimport PendingBlock
@@ -39,6 +40,7 @@ cdef class _Claims:
     @cython.locals(pel=PendingList)
     cdef bint too_young(self, Py_ssize_t at) except -1
     cdef bint all_too_young(self, u64 min_time) except -1
+    @cython.locals(log=EntryLog)
     cdef bytes wire_of(self, u64 ms, u64 seq, bint justid)
     cdef warm(self, Call call)
     cdef take(self, u64 ms, u64 seq, bytes wire, u64 time, u64 count)

@@ -40,7 +40,7 @@ class TurnRecords:
         """Whether a reply waits for what was sealed."""
         self._refusing = False
         """Whether writes are refused with MISCONF, which is logged."""
-        self._just_refused = False
+        self._just_refused = self._full = False
         """Whether that began in this turn: a checkpoint may make room, however little the journal has grown."""
         if journal is not None:
             self.use(facts, journal)
@@ -111,9 +111,9 @@ class TurnRecords:
         self._awaited = False
         if self._just_refused:
             self.grown_bytes = DISK_IS_FULL
-        elif self.grown_bytes == DISK_IS_FULL:
-            self.grown_bytes = self.journal.grown_bytes
-        self._just_refused = False
+            self._just_refused, self._full = False, True
+        elif self._full:
+            self.grown_bytes, self._full = self.journal.grown_bytes, False
 
     def drop(self) -> None:
         """Discard what the turn wrote, because there is no journal or it is poisoned."""

@@ -34,6 +34,7 @@ cdef class Node:
     cdef public Execution execution
     cdef public object sealer
     cdef list _resumed
+    cdef object _sealed
     cdef Arguments _arguments
     cdef public double _seen_deadline
     cdef long long _generation

@@ -101,7 +101,7 @@ class Node:
         self.execution = Execution(self.services)
         self.services.run_with(self.execution)
         self.sealer = Sealer(self.keyspace, self.records, self.state, self.times, self.lock)
-        self._resumed = self.blocked.resumed
+        self._resumed, self._sealed = self.blocked.resumed, self.sealer.done
         self._arguments = Arguments()
         """The arguments of the current request. Code that needs them longer makes a copy."""
         self._seen_deadline = inf
@@ -353,7 +353,7 @@ class Node:
         changed, self.clients.changed = self.clients.changed, []
         try:
             if self.state.poisoned is None:
-                if self.sealer.done:
+                if self._sealed:
                     self.sealer.settle()
                 self._commit()
         except NodePoisoned as error:
