@@ -18,11 +18,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 import sys
 import time
 from asyncio.subprocess import Process
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 
 from headwater.worker.health import Health, WorkerHealth, judged
 from headwater.worker.process import CANNOT_START
@@ -129,16 +131,16 @@ class Supervisor:
     async def _end_for_reload(self, processes: Sequence[Process]) -> None:
         """Stop these processes: let handlers end, then hand back their entries, then kill. A process whose event loop
         is blocked does not handle signals."""
-        for end, seconds in (
-            (_terminate, RELOAD_SECONDS),
-            (_terminate, HAND_BACK_SECONDS),
-            (_kill, 1),
+        for number, seconds in (
+            (signal.SIGTERM, RELOAD_SECONDS),
+            (signal.SIGTERM, HAND_BACK_SECONDS),
+            (signal.SIGKILL, 1),
         ):
             left = [one for one in processes if one.returncode is None]
             if not left or self._stopping.is_set():
                 return
             for process in left:
-                end(process)
+                send_signal(process, number)
             waiting = [asyncio.ensure_future(one.wait()) for one in left]
             await asyncio.wait(waiting, timeout=seconds)
             for each in waiting:
@@ -150,7 +152,7 @@ class Supervisor:
             log.info("stopping %d worker%s", count, "" if count == 1 else "s")
         self._stopping.set()
         for process in self._alive.values():
-            _terminate(process)
+            send_signal(process, signal.SIGTERM)
 
     async def _keep(self, number: int) -> None:
         pause = FIRST_PAUSE
@@ -212,7 +214,7 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         loop.add_reader(reports.reader, self._read, reports)
         if self._stopping.is_set() or reloads != self._reloads:
-            _terminate(process)
+            send_signal(process, signal.SIGTERM)
         try:
             ended = asyncio.ensure_future(process.wait())
             stopping = asyncio.ensure_future(self._stopping.wait())
@@ -222,7 +224,7 @@ class Supervisor:
                 done, _waiting = await asyncio.wait([ended], timeout=self._patience)
                 if not done:
                     log.error("%s did not end in time and is killed", self._name(number))
-                    process.kill()
+                    send_signal(process, signal.SIGKILL)
             return await ended
         finally:
             del self._alive[number]
@@ -255,18 +257,12 @@ def _ignore_signals(loop: asyncio.AbstractEventLoop) -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
-def _terminate(process: Process) -> None:
-    try:
-        process.terminate()
-    except ProcessLookupError:
-        pass  # it has just ended
-
-
-def _kill(process: Process) -> None:
-    try:
-        process.kill()
-    except ProcessLookupError:
-        pass
+def send_signal(process: Process, number: signal.Signals) -> None:
+    """Send a signal to a process, unless it has ended. `Process.send_signal` would fetch the exit status of one
+    that has just ended, and the event loop would report 255 for it."""
+    if process.returncode is None:
+        with suppress(ProcessLookupError):
+            os.kill(process.pid, number)
 
 
 def _death(status: int) -> str:
