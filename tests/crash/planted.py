@@ -88,13 +88,12 @@ FAULTS: dict[str, Fault] = {
     ),
     "helper allowed to replace the manifest": Fault(
         "persistence/building.py",
-        "        return write_image(files, applying.keyspace, rotation, order.seed)\n",
+        "        entry = write_image(files, applying.keyspace, rotation, order.seed)\n",
         "        entry = write_image(files, applying.keyspace, rotation, order.seed)\n"
         "        from headwater.journal.catalog import Catalog\n"
         "        own = Catalog(files)\n"
         "        own.use_image(entry, rotation.first)\n"
-        "        own.remove_old()\n"
-        "        return entry\n",
+        "        own.remove_old()\n",
         "crashes",
         "is missing",
     ),
