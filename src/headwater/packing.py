@@ -1,4 +1,5 @@
-"""The packed form of entries and their ids in a sealed block (entry_block.py).
+"""The packed form of entries and their ids in a sealed block (entry_block.py), and of rows of words, such as
+those of nodes (node_runs.py).
 
 Compiled modules import these functions from ``packing_c.pxd``. Plain Python uses the equivalents below,
 as with ``memory.py``.
@@ -113,3 +114,53 @@ def unpack_ids(packed: bytes, count: int, ids: array[int]) -> None:
             ids.append(ms)
             ids.append(seq)
     assert len(ids) == 2 * count, f"{len(ids)} words for {count} ids"
+
+
+# --- rows ---------------------------------------------------------------------------------------
+#
+# Rows of words that resemble the row before are stored as differences to it, modulo 2^64. The lowest bit of
+# a number says whether the difference is negative; the rest is as for ids.
+
+
+def pack_rows(words: array[int], width: int) -> bytes:
+    """Pack rows of ``width`` words each. A word that is near the one in the row before takes a byte.
+
+    >>> len(pack_rows(array("Q", [1526569498055, 0, 100, 1526569498175, 0, 100]), 3))
+    13
+    """
+    made = bytearray()
+    for at, word in enumerate(words):
+        rise = (word - (words[at - width] if at >= width else 0)) % 2**64
+        value = 2 * rise if rise < 2**63 else 2 * (2**64 - rise) - 1
+        while value > 127:
+            made.append(value & 127 | 128)
+            value >>= 7
+        made.append(value)
+    return bytes(made)
+
+
+def unpack_rows(packed: bytes, width: int, count: int, words: array[int]) -> None:
+    """Fill ``words``, which must be empty, with the ``count`` rows that `pack_rows` packed into ``packed``.
+
+    Raises `ValueError` if there are not as many.
+
+    >>> words = array("Q")
+    >>> unpack_rows(pack_rows(array("Q", [5, 2**64 - 1, 6, 0]), 2), 2, 2, words)
+    >>> words.tolist() == [5, 2**64 - 1, 6, 0]
+    True
+    """
+    if count * width > len(packed):
+        raise ValueError("fewer rows than expected")
+    at = 0
+    while at < len(packed):
+        value = shift = 0
+        while at < len(packed) - 1 and packed[at] > 127:
+            value |= (packed[at] & 127) << shift
+            shift += 7
+            at += 1
+        value |= (packed[at] & 127) << shift
+        at += 1
+        rise = -(value // 2 + 1) if value & 1 else value // 2
+        words.append(((words[-width] if len(words) >= width else 0) + rise) % 2**64)
+    if len(words) != width * count:
+        raise ValueError(f"{len(words)} words for {count} rows")

@@ -121,3 +121,55 @@ cdef inline int unpack_ids(bytes packed, Py_ssize_t count, array.array ids) exce
     if made != count:
         raise ValueError("fewer ids than expected")
     return 0
+
+
+cdef inline bytes pack_rows(array.array words, Py_ssize_t width):
+    cdef Py_ssize_t count = len(words), at
+    cdef const u64 *source = <const u64 *>words.data.as_voidptr
+    cdef u64 rise, value
+    cdef bytearray made = bytearray()
+    cdef unsigned char *begin
+    cdef unsigned char *room
+    PyByteArray_Resize(made, 10 * count)  # the maximum size of a number, for each word
+    begin = room = <unsigned char *>PyByteArray_AS_STRING(made)
+    for at in range(count):
+        rise = source[at] - (source[at - width] if at >= width else 0)
+        value = rise << 1 if rise < <u64>1 << 63 else ((0 - rise) << 1) - 1
+        while value > 127:
+            room[0] = <unsigned char>(value & 127 | 128)
+            room += 1
+            value >>= 7
+        room[0] = <unsigned char>value
+        room += 1
+    return PyBytes_FromStringAndSize(<char *>begin, room - begin)
+
+
+cdef inline int unpack_rows(
+    bytes packed, Py_ssize_t width, Py_ssize_t count, array.array words
+) except -1:
+    cdef u64 *target
+    cdef const unsigned char *text = <const unsigned char *>PyBytes_AS_STRING(packed)
+    cdef Py_ssize_t size = PyBytes_GET_SIZE(packed), at = 0, made = 0, most = count * width
+    cdef u64 value, rise
+    cdef int shift
+    if most > size:
+        raise ValueError("fewer rows than expected")
+    array.resize(words, most)
+    target = <u64 *>words.data.as_voidptr
+    while at < size:
+        if made == most:
+            raise ValueError("more rows than expected")
+        value = 0
+        shift = 0
+        while at < size and shift < 64:
+            value |= <u64>(text[at] & 127) << shift
+            at += 1
+            if text[at - 1] < 128:
+                break
+            shift += 7
+        rise = 0 - ((value >> 1) + 1) if value & 1 else value >> 1
+        target[made] = (target[made - width] if made >= width else 0) + rise
+        made += 1
+    if made != most:
+        raise ValueError("fewer rows than expected")
+    return 0

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwater.engine.nodes import NodeIndex, elements
+from headwater.engine.entry_fields import elements
+from headwater.engine.nodes import NodeIndex
 from headwater.engine.weights import element_bytes, integer_bytes
 
 ID = tuple[int, int]

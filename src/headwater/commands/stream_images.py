@@ -16,10 +16,9 @@ from array import array
 from collections.abc import Callable, Collection, Iterator
 
 from headwater.commands.call import Call
-from headwater.engine.entry_fields import take_fields
+from headwater.engine.entry_fields import elements, take_fields
 from headwater.engine.facts import HEADROOM, ID_BYTES
 from headwater.engine.group import ConsumerGroup
-from headwater.engine.nodes import elements
 from headwater.engine.snapshot import GroupSnapshot, StreamSnapshot, ids_of
 from headwater.engine.stream import StoredStream
 from headwater.rdb import pending as columns

@@ -1,6 +1,7 @@
 cimport cython
 from headwater.commands.call cimport Call
 from headwater.engine.entry_log cimport EntryLog
+from headwater.engine.node_runs cimport NodeRun
 from headwater.engine.nodes cimport NodeIndex
 from headwater.engine.stream cimport StoredStream
 from headwater.resp.arguments cimport Arguments
@@ -31,8 +32,12 @@ cdef class Trim:
     cpdef object fact_bytes(self, StoredStream stream, Py_ssize_t added)
     @cython.locals(plan=_Plan)
     cpdef Py_ssize_t apply(self, StoredStream stream) except -1
-    @cython.locals(nodes=NodeIndex, keeps_references=bint, passed=Py_ssize_t, node=Py_ssize_t, live=Py_ssize_t, whole=bint)
+    @cython.locals(
+        nodes=NodeIndex, run=NodeRun, keeps_references=bint, passed=Py_ssize_t, node=Py_ssize_t,
+        count=Py_ssize_t, live=Py_ssize_t, whole=bint,
+    )
     cdef _plan(self, StoredStream stream, _Plan plan)
+    cdef bint _covers_run(self, Py_ssize_t length, _Plan plan, NodeRun run) except -1
     cdef bint _pick(self, StoredStream stream, Py_ssize_t node, _Plan plan) except -1
     cdef bint _enough(self, Py_ssize_t length, tuple entry_id) except -1
     cdef bint _covers(self, Py_ssize_t length_without, tuple last) except -1

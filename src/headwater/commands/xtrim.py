@@ -10,6 +10,7 @@ from __future__ import annotations
 from headwater.commands.call import Call
 from headwater.engine.events import STREAM
 from headwater.engine.facts import HEADROOM, ID_BYTES
+from headwater.engine.node_runs import NodeRun
 from headwater.engine.stream import StoredStream
 from headwater.errors import CommandError
 from headwater.model import flat_words
@@ -124,11 +125,18 @@ class Trim:
 
     def _plan(self, stream: StoredStream, plan: _Plan) -> None:
         nodes, keeps_references = stream.nodes, self.mode in (b"", KEEPREF)
-        passed = 0
-        for node in range(len(nodes)):
-            live = nodes.live(node)
+        passed = node = 0
+        count = len(nodes)
+        while node < count:
             if self._enough(stream.length - plan.gone, None):
                 break
+            run = nodes.run_at(node) if keeps_references else None
+            if run is not None and self._covers_run(stream.length - plan.gone, plan, run):
+                plan.gone += run.live
+                plan.bound = run.last_ms, run.last_seq
+                node += run.count
+                continue
+            live = nodes.live(node)
             if self.limit and plan.gone + live > self.limit:
                 break
             whole = self._covers(stream.length - plan.gone - live, nodes.last(node))
@@ -136,12 +144,20 @@ class Trim:
             if whole and (keeps_references or passed == 0):
                 plan.gone += live
                 plan.bound = nodes.last(node)
+                node += 1
                 continue
             if keeps_references and self.approximate:
                 break
             plan.stays = self._pick(stream, node, plan) and not whole
             if not whole:
                 break
+            node += 1
+
+    def _covers_run(self, length: int, plan: _Plan, run: NodeRun) -> bool:
+        """Whether all nodes of a run are removed as a whole, from a stream of ``length`` entries."""
+        if self.limit and plan.gone + run.live > self.limit:
+            return False
+        return self._covers(length - run.live, (run.last_ms, run.last_seq))
 
     def _pick(self, stream: StoredStream, node: int, plan: _Plan) -> bool:
         """Choose entries of one node, one by one; return whether there are any."""

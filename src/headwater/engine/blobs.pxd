@@ -14,6 +14,7 @@ cdef class Blob:
     cdef long long _offset
     cdef long long _head_bytes
     cdef long long _body_bytes
+    cdef public bint shared
 
     cpdef place(self)
     cdef Py_ssize_t _size(self) except -1

@@ -91,6 +91,8 @@ class Blob:
     def __init__(self, use: SegmentUse, place: tuple[int, int, int, int]) -> None:
         self._use = use
         self.segment, self._offset, self._head_bytes, self._body_bytes = place
+        self.shared = False
+        """Whether several blocks may refer to it (rule 1)."""
         use.add(self.segment, self._size())
 
     def __del__(self) -> None:

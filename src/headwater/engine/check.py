@@ -23,6 +23,8 @@ from headwater.engine.group import ConsumerGroup
 from headwater.engine.idempotency import Idempotency
 from headwater.engine.keyspace import Keyspace
 from headwater.engine.memory_totals import account_faults
+from headwater.engine.node_runs import NodeRun
+from headwater.engine.packed_nodes import PackedNodes
 from headwater.engine.pending import NOBODY, NOWHERE
 from headwater.engine.pending_block import PendingBlock
 from headwater.engine.stream import StoredStream
@@ -153,8 +155,13 @@ def _log(stream: StoredStream) -> Iterator[str]:
 
 def _nodes(stream: StoredStream) -> Iterator[str]:
     nodes, before = stream.nodes, (-1, 0)
-    if len(nodes.names) - nodes.gone != len(nodes):
-        yield f"{len(nodes)} nodes have {len(nodes.names) - nodes.gone} sets of field names"
+    packed = 0 if nodes.packed is None else sum(run.count for run in nodes.packed.runs)
+    if len(nodes.names) - nodes.gone + packed != len(nodes):
+        yield f"{len(nodes)} nodes, {packed} of them packed, and {len(nodes.names)} sets of field names"
+    if packed and len(nodes) == packed:
+        yield f"the newest of {packed} nodes is packed"
+    if nodes.packed is not None:
+        yield from _runs(nodes.packed)
     for node in range(len(nodes)):
         first, last = nodes.first(node), nodes.last(node)
         there = stream.log.count_range(first, last)
@@ -166,6 +173,16 @@ def _nodes(stream: StoredStream) -> Iterator[str]:
     counted = sum(nodes.live(node) for node in range(len(nodes)))
     if counted != stream.length:
         yield f"the nodes count {counted} entries, the stream has {stream.length}"
+
+
+def _runs(packed: PackedNodes) -> Iterator[str]:
+    for number, run in enumerate(packed.runs):
+        fresh = NodeRun(run.unpacked(), run.names)
+        counted = (run.count, run.live, run.last_ms, run.last_seq)
+        if counted != (fresh.count, fresh.live, fresh.last_ms, fresh.last_seq) or not run.count:
+            yield f"run {number} of nodes does not count what it has"
+        if not isinstance(run.names, bytes) and len(run.names) != run.count:
+            yield f"run {number} has {run.count} nodes and {len(run.names)} sets of field names"
 
 
 def _idempotency(known: Idempotency) -> Iterator[str]:

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 from headwater.engine.blobs import Blob
 from headwater.engine.entry_block import EntryBlock
+from headwater.engine.entry_fields import elements
 from headwater.engine.keyspace import Keyspace
-from headwater.engine.nodes import elements
 from headwater.engine.sealing import SEALED, Sealing
 
 

@@ -10,3 +10,9 @@ cpdef take_fields(
     bytearray data, array.array offsets, Py_ssize_t first, Py_ssize_t end, bytearray wire,
     array.array ends, array.array pairs,
 )
+
+@cython.locals(at=Py_ssize_t, stop=Py_ssize_t, length=Py_ssize_t)
+cpdef list elements(bytes wire)
+
+@cython.locals(found=bytearray, at=Py_ssize_t, stop=Py_ssize_t, behind=Py_ssize_t)
+cpdef bytes field_names(bytearray wire, Py_ssize_t start, Py_ssize_t end)

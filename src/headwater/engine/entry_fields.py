@@ -1,4 +1,4 @@
-"""Takes the fields out of entries as blocks store them (entry_block.py)."""
+"""Takes the fields out of entries: of those in a block (entry_block.py), or of the fields alone."""
 
 from __future__ import annotations
 
@@ -45,3 +45,32 @@ def take_fields(
         append_part(wire, data, at + 2, stop)
         push_word(ends, len(wire))
         push_offset(pairs, count // 2)
+
+
+def elements(wire: bytes) -> list[bytes]:
+    """Return the fields and values, alternating, of an entry's canonical RESP.
+
+    >>> elements(b"$1\\r\\na\\r\\n$2\\r\\nbc\\r\\n")
+    [b'a', b'bc']
+    """
+    found: list[bytes] = []
+    at = 0
+    while at < len(wire):
+        stop = wire.index(b"\r\n", at)
+        length = int(wire[at + 1 : stop])
+        found.append(wire[stop + 2 : stop + 2 + length])
+        at = stop + length + 4
+    return found
+
+
+def field_names(wire: bytearray, start: int, end: int) -> bytes:
+    """Return the names among the fields from ``start`` to ``end``-1, in RESP."""
+    found, at = bytearray(), start
+    while at < end:
+        for named in (True, False):
+            stop = wire.index(b"\r", at)
+            behind = stop + 4 + int(wire[at + 1 : stop])
+            if named:
+                found += wire[at:behind]
+            at = behind
+    return bytes(found)

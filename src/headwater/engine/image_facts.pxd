@@ -5,7 +5,7 @@ from headwater.engine.facts cimport FactBuffer
 from headwater.engine.pending_block cimport PendingBlock
 from headwater.engine.sealed_block cimport SealedBlock
 from headwater.memory_c cimport put_u8, put_u32, put_u64, put_words
-from headwater.packing_c cimport pack_ids
+from headwater.packing_c cimport pack_ids, pack_rows
 
 
 @cython.final

@@ -6,7 +6,7 @@ consumers begin with, are the facts of the mutators (facts.py). Numbers, texts a
     0x50 image_begun    next sid u64, next gid u64
     0x51 stream_state   sid, last id, added u64, deleted id, trimmed id, seconds, maxsize, iids added u64,
                         duplicates u64
-    0x52 nodes          sid, n, n * 7 words, m, (count u32, names)*      names: of count nodes, in RESP
+    0x52 nodes          sid, n, rows text, m, (count u32, names)*        names: of count nodes, in RESP
     0x53 raw_block      sid, block, closed u8, dead bytes u64, text
     0x54 sealed_block   sid, block, codec text, size u64, compressed text
     0x55 shared_block   sid, number u32
@@ -19,12 +19,13 @@ consumers begin with, are the facts of the mutators (facts.py). Numbers, texts a
     0x5C delays         gid, n, (due u64, id)*                           sorted
     0x5D key_numbers    db, first u64, next u64, n, word*
     0x5E image_ended
-    0x5F stored_block   sid, block, codec text, size u64, segment u64, offset u64, head bytes u32, body bytes u32
+    0x5F stored_block   sid, block, codec text, size u64, segment u64, offset u64, head bytes u32, body bytes u32,
+                        shared u8
 
     block: number u32, head u32, live u32, count u32, marked u8, [count * dead u8], entries u32, packed ids text
 
 Rule 1. A block that several streams share is written once, under a number above 0; the others have a
-        shared_block.
+        shared_block. Of several blocks that share only a blob, each is written, marked as shared.
 Rule 2. What is long is written in several facts, so that a record group of an image is not larger than its
         largest value and `GROUP_BYTES`.
 """
@@ -41,6 +42,7 @@ from headwater.engine.facts import FactBuffer
 from headwater.engine.group import ConsumerGroup
 from headwater.engine.pending_block import PendingBlock
 from headwater.engine.stream import StoredStream
+from headwater.engine.weights import NODE_WORDS
 
 if TYPE_CHECKING:
     from headwater import _cython as cython
@@ -52,7 +54,7 @@ else:
 
 if not cython.compiled:  # memory_c.pxd and packing_c.pxd have them in C
     from headwater.memory import put_u8, put_u32, put_u64, put_words
-    from headwater.packing import pack_ids
+    from headwater.packing import pack_ids, pack_rows
 
 GROUP_BYTES = 256 * 1024
 """A record group of an image ends with the fact that makes it this long."""
@@ -120,7 +122,7 @@ class ImageFacts:
         self._begin(0x52, sid)
         data = self.facts.data
         put_u32(data, sum(count for count, _ in names))
-        put_words(data, words)
+        self._text(pack_rows(words, NODE_WORDS))
         put_u32(data, len(names))
         for count, text in names:
             put_u32(data, count)
@@ -160,6 +162,7 @@ class ImageFacts:
         put_u64(data, place.offset)
         put_u32(data, place.head_bytes)
         put_u32(data, place.body_bytes)
+        put_u8(data, packed.blob.shared)
 
     def shared_block(self, sid: int, number: int) -> None:
         self._begin(0x55, sid)

@@ -13,7 +13,7 @@ from headwater.engine.sealed_block cimport SealedBlock
 from headwater.engine.sealing cimport Sealing
 from headwater.engine.stream cimport StoredStream
 from headwater.memory_c cimport u64, word_at
-from headwater.packing_c cimport index_entries, unpack_ids
+from headwater.packing_c cimport index_entries, unpack_ids, unpack_rows
 
 cdef Py_ssize_t NODE_WORDS, PENDING_BLOCK_RECORDS
 cdef u64 _MOST_SEALED_BYTES, LEAST_ENTRY_BYTES

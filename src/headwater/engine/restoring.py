@@ -39,7 +39,7 @@ else:
 
 if not cython.compiled:  # memory_c.pxd and packing_c.pxd have them in C
     from headwater.memory import word_at
-    from headwater.packing import index_entries, unpack_ids
+    from headwater.packing import index_entries, unpack_ids, unpack_rows
 
 _MOST_SEALED_BYTES = 64 * 1024 * 1024
 """Maximum size of a sealed block that is accepted, before compression."""
@@ -54,7 +54,7 @@ class Restoring:
         self.shared: dict[int, EntryBlock] = {}
         """The blocks that several streams share, by their number in the image."""
         self.blobs: dict[StoredPlace, Blob] = {}
-        """The blobs to which several blocks may refer, by their place."""
+        """The blobs to which several blocks refer, by their place."""
         self.codecs: dict[bytes, str] = {}
         """The names of codecs that are installed, as they occurred."""
         self._packed_ids = b""
@@ -154,7 +154,8 @@ class Restoring:
 
     def _nodes(self, stream: StoredStream, reader: FactReader) -> None:
         count = reader.take_u32()
-        words = reader.take_words(NODE_WORDS * count)
+        words: array[int] = array("Q")
+        unpack_rows(reader.take_text(), NODE_WORDS, count, words)
         names = []
         for _ in range(reader.take_u32()):
             alike = reader.take_u32()
@@ -205,13 +206,18 @@ class Restoring:
         entries = len(block.ids) // 2
         checked_blob(CODECS.index(codec), entries, size)
         packed = SealedBlock(codec, None, self._packed_ids, size, entries)
-        blob = self.blobs.get(place)
-        if blob is None:
-            blob = self.blobs[place] = Blob(sealing.use, place)
-        packed.blob = blob
+        packed.blob = self._blob(place) if reader.take_u8() else Blob(sealing.use, place)
         block.closed = True
         block.pack(packed)
         self._place(stream, block, number)
+
+    def _blob(self, place: StoredPlace) -> Blob:
+        """Return the blob at a place to which several blocks refer."""
+        blob = self.blobs.get(place)
+        if blob is None:
+            blob = self.blobs[place] = Blob(self.keyspace.sealing.use, place)
+            blob.shared = True
+        return blob
 
     def _read_block(self, stream: StoredStream, block: EntryBlock, reader: FactReader) -> int:
         """Read what raw and sealed blocks have in common. Return the number of a shared block."""

@@ -48,7 +48,9 @@ class SealedBlock:
     def copy(self) -> SealedBlock:
         """Return a copy for another block with the same bytes."""
         made = SealedBlock(self.codec, self.wire, self.ids, self.size, self.count)
-        made.blob = self.blob
+        if self.blob is not None:
+            self.blob.shared = True
+            made.blob = self.blob
         return made
 
 
