@@ -10,10 +10,10 @@ cdef class SegmentUse:
 @cython.final
 cdef class Blob:
     cdef SegmentUse _use
-    cdef public long long segment
-    cdef long long _offset
-    cdef long long _head_bytes
-    cdef long long _body_bytes
+    cdef unsigned long long _offset
+    cdef public unsigned int segment
+    cdef unsigned int _head_bytes
+    cdef unsigned int _body_bytes
     cdef public bint shared
 
     cpdef place(self)

@@ -49,7 +49,7 @@ _ARRAYS_BYTES = 20
 """Bytes of an entry's id and offset."""
 
 _OBJECTS_BYTES = 700
-_PACKED_BYTES = 500
+_PACKED_BYTES = 430
 """The size of a block's objects, as the allocator rounds them."""
 
 _MAX = 2**64 - 1

@@ -361,9 +361,9 @@ class NodeIndex:
         return count_radix_tree([] if self.packed is None else self.packed.closed(), newest)
 
     def _node_of(self, ms: int, seq: int) -> int:
-        """Return the node that ``ms-seq`` was added to."""
+        """Return the node that ``ms-seq`` was added to, by its number among those that are not packed."""
         words = self._words
-        low, high = 0, len(self) - 1
+        low, high = 0, len(self.names) - self.gone - 1
         while low < high:
             middle = (low + high) // 2
             at = self._at(middle) + LAST_MS

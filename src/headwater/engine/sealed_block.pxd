@@ -8,14 +8,14 @@ cdef class SealedBlock:
     cdef public str codec
     cdef public bytes wire
     cdef public bytes ids
-    cdef public Py_ssize_t size
-    cdef public Py_ssize_t count
+    cdef public unsigned int size
+    cdef public unsigned int count
     cdef public unsigned long long first_ms
     cdef public unsigned long long first_seq
     cdef public bytearray data
     cdef public array.array offsets
     cdef public Blob blob
-    cdef public Py_ssize_t holds
+    cdef public unsigned int holds
 
 
 @cython.locals(data=bytearray, offsets=array.array)
