@@ -1,8 +1,12 @@
-"""The long campaign of crashes: `make crash`.
+"""The long campaign of crashes: `make crash`, about an hour.
 
 - ``journal``: crashes in memory before every operation of random histories, under each policy
 - ``errors``: each operation of random histories fails with EIO in turn
-- ``nodes``: the same with commands, whose replies are compared, and checkpoints
+- ``nodes``: crashes with commands, whose replies are compared: storing, checkpoints, compactions, jumps of the clock
+- ``disks``: each file operation of such a history fails: EIO, ENOSPC, a full disk
+- ``restarts``: random histories with checkpoints at random turns, against the naive model after each restart
+- ``flips``: single bits flipped in memory, in each of the four kinds of file
+- ``flipped``: real servers with a flipped bit
 - ``calls``: a real server or its helper, killed before a random system call
 - ``kills``: a real server with four clients, killed with SIGKILL at random points
 
@@ -13,113 +17,173 @@ without recording it: ``python -m tests.crash.campaign --only journal --seed 104
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 import time
-from typing import Final
+from collections import Counter
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+import pytest
 
 from headwater.config.storage import FsyncPolicy
 from tests import campaigns
 from tests.campaigns import Outcome
 from tests.crash.call_campaign import CallCampaign
+from tests.crash.flip_campaign import FlipCampaign
+from tests.crash.flipped_servers import FlippedServers
 from tests.crash.journal_campaign import Campaign, failing
 from tests.crash.node_campaign import NodeCampaign
+from tests.crash.node_failures import failing_nodes
+from tests.crash.node_store import tiny_segments
 from tests.crash.test_server_kill import kill_points
+from tests.property.machine_restarts import restarted
 
 NAME: Final = "crash"
 POLICIES: Final[tuple[FsyncPolicy, ...]] = ("always", "everysec", "no")
-PARTS: Final = ("journal", "errors", "nodes", "calls", "kills")
 TURNS: Final = 80
 IMAGES: Final = 5
 TRIALS_OF_ONE: Final = 200
 """Number of servers that are killed with the same data directory, before a system call."""
 POINTS_OF_ONE: Final = 50
 """Number of kills with the same data directory."""
+FLIPS_OF_ONE: Final = 1000
+"""Number of bits that are flipped in memory in the files of one history."""
+FLIPPED_OF_ONE: Final = 50
+"""Number of servers with a flipped bit in the same files."""
+
+Found = tuple[int, list[str]]
+"""How often something was tried, and the failures."""
 
 
-def journal(seed: int, seeds: int) -> tuple[int, list[str]]:
-    """Return the number of crashes tried and the failures."""
-    trials, failures = 0, []
-    for policy in POLICIES:
-        for one in range(seed, seed + seeds):
-            done = Campaign(policy, seed=one, turns=TURNS, images=IMAGES).run()
-            trials += done.trials
-            failures += [f"seed {one}: {text}" for text in done.failures]
-    return trials, failures
+class Part(NamedTuple):
+    """What a part runs with a seed. ``seeds`` is its number of them in a long campaign."""
+
+    run: Callable[[int], Found]
+    unit: str
+    seeds: int
 
 
-def errors(seed: int, seeds: int) -> tuple[int, list[str]]:
-    """Return the number of failed operations tried and the failures."""
-    trials, failures = 0, []
-    for policy in POLICIES:
-        for one in range(seed, seed + seeds):
-            done, found = failing(policy, seed=one)
-            trials += done
-            failures += [f"seed {one}: {text}" for text in found]
-    return trials, failures
+def journal(seed: int) -> Found:
+    """Crash a journal under each policy."""
+    done = [Campaign(one, seed=seed, turns=TURNS, images=IMAGES).run() for one in POLICIES]
+    return sum(one.trials for one in done), [text for one in done for text in one.failures]
 
 
-def nodes(seed: int, seeds: int) -> tuple[int, list[str]]:
-    """Return the number of crashes tried and the failures."""
-    trials, failures = 0, []
-    for one in range(seed, seed + seeds):
-        done = NodeCampaign(one, images=IMAGES).run()
-        trials += done.trials
-        failures += done.failures
-    return trials, failures
+def errors(seed: int) -> Found:
+    """Let each operation of a journal fail under each policy."""
+    found = [failing(one, seed=seed) for one in POLICIES]
+    return sum(trials for trials, _ in found), [text for _, failures in found for text in failures]
 
 
-def calls(seed: int, seeds: int) -> tuple[int, list[str]]:
-    """Return the number of kills of a server and the failures."""
-    trials, failures = 0, []
-    for one in range(seed, seed + seeds):
-        done = CallCampaign(one, TRIALS_OF_ONE).run()
-        trials += done.servers
-        failures += done.wrong
-    return trials, failures
+def nodes(seed: int, *, images: int = IMAGES) -> Found:
+    """Crash a node, with its entries in memory and on disk."""
+    hot, cold = crashed_nodes(seed, images=images)
+    return hot.trials + cold.trials, hot.failures + cold.failures
 
 
-def kills(seed: int, seeds: int) -> tuple[int, list[str]]:
-    """Return the number of kills of a real server and the failures."""
-    failures = []
-    for one in range(seed, seed + seeds):
-        failures += [f"seed {one}: {text}" for text in kill_points(POINTS_OF_ONE, one)]
-    return seeds * POINTS_OF_ONE, failures
+def crashed_nodes(seed: int, *, images: int) -> tuple[NodeCampaign, NodeCampaign]:
+    """Crash a node with its entries in memory, and one with its entries on disk."""
+    hot = NodeCampaign(seed, images=images).run()
+    with pytest.MonkeyPatch.context() as patches:
+        tiny_segments(patches)
+        return hot, NodeCampaign(seed, images=images, cold=True).run()
 
 
-def run(part: str, seed: int, seeds: int) -> Outcome:
-    """Run one part with ``seeds`` seeds."""
-    parts = {"journal": journal, "errors": errors, "nodes": nodes, "calls": calls, "kills": kills}
-    units = {"journal": "crashes", "errors": "failed operations", "nodes": "crashes"}
-    began = time.monotonic()
-    trials, failures = parts[part](seed, seeds)
-    last = seed + seeds - 1
-    return Outcome(
-        part, (seed, last), trials, units.get(part, "kills"), failures, time.monotonic() - began
-    )
+def disks(seed: int, *, every: int = 1) -> Found:
+    """Let each operation of a node fail, or every few."""
+    with pytest.MonkeyPatch.context() as patches:
+        tiny_segments(patches)
+        return failing_nodes(seed, every=every)
+
+
+def restarts(seed: int) -> Found:
+    """Compare a store that was restarted with the naive model."""
+    _machine, what = restarted(seed)
+    return 1, [what] if what else []
+
+
+def flips(seed: int, *, trials: int = FLIPS_OF_ONE) -> Found:
+    """Flip bits in memory."""
+    done = FlipCampaign(seed, trials=trials).run()
+    return done.outcomes.total(), done.failures
+
+
+def flipped(seed: int, *, trials: int = FLIPPED_OF_ONE) -> Found:
+    """Start servers with a flipped bit."""
+    done = FlippedServers(seed, trials).run()
+    return done.outcomes.total(), done.failures
+
+
+def calls(seed: int, *, trials: int = TRIALS_OF_ONE) -> Found:
+    """Kill a server or its helper before a system call."""
+    done = CallCampaign(seed, trials).run()
+    return done.servers, done.wrong
+
+
+def kills(seed: int, *, points: int = POINTS_OF_ONE) -> Found:
+    """Kill a server with four clients."""
+    return points, kill_points(points, seed)
+
+
+PARTS: Final = {
+    "journal": Part(journal, "crashes", 5),
+    "errors": Part(errors, "failed operations", 20),
+    "nodes": Part(nodes, "crashes", 40),
+    "disks": Part(disks, "failed operations", 10),
+    "restarts": Part(restarts, "histories", 10_000),
+    "flips": Part(flips, "flipped bits", 105),
+    "flipped": Part(flipped, "servers with a flipped bit", 4),
+    "calls": Part(calls, "kills", 52),
+    "kills": Part(kills, "kills", 20),
+}
+
+
+def run(part: str, seed: int, seeds: int, one: Callable[[int], Found] | None = None) -> Outcome:
+    """Run one part with ``seeds`` seeds. ``one`` replaces its function, for a sample."""
+    began, trials, failures = time.monotonic(), 0, list[str]()
+    for number in range(seed, seed + seeds):
+        tried, found = (one or PARTS[part].run)(number)
+        trials += tried
+        failures += [text if "seed" in text else f"seed {number}: {text}" for text in found]
+    took = time.monotonic() - began
+    return Outcome(part, (seed, seed + seeds - 1), trials, PARTS[part].unit, failures, took)
+
+
+def sample(part: str, seeds: int, one: Callable[[int], Found] | None = None) -> Outcome:
+    """Run one part for the slice, with seeds that no run on this machine has used, and record it there."""
+    first = campaigns.next_seed(NAME, part, directory=campaigns.SLICE)
+    outcome = run(part, first, seeds, one)
+    campaigns.record(NAME, outcome, directory=campaigns.SLICE)
+    return outcome
 
 
 def main() -> int:
     """Run the parts. Return 1 if there was a failure."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default=",".join(PARTS), help=f"some of {','.join(PARTS)}")
-    parser.add_argument(
-        "--seeds", type=int, default=20, help="number for each part and policy (20)"
-    )
+    default = ", ".join(f"{name} {part.seeds}" for name, part in PARTS.items())
+    parser.add_argument("--seeds", type=int, help=f"number for each part ({default})")
     parser.add_argument("--seed", type=int, help="the first seed; default: the next unused one")
     wanted = parser.parse_args()
     parts = wanted.only.split(",")
     if not set(parts) <= set(PARTS):
         parser.error(f"--only accepts some of {','.join(PARTS)}, not {wanted.only!r}")
+    logging.getLogger("headwater").setLevel(logging.CRITICAL + 1)
     failed = 0
     for part in parts:
         seed = wanted.seed or campaigns.next_seed(NAME, part)
-        outcome = run(part, seed, wanted.seeds)
+        outcome = run(part, seed, wanted.seeds or PARTS[part].seeds)
         if wanted.seed is None:
             campaigns.record(NAME, outcome)
         failed += len(outcome.failures)
-        print(f"{part}: {outcome.trials} {outcome.unit}, {len(outcome.failures)} failures")
-        for text in outcome.failures:
-            print(text)
+        print(
+            f"{part}: {outcome.trials} {outcome.unit}, {len(outcome.failures)} failures, "
+            f"{outcome.seconds:.0f} s",
+            flush=True,
+        )
+        for text, times in Counter(outcome.failures).items():
+            print(text if times == 1 else f"{text} ({times} times)")
     return 1 if failed else 0
 
 

@@ -5,40 +5,41 @@
 - what is recovered is the state after some command (I7), including owner, time and count of pending entries;
 - it is the state after the newest answered command or a later one (I1): no reply is sent before its record
   is durable;
-- that holds, too, while blocks are written to segments, and what is recovered has all entries.
+- that holds, too, while blocks are written to segments, and moved to others, and what is recovered has all bytes of
+  all entries;
+- a store that was recovered goes on, whatever the wall clock shows then, and recovers again.
 
 At random turns a checkpoint begins, and ends some turns later: the image is built from the files alone, as the
-helper process does it, or of the store in memory, as a clean stop does it.
+helper process does it, or of the store in memory, as a clean stop does it. Between turns the wall clock jumps by hours
+and days. With a fault, one file operation of the history fails instead (`node_failures`).
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from random import Random
 from typing import Any
 
+from headwater.engine.check import broken_invariants
 from headwater.errors import HeadwaterError
-from headwater.journal.journal import Journal
-from headwater.journal.manifest import ImageEntry
-from headwater.journal.rotation import Rotation
-from headwater.persistence.building import build_image, checkpoint
-from headwater.persistence.order import CheckpointOrder
 from headwater.persistence.replaying import recovered_keyspace
 from headwater.server.session.session import Session
 from headwater.testing.clock import ManualClock
 from headwater.testing.files import CrashableFiles
-from headwater.testing.node import LocalStore, Word, request
-from tests.property.pictures import of_store
+from headwater.testing.node import Word, request
+from headwater.testing.replies import Reply
+from tests.crash.node_store import (
+    JUMPS_S,
+    HelpedCheckpoint,
+    SmallFiles,
+    checkpoint_now,
+    compact,
+    content,
+    opened,
+)
 
-FILE_BYTES = 1024
 CONSUMERS = (b"a", b"b")
-
-
-class SmallFiles(LocalStore):
-    """A store that often begins another journal file, and so replaces MANIFEST often."""
-
-    def _journal(self, files: CrashableFiles) -> Journal:
-        return opened(files)
 
 
 @dataclasses.dataclass
@@ -49,78 +50,100 @@ class NodeCampaign:
     commands: int = 60
     images: int = 2
     cold: bool = False
-    """Whether entries go to disk as soon as they may. The caller makes blocks small."""
+    """Whether entries go to disk as soon as they may. The caller makes blocks small (`node_store.tiny_segments`)."""
     trials: int = 0
     answered: int = 0
-    checkpoints: int = 0
     failures: list[str] = dataclasses.field(default_factory=list)
+    done: Counter[str] = dataclasses.field(default_factory=Counter)
+    """How often what happened: commands, checkpoints, removed segments, bytes moved by compactions, jumps of the wall
+    clock, and stores that went on after a crash."""
 
     def run(self) -> NodeCampaign:
         """Run the history. `failures` has what did not hold."""
+        session = self._begin()
+        self._files.on_operation = self._crash
+        try:
+            self._history(session)
+        except HeadwaterError as error:
+            self.failures.append(f"seed {self.seed}: the running store: {error}")
+        self._files.on_operation = None
+        self._crash("the end")
+        return self
+
+    def _begin(self) -> Session:
         self._random = Random(self.seed)
+        self._draws = Random(self.seed + 1)
         self._store = SmallFiles(clock=ManualClock(), cold=self.cold)
         files = self._store.files
         assert files is not None
         self._files = files
         self._states = [self._state()]
-        self._begun: Rotation | None = None
-        self._made: ImageEntry | None = None
-        session = self._store.node.connect(kind="embedded", address="", on_output=self._take)
-        files.on_operation = self._crash
-        self._history(session)
-        files.on_operation = None
-        self._crash("the end")
-        return self
+        self._checkpoint: HelpedCheckpoint | None = None
+        return self._store.node.connect(kind="embedded", address="", on_output=self._take)
 
     @property
     def stored(self) -> int:
         """How many blocks were stored."""
         return self._store.node.keyspace.sealing.stored_count
 
+    # --- the history ------------------------------------------------------------------------------
+
     def _history(self, session: Session) -> None:
         self._send(session, b"XGROUP", b"CREATE", b"s", b"g", b"0", b"MKSTREAM")
         for number in range(1, self.commands):
             self._store.clock.advance(self._random.choice((0.001, 1.0, 30.0)))
+            if self._random.random() < 0.1:
+                self._store.clock.jump(self._random.choice(JUMPS_S))
+                self.done["jumps"] += 1
             self._send(session, *self._command(number))
-            self._checkpoint()
+            self._do_checkpoint()
 
     def _command(self, number: int) -> tuple[Word, ...]:
         random = self._random
         who, some = random.choice(CONSUMERS), b"%d-1" % random.randrange(1, number + 1)
-        return random.choice(
-            (
-                (b"XADD", b"s", b"%d-1" % number, b"n", number),
-                (b"XADD", b"s", b"%d-1" % number, b"n", number),
-                (b"XREADGROUP", b"GROUP", b"g", who, b"COUNT", 2, b"STREAMS", b"s", b">"),
-                (b"XCLAIM", b"s", b"g", who, 1000, some),
-                (b"XAUTOCLAIM", b"s", b"g", who, 1000, 0, b"COUNT", 3),
-                (b"XACK", b"s", b"g", some),
-                (b"XDEL", b"s", some),
-            )
-        )
+        commands: list[tuple[Word, ...]] = [
+            (b"XADD", b"s", b"%d-1" % number, b"n", number),
+            (b"XADD", b"s", b"%d-1" % number, b"n", number),
+            (b"XREADGROUP", b"GROUP", b"g", who, b"COUNT", 2, b"STREAMS", b"s", b">"),
+            (b"XCLAIM", b"s", b"g", who, 1000, some),
+            (b"XAUTOCLAIM", b"s", b"g", who, 1000, 0, b"COUNT", 3),
+            (b"XACK", b"s", b"g", some),
+            (b"XDEL", b"s", some),
+        ]
+        if self.cold:
+            commands += [
+                (b"XADD", b"s", b"%d-1" % number, b"n", number, b"pad", b"x" * (number % 50)),
+                (b"XADD", b"s", b"%d-1" % number, b"n", number, b"pad", b"y" * (number % 90)),
+                (b"XTRIM", b"s", b"MINID", b"%d-0" % random.randrange(1, number + 1)),
+                (b"COPY", b"s", b"t", b"REPLACE"),
+                random.choice(((b"DEL", b"t"), (b"RENAME", b"t", b"s"), (b"XDEL", b"t", some))),
+            ]
+        return random.choice(commands)
 
-    def _checkpoint(self) -> None:
+    def _do_checkpoint(self) -> None:
         """Begin, make or end a checkpoint between two turns, or do nothing."""
-        journal, chance = self._store.node.journal, self._random.random()
-        assert journal is not None
-        if self._begun is not None and self._made is None and chance < 0.3:
-            order = CheckpointOrder("", "", journal.seed, journal.image, self._begun, 0, "none")
-            self._made = build_image(self._files, order).entry
-        elif self._begun is not None and self._made is not None and chance < 0.3:
-            journal.use_image(self._begun, self._made)
-            journal.remove_replaced()
-            self._begun = self._made = None
-            self.checkpoints += 1
-        elif self._begun is None and chance < 0.1:
-            self._begun = journal.rotate()
-        elif self._begun is None and chance < 0.15:
-            checkpoint(journal, self._store.node.keyspace)
-            self.checkpoints += 1
+        chance, running = self._random.random(), self._checkpoint
+        if running is None:
+            if chance < 0.1:
+                self._checkpoint = HelpedCheckpoint(self._store)
+            elif chance < 0.15:
+                checkpoint_now(self._store)
+                self.done["checkpoints"] += 1
+        elif chance < 0.3:
+            if not running.is_built:
+                running.build()
+                return
+            self._checkpoint = None
+            self.done["removed segments"] += len(running.end())
+            self.done["checkpoints"] += 1
+            if self.cold:
+                self.done["moved bytes"] += compact(self._store)
 
     def _send(self, session: Session, *words: Word) -> None:
         """Run one command in one turn."""
         session.feed(request(words))
         self._store.node.turn([session])
+        self.done["commands"] += 1
         self._states.append(self._state())
         if self.cold:
             self._store.use_disk()
@@ -131,36 +154,78 @@ class NodeCampaign:
             self.answered += 1
 
     def _state(self) -> Any:
-        return stored(of_store(self._store.node.keyspace))
+        return content(self._store.node.keyspace)
+
+    # --- crashes ----------------------------------------------------------------------------------
 
     def _crash(self, line: str) -> None:
-        # The current command has changed the state. It may be in the journal or not.
-        possible = [*self._states[self.answered :], self._state()]
-        for image in self._files.crash_images(
-            seed=self._random.randrange(2**32), count=self.images
-        ):
-            self.trials += 1
-            try:
-                found = stored(of_store(recovered_keyspace(opened(image))))
-            except HeadwaterError as error:
-                self.failures.append(f"seed {self.seed}, before {line!r}: {error}")
-                continue
-            if found not in possible:
-                lost = found in self._states
-                what = "a state from before it" if lost else "a state that never existed"
+        where = f"seed {self.seed}, before {line!r}"
+        try:
+            # The current command has changed the state. It may be in the journal or not.
+            possible = [*self._states[self.answered :], self._state()]
+        except HeadwaterError as error:
+            self.failures.append(f"{where}: the running store: {error}")
+            return
+        seed = self._draws.randrange(2**32)
+        for image in self._files.crash_images(seed=seed, count=self.images):
+            self._try(image, where, possible)
+
+    def _try(self, image: CrashableFiles, where: str, possible: list[Any]) -> None:
+        """Recover one image. Some of the stores go on, and crash again."""
+        self.trials += 1
+        try:
+            if self._draws.random() < 0.1:
+                found = self._go_on(image, where)
+            else:
+                found = recovered(image)
+        except (HeadwaterError, OSError, AssertionError) as error:
+            self.failures.append(f"{where}: {error}")
+            return
+        if found not in possible:
+            lost = found in self._states
+            what = "a state from before it" if lost else "a state that never existed"
+            self.failures.append(
+                f"{where}: command {self.answered} was answered, and {what} was recovered"
+            )
+
+    def _go_on(self, image: CrashableFiles, where: str) -> Any:
+        """Open a store whose wall clock has jumped, and use it. Return what it was opened with."""
+        clock = ManualClock()
+        clock.jump(self._draws.choice(JUMPS_S))
+        store = SmallFiles(clock=clock, cold=self.cold, files=image)
+        found = content(store.node.keyspace)
+        client = store.client()
+        store.advance(2.0)
+        last = found.get(b"s", {"counters": ((0, 0),)})["counters"][0]
+        added = client("XADD", "s", "*", "again", "x" * self._draws.randrange(60))
+        assert isinstance(added, bytes), f"XADD after a restart: {added!r}"
+        ms, _, seq = added.partition(b"-")
+        assert (int(ms), int(seq)) > last, f"{added!r} was added after {last}"
+        client("XREADGROUP", "GROUP", "g", "again", "STREAMS", "s", ">")
+        assert all(idle >= 0 for idle in idle_times(client("XPENDING", "s", "g", "-", "+", 99)))
+        client("SET", "durable", "1")
+        if self._draws.random() < 0.3:
+            checkpoint_now(store)
+        before = content(store.node.keyspace)
+        for second in image.crash_images(seed=self.seed, count=1):
+            if recovered(second) != before:
+                what = "a state from before it"
                 self.failures.append(
-                    f"seed {self.seed}, before {line!r}: command {self.answered} was answered, and "
-                    f"{what} was recovered"
+                    f"{where}: the store went on and crashed again, and {what} was recovered"
                 )
+        self.done["went on"] += 1
+        return found
 
 
-def opened(image: CrashableFiles) -> Journal:
-    return Journal.open(image, policy="always", file_bytes=FILE_BYTES, clock=ManualClock())
+def recovered(image: CrashableFiles) -> Any:
+    """Return the content that is recovered. Raises `HeadwaterError`, and `AssertionError` if an invariant is broken."""
+    keyspace = recovered_keyspace(opened(image))
+    broken = broken_invariants(keyspace)
+    assert broken == [], f"broken invariants: {broken}"
+    return content(keyspace)
 
 
-def stored(picture: dict[bytes, Any]) -> dict[bytes, Any]:
-    """Remove the times at which consumers were seen, which may be lost (rule 3 of ARCHITECTURE.md)."""
-    for stream in picture.values():
-        for group in stream["groups"].values():
-            group["consumers"] = sorted(group["consumers"])
-    return picture
+def idle_times(reply: Reply) -> list[int]:
+    """Return the idle times in a reply of XPENDING; none if there is no such group."""
+    rows = reply if isinstance(reply, list) else []
+    return [row[2] for row in rows if isinstance(row, list) and isinstance(row[2], int)]

@@ -17,12 +17,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
+
+from tests.crash.flip_campaign import FlipCampaign
 from tests.crash.node_campaign import NodeCampaign
+from tests.crash.node_store import tiny_segments
 from tests.property.model_campaign import Run, history
 
 ROOT = Path(__file__).resolve().parents[2]
 HISTORIES = 10
 """Maximum number of histories that a check may need. A fault that is found later counts as missed."""
+FLIPS = 100
+"""Number of flipped bits in each of them."""
 
 
 class Fault(NamedTuple):
@@ -86,6 +92,34 @@ FAULTS: dict[str, Fault] = {
         "crashes",
         "a state from before it",
     ),
+    "fsync of a segment omitted": Fault(
+        "journal/segments.py",
+        "                self._files.sync(name)\n",
+        "                pass\n",
+        "cold",
+        "segment-",
+    ),
+    "CRC of records off": Fault(
+        "journal/records.py",
+        "    if extend_view(seed ^ length, data, offset + 8, end) != checksum:\n        return 0\n",
+        "",
+        "flips",
+        "silent: a state that never existed",
+    ),
+    "CRC of bodies off": Fault(
+        "journal/blobs.py",
+        "    if found != checksum:\n",
+        "    if False:\n",
+        "flips",
+        "silent",
+    ),
+    "a segment deleted while referenced": Fault(
+        "server/services/segments.py",
+        "        return [one for one in there if not any(one in numbers for numbers in referenced)]\n",
+        "        return list(there)\n",
+        "cold",
+        "No such file or directory",
+    ),
     "helper allowed to replace the manifest": Fault(
         "persistence/building.py",
         "        entry = write_image(files, applying.keyspace, rotation, order.seed)\n",
@@ -121,7 +155,27 @@ def crashes() -> str:
     return next((failures[0] for failures in found if failures), "")
 
 
-CHECKS: dict[str, Callable[[], str]] = {"model": model, "crashes": crashes}
+def cold() -> str:
+    """Return what the crash campaign of a node finds whose entries go to disk."""
+    with pytest.MonkeyPatch.context() as patches:
+        tiny_segments(patches)
+        found = (NodeCampaign(seed, cold=True).run().failures for seed in range(HISTORIES // 2))
+        return next((failures[0] for failures in found if failures), "")
+
+
+def flips() -> str:
+    """Return what flipped bits find, first of all what was silent."""
+    found = (FlipCampaign(seed, trials=FLIPS).run().failures for seed in range(HISTORIES))
+    failures = next((failures for failures in found if failures), [])
+    return next((text for text in failures if "silent" in text), "".join(failures[:1]))
+
+
+CHECKS: dict[str, Callable[[], str]] = {
+    "model": model,
+    "crashes": crashes,
+    "cold": cold,
+    "flips": flips,
+}
 
 
 def plant(fault: Fault | None, directory: Path) -> Path:

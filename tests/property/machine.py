@@ -63,11 +63,14 @@ class StoreMachine(RuleBasedStateMachine):
         self.patches.setattr(pending, "PENDING_BLOCK_RECORDS", 4)
         self.admitted = self.committed = 0
         """Bytes of facts that the latest command had admitted, and that it wrote."""
-        self.store = LocalStore(cold=True)
+        self.store = self._new_store()
         self._connect()
         self.model = Model(now=self.store.clock.now_ms(), node_max_entries=NODE_MAX_ENTRIES)
         self.queue: list[tuple[tuple[Word, ...], Callable[[], Reply]]] | None = None
         self.drawn: Counter[str] = Counter()
+
+    def _new_store(self) -> LocalStore:
+        return LocalStore(cold=True)
 
     def _connect(self) -> None:
         self.store.settings.node_max_entries = NODE_MAX_ENTRIES

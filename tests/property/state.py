@@ -15,14 +15,14 @@ from headwater.engine.stream import StoredStream
 Picture = dict[str, Any]
 
 
-def picture(keyspace: Keyspace) -> Picture:
-    """Return everything that survives a restart."""
+def picture(keyspace: Keyspace, *, bodies: bool = True) -> Picture:
+    """Return everything that survives a restart; without ``bodies`` only the ids of entries, not their bytes."""
     return {
         "next": (keyspace.next_sid, keyspace.next_gid),
         "delaying": sorted(keyspace.delaying),
         "databases": {
             database.index: {
-                key: (_value(value), database.expiries.get(key))
+                key: (_value(value, bodies), database.expiries.get(key))
                 for key, value in sorted(database.values.items())
             }
             for database in keyspace.databases
@@ -50,7 +50,7 @@ def from_an_image(groups: list[tuple[bytes, int]], moment: int) -> Keyspace:
     return again
 
 
-def _value(value: Value) -> Any:
+def _value(value: Value, bodies: bool) -> Any:
     if isinstance(value, bytes):
         return value
     if not isinstance(value, StoredStream):
@@ -59,7 +59,9 @@ def _value(value: Value) -> Any:
     spans, _ = value.log.spans((0, 0), (2**64 - 1, 2**64 - 1))
     return {
         "sid": value.sid,
-        "entries": b"".join(bytes(span.wire()) for span in spans),
+        "entries": b"".join(bytes(span.wire()) for span in spans)
+        if bodies
+        else [entry_id for span in spans for entry_id in span.ids()],
         "counters": (
             value.length,
             value.last_id,
