@@ -66,6 +66,33 @@ def test_an_image_replaces_the_journal_files_before_it() -> None:
     assert journal.recovery.last_turn == 41
 
 
+@pytest.mark.parametrize("used", [False, True])
+def test_a_turn_that_exceeds_the_file_after_a_rotation_is_recovered(*, used: bool) -> None:
+    # Given a journal that was rotated; its image is in use or not
+    written = Written(5, file_bytes=FILE_BYTES)
+    journal = written.journal
+    if used:
+        checkpoint(journal)
+    else:
+        rotation = journal.rotate()
+    # When the next turn does not fit into the new file, so that this one stays without a turn
+    large = "x" * FILE_BYTES
+    write_turn(journal, large, turn=6)
+    write_turn(journal, "after", turn=7)
+    # Then it is recovered, also with the image of that rotation or a later one
+    everything = [*written.facts, fact(large), fact("after")]
+    (image,) = written.files.crash_images(seed=0, count=1)
+    assert facts_in(image)[0] == everything
+    if not used:
+        journal.use_image(rotation, write_image(journal, rotation, facts_at(journal, rotation)))
+        journal.remove_replaced()
+        (image,) = written.files.crash_images(seed=0, count=1)
+        assert facts_in(image)[0] == everything
+    checkpoint(journal)
+    journal.close()
+    assert open_journal(free_again(written.files), file_bytes=FILE_BYTES)[1] == everything
+
+
 def test_a_second_image_replaces_the_first() -> None:
     written = Written(20, file_bytes=FILE_BYTES)
     _, first = checkpoint(written.journal)

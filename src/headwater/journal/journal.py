@@ -241,6 +241,8 @@ class Journal:
     def _continue(self, needed: int) -> None:
         """Continue in the next file, which has space for ``needed`` bytes."""
         writer = self._writer
+        if writer.end == FILE_HEADER_BYTES:
+            writer.leave_empty()
         self._sync()
         self._durable_turn = max(self._durable_turn, writer.turn - 1)  # more of the turn may follow
         writer.unrecorded_sync = writer.here()

@@ -81,6 +81,13 @@ class Writer:
         self.unsynced = False
         self.unrecorded_sync = self.here()
 
+    def leave_empty(self) -> None:
+        """Write the record of the last fsync to a file that gets no turn. Otherwise nothing would say where the
+        file before it ended, and recovery would miss the files after it."""
+        synced = self.unrecorded_sync
+        if synced is not None and synced.number < self.number:
+            self._write_synced(synced)
+
     def end_cleanly(self) -> None:
         """Write a group that says that everything before it is durable."""
         self._write_synced(self.here())
