@@ -7,35 +7,52 @@ creates two data directories in the given one, with the current code:
     stopped/   after a clean stop
     killed/    the process was killed, and the last record is torn in the middle
 
-and ``state.txt``, the state of both: it does not include the torn record, which set a key. Files of a
+each with an image of one play of the history, segments with most of its entries, and a journal of another play (only
+the journal in formats 1 and 2), and ``state.txt``, the state of both: it does not include the torn record, which set a key. Files of a
 released format are never written again: `tests/crash/test_golden.py` reads them with every later version.
 """
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from pprint import pformat
 from typing import Any
 
+import pytest
+
 from headwater.config.config import Config
 from headwater.engine.facts import FactBuffer
 from headwater.engine.keyspace import Keyspace
 from headwater.engine.replay import Replay
+from headwater.journal.images import read_image
 from headwater.journal.journal import Journal
+from headwater.persistence.source import SegmentSource
 from headwater.server.turn.node import Node
 from headwater.testing.files import CrashableFiles
 from headwater.testing.node import LocalStore, Word
 from headwater.testing.replies import Failure, Reply
+from tests.blocks import tiny_blocks
 from tests.property.state import picture
 
 SEED = 0x5EED
 FILE_BYTES = 2048
+SEGMENT_BYTES = 4096
 
 
 class GoldenStore(LocalStore):
-    """A store whose journal has small files and a fixed seed."""
+    """A store with small files and a fixed seed, whose entries go to disk as soon as they may."""
+
+    def __init__(self) -> None:
+        super().__init__(config=Config(port=0), cold=True)
+
+    def _open(self) -> Node:
+        node = super()._open()
+        assert node.services.segments is not None
+        node.services.segments.writer._segment_bytes = SEGMENT_BYTES
+        return node
 
     def _journal(self, files: CrashableFiles) -> Journal:
         return Journal.open(
@@ -46,8 +63,9 @@ class GoldenStore(LocalStore):
 Client = Callable[..., Reply]
 
 
-def play(store: LocalStore) -> None:
-    """Run the history: every kind of fact at least once, with some result of each remaining."""
+def play(store: LocalStore, *, again: bool = False) -> None:
+    """Run the history: every kind of fact at least once, with some result of each remaining. ``again`` keeps
+    the databases 9 and 10, so it omits FLUSHALL."""
     connection = store.client()
 
     def client(*words: Word) -> Reply:
@@ -59,7 +77,7 @@ def play(store: LocalStore) -> None:
     client("SET", "gone", "x")
     client("FLUSHDB")
     client("SET", "gone", "x")
-    client("FLUSHALL")
+    client("DEL" if again else "FLUSHALL", *(["gone"] if again else []))
     client("SELECT", 0)
     _play_values(client)
     _play_streams(store, client)
@@ -140,11 +158,14 @@ def _play_producers(store: LocalStore, client: Client) -> None:
 
 
 def kinds_in(files: CrashableFiles) -> set[int]:
-    """Return the kinds of all facts in these files, found by applying them."""
+    """Return the kinds of all facts in these files, found by applying them: of the image, then of the journal."""
     found: set[int] = set()
-    replay = Replay(Keyspace(FactBuffer(muted=True)))
     journal = Journal.open(files, policy="always", file_bytes=FILE_BYTES)
-    for group in journal.replay():
+    keyspace = Keyspace(FactBuffer(muted=True))
+    keyspace.sealing.store_in(SegmentSource(files, journal.seed), storing=False)
+    replay, image = Replay(keyspace), journal.image
+    batches = [] if image is None else [*read_image(files, image, journal.seed)]
+    for group in itertools.chain(*(batch.groups() for batch in batches), journal.replay()):
         replay.begin(group.facts, group.now_ms)
         while (kind := replay.step()) >= 0:
             found.add(kind)
@@ -175,11 +196,32 @@ def loaded(directory: Path) -> CrashableFiles:
     return files
 
 
+def played() -> GoldenStore:
+    """Return a store that has run the history, was checkpointed, and has run it again."""
+    store = GoldenStore()
+    play(store)
+    client = store.client()
+    for old, new in ((0, 9), (2, 10)):
+        client("SWAPDB", old, new)
+    client("SELECT", 9)
+    client("XCLAIM", "s", "g", "bob", 0, "9-1", "RETRYCOUNT", 2**33)
+    store.cold = False  # of these entries some are compressed, and some are not, in memory
+    for number in range(31, 50):
+        client("CONFIG", "SET", "stream-hot-bytes", 0 if number < 40 else 1_000_000)
+        client("XADD", "s", f"{number}-1", "n", number, "pad", "y" * number)
+    store.node.services.checkpoints.write_now()
+    client("CONFIG", "SET", "stream-hot-bytes", 0)
+    store.cold = True
+    play(store, again=True)
+    return store
+
+
 def write(directory: Path) -> None:
     """Write the golden files in the current format."""
     for name in ("stopped", "killed"):
-        store = GoldenStore(config=Config(port=0))
-        play(store)
+        with pytest.MonkeyPatch.context() as patches:
+            tiny_blocks(patches, block_bytes=400)
+            store = played()
         files, journal = store.files, store.node.journal
         assert files is not None
         assert journal is not None
@@ -189,7 +231,9 @@ def write(directory: Path) -> None:
         else:
             (directory / "state.txt").write_text(state_of(store.node))
             store.node.close()
-        (directory / name).mkdir()
+        (directory / name).mkdir(exist_ok=True)
+        for path in (directory / name).iterdir():
+            path.unlink()
         for file in files.names():
             (directory / name / file).write_bytes(bytes(files.content(file).data))
 
