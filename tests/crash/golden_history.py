@@ -46,7 +46,7 @@ class GoldenStore(LocalStore):
     """A store with small files and a fixed seed, whose entries go to disk as soon as they may."""
 
     def __init__(self) -> None:
-        super().__init__(config=Config(port=0), cold=True)
+        super().__init__(config=Config(port=0, stream_compression="zlib"), cold=True)
 
     def _open(self) -> Node:
         node = super()._open()
