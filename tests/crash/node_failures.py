@@ -64,7 +64,7 @@ class FailingNode(NodeCampaign):
             super()._send(session, *words)
 
     def _do_checkpoint(self) -> None:
-        """Only after a failure a checkpoint may fail; the next one begins anew."""
+        """Only after a failure a checkpoint may fail; another one may begin later."""
         if self._store.node.state.poisoned is not None:
             return
         try:

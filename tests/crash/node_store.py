@@ -103,7 +103,7 @@ class HelpedCheckpoint:
         """Write the image, as the helper process does it."""
         journal = self._journal
         order = CheckpointOrder("", "", journal.seed, journal.image, self._rotation, 0, "none")
-        self._built = build_image(journal.files, order)  # type: ignore[arg-type]
+        self._built = build_image(journal.files, order)
 
     def end(self) -> list[int]:
         """Take the image into use and remove what it replaces. Return the segments that it made needless."""
@@ -111,7 +111,7 @@ class HelpedCheckpoint:
         assert built is not None
         journal.use_image(self._rotation, built.entry)
         live = self._store.node.keyspace.sealing.segments()
-        unneeded = segments.unneeded(self._floor, built.segments, live)
+        unneeded: list[int] = segments.unneeded(self._floor, built.segments, live)
         journal.remove_replaced()
         segments.remove(unneeded)
         return unneeded

@@ -71,10 +71,7 @@ def test_a_turn_that_exceeds_the_file_after_a_rotation_is_recovered(*, used: boo
     # Given a journal that was rotated; its image is in use or not
     written = Written(5, file_bytes=FILE_BYTES)
     journal = written.journal
-    if used:
-        checkpoint(journal)
-    else:
-        rotation = journal.rotate()
+    rotation = checkpoint(journal)[0] if used else journal.rotate()
     # When the next turn does not fit into the new file, so that this one stays without a turn
     large = "x" * FILE_BYTES
     write_turn(journal, large, turn=6)

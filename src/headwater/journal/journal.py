@@ -9,7 +9,6 @@
     journal.commit(buffer)                          # once a turn, before the first reply
     rotation = journal.rotate()                     # between turns; another process makes the image
     journal.use_image(rotation, entry)              # then the older files: journal.remove_replaced()
-    …
     journal.close()
 
 Rule 1. A group is in one file. A full file is followed by the next. A file that is created for a larger
@@ -241,8 +240,7 @@ class Journal:
     def _continue(self, needed: int) -> None:
         """Continue in the next file, which has space for ``needed`` bytes."""
         writer = self._writer
-        if writer.end == FILE_HEADER_BYTES:
-            writer.leave_empty()
+        writer.leave()
         self._sync()
         self._durable_turn = max(self._durable_turn, writer.turn - 1)  # more of the turn may follow
         writer.unrecorded_sync = writer.here()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from headwater.journal.files import Files
 from headwater.journal.names import JournalFile
-from headwater.journal.records import SYNCED_GROUP_BYTES, Synced, synced_group
+from headwater.journal.records import FILE_HEADER_BYTES, SYNCED_GROUP_BYTES, Synced, synced_group
 
 if TYPE_CHECKING:
     from headwater import _cython as cython
@@ -81,11 +81,11 @@ class Writer:
         self.unsynced = False
         self.unrecorded_sync = self.here()
 
-    def leave_empty(self) -> None:
-        """Write the record of the last fsync to a file that gets no turn. Otherwise nothing would say where the
-        file before it ended, and recovery would miss the files after it."""
+    def leave(self) -> None:
+        """Write the record of the last fsync, if the file gets no turn before another one is used. Otherwise nothing
+        would say where the file before it ended, and recovery would miss the files after it."""
         synced = self.unrecorded_sync
-        if synced is not None and synced.number < self.number:
+        if self.end == FILE_HEADER_BYTES and synced is not None and synced.number < self.number:
             self._write_synced(synced)
 
     def end_cleanly(self) -> None:
