@@ -29,7 +29,7 @@ help:
 	@echo "make clusters  test workers on real clusters and with Sentinels, failovers and resharding, 5 minutes at most"
 	@echo "make chaos-clusters  run 320 random failovers and moved slots under load, 20 minutes"
 	@echo "make conform  compare 1,500,000 random commands with real servers, 200,000 with the model, and odd requests"
-	@echo "make crash    crash before every file operation, failing disks, 1,000 kills, half an hour"
+	@echo "make crash    crash before every file operation, failing disks, flipped bits, 10,000 kills, an hour"
 	@echo "make asan     test the hot modules with AddressSanitizer, 10 minutes at most"
 	@echo "make connections  compare 10,000 idle and 10,000 blocked connections with Redis 8.2"
 	@echo "make check    check format, lint rules, types, import layers, tidiness"
