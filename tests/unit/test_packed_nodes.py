@@ -93,9 +93,9 @@ class History:
             run = index.run_at(at)
             if run is None:
                 break
-            there = nodes[at : at + run.count]
-            assert run.live == sum(len(node.live) for node in there)
-            assert (run.last_ms, run.last_seq) == divmod(there[-1].last, 3)
+            covered = nodes[at : at + run.count]
+            assert run.live == sum(len(node.live) for node in covered)
+            assert (run.last_ms, run.last_seq) == divmod(covered[-1].last, 3)
             at += run.count
         assert at == 0 or len(nodes) > at, "the newest node is packed"
 
