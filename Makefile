@@ -19,7 +19,7 @@ TWO := -n 2 --dist loadgroup
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install build check format quick test plain slice clusters chaos-clusters conform crash asan connections chaos-spark chaos-worker demo bench bench-worker bench-gate bench-compare bench-docs bench-scale bench-spark bench-storage peers docs clean
+.PHONY: help install build check format quick test plain slice clusters chaos-clusters conform crash asan connections chaos-spark chaos-worker demo bench bench-worker bench-gate bench-compare bench-docs bench-scale bench-spark bench-storage life peers docs clean
 
 help:
 	@echo "make demo     run server, workers and Spark on real data, under 3 minutes (ARGS='--flights 10000')"
@@ -200,6 +200,11 @@ bench-spark: build peers
 # 40 GB of disk: ARGS='--only huge --rounds 1'; an hour of trimming: ARGS='--only trimmed --minutes 60'.
 bench-storage: build peers
 	$(PY) -m benchmarks.storage $(ARGS)
+
+# A hundred million entries, 20 minutes and 15 GB of disk: memory and disk over time, and a plot for the docs. Small:
+# ARGS='--entries 3000000 --output life.json'.
+life: build
+	$(PY) -m benchmarks.storage.life $(ARGS)
 
 docs: build
 	$(PY) -m tools.reference
