@@ -169,7 +169,6 @@ def main() -> int:
     parts = wanted.only.split(",")
     if not set(parts) <= set(PARTS):
         parser.error(f"--only accepts some of {','.join(PARTS)}, not {wanted.only!r}")
-    logging.getLogger("headwater").setLevel(logging.CRITICAL + 1)
     failed = 0
     for part in parts:
         seed = wanted.seed or campaigns.next_seed(NAME, part)
@@ -188,4 +187,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    logging.getLogger("headwater").setLevel(logging.CRITICAL + 1)
     sys.exit(main())

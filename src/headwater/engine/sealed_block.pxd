@@ -8,14 +8,14 @@ cdef class SealedBlock:
     cdef public str codec
     cdef public bytes wire
     cdef public bytes ids
-    cdef public unsigned int size
-    cdef public unsigned int count
+    cdef public int size
+    cdef public int count
     cdef public unsigned long long first_ms
     cdef public unsigned long long first_seq
     cdef public bytearray data
     cdef public array.array offsets
     cdef public Blob blob
-    cdef public unsigned int holds
+    cdef public int holds
 
 
 @cython.locals(data=bytearray, offsets=array.array)
