@@ -41,6 +41,7 @@ HOT = {
     "commands.dispatch",
     "commands.group_reads",
     "commands.ids",
+    "commands.reply_tail",
     "commands.xack",
     "commands.xadd",
     "commands.xclaim",

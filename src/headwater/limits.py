@@ -34,6 +34,10 @@ MAX_OUTPUT_AHEAD_BYTES = 1024 * 1024
 the limit, 46 KB of GETs of a large value would create gigabytes of replies at once. A higher
 ``client-output-buffer-limit`` applies instead: with this limit it could never be reached."""
 
+REPLY_PIECE_BYTES = 1024 * 1024
+"""After how many bytes the entries of a reply are written in pieces, as the client reads, and how large a piece
+is. Precedent: none, Redis writes every reply whole into memory."""
+
 MAX_INPUT_BYTES_BEFORE_AUTH = 1024 * 1024
 """How many bytes such a client may send while the reply to its refused login is delayed. Precedent: none,
 Redis does not delay logins."""

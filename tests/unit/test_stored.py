@@ -218,7 +218,7 @@ def test_a_backward_scan_reads_ahead_what_is_before(
     stream.keyspace.sealing.bodies.may_wait, blobs.cached = False, 0.0
     spans, _ = stream.log.backward((0, 0), (200, 0), 3)
     with pytest.raises(ColdBlocks) as raised:
-        warm(stream.keyspace.sealing, ((stream.log, spans),))
+        warm(stream.keyspace.sealing, ((stream.log, spans),), backward=True)
     at = stream.log.find_block(*spans[-1].ids()[0])
     assert list(raised.value.ahead) == [block.packed for block in stream.log.blocks[:at][::-1]]
 

@@ -1,5 +1,6 @@
 cimport cython
 from headwater.commands.call cimport Call
+from headwater.commands.reply_tail cimport write_spans
 from headwater.engine.entry_block cimport Span
 from headwater.engine.entry_log cimport EntryLog, any_stored
 from headwater.engine.stream cimport StoredStream

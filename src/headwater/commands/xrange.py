@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from headwater.commands.call import SYNTAX, Call
 from headwater.commands.ids import range_end, range_start
+from headwater.commands.reply_tail import write_spans
 from headwater.engine.entry_log import any_stored
 from headwater.engine.warming import warm
 from headwater.errors import CommandError
@@ -48,7 +49,6 @@ def _range(call: Call, start_at: int, end_at: int, backward: bool) -> None:
     log = stream.log
     spans, total = log.backward(start, end, count) if backward else log.spans(start, end, count)
     if any_stored(spans):
-        warm(log.sealing, ((log, spans),))
+        warm(log.sealing, ((log, spans),), backward=backward, most_bytes=reply.piece_bytes)
     reply.array(total)
-    for span in spans:
-        reply.part(span.data(), span.start(), span.stop())
+    write_spans(reply, spans, backward)

@@ -1,6 +1,7 @@
 cimport cython
 from cpython cimport array
 from headwater.commands.call cimport Call, Wait
+from headwater.commands.reply_tail cimport write_spans
 from headwater.commands.times cimport milliseconds
 from headwater.engine.entry_block cimport EntryBlock, Span
 from headwater.engine.entry_log cimport EntryLog

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from headwater.commands.call import SYNTAX, Call, Wait
 from headwater.commands.ids import GREATEST
+from headwater.commands.reply_tail import write_spans
 from headwater.commands.times import milliseconds
 from headwater.engine.blobs import ColdBlocks
 from headwater.engine.entry_block import Span
@@ -272,8 +273,7 @@ class NewEntries:
     def write(self, reply: ReplyWriter) -> None:
         """Write the entries as an array."""
         reply.array(self.total)
-        for span in self.spans:
-            reply.part(span.data(), span.start(), span.stop())
+        write_spans(reply, self.spans, False)
 
     def write_four(self, reply: ReplyWriter) -> None:
         """Write the entries as XREADGROUP CLAIM shows new ones, ``[id, fields, 0, 0]``, without a header."""
@@ -352,7 +352,8 @@ def xread(call: Call) -> Wait | None:
     if limits.maxcount >= 0 or limits.maxsize >= 0:
         found = _within(limits, found)
     if call.keyspace.sealing.stored_count:
-        warm(call.keyspace.sealing, [(entries.log, entries.spans) for _, entries in found])
+        chosen = [(entries.log, entries.spans) for _, entries in found]
+        warm(call.keyspace.sealing, chosen, most_bytes=reply.piece_bytes)
     begin_streams(reply, len(found))
     for key, entries in found:
         begin_stream(reply, key)

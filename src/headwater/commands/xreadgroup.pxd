@@ -20,7 +20,9 @@ cdef u64 MAX_U64
 cpdef xreadgroup(Call call)
 
 @cython.locals(size=Py_ssize_t, given=list, read=GroupRead)
-cdef bint _give(Call call, list reads, ReadLimits limits) except -1
+cdef bint _give(
+    Call call, list reads, ReadLimits limits, Py_ssize_t most_bytes
+) except -1
 
 @cython.locals(size=Py_ssize_t, read=GroupRead)
 cdef bint _give_in_turn(Call call, list reads, ReadLimits limits) except -1
@@ -29,7 +31,7 @@ cdef bint _give_in_turn(Call call, list reads, ReadLimits limits) except -1
 cdef bint _take_turns(Call call, list reads, ReadLimits limits) except -1
 
 @cython.locals(read=GroupRead)
-cdef _warm(Call call, list reads)
+cdef _warm(Call call, list reads, Py_ssize_t most_bytes=*)
 
 @cython.locals(read=GroupRead, wide=ReadLimits)
 cdef _warm_for_turns(Call call, list reads, ReadLimits limits)

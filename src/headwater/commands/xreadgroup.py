@@ -64,7 +64,8 @@ def xreadgroup(call: Call) -> Wait | None:
     if options.streams > 1 and len(set(keys)) < options.streams:
         given = _give_in_turn(call, reads, limits)
     else:
-        given = _give(call, reads, limits)
+        most_bytes = 0 if options.claim_ms >= 0 else call.reply.piece_bytes
+        given = _give(call, reads, limits, most_bytes)
     if given:
         return None
     if options.block_ms < 0 or not call.may_block:
@@ -83,16 +84,17 @@ def xreadgroup(call: Call) -> Wait | None:
     return wait
 
 
-def _give(call: Call, reads: list[GroupRead], limits: ReadLimits) -> bool:
-    """Plan all reads, have the journal admit exactly their facts, then carry them out. Returns False, with
-    nothing written, if no read returns anything."""
+def _give(call: Call, reads: list[GroupRead], limits: ReadLimits, most_bytes: int) -> bool:
+    """Plan all reads, have the journal admit exactly their facts, then carry them out; new entries after
+    the first ``most_bytes`` may be left to a tail (0: none). Returns False, with nothing written, if no read
+    returns anything."""
     size, given = 0, []
     for read in reads:
         if read.plan(limits):
             given.append(read)
         size += read.fact_bytes()
     if call.keyspace.sealing.stored_count:
-        _warm(call, reads)
+        _warm(call, reads, most_bytes)
     if size:  # 0 for most reads that go on waiting
         call.admit(size)
     for read in reads:
@@ -146,11 +148,12 @@ def _take_turns(call: Call, reads: list[GroupRead], limits: ReadLimits) -> bool:
     return given > 0
 
 
-def _warm(call: Call, reads: list[GroupRead]) -> None:
-    """Open the blocks that the planned reads need. Raises `ColdBlocks`."""
+def _warm(call: Call, reads: list[GroupRead], most_bytes: int = 0) -> None:
+    """Open the blocks that the planned reads need, of new entries only those of the first ``most_bytes`` (0:
+    all). Raises `ColdBlocks`."""
     missed = [packed for read in reads for packed in read.missed]
     found = [(read.group.stream.log, read.spans()) for read in reads]
-    warm(call.keyspace.sealing, found, missed)
+    warm(call.keyspace.sealing, found, missed, most_bytes=most_bytes)
 
 
 def _warm_for_turns(call: Call, reads: list[GroupRead], limits: ReadLimits) -> None:

@@ -54,6 +54,8 @@ cdef class EntryBlock:
     cpdef Py_ssize_t behind(self, u64 ms, u64 seq) except -1
     @cython.locals(gap=Py_ssize_t)
     cpdef Py_ssize_t run(self, Py_ssize_t index, Py_ssize_t limit) except -1
+    @cython.locals(gap=Py_ssize_t)
+    cpdef Py_ssize_t run_before(self, Py_ssize_t index, Py_ssize_t limit) except -1
     @cython.locals(
         size=Py_ssize_t, most=Py_ssize_t, room=Py_ssize_t, entries=Py_ssize_t, taken=Py_ssize_t
     )

@@ -164,6 +164,13 @@ class EntryBlock:
         gap = self.dead.find(1, index, limit)
         return limit if gap < 0 else gap
 
+    def run_before(self, index: int, limit: int) -> int:
+        """Return the index of the first of the consecutive live entries up to ``index``, at least ``limit``."""
+        if self.dead is None:
+            return limit
+        gap = self.dead.rfind(1, limit, index + 1)
+        return limit if gap < 0 else gap + 1
+
     # --- growing --------------------------------------------------------------------------------
 
     def widen(self, need: int, least: int) -> bool:

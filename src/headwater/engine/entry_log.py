@@ -255,21 +255,27 @@ class EntryLog:
     def backward(
         self, start: tuple[int, int], end: tuple[int, int], count: int = -1
     ) -> tuple[list[Span], int]:
-        """Like `spans`, from ``end`` down to ``start``; each span is one entry."""
+        """Like `spans`, from ``end`` down to ``start``. The entries within a span still ascend."""
         spans: list[Span] = []
+        total = 0
         at = min(self._block_of(end[0], end[1]), len(self.blocks) - 1)
-        while at >= 0 and len(spans) != count:
+        while at >= 0 and total != count:
             block = self.blocks[at]
             index = block.behind(end[0], end[1]) - 1
             stop = block.lower_bound(start[0], start[1])
-            while index >= stop and len(spans) != count:
-                if block.lives(index):
-                    spans.append(Span(block, index, index + 1))
-                index -= 1
+            while index >= stop and total != count:
+                if not block.lives(index):
+                    index -= 1
+                    continue
+                limit = stop if count < 0 else max(stop, index + 1 - count + total)
+                run = block.run_before(index, limit)
+                spans.append(Span(block, run, index + 1))
+                total += index + 1 - run
+                index = run - 1
             if stop > block.head:
                 break
             at -= 1
-        return spans, len(spans)
+        return spans, total
 
     def count_range(self, start: tuple[int, int], end: tuple[int, int]) -> int:
         """Return the number of live entries from ``start`` to ``end``. Reads the ids of at most two

@@ -23,15 +23,56 @@ Read = tuple[EntryLog, list[Span]]
 """Spans of one log, in the order in which they will be read."""
 
 
-def warm(sealing: Sealing, reads: Sequence[Read], missed: Iterable[SealedBlock] = ()) -> None:
-    """Open the stored blocks of all spans, until the next command (`Bodies.hold`). Raises `ColdBlocks`, with
+def warm(
+    sealing: Sealing,
+    reads: Sequence[Read],
+    missed: Iterable[SealedBlock] = (),
+    *,
+    backward: bool = False,
+    most_bytes: int = 0,
+) -> None:
+    """Open the stored blocks of all spans, until the next command (`Bodies.hold`), or only those of the first
+    ``most_bytes``. ``backward`` tells in which direction a scan goes on. Raises `ColdBlocks`, with
     ``missed`` among those wanted."""
+    if most_bytes:
+        reads = _begin_of(reads, most_bytes)
     wanted = [packed for _, spans in reads for packed in stored_among(spans)]
     try:
         sealing.bodies.hold(wanted, missed)
     except ColdBlocks as cold:
-        cold.ahead = [packed for log, spans in reads for packed in following(log, spans)]
+        cold.ahead = [packed for log, spans in reads for packed in following(log, spans, backward)]
         raise
+
+
+def first_piece(spans: Iterable[Span], most_bytes: int) -> list[Span]:
+    """Return the first spans, at least one, that together have about ``most_bytes``."""
+    found: list[Span] = []
+    for span in spans:
+        if most_bytes <= 0:
+            break
+        found.append(span)
+        most_bytes -= _bytes_of(span)
+    return found
+
+
+def _begin_of(reads: Sequence[Read], most_bytes: int) -> list[Read]:
+    """Return the first spans of all logs that together have about ``most_bytes``."""
+    found: list[Read] = []
+    for log, spans in reads:
+        if most_bytes <= 0:
+            break
+        begin = first_piece(spans, most_bytes)
+        found.append((log, begin))
+        most_bytes -= sum(_bytes_of(span) for span in begin)
+    return found
+
+
+def _bytes_of(span: Span) -> int:
+    """Return about how many bytes the entries of a span have, without opening its block."""
+    packed, taken = span.block.packed, span.end - span.first
+    if packed is None:
+        return span.stop() - span.start()
+    return packed.size * taken // packed.count
 
 
 def stored_among(spans: Iterable[Span]) -> list[SealedBlock]:
@@ -41,13 +82,12 @@ def stored_among(spans: Iterable[Span]) -> list[SealedBlock]:
     return list(dict.fromkeys(stored))
 
 
-def following(log: EntryLog, spans: list[Span]) -> list[SealedBlock]:
+def following(log: EntryLog, spans: list[Span], backward: bool) -> list[SealedBlock]:
     """Return the blocks on disk that a scan which has read ``spans`` will read next."""
     if not spans:
         return []
-    first, last = spans[0].block, spans[-1].block
+    last = spans[-1].block
     at = log.find_block(last.last_ms, last.last_seq)
-    backward = spans[-1].first < spans[0].first if first is last else last.first() < first.first()
     blocks: Iterable[EntryBlock] = islice(log.blocks, at + 1, None)
     if backward:
         blocks = (log.blocks[before] for before in range(at - 1, -1, -1))

@@ -9,6 +9,8 @@ cdef bytes _CRLF, _PLUS
 cdef class ReplyWriter:
     cdef public bytearray out
     cdef public int resp
+    cdef public Py_ssize_t piece_bytes
+    cdef public object tail
 
     cpdef ok(self)
     cpdef simple(self, bytes text)

@@ -8,7 +8,7 @@ below differ. Source: the RESP specification, redis.io.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from headwater import _cython as cython
@@ -38,6 +38,10 @@ class ReplyWriter:
     def __init__(self, out: bytearray, resp: int = 2) -> None:
         self.out = out
         self.resp = resp
+        self.piece_bytes = 0
+        """After how many bytes the rest of the entries is left to a tail; 0 if the reply is written whole."""
+        self.tail: Any = None
+        """The rest of the current reply (commands/reply_tail.py)."""
 
     def ok(self) -> None:
         append_bytes(self.out, b"+OK\r\n")

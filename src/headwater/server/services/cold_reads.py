@@ -41,9 +41,9 @@ THREADS = 4
 
 class ColdRead(NamedTuple):
     """The result of a command that needs blocks on disk: ``wanted``, and probably ``ahead`` later.
-    ``arguments`` are a copy of the request."""
+    ``arguments`` are a copy of the request, None if its reply has begun (commands/reply_tail.py)."""
 
-    arguments: Arguments
+    arguments: Arguments | None
     wanted: list[SealedBlock]
     ahead: Sequence[SealedBlock]
 

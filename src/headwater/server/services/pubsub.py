@@ -189,7 +189,7 @@ class PubSub:
         for session in listeners:
             if session.closing:
                 continue
-            out = session.output.pushes if session is executing else session.output.outbox
+            out = session.output.messages(executing=session is executing)
             out += b"*" if session.resp == 2 else b">"
             out += body
             self._clients.wrote_to(session)

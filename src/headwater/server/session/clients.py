@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -73,8 +73,12 @@ class Clients:
     def discard_output(self) -> None:
         """Discard what the current turn has written, and close every session."""
         self.changed = []
-        for session in self.sessions.values():
+        self.discard(self.sessions.values())
+
+    def discard(self, sessions: Iterable[Session]) -> None:
+        """Discard what is not released of the output of ``sessions``, and close them."""
+        for session in sessions:
             session.output.changed = False
-            session.output.outbox.clear()
+            session.output.discard(0)
             session.output.pushes.clear()
             session.closing = True

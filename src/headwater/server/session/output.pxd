@@ -13,6 +13,7 @@ cdef class Output:
     cdef public bytearray pushes
     cdef public long long released_bytes
     cdef public long long taken_bytes
+    cdef public object tail
     cdef public bint stalled
     cdef public bint changed
     cdef object _budget

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headwater.commands.reply_tail import ReplyTail
 from headwater.resp.replies import ReplyWriter
 from headwater.server.session.output_budget import OutputBudget
 
@@ -33,10 +34,13 @@ class Output:
         self.reply = reply
         self.outbox, self.released = reply.out, bytearray()
         self.pushes = bytearray()
-        """Messages that the current command sends to its own client. They follow its reply."""
+        """Messages that the current command sends to its own client, and all messages while there is a
+        ``tail``. They follow the reply."""
         self.released_bytes = self.taken_bytes = 0
         """Totals since the start. A commit counts ``released_bytes``; the code that sends the
         output counts ``taken_bytes``."""
+        self.tail: ReplyTail | None = None
+        """The rest of a reply that is written in pieces. Everything else follows it."""
         self.stalled = False
         """Whether requests wait until the client has taken earlier replies."""
         self.changed = False
@@ -85,10 +89,35 @@ class Output:
         else:
             self.released = bytearray()
 
+    def keep_tail(self) -> None:
+        """Keep the rest of the reply that the current command has written."""
+        reply = self.reply
+        self.tail, reply.tail, reply.out = reply.tail, None, self.outbox
+
+    def discard(self, mark: int) -> None:
+        """Discard what the current command has written: the outbox from ``mark`` on, and the tail."""
+        self.keep_tail()
+        self.tail = None
+        del self.outbox[mark:]
+
+    def write_piece(self) -> None:
+        """Write the next piece of the reply, and after the last one the messages that waited. Raises
+        `ColdBlocks` and `headwater.errors.JournalDamaged`, as `ReplyTail.write`."""
+        assert self.tail is not None
+        if self.tail.write(self.reply):
+            self.tail = None
+            self.deliver_pushes()
+
+    def messages(self, *, executing: bool) -> bytearray:
+        """Return where to write a message: after the reply of the current command if this session is
+        ``executing`` it, and after the rest of an earlier reply."""
+        return self.pushes if executing or self.tail is not None else self.outbox
+
     def deliver_pushes(self) -> None:
         """Append the messages of the current command after its reply."""
-        self.outbox += self.pushes
-        self.pushes.clear()
+        if self.tail is None:
+            self.outbox += self.pushes
+            self.pushes.clear()
 
     def rest(self) -> None:
         """Free unused capacity; called when the client has been silent for a while."""
@@ -98,8 +127,9 @@ class Output:
             self._give_back()
 
     def close(self) -> None:
-        """Retain no capacity from now on; called when the session is closed."""
+        """Retain no capacity and no tail from now on; called when the session is closed."""
         self._closed = True
+        self.tail = None
         self._give_back()
 
     def memory_bytes(self) -> int:

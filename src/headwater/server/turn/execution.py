@@ -86,10 +86,10 @@ class Execution(Runner):
             chosen = known
             return self._run(session, known, arguments, self._times.began_ns)
         except ColdBlocks as cold:
-            del session.output.outbox[mark:]
+            session.output.discard(mark)
             return ColdRead(arguments.copy(), cold.wanted, cold.ahead)
         except CommandError as error:
-            del session.output.outbox[mark:]
+            session.output.discard(mark)
             if chosen is not None:
                 self._failed(session, chosen, arguments, self._times.began_ns, error)
             else:
@@ -149,18 +149,28 @@ class Execution(Runner):
     def run_again(self, session: Session, arguments: Arguments) -> Wait | None:
         """Run the command of a blocked client again, if its user still has the permission. Raises
         `CommandError`."""
-        known = find_command(arguments)
+        known, reply = find_command(arguments), session.output.reply
         self.check(session, known, arguments)
+        piece_bytes, reply.piece_bytes = reply.piece_bytes, 0
         self.patient = True
         try:
             found: Any = self.run(session, known, arguments, passed_ns())
         finally:
             self.patient = False
+            reply.piece_bytes = piece_bytes
         again: Wait | None = found  # a command that waits for a key is not a job
         return again
 
     def run_queued(self, session: Session, queue: TransactionQueue) -> None:
         """Run the commands of a transaction. An error is the reply of its own command only."""
+        reply = session.output.reply
+        piece_bytes, reply.piece_bytes = reply.piece_bytes, 0  # the replies are one reply
+        try:
+            self._run_each(session, queue)
+        finally:
+            reply.piece_bytes = piece_bytes
+
+    def _run_each(self, session: Session, queue: TransactionQueue) -> None:
         arguments, outbox = Arguments(), session.output.outbox
         queue.begin()
         for known in queue.commands:

@@ -44,6 +44,7 @@ from headwater.server.session.session import Session
 from headwater.server.turn.bad_input import refuse_input
 from headwater.server.turn.due import run_due
 from headwater.server.turn.execution import Execution
+from headwater.server.turn.reply_pieces import continue_reply
 
 if TYPE_CHECKING:
     from headwater import _cython as cython
@@ -275,6 +276,9 @@ class Node:
             if len(session.output.outbox) > room and session.client.kind != "embedded":
                 session.output.stalled = True
                 break
+            if session.output.tail is not None:
+                continue_reply(session, self.services)
+                continue
             try:
                 if not session.scanner.next(self._arguments):
                     break
@@ -311,8 +315,10 @@ class Node:
         self.records.seal(facts_mark, call.now_ms)
         if wait is not None:
             self.blocked.block(session, wait)
+        if session.output.reply.tail is not None:
+            session.output.keep_tail()
         if silent and session.reply_mode != "on":
-            del session.output.outbox[reply_mark:]
+            session.output.discard(reply_mark)
             if session.reply_mode == "skip":
                 session.reply_mode = "on"
         if session.output.pushes:
@@ -323,17 +329,13 @@ class Node:
             self._seen_deadline = self.times.turn_began + SEEN_INTERVAL_S
 
     def _run_postponed(self, session: Session, arguments: Arguments) -> None:
-        """Run a request that had to wait, with the blocks that were read for it."""
-        cold_reads = self.blocked.cold_reads
-        if session not in cold_reads:
-            self.run(session, arguments)
-            return
-        self.execution.patient = cold_reads.deliver(session)
+        """Run a request that had to wait, with the blocks that were read for it, if any."""
+        self.execution.patient = self.blocked.cold_reads.deliver(session)
         try:
             self.run(session, arguments)
         finally:
             self.execution.patient = False
-            cold_reads.end(session)
+            self.blocked.cold_reads.end(session)
 
     def _prepare(self, now_ms: int) -> None:
         """Before a command: expire keys, end delays, and serve the clients that this unblocks."""
@@ -358,9 +360,7 @@ class Node:
                 self._commit()
         except NodePoisoned as error:
             self.state.poisoned = error
-            for session in changed:
-                session.output.outbox.clear()
-                session.closing = True
+            self.clients.discard(changed)
         for session in changed:
             session.output.changed = False
             if not session.closed and (session.output.release() or session.closing):

@@ -76,7 +76,7 @@ class Monitors:
         )
         for monitor in self._sessions:
             # A monitor gets the line of its own command after the command's reply.
-            out = monitor.output.pushes if monitor is session else monitor.output.outbox
+            out = monitor.output.messages(executing=monitor is session)
             out += line
             self._clients.wrote_to(monitor)
 

@@ -1,0 +1,132 @@
+"""Replies with many entries, written in pieces as the client reads them.
+
+    XRANGE ── write_spans ─┬─▶ the first `REPLY_PIECE_BYTES` ──▶ outbox
+                           └─▶ the rest ──▶ ReplyTail ── write, whenever the client has read enough ──▶ outbox
+
+Rule 1. A tail refers to blocks of entries as they were when the command ran: they are ``shared``, as after
+        COPY, so whatever changes a stream later changes a copy (entry_log.py, rule 4). They can still be
+        compressed and stored, so a tail needs no memory for bytes that are on disk.
+Rule 2. A piece ends before a block on disk that is not open. So a command opens only the blocks of its first
+        piece, and changes nothing before they are open.
+Rule 3. Only a reply with ``piece_bytes`` is written in pieces: not those within EXEC and scripts, of clients
+        that were blocked, and of embedded clients.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from headwater.engine.blobs import ColdBlocks
+from headwater.engine.entry_block import EntryBlock, Span
+from headwater.engine.warming import first_piece, stored_among, up_to
+from headwater.resp.replies import ReplyWriter
+
+if TYPE_CHECKING:
+    from headwater import _cython as cython
+else:
+    try:
+        import cython
+    except ImportError:
+        from headwater import _cython as cython
+
+if not cython.compiled:  # memory_c.pxd has it in C
+    from headwater.memory import offset_at
+
+
+def write_spans(reply: ReplyWriter, spans: list[Span], backward: bool) -> None:
+    """Write the entries of ``spans``; with ``backward`` those of each span from the last to the first. What
+    exceeds a piece is left to ``reply.tail``."""
+    for at in range(len(spans)):
+        span = spans[at]
+        if reply.piece_bytes and (
+            reply.tail is not None
+            or len(reply.out) >= reply.piece_bytes
+            or not _readable(span.block)
+        ):
+            tail: ReplyTail = reply.tail if reply.tail is not None else ReplyTail()
+            reply.tail, reply.out = tail, tail.add(spans[at:], backward)
+            return
+        write_span(reply, span, backward)
+
+
+def write_span(reply: ReplyWriter, span: Span, backward: bool) -> None:
+    """Write the entries of one span."""
+    if not backward:
+        reply.part(span.data(), span.start(), span.stop())
+        return
+    data, edges = span.data(), span.block.edges()
+    stop = span.stop()
+    for index in range(span.end - 1, span.first - 1, -1):
+        start = offset_at(edges, index)
+        reply.part(data, start, stop)
+        stop = start
+
+
+def _readable(block: EntryBlock) -> bool:
+    """Whether the entries of a block can be read without the disk."""
+    packed = block.packed
+    return packed is None or packed.data is not None or packed.wire is not None
+
+
+class _Entries:
+    """Entries that are still to be written: ``spans`` from number ``at`` on."""
+
+    def __init__(self, spans: list[Span], backward: bool) -> None:
+        self.spans = spans
+        self.backward = backward
+        self.at = 0
+
+
+class ReplyTail:
+    """The rest of a reply: entries, and the bytes between those of several streams."""
+
+    def __init__(self) -> None:
+        self._parts: deque[bytearray | _Entries] = deque()
+
+    def add(self, spans: list[Span], backward: bool) -> bytearray:
+        """Append the entries of ``spans``. Return the buffer into which the command writes what follows."""
+        for span in spans:
+            span.block.shared, span.block.room = True, 0
+        following = bytearray()
+        self._parts.extend((_Entries(spans, backward), following))
+        return following
+
+    def write(self, reply: ReplyWriter) -> bool:
+        """Write the next piece, of about ``reply.piece_bytes``. Return whether it was the last one. Raises
+        `ColdBlocks` if blocks must be read first, and `headwater.errors.JournalDamaged`; nothing was written
+        then."""
+        self._open(reply.piece_bytes)
+        end = len(reply.out) + reply.piece_bytes
+        while self._parts and len(reply.out) < end:
+            part = self._parts[0]
+            if isinstance(part, bytearray):
+                reply.raw(part)
+            elif part.at < len(part.spans):
+                span = part.spans[part.at]
+                if not _readable(span.block):
+                    break
+                write_span(reply, span, part.backward)
+                part.at += 1
+                continue
+            self._parts.popleft()
+        return not self._parts
+
+    def _open(self, most_bytes: int) -> None:
+        """Hold open the blocks of the next piece (`headwater.engine.bodies.Bodies.hold`)."""
+        spans = first_piece(self._spans(), most_bytes)
+        if not spans:
+            return
+        try:
+            spans[0].block.sealing.bodies.hold(stored_among(spans))
+        except ColdBlocks as cold:
+            following = islice(self._spans(), len(spans), None)
+            cold.ahead = up_to(span.block.packed for span in following)
+            raise
+
+    def _spans(self) -> Iterator[Span]:
+        for part in self._parts:
+            if isinstance(part, _Entries):
+                yield from islice(part.spans, part.at, None)

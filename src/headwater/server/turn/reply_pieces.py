@@ -1,0 +1,35 @@
+"""Continues replies that are written in pieces (commands/reply_tail.py)."""
+
+from __future__ import annotations
+
+from headwater.engine.blobs import ColdBlocks
+from headwater.errors import JournalDamaged
+from headwater.server.services.cold_reads import ColdRead
+from headwater.server.services.services import Services
+from headwater.server.session.session import Session
+
+
+def continue_reply(session: Session, services: Services) -> None:
+    """Write the next piece of the reply that ``session`` gets. If blocks must be read from disk first, the
+    session waits for them. If one of them is damaged, its connection is closed: the reply has begun, so it
+    cannot become an error any more."""
+    bodies, blocked = services.keyspace.sealing.bodies, services.blocked
+    bodies.may_wait = blocked.cold_reads.deliver(session)
+    try:
+        session.output.write_piece()
+    except ColdBlocks as cold:
+        blocked.block(session, ColdRead(None, cold.wanted, cold.ahead))
+    except JournalDamaged as error:
+        session.output.tail, session.closing = None, True
+        services.client_log.warning(
+            "client %s (%s) is disconnected in the middle of a reply: entries cannot be read from "
+            "disk. %s",
+            session.id,
+            session.client.address,
+            error,
+        )
+    else:
+        blocked.cold_reads.end(session)
+    finally:
+        bodies.may_wait = True
+        bodies.release()
