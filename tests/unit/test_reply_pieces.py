@@ -115,22 +115,35 @@ def test_the_pieces_of_a_reply_are_the_whole_reply(
     assert broken_invariants(store.node.keyspace) == []
 
 
+def delete_some(store: LocalStore) -> None:
+    draw = random.Random(5)
+    for _ in range(20):
+        store.client()("XDEL", "s", f"{draw.randrange(1, ENTRIES)}-1")
+
+
+def store_the_rest(store: LocalStore) -> None:
+    store.node.keyspace.sealing.configure(0, "zlib")
+    store_all(store)
+
+
+def rename_and_copy(store: LocalStore) -> None:
+    store.client()("RENAME", "s", "other")
+    store.client()("COPY", "other", "s")
+
+
+def change_nothing(_store: LocalStore) -> None:
+    """Leave the stream as it is."""
+
+
 CHANGES: dict[str, Callable[[LocalStore], object]] = {
     "trimmed": lambda store: store.client()("XTRIM", "s", "MAXLEN", "10"),
     "deleted": lambda store: store.client()("DEL", "s"),
-    "deleted from": lambda store: [
-        store.client()("XDEL", "s", f"{random.randrange(1, ENTRIES)}-1") for _ in range(20)
-    ],
+    "deleted from": delete_some,
     "appended to": lambda store: store.client()("XADD", "s", "*", "field", "later"),
     "flushed": lambda store: store.client()("FLUSHALL"),
-    "stored": lambda store: (
-        store.node.keyspace.sealing.configure(0, "zstd"),
-        store_all(store),
-    ),
-    "renamed and copied": lambda store: (
-        store.client()("RENAME", "s", "other"),
-        store.client()("COPY", "other", "s"),
-    ),
+    "stored": store_the_rest,
+    "renamed and copied": rename_and_copy,
+    "reloaded": lambda store: store.client()("DEBUG", "RELOAD"),
 }
 
 
@@ -143,7 +156,7 @@ def test_a_reply_shows_the_stream_as_it_was_when_the_command_ran(
     store = make()
     expected = whole(store, "XRANGE", "s", "-", "+")
     client = SlowClient(store)
-    changes = iter([CHANGES[change], *[lambda _: None] * ENTRIES])
+    changes = iter([CHANGES[change], *[change_nothing] * ENTRIES])
     # When the stream changes after the first piece
     wire = client.read("XRANGE", "s", "-", "+", between=lambda: next(changes)(store))
     # Then the reply does not
@@ -212,6 +225,20 @@ def test_messages_and_later_replies_follow_the_whole_reply() -> None:
     # Then it comes after the reply, and the other reply after both
     message = b">3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$3\r\nnow\r\n"
     assert wire == expected + message + b"$5\r\nlater\r\n"
+
+
+def test_the_rest_of_a_reply_is_not_queued_up_to_the_output_limit() -> None:
+    # Given a server that queues replies up to a large output limit
+    store = hot()
+    client = SlowClient(store)
+    store.node.clients.output_ahead_bytes = 1 << 30
+    # When a client requests a stream and reads nothing
+    client.session.feed(request(("XRANGE", "s", "-", "+")))
+    for _ in range(10):
+        store.node.turn([client.session])
+    # Then one piece waits for it
+    assert client.session.output.unsent < 3000 + 2 * 2048
+    assert client.session.output.stalled
 
 
 def test_a_client_that_wants_no_replies_gets_no_piece() -> None:

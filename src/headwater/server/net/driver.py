@@ -202,7 +202,7 @@ class Driver:
         session = connection.session
         output = session.output
         output.taken_bytes += count
-        if output.stalled and output.unsent <= self.node.clients.output_ahead_bytes:
+        if output.stalled and output.takes_more(self.node.clients.output_ahead_bytes):
             self._resume(session)
         if connection.unsent:
             if not connection.writing:

@@ -20,6 +20,7 @@ cdef class Output:
     cdef Py_ssize_t _kept_bytes
     cdef bint _closed
 
+    cpdef bint takes_more(self, long long ahead_bytes) except -1
     cpdef bint release(self) except -1
     cpdef bytearray take(self)
     @cython.locals(taken=bytes)

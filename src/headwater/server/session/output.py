@@ -55,6 +55,13 @@ class Output:
         """Bytes that were released and that the client has not taken."""
         return self.released_bytes - self.taken_bytes
 
+    def takes_more(self, ahead_bytes: int) -> bool:
+        """Return whether to write more, for a client that may leave ``ahead_bytes`` unread. Of the rest of a
+        reply it may leave one piece, because that waits without being copied."""
+        if self.tail is not None:
+            ahead_bytes = min(ahead_bytes, self.reply.piece_bytes)
+        return self.released_bytes - self.taken_bytes + len(self.outbox) <= ahead_bytes
+
     def release(self) -> bool:
         """Release what was written, which is now durable. Return whether there is anything to take."""
         if self.outbox:

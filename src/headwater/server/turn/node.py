@@ -273,12 +273,12 @@ class Node:
             postponed, session.postponed = session.postponed, None
             self._run_postponed(session, postponed)
         while not session.blocked and not session.closing:
-            if len(session.output.outbox) > room and session.client.kind != "embedded":
+            if session.output.tail is not None and continue_reply(session, self.services):
+                continue
+            ahead = len(session.output.outbox) > room and session.client.kind != "embedded"
+            if ahead or session.output.tail is not None:
                 session.output.stalled = True
                 break
-            if session.output.tail is not None:
-                continue_reply(session, self.services)
-                continue
             try:
                 if not session.scanner.next(self._arguments):
                     break

@@ -9,10 +9,12 @@ from headwater.server.services.services import Services
 from headwater.server.session.session import Session
 
 
-def continue_reply(session: Session, services: Services) -> None:
-    """Write the next piece of the reply that ``session`` gets. If blocks must be read from disk first, the
-    session waits for them. If one of them is damaged, its connection is closed: the reply has begun, so it
-    cannot become an error any more."""
+def continue_reply(session: Session, services: Services) -> bool:
+    """Write the next piece of the reply that ``session`` gets. Return False if the client must read more
+    first. If blocks must be read from disk, the session waits for them. If one of them is damaged, its
+    connection is closed: the reply has begun, so it cannot become an error any more."""
+    if not session.output.takes_more(services.clients.output_ahead_bytes):
+        return False
     bodies, blocked = services.keyspace.sealing.bodies, services.blocked
     bodies.may_wait = blocked.cold_reads.deliver(session)
     try:
@@ -33,3 +35,4 @@ def continue_reply(session: Session, services: Services) -> None:
     finally:
         bodies.may_wait = True
         bodies.release()
+    return True
