@@ -12,10 +12,11 @@ from headwater.testing.node import LocalStore
 def tiny_blocks(patches: pytest.MonkeyPatch, *, block_bytes: int = 160) -> None:
     """Give stores that are created from now on, compiled or not, blocks of ``block_bytes``. Every block is
     sealed, except the one that is written to, and that one only during a turn. The turns themselves seal,
-    at their end, so histories are deterministic."""
+    at their end, so histories are deterministic. Replies are written in pieces of three blocks."""
     patches.setattr(limits, "BLOCK_MAX_BYTES", block_bytes)
     patches.setattr(limits, "SEALED_LEAST_BYTES", 1)
     patches.setattr(limits, "SEALING_LAG_BYTES", 0)
+    patches.setattr(limits, "REPLY_PIECE_BYTES", 3 * block_bytes)
     nothing_hot(patches)
     patches.setattr(limits, "COLD_CACHE_BYTES", 2 * block_bytes)
     defaults = Config.__init__.__kwdefaults__

@@ -14,6 +14,7 @@ from taskiq.api import run_receiver_task
 from taskiq_redis import RedisAsyncResultBackend, RedisStreamBroker
 
 from tests.clients.servers import ServerAddress, SharedServer
+from tests.waiting import eventually
 
 SECONDS = 20
 
@@ -54,14 +55,19 @@ async def transcript(server: SharedServer, address: ServerAddress) -> list[Any]:
         for sent in (await double.kiq(4), await double.kiq(-1), task):
             result = await sent.wait_result(timeout=SECONDS)
             seen.append((result.is_err, result.return_value, str(result.error)))
+        # A result is stored before its message is acknowledged.
+        await asyncio.to_thread(eventually, lambda: not pending_count(server), "an ack")
     finally:
         worker.cancel()
         await asyncio.gather(worker, return_exceptions=True)
         await broker.shutdown()
+    return [*seen, pending_count(server)]
+
+
+def pending_count(server: SharedServer) -> int:
     with server.observer() as observer:
         pending: Any = observer.xpending("taskiq", "workers")
-        seen.append(pending["pending"])
-    return seen
+        return int(pending["pending"])
 
 
 @pytest.mark.peer

@@ -20,7 +20,9 @@ from tests.peers import free_port
 
 _ABOUT_JOURNALS = {
     "test_dump_ours",
+    "test_maxmemory",
     "test_memory_usage",
+    "test_protocol_failures",
     "test_reload",
     "test_server_log",
     "test_waitaof",

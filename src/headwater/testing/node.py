@@ -143,10 +143,12 @@ class LocalClient:
     def send(self, *words: Word) -> None:
         """Send a command. `reply` returns its replies."""
         self._reader.feed(self._node.exchange(self.session, request(words)))
-        while self.session.output.stalled:  # the reply is written in pieces
-            self._reader.feed(self._node.exchange(self.session, b""))
         if self._store.cold:
             self._store.use_disk()
+        while self.session.output.stalled:  # the reply is written in pieces
+            self._reader.feed(self._node.exchange(self.session, b""))
+            if self._store.cold:
+                self._store.use_disk()
 
     def reply(self) -> Reply | None:
         """Return the next reply, None if there is none because the command blocks."""

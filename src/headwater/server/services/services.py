@@ -17,8 +17,8 @@ from functools import partial
 from random import randrange
 from typing import TYPE_CHECKING
 
+from headwater import limits
 from headwater.commands.call import Call, StreamSettings
-from headwater.limits import REPLY_PIECE_BYTES
 from headwater.log_limit import LimitedLog
 from headwater.persistence.source import SegmentSource
 from headwater.resp.replies import ReplyWriter
@@ -180,7 +180,7 @@ class Services:
         """Return the `Call` of a new session. ``offloads`` tells whether its commands may wait for jobs."""
         call = Call(self.keyspace, ReplyWriter(bytearray()))
         call.offloads = offloads
-        call.reply.piece_bytes = REPLY_PIECE_BYTES if offloads else 0
+        call.reply.piece_bytes = limits.REPLY_PIECE_BYTES if offloads else 0
         call.admission, call.settings, call.draw = self.records.admission, self.settings, randrange
         call.wall = self.times.wall
         return call
