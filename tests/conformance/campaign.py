@@ -14,6 +14,8 @@ failures. A single seed can be repeated, which is not recorded:
 
     python -m tests.conformance.campaign --only histories --seed 1007 --commands 1
     python -m tests.conformance.campaign --only streams --seed 5017 --streams 1
+
+With ``--cold`` all entries are on disk, in blocks of 400 bytes, and replies are written in pieces.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from typing import Any
 import pytest
 
 from tests import campaigns, peers
+from tests.blocks import everything_cold
 from tests.campaigns import Outcome
 from tests.conformance.fuzzing import Fuzz
 from tests.conformance.histories import History
@@ -126,21 +129,31 @@ def main() -> int:
     parser.add_argument("--scenes", type=int, default=200, help="number per server")
     parser.add_argument("--fuzz-seconds", type=float, default=300.0)
     parser.add_argument("--seed", type=int, help="first seed; default: the next new one")
+    parser.add_argument("--cold", action="store_true", help="with all entries on disk")
     wanted = parser.parse_args()
+    if wanted.cold:
+        everything_cold(pytest.MonkeyPatch())
     parts = wanted.only.split(",") if wanted.only else list(PARTS)
     if not set(parts) <= PARTS.keys():
         parser.error(f"--only takes some of {','.join(PARTS)}, not {wanted.only!r}")
     failed = 0
     for part in parts:
         began = time.monotonic()
-        seed = wanted.seed or campaigns.next_seed(NAME, part, first=FIRST_SEED)
-        outcome = outcome_of(part, PARTS[part](wanted, seed), time.monotonic() - began)
+        seed = wanted.seed or _next_seed(part)
+        name = f"{part}-cold" if wanted.cold else part
+        outcome = outcome_of(name, PARTS[part](wanted, seed), time.monotonic() - began)
         if wanted.seed is None:
             campaigns.record(NAME, outcome)
         failed += len(outcome.failures)
         for failure in outcome.failures:
             print(failure)
     return 1 if failed else 0
+
+
+def _next_seed(part: str) -> int:
+    """Return a seed that neither form of a part has used."""
+    used = (part, f"{part}-cold")
+    return max(campaigns.next_seed(NAME, name, first=FIRST_SEED) for name in used)
 
 
 PARTS: dict[str, Callable[[argparse.Namespace, int], dict[str, Any]]] = {
