@@ -72,12 +72,11 @@ def _readable(block: EntryBlock) -> bool:
 
 
 class _Entries:
-    """Entries that are still to be written: ``spans`` from number ``at`` on."""
+    """Entries that are still to be written. Those that were written are not referred to any more."""
 
     def __init__(self, spans: list[Span], backward: bool) -> None:
-        self.spans = spans
+        self.spans = deque(spans)
         self.backward = backward
-        self.at = 0
 
 
 class ReplyTail:
@@ -104,12 +103,10 @@ class ReplyTail:
             part = self._parts[0]
             if isinstance(part, bytearray):
                 reply.raw(part)
-            elif part.at < len(part.spans):
-                span = part.spans[part.at]
-                if not _readable(span.block):
+            elif part.spans:
+                if not _readable(part.spans[0].block):
                     break
-                write_span(reply, span, part.backward)
-                part.at += 1
+                write_span(reply, part.spans.popleft(), part.backward)
                 continue
             self._parts.popleft()
         return not self._parts
@@ -129,4 +126,4 @@ class ReplyTail:
     def _spans(self) -> Iterator[Span]:
         for part in self._parts:
             if isinstance(part, _Entries):
-                yield from islice(part.spans, part.at, None)
+                yield from part.spans
