@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -53,9 +54,14 @@ def content_of(client: redis.Redis) -> list[Any]:
 
 def is_idle(client: redis.Redis) -> bool:
     """Whether no checkpoint is requested or running."""
-    info: Any = client.info("persistence")
     running = "rdb_bgsave_in_progress", "aof_rewrite_in_progress", "aof_rewrite_scheduled"
-    return not any(info[name] for name in running)
+    return not any(info_of(client, name) for name in running)
+
+
+def info_of(client: redis.Redis, name: str) -> Any:
+    """Return a field of INFO PERSISTENCE."""
+    info: Any = client.info("persistence")
+    return info[name]
 
 
 def helpers_of(server: ServerProcess) -> list[int]:
@@ -188,3 +194,20 @@ def test_a_helper_without_a_server_ends(tmp_path: Path) -> None:
     helper._close()
     files.unlock()
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint.lock"]
+
+
+def test_after_a_checkpoint_that_began_by_itself_reads_begin_none(server: ServerProcess) -> None:
+    # Given a server whose journal has grown so much that it wrote an image
+    client = client_of(server)
+    client.config_set("auto-aof-rewrite-percentage", 0)
+    fill(client)
+    client.config_set("auto-aof-rewrite-min-size", "64kb")
+    client.config_set("auto-aof-rewrite-percentage", 100)
+    images = partial(info_of, client, "aof_rewrites")
+    eventually(images)
+    # When clients only read
+    for _ in range(20):
+        client.xlen("s0")
+        # Then no other image is begun, because the journal has not grown since
+        assert is_idle(client)
+    assert images() == 1

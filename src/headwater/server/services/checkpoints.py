@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from headwater.engine.keyspace import Keyspace
     from headwater.journal.journal import Journal
     from headwater.journal.rotation import Rotation
+    from headwater.server.services.records import TurnRecords
     from headwater.server.services.segments import Segments
     from headwater.server.services.turn_clock import TurnClock
 
@@ -64,6 +65,7 @@ class Checkpoints:
         config: Config,
         state: NodeState,
         times: TurnClock,
+        records: TurnRecords,
         compactions: Compactions,
         lock: threading.RLock,
     ) -> None:
@@ -71,6 +73,7 @@ class Checkpoints:
         self._config = config
         self._state = state
         self._times = times
+        self._records = records
         self._lock = lock
         self._compactions = compactions
         self._journal: Journal | None = None
@@ -229,6 +232,7 @@ class Checkpoints:
         assert image is not None
         took = self.statistics.succeed(self._times.monotonic(), self._times.wall_now() // 1000)
         self._failures, self._retry_at = 0, 0.0
+        self._records.count_again()
         self._state.checkpoint_at = -1 if self.statistics.requested else self._growth()
         log.info(
             "checkpoint: image %d of %d bytes was written in %.1f s", image.number, image.size, took

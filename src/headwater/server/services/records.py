@@ -55,6 +55,11 @@ class TurnRecords:
         self._seed = journal.seed
         self.grown_bytes = journal.grown_bytes
 
+    def count_again(self) -> None:
+        """Ask the journal how many bytes of records follow its image, which is a new one."""
+        assert self.journal is not None
+        self.grown_bytes = self.journal.grown_bytes
+
     def begin(self) -> int:
         """Open a group. Return the mark for `seal`."""
         return 0 if self.facts.muted else begin_group(self.facts.data)

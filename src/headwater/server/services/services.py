@@ -77,7 +77,9 @@ class Services:
         self.state = NodeState(self.times.now())
         self.segments: Segments | None = None
         self.compactions = Compactions(config, self.state, self.times, self.records, lock)
-        self.checkpoints = Checkpoints(config, self.state, self.times, self.compactions, lock)
+        self.checkpoints = Checkpoints(
+            config, self.state, self.times, self.records, self.compactions, lock
+        )
         self.clients = Clients()
         self.traffic = Traffic()
         self.client_log = LimitedLog(
