@@ -7,7 +7,6 @@ read. A row fails if that server has stored nothing in segments.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Final, NamedTuple
 from benchmarks.load import request
 from benchmarks.rows import OURS, OWN_VALUE, TIMES, Row, Target
 from benchmarks.storage.files import check_segments, drop_pages, read_pages
+from benchmarks.storage.repeating import repeated
 from benchmarks.storage.servers import fill, running_stored
 from benchmarks.storage.sizes import COLD_TIMES, DEFAULT_HOT_BYTES, MIB, Sizes
 from benchmarks.stores import HEADWATER, Store
@@ -123,17 +123,6 @@ def dropping(directory: Path) -> Iterator[None]:
 
     The client repeats its walk, so pages are dropped again and again: a second walk reads the disk too.
     """
-    ended = threading.Event()
-
-    def drop() -> None:
-        while not ended.wait(DROP_SECONDS):
-            drop_pages(directory)
-
     drop_pages(directory)
-    thread = threading.Thread(target=drop, name="drops pages")
-    thread.start()
-    try:
+    with repeated(lambda: drop_pages(directory), DROP_SECONDS, name="drops pages"):
         yield
-    finally:
-        ended.set()
-        thread.join()

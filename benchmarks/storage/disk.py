@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import random
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, Self
+from typing import Final
 
 from benchmarks import load
 from benchmarks.rows import OURS, OWN_VALUE, Row, Target
 from benchmarks.storage.files import allocated_bytes, used_bytes
+from benchmarks.storage.repeating import repeated
 from benchmarks.storage.rewriting import await_end, rewrite
 from benchmarks.storage.servers import available, fill, rotated, running_stored, stored
 from benchmarks.storage.sizes import ENTRY_BYTES, MIB, Sizes
@@ -76,8 +76,10 @@ def trimmed(sizes: Sizes, scratch: Path) -> Iterator[Row]:
         server.server_cores = set(cores())
         server.start()
         store = server.store()
-        with Sampler(directory) as sampler:
+        largest = Largest(directory)
+        with repeated(largest.look, SAMPLE_SECONDS, name="sampler"):
             entries = append_and_trim(store, sizes.minutes * 60.0)
+        largest.look()
         store.wait_idle()
         await_end(store)
         with store.client() as client:
@@ -85,10 +87,10 @@ def trimmed(sizes: Sizes, scratch: Path) -> Iterator[Row]:
         found_mib = allocated_bytes(directory) / MIB
         server.shut_down()
     row = files_row(live_mib)
-    row.of(OURS).add(found_mib, most_mib=sampler.most / MIB, live_mib=live_mib)
+    row.of(OURS).add(found_mib, most_mib=largest.size / MIB, live_mib=live_mib)
     row.note = (
         f"{sizes.minutes:g} minutes, {entries:,} entries added, {live_mib:.1f} MiB of them live; "
-        f"at most {sampler.most / MIB:,.0f} MiB in between"
+        f"at most {largest.size / MIB:,.0f} MiB in between"
     )
     yield row
 
@@ -122,24 +124,13 @@ def append_and_trim(store: Store, seconds: float) -> int:
     return added
 
 
-class Sampler(threading.Thread):
-    """Looks at the size of a directory once a second inside a ``with`` block; ``most`` is the largest."""
+class Largest:
+    """The largest size that a directory had at any call of `look`."""
 
     def __init__(self, directory: Path) -> None:
-        super().__init__(name="sampler")
-        self.most = 0
+        self.size = 0
         self._directory = directory
-        self._ended = threading.Event()
 
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        self.join()
-
-    def run(self) -> None:
-        while not self._ended.wait(SAMPLE_SECONDS):
-            self.most = max(self.most, allocated_bytes(self._directory))
-        self.most = max(self.most, allocated_bytes(self._directory))
+    def look(self) -> None:
+        """Look at the size now."""
+        self.size = max(self.size, allocated_bytes(self._directory))

@@ -12,19 +12,18 @@ trim takes longer than `TRIM_MS`, or if the check finds a fault.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import redis
 
 from benchmarks import results
+from benchmarks.storage.files import allocated_bytes
+from benchmarks.storage.repeating import repeated
+from benchmarks.storage.rewriting import rewrite_after
 from benchmarks.storage.servers import FAILURES, StoredServer, Unmeasured, fill, stored
 from benchmarks.stores import HEADWATER, Store, durability
 from benchmarks.workloads import FIELDS_5
@@ -46,7 +45,6 @@ _WALK_AT_ONCE: Final = 16
 _SAMPLE_SECONDS: Final = 1.0
 _TRIM_STEPS: Final = 10
 _LEFT_OF: Final = 100
-_CHECKPOINT_SECONDS: Final = 600.0
 
 
 class Life:
@@ -72,7 +70,7 @@ class Life:
 
     def sample(self) -> None:
         """Add a sample. While no server runs, its memory is 0."""
-        size = sum(_size(path) for path in self.directory.iterdir())
+        size = allocated_bytes(self.directory)
         resident = 0
         if self.server is not None and self.server.process.poll() is None:
             try:
@@ -82,31 +80,6 @@ class Life:
         seconds = time.monotonic() - self.began
         self.samples.append((round(seconds, 1), round(resident / 2**20, 1), round(size / 2**20, 1)))
 
-    @contextmanager
-    def sampled(self) -> Iterator[None]:
-        """Sample once a second inside the block."""
-        ended = threading.Event()
-
-        def run() -> None:
-            while not ended.wait(_SAMPLE_SECONDS):
-                self.sample()
-
-        thread = threading.Thread(target=run, name="sampler")
-        thread.start()
-        try:
-            yield
-        finally:
-            ended.set()
-            thread.join()
-
-
-def _size(path: Path) -> int:
-    """The bytes of a file on disk; 0 if it was removed."""
-    try:
-        return 512 * path.stat().st_blocks
-    except FileNotFoundError:
-        return 0
-
 
 def live(entries: int, scratch: Path) -> Life:
     """Run all phases. Raises `Unmeasured` if an entry is missing or a bound is not kept."""
@@ -115,7 +88,7 @@ def live(entries: int, scratch: Path) -> Life:
         life = Life(directory)
         life.server = server
         server.start()
-        with life.sampled():
+        with repeated(life.sample, _SAMPLE_SECONDS, name="sampler"):
             _write(life, server, entries)
             store = _start_again(life, server, entries)
             _walk(life, store, entries)
@@ -222,19 +195,7 @@ def _timed(life: Life, client: redis.Redis, name: str, *words: Any) -> float:
 
 def _checkpoint(store: Store) -> None:
     """Write an image, after one that is being written, and wait for it."""
-    deadline = time.monotonic() + _CHECKPOINT_SECONDS
-    ordered = False
-    with store.client() as client:
-        while not ordered or client.info("persistence")["aof_rewrite_in_progress"]:
-            if time.monotonic() > deadline:
-                raise Unmeasured(f"no checkpoint within {_CHECKPOINT_SECONDS:.0f} s")
-            if not ordered:
-                with contextlib.suppress(redis.ResponseError):  # one is being written
-                    client.execute_command("BGREWRITEAOF")
-                    ordered = True
-            time.sleep(0.2)
-        if client.info("persistence")["aof_last_bgrewrite_status"] != "ok":
-            raise Unmeasured("the checkpoint failed")
+    rewrite_after(store)
     store.wait_idle()
 
 

@@ -59,6 +59,19 @@ def rewrite(store: Store) -> None:
     await_end(store)
 
 
+def rewrite_after(store: Store) -> None:
+    """Rewrite as soon as no other rewrite is running, which may begin by itself; wait for the end."""
+    while True:
+        await_end(store)
+        try:
+            rewrite(store)
+        except Unmeasured as error:
+            if "in progress" not in str(error):
+                raise
+        else:
+            return
+
+
 def children(pid: int) -> set[int]:
     """Return the processes that were started by a process, by its children and so on."""
     found: set[int] = set()

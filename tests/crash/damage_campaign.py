@@ -32,7 +32,7 @@ from headwater.journal.records import (
 from headwater.server.opening import open_node
 from headwater.testing.files import CrashableFiles
 from headwater.testing.node import LocalStore
-from tests.crash.journal_tools import MANIFEST, bytes_of, copied, journal_names
+from tests.crash.journal_tools import MANIFEST, bytes_of, copied, flip_bit, journal_names
 from tests.property.state import picture
 
 FILE_BYTES = 2048
@@ -169,7 +169,7 @@ def _file(campaign: Campaign, random: Random) -> tuple[str, bytes, list[Group]]:
 def flip(campaign: Campaign, files: CrashableFiles, random: Random) -> str:
     name, content, _groups = _file(campaign, random)
     at = random.randrange(len(content))
-    files.corrupt(name, at, bytes([content[at] ^ 1 << random.randrange(8)]))
+    flip_bit(files, name, at, random.randrange(8))
     return f"{name} at {at}"
 
 
@@ -177,7 +177,7 @@ def flip_near_the_end(campaign: Campaign, files: CrashableFiles, random: Random)
     content = campaign.content[campaign.newest]
     end = groups_in(campaign.newest, content)[-1].end
     at = random.randrange(max(0, end - 200), end)
-    files.corrupt(campaign.newest, at, bytes([content[at] ^ 1 << random.randrange(8)]))
+    flip_bit(files, campaign.newest, at, random.randrange(8))
     return f"{campaign.newest} at {at}"
 
 
@@ -273,9 +273,8 @@ def damage_the_spare(campaign: Campaign, files: CrashableFiles, random: Random) 
 
 
 def flip_in_the_manifest(campaign: Campaign, files: CrashableFiles, random: Random) -> str:
-    content = campaign.content[MANIFEST]
-    at = random.randrange(len(content))
-    files.corrupt(MANIFEST, at, bytes([content[at] ^ 1 << random.randrange(8)]))
+    at = random.randrange(len(campaign.content[MANIFEST]))
+    flip_bit(files, MANIFEST, at, random.randrange(8))
     return f"{MANIFEST} at {at}"
 
 

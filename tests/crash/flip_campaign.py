@@ -31,7 +31,7 @@ from headwater.persistence.replaying import recovered_keyspace
 from headwater.testing.clock import ManualClock
 from headwater.testing.files import CrashableFiles
 from headwater.testing.node import Word
-from tests.crash.journal_tools import bytes_of, copied
+from tests.crash.journal_tools import bytes_of, copied, flip_bit
 from tests.crash.node_store import (
     HelpedCheckpoint,
     SmallFiles,
@@ -39,6 +39,7 @@ from tests.crash.node_store import (
     opened,
     tiny_segments,
 )
+from tests.property.model import GREATEST, LEAST
 from tests.property.state import picture
 
 FILES: Final = ("MANIFEST", "journal", "image", "segment")
@@ -83,7 +84,7 @@ class FlipCampaign:
                 data = self._content[name]
                 at = random.randrange(min(len(data), len(data.rstrip(b"\0")) + AFTER))
                 files, bit = copied(self._files), random.randrange(8)
-                files.corrupt(name, at, bytes([data[at] ^ 1 << bit]))
+                flip_bit(files, name, at, bit)
                 self._look(kind, files, f"seed {self.seed}, bit {bit} of {name} at {at}")
         return self
 
@@ -209,7 +210,7 @@ class FlipCampaign:
 
 
 def _ids(stream: StoredStream) -> Any:
-    spans, _ = stream.log.spans((0, 0), (2**64 - 1, 2**64 - 1))
+    spans, _ = stream.log.spans(LEAST, GREATEST)
     return [entry_id for span in spans for entry_id in span.ids()]
 
 

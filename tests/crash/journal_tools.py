@@ -40,6 +40,11 @@ FIRST, SECOND, THIRD = "journal-000001", "journal-000002", "journal-000003"
 MANIFEST = "MANIFEST"
 
 
+def flip_bit(files: CrashableFiles, name: str, at: int, bit: int) -> None:
+    """Flip a bit (0 to 7) of the byte at an offset of a file."""
+    files.corrupt(name, at, bytes([files.content(name).data[at] ^ 1 << bit]))
+
+
 class WatchedJournal:
     """A journal that reports each commit before it is executed: what it writes, and whether a client waits
     for its fsync."""

@@ -7,7 +7,7 @@
   is durable;
 - that holds, too, while blocks are written to segments, and moved to others, and what is recovered has all bytes of
   all entries;
-- a store that was recovered goes on, whatever the wall clock shows then, and recovers again.
+- a store that was recovered goes on, also if the wall clock has jumped, and recovers again.
 
 At random turns a checkpoint begins, and ends some turns later: the image is built from the files alone, as the
 helper process does it, or of the store in memory, as a clean stop does it. Between turns the wall clock jumps by hours
@@ -226,6 +226,6 @@ def recovered(image: CrashableFiles) -> Any:
 
 
 def idle_times(reply: Reply) -> list[int]:
-    """Return the idle times in a reply of XPENDING; none if there is no such group."""
+    """Return the idle times in a reply of XPENDING. If there is no such group, return none."""
     rows = reply if isinstance(reply, list) else []
     return [row[2] for row in rows if isinstance(row, list) and isinstance(row[2], int)]

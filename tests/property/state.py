@@ -11,6 +11,7 @@ from headwater.engine.image import image_facts
 from headwater.engine.keyspace import Keyspace
 from headwater.engine.replay import Replay, apply
 from headwater.engine.stream import StoredStream
+from tests.property.model import GREATEST, LEAST
 
 Picture = dict[str, Any]
 
@@ -56,7 +57,7 @@ def _value(value: Value, bodies: bool) -> Any:
     if not isinstance(value, StoredStream):
         return value.copy()
     nodes, known = value.nodes, value.idempotency
-    spans, _ = value.log.spans((0, 0), (2**64 - 1, 2**64 - 1))
+    spans, _ = value.log.spans(LEAST, GREATEST)
     return {
         "sid": value.sid,
         "entries": b"".join(bytes(span.wire()) for span in spans)

@@ -4,7 +4,7 @@
                            └─▶ the rest ──▶ ReplyTail ── write, whenever the client has read enough ──▶ outbox
 
 Rule 1. A tail refers to blocks of entries as they were when the command ran: they are ``shared``, as after
-        COPY, so whatever changes a stream later changes a copy (entry_log.py, rule 4). They can still be
+        COPY, so later commands change copies of them (entry_log.py, rule 4). They can still be
         compressed and stored, so a tail needs no memory for bytes that are on disk.
 Rule 2. A piece ends before a block on disk that is not open. So a command opens only the blocks of its first
         piece, and changes nothing before they are open.
