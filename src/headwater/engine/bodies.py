@@ -15,7 +15,6 @@ Rule 4. All methods are called under the node's lock. `load` may be called by an
 
 from __future__ import annotations
 
-from array import array
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 
@@ -24,8 +23,8 @@ from headwater.engine.blobs import BlobSource, ColdBlocks, StoredPlace
 from headwater.engine.codecs import Codec, make_codec
 from headwater.engine.sealed_block import SealedBlock, unpacked
 
-Opened = tuple[SealedBlock, bytearray, "array[int]"]
-"""A block, its bytes, and the offset of each entry."""
+Opened = tuple[SealedBlock, bytearray]
+"""A block and its bytes."""
 
 
 class Bodies:
@@ -50,12 +49,12 @@ class Bodies:
     # --- opening --------------------------------------------------------------------------------
 
     def open(self, packed: SealedBlock) -> None:
-        """Set data and offsets of ``packed``. Raises `ColdBlocks`."""
+        """Set the data of ``packed``. Raises `ColdBlocks`."""
         if not self.try_open(packed):
             raise ColdBlocks([packed])
 
     def try_open(self, packed: SealedBlock) -> bool:
-        """Set data and offsets of ``packed``. Returns False if that would have to wait."""
+        """Set the data of ``packed``. Returns False if that would have to wait."""
         if packed.data is not None:
             return True
         wire = packed.wire
@@ -66,7 +65,7 @@ class Bodies:
                 if not self.may_wait:
                     return False
                 wire = source.body(place)
-        self._set(packed, *unpacked(packed, self.codec(packed.codec), wire))
+        self._set(packed, unpacked(packed, self.codec(packed.codec), wire))
         self._open[packed] = None
         self.open_bytes += packed.size
         self._close_oldest()
@@ -93,13 +92,13 @@ class Bodies:
         wire = packed.wire
         if wire is None:
             wire = self._source().body(place_of(packed))
-        return packed, *unpacked(packed, codec, wire)
+        return packed, unpacked(packed, codec, wire)
 
     def deliver(self, opened: Sequence[Opened]) -> None:
         """Open blocks that were loaded, until `release` is called."""
-        for packed, data, offsets in opened:
+        for packed, data in opened:
             if packed.data is None:
-                self._set(packed, data, offsets)
+                self._set(packed, data)
             self._hold(packed, self._delivered)
 
     def release(self) -> None:
@@ -132,8 +131,8 @@ class Bodies:
         if len(places) > 1:
             self._source().read_ahead(places)
 
-    def _set(self, packed: SealedBlock, data: bytearray, offsets: array[int]) -> None:
-        packed.data, packed.offsets = data, offsets
+    def _set(self, packed: SealedBlock, data: bytearray) -> None:
+        packed.data = data
         self.opened_count += 1
 
     def _hold(self, packed: SealedBlock, held: list[SealedBlock]) -> None:

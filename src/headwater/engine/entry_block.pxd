@@ -1,6 +1,6 @@
 cimport cython
 from cpython cimport array
-from headwater.engine.sealed_block cimport SealedBlock
+from headwater.engine.sealed_block cimport SealedBlock, offsets_in
 from headwater.engine.sealing cimport Sealing
 from headwater.memory_c cimport (
     offset_at, reserve, u64, word_at,

@@ -30,7 +30,7 @@ from array import array
 from typing import TYPE_CHECKING
 from weakref import ref
 
-from headwater.engine.sealed_block import SealedBlock
+from headwater.engine.sealed_block import SealedBlock, offsets_in
 from headwater.engine.sealing import HOT, KEPT, SEALED, Sealing
 
 if TYPE_CHECKING:
@@ -102,8 +102,7 @@ class EntryBlock:
         if self.packed is None:
             return self.offsets
         if self.packed.offsets is None:
-            self.sealing.open(self.packed)
-        assert self.packed.offsets is not None
+            self.packed.offsets = offsets_in(self.packed, self.entries())
         return self.packed.offsets
 
     def known_ids(self) -> array[int]:
@@ -118,6 +117,8 @@ class EntryBlock:
 
     def start(self, index: int) -> int:
         """Return where entry ``index`` begins. ``start(count)`` is the end of the last."""
+        if self.packed is not None and not 0 < index < self.packed.count:
+            return self.packed.size if index else 0  # without the offsets
         edges = self.edges()
         return offset_at(edges, index) if index < len(edges) else len(self.entries())
 
@@ -376,7 +377,7 @@ class Span:
 
     def start(self) -> int:
         """Return where the entries begin in `data`."""
-        return offset_at(self.block.edges(), self.first)
+        return self.block.start(self.first)
 
     def stop(self) -> int:
         """Return where the entries end in `data`."""

@@ -18,5 +18,8 @@ cdef class SealedBlock:
     cdef public int holds
 
 
-@cython.locals(data=bytearray, offsets=array.array)
-cpdef tuple unpacked(SealedBlock packed, codec, bytes wire)
+@cython.locals(data=bytearray)
+cpdef bytearray unpacked(SealedBlock packed, codec, bytes wire)
+
+@cython.locals(offsets=array.array)
+cpdef array.array offsets_in(SealedBlock packed, bytearray data)

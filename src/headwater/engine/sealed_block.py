@@ -54,12 +54,18 @@ class SealedBlock:
         return made
 
 
-def unpacked(packed: SealedBlock, codec: Codec, wire: bytes) -> tuple[bytearray, array[int]]:
-    """Return the uncompressed bytes of a sealed block and the offset of each entry. ``wire`` are the
-    compressed ones. Any thread may call this, with its own codec."""
+def unpacked(packed: SealedBlock, codec: Codec, wire: bytes) -> bytearray:
+    """Return the uncompressed bytes of a sealed block. ``wire`` are the compressed ones. Any thread may call
+    this, with its own codec."""
     data = bytearray(codec.decompress(wire, packed.size))
+    assert len(data) == packed.size, f"{len(data)} bytes instead of {packed.size}"
+    return data
+
+
+def offsets_in(packed: SealedBlock, data: bytearray) -> array[int]:
+    """Return the offset of each entry in the uncompressed bytes. Reading a whole block does not need them, and
+    they take half as long as the bytes."""
     offsets: array[int] = array("I")
     index_entries(data, offsets)
-    assert len(data) == packed.size, f"{len(data)} bytes instead of {packed.size}"
     assert len(offsets) == packed.count, f"{len(offsets)} entries instead of {packed.count}"
-    return data, offsets
+    return offsets

@@ -21,7 +21,7 @@ from headwater.engine.entry_block import EntryBlock, unpacked_ids
 from headwater.engine.group import ConsumerGroup
 from headwater.engine.nodes import NodeIndex
 from headwater.engine.pending import PendingList
-from headwater.engine.sealed_block import unpacked
+from headwater.engine.sealed_block import SealedBlock, offsets_in, unpacked
 from headwater.engine.stream import StoredStream
 
 ID = tuple[int, int]
@@ -43,17 +43,11 @@ class BlockSnapshot:
         packed, self.packed = self.packed, None
         if packed is not None:
             self.ids = unpacked_ids(packed)
-            data, offsets, wire = packed.data, packed.offsets, packed.wire
-            if data is not None and offsets is not None:
-                self.data, self.offsets = data, offsets
-                return
-            codec = codecs.get(packed.codec)
-            if codec is None:
-                codec = codecs[packed.codec] = make_codec(packed.codec)
-            if wire is None:
-                assert source is not None
-                wire = source.body(place_of(packed))
-            self.data, self.offsets = unpacked(packed, codec, wire)
+            data, offsets = packed.data, packed.offsets
+            if data is None:
+                data = _loaded(packed, codecs, source)
+            self.data = data
+            self.offsets = offsets_in(packed, data) if offsets is None else offsets
 
     def behind(self, last: ID) -> int:
         """Return the index after the last entry whose id is at most ``last``."""
@@ -128,6 +122,18 @@ class StreamSnapshot:
                 if end < block.count:
                     break
                 block = None
+
+
+def _loaded(packed: SealedBlock, codecs: dict[str, Codec], source: BlobSource | None) -> bytearray:
+    """Return the bytes of a sealed block that is not open. May raise `JournalDamaged`."""
+    codec = codecs.get(packed.codec)
+    if codec is None:
+        codec = codecs[packed.codec] = make_codec(packed.codec)
+    wire = packed.wire
+    if wire is None:
+        assert source is not None
+        wire = source.body(place_of(packed))
+    return unpacked(packed, codec, wire)
 
 
 def ids_of(block: BlockSnapshot, first: int, end: int) -> array[int]:
