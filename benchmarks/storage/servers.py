@@ -83,7 +83,7 @@ class StoredServer:
         """Return the command line."""
         place = ["--port", str(self.port), "--dir", str(self.directory)]
         if self.kind.peer is None:
-            words = [sys.executable, "-m", "headwater.cli.main", "serve", *place]
+            words = [sys.executable, "-m", "headwater.cli.entry", "serve", *place]
         else:
             executable = peers.path(self.kind.peer)
             assert executable is not None, "available() was asked before"

@@ -28,13 +28,16 @@ STEPS, CALLS = 120, 400
 """Maximum number of commands in a trial, and of the system call before which the server is killed."""
 CHECKPOINT_STEPS, CHECKPOINT_CALLS = 3000, 8000
 """The same in a trial with checkpoints: a helper takes as long as some thousand commands."""
+HELPER_CALLS = 10
+"""The system call before which a helper is killed is an earlier one. It makes about eight that count."""
 
 
 class Killed(NamedTuple):
-    """The result of a campaign: how many servers were killed, how often a server was seen to have made an image, and
-    what was wrong."""
+    """The result of a campaign: how many servers were killed, and how many helpers that their servers outlived; how often
+    a server was seen to have made an image; and what was wrong."""
 
     servers: int
+    helpers: int
     checkpoints: int
     wrong: list[str]
 
@@ -56,7 +59,7 @@ class CallCampaign:
         self._random = Random(seed)
         self._writers = [Writer(number) for number in range(2)]
         self._directory = Path(tempfile.mkdtemp(prefix="hw-", dir=_memory()))
-        self._servers = self._checkpoints = 0
+        self._servers = self._helpers = self._checkpoints = 0
         self._wrong: list[str] = []
 
     def run(self) -> Killed:
@@ -81,7 +84,7 @@ class CallCampaign:
             if zygote.stdout is not None:
                 zygote.stdout.close()
             shutil.rmtree(self._directory, ignore_errors=True)
-        return Killed(self._servers, self._checkpoints, self._wrong)
+        return Killed(self._servers, self._helpers, self._checkpoints, self._wrong)
 
     def _order(self, trial: int) -> Order:
         random = self._random
@@ -89,7 +92,10 @@ class CallCampaign:
         checkpoints = random.random() < 0.2
         most = CHECKPOINT_CALLS if checkpoints else CALLS
         calls = random.randrange(1, 60 if at_start else most)
-        helper_calls = random.randrange(1, 40) if checkpoints and random.random() < 0.5 else 0
+        helper_calls = 0
+        if checkpoints and random.random() < 0.5:
+            helper_calls = random.randrange(1, HELPER_CALLS)
+            at_start, calls = False, random.choice((0, calls))
         return Order(
             str(self._directory / "data"),
             str(self._directory / "socket"),
@@ -136,6 +142,9 @@ class CallCampaign:
                     if order.rewrite_bytes and step % 100 == 99:
                         info: Any = client.info("persistence")
                         self._checkpoints += info["aof_rewrites"] > 0
+                        if order.helper_calls and info["aof_last_bgrewrite_status"] == "err":
+                            self._helpers += 1
+                            break
                 client.shutdown(nosave=True)
             except redis.ConnectionError:
                 return
