@@ -43,6 +43,8 @@ class Bodies:
         """Those that may be closed, oldest first."""
         self.open_bytes = 0
         """Bytes of open blocks that no command holds."""
+        self.holding = False
+        """Whether blocks stay open until `release`. Most commands hold none, and their caller asks this first."""
         self._held: list[SealedBlock] = []
         self._delivered: list[SealedBlock] = []
 
@@ -105,6 +107,7 @@ class Bodies:
         """Let go of what is held or delivered: the command has ended."""
         self._let_go(self._held)
         self._let_go(self._delivered)
+        self.holding = False
 
     def ids(self, place: StoredPlace) -> bytes:
         """Return the packed ids of a blob, for replay. May wait for the disk. Raises `JournalDamaged`."""
@@ -141,6 +144,7 @@ class Bodies:
             self.open_bytes -= packed.size
         packed.holds += 1
         held.append(packed)
+        self.holding = True
 
     def _let_go(self, held: list[SealedBlock]) -> None:
         for packed in held:

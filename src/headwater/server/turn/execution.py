@@ -270,4 +270,5 @@ class Execution(Runner):
             raise unreadable(error, known.command, call.arguments) from error
         finally:
             bodies.may_wait = True
-            bodies.release()
+            if bodies.holding:
+                bodies.release()
