@@ -60,16 +60,17 @@ def rewrite(store: Store) -> None:
 
 
 def rewrite_after(store: Store) -> None:
-    """Rewrite as soon as no other rewrite is running, which may begin by itself; wait for the end."""
+    """Rewrite as soon as no other rewrite is running, which may begin by itself; wait for the end. Raises
+    `Unmeasured` as `rewrite` does, and if the server refuses it all the time."""
+    deadline = time.monotonic() + WITHIN_SECONDS
     while True:
         await_end(store)
         try:
-            rewrite(store)
+            return rewrite(store)
         except Unmeasured as error:
-            if "in progress" not in str(error):
+            if "in progress" not in str(error) or time.monotonic() > deadline:
                 raise
-        else:
-            return
+        time.sleep(POLL_SECONDS)
 
 
 def children(pid: int) -> set[int]:

@@ -29,7 +29,7 @@ STEPS, CALLS = 120, 400
 CHECKPOINT_STEPS, CHECKPOINT_CALLS = 3000, 8000
 """The same in a trial with checkpoints: a helper takes as long as some thousand commands."""
 HELPER_CALLS = 10
-"""The system call before which a helper is killed is an earlier one. It makes about eight that count."""
+"""A helper is killed before an earlier system call than this one. It makes about eight that count."""
 
 
 class Killed(NamedTuple):

@@ -226,6 +226,6 @@ def recovered(image: CrashableFiles) -> Any:
 
 
 def idle_times(reply: Reply) -> list[int]:
-    """Return the idle times in a reply of XPENDING. If there is no such group, return none."""
+    """Return the idle times in a reply of XPENDING, an empty list if there is no such group."""
     rows = reply if isinstance(reply, list) else []
     return [row[2] for row in rows if isinstance(row, list) and isinstance(row[2], int)]

@@ -84,7 +84,7 @@ def test_a_block_that_cannot_be_compressed_stays_unsealed(
         raise MemoryError("no memory")
 
     broken = codecs.make_codec("zlib")._replace(compress=fail)
-    monkeypatch.setattr(sealing_thread, "make_codec", lambda _name: broken)
+    monkeypatch.setattr(sealing_thread, "codec_in", lambda _codecs, _name: broken)
     store = made()
     # When there is something to seal
     fill(store.client(), 300)

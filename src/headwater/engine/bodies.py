@@ -20,7 +20,7 @@ from collections.abc import Iterable, Sequence
 
 from headwater import limits
 from headwater.engine.blobs import BlobSource, ColdBlocks, StoredPlace
-from headwater.engine.codecs import Codec, make_codec
+from headwater.engine.codecs import Codec, codec_in
 from headwater.engine.sealed_block import SealedBlock, unpacked
 
 Opened = tuple[SealedBlock, bytearray]
@@ -91,10 +91,7 @@ class Bodies:
 
     def load(self, packed: SealedBlock, codec: Codec) -> Opened:
         """Read a block from disk, for `deliver`. Any thread may call this, with its own codec."""
-        wire = packed.wire
-        if wire is None:
-            wire = self._source().body(place_of(packed))
-        return packed, unpacked(packed, codec, wire)
+        return packed, loaded(packed, codec, self.source)
 
     def deliver(self, opened: Sequence[Opened]) -> None:
         """Open blocks that were loaded, until `release` is called."""
@@ -116,18 +113,12 @@ class Bodies:
     def codec(self, name: str) -> Codec:
         """Return a codec for the thread that has the node's lock. Raises `ValueError` if it is not
         installed."""
-        codec = self._codecs.get(name)
-        if codec is None:
-            codec = make_codec(name)
-            self._codecs[name] = self._codecs[codec.name] = codec
-        return codec
+        return codec_in(self._codecs, name)
 
     # --- parts ----------------------------------------------------------------------------------
 
     def _source(self) -> BlobSource:
-        if self.source is None:
-            raise RuntimeError("the store has blocks on disk, and nothing to read them with")
-        return self.source
+        return _present(self.source)
 
     def _read_ahead(self, blocks: Iterable[SealedBlock]) -> None:
         places = [place_of(one) for one in blocks if one.data is None and one.wire is None]
@@ -162,6 +153,21 @@ class Bodies:
             oldest, _ = self._open.popitem(last=False)
             self.open_bytes -= oldest.size
             oldest.data = oldest.offsets = None
+
+
+def loaded(packed: SealedBlock, codec: Codec, source: BlobSource | None) -> bytearray:
+    """Return the bytes of a sealed block, which may be on disk. Any thread may call this, with its own codec. May
+    raise `JournalDamaged`."""
+    wire = packed.wire
+    if wire is None:
+        wire = _present(source).body(place_of(packed))
+    return unpacked(packed, codec, wire)
+
+
+def _present(source: BlobSource | None) -> BlobSource:
+    if source is None:
+        raise RuntimeError("the store has blocks on disk, and nothing to read them with")
+    return source
 
 
 def place_of(packed: SealedBlock) -> StoredPlace:

@@ -62,6 +62,16 @@ def make_codec(name: str) -> Codec:
     return Codec(ZSTD, compress, decompressor.decompress)
 
 
+def codec_in(codecs: dict[str, Codec], name: str) -> Codec:
+    """Return the codec with this name, which is made and added to those of a thread if it is missing. Raises
+    `ValueError` if it is not installed."""
+    codec = codecs.get(name)
+    if codec is None:
+        codec = make_codec(name)
+        codecs[name] = codecs[codec.name] = codec
+    return codec
+
+
 def has_zstd() -> bool:
     """Whether zstd is installed."""
     return find_spec("zstandard") is not None

@@ -15,13 +15,13 @@ from array import array
 from collections.abc import Iterator
 
 from headwater.engine.blobs import BlobSource
-from headwater.engine.bodies import place_of
-from headwater.engine.codecs import Codec, make_codec
+from headwater.engine.bodies import loaded
+from headwater.engine.codecs import Codec, codec_in
 from headwater.engine.entry_block import EntryBlock, unpacked_ids
 from headwater.engine.group import ConsumerGroup
 from headwater.engine.nodes import NodeIndex
 from headwater.engine.pending import PendingList
-from headwater.engine.sealed_block import SealedBlock, offsets_in, unpacked
+from headwater.engine.sealed_block import offsets_in
 from headwater.engine.stream import StoredStream
 
 ID = tuple[int, int]
@@ -45,7 +45,7 @@ class BlockSnapshot:
             self.ids = unpacked_ids(packed)
             data, offsets = packed.data, packed.offsets
             if data is None:
-                data = _loaded(packed, codecs, source)
+                data = loaded(packed, codec_in(codecs, packed.codec), source)
             self.data = data
             self.offsets = offsets_in(packed, data) if offsets is None else offsets
 
@@ -122,18 +122,6 @@ class StreamSnapshot:
                 if end < block.count:
                     break
                 block = None
-
-
-def _loaded(packed: SealedBlock, codecs: dict[str, Codec], source: BlobSource | None) -> bytearray:
-    """Return the bytes of a sealed block that is not open. May raise `JournalDamaged`."""
-    codec = codecs.get(packed.codec)
-    if codec is None:
-        codec = codecs[packed.codec] = make_codec(packed.codec)
-    wire = packed.wire
-    if wire is None:
-        assert source is not None
-        wire = source.body(place_of(packed))
-    return unpacked(packed, codec, wire)
 
 
 def ids_of(block: BlockSnapshot, first: int, end: int) -> array[int]:

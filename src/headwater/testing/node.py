@@ -142,13 +142,14 @@ class LocalClient:
 
     def send(self, *words: Word) -> None:
         """Send a command. `reply` returns its replies."""
-        self._reader.feed(self._node.exchange(self.session, request(words)))
+        self._exchange(request(words))
+        while self.session.output.stalled:  # the reply is written in pieces
+            self._exchange(b"")
+
+    def _exchange(self, sent: bytes) -> None:
+        self._reader.feed(self._node.exchange(self.session, sent))
         if self._store.cold:
             self._store.use_disk()
-        while self.session.output.stalled:  # the reply is written in pieces
-            self._reader.feed(self._node.exchange(self.session, b""))
-            if self._store.cold:
-                self._store.use_disk()
 
     def reply(self) -> Reply | None:
         """Return the next reply, None if there is none because the command blocks."""

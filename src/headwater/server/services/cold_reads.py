@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from weakref import ref
 
 from headwater.engine.bodies import Bodies, Opened, place_of
-from headwater.engine.codecs import Codec, make_codec
+from headwater.engine.codecs import Codec, codec_in
 from headwater.engine.sealed_block import SealedBlock
 from headwater.resp.arguments import Arguments
 
@@ -70,10 +70,7 @@ class _Read:
             for packed in self.cold.wanted:
                 if self.cancelled:
                     return
-                codec = codecs.get(packed.codec)
-                if codec is None:
-                    codec = codecs[packed.codec] = make_codec(packed.codec)
-                self.opened.append(self.bodies.load(packed, codec))
+                self.opened.append(self.bodies.load(packed, codec_in(codecs, packed.codec)))
         except Exception as error:
             # The command finds the same error (rule 4); anything but damage is logged there, too.
             log.debug("blocks could not be read: %r", error)

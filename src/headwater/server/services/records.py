@@ -53,10 +53,10 @@ class TurnRecords:
         self.turn = journal.recovery.last_turn
         self.admission = self.admit
         self._seed = journal.seed
-        self.grown_bytes = journal.grown_bytes
+        self.count_again()
 
     def count_again(self) -> None:
-        """Ask the journal how many bytes of records follow its image, which is a new one."""
+        """Ask the journal how many bytes of records follow its image, because it has another one."""
         assert self.journal is not None
         self.grown_bytes = self.journal.grown_bytes
 

@@ -28,7 +28,7 @@ from queue import SimpleQueue
 from typing import NamedTuple
 from weakref import ref
 
-from headwater.engine.codecs import CODECS, Codec, make_codec
+from headwater.engine.codecs import CODECS, Codec, codec_in
 from headwater.engine.facts import HEADROOM
 from headwater.engine.keyspace import Keyspace
 from headwater.engine.sealing import CompressionJob, compressed
@@ -226,7 +226,7 @@ class _Worker:
     def seal(self, job: CompressionJob, name: str, writer: SegmentWriter | None) -> None:
         """Compress a block and, if there is a ``writer``, write it."""
         try:
-            codec = self._codecs.get(name) or self._codecs.setdefault(name, make_codec(name))
+            codec = codec_in(self._codecs, name)
             result = SealingResult(job, *compressed(job, codec))
         except Exception:
             log.exception("a block of entries could not be compressed; it remains uncompressed")
