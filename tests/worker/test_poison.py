@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import headwater
 from headwater.groups.poison import Record
 from headwater.messages import poison_key
 from headwater.worker import Delivery
@@ -230,3 +231,26 @@ async def test_a_handler_that_hangs_delays_a_suspected_message_but_not_other_mes
         go_on.set()
         await eventually(store.settled)
     assert sorted(handled) == [0, 1, 2, 100]
+
+
+async def test_forty_suspected_messages_run_one_after_the_other_without_a_pause() -> None:
+    # Given a handler that never returned, and a worker that was killed twice with its buffer full
+    app = headwater.App("headwater://memory")
+    hanging, handled = asyncio.Event(), []
+
+    @app.consumer(orders, group="g", claim_after="10s", concurrency=1, prefetch=50)
+    async def bill(order: Order, delivery: Delivery) -> None:
+        if delivery.count <= 2:
+            await hanging.wait()
+        handled.append(order.id)
+
+    async with app.test() as t:
+        await t.send(orders, *(Order(number) for number in range(40)))
+        for _ in range(2):
+            t.crash(bill)
+            await t.advance("10s")
+
+        # When the next worker has claimed them, and no more time passes
+        # Then each has run, once
+        assert sorted(handled) == list(range(40))
+        assert t.pending(bill) == {}

@@ -47,7 +47,7 @@ from headwater.worker.waiting import Changes
 log = logging.getLogger("headwater.worker")
 
 HAND_BACK_DELAY_MS = 1_000
-"""How long a suspect is delayed when a process hands it back."""
+"""How long a suspect is delayed by a process that cannot run it now."""
 
 DRAIN_PAUSE_FACTOR = 10
 """How many times ``claim_after`` must pass between a failed drain and the next one."""
@@ -199,10 +199,9 @@ class Quarantine:
         if self.hands_back:
             self._hand_back_suspects(suspects)
             return
-        if self._consumer.order_by is None:
-            self._hand_back(others)
-        else:
-            self._in_flight.hand_back(others)  # without a delay: this process claims them next
+        # Without a delay: other processes run them, and this one when it has run the first. Many messages are
+        # suspects after a process died twice with a full buffer, so a pause after each would hold them up.
+        self._in_flight.hand_back(others)
         self._in_flight.hand_back(
             [owned for owned in self._in_flight.unbegun() if owned is not first]
         )
