@@ -13,7 +13,7 @@ import pytest
 
 from headwater.commands.call import Call
 from headwater.commands.dispatch import find_command
-from headwater.engine.blobs import ColdBlocks, StoredPlace
+from headwater.engine.blobs import StoredPlace
 from headwater.engine.bodies import Opened
 from headwater.engine.check import broken_invariants
 from headwater.engine.codecs import make_codec
@@ -21,6 +21,7 @@ from headwater.engine.facts import FactBuffer
 from headwater.engine.image import image_facts
 from headwater.engine.keyspace import Keyspace
 from headwater.engine.replay import Replay
+from headwater.engine.sealed_block import ColdBlocks
 from headwater.engine.sealing import CompressionJob
 from headwater.engine.storing import stored_blocks
 from headwater.engine.stream import StoredStream

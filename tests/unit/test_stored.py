@@ -6,11 +6,11 @@ import random
 
 import pytest
 
-from headwater.engine.blobs import ColdBlocks
 from headwater.engine.check import broken_invariants
 from headwater.engine.codecs import make_codec
 from headwater.engine.image import image_facts
 from headwater.engine.keyspace import Keyspace
+from headwater.engine.sealed_block import ColdBlocks
 from headwater.engine.snapshot import StreamSnapshot
 from headwater.engine.stream import StoredStream
 from headwater.engine.warming import warm

@@ -19,8 +19,8 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from headwater.engine.blobs import ColdBlocks
 from headwater.engine.entry_block import EntryBlock, Span
+from headwater.engine.sealed_block import ColdBlocks
 from headwater.engine.warming import first_piece, stored_among, up_to
 from headwater.resp.replies import ReplyWriter
 

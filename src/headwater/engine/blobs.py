@@ -16,10 +16,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
-
-if TYPE_CHECKING:
-    from headwater.engine.sealed_block import SealedBlock
+from typing import NamedTuple, Protocol
 
 _CHECKSUM_BYTES = 4
 
@@ -110,16 +107,3 @@ class Blob:
 
     def _size(self) -> int:
         return 2 * self._head_bytes + self._body_bytes + _CHECKSUM_BYTES
-
-
-class ColdBlocks(Exception):
-    """A command needs blocks whose bodies are on disk, and may not wait for them.
-
-    It is raised before the first mutator. The command must run again, from its start, after
-    `Bodies.deliver` was called for ``wanted``. ``ahead`` are blocks that will probably be read next.
-    """
-
-    def __init__(self, wanted: list[SealedBlock], ahead: Sequence[SealedBlock] = ()) -> None:
-        super().__init__(f"{len(wanted)} blocks are on disk")
-        self.wanted = wanted
-        self.ahead = ahead

@@ -19,9 +19,9 @@ from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 
 from headwater import limits
-from headwater.engine.blobs import BlobSource, ColdBlocks, StoredPlace
+from headwater.engine.blobs import BlobSource, StoredPlace
 from headwater.engine.codecs import Codec, codec_in
-from headwater.engine.sealed_block import SealedBlock, unpacked
+from headwater.engine.sealed_block import ColdBlocks, SealedBlock, unpacked
 
 Opened = tuple[SealedBlock, bytearray]
 """A block and its bytes."""

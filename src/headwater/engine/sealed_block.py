@@ -11,6 +11,7 @@ replaces its `SealedBlock`. Only the place of ``blob`` may change.
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from headwater.engine.blobs import Blob
@@ -52,6 +53,19 @@ class SealedBlock:
             self.blob.shared = True
             made.blob = self.blob
         return made
+
+
+class ColdBlocks(Exception):
+    """A command needs blocks whose bodies are on disk, and may not wait for them.
+
+    It is raised before the first mutator. The command must run again, from its start, after
+    `Bodies.deliver` was called for ``wanted``. ``ahead`` are blocks that will probably be read next.
+    """
+
+    def __init__(self, wanted: list[SealedBlock], ahead: Sequence[SealedBlock] = ()) -> None:
+        super().__init__(f"{len(wanted)} blocks are on disk")
+        self.wanted = wanted
+        self.ahead = ahead
 
 
 def unpacked(packed: SealedBlock, codec: Codec, wire: bytes) -> bytearray:

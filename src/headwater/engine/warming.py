@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
-from headwater.engine.blobs import ColdBlocks
 from headwater.engine.entry_block import EntryBlock, Span
 from headwater.engine.entry_log import EntryLog
-from headwater.engine.sealed_block import SealedBlock
+from headwater.engine.sealed_block import ColdBlocks, SealedBlock
 from headwater.engine.sealing import Sealing
 
 READ_AHEAD_BYTES = 1024 * 1024
