@@ -114,6 +114,23 @@ def test_a_killed_helper_costs_only_the_image(server: ServerProcess) -> None:
     assert info["rdb_last_bgsave_status"] == "ok"
 
 
+def test_a_scheduled_checkpoint_runs_although_the_one_before_it_failed(
+    server: ServerProcess,
+) -> None:
+    # Given a checkpoint that runs, and a second one that is scheduled
+    client = client_of(server)
+    fill(client)
+    assert client.bgrewriteaof()
+    (helper,) = eventually(lambda: helpers_of(server))
+    os.kill(helper, signal.SIGSTOP)
+    assert client.bgsave(schedule=True)
+    # When the first one fails
+    os.kill(helper, signal.SIGKILL)
+    # Then the second one runs
+    eventually(lambda: is_idle(client) and info_of(client, "rdb_saves") == 1)
+    assert info_of(client, "aof_last_bgrewrite_status") == "ok"
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_a_server_killed_during_a_checkpoint_loses_nothing(
     seed: int, server: ServerProcess

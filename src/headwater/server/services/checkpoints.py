@@ -96,8 +96,8 @@ class Checkpoints:
     def configure(self, config: Config) -> None:
         """Apply the settings of the triggers."""
         self._config = config
-        if self._journal is not None and not self.statistics.requested:
-            self._state.checkpoint_at = self._growth()
+        if self._journal is not None:
+            self._state.checkpoint_at = self._next()
 
     @property
     def _has_helper(self) -> bool:
@@ -117,6 +117,10 @@ class Checkpoints:
         image = self._journal.image
         size = 0 if image is None else image.size
         return max(self._config.auto_aof_rewrite_min_size - size, size * share // 100, 1)
+
+    def _next(self) -> int:
+        """Return by how much the journal may grow before the next checkpoint, -1 if one was requested."""
+        return -1 if self.statistics.requested else self._growth()
 
     # --- beginning ------------------------------------------------------------------------------
 
@@ -233,7 +237,7 @@ class Checkpoints:
         took = self.statistics.succeed(self._times.monotonic(), self._times.wall_now() // 1000)
         self._failures, self._retry_at = 0, 0.0
         self._records.count_again()
-        self._state.checkpoint_at = -1 if self.statistics.requested else self._growth()
+        self._state.checkpoint_at = self._next()
         log.info(
             "checkpoint: image %d of %d bytes was written in %.1f s", image.number, image.size, took
         )
@@ -242,8 +246,9 @@ class Checkpoints:
         self._failures += 1
         self.statistics.fail(self._times.monotonic())
         pause = min(_LONGEST_PAUSE_S, _SHORTEST_PAUSE_S * 2 ** (self._failures - 1))
-        self._retry_at = self._times.monotonic() + pause
-        self._state.checkpoint_at = self._growth()
+        if not self.statistics.requested:
+            self._retry_at = self._times.monotonic() + pause
+        self._state.checkpoint_at = self._next()
         log.error(
             "checkpoint: no image was written: %s. The journal has everything; the next attempt is in "
             "%.0f seconds or later",
