@@ -141,3 +141,20 @@ def test_without_active_expiry_keys_expire_on_access(
     assert client("DEBUG", "SET-ACTIVE-EXPIRE", 1) == OK
     store.advance(0)
     assert b"mortal" not in store.node.keyspace.databases[0].values
+
+
+def test_a_reload_replays_the_image_and_the_journal_after_it(
+    store: LocalStore, client: LocalClient
+) -> None:
+    # Given an image without a record after it
+    client("SET", "before", "1")
+    client("BGREWRITEAOF")
+    # When the store is loaded again, and once more when there is one
+    assert client("DEBUG", "RELOAD") == OK
+    client("SET", "after", "2")
+    assert client("DEBUG", "RELOAD") == OK
+    # Then it has both, writes go on, and a crash loses nothing
+    client("SET", "later", "3")
+    assert client("MGET", "before", "after", "later") == [b"1", b"2", b"3"]
+    store.crash()
+    assert store.client()("MGET", "before", "after", "later") == [b"1", b"2", b"3"]

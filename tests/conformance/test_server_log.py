@@ -10,6 +10,7 @@ import pytest
 
 from headwater.config.config import Config
 from headwater.engine.facts import FactBuffer
+from headwater.journal.batches import groups_of
 from headwater.journal.flusher import Flusher
 from headwater.journal.journal import Journal
 from headwater.limits import LIMITED_LOG_LINES, LIMITED_LOG_SECONDS, MAX_RECORD_GROUP_BYTES
@@ -99,7 +100,7 @@ def test_a_write_that_exceeds_a_record_group_is_not_logged_as_misconf(
 ) -> None:
     # Facts that exceed the size of a record group are the command's fault, not the disk's.
     journal = Journal.open(CrashableFiles(), policy="always")
-    assert list(journal.replay()) == []
+    assert list(groups_of(journal.batches())) == []
     records = TurnRecords(FactBuffer(), journal)
     assert records.admit(MAX_RECORD_GROUP_BYTES + 1) is not None
     journal.close()

@@ -27,6 +27,7 @@ from headwater.config.config import Config
 from headwater.engine.facts import FactBuffer
 from headwater.engine.keyspace import Keyspace
 from headwater.engine.replay import Replay
+from headwater.journal.batches import groups_of
 from headwater.journal.images import read_image
 from headwater.journal.journal import Journal
 from headwater.persistence.source import SegmentSource
@@ -165,7 +166,9 @@ def kinds_in(files: CrashableFiles) -> set[int]:
     keyspace.sealing.store_in(SegmentSource(files, journal.seed), storing=False)
     replay, image = Replay(keyspace), journal.image
     batches = [] if image is None else [*read_image(files, image, journal.seed)]
-    for group in itertools.chain(*(batch.groups() for batch in batches), journal.replay()):
+    for group in itertools.chain(
+        *(batch.groups() for batch in batches), groups_of(journal.batches())
+    ):
         replay.begin(group.facts, group.now_ms)
         while (kind := replay.step()) >= 0:
             found.add(kind)

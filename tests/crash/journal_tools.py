@@ -13,7 +13,7 @@ import pytest
 from headwater.config.storage import FsyncPolicy
 from headwater.errors import JournalDamaged
 from headwater.journal import records, recovery
-from headwater.journal.batches import JournalBatch
+from headwater.journal.batches import JournalBatch, groups_of
 from headwater.journal.checksum import bind_groups
 from headwater.journal.closed import read_closed
 from headwater.journal.files import Files
@@ -92,7 +92,7 @@ def open_journal(
         files, policy=policy, file_bytes=file_bytes, seed=seed, flush_interval=1e6
     )
     facts = [] if journal.image is None else image_facts_in(files, journal.image, journal.seed)
-    return journal, facts + [bytes(group.facts) for group in journal.replay()]
+    return journal, facts + [bytes(group.facts) for group in groups_of(journal.batches())]
 
 
 def image_facts_in(files: Files, entry: ImageEntry, seed: int) -> list[bytes]:
@@ -150,7 +150,7 @@ def facts_in(files: Files) -> tuple[list[bytes], Recovery]:
     recovery = Recovery(files)
     image, seed = recovery.catalog.image, recovery.seed
     facts = [] if image is None else image_facts_in(files, image, seed or 0)
-    return facts + [bytes(group.facts) for group in recovery.replay()], recovery
+    return facts + [bytes(group.facts) for group in groups_of(recovery.batches())], recovery
 
 
 def bound(groups: bytes | bytearray, number: int, offset: int) -> bytes:

@@ -114,6 +114,60 @@ def test_a_killed_helper_costs_only_the_image(server: ServerProcess) -> None:
     assert info["rdb_last_bgsave_status"] == "ok"
 
 
+def test_killed_helpers_leave_no_files(server: ServerProcess) -> None:
+    # Given a store that is written to, and helpers that are killed one after the other
+    client = client_of(server)
+    fill(client)
+    filled = len(list(server.data.glob("journal-*")))
+    for number in range(4):
+        client.xadd("s0", {"number": number})
+        assert client.bgrewriteaof()
+        (helper,) = eventually(lambda: helpers_of(server))
+        os.kill(helper, signal.SIGKILL)
+        eventually(lambda: is_idle(client))
+    # Then no unfinished image is left, and a closed journal file takes the space of its records
+    assert not list(server.data.glob("image-*"))
+    closed = sorted(server.data.glob("journal-*"))[filled:-2]
+    assert closed
+    assert all(path.stat().st_size < 10_000 for path in closed)
+
+
+def test_damage_that_a_checkpoint_finds_costs_nothing(server: ServerProcess) -> None:
+    # Given a server, a byte of whose journal changes on the disk
+    client = client_of(server)
+    fill(client)
+    before = content_of(client)
+    with (server.data / "journal-000001").open("r+b") as file:
+        file.seek(5000)
+        found = file.read(1)
+        file.seek(5000)
+        file.write(bytes([found[0] ^ 4]))
+    # When a checkpoint finds the damage
+    assert client.bgrewriteaof()
+    eventually(lambda: is_idle(client))
+    assert info_of(client, "aof_last_bgrewrite_status") == "err"
+    # Then the state in memory is complete, and a clean stop saves it
+    assert content_of(client) == before
+    server.stop()
+    server.start()
+    assert content_of(client_of(server)) == before
+
+
+def test_small_limits_begin_no_checkpoint_in_each_turn() -> None:
+    # Given triggers without a least size
+    flags = ("--auto-aof-rewrite-min-size", "0", "--auto-aof-rewrite-percentage", "1")
+    with server_process("--appendfsync", "always", *flags) as server:
+        client = client_of(server)
+        client.set("key", "value")
+        assert client.save()
+        # When a client sends a few commands, then no other checkpoint begins
+        for _ in range(30):
+            client.ping()
+            client.set("key", "value")
+        assert is_idle(client)
+        assert info_of(client, "rdb_saves") == 1
+
+
 def test_a_scheduled_checkpoint_runs_although_the_one_before_it_failed(
     server: ServerProcess,
 ) -> None:

@@ -111,8 +111,8 @@ def test_statistics_describe_what_was_written(files: CrashableFiles, journal: Jo
 
 
 def test_a_full_disk_refuses_writes_until_space_returns() -> None:
-    # Given a disk with space for two files, of which the second is in use
-    files = CrashableFiles(capacity=2 * FILE_BYTES + 300)
+    # Given a disk with space for two files, of which the second is in use, and for the next image
+    files = CrashableFiles(capacity=3 * FILE_BYTES + 300)
     journal, _ = open_journal(files, file_bytes=FILE_BYTES)
     turn = 0
     reason = None
@@ -122,7 +122,8 @@ def test_a_full_disk_refuses_writes_until_space_returns() -> None:
         reason = journal.admits(125)
     # Then what does not fit is refused with the reason, each time
     free = files.free_bytes()
-    assert f"1024 bytes are needed for the next file and {free} are free" in reason
+    assert "1024 bytes are needed for the next file, " in reason
+    assert f" for the next image, and {free} are free" in reason
     assert journal.admits(125) == reason
     assert journal.statistics().refusal == reason
     # And what fits is still written
@@ -174,7 +175,7 @@ def test_a_file_whose_name_may_not_be_durable_is_not_written(
 
 
 def test_a_store_starts_on_a_full_disk_and_can_be_read() -> None:
-    files = CrashableFiles(capacity=2 * FILE_BYTES)
+    files = CrashableFiles()
     journal, _ = open_journal(files, file_bytes=FILE_BYTES)
     write_turn(journal, "one", turn=1)
     journal.close()

@@ -6,6 +6,7 @@ import pytest
 
 from headwater.config.storage import FsyncPolicy
 from headwater.errors import JournalDamaged
+from headwater.journal.batches import groups_of
 from headwater.journal.journal import Journal
 from headwater.journal.records import (
     FILE_HEADER_BYTES,
@@ -207,7 +208,7 @@ def test_an_abandoned_replay_unlocks_the_directory() -> None:
     before = bytes_of(written.files)
     journal = Journal.open(written.files, policy="always")
     with pytest.raises(ZeroDivisionError):
-        for group in journal.replay():
+        for group in groups_of(journal.batches()):
             group.turn / 0
     journal.close()
     assert bytes_of(written.files) == before

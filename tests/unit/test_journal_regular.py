@@ -12,6 +12,7 @@ import pytest
 
 import headwater
 from headwater.errors import StoreUnusable
+from headwater.journal.batches import groups_of
 from headwater.journal.files import LOCK_NAME, DiskFiles
 from headwater.journal.journal import Journal
 from headwater.testing.clock import ManualClock
@@ -38,7 +39,7 @@ def victim(tmp_path: Path) -> Path:
 def open_journal(data: Path) -> None:
     """Open and close a journal, as every way of opening a store does."""
     journal = Journal.open(DiskFiles(data), policy="always")
-    for _group in journal.replay():
+    for _group in groups_of(journal.batches()):
         pass
     journal.close()
 

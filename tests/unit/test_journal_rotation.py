@@ -14,6 +14,7 @@ from headwater.errors import NodePoisoned, StoreUnusable
 from headwater.journal.files import DiskFiles
 from headwater.journal.journal import Journal
 from headwater.journal.manifest import ImageEntry, read_manifest
+from headwater.journal.records import read_file_header
 from headwater.journal.rotation import Rotation
 from headwater.limits import JOURNAL_FILE_BYTES
 from headwater.testing.files import CrashableFiles
@@ -222,6 +223,20 @@ def test_without_a_new_manifest_nothing_is_removed(operation: str) -> None:
         assert open_journal(image, file_bytes=FILE_BYTES)[1] == [*written.facts, fact("later")]
 
 
+def test_an_image_that_is_not_used_is_removed() -> None:
+    # Given an image in use, another one that was written, and an unfinished one
+    files = CrashableFiles()
+    journal, _ = open_journal(files, file_bytes=FILE_BYTES)
+    write_turn(journal, "one", turn=1)
+    used, _entry = checkpoint(journal)
+    for name in ("image-000002", "image-000002.new"):
+        files.create(name, 10)
+    # When they are discarded, then the one in use stays
+    for number in (used.image, 2):
+        journal.catalog.discard_image(number)
+    assert [name for name in files.names() if name.startswith("image")] == ["image-000001"]
+
+
 def test_after_a_failed_fsync_of_the_directory_no_image_is_taken_into_use() -> None:
     written = Written(20, file_bytes=FILE_BYTES)
     rotation = written.journal.rotate()
@@ -276,9 +291,12 @@ def test_a_new_directory_is_small_and_files_double(tmp_path: Path) -> None:
     for turn in range(1, 8):
         write_turn(journal, "x", turn=turn)
         journal.rotate()
-    sizes = [len(files.content(name).data) for name in journal_names(files)]
+    headers = [read_file_header(files.content(name).data) for name in journal_names(files)]
+    sizes = [header.size for header in headers if header is not None]
     doubled = [2 * MIB << number for number in range(len(sizes))]
     assert sizes == [min(size, JOURNAL_FILE_BYTES) for size in doubled]
+    # And a file that a rotation has closed takes only the space of its records
+    assert files.used_bytes() < sum(sizes[-2:]) + MIB
 
 
 # --- the lock of images -------------------------------------------------------------------------

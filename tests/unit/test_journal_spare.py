@@ -61,7 +61,8 @@ def test_a_damaged_spare_is_removed_before_another_is_created() -> None:
     """On a nearly full disk, the new one needs its space."""
     written = Written(3)
     written.files.corrupt(SECOND, 0, bytes(FILE_HEADER_BYTES))
-    written.files.capacity = written.files.used_bytes() + 200
+    small_bytes = written.files.size(SECOND)  # what the small file of a rotation needs
+    written.files.capacity = written.files.used_bytes() + small_bytes + 200
     written.open()
     assert read_file_header(written.files.content(SECOND).data) is not None
 

@@ -47,6 +47,7 @@ def test_a_rotation() -> None:
         """
         write journal-000001 at 133: 41 bytes
         sync journal-000001
+        truncate journal-000001: 174 bytes
         create journal-000003.new: 1024 bytes
         write journal-000003.new at 0: 64 bytes
         sync journal-000003.new

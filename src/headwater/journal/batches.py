@@ -15,7 +15,7 @@ Rule 4. `read_pieces` needs memory for one piece of a file, or for its largest g
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from headwater.errors import JournalDamaged
@@ -236,6 +236,12 @@ class PieceReader:
             if state == FOREIGN:
                 found = f"a fact of unknown kind {scanner.foreign()[0]:#04x}"
                 raise self._damaged(self.offset, found)
+
+
+def groups_of(batches: Iterable[JournalBatch]) -> Iterator[Group]:
+    """Yield the groups of ``batches`` one by one. A group is valid until the next one is requested."""
+    for batch in batches:
+        yield from batch.groups()
 
 
 def _group_bytes(data: memoryview) -> int:

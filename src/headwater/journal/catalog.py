@@ -37,6 +37,9 @@ from headwater.journal.segments import segment_name, segment_numbers
 
 log = logging.getLogger("headwater.journal")
 
+_FIRST_IMAGE_BYTES = 64 * 1024 * 1024
+"""With default settings, the first image is written when the journal has grown by this much."""
+
 
 class Catalog:
     """What MANIFEST says, and how large the closed journal files are.
@@ -95,6 +98,12 @@ class Catalog:
     def image_bytes(self) -> int:
         """The size of the image, 0 if there is none."""
         return 0 if self.image is None else self.image.size
+
+    @property
+    def spare_bytes(self) -> int:
+        """How much of the disk must stay free for the next image: one and a half times the last one. Before
+        the first image, the closed journal files are as much as it can be."""
+        return max(self.image_bytes, min(self.closed_bytes, _FIRST_IMAGE_BYTES)) * 3 // 2
 
     @property
     def closed_bytes(self) -> int:
@@ -202,6 +211,16 @@ class Catalog:
         old += [image_name(number) for number in image_numbers(files) if number != kept]
         for name in old:
             self._remove(name)
+
+    def discard_image(self, number: int) -> None:
+        """Remove an image that is not used, and its unfinished file, unless it is unknown what MANIFEST says
+        after a crash."""
+        if self.broken is not None or (self.image is not None and self.image.number == number):
+            return
+        names = self._files.names()
+        for name in (image_name(number), image_name(number) + TEMPORARY_SUFFIX):
+            if name in names:
+                self._remove(name)
 
     def remove_segments(self, numbers: Iterable[int]) -> list[int]:
         """Remove segments to which nothing refers. Return which ones are gone. A failure is logged; any thread

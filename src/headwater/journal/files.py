@@ -110,6 +110,10 @@ class Files(Protocol):
         """Write ``data`` at ``offset``."""
         ...
 
+    def truncate(self, name: str, size: int) -> None:
+        """Shorten a file to ``size`` bytes."""
+        ...
+
     def sync(self, name: str) -> None:
         """Make the bytes and the size of the file durable before returning."""
         ...
@@ -295,6 +299,9 @@ class DiskFiles:
             with memoryview(data) as rest:
                 while done < wanted:
                     done += os.pwrite(descriptor, rest[done:], offset + done)
+
+    def truncate(self, name: str, size: int) -> None:
+        os.ftruncate(self._descriptor(name), size)
 
     def sync(self, name: str) -> None:
         descriptor, began = self._descriptor(name), self._clock.monotonic()

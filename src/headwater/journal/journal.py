@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from typing import Literal, NoReturn
 
 from headwater.clock import Clock, SystemClock
@@ -43,7 +43,6 @@ from headwater.journal.manifest import ImageEntry
 from headwater.journal.records import (
     FILE_HEADER_BYTES,
     SYNCED_GROUP_BYTES,
-    Group,
     group_at,
 )
 from headwater.journal.recovery import Recovery
@@ -129,12 +128,6 @@ class Journal:
         self._fsyncs = 0
 
     # --- starting -------------------------------------------------------------------------------
-
-    def replay(self) -> Iterator[Group]:
-        """Yield the groups of `batches` one by one. A group is valid until the next one is requested."""
-        with contextlib.closing(self.batches()) as batches:
-            for batch in batches:
-                yield from batch.groups()
 
     def batches(self) -> Generator[JournalBatch]:
         """Yield the engine's groups in the journal files, which follow `image`, oldest first. A batch is valid
@@ -273,6 +266,11 @@ class Journal:
         """The size of the image and of all records."""
         return self.catalog.image_bytes + self.grown_bytes
 
+    @property
+    def record_bytes(self) -> int:
+        """Like `grown_bytes`, without the header of a file that has no record yet."""
+        return self._before + self._writer.end * (self._writer.end > FILE_HEADER_BYTES)
+
     def rotate(self) -> Rotation:
         """Make everything durable and continue in the next file, between two turns. Return what an image of
         the state needs; see `Rotation`. If nothing was written since the last time, no file is begun.
@@ -288,6 +286,8 @@ class Journal:
         if writer.end > FILE_HEADER_BYTES:
             try:
                 self._end_file()
+                with contextlib.suppress(OSError):  # it only gives back unused space
+                    self.files.truncate(writer.name, writer.end)
                 self._continue(0)
                 self._reserve.prepare(writer.number + 1)
                 self._measure()

@@ -158,12 +158,6 @@ class Recovery:
 
     # --- reading --------------------------------------------------------------------------------
 
-    def replay(self) -> Iterator[Group]:
-        """Yield the groups of `batches` one by one. A group's facts are valid until the next one is
-        requested."""
-        for batch in self.batches():
-            yield from batch.groups()
-
     def batches(self) -> Iterator[JournalBatch]:
         """Yield the engine's groups in the journal files, oldest first.
 
@@ -173,7 +167,7 @@ class Recovery:
             self.current = file
             content = self._files.content(file.name)
             yield from self._batches_of(file, content.data)
-            self.bytes += self.end
+            self.bytes += self.end if self.end > FILE_HEADER_BYTES else 0
             later = self._found[index + 1 :]
             continued = bool(later) and self._is_continued(file, content, later[0])
             self._refuse_short(file, content, named=continued or self.clean)

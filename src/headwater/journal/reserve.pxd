@@ -5,6 +5,7 @@ cdef class Reserve:
     cdef public object refusal
     cdef object _files
     cdef object _catalog
+    cdef long long _small
     cdef long long _file_bytes
     cdef unsigned int _seed
     cdef list _ready

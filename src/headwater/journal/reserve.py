@@ -7,8 +7,9 @@ Rule 2. Failing to create a file is a reason to refuse a write (a sentence for t
         nothing has been written that any client relies on, so it may be retried.
 Rule 3. After a failed fsync of the directory no file is created any more: a second fsync would succeed
         without the names being durable.
-Rule 4. A file is created only if one and a half times the last image remains free: the next image makes
-        room by replacing the journal's older files, and needs some itself.
+Rule 4. A file is created only if the space for the next image remains free (`Catalog.spare_bytes`), and
+        that for the small file of its rotation: that image makes room by replacing the journal's older
+        files, and needs some itself.
 Rule 5. MANIFEST names a file before it gets a record.
 Rule 6. A new directory begins with a file of `FIRST_FILE_BYTES`. Each file is twice as large as the one
         before, up to the usual size.
@@ -47,6 +48,7 @@ class Reserve:
         self._catalog = catalog
         self._file_bytes = file_bytes
         self._seed = seed
+        self._small = min(file_bytes, FIRST_FILE_BYTES)
         self._ready: list[JournalFile] = []
         self._wanted = 0
         self._broken: str | None = None
@@ -96,8 +98,7 @@ class Reserve:
         that is not possible."""
         if not self._ready and self.make_next(number, 0) is not None:
             # Small, and without leaving room for an image: it is for the sake of that image.
-            size = min(self._file_bytes, FIRST_FILE_BYTES)
-            reason = self._broken or self._catalog.broken or self._make(number, size, 0)
+            reason = self._broken or self._catalog.broken or self._make(number, self._small, 0)
             if reason is not None:
                 return reason
         try:
@@ -126,7 +127,7 @@ class Reserve:
             size = min(usual, 2 * size)
         if size < needed:
             size = -(-needed // usual) * usual
-        left = self._catalog.image_bytes * 3 // 2
+        left = self._catalog.spare_bytes + self._small
         self.refusal = self._broken or self._catalog.broken or self._make(number, size, left)
         return self.refusal
 

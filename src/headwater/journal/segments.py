@@ -96,7 +96,8 @@ def segment_flaw(files: Files, number: int, seed: int) -> str | None:
 class SegmentWriter:
     """Appends blobs to the newest segment. One thread at a time uses it.
 
-    ``next_number`` returns a reserved number for the next segment.
+    ``next_number`` returns a reserved number for the next segment, ``spare_bytes`` how much of the disk must
+    stay free.
 
     >>> from headwater.testing.files import CrashableFiles
     >>> files, numbers = CrashableFiles(), iter(range(1, 10))
@@ -113,6 +114,8 @@ class SegmentWriter:
         seed: int,
         next_number: Callable[[], int],
         segment_bytes: int = SEGMENT_BYTES,
+        *,
+        spare_bytes: Callable[[], int] = int,
     ) -> None:
         self.number: int | None = None
         """The segment that is being written; None if the next blob begins one."""
@@ -121,6 +124,7 @@ class SegmentWriter:
         self._files = files
         self._seed = seed
         self._next_number = next_number
+        self._spare_bytes = spare_bytes
         self._segment_bytes = segment_bytes
         self._end = 0
         self._allocated = 0
@@ -227,7 +231,7 @@ class SegmentWriter:
         needed = self._end + size
         step = min(STEP_BYTES, max(_FIRST_STEP_BYTES, self._allocated))
         ahead = max(needed, min(self._allocated + step, self._segment_bytes))
-        free = self._files.free_bytes()
+        free = self._files.free_bytes() - self._spare_bytes()
         for wanted in (ahead, needed):
             if wanted - self._allocated <= free:
                 return wanted

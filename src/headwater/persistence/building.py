@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from headwater.collector import collector_off
 from headwater.config.streams import StreamConfig
 from headwater.engine.image import image_facts
@@ -58,7 +60,12 @@ def checkpoint(journal: Journal, keyspace: Keyspace) -> ImageEntry:
     Raises `StoreUnusable` and `OSError`; the journal is complete then, too.
     """
     rotation = journal.rotate()
-    entry = write_image(journal.files, keyspace, rotation, journal.seed)
-    journal.use_image(rotation, entry)
+    try:
+        entry = write_image(journal.files, keyspace, rotation, journal.seed)
+        journal.use_image(rotation, entry)
+    except OSError:
+        with contextlib.suppress(OSError):
+            journal.catalog.discard_image(rotation.image)
+        raise
     journal.remove_replaced()
     return entry

@@ -20,11 +20,11 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
-from headwater.errors import HeadwaterError
+from headwater.errors import HeadwaterError, JournalDamaged
 from headwater.journal.files import DiskFiles
 from headwater.persistence.building import build_image
 from headwater.persistence.digest import source_digest
-from headwater.persistence.order import BuiltImage, CheckpointOrder, encode_report
+from headwater.persistence.order import BuiltImage, CheckpointOrder, FailedImage, encode_report
 
 _NICENESS = 10
 
@@ -49,15 +49,17 @@ def main() -> int:
     return 0 if isinstance(result, BuiltImage) else 1
 
 
-def _carry_out(order: CheckpointOrder) -> BuiltImage | str:
+def _carry_out(order: CheckpointOrder) -> BuiltImage | FailedImage:
     if source_digest() != order.digest:
-        return OTHER_SOURCES
+        return FailedImage(OTHER_SOURCES)
     files = DiskFiles(order.directory)
     try:
         files.lock_images()
         return build_image(files, order)
+    except JournalDamaged as error:
+        return FailedImage(str(error), damaged=True)
     except (HeadwaterError, OSError, MemoryError) as error:
-        return str(error) or type(error).__name__
+        return FailedImage(str(error) or type(error).__name__)
     finally:
         files.unlock()
 

@@ -6,7 +6,8 @@ server ── CheckpointOrder ──▶ standard input     standard output ─�
 from __future__ import annotations
 
 import json
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from headwater.journal.manifest import ImageEntry
 from headwater.journal.records import Synced
@@ -14,7 +15,19 @@ from headwater.journal.rotation import Rotation
 
 
 class CheckpointFailed(Exception):
-    """An image could not be written. The text is the reason; the journal still has everything."""
+    """An image could not be written. The text is the reason. The journal still has everything, unless
+    ``damaged``: then a file that a start would read is damaged."""
+
+    def __init__(self, reason: str, *, damaged: bool = False) -> None:
+        super().__init__(reason)
+        self.damaged = damaged
+
+
+class FailedImage(NamedTuple):
+    """Why the helper has written no image; see `CheckpointFailed`."""
+
+    reason: str
+    damaged: bool = False
 
 
 class BuiltImage(NamedTuple):
@@ -60,19 +73,28 @@ class CheckpointOrder(NamedTuple):
         )
 
 
-def encode_report(result: BuiltImage | str) -> bytes:
+_MARK = "headwater checkpoint"
+"""Distinguishes a report from what an interpreter may print besides (PYTHONVERBOSE, PYTHONMALLOCSTATS)."""
+
+
+def encode_report(result: BuiltImage | FailedImage) -> bytes:
     """Return the line that reports the image that was written, or why none was."""
-    return json.dumps(result).encode() + b"\n"
+    failed = isinstance(result, FailedImage)
+    return json.dumps([_MARK, "failed" if failed else "built", *result]).encode() + b"\n"
 
 
-def decode_report(line: bytes) -> BuiltImage:
-    """Return the image of a report. Raises `CheckpointFailed` with the reason that it gives, or with the line
-    itself if that cannot be parsed."""
-    try:
-        found: Any = json.loads(line)
-        if isinstance(found, list):
-            entry, segments = found
-            return BuiltImage(ImageEntry(*entry), [int(number) for number in segments])
-    except (ValueError, TypeError):
-        found = line.decode("utf-8", "replace").strip()
-    raise CheckpointFailed(str(found))
+def decode_report(lines: Sequence[bytes]) -> BuiltImage:
+    """Return the image that one of these lines reports. Raises `CheckpointFailed` with the reason that it
+    gives, or with the last line if none is a report."""
+    for line in reversed(lines):
+        if _MARK.encode() not in line:
+            continue
+        try:
+            mark, what, one, two = json.loads(line)
+            if (mark, what) == (_MARK, "built"):
+                return BuiltImage(ImageEntry(*one), [int(number) for number in two])
+        except (ValueError, TypeError):
+            continue
+        if mark == _MARK:
+            raise CheckpointFailed(str(one), damaged=bool(two))
+    raise CheckpointFailed(lines[-1].decode("utf-8", "replace").strip())

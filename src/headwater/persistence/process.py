@@ -62,7 +62,7 @@ class HelperProcess:
             raise CheckpointFailed(f"the helper process was ended by signal {-status}")
         if not lines:
             raise CheckpointFailed(f"the helper process ended with status {status}")
-        return decode_report(lines[-1])
+        return decode_report(lines)
 
     def end(self) -> None:
         """End the helper, which may be working. `wait` then fails."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Generator, Iterator
 from contextlib import closing
+from itertools import chain
 
 from headwater.collector import collector_off
 from headwater.config.streams import StreamConfig
@@ -63,9 +64,8 @@ def reread_steps(
     """Replay again, while ``journal`` is in use, the files that ``recovery`` reads, and the image. Like
     `replay_steps`; blobs are read from ``source``."""
     applying = Applying(journal.files, config, source=source, storing=True)
-    if journal.image is not None:
-        yield from _applied(applying, read_image(journal.files, journal.image, journal.seed))
-    return (yield from _applied(applying, recovery.batches()))
+    image = () if journal.image is None else read_image(journal.files, journal.image, journal.seed)
+    return (yield from _applied(applying, chain(image, recovery.batches())))
 
 
 def _batches(

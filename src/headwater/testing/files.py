@@ -18,63 +18,15 @@ import itertools
 import os
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from random import Random
 
 from headwater.errors import StoreInUse
 from headwater.journal.files import Bytes, Content
+from headwater.testing.unsynced import CrashableFile, Naming, Ranges, Write
 
 SECTOR_BYTES = 512
 _MOST_SUBSETS = 4096
-Ranges = list[tuple[int, int]]
-"""The ranges of a write that reached the disk, relative to its start."""
-
-
-@dataclass(eq=False)
-class _File:
-    """``content`` is what a read returns, ``durable`` what survives a crash for certain."""
-
-    content: bytearray = field(default_factory=bytearray)
-    durable: bytearray = field(default_factory=bytearray)
-
-
-@dataclass(eq=False)
-class _Write:
-    """Bytes that are not yet durable. If ``data`` is None, space is allocated up to ``offset``."""
-
-    file: _File
-    offset: int
-    data: bytes | None
-
-    def apply(self, content: bytearray, kept: Ranges) -> None:
-        if self.data is None:
-            if kept and len(content) < self.offset:
-                content.extend(bytes(self.offset - len(content)))
-            return
-        for start, end in kept:
-            first, last = self.offset + start, self.offset + end
-            if len(content) < last:
-                content.extend(bytes(last - len(content)))
-            content[first:last] = self.data[start:end]
-
-    def whole(self) -> Ranges:
-        return [(0, 1 if self.data is None else len(self.data))]
-
-
-@dataclass(eq=False)
-class _Naming:
-    """Gives ``file`` the name ``new`` and removes the name ``old``. Each may be None."""
-
-    file: _File | None
-    new: str | None
-    old: str | None
-
-    def apply(self, names: dict[str, _File]) -> None:
-        if self.old is not None:
-            names.pop(self.old, None)
-        if self.new is not None:
-            assert self.file is not None
-            names[self.new] = self.file
 
 
 @dataclass
@@ -132,10 +84,10 @@ class CrashableFiles:
         self.transcript: list[str] = []
         self.on_operation: Callable[[str], None] | None = None
         self._random = Random(seed)
-        self._names: dict[str, _File] = {}
-        self._durable_names: dict[str, _File] = {}
-        self._writes: list[_Write] = []
-        self._namings: list[_Naming] = []
+        self._names: dict[str, CrashableFile] = {}
+        self._durable_names: dict[str, CrashableFile] = {}
+        self._writes: list[Write] = []
+        self._namings: list[Naming] = []
         self._faults: list[_Fault] = []
         self._locked = False
         self._mutex = threading.RLock()
@@ -213,10 +165,10 @@ class CrashableFiles:
     def create(self, name: str, size: int) -> None:
         with self._mutex:
             self._must("create", f"create {name}: {size} bytes")
-            self._take_space(size - len(self._names.get(name, _File()).content))
-            file = _File()
-            self._name(_Naming(file, name, None))
-            self._change(_Write(file, size, None))
+            self._take_space(size - len(self._names.get(name, CrashableFile()).content))
+            file = CrashableFile()
+            self._name(Naming(file, name, None))
+            self._change(Write(file, size, None))
 
     def allocate(self, name: str, size: int) -> None:
         with self._mutex:
@@ -224,7 +176,7 @@ class CrashableFiles:
             file = self._file(name)
             if size > len(file.content):
                 self._take_space(size - len(file.content))
-                self._change(_Write(file, size, None))
+                self._change(Write(file, size, None))
 
     def write(self, name: str, offset: int, data: Bytes) -> None:
         with self._mutex:
@@ -235,9 +187,14 @@ class CrashableFiles:
             file = self._file(name)
             if failure is None:
                 self._take_space(offset + len(data) - len(file.content))
-            self._change(_Write(file, offset, data))
+            self._change(Write(file, offset, data))
             if failure is not None:
                 raise failure
+
+    def truncate(self, name: str, size: int) -> None:
+        with self._mutex:
+            self._must("truncate", f"truncate {name}: {size} bytes")
+            self._change(Write(self._file(name), size, None, cuts=True))
 
     def sync(self, name: str) -> None:
         # Before the mutex is taken: a test may block an fsync while other threads write.
@@ -255,13 +212,13 @@ class CrashableFiles:
     def rename(self, old: str, new: str) -> None:
         with self._mutex:
             self._must("rename", f"rename {old} {new}")
-            self._name(_Naming(self._file(old), new, old))
+            self._name(Naming(self._file(old), new, old))
 
     def remove(self, name: str) -> None:
         with self._mutex:
             self._must("remove", f"remove {name}")
             self._file(name)
-            self._name(_Naming(None, None, name))
+            self._name(Naming(None, None, name))
 
     def sync_directory(self) -> None:
         with self._mutex:
@@ -331,12 +288,12 @@ class CrashableFiles:
                 write.apply(contents[write.file], ranges)
         for name, file in names.items():
             content = contents[file]
-            image._names[name] = _File(content, bytearray(content))
+            image._names[name] = CrashableFile(content, bytearray(content))
         image._durable_names = dict(image._names)
         return image
 
     @staticmethod
-    def _torn(write: _Write, random: Random, *, loss: float = 0.5) -> Ranges:
+    def _torn(write: Write, random: Random, *, loss: float = 0.5) -> Ranges:
         """Return a random part of a write: all, nothing, one side of any byte, or some of its sectors."""
         if write.data is None:
             return write.whole() if random.random() >= loss else []
@@ -375,7 +332,7 @@ class CrashableFiles:
         if failure is not None:
             raise failure
 
-    def _file(self, name: str) -> _File:
+    def _file(self, name: str) -> CrashableFile:
         if name not in self._names:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
         return self._names[name]
@@ -384,11 +341,11 @@ class CrashableFiles:
         if self.capacity is not None and more > 0 and self.used_bytes() + more > self.capacity:
             raise _error(errno.ENOSPC)
 
-    def _change(self, write: _Write) -> None:
+    def _change(self, write: Write) -> None:
         write.apply(write.file.content, write.whole())
         self._writes.append(write)
 
-    def _name(self, naming: _Naming) -> None:
+    def _name(self, naming: Naming) -> None:
         naming.apply(self._names)
         self._namings.append(naming)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from headwater.commands.call import StreamSettings
 from headwater.config.config import Config
+from headwater.journal.batches import groups_of
 from headwater.journal.journal import Journal
 from headwater.persistence.replaying import recovered_keyspace
 from headwater.resp.arguments import Arguments
@@ -94,7 +95,7 @@ class LocalStore:
         (image,) = self.files.crash_images(seed=0, count=1)
         journal = self._journal(image)
         try:
-            return [(bytes(group.facts), group.now_ms) for group in journal.replay()]
+            return [(bytes(group.facts), group.now_ms) for group in groups_of(journal.batches())]
         finally:
             journal.close()
 

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from headwater.errors import HeadwaterError
@@ -54,6 +55,10 @@ STATE_BYTES = 2 * 1024 * 1024 * 1024
 service manager does not wait longer than a minute or two."""
 
 _SHORTEST_PAUSE_S, _LONGEST_PAUSE_S = 5.0, 600.0
+_LONGEST_AFTER = 7
+"""After this many failures in a row the pause does not grow any more."""
+_LEAST_GROWTH_BYTES = 64 * 1024
+"""A checkpoint is not begun by itself for less. ``auto-aof-rewrite-min-size 0`` would begin one in each turn."""
 _PATIENCE_S = 0.1
 
 
@@ -84,11 +89,15 @@ class Checkpoints:
         self._stopped = False
         self._failures = 0
         self._retry_at = 0.0
-        self._digest = ""
+        self._damaged = False
+        """Whether the last checkpoint found damage in a file that a start would read."""
 
     def use(self, journal: Journal, segments: Segments, keyspace: Keyspace) -> None:
         """Write checkpoints of ``keyspace`` from now on, which ``journal`` describes."""
         self._journal, self._segments, self._keyspace = journal, segments, keyspace
+        if self._has_helper:
+            with suppress(OSError):  # a checkpoint tries again, and reports it
+                source_digest()  # now: an upgrade of the package may follow
         self.configure(self._config)
         if not self._has_helper and self._tail_is_long():
             self.write_now()
@@ -116,7 +125,8 @@ class Checkpoints:
             return DISK_IS_FULL
         image = self._journal.image
         size = 0 if image is None else image.size
-        return max(self._config.auto_aof_rewrite_min_size - size, size * share // 100, 1)
+        least = self._config.auto_aof_rewrite_min_size - size
+        return max(least, size * share // 100, _LEAST_GROWTH_BYTES)
 
     def _next(self) -> int:
         """Return by how much the journal may grow before the next checkpoint, -1 if one was requested."""
@@ -155,32 +165,41 @@ class Checkpoints:
         except (HeadwaterError, OSError) as error:
             self._failed(str(error))
             return
+        self._records.count_again()
         assert self._keyspace is not None
         assert self._segments is not None
         self.statistics.changes_begun = self._keyspace.dirty
         arguments = (self._journal, rotation, self._segments.floor())
-        self._thread = threading.Thread(
+        thread = threading.Thread(
             target=self._run, args=arguments, name="headwater-checkpoint", daemon=True
         )
-        self._thread.start()
+        try:
+            thread.start()
+        except RuntimeError as error:  # the system allows no more threads
+            self._failed(str(error))
+        else:
+            self._thread = thread
 
     # --- in the thread --------------------------------------------------------------------------
 
     def _run(self, journal: Journal, rotation: Rotation, floor: int) -> None:
-        failure = ""
+        failure, damaged = "", False
         try:
             self._checkpoint(journal, rotation, floor)
         except (CheckpointFailed, HeadwaterError, OSError) as error:
-            failure = str(error)
+            failure, damaged = str(error), isinstance(error, CheckpointFailed) and error.damaged
         except Exception as error:
             log.exception("checkpoint: an internal error")
             failure = repr(error)
+        if failure:
+            with suppress(OSError):
+                journal.catalog.discard_image(rotation.image)
         if not self._acquire():
             return
         try:
             self._thread = None
             if failure:
-                self._failed(failure)
+                self._failed(failure, damaged=damaged)
             else:
                 self._succeeded()
                 self._compactions.begin()
@@ -188,10 +207,9 @@ class Checkpoints:
             self._lock.release()
 
     def _checkpoint(self, journal: Journal, rotation: Rotation, floor: int) -> None:
-        self._digest = self._digest or source_digest()
         order = CheckpointOrder(
             journal.files.path(""),
-            self._digest,
+            source_digest(),
             journal.seed,
             journal.image,
             rotation,
@@ -235,20 +253,31 @@ class Checkpoints:
         image = self._journal.image
         assert image is not None
         took = self.statistics.succeed(self._times.monotonic(), self._times.wall_now() // 1000)
-        self._failures, self._retry_at = 0, 0.0
-        self._records.count_again()
+        self._failures, self._retry_at, self._damaged = 0, 0.0, False
+        self._records.image_written()
         self._state.checkpoint_at = self._next()
         log.info(
             "checkpoint: image %d of %d bytes was written in %.1f s", image.number, image.size, took
         )
 
-    def _failed(self, reason: str) -> None:
-        self._failures += 1
+    def _failed(self, reason: str, *, damaged: bool = False) -> None:
+        self._failures, self._damaged = self._failures + 1, damaged
         self.statistics.fail(self._times.monotonic())
-        pause = min(_LONGEST_PAUSE_S, _SHORTEST_PAUSE_S * 2 ** (self._failures - 1))
+        self._records.count_again()
+        doubled = 2 ** min(self._failures - 1, _LONGEST_AFTER)
+        pause = min(_LONGEST_PAUSE_S, _SHORTEST_PAUSE_S * doubled)
         if not self.statistics.requested:
             self._retry_at = self._times.monotonic() + pause
         self._state.checkpoint_at = self._next()
+        if damaged:
+            log.critical(
+                "checkpoint: no image was written, and a start would be refused. The state in memory is "
+                "complete: do not change any file and do not kill this server, but stop it with SIGTERM or "
+                "SHUTDOWN. It then writes an image of that state, which replaces the damaged file. What was "
+                "found: %s",
+                reason,
+            )
+            return
         log.error(
             "checkpoint: no image was written: %s. The journal has everything; the next attempt is in "
             "%.0f seconds or later",
@@ -269,10 +298,11 @@ class Checkpoints:
     # --- in this process ------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """At a clean stop, write an image if replaying the journal would take long, or if save points keep
-        the data, not ``appendonly``."""
-        least = TAIL_BYTES if self._config.appendonly else 1
-        if self._state.writes_image_at_stop and self._tail_is_long(least):
+        """At a clean stop, write an image if replaying the journal would take long, if the last checkpoint
+        failed, or if save points keep the data, not ``appendonly``. If a file is damaged, always."""
+        least = TAIL_BYTES if self._config.appendonly and not self._failures else 1
+        wanted = self._state.writes_image_at_stop and self._tail_is_long(least)
+        if wanted or self._damaged:
             self.write_now()
 
     def _tail_is_long(self, least: int = TAIL_BYTES) -> bool:

@@ -2,7 +2,7 @@
 
     checkpoint ──▶ begin ── thread: copies blobs, at most `checkpoint-io-limit` (journal/compaction.py)
                                  └── under the node's lock, some at a time: the facts ``stored`` with new places
-    next checkpoint ──▶ the old segments are removed (segments.py)
+    another checkpoint, begun at once ──▶ the old segments are removed (segments.py)
 
 Rule 1. Under the node's lock are only the search for the blocks, in steps, and the change of their places.
 Rule 2. What was copied and is not used, because the block was deleted meanwhile, is dead in the new segment.
@@ -25,7 +25,8 @@ from headwater.errors import NodePoisoned
 from headwater.journal.blobs import BlobPlace
 from headwater.journal.compaction import SPARSE, Compaction, compact
 from headwater.journal.segment_reader import SegmentReader
-from headwater.journal.segments import SegmentWriter, segment_name, segment_numbers
+from headwater.journal.segments import segment_name, segment_numbers
+from headwater.server.services.segments import segment_writer
 
 if TYPE_CHECKING:
     from headwater.config.config import Config
@@ -116,6 +117,7 @@ class Compactions:
     # --- in the thread --------------------------------------------------------------------------
 
     def _run(self, journal: Journal, segments: Segments, keyspace: Keyspace) -> None:
+        before = self.moved_bytes
         try:
             self._compact(journal, segments, keyspace)
         except _Interrupted:
@@ -128,6 +130,8 @@ class Compactions:
             # Without the lock: a node that stops holds it while it waits for this thread.
             segments.compacting_from = None
             self._thread = None
+        if self.moved_bytes > before:
+            self._state.checkpoint_at = -1  # the old segments can be removed after another one
 
     def _compact(self, journal: Journal, segments: Segments, keyspace: Keyspace) -> None:
         with self._locked(keyspace):
@@ -137,7 +141,7 @@ class Compactions:
         if not sparse:
             return
         holders = self._find(keyspace, sparse)
-        writer = SegmentWriter(journal.files, journal.seed, journal.catalog.take_segment)
+        writer = segment_writer(journal)
         reader = SegmentReader(journal.files, journal.seed)
         rate = self._config.checkpoint_io_limit
         result = compact(holders, reader, writer, rate, pause=self._pause)

@@ -14,8 +14,7 @@ cdef class TurnRecords:
     cdef long long _allowance
     cdef bint _awaited
     cdef bint _refusing
-    cdef bint _just_refused
-    cdef bint _full
+    cdef bint _wants_room
 
     cpdef Py_ssize_t begin(self) except -1
     cpdef seal(self, Py_ssize_t mark, long long now_ms)

@@ -40,8 +40,9 @@ class TurnRecords:
         """Whether a reply waits for what was sealed."""
         self._refusing = False
         """Whether writes are refused with MISCONF, which is logged."""
-        self._just_refused = self._full = False
-        """Whether that began in this turn: a checkpoint may make room, however little the journal has grown."""
+        self._wants_room = False
+        """Whether a checkpoint is to make room, however little the journal has grown. `grown_bytes` says
+        so at the end of each turn, because a checkpoint may fail."""
         if journal is not None:
             self.use(facts, journal)
 
@@ -56,9 +57,16 @@ class TurnRecords:
         self.count_again()
 
     def count_again(self) -> None:
-        """Ask the journal how many bytes of records follow its image, because it has another one."""
+        """Ask the journal how many bytes of records follow its image, and what it accepts: it has begun
+        another file, or has another image."""
         assert self.journal is not None
         self.grown_bytes = self.journal.grown_bytes
+        self._allowance = self.journal.allowance
+
+    def image_written(self) -> None:
+        """Record that an image has replaced the journal so far."""
+        self._wants_room = False
+        self.count_again()
 
     def begin(self) -> int:
         """Open a group. Return the mark for `seal`."""
@@ -90,11 +98,11 @@ class TurnRecords:
 
     def _log_change(self, reason: str | None) -> None:
         """Log when MISCONF begins and when it ends, not each refused command."""
-        self._refusing = reason is not None
+        self._refusing = self._wants_room = reason is not None
         if reason is not None:
-            self._just_refused = True
             log.error("writes are refused with MISCONF from now on: %s", reason)
         else:
+            self.count_again()
             log.warning("writes are accepted again: the journal has room")
 
     def holds_facts(self) -> bool:
@@ -114,11 +122,8 @@ class TurnRecords:
             self.grown_bytes = self.journal.commit(self.facts.data, sync=self._awaited)
             self._allowance = self.journal.allowance
         self._awaited = False
-        if self._just_refused:
+        if self._wants_room:
             self.grown_bytes = DISK_IS_FULL
-            self._just_refused, self._full = False, True
-        elif self._full:
-            self.grown_bytes, self._full = self.journal.grown_bytes, False
 
     def drop(self) -> None:
         """Discard what the turn wrote, because there is no journal or it is poisoned."""

@@ -31,7 +31,7 @@ def reload_from_journal(services: Services) -> None:
     assert source is not None
     try:
         new = do_all(reread_steps(journal, recovery, source, services.config))
-        _refuse_loss(recovery, journal.grown_bytes)
+        _refuse_loss(recovery, journal.record_bytes)
     except Exception as error:
         log.critical("DEBUG RELOAD: %s", error)
         raise

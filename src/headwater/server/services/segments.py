@@ -16,16 +16,29 @@ import logging
 from collections.abc import Collection
 
 from headwater.journal.journal import Journal
+from headwater.journal.reserve import FIRST_FILE_BYTES
 from headwater.journal.segments import SegmentWriter, segment_name, segment_numbers
 
 log = logging.getLogger("headwater.journal")
+
+
+def segment_writer(journal: Journal) -> SegmentWriter:
+    """Return a writer of new segments. It leaves the space for the next image and for the journal file that
+    a rotation needs, so that a disk full of journal can still be emptied by a checkpoint."""
+    catalog = journal.catalog
+    return SegmentWriter(
+        journal.files,
+        journal.seed,
+        catalog.take_segment,
+        spare_bytes=lambda: catalog.spare_bytes + FIRST_FILE_BYTES,
+    )
 
 
 class Segments:
     """The segments of the directory of ``journal``. Methods require the node's lock, except for `remove`."""
 
     def __init__(self, journal: Journal) -> None:
-        self.writer = SegmentWriter(journal.files, journal.seed, journal.catalog.take_segment)
+        self.writer = segment_writer(journal)
         """The sealer's. Only its thread uses it."""
         self.settled = 0
         """The segment of the block that the sealer has settled last."""

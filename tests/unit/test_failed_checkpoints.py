@@ -1,0 +1,124 @@
+"""A checkpoint that fails costs nothing but time: the store goes on, and the next one is written."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from headwater.testing.node import LocalStore
+from headwater.testing.replies import Failure
+
+MIB = 1024 * 1024
+
+
+def info_of(store: LocalStore, name: str) -> str:
+    """Return a field of INFO persistence."""
+    found = store.client()("INFO", "persistence")
+    assert isinstance(found, bytes)
+    lines = dict(line.split(":", 1) for line in found.decode().splitlines() if ":" in line)
+    return lines[name]
+
+
+def full(store: LocalStore, *, free: int = 0) -> None:
+    """Leave this much of the disk free."""
+    assert store.files is not None
+    store.files.capacity = store.files.used_bytes() + free
+
+
+def test_the_server_goes_on_after_a_thousand_failures_in_a_row() -> None:
+    # Given a disk without space for an image
+    store = LocalStore()
+    client = store.client()
+    client("SET", "key", "value")
+    full(store, free=-3 * MIB)
+    # When more checkpoints fail than a float has powers of two
+    for _ in range(1100):
+        client("BGREWRITEAOF")
+    # Then the store works, and the first one for which there is space succeeds
+    assert info_of(store, "aof_last_bgrewrite_status") == "err"
+    assert client("GET", "key") == b"value"
+    full(store, free=16 * MIB)
+    client("BGREWRITEAOF")
+    assert info_of(store, "aof_last_bgrewrite_status") == "ok"
+
+
+def test_a_write_that_does_not_fit_after_a_rotation_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Given a journal file with space for a large write, and a disk without space for another such file
+    monkeypatch.setattr("headwater.testing.node._FILE_BYTES", 64 * MIB)
+    store = LocalStore()
+    client = store.client()
+    client("SET", "key", "x" * 2 * MIB)
+    full(store, free=3 * MIB)
+    client("SET", "key", "x" * 2 * MIB)
+    # When a rotation continues in a smaller file, and no image can be written
+    assert store.files is not None
+    store.files.fail("create", passes=2)
+    client("BGREWRITEAOF")
+    assert info_of(store, "aof_last_bgrewrite_status") == "err"
+    full(store)
+    # Then such a write is refused before anything changes, and the store goes on
+    client.send("SET", "key", "y" * 5 * MIB)
+    reply = client.reply()
+    assert isinstance(reply, Failure)
+    assert reply.text.startswith(b"MISCONF")
+    assert client("STRLEN", "key") == 2 * MIB
+
+
+def test_a_disk_full_of_entries_can_be_emptied() -> None:
+    # Given a disk that incompressible entries fill, in the journal, in segments and in an image
+    store = LocalStore(cold=True)
+    client, chance = store.client(), random.Random(1)
+    full(store, free=48 * MIB)
+    refused = 0
+    while refused < 3:
+        reply = client("XADD", "s", "*", "text", chance.randbytes(200_000))
+        refused += isinstance(reply, Failure)
+    # When everything is deleted, at the latest after a checkpoint
+    client("BGREWRITEAOF")
+    assert client("DEL", "s") == 1
+    client("BGREWRITEAOF")
+    client("BGREWRITEAOF")
+    # Then there is space again
+    assert store.files is not None
+    assert store.files.free_bytes() > 32 * MIB
+    assert not isinstance(client("XADD", "s", "*", "text", "x" * MIB), Failure)
+
+
+def test_a_checkpoint_that_is_to_make_room_is_tried_again() -> None:
+    # Given a full disk, and a checkpoint that fails
+    store = LocalStore()
+    client = store.client()
+    client("SET", "key", "x" * MIB)
+    full(store)
+    assert store.files is not None
+    store.files.fail("create", times=100)
+    while not isinstance(client("SET", "key", "x" * MIB), Failure):
+        pass
+    assert info_of(store, "aof_last_bgrewrite_status") == "err"
+    # When it is possible again, and time passes
+    store.files._faults.clear()
+    full(store, free=8 * MIB)
+    store.advance(60)
+    client("PING")
+    # Then it was written, although no write was tried
+    assert info_of(store, "aof_last_bgrewrite_status") == "ok"
+    assert client("SET", "key", "y") is not None
+
+
+def test_after_a_checkpoint_has_made_room_reads_begin_none() -> None:
+    # Given a full disk whose checkpoint has made room
+    store = LocalStore()
+    client = store.client()
+    full(store, free=6 * MIB)
+    while not isinstance(client("SET", "key", "x" * MIB), Failure):
+        pass
+    saves = info_of(store, "rdb_saves")
+    assert saves != "0"
+    # When clients only read, then no other one begins
+    for _ in range(10):
+        store.advance(60)
+        client("GET", "key")
+    assert info_of(store, "rdb_saves") == saves
