@@ -35,7 +35,7 @@ directory = sys.argv[1]
 journal, _ = open_journal(DiskFiles(directory), policy="always", file_bytes=262144)
 os.mkdir(directory + "/other")
 with open(directory + "/other/file", "wb") as other:
-    other.write(bytes(300_000))
+    other.write(bytes(700_000))
 turn = 0
 def write():
     global turn
@@ -91,8 +91,8 @@ def test_a_killed_process_loses_nothing_that_it_acknowledged(tmp_path: Path) -> 
 
 
 def test_a_full_file_system_refuses_and_recovers(tmp_path: Path) -> None:
-    # Given a file system of 1 MiB
-    mounted = f"mount -t tmpfs -o size=1m,mode=700 none {tmp_path} && exec "
+    # Given a file system of 2 MiB
+    mounted = f"mount -t tmpfs -o size=2m,mode=700 none {tmp_path} && exec "
     inside = ["unshare", "--map-root-user", "--mount", "sh", "-c"]
     if (
         shutil.which("unshare") is None
