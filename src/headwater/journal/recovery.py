@@ -114,7 +114,7 @@ class Recovery:
     def _known(self, name: str) -> JournalFile:
         """Return the file with this name, if its header matches the name."""
         number = number_of(name)
-        header = read_file_header(self._files.read(name, FILE_HEADER_BYTES))
+        header = read_file_header(memoryview(self._files.reads.at(name, 0, FILE_HEADER_BYTES)))
         if header is None:
             raise self.damaged(name, 0, "no header of a journal file")
         if not 1 <= header.version <= FORMAT_VERSION:
@@ -183,6 +183,8 @@ class Recovery:
                 self.spares = later
                 break
             self.catalog.closed.append(Synced(file.number, self.end))
+            # Nothing writes to it any more, and there may be more files than descriptors.
+            self._files.close(file.name)
 
     def _refuse_before_floor(self, last: JournalFile, content: Content) -> None:
         """Apply rule 6."""
@@ -262,7 +264,8 @@ class Recovery:
 
     def _first_group(self, file: JournalFile) -> Group | None:
         """Return the first record of a later file, which is the journal's own; None if there is none."""
-        head = self._files.read(file.name, FILE_HEADER_BYTES + SYNCED_GROUP_BYTES)
+        size = FILE_HEADER_BYTES + SYNCED_GROUP_BYTES
+        head = memoryview(self._files.reads.at(file.name, 0, size))
         return next(self._read(file, head, FILE_HEADER_BYTES), None)
 
     # --- damage or tail -------------------------------------------------------------------------
