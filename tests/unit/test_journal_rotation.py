@@ -336,7 +336,7 @@ def test_a_start_waits_for_the_process_that_writes_an_image(
 
     class Waits(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            if "waiting for the process" in record.getMessage():
+            if f"waiting for process {os.getpid()}, which writes an image" in record.getMessage():
                 waiting.set()
 
     log, handler = logging.getLogger("headwater.journal"), Waits()
@@ -348,10 +348,11 @@ def test_a_start_waits_for_the_process_that_writes_an_image(
         opened.append(open_journal(DiskFiles(tmp_path), file_bytes=FILE_BYTES)[0])
 
     thread = threading.Thread(target=open_it)
-    with caplog.at_level(logging.INFO, "headwater.journal"):
+    with caplog.at_level(logging.WARNING, "headwater.journal"):
         thread.start()
+        # Then the log names the helper
         assert waiting.wait(30)
-    # Then it waits until the helper has ended
+    # And the store waits until the helper has ended
     assert opened == []
     assert not (tmp_path / "MANIFEST").exists()
     helper.unlock_images()

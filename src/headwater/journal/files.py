@@ -255,12 +255,13 @@ class DiskFiles:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                _log.info("waiting for the process that writes an image (%s)", path)
+                _log.warning("waiting for %s, which writes an image (%s)", _holder(lock), path)
                 fcntl.flock(lock, fcntl.LOCK_EX)
         except BaseException:
             os.close(lock)
             raise
         self._image_lock = lock
+        self._sign(lock)
 
     def unlock_images(self) -> None:
         if self._image_lock is not None:
