@@ -221,7 +221,7 @@ def test_a_process_without_a_free_descriptor_can_make_names_durable(disk: DiskFi
     with descriptors_left(0):
         with pytest.raises(OSError, match="Too many open files"):
             disk.create("b", 10)
-        # When its name is made durable, then that is no error
+        # When its name is made durable, then that succeeds
         disk.sync_directory()
 
 
