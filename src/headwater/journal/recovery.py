@@ -131,13 +131,18 @@ class Recovery:
         return JournalFile(number, header.size, header.version)
 
     def most_bytes(self) -> int:
-        """Return the size of the files that have records. They have at most that many bytes of
-        records."""
-        return sum(
-            file.size
-            for index, file in enumerate(self._found)
-            if not index or self._first_group(file) is not None
-        )
+        """Return the size of the files that have records, of each but the last one up to its last record. They
+        have at most that many bytes of records."""
+        sizes: list[int] = []
+        for file in self._found:
+            first = self._first_group(file) if sizes else None
+            if first is None and sizes:
+                continue
+            synced = None if first is None else read_synced(first.facts)
+            if synced is not None:
+                sizes[-1] = min(sizes[-1], synced.offset)
+            sizes.append(file.size)
+        return sum(sizes)
 
     @property
     def is_empty(self) -> bool:
