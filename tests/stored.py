@@ -11,6 +11,8 @@ from headwater import limits
 from headwater.engine.blobs import StoredPlace
 from headwater.engine.check import broken_invariants
 from headwater.engine.codecs import make_codec
+from headwater.engine.entry_block import EntryBlock
+from headwater.engine.entry_log import EntryLog
 from headwater.engine.keyspace import Keyspace
 from headwater.engine.sealing import CompressionJob, compressed
 from headwater.engine.stream import StoredStream
@@ -93,6 +95,17 @@ def small_stored_blocks(patches: pytest.MonkeyPatch) -> None:
     patches.setattr(limits, "SEALED_MOST_BYTES", 4096)
     patches.setattr(limits, "SEALING_LAG_BYTES", 0)
     patches.setattr(limits, "COLD_CACHE_BYTES", 2 * BLOCK_BYTES)
+
+
+def stored_blocks(log: EntryLog, segments: set[int]) -> list[EntryBlock]:
+    """Return the blocks of a log whose blobs are in one of ``segments``."""
+    return [
+        block
+        for block in log.blocks
+        if block.packed is not None
+        and block.packed.blob is not None
+        and block.packed.blob.segment in segments
+    ]
 
 
 def places(stream: StoredStream) -> list[StoredPlace | None]:

@@ -11,7 +11,7 @@ import pytest
 
 from headwater.engine.check import broken_invariants
 from headwater.journal.blobs import HEAD_BYTES
-from headwater.journal.segment_reader import SegmentReader
+from headwater.journal.segment_scan import scan_segment
 from headwater.journal.segments import segment_name
 from headwater.testing.node import LocalStore
 from headwater.testing.replies import Failure
@@ -83,7 +83,7 @@ def test_damage_in_an_id_part_gives_no_wrong_answer(copies: int) -> None:
     assert store.files is not None
     journal = store.node.journal
     assert journal is not None
-    _head, place = SegmentReader(store.files, journal.seed).locate(1, 64)
+    _head, place = next(scan_segment(store.files, segment_name(1), journal.seed))
     for offset in (place.offset, place.second_offset)[:copies]:
         store.files.corrupt(segment_name(1), offset + HEAD_BYTES, b"dam")
     # When the store starts, then everything else is as before

@@ -23,14 +23,13 @@ from headwater.engine.keyspace import Keyspace
 from headwater.engine.replay import Replay
 from headwater.engine.sealed_block import ColdBlocks
 from headwater.engine.sealing import CompressionJob
-from headwater.engine.storing import stored_blocks
 from headwater.engine.stream import StoredStream
 from headwater.errors import CommandError
 from headwater.resp.arguments import Arguments
 from headwater.resp.replies import ReplyWriter
 from tests.blocks import tiny_blocks
 from tests.property.state import picture
-from tests.stored import MemoryBlobs
+from tests.stored import MemoryBlobs, stored_blocks
 
 MOST_RUNS = 40
 """How often a command may start again. MAXSIZE finds out step by step what it needs."""

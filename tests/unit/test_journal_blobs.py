@@ -189,23 +189,6 @@ def test_a_place_with_another_length_is_refused() -> None:
             reader.ids(wrong)
 
 
-def test_a_blob_is_located_by_its_offset_even_if_its_first_head_is_damaged() -> None:
-    # Given three blobs, the second with a damaged head
-    files, places = written(3)
-    files.corrupt(NAME, places[1].offset + 9, b"\xff\xff")
-    reader = SegmentReader(files, SEED)
-
-    # When each is located by its offset
-    found = [reader.locate(1, place.offset) for place in places]
-
-    # Then head and place are those that were written
-    assert found == [(parts_of(number)[0], place) for number, place in enumerate(places)]
-    # And no other offset has a blob, nor has another segment
-    for segment, offset in ((1, places[1].offset + 1), (1, places[2].end), (2, 64)):
-        with pytest.raises(BlobDamaged):
-            reader.locate(segment, offset)
-
-
 def test_zeros_are_no_blob() -> None:
     assert find_head(bytes(64), 64, segment=1, seed=SEED) is None
 

@@ -16,6 +16,7 @@ import pytest
 from headwater.errors import ForkedStore, StoreInUse, StoreUnusable
 from headwater.journal.files import DiskFiles, Files
 from headwater.testing.files import CrashableFiles
+from tests.descriptors import descriptors_left
 
 
 @pytest.fixture
@@ -212,6 +213,16 @@ def test_a_process_that_could_not_write_its_id_still_has_the_lock(
     with pytest.raises(StoreInUse, match="another process"):
         DiskFiles(tmp_path).lock()
     first.unlock()
+
+
+def test_a_process_without_a_free_descriptor_can_make_names_durable(disk: DiskFiles) -> None:
+    # Given a new file, and a process whose descriptors are all in use
+    disk.create("a", 10)
+    with descriptors_left(0):
+        with pytest.raises(OSError, match="Too many open files"):
+            disk.create("b", 10)
+        # When its name is made durable, then that succeeds
+        disk.sync_directory()
 
 
 @pytest.mark.filterwarnings("ignore:.*use of fork.*:DeprecationWarning")

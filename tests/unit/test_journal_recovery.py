@@ -15,6 +15,7 @@ from headwater.journal.records import (
     read_groups,
     read_synced,
 )
+from headwater.journal.recovery import Recovery
 from headwater.testing.files import CrashableFiles
 from tests.crash.journal_tools import (
     FIRST,
@@ -63,6 +64,21 @@ def test_a_tail_is_cut_reported_and_never_read_again(tail: bytes) -> None:
     after = bytes(written.files.content(name).data)
     assert not any(after[journal._writer.end :])
     assert facts_in(written.files)[0] == [*written.facts, fact("next")]
+
+
+def test_the_length_of_a_replay_is_known_before_it_begins() -> None:
+    # Given files that were ended long before they were full
+    written = Written(1)
+    for turn in range(2, 10):
+        written.journal.rotate()
+        write_turn(written.journal, "x", turn=turn)
+    # When they are replayed
+    recovery = Recovery(written.files)
+    expected = recovery.most_bytes()
+    assert len(list(recovery.replay())) == 9
+    # Then what was expected exceeds that by the zeros of the last file only
+    last = len(written.files.content(recovery.current.name).data)
+    assert expected == recovery.bytes - recovery.end + last
 
 
 def test_zeros_after_the_records_are_not_a_tail() -> None:

@@ -26,9 +26,11 @@ from tests.crash.journal_tools import (
     facts_in,
     journal_names,
     open_journal,
+    turn_of,
     write_image,
     write_turn,
 )
+from tests.descriptors import descriptors_left
 
 FILE_BYTES = 512
 MIB = 1024 * 1024
@@ -277,6 +279,46 @@ def test_a_failed_write_of_a_rotation_poisons(operation: str) -> None:
         written.journal.rotate()
 
 
+@pytest.mark.parametrize("left", range(5))
+def test_a_lack_of_descriptors_is_over_when_some_are_free_again(tmp_path: Path, left: int) -> None:
+    # Given a journal that needs another file, in a process with few free descriptors
+    journal, _ = open_journal(DiskFiles(tmp_path), file_bytes=FILE_BYTES)
+    turn, refusal = 0, None
+    with descriptors_left(left):
+        # When it is written until that is refused
+        while turn < 20 and refusal is None:
+            turn += 1
+            buffer = turn_of(journal, [fact("x" * 200)], turn=turn)
+            refusal = journal.admits(len(buffer))
+            if refusal is None:
+                journal.commit(buffer)
+    # Then every write is accepted as soon as descriptors are free
+    assert refusal is None or "Too many open files" in refusal
+    for later in range(turn, turn + 5):
+        write_turn(journal, "y" * 200, turn=later)
+    written = turn + 4 + (refusal is None)
+    journal.close()
+    # And nothing is lost
+    journal, facts = open_journal(DiskFiles(tmp_path), file_bytes=FILE_BYTES)
+    assert len(facts) == written
+    journal.close()
+
+
+def test_a_store_with_more_journal_files_than_free_descriptors_is_opened(tmp_path: Path) -> None:
+    # Given a store with 100 journal files
+    journal, _ = open_journal(DiskFiles(tmp_path), policy="no", file_bytes=FILE_BYTES)
+    for turn in range(1, 101):
+        write_turn(journal, "x" * 200, turn=turn)
+    journal.close()
+    assert len(journal_names(journal.files)) >= 100
+    # When it is opened in a process that can open 80 files
+    with descriptors_left(80):
+        journal, facts = open_journal(DiskFiles(tmp_path), policy="no", file_bytes=FILE_BYTES)
+    # Then it has everything
+    assert len(facts) == 100
+    journal.close()
+
+
 # --- sizes --------------------------------------------------------------------------------------
 
 
@@ -312,7 +354,7 @@ def test_a_start_waits_for_the_process_that_writes_an_image(
 
     class Waits(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            if "waiting for the process" in record.getMessage():
+            if f"waiting for process {os.getpid()}, which writes an image" in record.getMessage():
                 waiting.set()
 
     log, handler = logging.getLogger("headwater.journal"), Waits()
@@ -324,10 +366,11 @@ def test_a_start_waits_for_the_process_that_writes_an_image(
         opened.append(open_journal(DiskFiles(tmp_path), file_bytes=FILE_BYTES)[0])
 
     thread = threading.Thread(target=open_it)
-    with caplog.at_level(logging.INFO, "headwater.journal"):
+    with caplog.at_level(logging.WARNING, "headwater.journal"):
         thread.start()
+        # Then the log names the helper
         assert waiting.wait(30)
-    # Then it waits until the helper has ended
+    # And the store waits until the helper has ended
     assert opened == []
     assert not (tmp_path / "MANIFEST").exists()
     helper.unlock_images()

@@ -11,11 +11,10 @@ import pytest
 from headwater.errors import JournalDamaged
 from headwater.journal.blobs import BlobDamaged, BlobPlace
 from headwater.journal.files import DiskFiles
-from headwater.journal.records import FILE_HEADER_BYTES, file_header, read_file_header
+from headwater.journal.records import FILE_HEADER_BYTES, read_file_header
 from headwater.journal.segment_reader import SegmentReader
 from headwater.journal.segment_scan import scan_segment
 from headwater.journal.segments import (
-    segment_flaw,
     segment_header,
     segment_name,
     segment_number,
@@ -123,24 +122,7 @@ def test_only_the_name_of_a_segment_has_a_number(*, name: str, number: int | Non
     assert segment_number(name) == number
 
 
-def test_no_file_is_taken_for_another() -> None:
-    # Given segments with other headers
-    files = CrashableFiles()
-    headers = {
-        "no valid file header": bytes(64),
-        "not that of a segment": file_header(1, 4096, SEED),
-        "another store": segment_header(1, SEED + 1),
-        "it is segment 2": segment_header(2, SEED),
-    }
-    for flaw, header in headers.items():
-        files.create(segment_name(1), 4096)
-        files.write(segment_name(1), 0, header)
-        # When they are checked
-        # Then the flaw is named
-        assert flaw in str(segment_flaw(files, 1, SEED))
-    # And its own header has none, and is none of a journal file
-    files.write(segment_name(1), 0, segment_header(1, SEED))
-    assert segment_flaw(files, 1, SEED) is None
+def test_no_segment_is_taken_for_a_journal_file() -> None:
     assert read_file_header(memoryview(segment_header(1, SEED))) is None
 
 
@@ -151,7 +133,6 @@ def test_a_damaged_file_header_hides_no_blob() -> None:
     check_readable(files, 4, place)
     found = list(scan_segment(files, segment_name(1), SEED))
     assert found == [(parts_of(4)[0], place)]
-    assert segment_flaw(files, 1, SEED) is not None
 
 
 def test_only_segments_are_searched_for_blobs() -> None:

@@ -227,6 +227,25 @@ def test_messages_and_later_replies_follow_the_whole_reply() -> None:
     assert wire == expected + message + b"$5\r\nlater\r\n"
 
 
+def test_messages_that_wait_for_the_end_of_a_reply_count_as_memory() -> None:
+    # Given a subscriber that has read one piece of a reply
+    store = hot()
+    client = SlowClient(store, resp=3)
+    number = client.client("CLIENT", "ID")
+    client.client("SUBSCRIBE", "news")
+    store.node.exchange(client.session, request(("XRANGE", "s", "-", "+")))
+    used = store.node.services.memory.used()
+    # When it is sent a message of a megabyte, which follows the reply
+    store.client()("PUBLISH", "news", "x" * 1_000_000)
+    # Then INFO and CLIENT LIST show it
+    assert store.node.services.memory.used() >= used + 1_000_000
+    listed = store.client()("CLIENT", "LIST", "ID", str(number))
+    assert isinstance(listed, bytes)
+    fields = dict(part.split(b"=", 1) for part in listed.split())
+    assert int(fields[b"tot-mem"]) > 1_000_000
+    assert int(fields[b"omem"]) > 1_000_000
+
+
 def test_the_rest_of_a_reply_is_not_queued_up_to_the_output_limit() -> None:
     # Given a server that queues replies up to a large output limit
     store = hot()

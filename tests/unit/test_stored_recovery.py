@@ -10,10 +10,9 @@ from headwater.engine.facts import FactBuffer
 from headwater.engine.image import image_facts
 from headwater.engine.keyspace import Keyspace
 from headwater.engine.replay import Replay, apply
-from headwater.engine.storing import stored_blocks
 from headwater.engine.stream import StoredStream
 from tests.property.state import picture
-from tests.stored import MemoryBlobs, places, small_stored_blocks, store
+from tests.stored import MemoryBlobs, places, small_stored_blocks, store, stored_blocks
 from tests.unit.keyspaces import keyspace_of
 from tests.unit.test_sealing import BLOCK, add, whole
 

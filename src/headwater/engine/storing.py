@@ -117,17 +117,6 @@ def apply_record(log: EntryLog, record: StoredRecord) -> str | None:
     return _cut(log, at, record)
 
 
-def stored_blocks(log: EntryLog, segments: set[int]) -> list[EntryBlock]:
-    """Return the blocks of a log whose blobs are in one of ``segments``."""
-    return [
-        block
-        for block in log.blocks
-        if block.packed is not None
-        and block.packed.blob is not None
-        and block.packed.blob.segment in segments
-    ]
-
-
 def _fits(block: EntryBlock, record: StoredRecord) -> bool:
     if record.last != (block.last_ms, block.last_seq):
         return False

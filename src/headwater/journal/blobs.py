@@ -28,13 +28,12 @@ from typing import NamedTuple
 
 import google_crc32c
 
+from headwater.engine.codecs import CODECS
 from headwater.errors import JournalDamaged
 from headwater.journal.checksum import place_mask
 from headwater.limits import MAX_BLOB_IDS_BYTES, MAX_RECORD_GROUP_BYTES
 
 BLOB_VERSION = 1
-CODECS = ("none", "zlib", "zstd")
-"""The names of the codecs, by code."""
 
 HEAD_BYTES = 64
 CHECKSUM_BYTES = 4
@@ -60,7 +59,7 @@ class BlobDamaged(JournalDamaged):
 
 class BlobHead(NamedTuple):
     """What a blob says about its entries. ``entries`` counts tombstones too; ``codec`` is an index of
-    `CODECS`; ``raw_bytes`` is the size of the body before compression."""
+    `headwater.engine.codecs.CODECS`; ``raw_bytes`` is the size of the body before compression."""
 
     origin: int
     first_ms: int

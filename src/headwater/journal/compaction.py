@@ -48,26 +48,18 @@ class Compaction:
     """Why not every blob was copied, if the disk is full or broken."""
 
 
-def sparse_segments(sizes: Mapping[int, int], live: Iterable[BlobPlace]) -> list[int]:
-    """Return which segments to compact, those with the least live bytes first.
+def sparse_segments(sizes: Mapping[int, int], live: Mapping[int, int]) -> set[int]:
+    """Return which segments to compact. ``sizes`` is number → size of the file, ``live`` number → bytes of live
+    blobs. A segment without a live blob is not compacted: it can be deleted as it is.
 
-    ``sizes`` is number → size of the file for each segment that is not being written. A place that occurs
-    several times in ``live`` counts once.
-
-    >>> places = [BlobPlace(1, 64, 68, 400), BlobPlace(2, 64, 68, 400), BlobPlace(2, 604, 68, 400)]
-    >>> sparse_segments({1: 2000, 2: 2000, 3: 2000}, places)
-    [3, 1]
+    >>> sorted(sparse_segments({1: 2064, 2: 2064, 3: 2064, 4: 2064}, {1: 999, 2: 1000, 3: 1}))
+    [1, 3]
     """
-    bytes_live = dict.fromkeys(sizes, 0)
-    for place in set(live):
-        if place.segment in bytes_live:
-            bytes_live[place.segment] += place.size
-    found = [
+    return {
         number
         for number, size in sizes.items()
-        if bytes_live[number] < SPARSE * (size - FILE_HEADER_BYTES) or not bytes_live[number]
-    ]
-    return sorted(found, key=lambda number: (bytes_live[number], number))
+        if 0 < live.get(number, 0) < SPARSE * (size - FILE_HEADER_BYTES)
+    }
 
 
 def compact(

@@ -5,6 +5,7 @@ cdef class DiskFiles:
     cdef object _log
     cdef object _pid
     cdef public object _lock
+    cdef object _names
     cdef object _image_lock
     cdef public dict _open
     cdef public object reads

@@ -3,7 +3,8 @@
 Rule 1. `Files` is everything that the journal needs of a file system. Data files are accessed in no other
         way.
 Rule 2. A file is created with its full size, so that later writes need no new space.
-Rule 3. `sync` makes the bytes of a file durable. Its name is durable only after `sync_directory`.
+Rule 3. `sync` makes the bytes of a file durable. Its name is durable only after `sync_directory`. What fails
+        there is an fsync: the directory is open from `lock` on, so no descriptor is needed for it.
 Rule 4. One process at a time locks a directory. A child created by fork has no lock and writes nothing:
         its copies of the descriptors are closed as soon as it runs.
 Rule 5. Errors of the system are raised unchanged, as `OSError`; the journal interprets them. Only `lock`
@@ -34,6 +35,7 @@ from headwater.journal.regular import (
 )
 from headwater.journal.system import (
     allocate,
+    open_directory,
     read_into,
     sync_directory,
     sync_file,
@@ -161,6 +163,8 @@ class DiskFiles:
         self._log = LimitedLog(_log, monotonic=self._clock.monotonic)
         self._pid = os.getpid()
         self._lock: int | None = None
+        self._names: int | None = None
+        """The directory, while it is locked."""
         self._image_lock: int | None = None
         self._open: dict[str, int] = {}
         self.reads = DiskReads(self.directory)
@@ -184,14 +188,11 @@ class DiskFiles:
             check_directory(self.directory)
             lock = open_regular(self.path(LOCK_NAME), os.O_RDWR | os.O_CREAT)
         except OSError as error:
-            raise StoreUnusable(
-                f"the data directory {self.directory} cannot be used: {_reason(error)}. Give the "
-                "process write permission there, or choose another directory."
-            ) from error
+            raise self._unusable(error) from error
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            holder = os.pread(lock, 20, 0).decode("ascii", "replace").strip()
+            holder = _holder(lock)
             os.close(lock)
             if error.errno not in {errno.EWOULDBLOCK, errno.EACCES}:
                 raise StoreUnusable(
@@ -199,15 +200,29 @@ class DiskFiles:
                     "directory on a file system with flock."
                 ) from error
             raise StoreInUse(
-                f"the data directory {self.directory} is in use by "
-                f"{f'process {holder}' if holder else 'another process'}. End that process, or "
+                f"the data directory {self.directory} is in use by {holder}. End that process, or "
                 "connect to it, or choose another directory."
             ) from error
+        try:
+            self._names = open_directory(self.directory)
+        except OSError as error:
+            os.close(lock)
+            raise self._unusable(error) from error
         self._lock = lock
+        self._sign(lock)
+
+    def _sign(self, lock: int) -> None:
+        """Write the number of this process into a lock. It only informs: a full disk must not prevent a
+        store from starting."""
         with contextlib.suppress(OSError):
-            # Only informs who has the lock: a full disk must not prevent a store from starting.
             os.ftruncate(lock, 0)
             os.pwrite(lock, b"%d\n" % self._pid, 0)
+
+    def _unusable(self, error: OSError) -> StoreUnusable:
+        return StoreUnusable(
+            f"the data directory {self.directory} cannot be used: {_reason(error)}. Give the process write "
+            "permission there, or choose another directory."
+        )
 
     def _make_directory(self) -> None:
         """Create the directory and make its name durable: all files in it depend on that."""
@@ -230,6 +245,9 @@ class DiskFiles:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
+        if self._names is not None:
+            os.close(self._names)
+            self._names = None
         self.unlock_images()
 
     def lock_images(self) -> None:
@@ -241,12 +259,13 @@ class DiskFiles:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                _log.info("waiting for the process that writes an image (%s)", path)
+                _log.warning("waiting for %s, which writes an image (%s)", _holder(lock), path)
                 fcntl.flock(lock, fcntl.LOCK_EX)
         except BaseException:
             os.close(lock)
             raise
         self._image_lock = lock
+        self._sign(lock)
 
     def unlock_images(self) -> None:
         if self._image_lock is not None:
@@ -258,7 +277,10 @@ class DiskFiles:
 
     def sync_directory(self) -> None:
         self._refuse_after_fork()
-        sync_directory(self.directory)
+        if self._names is not None:
+            os.fsync(self._names)
+        else:  # the helper of a checkpoint, which does not lock the directory
+            sync_directory(self.directory)
 
     def free_bytes(self) -> int:
         found = os.statvfs(self.directory)
@@ -350,6 +372,12 @@ class DiskFiles:
     def _forget(self) -> None:
         """Close the descriptors that a fork copied. The parent keeps its lock: it ends with the last copy."""
         self.unlock()
+
+
+def _holder(lock: int) -> str:
+    """Return which process has this lock, for messages."""
+    holder = os.pread(lock, 20, 0).decode("ascii", "replace").strip()
+    return f"process {holder}" if holder else "another process"
 
 
 def _reason(error: OSError) -> str:

@@ -114,7 +114,7 @@ class Recovery:
     def _known(self, name: str) -> JournalFile:
         """Return the file with this name, if its header matches the name."""
         number = number_of(name)
-        header = read_file_header(self._files.read(name, FILE_HEADER_BYTES))
+        header = read_file_header(memoryview(self._files.reads.at(name, 0, FILE_HEADER_BYTES)))
         if header is None:
             raise self.damaged(name, 0, "no header of a journal file")
         if not 1 <= header.version <= FORMAT_VERSION:
@@ -131,13 +131,18 @@ class Recovery:
         return JournalFile(number, header.size, header.version)
 
     def most_bytes(self) -> int:
-        """Return the size of the files that have records. They have at most that many bytes of
-        records."""
-        return sum(
-            file.size
-            for index, file in enumerate(self._found)
-            if not index or self._first_group(file) is not None
-        )
+        """Return the size of the files that have records, of each but the last one up to its last record. They
+        have at most that many bytes of records."""
+        sizes: list[int] = []
+        for file in self._found:
+            first = self._first_group(file) if sizes else None
+            if first is None and sizes:
+                continue
+            synced = None if first is None else read_synced(first.facts)
+            if synced is not None:
+                sizes[-1] = min(sizes[-1], synced.offset)
+            sizes.append(file.size)
+        return sum(sizes)
 
     @property
     def is_empty(self) -> bool:
@@ -177,6 +182,8 @@ class Recovery:
                 self.spares = later
                 break
             self.catalog.closed.append(Synced(file.number, self.end))
+            # Nothing writes to it any more, and there may be more files than descriptors.
+            self._files.close(file.name)
 
     def _refuse_before_floor(self, last: JournalFile, content: Content) -> None:
         """Apply rule 6."""
@@ -256,7 +263,8 @@ class Recovery:
 
     def _first_group(self, file: JournalFile) -> Group | None:
         """Return the first record of a later file, which is the journal's own; None if there is none."""
-        head = self._files.read(file.name, FILE_HEADER_BYTES + SYNCED_GROUP_BYTES)
+        size = FILE_HEADER_BYTES + SYNCED_GROUP_BYTES
+        head = memoryview(self._files.reads.at(file.name, 0, size))
         return next(self._read(file, head, FILE_HEADER_BYTES), None)
 
     # --- damage or tail -------------------------------------------------------------------------

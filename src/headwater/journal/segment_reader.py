@@ -15,17 +15,14 @@ from collections.abc import Iterable, Iterator
 from headwater.journal.blobs import (
     CHECKSUM_BYTES,
     FIRST,
-    HEAD_BYTES,
     SECOND,
     BlobDamaged,
     BlobHead,
     BlobPlace,
     check_body,
     decode_ids,
-    find_head,
 )
 from headwater.journal.files import Files
-from headwater.journal.segment_scan import next_head
 from headwater.journal.segments import segment_name
 
 READ_AHEAD_BYTES = 8 * 1024 * 1024
@@ -96,24 +93,6 @@ class SegmentReader:
             f"damaged: {flaws[0]}; {flaws[1]}. Restore the file from a backup."
         )
 
-    def locate(self, segment: int, offset: int) -> tuple[BlobHead, BlobPlace]:
-        """Return head and place of the blob that begins at ``offset``. Raises `BlobDamaged`.
-
-        If the first head is damaged, the second is searched for, which reads up to the whole segment.
-        """
-        try:
-            data = self._reads.at(segment_name(segment), offset, HEAD_BYTES)
-            found = find_head(data, offset, segment=segment, seed=self._seed)
-            if found is None or found.copy != FIRST:
-                found = next_head(self._files, segment, offset + 1, self._seed)
-        except OSError as error:
-            if error.errno not in _LOST:
-                raise
-            raise self._nowhere(segment, offset, error.strerror) from error
-        if found is None or found.place.offset != offset:
-            raise self._nowhere(segment, offset, "no valid head of a blob")
-        return found.head, found.place
-
     # --- reading ahead --------------------------------------------------------------------------
 
     def read_ahead(self, places: Iterable[BlobPlace]) -> None:
@@ -147,12 +126,6 @@ class SegmentReader:
             f"{self._path(place.segment)}: the body of {place.body_bytes} bytes at offset "
             f"{place.body_offset} is damaged: {flaw}. It has {what}. All other entries can be read. "
             "Restore the file from a backup, or delete these entries."
-        )
-
-    def _nowhere(self, segment: int, offset: int, flaw: str | None) -> BlobDamaged:
-        return BlobDamaged(
-            f"{self._path(segment)}: there is no blob at offset {offset}: {flaw}. Restore the file from a "
-            "backup."
         )
 
 

@@ -28,7 +28,7 @@ from struct import Struct
 
 from headwater.journal.blobs import BlobHead, BlobPlace, blob_size, encode_blob, head_bytes
 from headwater.journal.files import Files
-from headwater.journal.records import FILE_HEADER_BYTES, begin_group, read_groups, seal_group
+from headwater.journal.records import FILE_HEADER_BYTES, begin_group, seal_group
 from headwater.limits import SEGMENT_BYTES
 
 SEGMENT_VERSION = 1
@@ -75,22 +75,6 @@ def segment_header(number: int, seed: int) -> bytes:
     seal_group(buffer, mark, 0, 0, 0)
     assert len(buffer) == FILE_HEADER_BYTES
     return bytes(buffer)
-
-
-def segment_flaw(files: Files, number: int, seed: int) -> str | None:
-    """Describe what is wrong with the header of a segment; None if it is as it must be."""
-    data = files.reads.at(segment_name(number), 0, FILE_HEADER_BYTES)
-    group = next(read_groups(memoryview(data), 0, seed=0), None)
-    if group is None or len(group.facts) != _FILE.size:
-        return "no valid file header"
-    kind, magic, version, found_seed, found_number, _reserved = _FILE.unpack(group.facts)
-    if kind != _FILE_KIND or magic != _MAGIC:
-        return "the file header is not that of a segment"
-    if version != SEGMENT_VERSION:
-        return f"version {version}, where this release reads version {SEGMENT_VERSION}"
-    if found_seed != seed:
-        return "it is a segment of another store"
-    return None if found_number == number else f"it is segment {found_number}"
 
 
 class SegmentWriter:

@@ -42,9 +42,14 @@ def sync_file(descriptor: int) -> None:
     getattr(os, "fdatasync", os.fsync)(descriptor)
 
 
+def open_directory(path: Path) -> int:
+    """Open a directory and return its descriptor."""
+    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+
 def sync_directory(path: Path) -> None:
     """Make the names in a directory durable."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    descriptor = open_directory(path)
     try:
         os.fsync(descriptor)
     finally:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from headwater.clock import Clock
 from headwater.config.config import Config
 from headwater.journal.files import Files
+from headwater.journal.reads import OPEN_FILES
 from headwater.server.identity import version
 from headwater.server.log import reopen_log
 from headwater.server.net.driver import Driver
@@ -21,6 +22,7 @@ from headwater.server.net.listener import Listener, bind_all, listener_info
 from headwater.server.net.loop import make_loop
 from headwater.server.opening import Opening
 from headwater.server.replacement import remove_unfinished
+from headwater.server.services.cold_reads import THREADS
 from headwater.server.services.garbage_collection import GarbageCollection
 from headwater.server.services.observability.info import running
 from headwater.server.signals import Signals, StopRequested
@@ -33,8 +35,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headwater.server")
 
-RESERVED_DESCRIPTORS = 64
-"""File descriptors for the journal, the listeners, the log and Python itself."""
+RESERVED_DESCRIPTORS = 64 + OPEN_FILES + THREADS
+"""File descriptors that clients cannot use: 64 for the journal, the listeners, the log, the helper of a checkpoint
+and Python itself; the files that stay open for reading, and one for each thread that reads another."""
 
 
 class Server:

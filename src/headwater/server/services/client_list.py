@@ -41,7 +41,7 @@ def describe(
         "rbp": 0,
         "obl": len(session.output.released),
         "oll": int(unsent > 0),
-        "omem": unsent,
+        "omem": unsent + len(session.output.pushes),
         "tot-mem": session.memory_bytes(),
         "events": "rw" if unsent else "r",
         "cmd": session.last_command or "NULL",

@@ -23,7 +23,7 @@ from headwater.engine.blobs import StoredPlace
 from headwater.engine.facts import HEADROOM
 from headwater.errors import NodePoisoned
 from headwater.journal.blobs import BlobPlace
-from headwater.journal.compaction import SPARSE, Compaction, compact
+from headwater.journal.compaction import Compaction, compact, sparse_segments
 from headwater.journal.segment_reader import SegmentReader
 from headwater.journal.segments import segment_name, segment_numbers
 from headwater.server.services.segments import segment_writer
@@ -225,15 +225,11 @@ class Compactions:
 
 def _sparse(journal: Journal, live: dict[int, int], floor: int) -> set[int]:
     """Return the segments of which less than half is live, if it is worth to move their blobs."""
-    files, found, dead = journal.files, set(), 0
-    for number in segment_numbers(files):
-        used = live.get(number, 0)
-        if number >= floor or not used:
-            continue
-        size = files.reads.size(segment_name(number))
-        if used < SPARSE * size:
-            found.add(number)
-            dead += size - used
+    files = journal.files
+    old = (number for number in segment_numbers(files) if number < floor and number in live)
+    sizes = {number: files.reads.size(segment_name(number)) for number in old}
+    found = sparse_segments(sizes, live)
+    dead = sum(sizes[number] - live[number] for number in found)
     return found if dead >= LEAST_BYTES else set()
 
 

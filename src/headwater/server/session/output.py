@@ -142,6 +142,7 @@ class Output:
     def memory_bytes(self) -> int:
         """Return the memory of the buffers with their spare capacity, and the untaken output."""
         capacity: int = self.outbox.__alloc__() + self.released.__alloc__()
+        capacity += self.pushes.__alloc__()
         return capacity + max(0, self.unsent - len(self.released))
 
     def _may_keep(self, size: int) -> bool:

@@ -58,7 +58,7 @@ class Session:
         self.wrote_turn = 0
         """The last turn in which this client changed the keyspace."""
         self.postponed: Arguments | None = None
-        """The request that CLIENT PAUSE postponed. It runs before later ones."""
+        """A request that CLIENT PAUSE or the wait for blocks on disk has delayed. It runs before later ones."""
         self.driver: Any = None
         """State of the driver of this session, for its own use."""
 
