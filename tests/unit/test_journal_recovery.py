@@ -75,7 +75,7 @@ def test_the_length_of_a_replay_is_known_before_it_begins() -> None:
     # When they are replayed
     recovery = Recovery(written.files)
     expected = recovery.most_bytes()
-    assert len(list(recovery.replay())) == 9
+    assert len(list(groups_of(recovery.batches()))) == 9
     # Then what was expected exceeds that by the zeros of the last file only
     last = len(written.files.content(recovery.current.name).data)
     assert expected == recovery.bytes - recovery.end + last
