@@ -8,7 +8,7 @@ from headwater.engine.check import broken_invariants
 from headwater.journal.segments import segment_name, segment_numbers
 from headwater.server.services import compactions, sealer
 from headwater.testing.node import LocalStore
-from tests.unit.cold import fill, made, small_blocks, store_all, stored_bytes
+from tests.unit.cold import fill, finish_segment, made, small_blocks, store_all, stored_bytes
 
 
 @pytest.fixture(autouse=True)
@@ -41,13 +41,6 @@ def info(store: LocalStore) -> bytes:
 def checkpoint(store: LocalStore) -> None:
     """Write an image in this process."""
     store.node.services.checkpoints.write_now()
-
-
-def next_segment(store: LocalStore) -> None:
-    """End the segment that is being written, as a full one is ended."""
-    segments = store.node.services.segments
-    assert segments is not None
-    segments.writer.finish()
 
 
 def test_a_crash_loses_nothing_that_is_on_disk() -> None:
@@ -83,7 +76,7 @@ def test_the_image_has_no_entries_that_are_on_disk() -> None:
 def test_a_segment_is_removed_after_the_checkpoint_that_follows_its_last_entry() -> None:
     # Given two segments, and a trim of all entries of the first one
     store = filled()
-    next_segment(store)
+    finish_segment(store)
     client = store.client()
     fill(client, 300, first=1001)
     store_all(store)
@@ -103,7 +96,7 @@ def test_a_segment_is_removed_after_the_checkpoint_that_follows_its_last_entry()
 def test_a_copy_keeps_the_segment_of_its_source() -> None:
     # Given a stream on disk and its copy
     store = filled()
-    next_segment(store)
+    finish_segment(store)
     client = store.client()
     fill(client, 50, key="other")
     store_all(store)
@@ -224,7 +217,7 @@ def test_storing_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
 def test_a_sparse_segment_is_compacted_and_removed() -> None:
     # Given a segment of which a tenth is live
     store = filled(1000)
-    next_segment(store)
+    finish_segment(store)
     client = store.client()
     fill(client, 50, key="other")
     store_all(store)
@@ -250,7 +243,7 @@ def test_a_sparse_segment_is_compacted_and_removed() -> None:
 def test_a_compaction_moves_copies_with_their_source() -> None:
     # Given a sparse segment to which a stream and its copy refer
     store = filled(1000)
-    next_segment(store)
+    finish_segment(store)
     client = store.client()
     fill(client, 50, key="other")
     store_all(store)

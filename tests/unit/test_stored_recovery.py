@@ -125,6 +125,9 @@ def test_a_block_that_changed_before_it_was_stored_gets_no_record(
     assert not blobs.store(keyspace, one)
     assert not blobs.store(keyspace, two)
     assert len(keyspace.facts.data) == size
+    # And nothing of them stays on disk once they are freed
+    keyspace.garbage.clear()
+    del one, two, jobs, other
     assert keyspace.sealing.segments() == {}
 
 

@@ -247,12 +247,6 @@ class Sealing:
             self.sealed_count += 1
         return False
 
-    def drop(self, job: CompressionJob) -> None:
-        """Complete a job whose block no stream has any more."""
-        self._in_jobs -= job.booked
-        if self.is_current(job) and job.packed is None:
-            job.block.keep()
-
     def is_current(self, job: CompressionJob) -> bool:
         """Whether the block of a job still has the bytes of the job."""
         block = job.block
