@@ -8,7 +8,15 @@ from headwater.engine.check import broken_invariants
 from headwater.journal.segments import segment_name, segment_numbers
 from headwater.server.services import compactions, sealer
 from headwater.testing.node import LocalStore
-from tests.unit.cold import fill, finish_segment, made, small_blocks, store_all, stored_bytes
+from tests.unit.cold import (
+    fill,
+    finish_segment,
+    made,
+    next_segment,
+    small_blocks,
+    store_all,
+    stored_bytes,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -91,6 +99,62 @@ def test_a_segment_is_removed_after_the_checkpoint_that_follows_its_last_entry()
     before = client("XRANGE", "s", "-", "+")
     store.crash()
     assert store.client()("XRANGE", "s", "-", "+") == before
+
+
+@pytest.mark.parametrize("removal", [("DEL", "s"), ("FLUSHALL",), ("XTRIM", "s", "MAXLEN", "0")])
+def test_entries_that_were_read_last_keep_no_segment_after_their_removal(
+    removal: tuple[str, ...],
+) -> None:
+    # Given entries on disk, all of which are open for reading
+    store = made(stream_cold_cache_bytes=1 << 20)
+    client = store.client()
+    fill(client, 300)
+    store_all(store)
+    next_segment(store)
+    client("XRANGE", "s", "-", "+")
+    assert store.node.keyspace.sealing.bodies.open_bytes() > 20_000
+    # When they are removed
+    client(*removal)
+    while store.node.keyspace.garbage:
+        store.node.tick()
+    # Then they take no memory, and the next checkpoint removes their segment
+    assert store.node.keyspace.sealing.bodies.open_bytes() == 0
+    checkpoint(store)
+    assert segments_of(store) == [2]
+    assert broken_invariants(store.node.keyspace) == []
+
+
+@pytest.mark.parametrize(
+    "command", [("CONFIG", "SET", "stream-cold-cache-bytes", "0"), ("MEMORY", "PURGE")]
+)
+def test_open_entries_leave_memory_at_once_when_they_are_to(command: tuple[str, ...]) -> None:
+    # Given entries on disk that are open for reading
+    store = made(stream_cold_cache_bytes=1 << 20)
+    client = store.client()
+    fill(client, 300)
+    store_all(store)
+    client("XRANGE", "s", "-", "+")
+    bodies = store.node.keyspace.sealing.bodies
+    assert bodies.open_bytes() > 20_000
+    # When the bound is lowered, or the memory purged
+    client(*command)
+    # Then none is open
+    assert bodies.open_bytes() == 0
+
+
+def test_no_entry_stays_open_after_a_command_without_a_cache() -> None:
+    # Given a store that may keep nothing open
+    store = filled()
+    client = store.client()
+    # When entries on disk are read, together and one at a time
+    for command in (
+        ("XRANGE", "s", "-", "+"),
+        ("XRANGE", "s", "5", "5-9"),
+        ("XREAD", "STREAMS", "s", "7"),
+    ):
+        assert client(*command)
+        # Then nothing is open after the command
+        assert store.node.keyspace.sealing.bodies.open_bytes() == 0
 
 
 def test_a_copy_keeps_the_segment_of_its_source() -> None:

@@ -160,7 +160,7 @@ class Sealing:
 
     def memory_bytes(self) -> int:
         """Return the memory of all entries, with the blocks that are open for reading."""
-        opened: int = self.bodies.open_bytes
+        opened: int = self.bodies.open_bytes()
         return self.hot_bytes + self.kept_bytes + self.sealed_bytes + opened
 
     def book(self, books: int, size: int) -> None:
