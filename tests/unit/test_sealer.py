@@ -13,6 +13,7 @@ from headwater import limits
 from headwater.config.config import Config
 from headwater.engine import codecs
 from headwater.engine.check import broken_invariants
+from headwater.engine.keyspace import Keyspace
 from headwater.server.services import sealer as sealing_thread
 from headwater.server.services.sealer import SealingResult
 from headwater.testing.node import LocalClient, LocalStore
@@ -135,6 +136,40 @@ def test_settings_apply_from_the_turn_in_which_they_change() -> None:
     entries = client("XRANGE", "s", "-", "+")
     assert isinstance(entries, list)
     assert len(entries) == 600
+
+
+class FailingKeyspace:
+    """A keyspace that cannot store blocks."""
+
+    def __init__(self, keyspace: Keyspace) -> None:
+        self.sealing = keyspace.sealing
+
+    def store(self, *_: object) -> bool:
+        raise MemoryError("no memory")
+
+
+def test_a_result_that_cannot_be_applied_leaves_no_open_group(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    # Given the result of a block, and no memory to apply it
+    store = made()
+    client, sealer = store.client(), store.node.sealer
+    sealer.stop()
+    fill(client, 100)
+    (job,) = store.node.keyspace.sealing.choose(1)
+    sealer.done.append(SealingResult(job, "zlib", zlib.compress(job.data)))
+    keyspace = sealer.keyspace
+    sealer.keyspace = FailingKeyspace(keyspace)  # type: ignore[assignment]
+    sealer.takes_turns, sealer._stopped = True, False
+    # When the thread applies it
+    sealer.try_step()
+    # Then the log says so, and what is written later can be recovered
+    assert "could not be sealed" in caplog.text
+    sealer.keyspace = keyspace
+    assert not store.node.records.facts.data
+    fill(client, 1, first=101)
+    store.crash()
+    assert store.client()("XLEN", "s") == 101
 
 
 def test_a_codec_that_is_not_installed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

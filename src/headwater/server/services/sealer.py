@@ -138,8 +138,10 @@ class Sealer:
                 job.block.sealing.settle(job, codec, wire)
             else:
                 mark = records.begin()
-                keyspace.store(job, codec, wire, place)
-                records.seal_unawaited(mark, self._times.now())
+                try:
+                    keyspace.store(job, codec, wire, place)
+                finally:
+                    records.seal_unawaited(mark, self._times.now())
             if place is not None and self.segments is not None:
                 self.segments.settled, self.segments.failure = place.segment, ""
 
@@ -162,6 +164,8 @@ class Sealer:
         if self.takes_turns and self._lock.acquire(timeout=_PATIENCE_S):
             try:
                 self.take_turn()
+            except Exception:
+                log.exception("blocks of entries could not be sealed; they remain as they are")
             finally:
                 self._lock.release()
 
