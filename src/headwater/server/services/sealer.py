@@ -15,6 +15,7 @@ Rule 4. A block is reported as stored after the fsync of its segment. One fsync 
         queued, at most `SYNCED_AT_ONCE_BYTES`. No reply waits for the facts.
 Rule 5. If a segment cannot be written, blocks are sealed in memory, by turns if necessary (rule 2), until
         storing is tried again after `PAUSE_S`. After a failed fsync it fails until a restart.
+Rule 6. The thread applies results also when no turns run. It pauses in between, so that turns come first.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import os
 import threading
 from collections import deque
 from contextlib import suppress
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import NamedTuple
 from weakref import ref
 
@@ -62,6 +63,10 @@ _NICENESS = 10
 microseconds after each block, and a thread that waits for the GIL waits for it."""
 
 _PATIENCE_S = 0.1
+_BETWEEN_S = 0.001
+"""The thread's pause between two turns of its own."""
+_BLOCKED_S = 1.0
+"""The same while the journal is full."""
 PAUSE_S = 10.0
 
 
@@ -158,16 +163,22 @@ class Sealer:
             worker.seal(*item)
         worker.sync()
 
-    def try_step(self) -> None:
-        """Run `settle` and `step` in the thread when its queue is empty, unless the node is busy: then the
-        next end of a turn does it."""
-        if self.takes_turns and self._lock.acquire(timeout=_PATIENCE_S):
+    def try_step(self) -> float | None:
+        """Run `settle` and `step` in the thread when its queue is empty, unless the node is busy. Return after
+        how many seconds to do so again, None if no result is left or the node does not take any."""
+        if not self.takes_turns:
+            return None
+        applied = True
+        if self._lock.acquire(timeout=_PATIENCE_S):
             try:
-                self.take_turn()
+                applied = self.take_turn()
             except Exception:
                 log.exception("blocks of entries could not be sealed; they remain as they are")
             finally:
                 self._lock.release()
+        if not self.done or self._stopped or self._state.poisoned is not None:
+            return None
+        return _BETWEEN_S if applied else _BLOCKED_S
 
     def stop(self) -> None:
         """End the thread after the queued blocks. Call it with or without the node's lock; with it,
@@ -181,18 +192,27 @@ class Sealer:
     def __del__(self) -> None:
         self._queue.put(None)
 
-    def take_turn(self) -> None:
-        """Run `settle` and `step` in a turn of their own. The caller holds the node's lock."""
+    def take_turn(self) -> bool:
+        """Run `settle` and `step` in a turn of their own. Return whether a result was applied. The caller holds
+        the node's lock."""
         if self._state.poisoned is not None or self._stopped:
-            return
+            return False
+        applied = self._apply()
+        if self._state.poisoned is None:
+            self.step()
+        return applied
+
+    def _apply(self) -> bool:
+        """Run `settle` in a turn of its own. Return whether a result was applied."""
+        queued = self._queued
         self._records.turn += 1
         self.settle()
         try:
             self._records.commit()
         except NodePoisoned as error:
             self._state.poisoned = error
-        else:
-            self.step()
+            return False
+        return self._queued < queued
 
     def _pauses(self) -> bool:
         """Whether storing has failed and is not tried yet."""
@@ -278,14 +298,20 @@ def _seal_all(queue: _Queue, done: _Done, sealer: ref[Sealer]) -> None:
     with suppress(OSError, AttributeError):  # on Linux, niceness is per thread
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
     worker = _Worker(done)
-    while (item := queue.get()) is not None:
-        worker.seal(*item)
-        del item
-        if queue.empty():
+    pause: float | None = None
+    while True:
+        with suppress(Empty):
+            item = queue.get(timeout=pause)
+            if item is None:
+                break
+            worker.seal(*item)
+            del item
+            if not queue.empty():
+                continue
             worker.sync()
-            owner = sealer()
-            if owner is None:
-                return
-            owner.try_step()
-            del owner
+        owner = sealer()
+        if owner is None:
+            return
+        pause = owner.try_step()
+        del owner
     worker.sync()
