@@ -175,7 +175,7 @@ class Services:
     def _configure_keyspace(self) -> None:
         config = self.config
         self.keyspace.notified = config.notified_events
-        self.keyspace.sealing.configure(config.stream_hot_bytes, config.stream_compression)
+        self.memory.configure_sealing(config)
         self.keyspace.sealing.bodies.resize(config.stream_cold_cache_bytes)
 
     def new_call(self, *, offloads: bool) -> Call:
