@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
+from random import Random
 
 import pytest
 
 from headwater.commands.table import COMMANDS
 from headwater.config.config import Config
-from headwater.testing.node import LocalStore, Word
+from headwater.server.services import sealer
+from headwater.server.services.memory_use import STARTUP_BYTES
+from headwater.testing.node import LocalStore, Word, request
 from headwater.testing.replies import Failure, Simple
 from headwater.testing.server import server_thread
 from tests.conformance.wire import Wire, connected
 from tests.peers import Peer
+from tests.unit.cold import PATIENCE_S
 
 OOM = b"OOM command not allowed when used memory > 'maxmemory'."
 
@@ -178,8 +183,8 @@ def test_a_client_that_waits_is_served_beyond_the_limit() -> None:
 
 
 def test_trimming_ends_the_refusals() -> None:
-    # Given a store with a limit a little above what it uses
-    store = LocalStore()
+    # Given a store that neither stores nor compresses entries, with a limit a little above what it uses
+    store = LocalStore(config=Config(port=0, stream_compression="none"), journaled=False)
     client = store.client()
     used = store.node.services.memory.used()
     client("CONFIG", "SET", "maxmemory", used + 2 * 2**20)
@@ -191,6 +196,85 @@ def test_trimming_ends_the_refusals() -> None:
     # Then a trim makes room for the next
     client("XTRIM", "s", "MAXLEN", 1)
     assert not isinstance(client("XADD", "s", "*", "f", text), Failure)
+
+
+def limited(room_bytes: int, *, journaled: bool = True) -> LocalStore:
+    """Return a store with a limit that is ``room_bytes`` above what it uses."""
+    store = LocalStore(config=Config(port=0, stream_compression="zlib"), journaled=journaled)
+    used = store.node.services.memory.used()
+    store.client()("CONFIG", "SET", "maxmemory", used + room_bytes)
+    return store
+
+
+def test_a_history_on_disk_never_causes_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Given a store with a limit of a few entries, and a disk for which turns wait as long as it takes
+    monkeypatch.setattr(sealer, "RELIEF_S", PATIENCE_S)
+    store = limited(2 * 2**20)
+    client, noise = store.client(), Random(1)
+    # When ten times as much is appended that cannot be compressed
+    replies = [client("XADD", "s", "*", "f", noise.randbytes(100_000)) for _ in range(200)]
+    # Then every entry is accepted, and the older ones are on disk
+    assert not [reply for reply in replies if isinstance(reply, Failure)]
+    assert client("XLEN", "s") == 200
+    assert store.node.keyspace.sealing.stored_size > 15_000_000
+    assert store.node.services.memory.used() <= store.node.services.memory.limit
+
+
+class _NeverAwaited(threading.Event):
+    def wait(self, timeout: float | None = None) -> bool:
+        raise AssertionError("a turn waits for the disk")
+
+
+def test_no_turn_waits_for_the_disk_if_other_data_fills_the_memory() -> None:
+    # Given a store whose memory is nearly full of strings
+    store = limited(4 * 2**20)
+    client, node = store.client(), store.node
+    for number in range(38):
+        assert client("SET", f"k{number}", b"x" * 100_000) == Simple(b"OK")
+    assert node.services.memory.is_tight
+    # When small entries are appended, whose blocks are stored at once
+    node.sealer._reported = _NeverAwaited()
+    for _ in range(30):
+        assert not isinstance(client("XADD", "s", "*", "f", b"y" * 2000), Failure)
+    # Then no turn waits, because that would free little
+    assert node.state.poisoned is None
+    assert not node.services.memory.is_pressing
+
+
+def test_a_command_compresses_entries_before_it_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Given a store without a disk and a thread that does nothing, with a limit of a few entries
+    monkeypatch.setattr(sealer, "MAX_QUEUED", 0)
+    store = limited(2 * 2**20, journaled=False)
+    client = store.client()
+    # When ten times as much is appended, in turns of several entries
+    text = b"words that are repeated " * 2000
+    sent = b"".join(request(("XADD", "s", "*", "f", text)) for _ in range(10))
+    replies = [store.node.exchange(client.session, sent) for _ in range(40)]
+    # Then every entry is accepted
+    assert OOM not in b"".join(replies)
+    assert client("XLEN", "s") == 400
+
+
+def test_a_limit_bounds_what_stays_uncompressed() -> None:
+    # Given a store without a limit
+    store = LocalStore()
+    client, sealing = store.client(), store.node.keyspace.sealing
+    budget, lag = sealing.budget, sealing.lag
+    # When it gets one
+    used = store.node.services.memory.used()
+    client("CONFIG", "SET", "maxmemory", used + 100 * 2**20)
+    # Then hot entries and those that wait for compression take a part of it
+    assert 50 * 2**20 <= sealing.budget < 0.6 * 100 * 2**20 + (used - STARTUP_BYTES)
+    assert sealing.budget + sealing.lag < used + 100 * 2**20 - STARTUP_BYTES
+    # And less if the setting says so
+    client("CONFIG", "SET", "stream-hot-bytes", "1mb")
+    assert sealing.budget == 2**20
+    # And the settings alone count without a limit
+    client("CONFIG", "SET", "stream-hot-bytes", budget)
+    client("CONFIG", "SET", "maxmemory", 0)
+    assert (sealing.budget, sealing.lag) == (budget, lag)
 
 
 def test_settling_goes_on_and_settling_with_new_entries_does_not(full: LocalStore) -> None:

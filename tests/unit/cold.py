@@ -51,6 +51,20 @@ def stored_bytes(store: LocalStore) -> int:
     return size
 
 
+def finish_segment(store: LocalStore) -> None:
+    """End the segment that is being written, as a full one is ended."""
+    segments = store.node.services.segments
+    assert segments is not None
+    segments.writer.finish()
+
+
+def next_segment(store: LocalStore) -> None:
+    """End the segment that is being written, and begin another one with blocks of stream ``other``."""
+    finish_segment(store)
+    fill(store.client(), 50, key="other")
+    store_all(store)
+
+
 def finish_reads(store: LocalStore) -> None:
     """Read what commands wait for, and run them again until none waits."""
     cold_reads = store.node.blocked.cold_reads

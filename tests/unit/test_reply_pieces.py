@@ -11,9 +11,17 @@ from hypothesis import strategies as st
 
 from headwater.engine.bodies import place_of
 from headwater.engine.check import broken_invariants
-from headwater.journal.segments import segment_name
+from headwater.journal.segments import segment_name, segment_numbers
 from headwater.testing.node import LocalClient, LocalStore, Word, request
-from tests.unit.cold import cold_store, fill, made, small_blocks, store_all
+from tests.unit.cold import (
+    cold_store,
+    fill,
+    made,
+    next_segment,
+    small_blocks,
+    store_all,
+    stored_bytes,
+)
 
 ENTRIES = 300
 
@@ -301,6 +309,44 @@ def test_a_client_that_leaves_frees_what_its_reply_refers_to() -> None:
     client.client.close()
     # Then its blocks are freed
     assert sealing.hot_bytes + sealing.kept_bytes == 0
+
+
+@pytest.mark.parametrize("change", ["trimmed", "deleted", "flushed"])
+def test_entries_that_only_a_reply_refers_to_leave_memory(change: str) -> None:
+    # Given a client that has read a part of a hot stream
+    store = hot()
+    expected = whole(store, "XRANGE", "s", "-", "+")
+    sealing, left = store.node.keyspace.sealing, []
+    segments: dict[int, int] = {}
+
+    def remove_and_store() -> None:
+        CHANGES[change](store)
+        while store.node.keyspace.garbage:
+            store.node.tick()
+        store_the_rest(store)
+        left.append(sealing.hot_bytes + sealing.kept_bytes)
+        assert stored_bytes(store) > 20_000
+        next_segment(store)
+        store.node.services.checkpoints.write_now()
+        segments.update(sealing.segments())
+
+    # When the stream is gone, blocks are stored and checkpoints are written
+    later = iter([remove_and_store, *[nothing] * ENTRIES])
+    client = SlowClient(store)
+    wire = client.read("XRANGE", "s", "-", "+", between=lambda: next(later)())  # noqa: PLW0108 (a new one each time)
+    # Then what the client has not read is on disk only, and it gets the whole reply
+    assert left[0] < 3 * 4096
+    assert list(segments) == [1, 2]
+    assert wire == expected
+    # And afterwards nothing of it is left, and nothing is recovered
+    store.node.services.checkpoints.write_now()
+    assert store.files is not None
+    assert sealing.segments().get(1, 0) < segments[1] / 5
+    assert segment_numbers(store.files) == list(sealing.segments())
+    length = store.client()("XLEN", "s")
+    store.crash()
+    assert store.client()("XLEN", "s") == length
+    assert broken_invariants(store.node.keyspace) == []
 
 
 def _damage_last_block(store: LocalStore) -> None:

@@ -13,11 +13,13 @@ from headwater import limits
 from headwater.config.config import Config
 from headwater.engine import codecs
 from headwater.engine.check import broken_invariants
+from headwater.engine.keyspace import Keyspace
 from headwater.server.services import sealer as sealing_thread
 from headwater.server.services.sealer import SealingResult
 from headwater.testing.node import LocalClient, LocalStore
 from headwater.testing.replies import Failure, Simple
 from tests.unit.cold import store_all
+from tests.waiting import eventually
 
 VALUE = "some words that are repeated, some words that are repeated"
 
@@ -135,6 +137,86 @@ def test_settings_apply_from_the_turn_in_which_they_change() -> None:
     entries = client("XRANGE", "s", "-", "+")
     assert isinstance(entries, list)
     assert len(entries) == 600
+
+
+def test_an_idle_store_seals_all_that_exceeds_the_budget() -> None:
+    # Given a store with more blocks than are queued at once, all of them hot
+    store = made(stream_hot_bytes=10**9)
+    client = store.client()
+    fill(client, 4000)
+    node, sealing = store.node, store.node.keyspace.sealing
+    assert sealing.hot_bytes > 2 * sealing_thread.MAX_QUEUED_TO_STORE * 2048
+    # When the budget is 0, and no turn runs after that
+    node.sealer.takes_turns = True
+    client("CONFIG", "SET", "stream-hot-bytes", "0")
+
+    def is_done() -> bool:
+        with node.lock:
+            return not node.sealer.has_work()
+
+    # Then the thread seals everything but the end
+    eventually(is_done, "the sealer has stored everything")
+    with node.lock:
+        assert sealing.hot_bytes < 3 * 4096
+        assert broken_invariants(node.keyspace) == []
+
+
+def test_the_thread_lets_clients_go_first() -> None:
+    # Given results that the thread has to apply
+    store = made()
+    store.node.sealer.stop()
+    fill(store.client(), 1000)
+    sealer = store.node.sealer
+    sealer._stopped, sealer.takes_turns = False, True
+    with store.node.lock:
+        sealer.step()
+    sealer.stop()
+    sealer._stopped = False
+    before = len(sealer.done)
+    assert before > sealing_thread.SETTLED_AT_ONCE
+    # When it applies some
+    pause = sealer.try_step()
+    # Then it goes on after a pause, until none is left
+    assert 0 < before - len(sealer.done) <= sealing_thread.SETTLED_AT_ONCE
+    assert pause is not None
+    assert pause > 0
+    while sealer.done:
+        pause = sealer.try_step()
+    assert pause is None
+
+
+class FailingKeyspace:
+    """A keyspace that cannot store blocks."""
+
+    def __init__(self, keyspace: Keyspace) -> None:
+        self.sealing = keyspace.sealing
+
+    def store(self, *_: object) -> bool:
+        raise MemoryError("no memory")
+
+
+def test_a_result_that_cannot_be_applied_leaves_no_open_group(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    # Given the result of a block, and no memory to apply it
+    store = made()
+    client, sealer = store.client(), store.node.sealer
+    sealer.stop()
+    fill(client, 100)
+    (job,) = store.node.keyspace.sealing.choose(1)
+    sealer.done.append(SealingResult(job, "zlib", zlib.compress(job.data)))
+    keyspace = sealer.keyspace
+    sealer.keyspace = FailingKeyspace(keyspace)  # type: ignore[assignment]
+    sealer.takes_turns, sealer._stopped = True, False
+    # When the thread applies it
+    sealer.try_step()
+    # Then the log says so, and what is written later can be recovered
+    assert "could not be sealed" in caplog.text
+    sealer.keyspace = keyspace
+    assert not store.node.records.facts.data
+    fill(client, 1, first=101)
+    store.crash()
+    assert store.client()("XLEN", "s") == 101
 
 
 def test_a_codec_that_is_not_installed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,15 @@ from headwater.engine.check import broken_invariants
 from headwater.journal.segments import segment_name, segment_numbers
 from headwater.server.services import compactions, sealer
 from headwater.testing.node import LocalStore
-from tests.unit.cold import fill, made, small_blocks, store_all, stored_bytes
+from tests.unit.cold import (
+    fill,
+    finish_segment,
+    made,
+    next_segment,
+    small_blocks,
+    store_all,
+    stored_bytes,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -41,13 +49,6 @@ def info(store: LocalStore) -> bytes:
 def checkpoint(store: LocalStore) -> None:
     """Write an image in this process."""
     store.node.services.checkpoints.write_now()
-
-
-def next_segment(store: LocalStore) -> None:
-    """End the segment that is being written, as a full one is ended."""
-    segments = store.node.services.segments
-    assert segments is not None
-    segments.writer.finish()
 
 
 def test_a_crash_loses_nothing_that_is_on_disk() -> None:
@@ -83,7 +84,7 @@ def test_the_image_has_no_entries_that_are_on_disk() -> None:
 def test_a_segment_is_removed_after_the_checkpoint_that_follows_its_last_entry() -> None:
     # Given two segments, and a trim of all entries of the first one
     store = filled()
-    next_segment(store)
+    finish_segment(store)
     client = store.client()
     fill(client, 300, first=1001)
     store_all(store)
@@ -100,10 +101,66 @@ def test_a_segment_is_removed_after_the_checkpoint_that_follows_its_last_entry()
     assert store.client()("XRANGE", "s", "-", "+") == before
 
 
+@pytest.mark.parametrize("removal", [("DEL", "s"), ("FLUSHALL",), ("XTRIM", "s", "MAXLEN", "0")])
+def test_entries_that_were_read_last_keep_no_segment_after_their_removal(
+    removal: tuple[str, ...],
+) -> None:
+    # Given entries on disk, all of which are open for reading
+    store = made(stream_cold_cache_bytes=1 << 20)
+    client = store.client()
+    fill(client, 300)
+    store_all(store)
+    next_segment(store)
+    client("XRANGE", "s", "-", "+")
+    assert store.node.keyspace.sealing.bodies.open_bytes() > 20_000
+    # When they are removed
+    client(*removal)
+    while store.node.keyspace.garbage:
+        store.node.tick()
+    # Then they take no memory, and the next checkpoint removes their segment
+    assert store.node.keyspace.sealing.bodies.open_bytes() == 0
+    checkpoint(store)
+    assert segments_of(store) == [2]
+    assert broken_invariants(store.node.keyspace) == []
+
+
+@pytest.mark.parametrize(
+    "command", [("CONFIG", "SET", "stream-cold-cache-bytes", "0"), ("MEMORY", "PURGE")]
+)
+def test_open_entries_leave_memory_at_once_when_they_are_to(command: tuple[str, ...]) -> None:
+    # Given entries on disk that are open for reading
+    store = made(stream_cold_cache_bytes=1 << 20)
+    client = store.client()
+    fill(client, 300)
+    store_all(store)
+    client("XRANGE", "s", "-", "+")
+    bodies = store.node.keyspace.sealing.bodies
+    assert bodies.open_bytes() > 20_000
+    # When the bound is lowered, or the memory purged
+    client(*command)
+    # Then none is open
+    assert bodies.open_bytes() == 0
+
+
+def test_no_entry_stays_open_after_a_command_without_a_cache() -> None:
+    # Given a store that may keep nothing open
+    store = filled()
+    client = store.client()
+    # When entries on disk are read, together and one at a time
+    for command in (
+        ("XRANGE", "s", "-", "+"),
+        ("XRANGE", "s", "5", "5-9"),
+        ("XREAD", "STREAMS", "s", "7"),
+    ):
+        assert client(*command)
+        # Then nothing is open after the command
+        assert store.node.keyspace.sealing.bodies.open_bytes() == 0
+
+
 def test_a_copy_keeps_the_segment_of_its_source() -> None:
     # Given a stream on disk and its copy
     store = filled()
-    next_segment(store)
+    finish_segment(store)
     client = store.client()
     fill(client, 50, key="other")
     store_all(store)
@@ -224,7 +281,7 @@ def test_storing_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
 def test_a_sparse_segment_is_compacted_and_removed() -> None:
     # Given a segment of which a tenth is live
     store = filled(1000)
-    next_segment(store)
+    finish_segment(store)
     client = store.client()
     fill(client, 50, key="other")
     store_all(store)
@@ -250,7 +307,7 @@ def test_a_sparse_segment_is_compacted_and_removed() -> None:
 def test_a_compaction_moves_copies_with_their_source() -> None:
     # Given a sparse segment to which a stream and its copy refer
     store = filled(1000)
-    next_segment(store)
+    finish_segment(store)
     client = store.client()
     fill(client, 50, key="other")
     store_all(store)

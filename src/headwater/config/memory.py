@@ -15,6 +15,7 @@ class MemoryConfig:
     maxmemory: int = setting(
         0,
         "Memory above which commands that take more are refused (OOM), while reads, settlements, "
-        "deletions and trims go on; 0: no limit.",
+        "deletions and trims go on; 0: no limit. Entries go to disk before that: at most half of it is "
+        "for stream-hot-bytes.",
         kind=Memory(),
     )

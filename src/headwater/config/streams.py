@@ -55,7 +55,7 @@ class StreamConfig:
     stream_hot_bytes: int = setting(
         limits.STREAM_HOT_BYTES,
         "Memory for the newest entries of all streams together, which are stored uncompressed; older "
-        "ones are compressed.",
+        "ones are compressed. With maxmemory at most half of that.",
         kind=Memory(),
     )
     stream_cold_cache_bytes: int = setting(

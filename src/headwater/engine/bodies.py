@@ -4,19 +4,23 @@
                                         └─▶ ColdBlocks: a thread reads and calls `load`, then
                                             deliver ──▶ the command runs again ──▶ release
 
-Rule 1. `most_bytes` bounds what stays open after it was read. The blocks of one command, held or delivered,
-        are open in addition.
+Rule 1. `resize` bounds what stays open after it was read. The blocks of one command, held or delivered, are
+        open in addition, and so is the one that was opened last until `release`.
 Rule 2. A block whose bytes are in memory, compressed, can always be opened. One on disk is read here only
         if the system has it in memory, or if ``may_wait`` is set; otherwise `ColdBlocks` is raised.
 Rule 3. A command calls `hold` once, for all blocks on disk that it reads, after it has chosen and before
         its first mutator. What it opens one at a time later must be in memory.
 Rule 4. All methods are called under the node's lock. `load` may be called by any thread.
+Rule 5. An open block belongs to the blocks of entries that have it. When the last of them is freed, by any
+        thread, it is freed too; here that is only noted (blobs.py, rule 2). So nothing that is open for
+        reading keeps a segment on disk.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Iterable, Sequence
+from weakref import ref
 
 from headwater import limits
 from headwater.engine.blobs import BlobSource, StoredPlace
@@ -39,12 +43,13 @@ class Bodies:
         self.opened_count = 0
         """How often a sealed block was opened for reading."""
         self._codecs: dict[str, Codec] = {}
-        self._open: OrderedDict[SealedBlock, None] = OrderedDict()
-        """Those that may be closed, oldest first."""
-        self.open_bytes = 0
-        """Bytes of open blocks that no command holds."""
+        self._open: OrderedDict[ref[SealedBlock], int] = OrderedDict()
+        """Those that may be closed, with their bytes, oldest first."""
+        self._freed: deque[ref[SealedBlock]] = deque()
+        """Those that were freed and are still counted (rule 5)."""
+        self._open_bytes = 0
         self.holding = False
-        """Whether blocks stay open until `release`. Most commands hold none, and their caller asks this first."""
+        """Whether `release` closes blocks. After most commands it does not, and their caller asks this first."""
         self._held: list[SealedBlock] = []
         self._delivered: list[SealedBlock] = []
 
@@ -68,9 +73,9 @@ class Bodies:
                     return False
                 wire = source.body(place)
         self._set(packed, unpacked(packed, self.codec(packed.codec), wire))
-        self._open[packed] = None
-        self.open_bytes += packed.size
-        self._close_oldest()
+        self._keep_open(packed)
+        self._close_oldest(but=1)
+        self.holding |= self._open_bytes > self.most_bytes
         return True
 
     def hold(self, blocks: Iterable[SealedBlock], missed: Iterable[SealedBlock] = ()) -> None:
@@ -104,6 +109,7 @@ class Bodies:
         """Let go of what is held or delivered: the command has ended."""
         self._let_go(self._held)
         self._let_go(self._delivered)
+        self._close_oldest()
         self.holding = False
 
     def ids(self, place: StoredPlace) -> bytes:
@@ -114,6 +120,23 @@ class Bodies:
         """Return a codec for the thread that has the node's lock. Raises `ValueError` if it is not
         installed."""
         return codec_in(self._codecs, name)
+
+    # --- the bound ------------------------------------------------------------------------------
+
+    def open_bytes(self) -> int:
+        """Return the bytes of open blocks that no command holds."""
+        if self._freed:
+            self._forget_freed()
+        return self._open_bytes
+
+    def resize(self, most_bytes: int) -> None:
+        """Let at most ``most_bytes`` stay open, from now on."""
+        self.most_bytes = most_bytes
+        self._close_oldest()
+
+    def close_all(self) -> None:
+        """Close all blocks that no command holds."""
+        self._close_oldest(most_bytes=0)
 
     # --- parts ----------------------------------------------------------------------------------
 
@@ -130,9 +153,7 @@ class Bodies:
         self.opened_count += 1
 
     def _hold(self, packed: SealedBlock, held: list[SealedBlock]) -> None:
-        if packed in self._open:
-            del self._open[packed]
-            self.open_bytes -= packed.size
+        self._open_bytes -= self._open.pop(ref(packed), 0)
         packed.holds += 1
         held.append(packed)
         self.holding = True
@@ -141,18 +162,29 @@ class Bodies:
         for packed in held:
             packed.holds -= 1
             if not packed.holds:
-                self._open[packed] = None
-                self.open_bytes += packed.size
+                self._keep_open(packed)
         if held:
             held.clear()
             self._close_oldest()
 
-    def _close_oldest(self) -> None:
-        """Close blocks until the bound is kept. The newest stays open."""
-        while self.open_bytes > self.most_bytes and len(self._open) > 1:
-            oldest, _ = self._open.popitem(last=False)
-            self.open_bytes -= oldest.size
-            oldest.data = oldest.offsets = None
+    def _keep_open(self, packed: SealedBlock) -> None:
+        self._open[ref(packed, self._freed.append)] = packed.size
+        self._open_bytes += packed.size
+
+    def _forget_freed(self) -> None:
+        while self._freed:
+            self._open_bytes -= self._open.pop(self._freed.popleft(), 0)
+
+    def _close_oldest(self, *, but: int = 0, most_bytes: int | None = None) -> None:
+        """Close blocks until the bound is kept. The newest ``but`` stay open."""
+        self._forget_freed()
+        bound = self.most_bytes if most_bytes is None else most_bytes
+        while self._open_bytes > bound and len(self._open) > but:
+            oldest, size = self._open.popitem(last=False)
+            self._open_bytes -= size
+            packed = oldest()
+            if packed is not None:
+                packed.data = packed.offsets = None
 
 
 def loaded(packed: SealedBlock, codec: Codec, source: BlobSource | None) -> bytearray:

@@ -133,15 +133,12 @@ class Keyspace(KeyspaceState):
         wire: bytes | None,
         place: tuple[int, int, int, int] | None,
     ) -> bool:
-        """Complete a job (`Sealing.settle`), possibly of a store that this one has replaced. If the block is
-        stored now, its fact names a stream that has it. Return whether a fact was written: not if the block
-        was deleted or compacted meanwhile. The blob is an orphan then."""
+        """Complete a job (`Sealing.settle`). If the block is stored now, its fact names a stream that has it.
+        Return whether a fact was written: not if the block was compacted meanwhile, and not if no stream
+        has it any more. Then nothing recovers it, but a reply that is still being written may read it."""
         block = job.block
         holder = self._holder(block)
-        if holder is None:
-            block.sealing.drop(job)
-            return False
-        if not self.sealing.settle(job, codec, wire, place):
+        if not self.sealing.settle(job, codec, wire, place) or holder is None:
             return False
         holder.note_stored(record_of(block))
         return True

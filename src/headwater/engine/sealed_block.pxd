@@ -16,6 +16,7 @@ cdef class SealedBlock:
     cdef public array.array offsets
     cdef public Blob blob
     cdef public int holds
+    cdef object __weakref__
 
 
 @cython.locals(data=bytearray)

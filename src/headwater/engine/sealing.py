@@ -142,7 +142,12 @@ class Sealing:
             codec = self.bodies.codec(codec).name
         self.codec = codec
         self._asked = budget
-        self.budget = NO_BOUND if codec == NONE and not self.storing else budget
+        self.press(on=False)
+
+    def press(self, *, on: bool) -> None:
+        """Keep nothing hot while memory is short; with ``on=False`` as much as configured."""
+        seals = self.codec != NONE or self.storing
+        self.budget = NO_BOUND if not seals else 0 if on else self._asked
 
     def store_in(self, source: BlobSource, *, storing: bool) -> None:
         """Read blobs from ``source``. With ``storing``, `choose` also returns jobs for what is to be stored:
@@ -160,7 +165,7 @@ class Sealing:
 
     def memory_bytes(self) -> int:
         """Return the memory of all entries, with the blocks that are open for reading."""
-        opened: int = self.bodies.open_bytes
+        opened: int = self.bodies.open_bytes()
         return self.hot_bytes + self.kept_bytes + self.sealed_bytes + opened
 
     def book(self, books: int, size: int) -> None:
@@ -194,11 +199,11 @@ class Sealing:
             block = self.unstored.popleft()()
             if block is not None and block.packed is not None and block.packed.blob is None:
                 jobs.append(_job(block, 0))
-        return jobs + self._choose_hot(most - len(jobs))
+        return jobs + self._choose_hot(most - len(jobs), self.budget)
 
-    def _choose_hot(self, most: int) -> list[CompressionJob]:
+    def _choose_hot(self, most: int, budget: int) -> list[CompressionJob]:
         jobs: list[CompressionJob] = []
-        excess = self.hot_bytes - self._in_jobs - self.budget
+        excess = self.hot_bytes - self._in_jobs - budget
         for _ in range(min(_LOOKS, len(self.order))):
             if excess <= 0 or len(jobs) == most:
                 break
@@ -247,12 +252,6 @@ class Sealing:
             self.sealed_count += 1
         return False
 
-    def drop(self, job: CompressionJob) -> None:
-        """Complete a job whose block no stream has any more."""
-        self._in_jobs -= job.booked
-        if self.is_current(job) and job.packed is None:
-            job.block.keep()
-
     def is_current(self, job: CompressionJob) -> bool:
         """Whether the block of a job still has the bytes of the job."""
         block = job.block
@@ -262,10 +261,16 @@ class Sealing:
 
     def help(self, most: int) -> None:
         """Compress up to ``most`` blocks now if the threads that do so lag behind."""
-        while most > 0 and self.hot_bytes - self._in_jobs > self.budget + self.lag:
-            if self.codec == NONE:
-                return
-            jobs = self._choose_hot(1)
+        self._compress(most, self.budget, self.budget + self.lag)
+
+    def squeeze(self, most: int) -> None:
+        """Compress up to ``most`` blocks now, also those within the budget: memory is short."""
+        self._compress(most, 0, 0)
+
+    def _compress(self, most: int, budget: int, bound: int) -> None:
+        """Compress up to ``most`` of the blocks that exceed ``budget``, while ``bound`` is exceeded."""
+        while most > 0 and self.hot_bytes - self._in_jobs > bound and self.codec != NONE:
+            jobs = self._choose_hot(1, budget)
             if not jobs:
                 return
             self.settle(jobs[0], *compressed(jobs[0], self.bodies.codec(self.codec)))

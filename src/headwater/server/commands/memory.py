@@ -146,7 +146,9 @@ def _of_entries(services: Services) -> str:
 
 
 def memory_purge(call: Call, session: Session, services: Services) -> None:
-    """MEMORY PURGE: run a full garbage collection, and return free memory to the system."""
+    """MEMORY PURGE: close old entries that are open for reading, run a full garbage collection, and return
+    free memory to the system."""
+    services.keyspace.sealing.bodies.close_all()
     services.observer.collections.collect_all()
     trim = _malloc_trim()
     if trim is not None:

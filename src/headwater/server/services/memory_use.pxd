@@ -13,14 +13,18 @@ cdef class MemoryUse:
     cdef public Py_ssize_t limit
     cdef public Py_ssize_t peak
     cdef public bint was_exceeded
+    cdef public bint is_tight
+    cdef public bint is_pressing
     cdef object _clients
     cdef object _scripts
     cdef TurnClock _times
+    cdef Py_ssize_t _ample
     cdef Py_ssize_t _tables
     cdef Py_ssize_t _others
     cdef Py_ssize_t _checks
     cdef long long _measured_ns
 
+    @cython.locals(used=Py_ssize_t, tight=bint)
     cpdef bint exceeded(self) except -1
     @cython.locals(sealing=Sealing, entries=Py_ssize_t, used=Py_ssize_t)
     cdef Py_ssize_t _sum(self) except -1

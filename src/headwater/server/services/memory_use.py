@@ -8,6 +8,9 @@ Rule 2. A check adds numbers that are kept anyway. What takes longer is measured
         `_CHECKS` checks or `_INTERVAL_NS`, so that the account lags by a few MB at most.
 Rule 3. Only a command that may take more memory (the flag ``denyoom``) is refused. Reads, settlements,
         deletions and trims go on.
+Rule 4. Entries that could be compressed or stored never cause a refusal. With a limit, hot entries may
+        take half of what it leaves. When memory is tight nothing stays hot, and turns wait for the disk
+        (sealer.py, rule 6). A command that would be refused first frees what it can (`relieve`).
 
 Source: Redis, server.c (processCommand) and evict.c (getMaxmemoryState).
 """
@@ -18,6 +21,7 @@ import os
 import resource
 from typing import TYPE_CHECKING
 
+from headwater import limits
 from headwater.engine.keyspace import Keyspace
 from headwater.engine.memory_totals import table_bytes
 from headwater.server.services.turn_clock import TurnClock
@@ -38,6 +42,13 @@ _CLIENT_NS = 10_000_000
 
 _HUNDRED = 100
 
+_HOT_SHARE, _LAG_SHARE, _RESERVE_SHARE = 2, 4, 8
+"""Parts of what a limit leaves beyond the process itself: for hot entries, for those that wait for compression, and
+the rest below the limit in which memory is tight. What remains is for the other state and for clients."""
+
+_SQUEEZED_AT_ONCE = 4
+"""Maximum number of blocks that a command compresses before it is refused: 0.6 ms with zstd, 2 ms with zlib."""
+
 
 class MemoryUse:
     """The memory of one node. ``limit`` is maxmemory in bytes, 0 for none."""
@@ -51,9 +62,14 @@ class MemoryUse:
         """The most that was used at any measurement."""
         self.was_exceeded = False
         """Whether the limit was exceeded when the current command began."""
+        self.is_tight = False
+        """Whether the limit was nearly exceeded at the last check."""
+        self.is_pressing = False
+        """Whether a command that may take more memory ran while it was, since the sealer last waited."""
         self._clients = clients
         self._scripts = scripts
         self._times = times
+        self._ample = 0
         self._tables = 0
         self._others = 0
         self._checks = 0
@@ -62,8 +78,20 @@ class MemoryUse:
     def configure(self, config: Config) -> None:
         """Apply settings."""
         self.limit = config.maxmemory
+        self._ample = self.limit - self._room() // _RESERVE_SHARE
         self.was_exceeded = False
         self._checks = self._measured_ns = 0
+
+    def configure_sealing(self, config: Config) -> None:
+        """Let entries stay uncompressed as far as settings and the limit allow (rule 4)."""
+        sealing = self.keyspace.sealing
+        hot, lag = config.stream_hot_bytes, limits.SEALING_LAG_BYTES
+        if self.limit:
+            hot = min(hot, self._room() // _HOT_SHARE)
+            lag = min(lag, self._room() // _LAG_SHARE)
+        sealing.lag = lag
+        sealing.configure(hot, config.stream_compression)
+        self.is_tight = self.is_pressing = False
 
     def used(self) -> int:
         """Measure everything, and return the used memory in bytes."""
@@ -72,15 +100,39 @@ class MemoryUse:
         return self._sum()
 
     def exceeded(self) -> bool:
-        """Whether more than the limit is used."""
+        """Whether more than the limit is used. Also notes whether memory is tight."""
         self._checks -= 1
         if self._checks < 0:
             self._checks = _CHECKS
             self._tables = table_bytes(self.keyspace)
         if self._times.began_ns >= self._measured_ns:
             self._measure_others()
-        self.was_exceeded = self._sum() > self.limit
+        used = self._sum()
+        tight = used > self._ample
+        if tight:
+            self.is_pressing = True
+        if tight != self.is_tight:
+            self.is_tight = tight
+            self.keyspace.sealing.press(on=tight)
+        self.was_exceeded = used > self.limit
         return self.was_exceeded
+
+    def relieve(self) -> bool:
+        """Free what entries need not take: close those that are open for reading, and compress a few blocks.
+        Return whether that was enough."""
+        sealing = self.keyspace.sealing
+        sealing.bodies.close_all()
+        sealing.squeeze(_SQUEEZED_AT_ONCE)
+        return not self.exceeded()
+
+    def lacking(self) -> int:
+        """Return how many bytes must be freed: until the limit is kept, or if it is, until memory is not tight."""
+        used = self._sum()
+        return used - (self.limit if used > self.limit else self._ample)
+
+    def _room(self) -> int:
+        """Return what the limit leaves beyond the process itself."""
+        return max(0, self.limit - STARTUP_BYTES)
 
     def _sum(self) -> int:
         sealing = self.keyspace.sealing

@@ -15,6 +15,9 @@ Rule 4. A block is reported as stored after the fsync of its segment. One fsync 
         queued, at most `SYNCED_AT_ONCE_BYTES`. No reply waits for the facts.
 Rule 5. If a segment cannot be written, blocks are sealed in memory, by turns if necessary (rule 2), until
         storing is tried again after `PAUSE_S`. After a failed fsync it fails until a restart.
+Rule 6. While memory is tight (memory_use.py), a turn that adds to it waits for the disk, `RELIEF_S` at most:
+        clients that write faster than blocks can be stored are slowed down, not refused.
+Rule 7. The thread applies results also when no turns run. It pauses in between, so that turns come first.
 """
 
 from __future__ import annotations
@@ -24,21 +27,21 @@ import os
 import threading
 from collections import deque
 from contextlib import suppress
-from queue import SimpleQueue
-from typing import NamedTuple
+from queue import Empty, SimpleQueue
+from time import monotonic
+from typing import TYPE_CHECKING, NamedTuple
 from weakref import ref
 
 from headwater.engine.codecs import CODECS, Codec, codec_in
 from headwater.engine.facts import HEADROOM
-from headwater.engine.keyspace import Keyspace
 from headwater.engine.sealing import CompressionJob, compressed
 from headwater.errors import NodePoisoned
 from headwater.journal.blobs import BlobHead, BlobPlace
 from headwater.journal.segments import SegmentWriter
-from headwater.server.services.records import TurnRecords
-from headwater.server.services.segments import Segments
-from headwater.server.services.state import NodeState
-from headwater.server.services.turn_clock import TurnClock
+
+if TYPE_CHECKING:
+    from headwater.server.services.segments import Segments
+    from headwater.server.services.services import Services
 
 log = logging.getLogger("headwater.server")
 
@@ -62,6 +65,11 @@ _NICENESS = 10
 microseconds after each block, and a thread that waits for the GIL waits for it."""
 
 _PATIENCE_S = 0.1
+_BETWEEN_S = 0.001
+"""The thread's pause between two turns of its own."""
+_BLOCKED_S = 1.0
+"""The same while the journal is full."""
+RELIEF_S = 0.05
 PAUSE_S = 10.0
 
 
@@ -85,13 +93,10 @@ class Sealer:
 
     def __init__(
         self,
-        keyspace: Keyspace,
-        records: TurnRecords,
-        state: NodeState,
-        times: TurnClock,
+        services: Services,
         lock: threading.RLock,
     ) -> None:
-        self.keyspace = keyspace
+        self.keyspace = services.keyspace
         """The current keyspace."""
         self.segments: Segments | None = None
         """Where blocks are stored; None in a node without a journal."""
@@ -101,28 +106,55 @@ class Sealer:
         """Whether the thread itself applies results, between turns. Otherwise only turns do."""
         self.threaded = True
         """Whether a thread does the work. Otherwise `work` does, in a test."""
-        self._records = records
-        self._state = state
-        self._times = times
+        self._records = services.records
+        self._state = services.state
+        self._times = services.times
+        self._memory = services.memory
         self._lock = lock
+        self._reported = threading.Event()
+        """Set when the thread has results."""
         self._queue: _Queue = SimpleQueue()
-        self._queued = 0
+        self._queued = self._sealed_bytes = 0
         self._thread: threading.Thread | None = None
         self._stopped = False
         self._retry_at = 0.0
 
     def step(self) -> None:
-        """Queue more blocks. The caller holds the node's lock."""
+        """Queue more blocks, and help the thread if it lags behind. The caller holds the node's lock."""
+        self._enqueue()
+        self.keyspace.sealing.help(HELPED_AT_ONCE)
+        if self._memory.is_pressing and self._state.poisoned is None:
+            self._relieve()
+
+    def _enqueue(self) -> None:
         sealing, segments = self.keyspace.sealing, self.segments
         writer = segments.writer if segments is not None and sealing.storing else None
         most = MAX_QUEUED if writer is None else MAX_QUEUED_TO_STORE
         if self._queued <= most // 2 and not self._stopped and not self._pauses():
             for job in sealing.choose(most - self._queued):
                 self._queued += 1
+                self._sealed_bytes += _sealed_bytes(job)
                 self._queue.put((job, sealing.codec, writer))
             if self._queued and self._thread is None and self.threaded:
                 self._begin()
-        sealing.help(HELPED_AT_ONCE)
+
+    def _relieve(self) -> None:
+        """Wait for results until memory is not tight (rule 6)."""
+        memory, ends = self._memory, monotonic() + RELIEF_S
+        while memory.is_tight and self._queued and self._thread is not None:
+            sealing = self.keyspace.sealing
+            sealed = self._sealed_bytes + len(sealing.unstored) * sealing.block_bytes
+            if memory.lacking() > sealing.hot_bytes + sealed:
+                break  # Something else takes the memory.
+            if not self.done:
+                self._reported.clear()
+            if not self.done and not self._reported.wait(max(0.0, ends - monotonic())):
+                break
+            if monotonic() >= ends or not self._apply():
+                break
+            memory.exceeded()
+            self._enqueue()
+        memory.is_pressing = False
 
     def settle(self, most: int = SETTLED_AT_ONCE) -> None:
         """Apply at most ``most`` results of the thread. The caller holds the node's lock and commits."""
@@ -132,14 +164,17 @@ class Sealer:
                 return
             job, codec, wire, place, failure = self.done.popleft()
             self._queued -= 1
+            self._sealed_bytes -= _sealed_bytes(job)
             if failure is not None:
                 self._pause_storing(failure)
             if job.block.sealing is not keyspace.sealing:  # after DEBUG RELOAD
                 job.block.sealing.settle(job, codec, wire)
             else:
                 mark = records.begin()
-                keyspace.store(job, codec, wire, place)
-                records.seal_unawaited(mark, self._times.now())
+                try:
+                    keyspace.store(job, codec, wire, place)
+                finally:
+                    records.seal_unawaited(mark, self._times.now())
             if place is not None and self.segments is not None:
                 self.segments.settled, self.segments.failure = place.segment, ""
 
@@ -149,21 +184,29 @@ class Sealer:
 
     def work(self) -> None:
         """Seal all queued blocks in this thread (``threaded``)."""
-        worker = _Worker(self.done)
+        worker = _Worker(self.done, self._reported)
         while not self._queue.empty():
             item = self._queue.get()
             assert item is not None
             worker.seal(*item)
         worker.sync()
 
-    def try_step(self) -> None:
-        """Run `settle` and `step` in the thread when its queue is empty, unless the node is busy: then the
-        next end of a turn does it."""
-        if self.takes_turns and self._lock.acquire(timeout=_PATIENCE_S):
+    def try_step(self) -> float | None:
+        """Run `settle` and `step` in the thread when its queue is empty, unless the node is busy. Return after
+        how many seconds to do so again, None if no result is left or the node does not take any."""
+        if not self.takes_turns:
+            return None
+        applied = True
+        if self._lock.acquire(timeout=_PATIENCE_S):
             try:
-                self.take_turn()
+                applied = self.take_turn()
+            except Exception:
+                log.exception("blocks of entries could not be sealed; they remain as they are")
             finally:
                 self._lock.release()
+        if not self.done or self._stopped or self._state.poisoned is not None:
+            return None
+        return _BETWEEN_S if applied else _BLOCKED_S
 
     def stop(self) -> None:
         """End the thread after the queued blocks. Call it with or without the node's lock; with it,
@@ -177,18 +220,28 @@ class Sealer:
     def __del__(self) -> None:
         self._queue.put(None)
 
-    def take_turn(self) -> None:
-        """Run `settle` and `step` in a turn of their own. The caller holds the node's lock."""
+    def take_turn(self) -> bool:
+        """Run `settle` and `step` in a turn of their own. Return whether a result was applied. The caller holds
+        the node's lock."""
         if self._state.poisoned is not None or self._stopped:
-            return
+            return False
+        applied = self._apply()
+        if self._state.poisoned is None:
+            self._enqueue()
+            self.keyspace.sealing.help(HELPED_AT_ONCE)
+        return applied
+
+    def _apply(self) -> bool:
+        """Run `settle` in a turn of its own. Return whether a result was applied."""
+        queued = self._queued
         self._records.turn += 1
         self.settle()
         try:
             self._records.commit()
         except NodePoisoned as error:
             self._state.poisoned = error
-        else:
-            self.step()
+            return False
+        return self._queued < queued
 
     def _pauses(self) -> bool:
         """Whether storing has failed and is not tried yet."""
@@ -207,7 +260,7 @@ class Sealer:
         self._retry_at = self._times.monotonic() + PAUSE_S
 
     def _begin(self) -> None:
-        arguments = (self._queue, self.done, ref(self))
+        arguments = (self._queue, _Worker(self.done, self._reported), ref(self))
         self._thread = threading.Thread(
             target=_seal_all, args=arguments, name="headwater-sealer", daemon=True
         )
@@ -217,8 +270,9 @@ class Sealer:
 class _Worker:
     """What the thread does with a job."""
 
-    def __init__(self, done: _Done) -> None:
+    def __init__(self, done: _Done, reported: threading.Event) -> None:
         self._done = done
+        self._reported = reported
         self._codecs: dict[str, Codec] = {}
         self._writer: SegmentWriter | None = None
         self._unsynced: list[SealingResult] = []
@@ -230,16 +284,16 @@ class _Worker:
             result = SealingResult(job, *compressed(job, codec))
         except Exception:
             log.exception("a block of entries could not be compressed; it remains uncompressed")
-            self._done.append(SealingResult(job, name, None))
+            self._report([SealingResult(job, name, None)])
             return
         if writer is None:
-            self._done.append(result)
+            self._report([result])
             return
         self._writer = writer
         try:
             place = _write(writer, result)
         except OSError as error:
-            self._done.append(result._replace(failure=_reason(error)))
+            self._report([result._replace(failure=_reason(error))])
             return
         self._unsynced.append(result._replace(place=place))
         if writer.unsynced_bytes >= SYNCED_AT_ONCE_BYTES:
@@ -254,7 +308,16 @@ class _Worker:
             self._writer.sync()
         except OSError as error:
             results = [one._replace(place=None, failure=_reason(error)) for one in results]
+        self._report(results)
+
+    def _report(self, results: list[SealingResult]) -> None:
         self._done.extend(results)
+        self._reported.set()
+
+
+def _sealed_bytes(job: CompressionJob) -> int:
+    """Return the bytes in memory of a block that is sealed, 0 if it is hot."""
+    return 0 if job.packed is None or job.packed.wire is None else len(job.packed.wire)
 
 
 def _write(writer: SegmentWriter, result: SealingResult) -> BlobPlace:
@@ -269,19 +332,24 @@ def _reason(error: OSError) -> str:
     return f"[Errno {error.errno}] {error.strerror}"
 
 
-def _seal_all(queue: _Queue, done: _Done, sealer: ref[Sealer]) -> None:
+def _seal_all(queue: _Queue, worker: _Worker, sealer: ref[Sealer]) -> None:
     """The thread's function. It holds no reference to the node, and ends when the node is freed."""
     with suppress(OSError, AttributeError):  # on Linux, niceness is per thread
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
-    worker = _Worker(done)
-    while (item := queue.get()) is not None:
-        worker.seal(*item)
-        del item
-        if queue.empty():
+    pause: float | None = None
+    while True:
+        with suppress(Empty):
+            item = queue.get(timeout=pause)
+            if item is None:
+                break
+            worker.seal(*item)
+            del item
+            if not queue.empty():
+                continue
             worker.sync()
-            owner = sealer()
-            if owner is None:
-                return
-            owner.try_step()
-            del owner
+        owner = sealer()
+        if owner is None:
+            return
+        pause = owner.try_step()
+        del owner
     worker.sync()

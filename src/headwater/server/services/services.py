@@ -175,8 +175,8 @@ class Services:
     def _configure_keyspace(self) -> None:
         config = self.config
         self.keyspace.notified = config.notified_events
-        self.keyspace.sealing.configure(config.stream_hot_bytes, config.stream_compression)
-        self.keyspace.sealing.bodies.most_bytes = config.stream_cold_cache_bytes
+        self.memory.configure_sealing(config)
+        self.keyspace.sealing.bodies.resize(config.stream_cold_cache_bytes)
 
     def new_call(self, *, offloads: bool) -> Call:
         """Return the `Call` of a new session. ``offloads`` tells whether its commands may wait for jobs."""

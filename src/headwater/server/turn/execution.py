@@ -138,7 +138,7 @@ class Execution(Runner):
             enlarges = self._services.scripts.may_enlarge(arguments)
         else:
             return
-        if self._memory.exceeded() and enlarges:
+        if self._memory.exceeded() and not self._memory.relieve() and enlarges:
             raise CommandError(OOM)
 
     def check(self, session: Session, known: KnownCommand, arguments: Arguments) -> None:

@@ -101,7 +101,7 @@ class Node:
         self.observer = self.services.observer
         self.execution = Execution(self.services)
         self.services.run_with(self.execution)
-        self.sealer = Sealer(self.keyspace, self.records, self.state, self.times, self.lock)
+        self.sealer = Sealer(self.services, self.lock)
         self._resumed, self._sealed = self.blocked.resumed, self.sealer.done
         self._arguments = Arguments()
         """The arguments of the current request. Code that needs them longer makes a copy."""
