@@ -26,13 +26,26 @@ def index_entries(data: bytearray, offsets: array[int]) -> None:
     at = 0
     while at < len(data):
         offsets.append(at)
+        at = pass_entries(data, at, 1)
+
+
+def pass_entries(data: bytearray, at: int, count: int) -> int:
+    """Return the position ``count`` entries after the one that begins at ``at``. Raises `ValueError` like
+    `index_entries`, also if there are fewer.
+
+    >>> entry = bytearray(b"*2\\r\\n$3\\r\\n5-1\\r\\n*2\\r\\n$1\\r\\na\\r\\n$1\\r\\nb\\r\\n")
+    >>> pass_entries(entry * 3, 31, 2)
+    93
+    """
+    for _ in range(count):
         outer, at = _number_at(data, at, b"*")
         at = _behind_bulk(data, at)
-        count, at = _number_at(data, at, b"*")
-        for _ in range(count):
+        words, at = _number_at(data, at, b"*")
+        for _ in range(words):
             at = _behind_bulk(data, at)
         if outer != 2:
             raise ValueError("not an entry")
+    return at
 
 
 def _number_at(data: bytearray, at: int, mark: bytes) -> tuple[int, int]:

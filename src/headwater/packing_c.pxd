@@ -33,19 +33,33 @@ cdef inline int _pass_bulk(const char *text, Py_ssize_t size, Py_ssize_t *at) ex
     return 0
 
 
-cdef inline int index_entries(bytearray data, array.array offsets) except -1:
-    cdef const char *text = PyByteArray_AS_STRING(data)
-    cdef Py_ssize_t size = PyByteArray_GET_SIZE(data), at = 0, left
-    while at < size:
-        push_offset(offsets, <u32>at)
-        if _number_at(text, size, &at, 42) != 2:
-            raise ValueError("not an entry")
-        _pass_bulk(text, size, &at)
-        left = _number_at(text, size, &at, 42)
-        while left > 0:
-            _pass_bulk(text, size, &at)
-            left -= 1
+cdef inline int _pass_entry(const char *text, Py_ssize_t size, Py_ssize_t *at) except -1:
+    cdef Py_ssize_t left
+    if _number_at(text, size, at, 42) != 2:
+        raise ValueError("not an entry")
+    _pass_bulk(text, size, at)
+    left = _number_at(text, size, at, 42)
+    while left > 0:
+        _pass_bulk(text, size, at)
+        left -= 1
     return 0
+
+
+cdef inline int index_entries(bytearray data, array.array offsets) except -1:
+    cdef Py_ssize_t at = 0
+    while at < PyByteArray_GET_SIZE(data):
+        push_offset(offsets, <u32>at)
+        _pass_entry(PyByteArray_AS_STRING(data), PyByteArray_GET_SIZE(data), &at)
+    return 0
+
+
+cdef inline Py_ssize_t pass_entries(bytearray data, Py_ssize_t at, Py_ssize_t count) except -1:
+    if at < 0:
+        raise ValueError("not an entry")
+    while count > 0:
+        _pass_entry(PyByteArray_AS_STRING(data), PyByteArray_GET_SIZE(data), &at)
+        count -= 1
+    return at
 
 
 cdef inline unsigned char *_pack_run(unsigned char *room, u64 times, u64 rise, u64 step) noexcept:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from array import array
 from itertools import accumulate
+from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headwater.engine.sealed_block import SealedBlock, start_in
 from headwater.memory import append_entry
 from headwater.packing import index_entries, pack_ids, unpack_ids
 
@@ -75,3 +77,21 @@ def test_a_truncated_entry_is_refused(data: st.DataObject) -> None:
         return
     with pytest.raises(ValueError, match="not an entry"):
         index_entries(whole[:cut], array("I"))
+
+
+def test_an_entry_of_a_sealed_block_is_found_in_any_order_of_searches() -> None:
+    # Given entries of different sizes
+    data, offsets = bytearray(), array("I")
+    for number in range(40):
+        value = b"v" * (number * 7 % 23)
+        data += b"*2\r\n$3\r\n5-1\r\n*2\r\n$1\r\na\r\n$%d\r\n%s\r\n" % (len(value), value)
+    index_entries(data, offsets)
+    packed = SealedBlock("none", None, b"", len(data), len(offsets))
+    # When they are searched for forwards, backwards and at random
+    chance = Random(1)
+    order = [*range(40), *reversed(range(40)), *(chance.randrange(40) for _ in range(200))]
+    # Then each is where the index of all entries says
+    assert [start_in(packed, data, index) for index in order] == [offsets[one] for one in order]
+    # And one that is not there is an error
+    with pytest.raises(ValueError, match="not an entry"):
+        start_in(packed, data, 41)

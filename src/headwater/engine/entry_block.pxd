@@ -1,11 +1,11 @@
 cimport cython
 from cpython cimport array
-from headwater.engine.sealed_block cimport SealedBlock, offsets_in
+from headwater.engine.sealed_block cimport SealedBlock, offsets_in, start_in, unpacked_ids
 from headwater.engine.sealing cimport Sealing
 from headwater.memory_c cimport (
     offset_at, reserve, u64, word_at,
 )
-from headwater.packing_c cimport pack_ids, unpack_ids
+from headwater.packing_c cimport pack_ids
 
 cdef Py_ssize_t _ARRAYS_BYTES, _OBJECTS_BYTES, _PACKED_BYTES
 cdef u64 _MAX
@@ -72,10 +72,6 @@ cdef class EntryBlock:
     @cython.locals(count=Py_ssize_t, end=Py_ssize_t, ids=array.array)
     cpdef _cut_tail(self)
     cpdef bint outweighed(self) except -1
-
-
-@cython.locals(ids=array.array)
-cpdef array.array unpacked_ids(SealedBlock packed)
 
 
 @cython.final

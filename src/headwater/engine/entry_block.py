@@ -30,7 +30,7 @@ from array import array
 from typing import TYPE_CHECKING
 from weakref import ref
 
-from headwater.engine.sealed_block import SealedBlock, offsets_in
+from headwater.engine.sealed_block import SealedBlock, offsets_in, start_in, unpacked_ids
 from headwater.engine.sealing import HOT, KEPT, SEALED, Sealing
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ else:
 
 if not cython.compiled:  # memory_c.pxd and packing_c.pxd have them in C
     from headwater.memory import offset_at, reserve, word_at
-    from headwater.packing import pack_ids, unpack_ids
+    from headwater.packing import pack_ids
 
 _ARRAYS_BYTES = 20
 """Bytes of an entry's id and offset."""
@@ -117,8 +117,11 @@ class EntryBlock:
 
     def start(self, index: int) -> int:
         """Return where entry ``index`` begins. ``start(count)`` is the end of the last."""
-        if self.packed is not None and not 0 < index < self.packed.count:
-            return self.packed.size if index else 0  # without the offsets
+        if self.packed is not None:
+            if not 0 < index < self.packed.count:
+                return self.packed.size if index else 0
+            if self.packed.offsets is None:
+                return start_in(self.packed, self.entries(), index)
         edges = self.edges()
         return offset_at(edges, index) if index < len(edges) else len(self.entries())
 
@@ -390,10 +393,3 @@ class Span:
     def ids(self) -> list[tuple[int, int]]:
         ids = self.block.known_ids()
         return [(ids[2 * at], ids[2 * at + 1]) for at in range(self.first, self.end)]
-
-
-def unpacked_ids(packed: SealedBlock) -> array[int]:
-    """Return the ids of a sealed block's entries, two words each."""
-    ids: array[int] = array("Q")
-    unpack_ids(packed.ids, packed.count, ids)
-    return ids

@@ -26,7 +26,7 @@ else:
         from headwater import _cython as cython
 
 if not cython.compiled:  # packing_c.pxd has it in C
-    from headwater.packing import index_entries
+    from headwater.packing import index_entries, pass_entries, unpack_ids
 
 
 class SealedBlock:
@@ -43,6 +43,8 @@ class SealedBlock:
         self.first_ms = self.first_seq = 0
         self.data: bytearray | None = None
         self.offsets: array[int] | None = None
+        self.found = self.found_at = 0
+        """Entry ``found`` begins at byte ``found_at``: the one that was searched for last."""
         self.blob: Blob | None = None
         self.holds = 0
 
@@ -74,6 +76,23 @@ def unpacked(packed: SealedBlock, codec: Codec, wire: bytes) -> bytearray:
     data = bytearray(codec.decompress(wire, packed.size))
     assert len(data) == packed.size, f"{len(data)} bytes instead of {packed.size}"
     return data
+
+
+def unpacked_ids(packed: SealedBlock) -> array[int]:
+    """Return the ids of a sealed block's entries, two words each."""
+    ids: array[int] = array("Q")
+    unpack_ids(packed.ids, packed.count, ids)
+    return ids
+
+
+def start_in(packed: SealedBlock, data: bytearray, index: int) -> int:
+    """Return the offset of one entry in the uncompressed bytes. Readers go on where they have stopped, so the
+    search begins at the entry that was searched for last."""
+    if index < packed.found:
+        packed.found = packed.found_at = 0
+    packed.found_at = pass_entries(data, packed.found_at, index - packed.found)
+    packed.found = index
+    return packed.found_at
 
 
 def offsets_in(packed: SealedBlock, data: bytearray) -> array[int]:

@@ -17,11 +17,11 @@ from collections.abc import Iterator
 from headwater.engine.blobs import BlobSource
 from headwater.engine.bodies import loaded
 from headwater.engine.codecs import Codec, codec_in
-from headwater.engine.entry_block import EntryBlock, unpacked_ids
+from headwater.engine.entry_block import EntryBlock
 from headwater.engine.group import ConsumerGroup
 from headwater.engine.nodes import NodeIndex
 from headwater.engine.pending import PendingList
-from headwater.engine.sealed_block import offsets_in
+from headwater.engine.sealed_block import offsets_in, unpacked_ids
 from headwater.engine.stream import StoredStream
 
 ID = tuple[int, int]

@@ -25,9 +25,9 @@ from zlib import crc32
 
 from headwater.engine.blobs import Blob, StoredPlace
 from headwater.engine.codecs import CODECS, ZSTD, has_zstd
-from headwater.engine.entry_block import EntryBlock, unpacked_ids
+from headwater.engine.entry_block import EntryBlock
 from headwater.engine.entry_log import EntryLog
-from headwater.engine.sealed_block import SealedBlock
+from headwater.engine.sealed_block import SealedBlock, unpacked_ids
 from headwater.errors import JournalDamaged
 from headwater.limits import MAX_RECORD_GROUP_BYTES
 

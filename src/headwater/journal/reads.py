@@ -103,12 +103,12 @@ class DiskReads:
     def cached(self, name: str, offset: int, length: int) -> bytes | None:
         file = self._taken(name)
         try:
-            if offset + length > os.fstat(file.descriptor).st_size:
-                return None
             if file.nowait:
                 found = _read_nowait(file, offset, length)
                 if file.nowait:
                     return found
+            if offset + length > os.fstat(file.descriptor).st_size:
+                return None
             if file.in_memory is None:
                 file.in_memory = _is_in_memory(os.fstat(file.descriptor).st_dev)
             return _read(file.descriptor, offset, length) if file.in_memory else None
