@@ -8,7 +8,7 @@ Rule 2. `DiskReads.cached` never waits for a disk: it asks the system for pages 
         not open may wait.
 Rule 3. At most `OPEN_FILES` descriptors are kept, those used last; each read in progress may have one more.
 Rule 4. Errors of the system are raised unchanged, as `OSError`. The size of a file bounds what is
-        allocated for a read.
+        allocated for a read of more than `_SMALL_BYTES`.
 Rule 5. A child created by fork reads nothing: its copies of the descriptors are closed as soon as it runs.
 """
 
@@ -29,6 +29,8 @@ OPEN_FILES = 64
 """Number of files that stay open for reading: 4 GiB of segments. Opening a file takes 5 µs, if its name is
 in memory."""
 
+_SMALL_BYTES = 1024 * 1024
+"""Memory for so much is allocated without asking how large the file is."""
 _NOWAIT = getattr(os, "RWF_NOWAIT", 0) if hasattr(os, "preadv") else 0
 _UNSUPPORTED = {errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.EPERM}
 """What systems answer that do not know RWF_NOWAIT. Older filters of containers refuse it with EPERM."""
@@ -103,15 +105,20 @@ class DiskReads:
     def cached(self, name: str, offset: int, length: int) -> bytes | None:
         file = self._taken(name)
         try:
+            # A body is small, and a read that is too short says so. A length that is wrong could be any.
+            large = length > _SMALL_BYTES
+            if large and offset + length > os.fstat(file.descriptor).st_size:
+                return None
             if file.nowait:
                 found = _read_nowait(file, offset, length)
                 if file.nowait:
                     return found
-            if offset + length > os.fstat(file.descriptor).st_size:
-                return None
             if file.in_memory is None:
                 file.in_memory = _is_in_memory(os.fstat(file.descriptor).st_dev)
-            return _read(file.descriptor, offset, length) if file.in_memory else None
+            if not file.in_memory:
+                return None
+            found = _read(file.descriptor, offset, length)
+            return found if len(found) == length else None
         finally:
             self._leave(file)
 
