@@ -93,11 +93,14 @@ async def test_a_failed_join_does_not_stop_other_workers_of_the_group(
 async def test_the_pause_before_a_restart_does_not_grow_while_workers_settle_entries(
     store: Store,
 ) -> None:
-    # Given a worker that is killed several times, each time after it has settled an entry
+    # Given a worker that is killed several times, each time after it has settled entries
     with supervised(store.url, "--workers", "1") as parent:
         killed: list[int] = []
-        for number in range(4):
+        for number in range(0, 8, 2):
             await send(store, shop.Order(number))
+            await eventually(store.settled)
+            # When the next one is settled too, the supervisor knows of the first
+            await send(store, shop.Order(number + 1))
             await eventually(store.settled)
             (worker,) = workers_of(parent.pid)
             killed.append(worker)
