@@ -16,7 +16,6 @@ from headwater.persistence import digest
 from headwater.persistence.order import (
     BuiltImage,
     CheckpointFailed,
-    FailedImage,
     decode_report,
     encode_report,
 )
@@ -82,7 +81,7 @@ def test_a_report_is_found_among_what_the_interpreter_prints() -> None:
     noise = [b"# cleanup[2] removing sys", b"arena map counts", b"[1]"]
     assert decode_report([b"import x", encode_report(built).strip(), *noise]) == built
     # A failure has its reason, and says whether it was damage
-    failed = encode_report(FailedImage("no space", damaged=False)).strip()
+    failed = encode_report(CheckpointFailed("no space", damaged=False)).strip()
     with pytest.raises(CheckpointFailed, match="no space"):
         decode_report([failed, *noise])
     # Without a report, the last line is the reason

@@ -24,7 +24,7 @@ from headwater.errors import HeadwaterError, JournalDamaged
 from headwater.journal.files import DiskFiles
 from headwater.persistence.building import build_image
 from headwater.persistence.digest import source_digest
-from headwater.persistence.order import BuiltImage, CheckpointOrder, FailedImage, encode_report
+from headwater.persistence.order import BuiltImage, CheckpointFailed, CheckpointOrder, encode_report
 
 _NICENESS = 10
 
@@ -49,17 +49,17 @@ def main() -> int:
     return 0 if isinstance(result, BuiltImage) else 1
 
 
-def _carry_out(order: CheckpointOrder) -> BuiltImage | FailedImage:
+def _carry_out(order: CheckpointOrder) -> BuiltImage | CheckpointFailed:
     if source_digest() != order.digest:
-        return FailedImage(OTHER_SOURCES)
+        return CheckpointFailed(OTHER_SOURCES)
     files = DiskFiles(order.directory)
     try:
         files.lock_images()
         return build_image(files, order)
     except JournalDamaged as error:
-        return FailedImage(str(error), damaged=True)
+        return CheckpointFailed(str(error), damaged=True)
     except (HeadwaterError, OSError, MemoryError) as error:
-        return FailedImage(str(error) or type(error).__name__)
+        return CheckpointFailed(str(error) or type(error).__name__)
     finally:
         files.unlock()
 

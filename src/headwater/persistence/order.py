@@ -23,13 +23,6 @@ class CheckpointFailed(Exception):
         self.damaged = damaged
 
 
-class FailedImage(NamedTuple):
-    """Why the helper has written no image; see `CheckpointFailed`."""
-
-    reason: str
-    damaged: bool = False
-
-
 class BuiltImage(NamedTuple):
     """An image that was written, and the numbers of the segments to which it refers."""
 
@@ -77,18 +70,17 @@ _MARK = "headwater checkpoint"
 """Distinguishes a report from what an interpreter may print besides (PYTHONVERBOSE, PYTHONMALLOCSTATS)."""
 
 
-def encode_report(result: BuiltImage | FailedImage) -> bytes:
+def encode_report(result: BuiltImage | CheckpointFailed) -> bytes:
     """Return the line that reports the image that was written, or why none was."""
-    failed = isinstance(result, FailedImage)
-    return json.dumps([_MARK, "failed" if failed else "built", *result]).encode() + b"\n"
+    if isinstance(result, CheckpointFailed):
+        return json.dumps([_MARK, "failed", str(result), result.damaged]).encode() + b"\n"
+    return json.dumps([_MARK, "built", *result]).encode() + b"\n"
 
 
 def decode_report(lines: Sequence[bytes]) -> BuiltImage:
     """Return the image that one of these lines reports. Raises `CheckpointFailed` with the reason that it
     gives, or with the last line if none is a report."""
     for line in reversed(lines):
-        if _MARK.encode() not in line:
-            continue
         try:
             mark, what, one, two = json.loads(line)
             if (mark, what) == (_MARK, "built"):
