@@ -15,6 +15,7 @@ import pytest
 
 from headwater.errors import ForkedStore, StoreUnusable
 from headwater.journal import reads as reads_module
+from headwater.journal import system
 from headwater.journal.files import DiskFiles, Files
 from headwater.journal.reads import DiskReads
 from headwater.testing.files import CrashableFiles
@@ -225,7 +226,7 @@ def test_without_that_flag_only_a_file_system_in_memory_counts_as_cached(
         "22 27 0:999 / /proc rw - tmpfs proc rw\n"
         f"27 1 {os.major(device)}:{os.minor(device)} / /a rw,x shared:1 - {kind} /dev/vda rw\n"
     )
-    monkeypatch.setattr(reads_module, "_MOUNTS", mounts)
+    monkeypatch.setattr(system, "_MOUNTS", mounts)
     reads = DiskReads(tmp_path)
 
     # When bytes are read from the cache, twice
@@ -240,7 +241,7 @@ def test_without_a_list_of_mounts_nothing_counts_as_cached(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "a").write_bytes(b"abc")
-    monkeypatch.setattr(reads_module, "_MOUNTS", tmp_path / "missing")
+    monkeypatch.setattr(system, "_MOUNTS", tmp_path / "missing")
     monkeypatch.setattr(reads_module, "_NOWAIT", 0)
     assert DiskReads(tmp_path).cached("a", 0, 3) is None
 

@@ -6,7 +6,7 @@ A read is planned first; after the command is admitted, it is carried out (`Grou
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headwater.commands.call import Call
 from headwater.commands.xread import NewEntries, ReadLimits, Share, entries_after
@@ -34,6 +34,9 @@ if not cython.compiled:  # memory_c.pxd has them in C
 _NONE = array("Q")
 """No claims; nothing is ever added to it."""
 
+_NOTHING: list[Any] = []
+"""No entries or blocks; nothing is ever added to it."""
+
 RECORD_BYTES = 32
 """The size of a record of the fact `owned`."""
 
@@ -56,7 +59,7 @@ class GroupRead:
         self.group = group
         self.name = name
         self.consumer = group.consumers.get(name)
-        self.missed: list[SealedBlock] = []
+        self.missed: list[SealedBlock] = _NOTHING
         """The blocks on disk that the plan needs, apart from those of `spans`."""
 
     def plan(self, limits: ReadLimits) -> bool:
@@ -126,7 +129,7 @@ class GroupDelivery(GroupRead):
         self.claims = _NONE
         """Four words for each entry that CLAIM takes over: ms, seq, idle time and delivery count, the
         latter two from before the claim."""
-        self.wires: list[bytes] = []
+        self.wires: list[bytes] = _NOTHING
         """The claimed entries, as their reply bytes."""
         self.entries: NewEntries | None = None
         """The new entries; None if there are none."""
@@ -149,7 +152,7 @@ class GroupDelivery(GroupRead):
         return [] if self.entries is None else self.entries.spans
 
     def forget(self) -> None:
-        self.claims, self.wires, self.missed = _NONE, [], []
+        self.claims, self.wires, self.missed = _NONE, _NOTHING, _NOTHING
         self.entries, self.new = None, 0
 
     def fact_bytes(self) -> int:
@@ -172,7 +175,7 @@ class GroupDelivery(GroupRead):
         An entry that the stream no longer has is skipped and stays pending.
         """
         group = self.group
-        self.claims = new_words(_NONE, 0)
+        self.claims, self.wires, self.missed = new_words(_NONE, 0), [], []
         for entry_id in group.released:
             if not self._take(group.pel.find(entry_id[0], entry_id[1]), share):
                 return
@@ -284,6 +287,7 @@ class History(GroupRead):
         return True
 
     def _find(self, consumer: GroupConsumer, share: Share) -> None:
+        self.missed = []
         pel, cid, left = self.group.pel, consumer.cid, consumer.pending
         after = id_after(self.after[0], self.after[1])
         at = pel.owned_from(pel.seek(after[0], after[1]), cid) if left else -1
@@ -304,7 +308,7 @@ class History(GroupRead):
 
     def forget(self) -> None:
         self.ids, self.records = array("Q"), array("Q")
-        self.wires, self.missed = [], []
+        self.wires, self.missed = [], _NOTHING
 
     def fact_bytes(self) -> int:
         size = len(self.records) * self.records.itemsize

@@ -49,7 +49,10 @@ def write_spans(reply: ReplyWriter, spans: list[Span], backward: bool) -> None:
             tail: ReplyTail = reply.tail if reply.tail is not None else ReplyTail()
             reply.tail, reply.out = tail, tail.add(spans[at:], backward)
             return
-        write_span(reply, span, backward)
+        if backward:
+            write_span(reply, span, True)
+        else:
+            reply.part(span.data(), span.start(), span.stop())
 
 
 def write_span(reply: ReplyWriter, span: Span, backward: bool) -> None:

@@ -41,8 +41,8 @@ cdef class NodeIndex:
     cpdef u64 taken(self, Py_ssize_t node) except? 0
     cpdef Py_ssize_t size(self, Py_ssize_t node) except -1
     cpdef NodeRun run_at(self, Py_ssize_t node)
-    @cython.locals(at=Py_ssize_t, taken=u64, live=u64, rest=u64)
-    cdef Py_ssize_t _newest_size(self) except -1
+    @cython.locals(taken=u64, live=u64, rest=u64)
+    cdef Py_ssize_t _newest_size(self, Py_ssize_t at) except -1
     cdef int prefetch(self) except -1
     @cython.locals(at=Py_ssize_t, most=Py_ssize_t)
     cpdef bint opens(

@@ -208,9 +208,8 @@ class NodeIndex:
             return None
         return self.packed.run_at(node)
 
-    def _newest_size(self) -> int:
-        """The size of the newest node."""
-        at = len(self._words) - NODE_WORDS
+    def _newest_size(self, at: int) -> int:
+        """The size of the newest node, whose words begin at ``at``."""
         taken, live = word_at(self._words, at + TAKEN), word_at(self._words, at + LIVE)
         rest = word_at(self._words, at + SIZE)
         return rest + integer_bytes(live) + integer_bytes(taken - live)
@@ -230,7 +229,7 @@ class NodeIndex:
         if max_entries and word_at(self._words, at + TAKEN) >= max_entries:
             return True
         most = max_bytes if 0 < max_bytes < MAX_ENTRY_BYTES else MAX_ENTRY_BYTES
-        return self._newest_size() + word_at(self._weigh(wire, start, end).words, CONTENT) >= most
+        return self._newest_size(at) + word_at(self._weigh(wire, start, end).words, CONTENT) >= most
 
     def add(
         self, ms: int, seq: int, wire: bytearray, start: int, end: int, opens_node: bool

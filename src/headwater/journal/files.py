@@ -294,8 +294,7 @@ class DiskFiles:
         used = used_bytes(descriptor, size)
         if used == 0:
             return Content(memoryview(bytes(size)), 0)
-        # Untouched pages cost nothing, and most of a new file is zeros. SEEK_HOLE is not used: some file
-        # systems report a hole where data is still being written to the disk.
+        # Untouched pages cost nothing, and most of a new file is zeros.
         data = memoryview(mmap.mmap(-1, size))
         read_into(descriptor, data[:used], 0)
         return Content(data.toreadonly(), used)

@@ -24,6 +24,7 @@ from weakref import WeakSet
 
 from headwater.errors import ForkedStore
 from headwater.journal.regular import open_regular
+from headwater.journal.system import file_system
 
 OPEN_FILES = 64
 """Number of files that stay open for reading: 4 GiB of segments. Opening a file takes 5 µs, if its name is
@@ -35,7 +36,6 @@ _NOWAIT = getattr(os, "RWF_NOWAIT", 0) if hasattr(os, "preadv") else 0
 _UNSUPPORTED = {errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.EPERM}
 """What systems answer that do not know RWF_NOWAIT. Older filters of containers refuse it with EPERM."""
 _IN_MEMORY = {"tmpfs", "ramfs"}
-_MOUNTS = Path("/proc/self/mountinfo")
 
 
 class FileReads(Protocol):
@@ -114,7 +114,7 @@ class DiskReads:
                 if file.nowait:
                     return found
             if file.in_memory is None:
-                file.in_memory = _is_in_memory(os.fstat(file.descriptor).st_dev)
+                file.in_memory = file_system(file.descriptor) in _IN_MEMORY
             if not file.in_memory:
                 return None
             found = _read(file.descriptor, offset, length)
@@ -226,20 +226,6 @@ def _read_nowait(file: _OpenFile, offset: int, length: int) -> bytes | None:
         file.nowait = False
         return None
     return bytes(data) if done == length else None
-
-
-def _is_in_memory(device: int) -> bool:
-    """Whether the file system with this device number keeps its files in memory."""
-    try:
-        mounts = _MOUNTS.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return False
-    wanted = f"{os.major(device)}:{os.minor(device)}"
-    for line in mounts.splitlines():
-        place, _, kind = line.partition(" - ")
-        if place.split()[2:3] == [wanted]:
-            return kind.split()[:1] != [] and kind.split()[0] in _IN_MEMORY
-    return False
 
 
 _READS: WeakSet[DiskReads] = WeakSet()

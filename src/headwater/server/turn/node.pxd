@@ -11,6 +11,7 @@ from headwater.server.services.state cimport NodeState
 from headwater.server.services.turn_clock cimport TurnClock
 from headwater.server.services.waiting cimport Waiters
 from headwater.server.session.clients cimport Clients
+from headwater.server.session.output cimport Output
 from headwater.server.session.session cimport Session
 from headwater.server.turn.execution cimport Execution
 
@@ -51,7 +52,7 @@ cdef class Node:
     cdef _prepare(self, long long now_ms)
     @cython.locals(deadline=double, waiting=Waiters)
     cpdef next_deadline(self)
-    @cython.locals(room="long long", facts_mark=Py_ssize_t)
+    @cython.locals(output=Output, room="long long", facts_mark=Py_ssize_t)
     cpdef _drain(self, Session session)
     @cython.locals(
         call=Call, keyspace=Keyspace, reply_mark=Py_ssize_t, facts_mark=Py_ssize_t, silent=bint

@@ -264,20 +264,20 @@ class Node:
     def _drain(self, session: Session) -> None:
         """Run a session's whole requests until it blocks, closes or has too much unsent output."""
         session.client.last_interaction = self.times.turn_began
-        room = self.clients.output_ahead_bytes - (
-            session.output.released_bytes - session.output.taken_bytes
-        )
-        session.output.stalled = False
+        output = session.output
+        room = self.clients.output_ahead_bytes - (output.released_bytes - output.taken_bytes)
+        output.stalled = False
         facts_mark = len(self.records.facts.data)
         if session.postponed is not None:
             postponed, session.postponed = session.postponed, None
             self._run_postponed(session, postponed)
         while not session.blocked and not session.closing:
-            if session.output.tail is not None and continue_reply(session, self.services):
+            if output.tail is not None and continue_reply(session, self.services):
                 continue
-            ahead = len(session.output.outbox) > room and session.client.kind != "embedded"
-            if ahead or session.output.tail is not None:
-                session.output.stalled = True
+            if output.tail is not None or (
+                len(output.outbox) > room and session.client.kind != "embedded"
+            ):
+                output.stalled = True
                 break
             try:
                 if not session.scanner.next(self._arguments):
