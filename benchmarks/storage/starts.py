@@ -6,7 +6,9 @@ cache.
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -92,7 +94,7 @@ def killed(sizes: Sizes, scratch: Path) -> Iterator[Row]:
             for kind in rotated(available(), turn):
                 # A start may replace the files, so each has its own copy of them.
                 directory = scratch / f"{kind.name}-{name}-{turn}"
-                shutil.copytree(scratch / f"{kind.name}-tail", directory)
+                copied(scratch / f"{kind.name}-tail", directory)
                 words = durability("everysec", peer=kind.peer is not None)
                 with stored(kind, directory, *words) as server:
                     row.of(kind.name).add(server.start())
@@ -102,6 +104,12 @@ def killed(sizes: Sizes, scratch: Path) -> Iterator[Row]:
             shutil.rmtree(scratch / f"{kind.name}-tail")
         row.note = f"{entries:,} entries, a journal of {sizes.tail_bytes / 2**20:.1f} MiB"
         yield row
+
+
+def copied(directory: Path, copy: Path) -> None:
+    """Copy a directory, with holes where nothing was written, and wait until the disk has the copy."""
+    subprocess.run(["cp", "-a", "--sparse=always", str(directory), str(copy)], check=True)
+    os.sync()
 
 
 def write_tail(

@@ -8,6 +8,8 @@ import signal
 import sys
 from collections.abc import Iterable
 
+from headwater.collector import collector_off
+
 log = logging.getLogger("headwater.server")
 
 
@@ -24,9 +26,10 @@ def serve(flags: Iterable[tuple[str, str]], words: Iterable[str] = ()) -> int:
     for number in (*REOPENING, *IGNORED):
         signal.signal(number, signal.SIG_IGN)
 
-    from headwater.config.loading import flag_pairs, load
-    from headwater.server.log import configure_logging
-    from headwater.server.running import run
+    with collector_off():  # it would visit the modules a dozen times, a twentieth of the start
+        from headwater.config.loading import flag_pairs, load
+        from headwater.server.log import configure_logging
+        from headwater.server.running import run
 
     named = list(flags)
     file = dict(named).get("config")

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 _ZEROS = bytes(1024 * 1024)
+_STEP_BYTES = 64 * 1024
 _KNOW_HOLES = {"ext4", "xfs", "tmpfs"}
 """File systems whose SEEK_DATA finds all that was written, also what is still to be written to the disk. Others
 have reported a hole there (https://github.com/openzfs/zfs/issues/15526)."""
@@ -29,7 +30,7 @@ def used_bytes(descriptor: int, size: int) -> int:
     """Return the offset after the last byte that is not zero, searching from the end. What was allocated and
     never written is not read, if the file system knows it."""
     skips = file_system(descriptor) in _KNOW_HOLES
-    buffer = bytearray(len(_ZEROS))
+    buffer = bytearray(_STEP_BYTES)
     end = size
     while end > 0:
         start = max(0, end - len(buffer))
