@@ -185,6 +185,19 @@ def test_a_scheduled_checkpoint_runs_although_the_one_before_it_failed(
     assert info_of(client, "aof_last_bgrewrite_status") == "ok"
 
 
+def test_a_checkpoint_that_failed_is_tried_again_by_an_idle_server() -> None:
+    # Given a server whose helper was killed, and that gets no commands any more
+    limits = "--auto-aof-rewrite-min-size", "1mb", "--auto-aof-rewrite-percentage", "100"
+    with server_process(*limits) as server, client_of(server) as client:
+        fill(client)
+        eventually(lambda: helpers_of(server))
+        for process in helpers_of(server):
+            os.kill(process, signal.SIGKILL)
+        assert not list(server.data.glob("image-*"))
+        # When time passes, then the checkpoint is written
+        eventually(lambda: list(server.data.glob("image-*")))
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_a_server_killed_during_a_checkpoint_loses_nothing(
     seed: int, server: ServerProcess

@@ -353,11 +353,13 @@ class Driver:
         self._second = self._asyncio.call_later(1.0, self._each_second)
         self.traffic.sample(self._asyncio.time(), self.node.observer.commands_processed())
         self.node.services.client_log.report()
+        if self.node.services.checkpoints.due():  # the one before failed
+            self.tick()
         self.sweep()
 
     def sweep(self) -> None:
-        """Disconnect clients that were idle for too long, exceed the soft limit for too long, do not
-        accept the last bytes or the end of the connection, or do not complete their handshake."""
+        """Disconnect clients that for too long are idle, exceed the soft limit, do not accept the last bytes or
+        the end of the connection, or do not complete their handshake."""
         timeout = self.node.services.config.timeout
         now = self.node.clock.monotonic()
         for connection in list(self.connections.values()):
@@ -365,10 +367,8 @@ class Driver:
             idle = now - session.client.last_interaction
             if idle > limits.RESTING_SECONDS:
                 session.rest()
-            age, waits = (
-                now - session.client.created,
-                session.blocked or session.subscriptions.active,
-            )
+            age = now - session.client.created
+            waits = session.blocked or session.subscriptions.active
             patience = LAST_BYTES_SECONDS if connection.unsent else LINGER_SECONDS
             if (
                 ((session.closing or connection.ended) and idle > patience)

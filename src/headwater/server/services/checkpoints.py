@@ -148,6 +148,13 @@ class Checkpoints:
         if self._thread is None:
             self._state.checkpoint_at = -1
 
+    def due(self) -> bool:
+        """Whether the end of a turn would begin a checkpoint."""
+        wanted = (
+            self._journal is not None and self._records.grown_bytes >= self._state.checkpoint_at
+        )
+        return wanted and self._times.monotonic() >= self._retry_at
+
     def step(self) -> None:
         """Begin a checkpoint, if one is due. Called between turns, after a commit."""
         if self._thread is not None or self._stopped or self._journal is None:
