@@ -37,7 +37,7 @@ def on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize("synced", [True, False])
-@pytest.mark.parametrize("kind", ["ext4", "zfs"])
+@pytest.mark.parametrize("kind", ["ext4", "tmpfs", "zfs"])
 def test_what_was_written_is_found_before_it_is_on_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, kind: str, synced: bool
 ) -> None:
@@ -90,3 +90,22 @@ def test_on_other_file_systems_all_of_it_is_read(
     os.close(descriptor)
     assert found == 0
     assert sorted(reads) == list(range(0, SIZE, 64 * 1024))
+
+
+def test_a_file_with_many_holes_is_searched_from_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reads: list[int]
+) -> None:
+    # Given a sparse file, the last pages of which are zeros that were written
+    on(monkeypatch, tmp_path, "ext4")
+    descriptor = os.open(tmp_path / "file", os.O_RDWR | os.O_CREAT)
+    os.ftruncate(descriptor, SIZE)
+    for place in range(0, SIZE, MIB):
+        os.pwrite(descriptor, bytes(4096) if place > 4 * MIB else b"abc", place)
+
+    # When its end is looked for
+    found = used_bytes(descriptor, SIZE)
+
+    # Then it is found, and no hole was read
+    os.close(descriptor)
+    assert found == 4 * MIB + 3
+    assert reads == [7 * MIB, 6 * MIB, 5 * MIB, 4 * MIB]

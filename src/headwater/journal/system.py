@@ -27,30 +27,45 @@ def read_into(descriptor: int, data: memoryview, offset: int) -> int:
 
 
 def used_bytes(descriptor: int, size: int) -> int:
-    """Return the offset after the last byte that is not zero, searching from the end. What was allocated and
-    never written is not read, if the file system knows it."""
-    skips = file_system(descriptor) in _KNOW_HOLES
+    """Return the offset after the last byte that is not zero. What was allocated and never written is not read,
+    if the file system knows it."""
+    for start, end in reversed(_written(descriptor, size)):
+        found = _end_between(descriptor, start, end)
+        if found:
+            return found
+    return 0
+
+
+def _end_between(descriptor: int, first: int, end: int) -> int:
+    """Return the offset after the last byte in a range that is not zero, 0 if all are."""
     buffer = bytearray(_STEP_BYTES)
-    end = size
-    while end > 0:
-        start = max(0, end - len(buffer))
-        if not (skips and _is_hole(descriptor, start, end)):
-            if end - start < len(buffer):
-                buffer = bytearray(end - start)
-            read_into(descriptor, memoryview(buffer), start)
-            if buffer != _ZEROS[: len(buffer)]:
-                return start + len(buffer.rstrip(b"\0"))
+    while end > first:
+        start = max(first, end - len(buffer))
+        if end - start < len(buffer):
+            buffer = bytearray(end - start)
+        read_into(descriptor, memoryview(buffer), start)
+        if buffer != _ZEROS[: len(buffer)]:
+            return start + len(buffer.rstrip(b"\0"))
         end = start
     return 0
 
 
-def _is_hole(descriptor: int, start: int, end: int) -> bool:
-    """Whether nothing was written between these offsets."""
+def _written(descriptor: int, size: int) -> list[tuple[int, int]]:
+    """Return the ranges of a file that may have been written, in order."""
+    found: list[tuple[int, int]] = []
+    if file_system(descriptor) not in _KNOW_HOLES:
+        return [(0, size)]
+    end = 0
     try:
-        return os.lseek(descriptor, start, os.SEEK_DATA) >= end
+        while end < size:
+            # Range by range: tmpfs looks at each page of a hole, so looking again from a place in it is slow.
+            start = os.lseek(descriptor, end, os.SEEK_DATA)
+            end = os.lseek(descriptor, start, os.SEEK_HOLE)
+            found.append((start, min(end, size)))
     except OSError as error:
-        # There are no data from the offset to the end of the file.
-        return error.errno == errno.ENXIO
+        if error.errno != errno.ENXIO:  # there is nothing but a hole up to the end
+            return [(0, size)]
+    return found
 
 
 def file_system(descriptor: int) -> str | None:
