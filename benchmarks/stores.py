@@ -186,9 +186,9 @@ def measured(
     fsync: str | None = None,
     server_cores: set[int] | None = None,
 ) -> Iterator[list[Store]]:
-    """Run the available stores of ``kinds`` inside the block, in this order."""
+    """Run the available stores of ``kinds`` inside the block, in this order. None rewrites its file."""
     with ExitStack() as stack:
-        yield [
+        stores = [
             stack.enter_context(
                 running(
                     kind,
@@ -199,6 +199,17 @@ def measured(
             for kind in kinds
             if kind.available()
         ]
+        for store in stores:
+            begin_no_rewrites(store)
+        yield stores
+
+
+def begin_no_rewrites(store: Store) -> None:
+    """Let a server begin no rewrite of its append-only file, and no checkpoint, by itself. One without this
+    setting begins none."""
+    with store.client() as client:
+        if client.config_get("auto-aof-rewrite-percentage"):
+            client.config_set("auto-aof-rewrite-percentage", "0")
 
 
 def versions() -> dict[str, str]:

@@ -24,7 +24,7 @@ from typing import Final, TypeVar
 import redis
 
 from benchmarks.load import LoadFailed
-from benchmarks.stores import KINDS, Kind, Store, cores, durability, on_cores
+from benchmarks.stores import KINDS, Kind, Store, begin_no_rewrites, cores, durability, on_cores
 from tests import peers
 
 STORES: Final = KINDS[:3]
@@ -36,9 +36,6 @@ STOP_SECONDS: Final = 900.0
 
 FILL_AT_ONCE: Final = 5_000_000
 """Entries that one run of the load generator adds, which must end in time."""
-
-ALWAYS_SET: Final = ("auto-aof-rewrite-percentage", "0")
-"""A rewrite is begun by a row, not by the server. A server without this setting begins none."""
 
 _LOG_CHARACTERS: Final = 300
 _REASON_CHARACTERS: Final = 600
@@ -190,10 +187,10 @@ def running_stored(
 
 
 def configure(store: Store, settings: Sequence[tuple[str, str]]) -> None:
-    """Make settings by CONFIG SET, and those of `ALWAYS_SET`. Raises `Unmeasured` for one that is refused."""
+    """Make settings by CONFIG SET; a rewrite is begun by a row, not by the server. Raises `Unmeasured` for a
+    setting that is refused."""
+    begin_no_rewrites(store)
     with store.client() as client:
-        if client.config_get(ALWAYS_SET[0]):
-            client.config_set(*ALWAYS_SET)
         for name, value in settings:
             try:
                 client.config_set(name, value)
