@@ -13,7 +13,7 @@ from headwater.commands.table import COMMANDS, Command, every_command
 from headwater.resp.arguments import Arguments
 from tests.peers import Peer
 
-OURS = {"xrenew", "xsettle", "xretire", "xsplit", "xlag", "xdelayed"}
+OURS = {"xrenew", "xsettle", "xretire", "xsplit", "xlag", "xdelayed", "xcounters"}
 NEWER_THAN_THE_PEER = {"xnack", "xcfgset", "xidmprecord"}
 
 

@@ -100,6 +100,7 @@ OURS = {
     "XLAG s": ((), 0),
     "XDELAYED s g": ((), 0),
     "XSPLIT s - + 2": ((), 0),
+    "XCOUNTERS s none": ((), 0),
 }
 """Commands that only Headwater has: their effects are those of the commands that they combine."""
 

@@ -36,7 +36,15 @@ def test_every_command_of_headwater_has_a_section_and_an_example() -> None:
     ours = [
         row.name.upper() for row in COMMANDS.values() if row.since == "0.1.0" and row.name[0] == "x"
     ]
-    assert sorted(ours) == ["XDELAYED", "XLAG", "XRENEW", "XRETIRE", "XSETTLE", "XSPLIT"]
+    assert sorted(ours) == [
+        "XCOUNTERS",
+        "XDELAYED",
+        "XLAG",
+        "XRENEW",
+        "XRETIRE",
+        "XSETTLE",
+        "XSPLIT",
+    ]
     for name in ours:
         assert f"\n## {name}: " in TEXT
         assert f"\n    {name} key " in TEXT

@@ -51,6 +51,7 @@ class StoreMachine(RuleBasedStateMachine):
         "delete": 1,
         "xrange": 2,
         "xsplit": 1,
+        "xcounters": 1,
         "create": 1,
         "setid": 2,
         "administer": 2,
@@ -278,6 +279,10 @@ class StoreMachine(RuleBasedStateMachine):
             "XSPLIT", key, spell(start), spell(end), parts,
             to=lambda: self.model.xsplit(key, start, end, parts),
         )  # fmt: skip
+
+    def xcounters(self, random: Random) -> None:
+        keys = [self.key(random) for _ in range(random.randrange(1, 4))]
+        self.put("XCOUNTERS", *keys, to=lambda: self.model.xcounters(keys))
 
     # --- groups ---------------------------------------------------------------------------------
 

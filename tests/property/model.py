@@ -354,6 +354,16 @@ class EntriesModel:
                 begins.append(ids[at])
         return [len(ids), [spell(one) for one in dict.fromkeys(begins)]]
 
+    def xcounters(self, keys: list[bytes]) -> Reply:
+        return [
+            self._counters(self.streams[key]) if key in self.streams else Nil.BULK for key in keys
+        ]
+
+    @staticmethod
+    def _counters(stream: Stream) -> Reply:
+        ids = stream.first, stream.last, stream.deleted
+        return [len(stream.entries), *map(spell, ids), stream.added]
+
     def xsetid(self, key: bytes, last: ID, added: int | None, deleted: ID | None) -> Reply:
         if deleted is not None and last < deleted:
             raise Refused(

@@ -71,6 +71,13 @@ def shop(
         yield Shop(name, url, client)
 
 
+@pytest.fixture(autouse=True)
+def found_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let queries in this process find new streams at once, not a second later."""
+    monkeypatch.setattr("headwater.spark.core.store._SEARCH_SECONDS", 0.0)
+    monkeypatch.setattr("headwater.spark.core.store._SEARCH_SHARE", 0.0)
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """A bare session, in which nothing is registered or configured for Headwater."""

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import json
 import pickle
+from collections.abc import Iterable
 from typing import Any
 
 from headwater.spark.core.ddl import parse_schema
+from headwater.spark.core.ranges import EntryRange, EntryTask
 from headwater.spark.log_mode.offsets import Offset
 from headwater.spark.log_mode.streaming import StreamReader
 from headwater.spark.source import HeadwaterSource
 from tests.spark.stores import Shop
 
 SCHEMA = parse_schema("stream string, id string, n bigint")
+
+
+def ranges_of(partitions: Iterable[object]) -> list[EntryRange]:
+    """Return what the tasks of a batch read."""
+    return [one for task in partitions if isinstance(task, EntryTask) for one in task.ranges]
 
 
 class Query:

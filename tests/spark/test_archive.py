@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from headwater.errors import DataLoss
-from headwater.spark.core.planning import LuaPlanner, SplitPlanner
-from headwater.spark.core.ranges import EntryRange
+from headwater.spark.core.lua_planning import LuaPlanner
+from headwater.spark.core.split_planning import SplitPlanner
 from tests.spark.archives import Table, archive, archiver
-from tests.spark.queries import Query
+from tests.spark.queries import Query, ranges_of
 from tests.spark.stores import Shop
 
 pytestmark = pytest.mark.peer
@@ -217,7 +217,7 @@ def test_min_partitions_splits_archive_and_stream_evenly(shop: Shop, tmp_path: P
     archive(shop, tmp_path)
     shop.add("s", range(1001, 2001))
 
-    counts = [part.count for part in Table(shop, tmp_path, minPartitions="8").parts]
+    counts = [part.count for part in ranges_of(Table(shop, tmp_path, minPartitions="8").parts)]
 
     assert sum(counts) == 2000
     assert len(counts) == 8
@@ -262,9 +262,7 @@ def test_pushed_filters_skip_row_groups(shop: Shop, tmp_path: Path) -> None:
     assert list(table.reader.pushFilters([EqualTo(("id",), "42-1")])) == []
     parts = table.reader.partitions()
 
-    assert [(part.ids.end.ms, part.count) for part in parts if isinstance(part, EntryRange)] == [
-        (42, 1)
-    ]
+    assert [(part.ids.end.ms, part.count) for part in ranges_of(parts)] == [(42, 1)]
 
 
 def test_status_says_who_prevents_trimming(shop: Shop, tmp_path: Path) -> None:

@@ -103,6 +103,33 @@ def test_a_query_that_was_not_seen_for_long_can_be_ignored(shop: Shop, tmp_path:
     assert shop.numbers("s") == []
 
 
+def test_a_query_that_was_not_seen_for_days_is_named(
+    shop: Shop, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    # Given a query that has not run for three days, and one that runs
+    shop.add("s", range(1, 11))
+    day = 86_400_000
+    now = int(time.time() * 1000)
+    shop.client.hset(
+        "{s}:hw:queries", "old", f'{{"to": "4-1", "at": {now - 3 * day}, "app": "h:1"}}'
+    )
+    shop.client.hset(
+        "{s}:hw:queries", "new", f'{{"to": "6-1", "at": {now - day // 2}, "app": "h:2"}}'
+    )
+
+    # When the archive trims
+    archive(shop, tmp_path, trimming=Trimming(forget_queries_after_ms=7 * day))
+
+    # Then what the query has not read stays, and the log names it, but not the other
+    assert shop.numbers("s") == list(range(5, 11))
+    (said,) = [
+        record.getMessage() for record in caplog.records if "not seen" in record.getMessage()
+    ]
+    assert "the query old of h:1 was not seen for 3 days" in said
+    assert "until it was not seen for 7 days" in said
+    assert "HDEL {s}:hw:queries old" in said
+
+
 def test_keep_retains_the_youngest_entries(shop: Shop, tmp_path: Path) -> None:
     hour = 3_600_000
     seconds, _microseconds = shop.client.time()

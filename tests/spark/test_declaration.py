@@ -276,3 +276,53 @@ def test_overrides_replace_and_add_values(directory: Path) -> None:
 )
 def test_the_tables_that_a_query_reads_are_found(sql: str, tables: list[str]) -> None:
     assert tables_read(sql) == tables
+
+
+@pytest.mark.parametrize("stream", ["orders.*", "orders.dear", '["orders", "orders.dear"]'])
+def test_a_table_is_not_written_to_a_stream_that_it_reads(directory: Path, stream: str) -> None:
+    # Given a table that is made from a source, through another table, and written to one of its streams
+    text = f"""
+[source.orders]
+url = "redis://localhost:6379"
+stream = {stream if stream.startswith("[") else repr(stream)}
+
+[table.dear]
+mode = "append"
+sql = "SELECT * FROM all_orders WHERE price > 100"
+sink = "stream"
+url = "redis://localhost:6379"
+stream = "orders.dear"
+checkpoint = "checkpoints/dear"
+
+[table.all_orders]
+mode = "append"
+sql = "SELECT * FROM orders"
+path = "tables/all"
+"""
+
+    # When the file is read, then it is refused: the table would read its own rows without end
+    assert "table.dear.stream: 'orders.dear' is one of the streams of [source.orders]" in refused(
+        directory, text
+    )
+
+    # And one that the source does not read is accepted
+    load(written(directory, text.replace('"orders.dear"\nche', '"dear"\nche')))
+
+
+@pytest.mark.parametrize(
+    ("line", "forgotten_ms"),
+    [
+        ("", 7 * 86_400_000),
+        ('forget_queries_after = "2d"', 2 * 86_400_000),
+        ('forget_queries_after = "never"', None),
+    ],
+)
+def test_an_archive_forgets_queries_after_a_week_unless_the_file_says_otherwise(
+    directory: Path, line: str, forgotten_ms: int | None
+) -> None:
+    text = f'{GOOD}\n[archive]\npath = "archive"\n{line}\n'
+
+    archive = load(written(directory, text)).archive
+
+    assert archive is not None
+    assert archive.forget_queries_after_ms == forgotten_ms

@@ -57,6 +57,22 @@ def test_a_batch_is_settled_when_the_next_one_is_requested(shop: Shop) -> None:
         assert owners(shop) == {}
 
 
+def test_many_small_streams_share_tasks(shop: Shop) -> None:
+    # Given a batch of many streams with a few entries
+    for number in range(1, 21):
+        shop.add(f"many:{number}", range(1, 6))
+        shop.client.xgroup_create(f"many:{number}", "g", "0")
+    with member_query(shop, stream="many:*", minPartitions="4") as query:
+        assert query.plan()
+
+        # When it is divided into tasks
+        tasks: Any = query.reader.partitions({}, query.log[-1])
+
+        # Then each reads several of them, and all together each entry once
+        assert [len(task.parts) for task in tasks] == [5] * 4
+        assert sorted(query.read()) == sorted(20 * list(range(1, 6)))
+
+
 def test_claimed_entries_are_named_singly(shop: Shop, worker: Consumer) -> None:
     shop.add("s", range(1, 11))
     abandoned(shop, 4)

@@ -7,11 +7,10 @@ import itertools
 import pytest
 
 from headwater.errors import DeclarationError
-from headwater.spark.core.ranges import EntryRange
 from headwater.spark.log_mode.offsets import spans_of
 from headwater.spark.log_mode.trigger_limits import allowances
 from headwater.spark.source import HeadwaterSource
-from tests.spark.queries import SCHEMA, Query
+from tests.spark.queries import SCHEMA, Query, ranges_of
 from tests.spark.stores import Shop
 
 pytestmark = pytest.mark.peer
@@ -142,5 +141,5 @@ def test_a_batch_is_split_into_the_requested_number_of_tasks(shop: Shop) -> None
     parts = query.reader.partitions({}, query.log[-1])
 
     assert len(parts) >= 6
-    assert sum(part.count for part in parts if isinstance(part, EntryRange)) == 12
+    assert sum(part.count for part in ranges_of(parts)) == 12
     assert sum(span.entries for span in spans_of(query.log[-1]).values()) == 12

@@ -12,9 +12,12 @@ import pytest
 from headwater.errors import DeclarationError, Disconnected, HeadwaterError
 from headwater.model import MAX_ID, MIN_ID, StreamID
 from headwater.spark.core.ids import after, before
+from headwater.spark.core.lua_planning import LuaPlanner
 from headwater.spark.core.options import parse_options
-from headwater.spark.core.planning import LuaPlanner, Planner, SplitPlanner, planner
+from headwater.spark.core.planners import planner
+from headwater.spark.core.planning import Planner
 from headwater.spark.core.positions import Position, ReadSpan
+from headwater.spark.core.split_planning import SplitPlanner
 from headwater.spark.core.store import SourceStore
 from tests.spark.stores import Shop
 
@@ -223,6 +226,91 @@ def test_a_recreated_stream_with_the_same_first_entry_is_counted_again(
     assert look.total == 7
 
 
+@pytest.fixture
+def requests(store: SourceStore, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """A 1 for each request of the store: each is a round trip."""
+    made: list[int] = []
+    patiently = store._patiently
+
+    def counted(ask: Any) -> Any:
+        made.append(1)
+        return patiently(ask)
+
+    assert store.splits in {True, False}  # asked once
+    monkeypatch.setattr(store, "_patiently", counted)
+    return made
+
+
+def test_many_streams_are_looked_at_as_one_by_one(
+    shop: Shop, store: SourceStore, plans: Planner
+) -> None:
+    # Given streams that are read up to their ends, behind, trimmed, empty and gone
+    wanted: dict[str, tuple[Position, Position | None]] = {}
+    for number in range(40):
+        shop.add(f"m{number}", range(1, 11))
+        read = number % 12
+        wanted[f"m{number}"] = Position(StreamID(read, 1) if read else MIN_ID, read), None
+    shop.client.xtrim("m3", maxlen=2, approximate=False)
+    shop.delete("m4", 9)
+    shop.delete("m5", *range(1, 11))
+    shop.client.delete("m6")
+    wanted["m7"] = Position(StreamID(2, 1), 2), Position(StreamID(6, 1), 6)
+    wanted["m8"] = Position(MAX_ID, 10), None
+    one_by_one = {stream: plans.look(stream, *places) for stream, places in wanted.items()}
+
+    # When all are looked at together, then the numbers are the same
+    assert planner(store).look_at_all(wanted) == one_by_one
+
+
+def test_streams_with_nothing_new_take_one_request_together(
+    shop: Shop, plans: Planner, requests: list[int]
+) -> None:
+    # Given many streams that are read up to their ends, and whose entries are large
+    names = [f"m{number}" for number in range(100)]
+    for name in names:
+        shop.add(name, range(1, 4), body=b"x" * 100_000)
+    wanted: dict[str, tuple[Position, Position | None]] = {
+        name: (Position(StreamID(3, 1), 3), None) for name in names
+    }
+    plans.look_at_all(wanted)
+    requests.clear()
+    sent = int(shop.client.info("stats")["total_net_output_bytes"])
+
+    # When they are looked at again
+    looks = plans.look_at_all(wanted)
+
+    # Then that takes one request, and no entries are transferred
+    assert [look and look.total for look in looks.values()] == [0] * len(names)
+    assert len(requests) == 1
+    assert int(shop.client.info("stats")["total_net_output_bytes"]) - sent < 100_000
+
+
+def test_a_key_of_another_type_among_many_streams_is_named(shop: Shop, plans: Planner) -> None:
+    shop.add("a", [1])
+    shop.client.set("b", "text")
+    at = Position(MIN_ID, 0)
+
+    with pytest.raises(DeclarationError, match="the key 'b' holds a string, not a stream"):
+        plans.look_at_all({"a": (at, None), "b": (at, None)})
+
+
+def test_a_running_query_looks_for_new_streams_from_time_to_time(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given a pattern whose streams were looked up
+    monkeypatch.setattr("headwater.spark.core.store._SEARCH_SECONDS", 1000.0)
+    shop.add("orders", [1])
+    store = SourceStore(parse_options({"url": shop.url, "stream": "orders*"}))
+    assert store.recent_streams() == ["orders"]
+
+    # When another one is created, then it is not looked for at once, but when the time has passed
+    shop.add("orders.eu", [1])
+    assert store.recent_streams() == ["orders"]
+    monkeypatch.setattr(store, "_search_again", 0.0)
+    assert store.recent_streams() == ["orders", "orders.eu"]
+    store.close()
+
+
 def test_a_pattern_excludes_headwaters_own_keys(shop: Shop) -> None:
     for key in ("orders", "orders.eu", "{orders}:hw:stage:1", "payments"):
         shop.client.xadd(key, {"n": 1})
@@ -234,13 +322,21 @@ def test_a_pattern_excludes_headwaters_own_keys(shop: Shop) -> None:
     store.close()
 
 
-def test_a_stream_whose_name_is_not_utf8_is_refused(shop: Shop) -> None:
+def test_a_stream_whose_name_is_not_utf8_does_not_stop_the_others(
+    shop: Shop, caplog: pytest.LogCaptureFixture
+) -> None:
+    # Given a pattern that matches a stream whose name is not text
     shop.client.xadd(b"orders\xff", {"n": 1})
+    shop.add("orders", [1])
     store = SourceStore(parse_options({"url": shop.url, "stream": "orders*"}))
 
-    with pytest.raises(DeclarationError, match="not UTF-8"):
-        store.streams()
+    # When the streams are looked up, again and again
+    found = [store.streams() for _ in range(3)]
     store.close()
+
+    # Then the others are found, and the log says once that this one is not read
+    assert found == [["orders"]] * 3
+    assert caplog.text.count("is not UTF-8") == 1
 
 
 def test_a_key_of_another_type_is_reported(shop: Shop, plans: Planner) -> None:

@@ -8,13 +8,12 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from headwater.errors import DeclarationError
 from headwater.spark.core.queries import committed
-from headwater.spark.core.ranges import EntryRange
 from headwater.spark.decoding.reading import FIRST_PAGE
 from headwater.spark.log_mode.offsets import positions_of, query_of
 from headwater.spark.log_mode.trigger_limits import shares
 from headwater.spark.source import HeadwaterSource
 from headwater.testing.server import server_process
-from tests.spark.queries import SCHEMA, Query
+from tests.spark.queries import SCHEMA, Query, ranges_of
 from tests.spark.stores import Shop
 
 pytestmark = pytest.mark.peer
@@ -83,8 +82,40 @@ def test_min_partitions_splits_evenly(shop: Shop) -> None:
 
     parts = query.reader.partitions({}, query.log[-1])
 
-    counts = [part.count for part in parts if isinstance(part, EntryRange)]
+    counts = [part.count for part in ranges_of(parts)]
     assert sorted(counts) == [142] + [143] * 6
+
+
+def test_many_small_streams_share_tasks(shop: Shop) -> None:
+    # Given a batch of many streams with a few entries, and one with more
+    for number in range(1, 61):
+        shop.add(f"many:{number}", range(1, 11))
+    shop.add("many:large", range(1, 401))
+    query = Query(shop, stream="many:*", minPartitions="5")
+    query.plan()
+
+    # When it is divided into tasks
+    tasks = query.reader.partitions({}, query.log[-1])
+
+    # Then each has as many entries as the others, of one stream or of many
+    sizes = [sum(part.count for part in ranges_of([task])) for task in tasks]
+    assert sizes == [200] * 5
+    assert {len(ranges_of([task])) for task in tasks} == {1, 20}
+    assert sorted(query.read()) == sorted([*range(1, 401), *(60 * list(range(1, 11)))])
+
+
+def test_a_task_reads_at_most_the_entries_that_the_option_allows(shop: Shop) -> None:
+    # Given a stream with more entries than a task may read
+    shop.add("s", range(1, 1001))
+    query = Query(shop, maxEntriesPerPartition="300")
+    query.plan()
+
+    # When its batch is divided into tasks
+    tasks = query.reader.partitions({}, query.log[-1])
+
+    # Then none reads more
+    assert [part.count for part in ranges_of(tasks)] == [250] * 4
+    assert query.read() == list(range(1, 1001))
 
 
 def test_latest_is_determined_once_and_then_taken_from_the_log(shop: Shop) -> None:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import DayTimeIntervalType, NullType, StructField, StructType
 
-from headwater.errors import DeclarationError
+from headwater.errors import DeclarationError, EncodeError
 from headwater.messages.fields import text
 from headwater.spark.core.ddl import parse_schema
 from headwater.spark.sink.entries import RowEncoder
@@ -130,6 +130,50 @@ def test_a_value_has_the_same_bytes_as_with_the_codec_of_messages(
     found = entries(f"v {spark}", pa.schema([("v", arrow)]), rows, "fields")
 
     assert found == [[(b"v", text(value))] for value in values]
+
+
+NAN = float("nan")
+PRICES = pa.schema([("price", pa.float64()), ("r", pa.struct([("x", pa.list_(pa.float32()))]))])
+
+
+@pytest.mark.parametrize(
+    ("codec", "row", "column"),
+    [
+        ("json", {"price": NAN, "r": None}, "price"),
+        ("json", {"price": 1.0, "r": {"x": [1.0, float("-inf")]}}, "r"),
+        ("fields", {"price": NAN, "r": {"x": [NAN]}}, "r"),
+    ],
+)
+def test_what_json_does_not_have_is_refused(codec: str, row: dict[str, Any], column: str) -> None:
+    # Given rows of which one has NaN or an infinity where JSON is written
+    rows: list[dict[str, Any]] = [{"price": None, "r": None}, {"price": 2.5, "r": {"x": []}}, row]
+
+    # When they are written, then the error names the row and the column: null would be another value
+    with pytest.raises(EncodeError, match=rf"row 2 of this task .* in the column '{column}'"):
+        entries("price double, r struct<x: array<float>>", PRICES, rows, codec)
+
+
+def test_what_json_does_not_have_is_written_in_words_if_the_option_says_so() -> None:
+    # Given rows with NaN and infinities, and the option
+    rows = [{"price": NAN, "r": {"x": [float("inf"), None, -float("inf")]}}]
+    schema = parse_schema("price double, r struct<x: array<float>>")
+
+    # When they are written as JSON
+    batch = pa.RecordBatch.from_pylist(rows, PRICES)
+    (row,) = RowEncoder(schema, "json", "text").rows([batch])
+
+    # Then words that float() reads stand for them
+    assert row.words.endswith(b'{"price":"NaN","r":{"x":["Infinity",null,"-Infinity"]}}\r\n')
+
+
+def test_msgpack_has_nan_and_infinities() -> None:
+    rows = [{"price": NAN, "r": {"x": [float("inf")]}}]
+
+    ((field,),) = entries("price double, r struct<x: array<float>>", PRICES, rows, "msgpack")
+
+    found = msgspec.msgpack.decode(field[1])
+    assert found["price"] != found["price"]
+    assert found["r"] == {"x": [float("inf")]}
 
 
 def test_null_is_a_missing_field_and_empty_is_empty() -> None:

@@ -193,6 +193,13 @@ XSPLIT = Command(
     run="xsplit.xsplit",
 )
 
+XCOUNTERS = Command(
+    "xcounters", arity=-2, flags="readonly fast", keys="RO access 1:-1", group="stream", since="0.1.0",
+    summary="Returns the counters of streams.",
+    syntax="key [key ...]",
+    tips="request_policy:multi_shard", run="xcounters.xcounters",
+)
+
 XGROUP = Command(
     "xgroup", arity=-2, group="stream", since="5.0.0",
     summary="Manages consumer groups.",

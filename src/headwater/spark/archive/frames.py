@@ -111,6 +111,7 @@ def _may(options: SourceOptions, shape: RowShape) -> bool:
         and options.pattern is None
         and options.fail_on_data_loss
         and options.min_partitions is None
+        and options.max_entries_per_partition is None
         and "latest" not in {options.start_of(stream) for stream in options.streams}
         and all(column.kind in _KINDS and column.nullable for column in shape.columns)
         and all(isinstance(column.type, PLAIN) for column in shape.columns)

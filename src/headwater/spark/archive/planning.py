@@ -12,7 +12,7 @@ they are not trimmed yet) count as the archive's, so each entry is counted once.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
 
 from headwater.errors import HeadwaterError
@@ -20,7 +20,8 @@ from headwater.model import IDRange, StreamID
 from headwater.spark.archive.index import Index
 from headwater.spark.archive.store import ArchiveStore, archived_state, set_back_behind
 from headwater.spark.core.ids import after
-from headwater.spark.core.planning import CutRange, Look, Planner, part_sizes, planner
+from headwater.spark.core.planners import planner
+from headwater.spark.core.planning import CutRange, Look, Planner, Wanted, part_sizes
 from headwater.spark.core.positions import Position, ReadSpan
 from headwater.spark.core.state import StreamState
 
@@ -58,6 +59,9 @@ class ArchivePlanner:
 
         return self._while_unchanged(stream, ask)
 
+    def look_at_all(self, wanted: Wanted) -> dict[str, Look | None]:
+        return {stream: self.look(stream, *places) for stream, places in wanted.items()}
+
     def limit(self, stream: str, position: Position, look: Look, count: int) -> Look | None:
         def ask(index: Index, end: Position) -> Look | None:
             archived = index.count(position.id, min(end.id, look.to))
@@ -93,6 +97,9 @@ class ArchivePlanner:
             return CutRange(state or self._store.state(stream), cuts)
 
         return self._while_unchanged(stream, ask)
+
+    def cut_all(self, spans: Mapping[str, tuple[ReadSpan, int]]) -> dict[str, CutRange]:
+        return {stream: self.cut(stream, *asked) for stream, asked in spans.items()}
 
     def count(self, stream: str, start: StreamID, to: StreamID) -> int:
         def ask(index: Index, end: Position) -> int:

@@ -15,20 +15,27 @@ result.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from headwater.errors import HeadwaterError
+from headwater.messages.keys import queries_key
 from headwater.model import MAX_ID, StreamID
 from headwater.spark.archive.index import Index
 from headwater.spark.archive.manifest import Manifest
 from headwater.spark.core.ids import after
-from headwater.spark.core.queries import committed
+from headwater.spark.core.queries import Committed, committed
 from headwater.spark.core.replies import as_dict, as_text
 from headwater.spark.core.store import SourceStore, patiently
 
 STEP_ENTRIES: Final = 50_000
 """Entries of one XTRIM: some 10 ms during which the server serves no other client."""
+
+
+_DAY_MS: Final = 86_400_000
+
+_log = logging.getLogger("headwater.spark")
 
 
 class Trimming(NamedTuple):
@@ -107,6 +114,18 @@ class Trimmer:
         if self._store.state(stream) is None:
             return 0
         bound = self.holds()[0].first
+        for query, days in self._unseen():
+            _log.warning(
+                "the query %s of %s was not seen for %d days, and %r keeps what it has not read%s. If it will "
+                "not run again: HDEL %s %s",
+                query.query,
+                query.app or "an unknown host",
+                days,
+                stream,
+                self._until(),
+                queries_key(stream),
+                query.query,
+            )
         return sum(self._remove_below(stream, step) for step in self._steps(bound))
 
     def _own(self) -> Iterator[Hold]:
@@ -137,14 +156,33 @@ class Trimmer:
         return int(count), StreamID.parse(smallest) if count else MAX_ID
 
     def _queries(self) -> Iterator[Hold]:
+        days = {query.query: days for query, days in self._unseen()}
+        for query, _age_ms in self._awaited():
+            who = f"query {query.query} of {query.app or 'an unknown host'}, which has not read it"
+            if query.query in days:
+                who += f" and was not seen for {days[query.query]} days"
+            yield Hold(_next(query.id), who)
+
+    def _awaited(self) -> Iterator[tuple[Committed, int]]:
+        """Yield the queries that count, and for how long each was not seen, in ms."""
         forget = self._trimming.forget_queries_after_ms
         client, stream = self._store.client, self._manifest.stream
         queries = patiently(self._store.options.url, lambda: committed(client, stream))
+        now_ms = self._now_ms() if queries else 0
         for query in queries:
-            if forget is not None and self._now_ms() - query.at_ms > forget:
-                continue
-            who = f"query {query.query} of {query.app or 'an unknown host'}, which has not read it"
-            yield Hold(_next(query.id), who)
+            age_ms = now_ms - query.at_ms
+            if forget is None or age_ms <= forget:
+                yield query, age_ms
+
+    def _unseen(self) -> Iterator[tuple[Committed, int]]:
+        """Yield the queries that count although they were not seen for more than a day, with the days."""
+        for query, age_ms in self._awaited():
+            if age_ms > _DAY_MS:
+                yield query, age_ms // _DAY_MS
+
+    def _until(self) -> str:
+        forget = self._trimming.forget_queries_after_ms
+        return "" if forget is None else f" until it was not seen for {forget / _DAY_MS:g} days"
 
     def _steps(self, bound: StreamID) -> Iterator[StreamID]:
         """Yield ids about `STEP_ENTRIES` apart, then ``bound``."""

@@ -38,15 +38,23 @@ _DURATION: Final = re.compile(r"([0-9]{1,12})\s*(ms|s|m|h|d)?")
 _UNITS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
+_OF_TABLES: Final = ("provider", "path")
+"""The source's name, and the directory in which a table of files would be."""
+
+
 def recognised(given: Mapping[str, str], known: Iterable[str]) -> dict[str, str]:
-    """Return ``given`` with its names spelled as in ``known``; Spark ignores their case.
+    """Return ``given`` with its names spelled as in ``known``; Spark ignores their case. What Spark adds to the
+    options of a table (``CREATE TABLE … USING headwater``) is left out.
 
     Raises `DeclarationError`, with the nearest known name, for an unknown one: a misspelt option must not
     be ignored silently.
     """
     spelling = {name.lower(): name for name in known}
     texts: dict[str, str] = {}
+    added = _OF_TABLES if "provider" in map(str.lower, given) else ()
     for name, text in given.items():
+        if name.lower() in added:
+            continue
         if name.lower() not in spelling:
             raise DeclarationError(
                 f"unknown option {name!r}. {nearest_option(name, spelling.values())}"

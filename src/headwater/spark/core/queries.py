@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from headwater.errors import Disconnected, HeadwaterError
+from headwater.errors import HeadwaterError
 from headwater.messages.keys import queries_key
 from headwater.model import StreamID
 from headwater.spark.core.replies import as_text
@@ -95,22 +95,28 @@ class Register:
     def record(self, ends: Mapping[str, StreamID], *, now_ms: int | None = None) -> None:
         """Write how far each stream is committed, if that changed or its line is a minute old."""
         now = int(time.time() * 1000) if now_ms is None else now_ms
-        for stream, end in ends.items():
-            known, at = self._written.get(stream, (None, 0))
-            if self._refused or (end == known and now - at < RENEW_MS):
-                continue
-            line = msgspec.json.encode(_Line(str(end), now, self._app))
-            try:
-                self._store.ask("HSET", queries_key(stream), self._query, line)
-            except Disconnected:
-                raise
-            except HeadwaterError as error:
+        due = [
+            stream
+            for stream, end in ends.items()
+            if (known := self._written.get(stream)) is None
+            or known[0] != end
+            or now - known[1] >= RENEW_MS
+        ]
+        if self._refused or not due:
+            return
+        lines = [msgspec.json.encode(_Line(str(ends[stream]), now, self._app)) for stream in due]
+        replies = self._store.ask_all(
+            ("HSET", queries_key(stream), self._query, line)
+            for stream, line in zip(due, lines, strict=True)
+        )
+        for stream, reply in zip(due, replies, strict=True):
+            if isinstance(reply, Exception):
                 self._refused = True
                 _log.warning(
                     "this query cannot store how far it has read (%s). It continues, but an archive "
                     "that trims its streams does not wait for it. The user needs HSET on %s.",
-                    error,
+                    reply,
                     queries_key(stream),
                 )
                 return
-            self._written[stream] = end, now
+            self._written[stream] = ends[stream], now

@@ -10,9 +10,16 @@ from headwater.model import IDRange
 
 
 @dataclass(frozen=True)
-class EntryRange(InputPartition):
+class EntryRange:
     """The entries of ``stream`` in ``ids``; if there are not exactly ``count``, reading reports it."""
 
     stream: str
     ids: IDRange
     count: int
+
+
+@dataclass(frozen=True)
+class EntryTask(InputPartition):
+    """The ranges that one task reads, one after the other. Those of a stream are in the order of their ids."""
+
+    ranges: tuple[EntryRange, ...]

@@ -9,14 +9,17 @@ Rule 2. All connections use RESP2: every server sends the same replies, and no p
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from difflib import get_close_matches
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from headwater.client.redaction import redacted
 from headwater.errors import DeclarationError, Disconnected, HeadwaterError
 from headwater.model import StreamID
+from headwater.spark.core import counters
 from headwater.spark.core.option_values import NO_CLUSTER
 from headwater.spark.core.options import SourceOptions
 from headwater.spark.core.replies import as_dict, as_text
@@ -25,6 +28,8 @@ from headwater.spark.core.state import StreamState
 if TYPE_CHECKING:
     import redis
     from redis.commands.core import Script
+
+_log = logging.getLogger("headwater.spark")
 
 T = TypeVar("T")
 Command = tuple[str | bytes | int, ...]
@@ -38,6 +43,16 @@ _TIMEOUT_SECONDS: Final = 60.0
 
 _OWN_KEYS: Final = ":hw:"
 """Marks the keys that Headwater stores next to a stream (ADR 6); patterns do not match them."""
+
+_MOST_LEFT_OUT: Final = 1000
+"""Keys that are not read and named in the log."""
+
+_SEARCH_SECONDS: Final = 1.0
+_SEARCH_SHARE: Final = 20
+"""How often a running query looks for new streams that its pattern matches."""
+
+_COUNTED_TOGETHER: Final = 500
+"""Streams whose counters are asked for at once: some milliseconds on Redis and Valkey."""
 
 _SEARCH_CALLS: Final = 20
 _SEARCH_KEYS: Final = 1000
@@ -90,6 +105,17 @@ def patiently(url: str, ask: Callable[[], T]) -> T:
             raise HeadwaterError(f"{redacted(url)} answered: {error}") from error
 
 
+def batched(items: Iterable[str], size: int) -> Iterator[list[str]]:
+    """Yield the items in lists of at most ``size``.
+
+    >>> list(batched("abcde", 2))
+    [['a', 'b'], ['c', 'd'], ['e']]
+    """
+    rest = iter(items)
+    while chunk := list(islice(rest, size)):
+        yield chunk
+
+
 class SourceStore:
     """A server, as planning uses it."""
 
@@ -97,6 +123,10 @@ class SourceStore:
         self.options = options
         self.client = connect(options.url)
         self._splits: bool | None = None
+        self._left_out: set[bytes] = set()
+        self._counters = self.client.register_script(counters.SCRIPT)
+        self._found: list[str] = []
+        self._search_again = 0.0
 
     def close(self) -> None:
         self.client.close()
@@ -110,9 +140,16 @@ class SourceStore:
 
         The reply of a command that fails is its error.
         """
+        return self._pipelined(commands, transaction=True)
 
+    def ask_all(self, commands: Iterable[Command]) -> list[Any]:
+        """Return the replies to commands that are sent together, and run one after the other. The reply of a command
+        that fails is its error."""
+        return self._pipelined(list(commands), transaction=False)
+
+    def _pipelined(self, commands: Sequence[Command], *, transaction: bool) -> list[Any]:
         def run() -> list[Any]:
-            pipeline = self.client.pipeline(transaction=True)
+            pipeline = self.client.pipeline(transaction=transaction)
             for command in commands:
                 pipeline.execute_command(*command)
             replies: list[Any] = pipeline.execute(raise_on_error=False)
@@ -129,10 +166,10 @@ class SourceStore:
 
     @property
     def splits(self) -> bool:
-        """Whether the server has XSPLIT, that is, whether it is Headwater."""
+        """Whether the server has XSPLIT and XCOUNTERS, that is, whether it is Headwater."""
         if self._splits is None:
             try:
-                reply = self.ask("COMMAND INFO", "XSPLIT")
+                reply = self.ask("COMMAND INFO", "XCOUNTERS")
             except Disconnected:
                 raise
             except HeadwaterError:
@@ -153,18 +190,66 @@ class SourceStore:
             try:
                 name = key.decode()
             except UnicodeDecodeError:
-                raise DeclarationError(
-                    f"stream: the pattern {self.options.pattern!r} matches the key {key!r}, whose "
-                    "name is not UTF-8, so the column stream cannot hold it; narrow the pattern"
-                ) from None
+                self._leave_out(key)
+                continue
             if _OWN_KEYS not in name:
                 found.add(name)
         return sorted(found)
+
+    def recent_streams(self) -> list[str]:
+        """Return `streams`, as of at most a second ago, or longer where the search would take a twentieth of the
+        time."""
+        began = time.monotonic()
+        if began >= self._search_again:
+            self._found = self.streams()
+            took = time.monotonic() - began
+            self._search_again = began + max(_SEARCH_SECONDS, _SEARCH_SHARE * took)
+        return self._found
+
+    def _leave_out(self, key: bytes) -> None:
+        """Say once that a stream is not read."""
+        if key not in self._left_out and len(self._left_out) < _MOST_LEFT_OUT:
+            self._left_out.add(key)
+            _log.warning(
+                "the pattern %r matches the key %r, whose name is not UTF-8, so that the column stream cannot "
+                "hold it: its entries are not read.",
+                self.options.pattern,
+                key,
+            )
 
     def state(self, stream: str) -> StreamState | None:
         """Return what the server reports about ``stream``; None if there is no such key."""
         (reply,) = self.ask_together(("XINFO STREAM", stream))
         return self.read_state(stream, reply)
+
+    def states(self, streams: Iterable[str]) -> dict[str, StreamState | None]:
+        """Return `state` of many streams, in few requests and without bodies."""
+        found: dict[str, StreamState | None] = {}
+        for names in batched(streams, _COUNTED_TOGETHER):
+            found |= self.states_and(names, ())[0]
+        return found
+
+    def states_and(
+        self, streams: Sequence[str], commands: Sequence[Command]
+    ) -> tuple[dict[str, StreamState | None], list[Any]]:
+        """Return the states of a few streams, and the replies to ``commands``, at one moment (on Headwater)."""
+        replies: list[Any] = []
+        if self.splits:
+            counted, *replies = self.ask_together(("XCOUNTERS", *streams), *commands)
+        else:
+            try:
+                counted = self.run(self._counters, list(streams), [])
+            except Disconnected:
+                raise
+            except HeadwaterError as error:
+                counted = error
+            replies = self.ask_together(*commands) if commands else []
+        states = None if isinstance(counted, Exception) else counters.states_of(counted)
+        if states is None:
+            return {
+                stream: self.state(stream) for stream in streams
+            }, replies  # an error names the stream
+        return dict(zip(streams, states, strict=True)), replies
 
     def read_state(self, stream: str, reply: Any) -> StreamState | None:
         """Parse a reply of XINFO STREAM; raises for a key that is not a stream."""

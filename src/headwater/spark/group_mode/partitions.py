@@ -1,48 +1,55 @@
-"""Splits a batch into tasks, each with runs and single entries of one stream."""
+"""Splits a batch into tasks, each with runs and single entries of one or more streams."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
 
 from pyspark.sql.datasource import InputPartition
 
 from headwater.model import StreamID
+from headwater.spark.core.options import SourceOptions
+from headwater.spark.core.tasks import packed, task_entries
 from headwater.spark.group_mode.offsets import EntryRun, Portion
-
-ENTRIES_WORTH_A_TASK: Final = 10_000
-"""With fewer entries, starting a task (some 10 ms) takes longer than reading them."""
 
 Single = tuple[StreamID, int]
 
 
 @dataclass(frozen=True)
-class Listed(InputPartition):
-    """The entries that one task reads; if some are missing, reading reports it."""
+class Listed:
+    """Entries of a stream; if some are missing, reading reports it."""
 
     stream: str
     runs: tuple[EntryRun, ...]
     singles: tuple[Single, ...]
     """Ids with their delivery counts."""
 
-
-def cut_up(portions: Mapping[str, Portion], min_partitions: int | None) -> list[Listed]:
-    """Return the tasks of a batch. Runs are not split, because the ids inside them are not known.
-
-    Without ``min_partitions`` there are enough tasks to use all cores of the machine, but no needlessly
-    small ones.
-    """
-    total = sum(portion.entries for portion in portions.values())
-    if not total:
-        return []
-    asked = min_partitions or min(os.cpu_count() or 1, -(-total // ENTRIES_WORTH_A_TASK))
-    size = -(-total // asked)
-    return [task for stream, portion in portions.items() for task in _tasks(stream, portion, size)]
+    @property
+    def count(self) -> int:
+        """The number of entries."""
+        return sum(run.count for run in self.runs) + len(self.singles)
 
 
-def _tasks(stream: str, portion: Portion, size: int) -> Iterator[Listed]:
+@dataclass(frozen=True)
+class ListedTask(InputPartition):
+    """What one task reads, one after the other."""
+
+    parts: tuple[Listed, ...]
+
+
+def tasks_of(portions: Mapping[str, Portion], options: SourceOptions) -> list[InputPartition]:
+    """Return the tasks of a batch. Runs are not split, because the ids inside them are not known."""
+    size = task_entries(
+        sum(portion.entries for portion in portions.values()),
+        least_tasks=options.min_partitions,
+        most_entries=options.max_entries_per_partition,
+    )
+    parts = [part for stream, portion in portions.items() for part in _parts(stream, portion, size)]
+    return [ListedTask(tuple(group)) for group in packed(parts, size)]
+
+
+def _parts(stream: str, portion: Portion, size: int) -> Iterator[Listed]:
+    """Yield the entries of a stream in parts of at most ``size``, or of one larger run."""
     runs: list[EntryRun] = []
     singles: list[Single] = []
     entries = 0

@@ -33,7 +33,7 @@ from headwater.spark.group_mode.lease_renewer import LeaseRenewer
 from headwater.spark.group_mode.membership import Membership, naming_store
 from headwater.spark.group_mode.name_lease import NameLease, lease_ms
 from headwater.spark.group_mode.offsets import GroupBatch, Offset, Portion, batch_of
-from headwater.spark.group_mode.partitions import Listed, cut_up
+from headwater.spark.group_mode.partitions import ListedTask, tasks_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -92,8 +92,9 @@ class GroupReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Yield the rows of one task, in an executor."""
         from headwater.spark.group_mode.reading import read_listed
 
-        assert isinstance(partition, Listed), partition
-        return read_listed(self._options, self._shape, partition)
+        assert isinstance(partition, ListedTask), partition
+        for part in partition.parts:
+            yield from read_listed(self._options, self._shape, part)
 
     def stop(self) -> None:
         """Give up the lease on the consumer's name and close the connections.
@@ -184,7 +185,7 @@ class _Driver:
         if self._ids is None or self._ids[0] != batch:
             self._renew_again(batch)
         self._check()
-        return list(cut_up(batch.streams, self._options.min_partitions))
+        return tasks_of(batch.streams, self._options)
 
     def lag(self) -> Offset | None:
         found: dict[str, Any] = {}

@@ -14,10 +14,15 @@ from headwater.spark.core.ids import before
 from headwater.spark.core.options import SourceOptions
 from headwater.spark.core.planning import Planner
 from headwater.spark.core.positions import Position, ReadSpan
-from headwater.spark.core.ranges import EntryRange
+from headwater.spark.core.ranges import EntryRange, EntryTask
 from headwater.spark.core.store import SourceStore
 from headwater.spark.log_mode.backend import Backend
-from headwater.spark.log_mode.partitions import cut_up, starting_position
+from headwater.spark.log_mode.partitions import (
+    parts_of,
+    starting_position,
+    task_size,
+    tasks_of,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -65,19 +70,26 @@ class BatchReader(DataSourceReader):
         store, plans = self._backend.connect()
         try:
             spans = batch_spans(self._options, store, plans, self._window)
-            return [
+            size = task_size(spans, self._options)
+            cuts = plans.cut_all(
+                {stream: (span, parts_of(span, size)) for stream, span in spans.items()}
+            )
+            ranges = [
                 EntryRange(stream, ids, count)
-                for stream, span, parts in cut_up(spans, self._options.min_partitions)
-                for ids, count in plans.cut(stream, span, parts).parts
+                for stream, cut in cuts.items()
+                for ids, count in cut.parts
             ]
+            return tasks_of(ranges, size)
         finally:
             store.close()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one partition, in an executor."""
-        if not isinstance(partition, EntryRange):
-            return iter(())  # Spark's own partition, if there is nothing to read
-        return self._backend.read(partition)
+        if isinstance(
+            partition, EntryTask
+        ):  # not Spark's own partition, if there is nothing to read
+            for part in partition.ranges:
+                yield from self._backend.read(part)
 
 
 def batch_spans(

@@ -1,20 +1,19 @@
-"""Determines where a query begins, and into how many tasks each span is split."""
+"""Determines where a query begins, and what each task of a batch reads."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Mapping
-from typing import Final
+from collections.abc import Iterable, Mapping
+
+from pyspark.sql.datasource import InputPartition
 
 from headwater.model import MIN_ID
 from headwater.spark.core.ids import before
 from headwater.spark.core.options import SourceOptions
 from headwater.spark.core.planning import Planner
 from headwater.spark.core.positions import BEGINNING, Position, ReadSpan
+from headwater.spark.core.ranges import EntryRange, EntryTask
 from headwater.spark.core.store import SourceStore
-
-_ENTRIES_WORTH_A_TASK: Final = 10_000
-"""With fewer entries, starting a task (some 10 ms) takes longer than reading them."""
+from headwater.spark.core.tasks import packed, task_entries
 
 
 def starting_positions(
@@ -54,16 +53,20 @@ def starting_position(
     return Position(after, look.state.entries_added - look.total)
 
 
-def cut_up(
-    spans: Mapping[str, ReadSpan], min_partitions: int | None
-) -> Iterator[tuple[str, ReadSpan, int]]:
-    """Yield each span with its number of parts: proportional to its entries, at least one.
+def task_size(spans: Mapping[str, ReadSpan], options: SourceOptions) -> int:
+    """Return how many entries each task of a batch should read."""
+    return task_entries(
+        sum(span.entries for span in spans.values()),
+        least_tasks=options.min_partitions,
+        most_entries=options.max_entries_per_partition,
+    )
 
-    Without ``min_partitions`` there are enough parts to use all cores of the machine, but no needlessly
-    small ones.
-    """
-    total = sum(span.entries for span in spans.values())
-    asked = min_partitions or min(os.cpu_count() or 1, -(-total // _ENTRIES_WORTH_A_TASK))
-    for stream, span in spans.items():
-        parts = -(-asked * span.entries // total)
-        yield stream, span, max(1, min(parts, span.entries))
+
+def parts_of(span: ReadSpan, size: int) -> int:
+    """Return into how many parts of at most ``size`` entries a span is cut."""
+    return max(1, -(-span.entries // size))
+
+
+def tasks_of(ranges: Iterable[EntryRange], size: int) -> list[InputPartition]:
+    """Return the tasks that read ``ranges``, each with at most ``size`` entries."""
+    return [EntryTask(tuple(group)) for group in packed(ranges, size)]

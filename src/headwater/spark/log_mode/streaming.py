@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -31,11 +31,12 @@ from headwater.spark.core.completeness import (
     set_back,
     was_set_back,
 )
+from headwater.spark.core.idle import IdlePauses
 from headwater.spark.core.options import SourceOptions
 from headwater.spark.core.planning import Look, Planner
 from headwater.spark.core.positions import BEGINNING, Position, ReadSpan
 from headwater.spark.core.queries import Register
-from headwater.spark.core.ranges import EntryRange
+from headwater.spark.core.ranges import EntryRange, EntryTask
 from headwater.spark.core.store import SourceStore
 from headwater.spark.log_mode.backend import Backend
 from headwater.spark.log_mode.offsets import (
@@ -47,7 +48,13 @@ from headwater.spark.log_mode.offsets import (
     spans_of,
     streams_of,
 )
-from headwater.spark.log_mode.partitions import cut_up, starting_position, starting_positions
+from headwater.spark.log_mode.partitions import (
+    parts_of,
+    starting_position,
+    starting_positions,
+    task_size,
+    tasks_of,
+)
 from headwater.spark.log_mode.trigger_limits import allowances
 
 if TYPE_CHECKING:
@@ -93,6 +100,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._memory = LastSeen()
         self._register: Register | None = None
         self._checked = False
+        self._pauses = IdlePauses()
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_options": self._options, "_backend": self._backend}
@@ -136,20 +144,21 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Raises `DataLoss` if entries were removed before they were read (core/completeness.py).
         """
+        self._pauses.wait()
+        end = self._next(start, limit)
+        self._pauses.polled(found=end is not start)
+        return end
+
+    def _next(self, start: Offset, limit: ReadLimit) -> Offset:
         self._check_is_ours(start)
         store, plans = self._open()
         query = query_of(start) or str(uuid.uuid4())
         self._register_committed(store, query, start)
         positions = positions_of(start)
-        for stream in store.streams():
+        for stream in store.recent_streams():
             if stream not in positions:
                 positions[stream] = self._appeared(store, plans, stream)
-        looks = {
-            stream: self._look(store, plans, stream, at)
-            if self._options.includes(stream)
-            else (at, None)
-            for stream, at in positions.items()
-        }
+        looks = self._looks(store, plans, positions)
         self._hold_to(limit, store, plans, looks)
         spans = {
             stream: ReadSpan(at, Position(look.to, at.added + look.taken))
@@ -175,9 +184,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._check_is_ours(end)
         _store, plans = self._open()
         spans = {stream: span for stream, span in spans_of(end).items() if span.entries}
-        partitions: list[InputPartition] = []
-        for stream, span, parts in cut_up(spans, self._options.min_partitions):
-            cut = plans.cut(stream, span, parts)
+        ranges: list[EntryRange] = []
+        size = task_size(spans, self._options)
+        cuts = plans.cut_all(
+            {stream: (span, parts_of(span, size)) for stream, span in spans.items()}
+        )
+        for stream, span in spans.items():
+            cut = cuts[stream]
             finding = judge_range(
                 stream,
                 span.start.id,
@@ -188,13 +201,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
             if finding:
                 report(finding, self._options)
-            partitions += [EntryRange(stream, ids, count) for ids, count in cut.parts]
-        return partitions
+            ranges += [EntryRange(stream, ids, count) for ids, count in cut.parts]
+        return tasks_of(ranges, size)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one partition, in an executor."""
-        assert isinstance(partition, EntryRange), partition
-        return self._backend.read(partition)
+        assert isinstance(partition, EntryTask), partition
+        for part in partition.ranges:
+            yield from self._backend.read(part)
 
     def stop(self) -> None:
         """Close the connection; this settles nothing (see the module's docstring)."""
@@ -249,12 +263,33 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return BEGINNING
         return starting_position(self._options, store, plans, stream)
 
+    def _looks(
+        self, store: SourceStore, plans: Planner, positions: Mapping[str, Position]
+    ) -> dict[str, tuple[Position, Look | None]]:
+        """Look at each stream from its position. One that the options do not include is not looked at."""
+        wanted = {
+            stream: (at, None if self._targets is None else self._targets.get(stream, BEGINNING))
+            for stream, at in positions.items()
+            if self._options.includes(stream)
+        }
+        seen = plans.look_at_all(wanted)
+        return {
+            stream: self._look(store, plans, stream, *wanted[stream], seen[stream])
+            if stream in wanted
+            else (at, None)
+            for stream, at in positions.items()
+        }
+
     def _look(
-        self, store: SourceStore, plans: Planner, stream: str, at: Position
+        self,
+        store: SourceStore,
+        plans: Planner,
+        stream: str,
+        at: Position,
+        upto: Position | None,
+        look: Look | None,
     ) -> tuple[Position, Look | None]:
-        """Look at the stream from ``at``, or from where reading must restart if it was set back."""
-        upto = None if self._targets is None else self._targets.get(stream, BEGINNING)
-        look = plans.look(stream, at, upto)
+        """Return the look at the stream from ``at``, or from where reading must restart if it was set back."""
         state = look.state if look else None
         changed = self._memory.compare(stream, state)
         if was_set_back(at, state) or (state is None and changed):

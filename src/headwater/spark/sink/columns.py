@@ -6,7 +6,7 @@ the stream cannot distinguish a row from Spark and a producer's message.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.types import (
@@ -48,12 +48,9 @@ _TIME: Final = "%Y-%m-%dT%H:%M:%S"
 
 
 def writer_of(type_: DataType) -> Write | None:
-    """Return the function that writes a column of ``type_``; None for an unsupported type."""
-    if not is_written(type_):
-        return None
-    if isinstance(type_, (ArrayType, MapType, StructType)):
-        return _json
-    return next(write for kind, write in _WRITERS.items() if isinstance(type_, kind))
+    """Return the function that writes a column of ``type_``; None for a nested type, which is written as JSON
+    (`json_of`), and for an unsupported one."""
+    return next((write for kind, write in _WRITERS.items() if isinstance(type_, kind)), None)
 
 
 def is_written(type_: DataType) -> bool:
@@ -160,11 +157,12 @@ def _time(column: pa.Array, form: str, whole: bytes, ending: bytes) -> Values:
     return _text(pc.replace_substring(text, whole.decode(), ending.decode()))
 
 
-def _json(column: pa.Array) -> Values:
+def json_of(values: Iterable[Any]) -> Values:
+    """Return values as JSON documents. None stays None."""
     import msgspec
 
     encode = msgspec.json.Encoder().encode
-    return [None if value is None else encode(value) for value in builtins_of(column)]
+    return [None if value is None else encode(value) for value in values]
 
 
 def _nothing(column: pa.Array) -> Values:

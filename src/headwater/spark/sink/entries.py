@@ -8,12 +8,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from headwater.errors import EncodeError
 from headwater.messages import DATA_FIELD
 from headwater.model import MAX_U64, StreamID
-from headwater.spark.sink.columns import ID_COLUMN, builtins_of, is_field_map, writer_of
+from headwater.spark.sink.columns import (
+    ID_COLUMN,
+    builtins_of,
+    is_field_map,
+    json_of,
+    writer_of,
+)
+from headwater.spark.sink.finite import NonFinite, has_non_finite, in_words, is_finite
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,9 +48,10 @@ class RowEncoder:
     Raises `EncodeError` naming the row, for a row without a field and for ids that do not increase.
     """
 
-    def __init__(self, schema: StructType, codec: Codec) -> None:
+    def __init__(self, schema: StructType, codec: Codec, non_finite: NonFinite = "refuse") -> None:
         self._schema = schema
         self._codec = codec
+        self._non_finite = non_finite
         names = schema.names
         self._id = names.index(ID_COLUMN) if ID_COLUMN in names else None
         self._columns = [place for place, name in enumerate(names) if name != ID_COLUMN]
@@ -93,8 +101,21 @@ class RowEncoder:
 
     def _written(self, place: int, column: pa.Array) -> list[bytes | None]:
         write = writer_of(self._schema.fields[place].dataType)
-        assert write is not None, "the schema was checked"
-        return write(column)
+        return write(column) if write is not None else json_of(self._values(place, column))
+
+    def _values(self, place: int, column: pa.Array) -> list[Any]:
+        """Return the values of a column as JSON can have them."""
+        values = builtins_of(column)
+        if not has_non_finite(column):
+            return values
+        if self._non_finite == "text":
+            return [in_words(value) for value in values]
+        row = next(at for at, value in enumerate(values, self._rows) if not is_finite(value))
+        raise EncodeError(
+            f"row {row} of this task has NaN or an infinity in the column {self._schema.names[place]!r}, and "
+            "JSON has neither. Replace them (nanvl), write them as text (option nonFinite=text), or write "
+            "with codec=msgpack"
+        )
 
     def _documents(self, batch: pa.RecordBatch) -> Iterator[tuple[bytes, int]]:
         """Encode one field with a document of all columns."""
@@ -103,7 +124,8 @@ class RowEncoder:
         json = self._codec == "json"
         encode = msgspec.json.Encoder().encode if json else msgspec.msgpack.Encoder().encode
         names = [self._schema.names[place] for place in self._columns]
-        columns = [builtins_of(batch.column(place)) for place in self._columns]
+        values = self._values if json else (lambda _place, column: builtins_of(column))
+        columns = [values(place, batch.column(place)) for place in self._columns]
         documents = [
             encode(dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True)
         ]

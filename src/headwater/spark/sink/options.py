@@ -14,6 +14,7 @@ from headwater.errors import DeclarationError
 from headwater.model import MAX_U64
 from headwater.spark.core import option_values as values
 from headwater.spark.core.option_values import Reader
+from headwater.spark.sink.finite import NonFinite
 
 Codec = Literal["fields", "json", "msgpack"]
 Delivery = Literal["exactlyOnce", "atLeastOnce"]
@@ -32,6 +33,7 @@ class SinkOptions:
     codec: Codec = "fields"
     trim: tuple[str, ...] = ()
     delivery: Delivery = "exactlyOnce"
+    non_finite: NonFinite = "refuse"
     transaction: tuple[str, int] | None = None
     checkpoint: str = ""
     """The directory of the query's checkpoint, for errors; empty if it is not known."""
@@ -81,6 +83,7 @@ _READERS: Final[dict[str, tuple[str, Reader]]] = {
     "maxlen": ("trim", _maxlen),
     "minid": ("trim", _minid),
     "delivery": ("delivery", values.word(*get_args(Delivery))),
+    "nonFinite": ("non_finite", values.word(*get_args(NonFinite))),
 }
 
 _TRANSACTION: Final = ("txnAppId", "txnVersion")

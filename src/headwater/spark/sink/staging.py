@@ -38,7 +38,9 @@ def write_directly(
     Raises `EncodeError` for a value that cannot be written, `Disconnected` if the server cannot be reached,
     and `HeadwaterError` if it refuses an entry.
     """
-    StreamAppender(options).append_all(RowEncoder(schema, options.codec).rows(batches))
+    StreamAppender(options).append_all(
+        RowEncoder(schema, options.codec, options.non_finite).rows(batches)
+    )
     return TaskReport("", None)
 
 
@@ -47,7 +49,7 @@ def write_staged(
 ) -> TaskReport:
     """Write a task's rows to a new stage of ``query``. Raises the same as `write_directly`."""
     appender = StageAppender(options, query, uuid.uuid4().hex)
-    appender.append_all(RowEncoder(schema, options.codec).rows(batches))
+    appender.append_all(RowEncoder(schema, options.codec, options.non_finite).rows(batches))
     return TaskReport(query, appender.staged())
 
 

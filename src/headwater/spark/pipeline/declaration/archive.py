@@ -19,6 +19,10 @@ from headwater.spark.core import option_values
 from headwater.spark.pipeline.declaration.model import Archive, Source
 from headwater.spark.pipeline.declaration.problems import Problems
 
+NEVER: Final = "never"
+FORGOTTEN_AFTER_MS: Final = 7 * 86_400_000
+"""The default of ``forget_queries_after``. The archive has what such a query has not read."""
+
 _KEYS: Final = ("path", "sources", "keep", "trim", "forget_queries_after")
 
 
@@ -44,7 +48,8 @@ def read_archive(
             )
     trim = problems.value("archive.trim", values.get("trim", True), bool, "true or false")
     keep = _duration(problems, "keep", values.get("keep"))
-    forget = _duration(problems, "forget_queries_after", values.get("forget_queries_after"))
+    given = values.get("forget_queries_after")
+    forget = None if given == NEVER else _duration(problems, "forget_queries_after", given)
     if trim is False and (keep is not None or forget is not None):
         problems.add(
             "archive.trim", "false trims nothing, so keep and forget_queries_after have no effect"
@@ -52,6 +57,8 @@ def read_archive(
     if path is None:
         return None
     covered = tuple(sources[name] for name in dict.fromkeys(names or ()) if name in sources)
+    if given is None:
+        forget = FORGOTTEN_AFTER_MS
     return Archive(path, covered, trim is not False, keep or 0, forget)
 
 

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from headwater.errors import PipelineError
+from headwater.errors import DeclarationError, PipelineError
+from headwater.spark.core.options import parse_options
 from headwater.spark.pipeline.declaration.archive import read_archive
 from headwater.spark.pipeline.declaration.graph import ordered, shared
 from headwater.spark.pipeline.declaration.model import Archive, Pipeline, Source, Table
@@ -81,7 +82,9 @@ def _read(file: Path, document: dict[str, Any]) -> Pipeline:
     unreadable = {name for name, table in tables.items() if not SINKS[table.target.sink].readable}
     order = ordered(tables, sources, inputs, problems, unreadable=unreadable)
     for name, source in sources.items():
-        _check_group(problems, name, source, shared(name, tables))
+        readers = shared(name, tables)
+        _check_group(problems, name, source, readers)
+        _check_loops(problems, name, source, [tables[reader] for reader in readers])
     problems.raise_any()
     return Pipeline(
         file=file,
@@ -106,6 +109,23 @@ def _check_group(problems: Problems, name: str, source: Source, readers: list[st
             "gives each entry to only one of them. Remove group, or let one table read the source and "
             "make the others from it with mode = 'complete'.",
         )
+
+
+def _check_loops(problems: Problems, name: str, source: Source, readers: Sequence[Table]) -> None:
+    """Check that no table is written to a stream from which it is made: it would read its rows without end."""
+    try:
+        options = parse_options(source.options)
+    except DeclarationError:
+        return  # reported when the source was read
+    for table in readers:
+        stream = table.target.stream
+        if stream is not None and table.target.url == options.url and options.includes(stream):
+            what = options.pattern or ", ".join(options.streams)
+            problems.add(
+                f"table.{table.name}.stream",
+                f"{stream!r} is one of the streams of [source.{name}] ({what}), from which this table is made, so "
+                "that it would read its own rows without end. Name a stream that the source does not read.",
+            )
 
 
 def _archive(
