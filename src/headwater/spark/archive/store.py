@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from headwater.errors import DataLoss
 from headwater.model import MIN_ID
 from headwater.spark.archive.manifest import Manifest, archived_streams
@@ -32,6 +34,9 @@ class ArchiveStore(SourceStore):
             return found
         archived = filter(self.options.includes, archived_streams(self._archive))
         return sorted({*found, *archived})
+
+    def states(self, streams: Iterable[str]) -> dict[str, StreamState | None]:
+        return {stream: self.state(stream) for stream in streams}
 
     def state(self, stream: str) -> StreamState | None:
         """Return what the server reports about ``stream``, or the archive if there is no such key.

@@ -229,27 +229,42 @@ class SourceStore:
             found |= self.states_and(names, ())[0]
         return found
 
+    def all_counters(self, streams: Iterable[str]) -> list[Any] | None:
+        """Return the names and counters of streams as the server sent them, to be compared; None if it refused."""
+        found: list[Any] = []
+        for names in batched(streams, _COUNTED_TOGETHER):
+            counted, _ = self._counted(names, ())
+            if isinstance(counted, Exception):
+                return None
+            found += [names, counted]
+        return found
+
     def states_and(
         self, streams: Sequence[str], commands: Sequence[Command]
     ) -> tuple[dict[str, StreamState | None], list[Any]]:
         """Return the states of a few streams, and the replies to ``commands``, at one moment (on Headwater)."""
-        replies: list[Any] = []
-        if self.splits:
-            counted, *replies = self.ask_together(("XCOUNTERS", *streams), *commands)
-        else:
-            try:
-                counted = self.run(self._counters, list(streams), [])
-            except Disconnected:
-                raise
-            except HeadwaterError as error:
-                counted = error
-            replies = self.ask_together(*commands) if commands else []
+        counted, replies = self._counted(streams, commands)
         states = None if isinstance(counted, Exception) else counters.states_of(counted)
         if states is None:
             return {
                 stream: self.state(stream) for stream in streams
             }, replies  # an error names the stream
         return dict(zip(streams, states, strict=True)), replies
+
+    def _counted(
+        self, streams: Sequence[str], commands: Sequence[Command]
+    ) -> tuple[Any, list[Any]]:
+        """Return the counters of streams as the server sent them, or its error, and the replies to ``commands``."""
+        if self.splits:
+            counted, *replies = self.ask_together(("XCOUNTERS", *streams), *commands)
+            return counted, replies
+        try:
+            counted = self.run(self._counters, list(streams), [])
+        except Disconnected:
+            raise
+        except HeadwaterError as error:
+            counted = error
+        return counted, self.ask_together(*commands) if commands else []
 
     def read_state(self, stream: str, reply: Any) -> StreamState | None:
         """Parse a reply of XINFO STREAM; raises for a key that is not a stream."""
