@@ -11,6 +11,7 @@ import pytest
 
 from headwater.spark.core.queries import committed
 from tests.spark.stores import Shop
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -196,6 +197,8 @@ def test_streams_that_a_pattern_finds_later_are_read_completely(
         assert len(collected.rows()) == 200
         shop.add("orders.late", range(1, 8))
         shop.add("payments", [1])
+        # A query looks for new streams once a second.
+        eventually(lambda: len(collected.rows()) > 200)
         rows = collected.rows()
 
     assert len(rows) == 207

@@ -78,6 +78,35 @@ def test_the_source_is_found_without_registration(spark: SparkSession, shop: Sho
     assert rows[0].fields == {"n": "1", "item": "tea"}
 
 
+def test_a_table_is_created_and_read_with_the_options_in_the_query(
+    spark: SparkSession, shop: Shop
+) -> None:
+    # Given a table, whose columns are the source's
+    shop.add("s", range(1, 6))
+    options = f"(url '{shop.url}', stream 's')"
+    spark.sql(f"CREATE TABLE entries USING headwater OPTIONS {options}")
+    try:
+        # When it is read, with the options that Spark does not keep for a source in Python
+        (row,) = spark.sql(f"SELECT count(*) AS n FROM entries WITH {options}").collect()
+
+        # Then its rows are those of the stream, and without options the error says what to write
+        assert row.n == 5
+        with pytest.raises(Exception, match=r"WITH \(url"):
+            spark.sql("SELECT * FROM entries").collect()
+    finally:
+        spark.sql("DROP TABLE entries")
+
+
+def test_a_view_keeps_its_options(spark: SparkSession, shop: Shop) -> None:
+    shop.add("s", range(1, 6))
+    spark.sql(
+        f"CREATE TEMPORARY VIEW entries_now USING headwater OPTIONS (url '{shop.url}', stream 's')"
+    )
+
+    assert spark.table("entries_now").count() == 5
+    spark.sql("DROP VIEW entries_now")
+
+
 def test_values_have_the_types_of_the_schema(spark: SparkSession, shop: Shop) -> None:
     body: Any = {
         "whole": "-9223372036854775808",

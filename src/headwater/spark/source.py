@@ -17,6 +17,7 @@ This module chooses the reader or writer; each is implemented in its own package
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +40,7 @@ class HeadwaterSource(DataSource):
 
     @cached_property
     def _reading(self) -> SourceOptions:
+        _refuse_without_options(self.options)
         options = parse_options(self.options)
         _refuse_embedded(options.url)
         return options
@@ -99,6 +101,7 @@ class HeadwaterSource(DataSource):
         """Return the writer for ``df.write``."""
         from headwater.spark.sink.batch import BatchWriter
 
+        _refuse_without_options(self.options)
         _refuse_embedded(self.options.get("url", ""))
         return BatchWriter.of(self.options, schema, overwrite=overwrite)
 
@@ -108,6 +111,16 @@ class HeadwaterSource(DataSource):
 
         _refuse_embedded(self.options.get("url", ""))
         return StreamWriter.of(self.options, schema, overwrite=overwrite)
+
+
+def _refuse_without_options(options: Mapping[str, str]) -> None:
+    """Raise for a table of Spark's catalog: Spark (4.3) passes none of its options to a source in Python."""
+    if not options:
+        raise DeclarationError(
+            "no options: Spark does not pass those of a table (CREATE TABLE … USING headwater) to a source in "
+            "Python. Name them in the query, SELECT … FROM the_table WITH (url 'redis://localhost:6379', stream "
+            "'orders'), or create a view: CREATE TEMPORARY VIEW orders USING headwater OPTIONS (url '…', stream '…')"
+        )
 
 
 def _refuse_embedded(url: str) -> None:

@@ -38,22 +38,30 @@ _DURATION: Final = re.compile(r"([0-9]{1,12})\s*(ms|s|m|h|d)?")
 _UNITS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
-_OF_TABLES: Final = ("provider", "path")
-"""The source's name, and the directory in which a table of files would be."""
+_OF_TABLES: Final = {
+    "provider",
+    "owner",
+    "comment",
+    "location",
+    "path",
+    "external",
+    "is_managed_location",
+}
+"""Properties of a table that are not the source's. Spark passes each option a second time as ``option.NAME``."""
 
 
 def recognised(given: Mapping[str, str], known: Iterable[str]) -> dict[str, str]:
-    """Return ``given`` with its names spelled as in ``known``; Spark ignores their case. What Spark adds to the
-    options of a table (``CREATE TABLE … USING headwater``) is left out.
+    """Return ``given`` with its names spelled as in ``known``; Spark ignores their case. What Spark adds when a
+    table is created (``CREATE TABLE … USING headwater``) is left out.
 
     Raises `DeclarationError`, with the nearest known name, for an unknown one: a misspelt option must not
     be ignored silently.
     """
     spelling = {name.lower(): name for name in known}
     texts: dict[str, str] = {}
-    added = _OF_TABLES if "provider" in map(str.lower, given) else ()
+    of_table = "provider" in map(str.lower, given)
     for name, text in given.items():
-        if name.lower() in added:
+        if of_table and (name.lower() in _OF_TABLES or name.lower().startswith("option.")):
             continue
         if name.lower() not in spelling:
             raise DeclarationError(

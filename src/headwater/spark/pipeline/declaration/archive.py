@@ -16,13 +16,10 @@ from typing import Any, Final
 
 from headwater.errors import DeclarationError
 from headwater.spark.core import option_values
-from headwater.spark.pipeline.declaration.model import Archive, Source
+from headwater.spark.pipeline.declaration.model import FORGOTTEN_AFTER_MS, Archive, Source
 from headwater.spark.pipeline.declaration.problems import Problems
 
 NEVER: Final = "never"
-FORGOTTEN_AFTER_MS: Final = 7 * 86_400_000
-"""The default of ``forget_queries_after``. The archive has what such a query has not read."""
-
 _KEYS: Final = ("path", "sources", "keep", "trim", "forget_queries_after")
 
 

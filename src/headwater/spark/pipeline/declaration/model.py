@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from headwater.client.redaction import redacted
 from headwater.spark.pipeline.sinks.registry import Mode
@@ -108,6 +108,10 @@ class Table(NamedTuple):
         return self.mode != "complete"
 
 
+FORGOTTEN_AFTER_MS: Final = 7 * 86_400_000
+"""The default of ``forget_queries_after``. The archive has what such a query has not read."""
+
+
 class Archive(NamedTuple):
     """Which sources are archived, and where.
 
@@ -120,7 +124,7 @@ class Archive(NamedTuple):
     sources: tuple[Source, ...]
     trim: bool = True
     keep_ms: int = 0
-    forget_queries_after_ms: int | None = None
+    forget_queries_after_ms: int | None = FORGOTTEN_AFTER_MS
 
 
 class Pipeline(NamedTuple):
