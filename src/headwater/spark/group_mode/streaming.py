@@ -90,11 +90,15 @@ class GroupReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one task, in an executor."""
+        from headwater.spark.decoding.merging import merged
         from headwater.spark.group_mode.reading import read_listed
 
         assert isinstance(partition, ListedTask), partition
-        for part in partition.parts:
-            yield from read_listed(self._options, self._shape, part)
+        return merged(
+            batch
+            for part in partition.parts
+            for batch in read_listed(self._options, self._shape, part)
+        )
 
     def stop(self) -> None:
         """Give up the lease on the consumer's name and close the connections.

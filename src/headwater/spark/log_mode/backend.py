@@ -14,7 +14,7 @@ from headwater.spark.core.options import SourceOptions
 from headwater.spark.core.planners import planner
 from headwater.spark.core.planning import Planner
 from headwater.spark.core.positions import BEGINNING, Position
-from headwater.spark.core.ranges import EntryRange
+from headwater.spark.core.ranges import EntryRange, EntryTask
 from headwater.spark.core.store import SourceStore
 from headwater.spark.decoding.columns import RowShape
 
@@ -32,7 +32,16 @@ class Backend(Protocol):
         """Return where reading restarts in a stream that was deleted, recreated or set back."""
 
     def read(self, part: EntryRange) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one partition as record batches. Runs in an executor."""
+        """Yield the rows of a range as record batches. Runs in an executor."""
+
+
+def read_task(backend: Backend, task: EntryTask) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of one task. Runs in an executor."""
+    from headwater.spark.decoding.merging import merged
+
+    if len(task.ranges) == 1:
+        return backend.read(task.ranges[0])  # page by page
+    return merged(batch for part in task.ranges for batch in backend.read(part))
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,10 @@ from headwater.spark.core.planning import Planner
 from headwater.spark.core.positions import Position, ReadSpan
 from headwater.spark.core.ranges import EntryRange, EntryTask
 from headwater.spark.core.store import SourceStore
-from headwater.spark.log_mode.backend import Backend
+from headwater.spark.log_mode.backend import Backend, read_task
 from headwater.spark.log_mode.partitions import (
     parts_of,
-    starting_position,
+    starting_positions,
     task_size,
     tasks_of,
 )
@@ -85,11 +85,9 @@ class BatchReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one partition, in an executor."""
-        if isinstance(
-            partition, EntryTask
-        ):  # not Spark's own partition, if there is nothing to read
-            for part in partition.ranges:
-                yield from self._backend.read(part)
+        if not isinstance(partition, EntryTask):
+            return iter(())  # Spark's own partition, if there is nothing to read
+        return read_task(self._backend, partition)
 
 
 def batch_spans(
@@ -99,27 +97,33 @@ def batch_spans(
 
     Raises `DeclarationError` for a named stream that does not exist.
     """
-    spans: dict[str, ReadSpan] = {}
-    for stream in filter(window.wants, store.streams()):
-        span = _span(options, store, plans, stream, window)
-        if span is not None and span.entries:
-            spans[stream] = span
-    return spans
+    streams = list(filter(window.wants, store.streams()))
+    spans: dict[str, ReadSpan | None] = {}
+    whole: dict[str, tuple[Position, None]] = {}
+    for stream, at in starting_positions(options, store, plans, streams).items():
+        end = options.end_of(stream)
+        last = min(window.last, MAX_ID if end == "latest" else end)
+        start = at.id if window.first == MIN_ID else max(at.id, before(window.first))
+        spans[stream] = None
+        if (start, last) == (at.id, MAX_ID):
+            whole[stream] = at, None
+        elif start < last:  # otherwise nothing is read, as in Kafka's source
+            spans[stream] = _span(store, plans, stream, at, start, last)
+    for stream, look in plans.look_at_all(whole).items():
+        at = whole[stream][0]
+        spans[stream] = look and ReadSpan(at, Position(look.to, at.added + look.taken))
+    return {stream: span for stream, span in spans.items() if span is not None and span.entries}
 
 
 def _span(
-    options: SourceOptions, store: SourceStore, plans: Planner, stream: str, window: Window
+    store: SourceStore,
+    plans: Planner,
+    stream: str,
+    at: Position,
+    start: StreamID,
+    last: StreamID,
 ) -> ReadSpan | None:
-    """Return None if the end is before the start: nothing is read then, as in Kafka's source."""
-    at = starting_position(options, store, plans, stream)
-    end = options.end_of(stream)
-    last = min(window.last, MAX_ID if end == "latest" else end)
-    start = at.id if window.first == MIN_ID else max(at.id, before(window.first))
-    if start >= last:
-        return None
-    if (start, last) == (at.id, MAX_ID):
-        look = plans.look(stream, at, None)
-        return look and ReadSpan(at, Position(look.to, at.added + look.taken))
+    """Return what is read of a part of a stream, after ``start`` up to ``last``."""
     state = store.state(stream)
     if state is None:
         return None

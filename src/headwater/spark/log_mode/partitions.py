@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from pyspark.sql.datasource import InputPartition
 
-from headwater.model import MIN_ID
+from headwater.model import MIN_ID, StreamID
 from headwater.spark.core.ids import before
 from headwater.spark.core.options import SourceOptions
 from headwater.spark.core.planning import Planner
@@ -17,40 +17,41 @@ from headwater.spark.core.tasks import packed, task_entries
 
 
 def starting_positions(
-    options: SourceOptions, store: SourceStore, plans: Planner
+    options: SourceOptions, store: SourceStore, plans: Planner, streams: Iterable[str]
 ) -> dict[str, Position]:
-    """Return where reading of each stream begins, with the number of entries added up to there.
+    """Return where the options begin to read each stream, with the number of entries added up to there.
 
     Raises `DeclarationError` for a named stream that does not exist.
     """
-    return {stream: starting_position(options, store, plans, stream) for stream in store.streams()}
-
-
-def starting_position(
-    options: SourceOptions, store: SourceStore, plans: Planner, stream: str
-) -> Position:
-    """Return where the options begin to read ``stream``."""
-    state = store.state(stream)
-    if state is None:
-        if options.pattern is None:
+    found: dict[str, Position] = {}
+    counted: dict[str, tuple[Position, None]] = {}
+    for stream, state in store.states(streams).items():
+        if state is None and options.pattern is None:
             raise store.unknown(stream)
-        return BEGINNING  # the pattern matched it, and it was deleted since
-    start = options.start_of(stream)
-    if start == "latest":
-        return Position(state.last_id, state.entries_added)
-    if start == "earliest":
-        start = MIN_ID
-    assert not isinstance(start, str)
+        start = options.start_of(stream)
+        if state is None:
+            found[stream] = BEGINNING  # the pattern matched it, and it was deleted since
+        elif start == "latest" or (after := _before(start)) >= state.last_id:
+            # An id past the end means "latest": an offset must not contain an id that the stream never
+            # had, because then the stream would look as if it had been recreated.
+            found[stream] = Position(state.last_id, state.entries_added)
+        else:
+            counted[stream] = Position(after, 0), None
+    for stream, look in plans.look_at_all(counted).items():
+        after = counted[stream][0].id
+        found[stream] = (
+            BEGINNING if look is None else Position(after, look.state.entries_added - look.total)
+        )
+    return {stream: found[stream] for stream in streams}
+
+
+def _before(start: StreamID | str) -> StreamID:
+    """Return the id after which reading begins."""
     # With an archive, more entries may follow the beginning than the stream holds: count them.
-    after = MIN_ID if start == MIN_ID else before(start)
-    if after >= state.last_id:
-        # An id past the end means "latest": an offset must not contain an id that the stream never
-        # had, because then the stream would look as if it had been recreated.
-        return Position(state.last_id, state.entries_added)
-    look = plans.look(stream, Position(after, 0), None)
-    if look is None:
-        return BEGINNING
-    return Position(after, look.state.entries_added - look.total)
+    if isinstance(start, str):
+        assert start == "earliest", start
+        return MIN_ID
+    return MIN_ID if start == MIN_ID else before(start)
 
 
 def task_size(spans: Mapping[str, ReadSpan], options: SourceOptions) -> int:

@@ -38,7 +38,7 @@ from headwater.spark.core.positions import BEGINNING, Position, ReadSpan
 from headwater.spark.core.queries import Register
 from headwater.spark.core.ranges import EntryRange, EntryTask
 from headwater.spark.core.store import SourceStore
-from headwater.spark.log_mode.backend import Backend
+from headwater.spark.log_mode.backend import Backend, read_task
 from headwater.spark.log_mode.offsets import (
     Offset,
     end_offset,
@@ -50,7 +50,6 @@ from headwater.spark.log_mode.offsets import (
 )
 from headwater.spark.log_mode.partitions import (
     parts_of,
-    starting_position,
     starting_positions,
     task_size,
     tasks_of,
@@ -118,7 +117,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return where the query begins; later calls return the same offset."""
         if self._initial is None:
             store, plans = self._open()
-            positions = starting_positions(self._options, store, plans)
+            positions = starting_positions(self._options, store, plans, store.streams())
             self._initial = initial_offset(positions, query=str(uuid.uuid4()))
         return self._initial
 
@@ -168,9 +167,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         query = query_of(start) or str(uuid.uuid4())
         self._register_committed(store, query, start)
         positions = positions_of(start)
-        for stream in store.recent_streams():
-            if stream not in positions:
-                positions[stream] = self._appeared(store, plans, stream)
+        appeared = [stream for stream in store.recent_streams() if stream not in positions]
+        positions |= self._beginnings(store, plans, appeared)
         looks = self._looks(store, plans, positions)
         self._hold_to(limit, store, plans, looks)
         spans = {
@@ -220,8 +218,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one partition, in an executor."""
         assert isinstance(partition, EntryTask), partition
-        for part in partition.ranges:
-            yield from self._backend.read(part)
+        return read_task(self._backend, partition)
 
     def stop(self) -> None:
         """Close the connection; this settles nothing (see the module's docstring)."""
@@ -266,15 +263,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             {stream: at.id for stream, at in positions if self._options.includes(stream)}
         )
 
-    def _appeared(self, store: SourceStore, plans: Planner, stream: str) -> Position:
-        """Return where reading begins in a stream that the checkpoint does not contain.
+    def _beginnings(
+        self, store: SourceStore, plans: Planner, streams: list[str]
+    ) -> dict[str, Position]:
+        """Return where reading begins in streams that the checkpoint does not contain.
 
         A stream that a pattern matches is new, and read from its beginning. A named stream was added to
         the list, and begins where the options say.
         """
         if self._options.pattern is not None:
-            return BEGINNING
-        return starting_position(self._options, store, plans, stream)
+            return dict.fromkeys(streams, BEGINNING)
+        return starting_positions(self._options, store, plans, streams)
 
     def _looks(
         self, store: SourceStore, plans: Planner, positions: Mapping[str, Position]
