@@ -3,6 +3,7 @@
     throughput  rows per second to count, to noop and to Parquet
     latency     from an append to foreachBatch
     archive     reading an archive, compared with Spark's own reader
+    streams     a thousand streams in one query, compared with one
 
 Everything runs on two cores: Spark as ``local[2]``, and the server in a separate process. Prints a table
 for each section, writes JSON, and exits with status 1 if a required value was missed.
@@ -21,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from benchmarks.machine import build_kind
-from benchmarks.spark import archive, latency, throughput
+from benchmarks.spark import archive, latency, streams, throughput
 from headwater.spark import session
 
 if TYPE_CHECKING:
@@ -77,6 +78,10 @@ def _archive(spark: SparkSession, selection: Selection) -> dict[str, Any]:
     return archive.measure(spark, **selection.given())
 
 
+def _streams(spark: SparkSession, selection: Selection) -> dict[str, Any]:
+    return streams.measure(spark, **selection.given(rows=False))
+
+
 def _archive_show(found: dict[str, Any]) -> None:
     print("an archive's rows to noop, million rows/s")
     for name in ("archive", "source", "parquet"):
@@ -95,6 +100,7 @@ SECTIONS: Final[dict[str, Section]] = {
     "throughput": Section(_throughput, throughput.show, throughput.missed),
     "latency": Section(_latency, latency.show, _latency_missed),
     "archive": Section(_archive, _archive_show, _archive_missed),
+    "streams": Section(_streams, streams.show, streams.missed),
 }
 
 

@@ -100,7 +100,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._memory = LastSeen()
         self._register: Register | None = None
         self._checked = False
-        self._pauses = IdlePauses()
+        self.pauses = IdlePauses()
         self._rest = Rest()
         self._idle = False
         """Whether the last poll found nothing."""
@@ -146,7 +146,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Raises `DataLoss` if entries were removed before they were read (core/completeness.py).
         """
-        self._pauses.wait()
+        self.pauses.wait()
         store, plans = self._open()
         # Only an idle query asks twice: what it asks here makes its next polls cheap.
         seen = store.all_counters(store.recent_streams()) if self._idle else None
@@ -159,7 +159,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._rest.end()
         elif not self._rest.lasts(start, seen):
             self._rest.begin(start, seen)
-        self._pauses.polled(found=not self._idle)
+        self.pauses.polled(found=not self._idle)
         return end
 
     def _next(self, store: SourceStore, plans: Planner, start: Offset, limit: ReadLimit) -> Offset:
