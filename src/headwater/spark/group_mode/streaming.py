@@ -25,6 +25,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTri
 from headwater.groups.operation import GroupVanished
 from headwater.messages import reader_key
 from headwater.model import MIN_ID
+from headwater.spark.core.idle import IdlePauses
 from headwater.spark.core.options import SourceOptions
 from headwater.spark.core.store import SourceStore, connect, patiently
 from headwater.spark.decoding.columns import RowShape
@@ -54,6 +55,7 @@ class GroupReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._shape = shape
         self._driver: _Driver | None = None
+        self._pauses = IdlePauses()
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_options": self._options, "_shape": self._shape}
@@ -78,7 +80,10 @@ class GroupReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
         """Settle what ``start`` names and fetch the next batch; return ``start`` if there is none."""
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else ENTRIES_A_TRIGGER
-        return self._call(lambda driver: driver.next(start, min(most, MOST_ENTRIES)))
+        self._pauses.wait()
+        end = self._call(lambda driver: driver.next(start, min(most, MOST_ENTRIES)))
+        self._pauses.polled(found=end is not start)
+        return end
 
     def reportLatestOffset(self) -> Offset | None:  # noqa: N802 - Spark's name
         """Return how far each group is behind its stream, for Spark's progress."""
