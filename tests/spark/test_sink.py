@@ -42,6 +42,7 @@ def test_epochs_are_written_in_the_order_of_their_partitions(
 
     assert shop.numbers("s") == list(range(1, 24))
     assert stages(shop) == {}
+    entries: Any = shop.client.xrange("s")
     assert shop.client.hgetall(MARKER) == {
         b"epoch": b"1",
         b"stage": b"0",
@@ -49,6 +50,9 @@ def test_epochs_are_written_in_the_order_of_their_partitions(
         b"published": b"3",
         b"entries": b"3",
         b"done": b"1",
+        b"reached": b"1",
+        b"added": b"23",
+        b"last": entries[-1][0],
     }
 
 

@@ -5,10 +5,14 @@ XINFO STREAM returns the first and the last entry too, which may have megabytes.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from headwater.model import StreamID
+from headwater.spark.core.replies import as_dict
 from headwater.spark.core.state import StreamState
+
+if TYPE_CHECKING:
+    import redis
 
 SCRIPT: Final = """
 local found = {}
@@ -28,6 +32,40 @@ end
 return found
 """
 """Returns for each key what XCOUNTERS returns."""
+
+
+def state_of(client: redis.Redis, stream: str) -> StreamState | None:
+    """Return the state of one stream, None if there is no such key, as cheaply as the server and the user's rights
+    allow. Raises redis-py's errors."""
+    import redis
+
+    def by_command() -> Any:
+        return client.execute_command("XCOUNTERS", stream)
+
+    def by_script() -> Any:
+        return client.register_script(SCRIPT)(keys=[stream])
+
+    for ask in (by_command, by_script):
+        try:
+            reply = ask()
+        except redis.ResponseError:
+            continue  # another kind of server, or not allowed
+        found = states_of(reply)
+        if found is not None:
+            return found[0]
+    try:
+        values = as_dict(client.execute_command("XINFO STREAM", stream))
+    except redis.ResponseError as error:
+        if "no such key" in str(error):
+            return None
+        raise
+    return _state(
+        values["length"],
+        values["recorded-first-entry-id"],
+        values["last-generated-id"],
+        values["max-deleted-entry-id"],
+        values["entries-added"],
+    )
 
 
 def states_of(reply: list[Any]) -> list[StreamState | None] | None:

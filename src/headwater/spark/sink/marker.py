@@ -7,15 +7,27 @@ position   how many of the stage's entries are published
 published  how many of the batch's entries are published
 entries    how many entries the batch has
 done       set when all are published
+reached    the batch after which the stream was looked at: it had ever got
+added      so many entries, and its last id was
+last       this; neither becomes less
 """
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from headwater.errors import HeadwaterError
+from headwater.model import StreamID
+
+
+class Reached(NamedTuple):
+    """How far the stream had got when batch ``epoch`` was published."""
+
+    epoch: int
+    added: int
+    last: StreamID
 
 
 @dataclass(frozen=True)
@@ -29,6 +41,7 @@ class Marker:
     published: int
     entries: int
     done: bool
+    reached: Reached | None = None
 
     @property
     def uuids(self) -> set[str]:
@@ -48,13 +61,18 @@ class Marker:
         if self.done:
             made["done"] = "1"
             del made["stages"]
+        if self.reached is not None:
+            epoch, added, last = self.reached
+            made |= {"reached": str(epoch), "added": str(added), "last": str(last)}
         return made
 
     @classmethod
-    def begin(cls, epoch: int, stages: list[tuple[str, int]]) -> Marker:
+    def begin(
+        cls, epoch: int, stages: list[tuple[str, int]], reached: Reached | None = None
+    ) -> Marker:
         """Return what is recorded of a batch before any of it is visible."""
         entries = sum(count for _uuid, count in stages)
-        return cls(epoch, tuple(stages), 0, 0, 0, entries, done=not entries)
+        return cls(epoch, tuple(stages), 0, 0, 0, entries, done=not entries, reached=reached)
 
     @classmethod
     def parse(cls, key: str, reply: Any) -> Marker | None:
@@ -73,6 +91,11 @@ class Marker:
             numbers = [
                 int(found[name]) for name in ("epoch", "stage", "position", "published", "entries")
             ]
+            reached = None
+            if "reached" in found:
+                reached = Reached(
+                    int(found["reached"]), int(found["added"]), StreamID.parse(found["last"])
+                )
             if not done and not 0 <= numbers[1] < len(stages):
                 raise ValueError("no such stage")
         except (KeyError, ValueError, TypeError) as error:
@@ -81,4 +104,4 @@ class Marker:
                 "use a new checkpoint for the query"
             ) from None
         epoch, stage, position, published, entries = numbers
-        return cls(epoch, stages, stage, position, published, entries, done=done)
+        return cls(epoch, stages, stage, position, published, entries, done=done, reached=reached)

@@ -34,6 +34,7 @@ class SinkOptions:
     trim: tuple[str, ...] = ()
     delivery: Delivery = "exactlyOnce"
     non_finite: NonFinite = "refuse"
+    fail_on_data_loss: bool = True
     transaction: tuple[str, int] | None = None
     checkpoint: str = ""
     """The directory of the query's checkpoint, for errors; empty if it is not known."""
@@ -83,6 +84,7 @@ _READERS: Final[dict[str, tuple[str, Reader]]] = {
     "maxlen": ("trim", _maxlen),
     "minid": ("trim", _minid),
     "delivery": ("delivery", values.word(*get_args(Delivery))),
+    "failOnDataLoss": ("fail_on_data_loss", values.flag),
     "nonFinite": ("non_finite", values.word(*get_args(NonFinite))),
 }
 

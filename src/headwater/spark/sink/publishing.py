@@ -15,6 +15,7 @@ from headwater.messages.keys import sink_key, stage_key
 from headwater.model import StreamID
 from headwater.spark.core.store import connect, patiently
 from headwater.spark.sink.chunks import Mover, after, last_id, type_of
+from headwater.spark.sink.destination import Destination
 from headwater.spark.sink.marker import Marker
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ class EpochPublisher:
         self._key = sink_key(options.stream, query)
         self._client = connect(options.url)
         self._mover = Mover(self._client, options, query, self._stage)
+        self._destination = Destination(self._client, options, query)
         self._known: Marker | None = None
 
     def close(self) -> None:
@@ -47,8 +49,11 @@ class EpochPublisher:
         Writes nothing of them if the epoch was already written, or was recorded with other stages. Raises
         `HeadwaterError` for an epoch below the last one, and `DataLoss` for a stage that is gone.
         """
+        wrote = False
         while not patiently(self._options.url, lambda: self._step(epoch, staged)):
-            pass
+            wrote = True
+        if wrote:
+            patiently(self._options.url, lambda: self._destination.note(epoch))
         self._drop({one.uuid for one in staged})
 
     def abort(self, staged: list[Staged]) -> None:
@@ -99,7 +104,8 @@ class EpochPublisher:
                     "policy that does not evict."
                 )
         self._check_target(full)
-        made = Marker.begin(epoch, [(one.uuid, one.count) for one in full])
+        reached = None if before is None else self._destination.checked(before)
+        made = Marker.begin(epoch, [(one.uuid, one.count) for one in full], reached)
         old = before.uuids - made.uuids if before is not None else set()
         with self._client.pipeline(transaction=True) as pipeline:
             pipeline.watch(self._key)
