@@ -3,7 +3,7 @@
     after a batch ──▶ note: the marker gets the stream's counter and last id
     before the next ──▶ checked: the stream must have at least as much
 
-Rule 1. Both numbers only grow, whoever writes and trims. So less than the marker says is proof of a loss.
+Rule 1. Both numbers only grow, also when others write and trim. So less than the marker says is proof of a loss.
 Rule 2. A user without the right to read the counters writes without this check.
 """
 
