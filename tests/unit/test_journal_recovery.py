@@ -176,13 +176,19 @@ def test_a_truncated_file_is_damage_unless_a_record_names_its_end(
             assert len(journal.recovery.notes) == len(notes)
             assert all(note in journal.recovery.notes[0] for note in notes)
             accepted.add(size)
-        # Then the start is refused, unless a record says that the file ended there: its own last
-        # record, or the first record of the next file. After a clean stop MANIFEST says where it ended
+        # Then the start is refused, unless a record says that the records ended there, and only zeros follow:
+        # its own last record, or the first record of the next file. After a clean stop MANIFEST says where
+        # it ended
         if name == last:
             ends = own_ends(name, content)
-            assert accepted == ({max(ends)} if clean else ends)
+            ends = {max(ends)} if clean else ends
         else:
-            assert accepted == (set() if name == spare else {dict(whole.ends)[name]})
+            ends = set() if name == spare else {dict(whole.ends)[name]}
+        assert accepted == {
+            size
+            for size in range(FILE_BYTES)
+            if any(end <= size and not any(content[end:size]) for end in ends)
+        }
 
 
 def opened(files: CrashableFiles) -> tuple[Journal, list[bytes]] | str:

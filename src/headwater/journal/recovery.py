@@ -15,8 +15,9 @@ Rule 3. A file gets its name after its header is durable. A file without a heade
         a spare: the last file, not the first, with only zeros after the header. Such a file never had a
         record that is known; it is removed and created again.
 Rule 4. A file that is shorter than its header says is damaged, because it is unknown what followed its
-        end. The exception is a file that ends exactly where a fact ``synced`` says: its own last record,
-        written by a clean stop, or the first record of the next file.
+        end. The exception is a file whose records end where a fact ``synced`` says, with only zeros after
+        that, if anything: its own last record, written by a clean stop or a rotation, or the first record
+        of the next file.
 Rule 5. Files are numbered without a gap, from the first that MANIFEST names to its last or later; without
         MANIFEST, from 1 on. A missing file is damage.
 Rule 6. Records that end before the floor of MANIFEST are damage.
@@ -201,7 +202,7 @@ class Recovery:
         size = len(content.data)
         if size >= file.size:
             return
-        if not named or size != self.end:
+        if not named or content.used > self.end:
             raise self.damaged(
                 file.name,
                 self.end,

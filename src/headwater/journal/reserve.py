@@ -70,10 +70,14 @@ class Reserve:
             self._ready.append(spare)
 
     def reclaim(self, file: JournalFile) -> bool:
-        """Allocate all space of an existing file: copying it may have left holes. Return whether it
-        worked."""
+        """Allocate all space of an existing file: copying it may have left holes, and a rotation may have cut it.
+        Then its new size is durable before anything is written there (recovery.py, rule 4). Return whether
+        it worked."""
         try:
+            short = self._files.reads.size(file.name) < file.size
             self._files.allocate(file.name, file.size)
+            if short:
+                self._files.sync(file.name)
         except OSError as error:
             self.refusal = _reason(error)
             return False
