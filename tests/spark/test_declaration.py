@@ -312,12 +312,12 @@ path = "tables/all"
 @pytest.mark.parametrize(
     ("line", "forgotten_ms"),
     [
-        ("", 7 * 86_400_000),
+        ("", 8 * 86_400_000),
         ('forget_queries_after = "2d"', 2 * 86_400_000),
         ('forget_queries_after = "never"', None),
     ],
 )
-def test_an_archive_forgets_queries_after_a_week_unless_the_file_says_otherwise(
+def test_an_archive_forgets_queries_after_eight_days_unless_the_file_says_otherwise(
     directory: Path, line: str, forgotten_ms: int | None
 ) -> None:
     text = f'{GOOD}\n[archive]\npath = "archive"\n{line}\n'

@@ -262,7 +262,7 @@ def test_many_streams_are_looked_at_as_one_by_one(
     assert planner(store).look_at_all(wanted) == one_by_one
 
 
-def test_streams_with_nothing_new_take_one_request_together(
+def test_streams_with_nothing_new_take_few_requests_together(
     shop: Shop, plans: Planner, requests: list[int]
 ) -> None:
     # Given many streams that are read up to their ends, and whose entries are large
@@ -279,9 +279,9 @@ def test_streams_with_nothing_new_take_one_request_together(
     # When they are looked at again
     looks = plans.look_at_all(wanted)
 
-    # Then that takes one request, and no entries are transferred
+    # Then that takes one request, or elsewhere one for each 4 MB that XINFO copies; no entries are transferred
     assert [look and look.total for look in looks.values()] == [0] * len(names)
-    assert len(requests) == 1
+    assert len(requests) <= (1 if shop.name == "headwater" else 6)
     assert int(shop.client.info("stats")["total_net_output_bytes"]) - sent < 100_000
 
 

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.peer
 
 STORES = ("headwater", "redis-7.0", "redis-8.2", "valkey-9.1")
 
-LOST = "'s' was emptied, created again, or restored from an older copy: after batch 1 of query q"
+LOST = "'s' was deleted, created again, or restored from an older copy: after batch 1 of query q"
 
 
 def emptied(shop: Shop) -> None:
@@ -103,8 +103,20 @@ def test_a_loss_in_the_middle_of_a_batch_is_noticed_at_its_end(
     monkeypatch.setattr(Mover, "move", losing)
 
     # When the batch is complete, then the loss is reported
-    with pytest.raises(DataLoss, match="'s' was emptied"):
+    with pytest.raises(DataLoss, match=LOST):
         query.epoch(1, numbers(12, start=6))
+
+    # And also after Spark has repeated that batch, which is written
+    monkeypatch.setattr(Mover, "move", move)
+    query.epoch(1, numbers(12, start=6))
+    for epoch in (2, 3):
+        with pytest.raises(DataLoss, match=LOST):
+            query.epoch(epoch, numbers(5, start=20))
+
+    # And no more if the option accepts it
+    accepting = Writing(shop, failOnDataLoss="false")
+    accepting.epoch(2, numbers(5, start=20))
+    query.epoch(3, numbers(5, start=25))
 
 
 def test_a_batch_that_was_written_is_not_noted_again_after_a_loss(shop: Shop) -> None:
@@ -119,6 +131,18 @@ def test_a_batch_that_was_written_is_not_noted_again_after_a_loss(shop: Shop) ->
     assert not shop.client.exists("s")
     with pytest.raises(DataLoss, match=LOST):
         query.epoch(2, numbers(5, start=11))
+
+
+def test_who_names_transactions_may_start_over_with_a_new_stream(shop: Shop) -> None:
+    from headwater.spark.sink.options import parse_options
+    from headwater.spark.sink.publishing import EpochPublisher
+
+    options = {"url": shop.url, "stream": "s", "txnAppId": "nightly", "txnVersion": "1"}
+    publisher = EpochPublisher(parse_options(options, streaming=False), "nightly")
+    for version in (1, 2, 3):
+        publisher.publish(version, [])
+        shop.client.delete("s")
+    publisher.close()
 
 
 def test_without_the_right_to_read_counters_batches_are_written(shop: Shop) -> None:

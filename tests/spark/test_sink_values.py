@@ -166,6 +166,19 @@ def test_what_json_does_not_have_is_written_in_words_if_the_option_says_so() -> 
     assert row.words.endswith(b'{"price":"NaN","r":{"x":["Infinity",null,"-Infinity"]}}\r\n')
 
 
+def test_only_the_rows_of_a_slice_are_judged() -> None:
+    # Given more rows than are encoded at a time, with NaN in a map of the last one, and in a null map
+    rows: list[dict[str, Any]] = [{"m": [("a", 1.0)]}] * 1500 + [{"m": [("a", NAN)]}]
+    batch = pa.RecordBatch.from_pylist(rows, pa.schema([("m", pa.map_(pa.string(), pa.float64()))]))
+    encoder = RowEncoder(parse_schema("m map<string, double>"), "fields")
+
+    # When they are encoded, then the error comes with that row, not before
+    found = encoder.rows([batch])
+    assert len([next(found) for _ in range(1000)]) == 1000
+    with pytest.raises(EncodeError, match="row 1500 of this task"):
+        list(found)
+
+
 def test_msgpack_has_nan_and_infinities() -> None:
     rows = [{"price": NAN, "r": {"x": [float("inf")]}}]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pytest
 
-from headwater.spark.core.tasks import packed, task_entries
+from headwater.spark.core.tasks import Division
 from headwater.spark.decoding.merging import ENOUGH_BYTES, ENOUGH_ROWS, merged
 
 
@@ -27,15 +27,36 @@ def test_parts_are_packed_in_order_and_none_is_lost(seed: int) -> None:
     parts = [Part(number, chance.randrange(1, 30)) for number in range(chance.randrange(200))]
 
     # When they are packed into tasks
-    groups = list(packed(parts, 25))
+    division = Division.of(sum(part.count for part in parts), least_tasks=None, most_entries=25)
+    groups = list(division.packed(parts))
 
     # Then each is in one task, in order, and no task has too much unless it is one part
+    most = division.entries
     assert [part for group in groups for part in group] == parts
-    assert all(sum(part.count for part in group) <= 25 or len(group) == 1 for group in groups)
-    # And no two neighbours would fit into one
+    assert all(sum(part.count for part in group) <= most or len(group) == 1 for group in groups)
+    # And no part would fit into the task before it
     sizes = [sum(part.count for part in group) for group in groups]
     firsts = [group[0].count for group in groups]
-    assert all(size + first > 25 for size, first in zip(sizes, firsts[1:], strict=False))
+    assert all(size + first > most for size, first in zip(sizes, firsts[1:], strict=False))
+
+
+@pytest.mark.parametrize("least", [1, 3, 7, 200])
+@pytest.mark.parametrize("counts", [[10], [300], [1, 1, 1, 1], [6] * 50, [1000, 1, 1, 500]])
+def test_there_are_at_least_as_many_tasks_as_the_option_says(least: int, counts: list[int]) -> None:
+    # Given streams that are cut into parts
+    division = Division.of(sum(counts), least_tasks=least, most_entries=None)
+    parts: list[Part] = []
+    for count in counts:
+        number = division.parts(count)
+        size, larger = divmod(count, number)
+        parts += [Part(len(parts), size + (at < larger)) for at in range(number)]
+
+    # When they are packed
+    groups = list(division.packed(parts))
+
+    # Then there are as many tasks, if there are as many entries, and not twice as many
+    assert min(least, sum(counts)) <= len(groups) <= 2 * least + len(counts)
+    assert sum(part.count for group in groups for part in group) == sum(counts)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +72,7 @@ def test_parts_are_packed_in_order_and_none_is_lost(seed: int) -> None:
 def test_the_size_of_a_task_follows_from_the_options(
     *, total: int, least: int | None, most: int | None, entries: int
 ) -> None:
-    assert task_entries(total, least_tasks=least, most_entries=most) == entries
+    assert Division.of(total, least_tasks=least, most_entries=most).entries == entries
 
 
 def test_small_batches_are_merged_and_large_ones_are_not_held() -> None:

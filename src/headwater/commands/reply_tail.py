@@ -51,7 +51,7 @@ def write_spans(reply: ReplyWriter, spans: list[Span], backward: bool) -> None:
             return
         if backward:
             write_span(reply, span, True)
-        else:
+        else:  # as in `write_span`, without a call: most replies have one span
             reply.part(span.data(), span.start(), span.stop())
 
 

@@ -94,7 +94,9 @@ class ArchivePlanner:
                     stream, ReadSpan(begin, span.end), max(1, parts - len(cuts))
                 )
                 state, cuts = live.state, cuts + live.parts
-            return CutRange(state or self._store.state(stream), cuts)
+            if state is None and sum(count for _ids, count in cuts) != span.entries:
+                state = self._store.state(stream)  # it explains what is missing
+            return CutRange(state, cuts)
 
         return self._while_unchanged(stream, ask)
 

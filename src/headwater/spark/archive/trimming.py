@@ -115,6 +115,8 @@ class Trimmer:
             return 0
         bound = self.holds()[0].first
         for query, days in self._unseen():
+            if _next(query.id) > bound:
+                continue  # others need these entries too
             _log.warning(
                 "the query %s of %s was not seen for %d days, and %r keeps what it has not read%s. If it will "
                 "not run again: HDEL %s %s",
@@ -156,11 +158,10 @@ class Trimmer:
         return int(count), StreamID.parse(smallest) if count else MAX_ID
 
     def _queries(self) -> Iterator[Hold]:
-        days = {query.query: days for query, days in self._unseen()}
-        for query, _age_ms in self._awaited():
+        for query, age_ms in self._awaited():
             who = f"query {query.query} of {query.app or 'an unknown host'}, which has not read it"
-            if query.query in days:
-                who += f" and was not seen for {days[query.query]} days"
+            if age_ms > _DAY_MS:
+                who += f" and was not seen for {age_ms // _DAY_MS} days"
             yield Hold(_next(query.id), who)
 
     def _awaited(self) -> Iterator[tuple[Committed, int]]:

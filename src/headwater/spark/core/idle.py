@@ -35,14 +35,10 @@ class IdlePauses:
         self._pause = 0.0
         self._polled = 0.0
 
-    def reset(self) -> None:
-        """Let the next poll begin at once."""
-        self._pause = 0.0
-
     def wait(self) -> None:
         """Wait before a poll, if the one before found nothing and was just now."""
         rest = self._polled + self._pause - self._clock()
-        if self._pause and rest > 0:
+        if rest > 0:
             self._sleep(rest)
 
     def polled(self, *, found: bool) -> None:

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from headwater.client.redaction import redacted
 from headwater.errors import DeclarationError, Disconnected, HeadwaterError
-from headwater.model import StreamID
 from headwater.spark.core import counters
 from headwater.spark.core.option_values import NO_CLUSTER
 from headwater.spark.core.options import SourceOptions
@@ -255,15 +254,17 @@ class SourceStore:
         self, streams: Sequence[str], commands: Sequence[Command]
     ) -> tuple[Any, list[Any]]:
         """Return the counters of streams as the server sent them, or its error, and the replies to ``commands``."""
-        if self.splits:
-            counted, *replies = self.ask_together(("XCOUNTERS", *streams), *commands)
-            return counted, replies
         try:
-            counted = self.run(self._counters, list(streams), [])
+            if self.splits:
+                reply, *replies = self.ask_together(("XCOUNTERS", *streams), *commands)
+                return reply, replies
+            counted: list[Any] = []
+            while len(counted) < len(streams):
+                counted += self.run(self._counters, list(streams[len(counted) :]), [])
         except Disconnected:
             raise
         except HeadwaterError as error:
-            counted = error
+            return error, self.ask_together(*commands) if commands else []
         return counted, self.ask_together(*commands) if commands else []
 
     def read_state(self, stream: str, reply: Any) -> StreamState | None:
@@ -278,20 +279,14 @@ class SourceStore:
                     f"stream: the key {stream!r} holds a {as_text(kind)}, not a stream"
                 )
             raise HeadwaterError(f"{redacted(self.options.url)} answered: {text}")
-        values = as_dict(reply)
-        if "entries-added" not in values:
+        state = counters.state_in(as_dict(reply))
+        if state is None:
             raise HeadwaterError(
                 f"{redacted(self.options.url)} does not count the entries added to a stream "
                 "(entries-added), so completeness cannot be checked. Redis 7.0, Valkey 7.2 and "
                 "Headwater do."
             )
-        return StreamState(
-            length=int(values["length"]),
-            last_id=StreamID.parse(values["last-generated-id"]),
-            max_deleted_id=StreamID.parse(values["max-deleted-entry-id"]),
-            entries_added=int(values["entries-added"]),
-            first_id=StreamID.parse(values["recorded-first-entry-id"]),
-        )
+        return state
 
     def unknown(self, stream: str) -> DeclarationError:
         """Return the error for a named stream that does not exist, with the nearest that does."""

@@ -1,14 +1,14 @@
 """How much of a batch one task reads.
 
-Rule 1. Work is divided by entries, whatever stream they are of: a task reads parts of a large stream, or many
-        small streams. Starting a task takes longer than reading some thousand entries.
+Work is divided by entries, whatever stream they are of: a task reads a part of a large stream, or many small streams.
+Starting a task takes longer than reading some thousand entries.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
-from typing import Final, Protocol, TypeVar
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 _ENTRIES_WORTH_A_TASK: Final = 10_000
 """With fewer entries, starting a task (some 10 ms) takes longer than reading them."""
@@ -26,39 +26,61 @@ class Counted(Protocol):
 C = TypeVar("C", bound=Counted)
 
 
-def task_entries(total: int, *, least_tasks: int | None, most_entries: int | None) -> int:
-    """Return how many entries each task of a batch of ``total`` entries should read, at least 1.
+class Division(NamedTuple):
+    """How a batch of ``total`` entries is divided: into about ``tasks`` tasks, at least that many if ``exact``, of about
+    ``entries`` entries each."""
 
-    Without ``least_tasks`` there are enough tasks to use all cores, but no needlessly small ones.
+    total: int
+    tasks: int
+    entries: int
+    exact: bool
 
-    >>> task_entries(5000, least_tasks=None, most_entries=None)
-    5000
-    >>> task_entries(5000, least_tasks=3, most_entries=None)
-    1667
-    >>> task_entries(5000, least_tasks=3, most_entries=1000)
-    1000
-    """
-    tasks = least_tasks or min(os.cpu_count() or 1, -(-total // _ENTRIES_WORTH_A_TASK))
-    entries = -(-total // max(1, tasks))
-    return max(1, entries if most_entries is None else min(entries, most_entries))
+    @classmethod
+    def of(cls, total: int, *, least_tasks: int | None, most_entries: int | None) -> Division:
+        """Return the division that the options ask for. Without ``least_tasks`` there are enough tasks to use all
+        cores, but no needlessly small ones.
 
+        >>> Division.of(5000, least_tasks=3, most_entries=1000)
+        Division(total=5000, tasks=5, entries=1000, exact=True)
+        """
+        tasks = least_tasks or min(os.cpu_count() or 1, -(-total // _ENTRIES_WORTH_A_TASK))
+        if most_entries is not None:
+            tasks = max(tasks, -(-total // most_entries))
+        tasks = max(1, tasks)
+        entries = max(1, -(-total // tasks))
+        if most_entries is not None:
+            entries = min(entries, most_entries)
+        return cls(total, tasks, entries, exact=least_tasks is not None)
 
-def packed(parts: Iterable[C], entries: int) -> Iterator[list[C]]:
-    """Yield the parts in their order, in groups of at most ``entries`` entries. A larger part is a group of its
-    own.
+    def parts(self, entries: int) -> int:
+        """Return into how many parts a range of so many entries is cut, none larger than `entries`.
 
-    >>> from collections import namedtuple
-    >>> Part = namedtuple("Part", "count")
-    >>> [[part.count for part in group] for group in packed(map(Part, [3, 2, 4, 9, 1]), 5)]
-    [[3, 2], [4], [9], [1]]
-    """
-    group: list[C] = []
-    held = 0
-    for part in parts:
-        if group and held + part.count > entries:
+        >>> division = Division.of(300, least_tasks=200, most_entries=None)
+        >>> division.parts(300), division.parts(3)
+        (200, 2)
+        """
+        share = -(-self.tasks * entries // max(1, self.total))
+        return max(1, min(entries, max(share, -(-entries // self.entries))))
+
+    def packed(self, parts: Sequence[C]) -> Iterator[list[C]]:
+        """Yield the parts in their order, in groups of at most `entries` entries. A larger part is a group of its own.
+        If the division is exact and there are enough parts, there are at least `tasks` groups.
+
+        >>> from collections import namedtuple
+        >>> Part = namedtuple("Part", "count")
+        >>> division = Division.of(19, least_tasks=None, most_entries=5)
+        >>> [[part.count for part in group] for group in division.packed([Part(n) for n in (3, 2, 4, 9, 1)])]
+        [[3, 2], [4], [9], [1]]
+        """
+        group: list[C] = []
+        held = done = 0
+        for place, part in enumerate(parts):
+            rest, wanted = len(parts) - place, self.tasks - done - 1
+            alone = self.exact and rest <= wanted
+            if group and (alone or held + part.count > self.entries):
+                yield group
+                group, held, done = [], 0, done + 1
+            group.append(part)
+            held += part.count
+        if group:
             yield group
-            group, held = [], 0
-        group.append(part)
-        held += part.count
-    if group:
-        yield group

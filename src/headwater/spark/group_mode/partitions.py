@@ -9,7 +9,7 @@ from pyspark.sql.datasource import InputPartition
 
 from headwater.model import StreamID
 from headwater.spark.core.options import SourceOptions
-from headwater.spark.core.tasks import packed, task_entries
+from headwater.spark.core.tasks import Division
 from headwater.spark.group_mode.offsets import EntryRun, Portion
 
 Single = tuple[StreamID, int]
@@ -39,13 +39,17 @@ class ListedTask(InputPartition):
 
 def tasks_of(portions: Mapping[str, Portion], options: SourceOptions) -> list[InputPartition]:
     """Return the tasks of a batch. Runs are not split, because the ids inside them are not known."""
-    size = task_entries(
+    division = Division.of(
         sum(portion.entries for portion in portions.values()),
         least_tasks=options.min_partitions,
         most_entries=options.max_entries_per_partition,
     )
-    parts = [part for stream, portion in portions.items() for part in _parts(stream, portion, size)]
-    return [ListedTask(tuple(group)) for group in packed(parts, size)]
+    parts = [
+        part
+        for stream, portion in portions.items()
+        for part in _parts(stream, portion, division.entries)
+    ]
+    return [ListedTask(tuple(group)) for group in division.packed(parts)]
 
 
 def _parts(stream: str, portion: Portion, size: int) -> Iterator[Listed]:

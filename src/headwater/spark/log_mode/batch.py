@@ -18,9 +18,8 @@ from headwater.spark.core.ranges import EntryRange, EntryTask
 from headwater.spark.core.store import SourceStore
 from headwater.spark.log_mode.backend import Backend, read_task
 from headwater.spark.log_mode.partitions import (
-    parts_of,
+    division_of,
     starting_positions,
-    task_size,
     tasks_of,
 )
 
@@ -70,16 +69,16 @@ class BatchReader(DataSourceReader):
         store, plans = self._backend.connect()
         try:
             spans = batch_spans(self._options, store, plans, self._window)
-            size = task_size(spans, self._options)
+            division = division_of(spans, self._options)
             cuts = plans.cut_all(
-                {stream: (span, parts_of(span, size)) for stream, span in spans.items()}
+                {stream: (span, division.parts(span.entries)) for stream, span in spans.items()}
             )
             ranges = [
                 EntryRange(stream, ids, count)
                 for stream, cut in cuts.items()
                 for ids, count in cut.parts
             ]
-            return tasks_of(ranges, size)
+            return tasks_of(ranges, division)
         finally:
             store.close()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 
 from pyspark.sql.datasource import InputPartition
 
@@ -13,11 +13,11 @@ from headwater.spark.core.planning import Planner
 from headwater.spark.core.positions import BEGINNING, Position, ReadSpan
 from headwater.spark.core.ranges import EntryRange, EntryTask
 from headwater.spark.core.store import SourceStore
-from headwater.spark.core.tasks import packed, task_entries
+from headwater.spark.core.tasks import Division
 
 
 def starting_positions(
-    options: SourceOptions, store: SourceStore, plans: Planner, streams: Iterable[str]
+    options: SourceOptions, store: SourceStore, plans: Planner, streams: Sequence[str]
 ) -> dict[str, Position]:
     """Return where the options begin to read each stream, with the number of entries added up to there.
 
@@ -36,6 +36,7 @@ def starting_positions(
             # had, because then the stream would look as if it had been recreated.
             found[stream] = Position(state.last_id, state.entries_added)
         else:
+            # With an archive, more entries may follow the beginning than the stream holds: count them.
             counted[stream] = Position(after, 0), None
     for stream, look in plans.look_at_all(counted).items():
         after = counted[stream][0].id
@@ -47,27 +48,21 @@ def starting_positions(
 
 def _before(start: StreamID | str) -> StreamID:
     """Return the id after which reading begins."""
-    # With an archive, more entries may follow the beginning than the stream holds: count them.
     if isinstance(start, str):
         assert start == "earliest", start
         return MIN_ID
     return MIN_ID if start == MIN_ID else before(start)
 
 
-def task_size(spans: Mapping[str, ReadSpan], options: SourceOptions) -> int:
-    """Return how many entries each task of a batch should read."""
-    return task_entries(
+def division_of(spans: Mapping[str, ReadSpan], options: SourceOptions) -> Division:
+    """Return how a batch is divided into tasks."""
+    return Division.of(
         sum(span.entries for span in spans.values()),
         least_tasks=options.min_partitions,
         most_entries=options.max_entries_per_partition,
     )
 
 
-def parts_of(span: ReadSpan, size: int) -> int:
-    """Return into how many parts of at most ``size`` entries a span is cut."""
-    return max(1, -(-span.entries // size))
-
-
-def tasks_of(ranges: Iterable[EntryRange], size: int) -> list[InputPartition]:
-    """Return the tasks that read ``ranges``, each with at most ``size`` entries."""
-    return [EntryTask(tuple(group)) for group in packed(ranges, size)]
+def tasks_of(ranges: Sequence[EntryRange], division: Division) -> list[InputPartition]:
+    """Return the tasks that read ``ranges``."""
+    return [EntryTask(tuple(group)) for group in division.packed(ranges)]

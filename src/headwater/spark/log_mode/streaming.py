@@ -49,9 +49,8 @@ from headwater.spark.log_mode.offsets import (
     streams_of,
 )
 from headwater.spark.log_mode.partitions import (
-    parts_of,
+    division_of,
     starting_positions,
-    task_size,
     tasks_of,
 )
 from headwater.spark.log_mode.rest import Rest
@@ -100,7 +99,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._memory = LastSeen()
         self._register: Register | None = None
         self._checked = False
-        self.pauses = IdlePauses()
+        self._pauses = IdlePauses()
         self._rest = Rest()
         self._idle = False
         """Whether the last poll found nothing."""
@@ -146,7 +145,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Raises `DataLoss` if entries were removed before they were read (core/completeness.py).
         """
-        self.pauses.wait()
+        self._pauses.wait()
         store, plans = self._open()
         # Only an idle query asks twice: what it asks here makes its next polls cheap.
         seen = store.all_counters(store.recent_streams()) if self._idle else None
@@ -159,7 +158,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._rest.end()
         elif not self._rest.lasts(start, seen):
             self._rest.begin(start, seen)
-        self.pauses.polled(found=not self._idle)
+        self._pauses.polled(found=not self._idle)
         return end
 
     def _next(self, store: SourceStore, plans: Planner, start: Offset, limit: ReadLimit) -> Offset:
@@ -196,9 +195,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         _store, plans = self._open()
         spans = {stream: span for stream, span in spans_of(end).items() if span.entries}
         ranges: list[EntryRange] = []
-        size = task_size(spans, self._options)
+        division = division_of(spans, self._options)
         cuts = plans.cut_all(
-            {stream: (span, parts_of(span, size)) for stream, span in spans.items()}
+            {stream: (span, division.parts(span.entries)) for stream, span in spans.items()}
         )
         for stream, span in spans.items():
             cut = cuts[stream]
@@ -213,7 +212,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if finding:
                 report(finding, self._options)
             ranges += [EntryRange(stream, ids, count) for ids, count in cut.parts]
-        return tasks_of(ranges, size)
+        return tasks_of(ranges, division)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one partition, in an executor."""

@@ -172,12 +172,12 @@ class Mover:
         wrong = next((n for n, reply in enumerate(replies) if isinstance(reply, Exception)), None)
         if wrong is None:
             return ChunkResult("ok", len(replies))
-        reached = after(state, wrong)
+        moved = after(state, wrong)
         late = [reply for reply in replies[wrong:] if not isinstance(reply, Exception)]
 
         def repair() -> None:
             with self._client.pipeline(transaction=True) as pipeline:
-                pipeline.hset(self._key, mapping=reached.fields())
+                pipeline.hset(self._key, mapping=moved.fields())
                 pipeline.hdel(self._key, "done")
                 if late:
                     pipeline.xdel(self._dest, *late)

@@ -1,22 +1,26 @@
-"""Notices that the stream to which a query writes was emptied, created again, or restored from an older copy.
+"""Notices that the stream to which a query writes was deleted, created again, or restored from an older copy.
 
     after a batch ──▶ note: the marker gets the stream's counter and last id
     before the next ──▶ checked: the stream must have at least as much
 
-Rule 1. Both numbers only grow, also when others write and trim. So less than the marker says is proof of a loss.
-Rule 2. A user without the right to read the counters writes without this check.
+Rule 1. Both numbers only grow, also when others write and trim. They are less if entries were copied by XADD, or
+        set by XSETID; the error says what to do then.
+Rule 2. A loss is reported at each attempt until the options accept it.
+Rule 3. A user without the right to read the counters writes without this check.
+Rule 4. The marker is next to the stream: the loss of both, as by FLUSHALL, is not noticed.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from headwater.errors import DataLoss
 from headwater.messages.keys import sink_key
 from headwater.model import MIN_ID
-from headwater.spark.core.counters import state_of
+from headwater.spark.core.counters import CounterReader
 from headwater.spark.sink.marker import Marker, Reached
 
 if TYPE_CHECKING:
@@ -28,13 +32,21 @@ _log = logging.getLogger("headwater.spark")
 
 
 class Destination:
-    """The stream to which ``query`` writes."""
+    """The stream to which ``query`` writes. ``name_of`` names a batch, for messages."""
 
-    def __init__(self, client: redis.Redis, options: SinkOptions, query: str) -> None:
+    def __init__(
+        self,
+        client: redis.Redis,
+        options: SinkOptions,
+        query: str,
+        name_of: Callable[[int], str],
+    ) -> None:
         self._client = client
-        self._options = options
-        self._query = query
+        self._stream = options.stream
+        self._fails = options.fail_on_data_loss is not False
+        self._name_of = name_of
         self._key = sink_key(options.stream, query)
+        self._counters = CounterReader(client)
 
     def checked(self, before: Marker) -> Reached | None:
         """Return what the stream is known to have, before the next batch. Raises `DataLoss`, or logs a warning if the
@@ -46,36 +58,44 @@ class Destination:
         self._report(least, now)
         return now
 
-    def note(self, epoch: int) -> None:
-        """Record what the stream has, after ``epoch`` was published. Raises like `checked`."""
+    def note(self, epoch: int) -> bool:
+        """Record what the stream has, after ``epoch`` was published. Return False if that must be tried again. Raises
+        like `checked`."""
         import redis
 
         now = self._now(epoch)
         if now is None:
-            return
-        with self._client.pipeline(transaction=True) as pipeline:
-            pipeline.watch(self._key)
-            state = Marker.parse(self._key, pipeline.execute_command("HGETALL", self._key))
-            if state is None or state.epoch != epoch or not state.done:
-                return  # another driver goes on
-            before = state.reached
-            if before is not None and before.epoch == epoch:
-                return  # another driver noted it
-            if before is not None and now.added < before.added + state.entries:
-                self._report(before._replace(epoch=epoch, added=before.added + state.entries), now)
-            pipeline.multi()
-            pipeline.hset(self._key, mapping=replace(state, reached=now).fields())
-            try:
+            return True
+        least = now
+        try:
+            with self._client.pipeline(transaction=True) as pipeline:
+                pipeline.watch(self._key)
+                state = Marker.parse(self._key, pipeline.execute_command("HGETALL", self._key))
+                if state is None or state.epoch != epoch or not state.done:
+                    return True  # another driver goes on
+                before = state.reached
+                if before is not None and before.epoch == epoch:
+                    return True  # another driver noted it
+                if before is not None:
+                    least = max(
+                        now, before._replace(epoch=epoch, added=before.added + state.entries)
+                    )
+                kept = least if self._fails else now
+                pipeline.multi()
+                pipeline.hset(self._key, mapping=replace(state, reached=kept).fields())
                 pipeline.execute()
-            except redis.WatchError:
-                return
+        except redis.WatchError:  # also if the connection was lost
+            return False
+        if now.added < least.added:
+            self._report(least, now)
+        return True
 
     def _now(self, epoch: int) -> Reached | None:
         """Return what the stream has, after ``epoch``; None if the user may not know."""
         import redis
 
         try:
-            state = state_of(self._client, self._options.stream)
+            state = self._counters.state(self._stream)
         except redis.exceptions.NoPermissionError:
             return None
         if state is None:
@@ -84,13 +104,14 @@ class Destination:
 
     def _report(self, least: Reached, now: Reached) -> None:
         text = (
-            f"{self._options.stream!r} was emptied, created again, or restored from an older copy: after batch "
-            f"{least.epoch} of query {self._query} it had got {least.added} entries up to {least.last}, now it has "
-            f"got {now.added} up to {now.last}. What this query wrote before is not all there"
+            f"{self._stream!r} was deleted, created again, or restored from an older copy: after "
+            f"{self._name_of(least.epoch)} it had got {least.added} entries up to {least.last}, now it has got "
+            f"{now.added} up to {now.last}. What was written before is not all there"
         )
-        if self._options.fail_on_data_loss:
+        if self._fails:
             raise DataLoss(
                 f"{text}. Restore the stream; or start with a new checkpoint and another stream, because a new "
-                "query writes everything again; or go on with failOnDataLoss=false."
+                "query writes everything again; or go on with failOnDataLoss=false, also if entries were copied "
+                "there one by one."
             )
         _log.warning("%s.", text)

@@ -110,7 +110,10 @@ class RowEncoder:
             return values
         if self._non_finite == "text":
             return [in_words(value) for value in values]
-        row = next(at for at, value in enumerate(values, self._rows) if not is_finite(value))
+        numbered = enumerate(values, self._rows)
+        row = next((at for at, value in numbered if not is_finite(value)), None)
+        if row is None:
+            return values
         raise EncodeError(
             f"row {row} of this task has NaN or an infinity in the column {self._schema.names[place]!r}, and "
             "JSON has neither. Replace them (nanvl), write them as text (option nonFinite=text), or write "

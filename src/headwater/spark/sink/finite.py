@@ -19,7 +19,8 @@ _WORDS: Final = {math.inf: "Infinity", -math.inf: "-Infinity"}
 
 
 def has_non_finite(column: pa.Array) -> bool:
-    """Return whether a value of the column, or one inside of a value, is NaN or infinite.
+    """Return whether a value of the column, or one inside of a value, may be NaN or infinite: values that Arrow
+    keeps in a null map or outside of a slice count too, so `is_finite` decides.
 
     >>> import pyarrow as pa
     >>> [has_non_finite(pa.array(values)) for values in ([1.5, None], [[2.0], [math.nan]])]

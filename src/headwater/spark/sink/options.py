@@ -34,7 +34,8 @@ class SinkOptions:
     trim: tuple[str, ...] = ()
     delivery: Delivery = "exactlyOnce"
     non_finite: NonFinite = "refuse"
-    fail_on_data_loss: bool = True
+    fail_on_data_loss: bool | None = None
+    """None: of a streaming query only."""
     transaction: tuple[str, int] | None = None
     checkpoint: str = ""
     """The directory of the query's checkpoint, for errors; empty if it is not known."""
@@ -141,6 +142,17 @@ def _check_together(texts: Mapping[str, str], *, streaming: bool) -> None:
         raise DeclarationError(
             "delivery says how a streaming query writes; a batch write is exactly-once if txnAppId and "
             "txnVersion are set. Remove delivery."
+        )
+    if "failOnDataLoss" in texts and (
+        texts.get("delivery") == "atLeastOnce" or not (streaming or named)
+    ):
+        raise DeclarationError(
+            "failOnDataLoss has no effect here: only a write that takes effect once (a streaming query, or txnAppId "
+            "and txnVersion) records what the stream had. Remove it."
+        )
+    if "nonFinite" in texts and texts.get("codec") == "msgpack":
+        raise DeclarationError(
+            "nonFinite has no effect with codec=msgpack, which has NaN and infinities; remove it"
         )
     if len(named) == 1:
         raise DeclarationError(

@@ -33,7 +33,10 @@ class EpochPublisher:
         self._key = sink_key(options.stream, query)
         self._client = connect(options.url)
         self._mover = Mover(self._client, options, query, self._stage)
-        self._destination = Destination(self._client, options, query)
+        self._destination: Destination | None = None
+        # Who names transactions may start over with a new stream, unless the option says otherwise.
+        if options.transaction is None or options.fail_on_data_loss is not None:
+            self._destination = Destination(self._client, options, query, self._name)
         self._known: Marker | None = None
 
     def close(self) -> None:
@@ -53,7 +56,8 @@ class EpochPublisher:
         while not patiently(self._options.url, lambda: self._step(epoch, staged)):
             wrote = True
         if wrote:
-            patiently(self._options.url, lambda: self._destination.note(epoch))
+            while not patiently(self._options.url, lambda: self._noted(epoch)):
+                pass
         self._drop({one.uuid for one in staged})
 
     def abort(self, staged: list[Staged]) -> None:
@@ -78,6 +82,9 @@ class EpochPublisher:
         else:
             self._chunk(state)
         return False
+
+    def _noted(self, epoch: int) -> bool:
+        return self._destination is None or self._destination.note(epoch)
 
     def _read(self) -> Marker | None:
         return Marker.parse(self._key, self._client.execute_command("HGETALL", self._key))
@@ -104,26 +111,28 @@ class EpochPublisher:
                     "policy that does not evict."
                 )
         self._check_target(full)
-        reached = None if before is None else self._destination.checked(before)
+        reached = None
+        if before is not None and self._destination is not None:
+            reached = self._destination.checked(before)
         made = Marker.begin(epoch, [(one.uuid, one.count) for one in full], reached)
         old = before.uuids - made.uuids if before is not None else set()
-        with self._client.pipeline(transaction=True) as pipeline:
-            pipeline.watch(self._key)
-            reply: Any = pipeline.execute_command("HGETALL", self._key)
-            if Marker.parse(self._key, reply) != before:
-                return
-            pipeline.multi()
-            pipeline.delete(self._key)
-            pipeline.hset(self._key, mapping=made.fields())
-            for uuid, _count in made.stages:
-                pipeline.persist(self._stage(uuid))
-            if old:
-                pipeline.unlink(*map(self._stage, old))
-            try:
+        try:
+            with self._client.pipeline(transaction=True) as pipeline:
+                pipeline.watch(self._key)
+                reply: Any = pipeline.execute_command("HGETALL", self._key)
+                if Marker.parse(self._key, reply) != before:
+                    return
+                pipeline.multi()
+                pipeline.delete(self._key)
+                pipeline.hset(self._key, mapping=made.fields())
+                for uuid, _count in made.stages:
+                    pipeline.persist(self._stage(uuid))
+                if old:
+                    pipeline.unlink(*map(self._stage, old))
                 pipeline.execute()
-            except redis.WatchError:  # another driver changed it
-                return
-            self._known = made
+        except redis.WatchError:  # another driver changed it, or the connection was lost
+            return
+        self._known = made
 
     def _check_target(self, staged: list[Staged]) -> None:
         """Raise for a key that is not a stream, and for ids that would be refused halfway."""

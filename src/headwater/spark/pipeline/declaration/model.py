@@ -108,8 +108,9 @@ class Table(NamedTuple):
         return self.mode != "complete"
 
 
-FORGOTTEN_AFTER_MS: Final = 7 * 86_400_000
-"""The default of ``forget_queries_after``. The archive has what such a query has not read."""
+FORGOTTEN_AFTER_MS: Final = 8 * 86_400_000
+"""The default of ``forget_queries_after``, more than a week: some queries run once a week. The archive has what
+such a query has not read."""
 
 
 class Archive(NamedTuple):

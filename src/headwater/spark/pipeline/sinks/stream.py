@@ -36,7 +36,7 @@ class StreamTable:
         self, url: str, stream: str, *, checkpoint: Path, options: Mapping[str, str]
     ) -> None:
         self.checkpoint = checkpoint
-        self._given = {"url": url, "stream": stream} | dict(options)
+        self._given = {"url": url, "stream": stream, "failOnDataLoss": "true"} | dict(options)
         self._options(BatchId(0))
 
     def prepare(self) -> None:
