@@ -8,9 +8,10 @@ from pathlib import Path
 
 _ZEROS = bytes(1024 * 1024)
 _STEP_BYTES = 64 * 1024
-_KNOW_HOLES = {"ext4", "xfs", "tmpfs"}
+_KNOW_HOLES = {"ext4", "tmpfs"}
 """File systems whose SEEK_DATA finds all that was written, also what is still to be written to the disk. Others
-have reported a hole there (https://github.com/openzfs/zfs/issues/15526)."""
+have reported a hole there, as ZFS did (https://github.com/openzfs/zfs/issues/15526), or share extents between
+copies of a file, where such data is in none of the file's own."""
 _MOUNTS = Path("/proc/self/mountinfo")
 
 

@@ -11,10 +11,13 @@ from typing import Final
 
 LONGEST_PAUSE_S: Final = 0.1
 _FIRST_PAUSE_S: Final = 0.005
+_SLOW_PAUSE_S: Final = 1.0
+_SHARE: Final = 4
 
 
 class IdlePauses:
-    """Delays a poll after one that found nothing: by 5 ms, and twice as long each time, up to `LONGEST_PAUSE_S`.
+    """Delays a poll after one that found nothing: by 5 ms, and twice as long each time, up to `LONGEST_PAUSE_S`; and by
+    four times as long as it took, up to a second, so that polls take a fifth of the time at most.
 
     >>> now, slept = 0.0, []
     >>> pauses = IdlePauses(clock=lambda: now, sleep=slept.append)
@@ -33,15 +36,21 @@ class IdlePauses:
         self._clock = clock
         self._sleep = sleep
         self._pause = 0.0
-        self._polled = 0.0
+        self._began = self._polled = 0.0
 
     def wait(self) -> None:
         """Wait before a poll, if the one before found nothing and was just now."""
         rest = self._polled + self._pause - self._clock()
         if rest > 0:
             self._sleep(rest)
+        self._began = self._clock()
 
     def polled(self, *, found: bool) -> None:
         """Note the end of a poll, and whether it found anything."""
         self._polled = self._clock()
-        self._pause = 0.0 if found else min(LONGEST_PAUSE_S, max(_FIRST_PAUSE_S, 2 * self._pause))
+        if found:
+            self._pause = 0.0
+            return
+        doubled = min(LONGEST_PAUSE_S, max(_FIRST_PAUSE_S, 2 * self._pause))
+        took = self._polled - self._began
+        self._pause = max(doubled, min(_SLOW_PAUSE_S, _SHARE * took))
