@@ -28,7 +28,7 @@ def test_a_file_that_a_rotation_cut_is_written_again_after_a_crash() -> None:
     # When more is written there, and another crash comes before the next fsync
     write_turn(journal, "two", turn=2)
     images = list(files.all_crash_images())
-    # Then the next start finds what was durable, whatever of the rest the disk has
+    # Then the next start finds what was durable, however much of the rest the disk has
     assert len(images) > 10
     for image in images:
         assert open_journal(image, file_bytes=FILE_BYTES)[1][:1] == [fact("one")]

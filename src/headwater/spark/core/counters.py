@@ -78,13 +78,18 @@ class CounterReader:
             reply: Any = self._client.execute_command("COMMAND INFO", "XCOUNTERS")
         except redis.ResponseError:
             return False
-        return bool(reply) and next(iter(reply)) is not None
+        return is_known(reply)
 
     def _by_command(self, stream: str) -> Any:
         return self._client.execute_command("XCOUNTERS", stream)
 
     def _by_script(self, stream: str) -> Any:
         return self._script(keys=[stream])
+
+
+def is_known(reply: Any) -> bool:
+    """Whether a reply of COMMAND INFO for one command says that the server has it."""
+    return bool(reply) and next(iter(reply)) is not None
 
 
 def state_in(values: Mapping[str, Any]) -> StreamState | None:

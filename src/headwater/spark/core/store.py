@@ -173,7 +173,7 @@ class SourceStore:
                 raise
             except HeadwaterError:
                 reply = None  # ACL rules forbid COMMAND: plan with what all servers support
-            self._splits = bool(reply) and next(iter(reply)) is not None
+            self._splits = counters.is_known(reply)
         return self._splits
 
     def streams(self) -> list[str]:
@@ -245,9 +245,8 @@ class SourceStore:
         counted, replies = self._counted(streams, commands)
         states = None if isinstance(counted, Exception) else counters.states_of(counted)
         if states is None:
-            return {
-                stream: self.state(stream) for stream in streams
-            }, replies  # an error names the stream
+            # One by one, because an error names the stream.
+            return {stream: self.state(stream) for stream in streams}, replies
         return dict(zip(streams, states, strict=True)), replies
 
     def _counted(

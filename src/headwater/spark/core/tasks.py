@@ -1,6 +1,6 @@
 """How much of a batch one task reads.
 
-Work is divided by entries, whatever stream they are of: a task reads a part of a large stream, or many small streams.
+Work is divided by entries, not by streams: a task reads a part of a large stream, or many small streams.
 Starting a task takes longer than reading some thousand entries.
 """
 

@@ -149,14 +149,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         store, plans = self._open()
         # Only an idle query asks twice: what it asks here makes its next polls cheap.
         seen = store.all_counters(store.recent_streams()) if self._idle else None
-        if self._rest.lasts(start, seen):
-            end = start
-        else:
-            end = self._next(store, plans, start, limit)
+        rests = self._rest.lasts(start, seen)
+        end = start if rests else self._next(store, plans, start, limit)
         self._idle = end is start
         if not self._idle:
             self._rest.end()
-        elif not self._rest.lasts(start, seen):
+        elif not rests:
             self._rest.begin(start, seen)
         self._pauses.polled(found=not self._idle)
         return end
