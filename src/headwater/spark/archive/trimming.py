@@ -114,15 +114,15 @@ class Trimmer:
         if self._store.state(stream) is None:
             return 0
         bound = self.holds()[0].first
-        for query, days in self._unseen():
-            if _next(query.id) > bound:
-                continue  # others need these entries too
+        for query, age_ms in self._awaited():
+            if age_ms <= _DAY_MS or _next(query.id) > bound:
+                continue  # it runs, or others need these entries too
             _log.warning(
                 "the query %s of %s was not seen for %d days, and %r keeps what it has not read%s. If it will "
                 "not run again: HDEL %s %s",
                 query.query,
                 query.app or "an unknown host",
-                days,
+                age_ms // _DAY_MS,
                 stream,
                 self._until(),
                 queries_key(stream),
@@ -174,12 +174,6 @@ class Trimmer:
             age_ms = now_ms - query.at_ms
             if forget is None or age_ms <= forget:
                 yield query, age_ms
-
-    def _unseen(self) -> Iterator[tuple[Committed, int]]:
-        """Yield the queries that count although they were not seen for more than a day, with the days."""
-        for query, age_ms in self._awaited():
-            if age_ms > _DAY_MS:
-                yield query, age_ms // _DAY_MS
 
     def _until(self) -> str:
         forget = self._trimming.forget_queries_after_ms
