@@ -51,6 +51,10 @@ class LastSeen:
     def __init__(self) -> None:
         self._states: dict[str, StreamState] = {}
 
+    def forget(self, stream: str) -> StreamState | None:
+        """Return what the stream reported last, and forget it."""
+        return self._states.pop(stream, None)
+
     def compare(self, stream: str, state: StreamState | None) -> str | None:
         """Return why ``state`` cannot follow the last one of this stream; None if it can.
 

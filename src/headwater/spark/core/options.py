@@ -132,6 +132,9 @@ QUERY: Final = ":hw:query"
 """The name under which offsets of log mode store the query's own id (log_mode/offsets.py). The option
 ``stream`` does not accept it."""
 
+REMOVED: Final = ":hw:removed"
+"""The name under which they store up to where streams were read whose key is gone (log_mode/removed.py)."""
+
 _NOT_OF_GROUPS: Final = (
     "endingId",
     "endingTimestamp",
@@ -154,8 +157,9 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
     texts = values.recognised(given, OPTIONS)
     made: dict[str, Any] = {"url": values.url("url", texts.get("url"))}
     made["streams"], made["pattern"] = values.streams("stream", texts.get("stream"))
-    if QUERY in made["streams"]:
-        raise DeclarationError(f"stream: {QUERY!r} is a reserved name")
+    for name in (QUERY, REMOVED):
+        if name in made["streams"]:
+            raise DeclarationError(f"stream: {name!r} is a reserved name")
     for pair in (("startingId", "startingTimestamp"), ("endingId", "endingTimestamp")):
         made |= _places(texts, pair, made["streams"])
     made |= _read(texts, _READERS)

@@ -7,7 +7,8 @@ Rule 1. A stored id is never ahead of the query. It is written when Spark reques
         it does after the previous one is in its commit log.
 Rule 2. It may be behind, or missing if ACL rules forbid the write: the query then continues, logs one
         warning, and trimming does not wait for it.
-Rule 3. A query that will never run again leaves its line. A running query renews ``at_ms`` once a minute,
+Rule 3. A query deletes its line of a stream that was removed. If the key comes back, it writes a new one.
+Rule 4. A query that will never run again leaves its line. A running query renews ``at_ms`` once a minute,
         so trimming recognises abandoned lines by their age.
 """
 
@@ -17,7 +18,7 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
@@ -90,6 +91,7 @@ class Register:
         self._query = query
         self._app = f"{socket.gethostname()}:{os.getpid()}"
         self._written: dict[str, tuple[StreamID, int]] = {}
+        self._left: set[str] = set()
         self._refused = False
 
     def record(self, ends: Mapping[str, StreamID], *, now_ms: int | None = None) -> None:
@@ -120,3 +122,15 @@ class Register:
                 )
                 return
             self._written[stream] = ends[stream], now
+            self._left.discard(stream)
+
+    def leave(self, streams: Iterable[str]) -> None:
+        """Delete the query's lines of streams that were removed, once in a run."""
+        due = [stream for stream in streams if stream not in self._left]
+        if self._refused or not due:
+            return
+        # A refusal needs no warning: a line that stays is forgotten by its age (rule 4).
+        self._store.ask_all(("HDEL", queries_key(stream), self._query) for stream in due)
+        self._left.update(due)
+        for stream in due:
+            self._written.pop(stream, None)

@@ -238,6 +238,16 @@ class SourceStore:
             found += [names, counted]
         return found
 
+    def missing(self, streams: Sequence[str]) -> list[str]:
+        """Return those of ``streams`` of which the server that owns them says that no such key exists."""
+        replies = self.ask_all(("EXISTS", stream) for stream in streams)
+        return [stream for stream, reply in zip(streams, replies, strict=True) if reply == 0]
+
+    def forget(self, streams: Iterable[str]) -> None:
+        """Omit removed streams from `recent_streams` until the next search finds them."""
+        gone = set(streams)
+        self._found = [stream for stream in self._found if stream not in gone]
+
     def states_and(
         self, streams: Sequence[str], commands: Sequence[Command]
     ) -> tuple[dict[str, StreamState | None], list[Any]]:

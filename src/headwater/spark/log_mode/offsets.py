@@ -9,7 +9,8 @@ The offset before the first batch has no ``from``. It differs from every later o
 batch even if it is empty, and "latest" is determined once for all runs.
 
 In addition to the streams, an offset holds the query's own id (`QUERY`), because Spark does not pass an id
-to a reader. The first offset gets a random id, and each offset copies it from the previous one.
+to a reader. The first offset gets a random id, and each offset copies it from the previous one. And it holds up
+to where removed streams were read (`REMOVED`), as ``[to, added_to]``, if there are any.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any
 
 from headwater.errors import DeclarationError
 from headwater.model import StreamID
-from headwater.spark.core.options import QUERY
+from headwater.spark.core.options import QUERY, REMOVED
 from headwater.spark.core.positions import Position, ReadSpan
 
 Offset = dict[str, Any]
@@ -34,22 +35,32 @@ def initial_offset(positions: Mapping[str, Position], *, query: str | None = Non
     }
 
 
-def end_offset(spans: Mapping[str, ReadSpan], *, query: str | None = None) -> Offset:
-    """Return the offset at the end of a batch.
+def end_offset(
+    spans: Mapping[str, ReadSpan],
+    *,
+    query: str | None = None,
+    removed: Mapping[str, Position] | None = None,
+) -> Offset:
+    """Return the offset at the end of a batch, with the positions of ``removed`` streams.
 
     >>> at = Position(StreamID(5, 1), 7)
     >>> end_offset({"orders": ReadSpan(at, at)})
     {'orders': {'from': '5-1', 'added_from': 7, 'to': '5-1', 'added_to': 7}}
     """
-    return _signed(query) | {
-        stream: {
-            "from": str(span.start.id),
-            "added_from": span.start.added,
-            "to": str(span.end.id),
-            "added_to": span.end.added,
+    gone = {stream: [str(at.id), at.added] for stream, at in (removed or {}).items()}
+    return (
+        _signed(query)
+        | ({REMOVED: gone} if gone else {})
+        | {
+            stream: {
+                "from": str(span.start.id),
+                "added_from": span.start.added,
+                "to": str(span.end.id),
+                "added_to": span.end.added,
+            }
+            for stream, span in spans.items()
         }
-        for stream, span in spans.items()
-    }
+    )
 
 
 def _signed(query: str | None) -> Offset:
@@ -63,13 +74,24 @@ def query_of(offset: Offset) -> str | None:
 
 
 def streams_of(offset: Offset) -> list[str]:
-    """Return the streams in the offset."""
-    return [name for name in offset if name != QUERY]
+    """Return the streams in the offset, without the removed ones."""
+    return [name for name in offset if name not in (QUERY, REMOVED)]
 
 
 def positions_of(offset: Offset) -> dict[str, Position]:
     """Return up to where the offset has read each stream."""
     return {stream: _position(offset, stream, "to", "added_to") for stream in streams_of(offset)}
+
+
+def removed_of(offset: Offset) -> dict[str, Position]:
+    """Return up to where the offset's removed streams had been read, the one removed last at the end."""
+    try:
+        return {
+            stream: Position(StreamID.parse(to), int(added))
+            for stream, (to, added) in offset.get(REMOVED, {}).items()
+        }
+    except (TypeError, ValueError, AttributeError) as error:
+        raise _foreign(offset, REMOVED) from error
 
 
 def spans_of(offset: Offset) -> dict[str, ReadSpan]:
@@ -89,8 +111,12 @@ def _position(offset: Offset, stream: str, name: str, added: str) -> Position:
         values = offset[stream]
         return Position(StreamID.parse(values[name]), int(values[added]))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise DeclarationError(
-            f"the checkpoint contains an offset that is not from a query in log mode, at {stream!r}: "
-            f"{offset[stream]!r}. Was it written with the option group, or by another source? Each "
-            "query needs its own checkpointLocation; set another one for this query."
-        ) from error
+        raise _foreign(offset, stream) from error
+
+
+def _foreign(offset: Offset, name: str) -> DeclarationError:
+    return DeclarationError(
+        f"the checkpoint contains an offset that is not from a query in log mode, at {name!r}: "
+        f"{offset[name]!r}. Was it written with the option group, or by another source? Each "
+        "query needs its own checkpointLocation; set another one for this query."
+    )

@@ -12,7 +12,7 @@ from typing import Any, Final
 from headwater.spark.log_mode.offsets import Offset
 
 LONGEST_S: Final = 30.0
-"""A full poll also tells the server that the query is alive (core/queries.py, rule 3)."""
+"""A full poll also tells the server that the query is alive (core/queries.py, rule 4)."""
 
 
 class Rest:

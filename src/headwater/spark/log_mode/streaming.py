@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -39,12 +39,14 @@ from headwater.spark.core.queries import Register
 from headwater.spark.core.ranges import EntryRange, EntryTask
 from headwater.spark.core.store import SourceStore
 from headwater.spark.log_mode.backend import Backend, read_task
+from headwater.spark.log_mode.batch_only import refuse_batch_options
 from headwater.spark.log_mode.offsets import (
     Offset,
     end_offset,
     initial_offset,
     positions_of,
     query_of,
+    removed_of,
     spans_of,
     streams_of,
 )
@@ -53,6 +55,7 @@ from headwater.spark.log_mode.partitions import (
     starting_positions,
     tasks_of,
 )
+from headwater.spark.log_mode.removed import finding_of, is_continued, remembered
 from headwater.spark.log_mode.rest import Rest
 from headwater.spark.log_mode.trigger_limits import allowances
 
@@ -60,25 +63,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _log = logging.getLogger("headwater.spark")
-
-_BATCH_ONLY: Final = {
-    "endingId or endingTimestamp": "a streaming query has no end; remove it, or use read",
-    "inferSchema": "a query's columns must not change when it is restarted. Infer them once, with a "
-    "batch read, and pass the result to readStream with .schema(…)",
-    "pushdown": "Spark does not push filters into a streaming read; remove it",
-}
-
-
-def refuse_batch_options(options: SourceOptions) -> None:
-    """Raise `DeclarationError` for an option that works only in a batch read."""
-    asked = {
-        "endingId or endingTimestamp": options.ending != "latest",
-        "inferSchema": options.infer_schema,
-        "pushdown": options.pushdown,
-    }
-    for name, given in asked.items():
-        if given:
-            raise DeclarationError(f"{name} is for batch reads: {_BATCH_ONLY[name]}")
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -163,10 +147,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._check_is_ours(start)
         query = query_of(start) or str(uuid.uuid4())
         self._register_committed(store, query, start)
-        positions = positions_of(start)
+        positions, removed = positions_of(start), removed_of(start)
         appeared = [stream for stream in store.recent_streams() if stream not in positions]
-        positions |= self._beginnings(store, plans, appeared)
-        looks = self._looks(store, plans, positions)
+        positions |= self._beginnings(store, plans, appeared, removed)
+        looks, gone = self._looks(store, plans, positions, removed)
         self._hold_to(limit, store, plans, looks)
         spans = {
             stream: ReadSpan(at, Position(look.to, at.added + look.taken))
@@ -181,7 +165,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         }
         ends = {stream: span.end for stream, span in spans.items()}
         settled = set(streams_of(start)) == set(spans_of(start)) and ends == positions_of(start)
-        return start if settled and query_of(start) else end_offset(spans, query=query)
+        if settled and query_of(start):
+            return start
+        return end_offset(spans, query=query, removed=remembered(removed, gone, looks))
 
     def reportLatestOffset(self) -> Offset | None:  # noqa: N802 - Spark's name
         """Return the end of each stream when the last batch was planned, for Spark's progress."""
@@ -259,35 +245,79 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._register.record(
             {stream: at.id for stream, at in positions if self._options.includes(stream)}
         )
+        self._register.leave(removed_of(start))
 
     def _beginnings(
-        self, store: SourceStore, plans: Planner, streams: list[str]
+        self,
+        store: SourceStore,
+        plans: Planner,
+        streams: list[str],
+        removed: Mapping[str, Position],
     ) -> dict[str, Position]:
         """Return where reading begins in streams that the checkpoint does not contain.
 
-        A stream that a pattern matches is new, and read from its beginning. A named stream was added to
-        the list, and begins where the options say.
+        A stream that a pattern matches is new, and read from its beginning, or has come back. A named stream
+        was added to the list, and begins where the options say.
         """
         if self._options.pattern is not None:
-            return dict.fromkeys(streams, BEGINNING)
+            return {stream: removed.get(stream, BEGINNING) for stream in streams}
         return starting_positions(self._options, store, plans, streams)
 
     def _looks(
-        self, store: SourceStore, plans: Planner, positions: Mapping[str, Position]
-    ) -> dict[str, tuple[Position, Look | None]]:
-        """Look at each stream from its position. One that the options do not include is not looked at."""
+        self,
+        store: SourceStore,
+        plans: Planner,
+        positions: Mapping[str, Position],
+        removed: Mapping[str, Position],
+    ) -> tuple[dict[str, tuple[Position, Look | None]], dict[str, Position]]:
+        """Look at each stream from its position. One that the options do not include is not looked at.
+
+        Returns the looks, and the positions of the streams that are gone.
+        """
         wanted = {
             stream: (at, None if self._targets is None else self._targets.get(stream, BEGINNING))
             for stream, at in positions.items()
             if self._options.includes(stream)
         }
         seen = plans.look_at_all(wanted)
-        return {
+        gone = self._gone(
+            store, [stream for stream in wanted if seen[stream] is None], positions, removed
+        )
+        for stream in removed.keys() & wanted.keys():
+            look, (at, upto) = seen[stream], wanted[stream]
+            if look and not is_continued(at, look):
+                wanted[stream] = self._backend.restart(store, stream), upto
+                seen[stream] = plans.look(stream, *wanted[stream])
+        looks = {
             stream: self._look(store, plans, stream, *wanted[stream], seen[stream])
             if stream in wanted
             else (at, None)
             for stream, at in positions.items()
+            if stream not in gone
         }
+        return looks, gone
+
+    def _gone(
+        self,
+        store: SourceStore,
+        unseen: list[str],
+        positions: Mapping[str, Position],
+        removed: Mapping[str, Position],
+    ) -> dict[str, Position]:
+        """Return those of ``unseen`` under the pattern whose key is gone, with their positions.
+
+        Reports what was lost with them (log_mode/removed.py).
+        """
+        if self._options.pattern is None:
+            return {}
+        gone = {stream: positions[stream] for stream in store.missing(unseen)}
+        for stream, at in gone.items():
+            then = self._memory.forget(stream)
+            finding = None if stream in removed else finding_of(stream, at, then)
+            if finding:
+                report(finding, self._options)
+        store.forget(gone)
+        return gone
 
     def _look(
         self,
@@ -300,6 +330,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     ) -> tuple[Position, Look | None]:
         """Return the look at the stream from ``at``, or from where reading must restart if it was set back."""
         state = look.state if look else None
+        if state is None and self._options.pattern is not None:
+            return at, None  # it came back since it was looked at: the next poll reads it
         changed = self._memory.compare(stream, state)
         if was_set_back(at, state) or (state is None and changed):
             report(set_back(stream, at, state), self._options)

@@ -1,0 +1,69 @@
+"""Streams under a pattern whose key is gone: what their removal means, and what a query remembers of them.
+
+A named stream must exist. Streams under a pattern come and go: one that was read to its end and then deleted has
+lost nothing. The query drops it from its offset, and remembers up to where it had read it. A stream of that name
+that comes back (RENAME, a resharding) continues there. One that was created anew is read from its beginning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from headwater.spark.core.completeness import Finding, was_set_back
+from headwater.spark.core.planning import Look
+from headwater.spark.core.positions import BEGINNING, Position
+from headwater.spark.core.state import StreamState
+
+MOST: Final = 1000
+"""How many removed streams a query remembers, some 60 bytes each in every offset: those removed last."""
+
+
+def finding_of(stream: str, at: Position, then: StreamState | None) -> Finding | None:
+    """Return what was lost when the key of ``stream``, read up to ``at``, was removed; None if nothing was.
+
+    ``then`` is what the stream reported when this run looked at it last. Entries that were added after that look,
+    and removed with the key, cannot be known.
+    """
+    if then is None:
+        if at == BEGINNING:
+            return None
+        return Finding(
+            stream,
+            certain=False,
+            text=f"stream {stream!r} was removed (DEL, RENAME) while the query did not run: it had been read up to "
+            f"{at.id} ({at.added} entries added), and whether entries were added after that is unknown",
+        )
+    unread = then.entries_added - at.added
+    if unread <= 0:
+        return None
+    return Finding(
+        stream,
+        certain=True,
+        text=f"stream {stream!r} was removed (DEL, RENAME) with {unread} entries that had not been read: it had "
+        f"been read up to {at.id}, and its last id was {then.last_id}",
+    )
+
+
+def is_continued(at: Position, look: Look) -> bool:
+    """Return whether a stream that came back is the one that was read up to ``at``.
+
+    One that was created anew counts fewer entries, or more live ones after ``at`` than it counts as added since.
+    """
+    return not was_set_back(at, look.state) and look.total <= look.state.entries_added - at.added
+
+
+def remembered(
+    before: Mapping[str, Position], gone: Mapping[str, Position], there: Mapping[str, object]
+) -> dict[str, Position]:
+    """Return the removed streams to remember: those of ``before`` that are not ``there`` again, and ``gone``.
+
+    >>> here = Position(BEGINNING.id, 1)
+    >>> list(remembered({"a": here, "b": here}, {"c": here}, {"b": None}))
+    ['a', 'c']
+    """
+    kept = {
+        stream: at for stream, at in before.items() if stream not in there and stream not in gone
+    }
+    kept |= {stream: at for stream, at in gone.items() if at != BEGINNING}
+    return dict(list(kept.items())[-MOST:])
