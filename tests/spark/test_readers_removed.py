@@ -120,7 +120,7 @@ def test_a_loss_while_a_stream_was_away_is_reported(shop: Shop, query: Query) ->
 
 
 @pytest.mark.parametrize("numbers", [[4], [4, 5], [4, 5, 6]])
-def test_a_stream_created_anew_is_read_from_its_beginning(
+def test_a_stream_created_again_is_read_from_its_beginning(
     shop: Shop, query: Query, numbers: list[int], warned: pytest.LogCaptureFixture
 ) -> None:
     shop.client.delete("s.a")

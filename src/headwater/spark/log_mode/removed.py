@@ -2,7 +2,7 @@
 
 A named stream must exist. Streams under a pattern come and go: one that was read to its end and then deleted has
 lost nothing. The query drops it from its offset, and remembers up to where it had read it. A stream of that name
-that comes back (RENAME, a resharding) continues there. One that was created anew is read from its beginning.
+that comes back (RENAME, a resharding) continues there. One that was created again is read from its beginning.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def finding_of(stream: str, at: Position, then: StreamState | None) -> Finding |
 def is_continued(at: Position, look: Look) -> bool:
     """Return whether a stream that came back is the one that was read up to ``at``.
 
-    One that was created anew counts fewer entries, or more live ones after ``at`` than it counts as added since.
+    One that was created again counts fewer entries, or more live ones after ``at`` than it counts as added since.
     """
     return not was_set_back(at, look.state) and look.total <= look.state.entries_added - at.added
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from headwater.errors import HeadwaterError
@@ -15,7 +14,6 @@ from headwater.spark.pipeline.dead_letters import dead_letter_counts
 from headwater.spark.pipeline.declaration.model import Pipeline, Table
 from headwater.spark.pipeline.errors import reason
 from headwater.spark.pipeline.lag import Lag, lags_of, read_so_far
-from headwater.spark.pipeline.sinks.parquet import AppendTable
 from headwater.spark.pipeline.table_sinks import Streamed, TableSinks
 
 
@@ -80,12 +78,13 @@ def status(pipeline: Pipeline) -> PipelineStatus:
 
 def _table(pipeline: Pipeline, sinks: TableSinks, table: Table) -> TableStatus:
     if not table.streams:
+        made = sinks.recomputed[table.name]
         return TableStatus(
             name=table.name,
             mode=table.mode,
             sink=repr(table.target),
-            rows=rows_at(table.target.path) if table.target.sink == "parquet" else None,
-            quarantined=rows_at(table.quarantine),
+            rows=made.sink.rows(),
+            quarantined=made.quarantine.rows() if made.quarantine else None,
             batch=None,
             query=None,
             lags=(),
@@ -96,8 +95,8 @@ def _table(pipeline: Pipeline, sinks: TableSinks, table: Table) -> TableStatus:
         name=table.name,
         mode=table.mode,
         sink=repr(table.target),
-        rows=_rows(kept.sink),
-        quarantined=_rows(kept.quarantine),
+        rows=kept.sink.rows(),
+        quarantined=kept.quarantine.rows() if kept.quarantine else None,
         batch=kept.checkpoint.last_batch(),
         query=kept.checkpoint.query(),
         lags=tuple(_lags(pipeline, kept)),
@@ -111,23 +110,6 @@ def _lags(pipeline: Pipeline, kept: Streamed) -> Iterable[Lag]:
             yield from lags_of(source, committed)
         except HeadwaterError as error:
             raise reason(pipeline, f"source.{source.name}", error) from error
-
-
-def _rows(sink: object) -> int | None:
-    """Return the number of rows in the manifest of a sink that has one."""
-    return sum(batch.rows for batch in sink.batches()) if isinstance(sink, AppendTable) else None
-
-
-def rows_at(path: Path | None) -> int | None:
-    """Return the number of rows in a complete table's Parquet files; None if there is no table."""
-    if path is None or not path.exists():
-        return None
-    import pyarrow.parquet as pq
-
-    counts: list[int] = [
-        pq.read_metadata(file).num_rows for file in path.resolve().rglob("*.parquet")
-    ]
-    return sum(counts)
 
 
 def _archive(pipeline: Pipeline) -> tuple[ArchiveStatus, ...]:

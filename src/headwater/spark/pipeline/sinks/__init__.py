@@ -63,6 +63,9 @@ class AppendSink(Protocol):
     def finished(self, spark: SparkSession, schema: StructType) -> DataFrame:
         """Return its contents, complete batches only; raises if the sink cannot be read back."""
 
+    def rows(self) -> int | None:
+        """Return its number of rows, without Spark; None if it is not known."""
+
 
 class CompleteSink(Protocol):
     """A sink whose contents each run of a complete table replaces."""
@@ -75,3 +78,6 @@ class CompleteSink(Protocol):
 
     def finished(self, spark: SparkSession, schema: StructType) -> DataFrame:
         """Return its contents, with the columns of its SQL."""
+
+    def rows(self) -> int | None:
+        """Return its number of rows, without Spark; None if it is not known."""

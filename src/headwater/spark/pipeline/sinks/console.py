@@ -71,6 +71,9 @@ class Console:
             f"table {self._name} is printed on the console and cannot be read back; use another sink"
         )
 
+    def rows(self) -> None:
+        """Return None: nothing is kept."""
+
     def _printed(self) -> dict[str, int]:
         """Return the last printed batch of each series."""
         try:

@@ -111,6 +111,24 @@ class DeltaDirectory:
         read = read.withColumn("_file", F.col("_metadata.file_name"))
         return read.join(F.broadcast(spark.createDataFrame(rows, values)), "_file")
 
+    def rows(self) -> int | None:
+        """Return the number of rows in the newest version by its log.
+
+        None if there is no table, or if another writer left the number out or made deletion vectors.
+        """
+        import pyarrow as pa
+
+        try:
+            table = self.table()
+        except ImportError:
+            return None
+        if table is None or _has_vectors(table):
+            return None
+        counts: list[int | None] = (
+            pa.table(table.get_add_actions(flatten=True)).column("num_records").to_pylist()
+        )
+        return None if None in counts else sum(filter(None, counts))
+
     # --- steps of a write -------------------------------------------------------------------------
 
     def stage(self, frame: DataFrame) -> list[File]:

@@ -138,6 +138,10 @@ class AppendTable:
         frame = spark.read.schema(schema).option("basePath", str(self.path)).parquet(*files)
         return frame.select(*(f"`{column}`" for column in schema.names))
 
+    def rows(self) -> int:
+        """Return the number of rows in the manifest."""
+        return sum(batch.rows for batch in self.batches())
+
     def write(self, frame: DataFrame, batch: BatchId) -> int:
         """Add a batch; return its number of rows. A batch that is already there is not written again.
 
@@ -287,6 +291,16 @@ class CompleteTable:
         """
         frame = spark.read.schema(schema).parquet(str(self.path))
         return frame.select(*(f"`{column}`" for column in schema.names))
+
+    def rows(self) -> int | None:
+        """Return the number of rows in the current version; None before the first."""
+        import pyarrow.parquet as pq
+
+        if not self.path.exists():
+            return None
+        files = self.path.resolve().rglob("*.parquet")
+        counts: list[int] = [pq.read_metadata(file).num_rows for file in files]
+        return sum(counts)
 
     def _old(self) -> list[Path]:
         """Return the complete versions, oldest first."""

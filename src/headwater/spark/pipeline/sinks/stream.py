@@ -66,6 +66,9 @@ class StreamTable:
             "table read what this one reads, or read the stream as a source"
         )
 
+    def rows(self) -> None:
+        """Return None: the stream may have other writers, and is trimmed."""
+
     def _options(self, batch: BatchId) -> SinkOptions:
         query = Checkpoint(self.checkpoint).query() or "none"
         app = f"{query}.{batch.series}" if batch.series else query
