@@ -121,6 +121,15 @@ def test_a_running_jvm_cannot_get_an_environment(spark: SparkSession, tmp_path: 
 
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
+def test_the_source_learns_how_many_tasks_the_session_runs(spark: SparkSession) -> None:
+    given = {"stream": "s"}
+
+    assert sessions.with_parallelism(given, spark) == given | {"parallelism": "2"}
+    assert sessions.with_parallelism({"Parallelism": "9"}, spark) == {"Parallelism": "9"}
+
+
+@pytest.mark.spark
+@pytest.mark.xdist_group("spark")
 def test_the_running_session_gets_the_setting_for_pushdown(spark: SparkSession) -> None:
     name = "spark.sql.python.filterPushdown.enabled"
     try:

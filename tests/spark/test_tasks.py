@@ -8,8 +8,13 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pytest
 
+from headwater.spark.core.options import SourceOptions
 from headwater.spark.core.tasks import Division
 from headwater.spark.decoding.merging import ENOUGH_BYTES, ENOUGH_ROWS, merged
+
+
+def options(**given: int | None) -> SourceOptions:
+    return SourceOptions("redis://localhost", ("s",), **given)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -27,7 +32,7 @@ def test_parts_are_packed_in_order_and_none_is_lost(seed: int) -> None:
     parts = [Part(number, chance.randrange(1, 30)) for number in range(chance.randrange(200))]
 
     # When they are packed into tasks
-    division = Division.of(sum(part.count for part in parts), least_tasks=None, most_entries=25)
+    division = Division.of(sum(part.count for part in parts), options(max_entries_per_partition=25))
     groups = list(division.packed(parts))
 
     # Then each is in one task, in order, and no task has too much unless it is one part
@@ -44,7 +49,7 @@ def test_parts_are_packed_in_order_and_none_is_lost(seed: int) -> None:
 @pytest.mark.parametrize("counts", [[10], [300], [1, 1, 1, 1], [6] * 50, [1000, 1, 1, 500]])
 def test_there_are_at_least_as_many_tasks_as_the_option_says(least: int, counts: list[int]) -> None:
     # Given streams that are cut into parts
-    division = Division.of(sum(counts), least_tasks=least, most_entries=None)
+    division = Division.of(sum(counts), options(min_partitions=least))
     parts: list[Part] = []
     for count in counts:
         number = division.parts(count)
@@ -72,7 +77,18 @@ def test_there_are_at_least_as_many_tasks_as_the_option_says(least: int, counts:
 def test_the_size_of_a_task_follows_from_the_options(
     *, total: int, least: int | None, most: int | None, entries: int
 ) -> None:
-    assert Division.of(total, least_tasks=least, most_entries=most).entries == entries
+    asked = options(min_partitions=least, max_entries_per_partition=most)
+    assert Division.of(total, asked).entries == entries
+
+
+@pytest.mark.parametrize(
+    ("total", "cores", "tasks"),
+    [(1_000_000, 64, 64), (1_000_000, 3, 3), (50_000, 64, 5), (9, 8, 1)],
+)
+def test_a_large_batch_has_as_many_tasks_as_spark_runs_at_once(
+    *, total: int, cores: int, tasks: int
+) -> None:
+    assert Division.of(total, options(parallelism=cores)).tasks == tasks
 
 
 def test_small_batches_are_merged_and_large_ones_are_not_held() -> None:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 from headwater.errors import DeclarationError
 from headwater.model import StreamID
 from headwater.spark.embedded import reachable_options
-from headwater.spark.sessions import bring_module
+from headwater.spark.sessions import bring_module, with_parallelism
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -167,7 +167,7 @@ def _source_options(
     if "archive" in texts:
         # The working directory of Spark's processes may differ.
         texts["archive"] = str(Path(texts["archive"]).absolute())
-    return _for_spark(texts, spark)
+    return _for_spark(with_parallelism(texts, spark), spark)
 
 
 def _sink_options(

@@ -7,6 +7,7 @@ import shlex
 import sys
 import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -129,6 +130,19 @@ def prepare_environment(*, local: bool) -> None:
         # Without it Spark resolves this machine's name and may get an address that no longer exists
         # (a laptop that has changed networks).
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+
+
+def with_parallelism(options: Mapping[str, str], spark: SparkSession) -> dict[str, str]:
+    """Return a source's options with how many tasks ``spark`` runs at once, if they do not say it.
+
+    The process in which Spark plans a Python source knows only its own machine. A Spark Connect client does not
+    know the number either; the source then takes the driver's processors.
+    """
+    texts = dict(options)
+    if not any(name.lower() == "parallelism" for name in texts):
+        with suppress(AttributeError):  # Spark Connect has no SparkContext
+            texts["parallelism"] = str(spark.sparkContext.defaultParallelism)
+    return texts
 
 
 def bring_module(spark: SparkSession) -> None:

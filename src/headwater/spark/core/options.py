@@ -50,6 +50,7 @@ class SourceOptions:
     max_entries_per_trigger: int | None = None
     max_bytes_per_trigger: int | None = None
     min_partitions: int | None = None
+    parallelism: int | None = None
     max_entries_per_partition: int | None = None
     fail_on_data_loss: bool = True
     ignore_deletes: bool = False
@@ -96,6 +97,7 @@ _READERS: Final[dict[str, tuple[str, Reader]]] = {
     "maxEntriesPerTrigger": ("max_entries_per_trigger", values.count),
     "maxBytesPerTrigger": ("max_bytes_per_trigger", values.count),
     "minPartitions": ("min_partitions", values.count),
+    "parallelism": ("parallelism", values.count),
     "maxEntriesPerPartition": ("max_entries_per_partition", values.count),
     "failOnDataLoss": ("fail_on_data_loss", values.flag),
     "ignoreDeletes": ("ignore_deletes", values.flag),

@@ -10,6 +10,8 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple, Protocol, TypeVar
 
+from headwater.spark.core.options import SourceOptions
+
 _ENTRIES_WORTH_A_TASK: Final = 10_000
 """With fewer entries, starting a task (some 10 ms) takes longer than reading them."""
 
@@ -36,14 +38,17 @@ class Division(NamedTuple):
     exact: bool
 
     @classmethod
-    def of(cls, total: int, *, least_tasks: int | None, most_entries: int | None) -> Division:
-        """Return the division that the options ask for. Without ``least_tasks`` there are enough tasks to use all
+    def of(cls, total: int, options: SourceOptions) -> Division:
+        """Return the division that the options ask for. Without ``minPartitions`` there are enough tasks to use all
         cores, but no needlessly small ones.
 
-        >>> Division.of(5000, least_tasks=3, most_entries=1000)
+        >>> options = SourceOptions("redis://localhost", min_partitions=3, max_entries_per_partition=1000)
+        >>> Division.of(5000, options)
         Division(total=5000, tasks=5, entries=1000, exact=True)
         """
-        tasks = least_tasks or min(os.cpu_count() or 1, -(-total // _ENTRIES_WORTH_A_TASK))
+        least_tasks, most_entries = options.min_partitions, options.max_entries_per_partition
+        cores = options.parallelism or os.cpu_count() or 1
+        tasks = least_tasks or min(cores, -(-total // _ENTRIES_WORTH_A_TASK))
         if most_entries is not None:
             tasks = max(tasks, -(-total // most_entries))
         tasks = max(1, tasks)
@@ -55,7 +60,7 @@ class Division(NamedTuple):
     def parts(self, entries: int) -> int:
         """Return into how many parts a range of so many entries is cut, none larger than `entries`.
 
-        >>> division = Division.of(300, least_tasks=200, most_entries=None)
+        >>> division = Division.of(300, SourceOptions("redis://localhost", min_partitions=200))
         >>> division.parts(300), division.parts(3)
         (200, 2)
         """
@@ -68,7 +73,7 @@ class Division(NamedTuple):
 
         >>> from collections import namedtuple
         >>> Part = namedtuple("Part", "count")
-        >>> division = Division.of(19, least_tasks=None, most_entries=5)
+        >>> division = Division.of(19, SourceOptions("redis://localhost", max_entries_per_partition=5))
         >>> [[part.count for part in group] for group in division.packed([Part(n) for n in (3, 2, 4, 9, 1)])]
         [[3, 2], [4], [9], [1]]
         """

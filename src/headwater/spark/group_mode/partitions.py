@@ -39,11 +39,7 @@ class ListedTask(InputPartition):
 
 def tasks_of(portions: Mapping[str, Portion], options: SourceOptions) -> list[InputPartition]:
     """Return the tasks of a batch. Runs are not split, because the ids inside them are not known."""
-    division = Division.of(
-        sum(portion.entries for portion in portions.values()),
-        least_tasks=options.min_partitions,
-        most_entries=options.max_entries_per_partition,
-    )
+    division = Division.of(sum(portion.entries for portion in portions.values()), options)
     parts = [
         part
         for stream, portion in portions.items()

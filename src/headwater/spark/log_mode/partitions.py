@@ -56,11 +56,7 @@ def _before(start: StreamID | str) -> StreamID:
 
 def division_of(spans: Mapping[str, ReadSpan], options: SourceOptions) -> Division:
     """Return how a batch is divided into tasks."""
-    return Division.of(
-        sum(span.entries for span in spans.values()),
-        least_tasks=options.min_partitions,
-        most_entries=options.max_entries_per_partition,
-    )
+    return Division.of(sum(span.entries for span in spans.values()), options)
 
 
 def tasks_of(ranges: Sequence[EntryRange], division: Division) -> list[InputPartition]:

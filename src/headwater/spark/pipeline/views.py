@@ -18,6 +18,7 @@ from headwater.spark.pipeline.archiving import archived_options
 from headwater.spark.pipeline.declaration.model import Input, Pipeline, Source, Table
 from headwater.spark.pipeline.errors import explained
 from headwater.spark.pipeline.expectations import FLAGS, holds, passed
+from headwater.spark.sessions import with_parallelism
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -204,7 +205,8 @@ def sources_of(frame: DataFrame, pipeline: Pipeline) -> list[str]:
 
 def _options(spark: SparkSession, pipeline: Pipeline, source: Source) -> dict[str, str]:
     """Return the options for Spark's source: with the archive, and a url that reaches the store."""
-    return reachable_options(archived_options(pipeline.archive, source), spark)
+    options = with_parallelism(archived_options(pipeline.archive, source), spark)
+    return reachable_options(options, spark)
 
 
 def analysed(frame: DataFrame) -> Any:
