@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import re
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -151,6 +152,16 @@ def test_a_plan_reports_everything_and_writes_nothing(
     assert "(not begun)" in planned
     assert planned.index("table sales:") < planned.index("table total:")
     assert not (file.parent / "tables").exists()
+
+    # And without Spark it is the same, except for what only Spark knows
+    quick = command("plan", str(file), "--no-spark").output.splitlines()
+    assert quick[0] == f"{file}: available-now, SQL not analysed"
+    columns = [line for line in planned.splitlines() if line.startswith("  columns ")]
+    assert columns
+    ages = re.compile("the oldest .*")
+    assert [ages.sub("", line) for line in quick[1:]] == [
+        ages.sub("", line) for line in planned.splitlines()[1:] if line not in columns
+    ]
 
     # And SQL that Spark does not support on streams is reported before anything is written
     file.write_text(FILE + LATE.replace("watermark =", "# watermark ="))

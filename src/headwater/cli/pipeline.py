@@ -50,7 +50,19 @@ def pipeline() -> None:
 
 
 @app.command()
-def plan(file: File, *, master: Master = None, set_: Set = None, verbose: Verbose = False) -> None:
+def plan(
+    file: File,
+    *,
+    no_spark: Annotated[
+        bool,
+        typer.Option(
+            "--no-spark", help="Do not start Spark: SQL is not analysed, and no columns are shown."
+        ),
+    ] = False,
+    master: Master = None,
+    set_: Set = None,
+    verbose: Verbose = False,
+) -> None:
     """Show what a run would do: tables in their order, with their columns. No data is read.
 
     Spark analyses all SQL, and the servers report how many entries their streams have. Urls are
@@ -62,7 +74,7 @@ def plan(file: File, *, master: Master = None, set_: Set = None, verbose: Verbos
     from headwater.spark.pipeline.plan import plan as make_plan
 
     with quiet_start(verbose=verbose):
-        made = make_plan(declared, master=master)
+        made = make_plan(declared, master=master, analyse=not no_spark)
     print(plan_text(made))
 
 

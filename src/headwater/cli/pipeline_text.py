@@ -20,12 +20,13 @@ def plan_text(plan: Plan) -> str:
     """Return a plan as text."""
     pipeline = plan.pipeline
     trigger = "available-now" if pipeline.interval is None else f"every {pipeline.interval:g} s"
-    lines = [f"{pipeline.file}: {trigger}, on {plan.master}"]
+    where = "SQL not analysed" if plan.master is None else f"on {plan.master}"
+    lines = [f"{pipeline.file}: {trigger}, {where}"]
     for source in plan.sources:
         lines += _source_lines(source)
     for source_input in pipeline.inputs.values():
-        where = str(source_input.path) if source_input.path is not None else "a database"
-        lines.append(f"input {source_input.name}: {source_input.format}, {where}")
+        place = str(source_input.path) if source_input.path is not None else "a database"
+        lines.append(f"input {source_input.name}: {source_input.format}, {place}")
     for number, table in enumerate(plan.tables, 1):
         lines += _table_lines(number, table)
     return pipeline.shown("\n".join(lines))
@@ -43,7 +44,8 @@ def _table_lines(number: int, planned: PlannedTable) -> Iterator[str]:
     table = planned.table
     yield f"{number}. table {table.name}: {table.mode}, to {table.target!r}"
     yield f"  reads {', '.join(table.reads)}"
-    yield f"  columns {', '.join(f'{name} {kind}' for name, kind in planned.columns)}"
+    if planned.columns is not None:
+        yield f"  columns {', '.join(f'{name} {kind}' for name, kind in planned.columns)}"
     if table.partition_by:
         yield f"  partitioned by {', '.join(table.partition_by)}"
     if table.target.key:

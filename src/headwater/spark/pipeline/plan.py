@@ -36,10 +36,11 @@ class PlannedSource(NamedTuple):
 
 
 class PlannedTable(NamedTuple):
-    """A table with the columns that Spark's analysis finds, and the lags that its next run has to read."""
+    """A table with the columns that Spark's analysis finds, and the lags that its next run has to read. Without the
+    analysis, ``columns`` is None."""
 
     table: Table
-    columns: list[tuple[str, str]]
+    columns: list[tuple[str, str]] | None
     sources: list[str]
     checkpoint: str | None
     batch: int | None
@@ -47,34 +48,31 @@ class PlannedTable(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What a run would do; ``tables`` are in the order in which they are made."""
+    """What a run would do; ``tables`` are in the order in which they are made. ``master`` is None without Spark."""
 
     pipeline: Pipeline
-    master: str
+    master: str | None
     sources: list[PlannedSource]
     tables: list[PlannedTable]
 
 
-def plan(pipeline: Pipeline, *, master: str | None = None) -> Plan:
+def plan(pipeline: Pipeline, *, master: str | None = None, analyse: bool = True) -> Plan:
     """Analyse all SQL of ``pipeline`` and read its servers' counters.
+
+    Without ``analyse`` Spark is not started: the plan comes within a second, and has no columns.
 
     Raises `PipelineError` for SQL that Spark refuses. An unreachable server is not an error here.
     """
     sinks = TableSinks(pipeline)
     sources = [_source(pipeline, source) for source in pipeline.sources.values()]
-    spark = start_spark(pipeline, master=master)
-    streaming = new_session(spark, pipeline)
-    frames = table_frames(streaming, pipeline, streamed(streaming, pipeline), sinks.streamed)
-    check_streaming(pipeline, frames)
-    schemas: dict[str, StructType] = {name: frame.schema for name, frame in frames.items()}
-    schemas |= schemas_of_completes(new_session(spark, pipeline), pipeline, schemas)
+    analysed = _analysed(pipeline, sinks, master) if analyse else None
     tables: list[PlannedTable] = []
     for name, table in pipeline.tables.items():
         kept = sinks.streamed.get(name)
         tables.append(
             PlannedTable(
                 table=table,
-                columns=[(one.name, one.dataType.simpleString()) for one in schemas[name].fields],
+                columns=None if analysed is None else _columns(analysed.schemas[name]),
                 sources=sources_below(name, pipeline.tables, pipeline.sources)
                 if table.streams
                 else [],
@@ -83,7 +81,28 @@ def plan(pipeline: Pipeline, *, master: str | None = None) -> Plan:
                 lags=[] if kept is None else _unread(pipeline, kept),
             )
         )
-    return Plan(pipeline, str(spark.sparkContext.master), sources, tables)
+    return Plan(pipeline, None if analysed is None else analysed.master, sources, tables)
+
+
+class _Analysed(NamedTuple):
+    """What Spark's analysis finds: the columns of each table."""
+
+    master: str
+    schemas: Mapping[str, StructType]
+
+
+def _analysed(pipeline: Pipeline, sinks: TableSinks, master: str | None) -> _Analysed:
+    spark = start_spark(pipeline, master=master)
+    streaming = new_session(spark, pipeline)
+    frames = table_frames(streaming, pipeline, streamed(streaming, pipeline), sinks.streamed)
+    check_streaming(pipeline, frames)
+    schemas: dict[str, StructType] = {name: frame.schema for name, frame in frames.items()}
+    schemas |= schemas_of_completes(new_session(spark, pipeline), pipeline, schemas)
+    return _Analysed(str(spark.sparkContext.master), schemas)
+
+
+def _columns(schema: StructType) -> list[tuple[str, str]]:
+    return [(one.name, one.dataType.simpleString()) for one in schema.fields]
 
 
 def _unread(pipeline: Pipeline, kept: Streamed) -> list[Lag]:
