@@ -221,6 +221,43 @@ def test_a_limit_is_exact_and_skips_no_stream(shop: Shop) -> None:
     assert sizes == [2] * 10 + [1]
 
 
+@pytest.mark.parametrize("most", [100, 10_000])
+def test_of_many_streams_each_entry_is_read_once(shop: Shop, most: int) -> None:
+    # Given many streams with none, a few or many entries
+    sizes = {f"many:{n}": n % 4 for n in range(120)} | {"many:5": 500}
+    for stream, size in sizes.items():
+        shop.add(stream, range(1, size + 1))
+        shop.client.xgroup_create(stream, "g", "0", mkstream=True)
+    with member_query(shop, stream="many:*", maxEntriesPerTrigger=str(most)) as query:
+        # When they are read
+        batches = query.batches()
+
+    # Then no batch is too large, and nothing is read twice or left out
+    total = sum(sizes.values())
+    assert [len(batch) for batch in batches[:-1]] == [most] * (total // most)
+    numbers = sorted(n for batch in batches for n in batch)
+    assert numbers == sorted(n for size in sizes.values() for n in range(1, size + 1))
+
+
+@pytest.mark.slow
+def test_of_many_streams_available_now_reads_pending_and_new_entries(shop: Shop) -> None:
+    # Given many streams with entries of a consumer that is gone, and new ones
+    for n in range(30):
+        stream = f"many:{n}"
+        shop.add(stream, range(1, 4))
+        shop.client.xgroup_create(stream, "g", "0")
+        shop.client.xreadgroup("g", "gone", {stream: ">"}, count=1)
+        shop.client.xclaim(stream, "g", "gone", 0, ["1-1"], idle=10 * CLAIM_AFTER_MS)
+
+    # When they are read once
+    with member_query(shop, stream="many:*") as query:
+        query.reader.prepareForTriggerAvailableNow()
+        numbers = query.read_all()
+
+    # Then each is read once
+    assert sorted(numbers) == sorted(30 * [1, 2, 3])
+
+
 def test_large_entries_end_a_batch_by_their_bytes(shop: Shop) -> None:
     shop.add("s", range(1, 1001), padding="x" * 1000)
     with member_query(shop, maxBytesPerTrigger="300000") as query:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from headwater.errors import HeadwaterError
@@ -106,22 +107,58 @@ def run(client: redis.Redis, operation: Operation[T]) -> T:
                 try:
                     replies = [execute(*_wire(commands[0]))]
                 except ResponseError as error:
-                    replies = [error]
+                    replies = [_judged(error)]
             else:
-                pipeline = client.pipeline(transaction=False)
-                queue: Callable[..., Any] = pipeline.execute_command
-                for command in commands:
-                    queue(*_wire(command))
-                try:
-                    replies = pipeline.execute(raise_on_error=False)
-                except ResponseError as error:
-                    raise _judged(error) from error  # a reply to a command that opens a connection
-            commands = operation.send([_judged(reply) for reply in replies])
+                replies = _pipelined(client, commands)
+            commands = operation.send(replies)
     except StopIteration as finished:
         result: T = finished.value
         return result
     finally:
         operation.close()
+
+
+def run_together(client: redis.Redis, operations: Iterable[Operation[T]]) -> list[T]:
+    """Run operations that are independent of each other: what they send next goes in one request.
+
+    Raises what one of them raises, after closing the others; so they must be such that they may be closed
+    (rule 3).
+    """
+    running = dict(enumerate(operations))
+    results: dict[int, T] = {}
+    replies: dict[int, list[Any] | None] = dict.fromkeys(running)
+    try:
+        while replies:
+            wanted: dict[int, list[Command]] = {}
+            for number, answered in replies.items():
+                operation = running[number]
+                try:
+                    wanted[number] = (
+                        next(operation) if answered is None else operation.send(answered)
+                    )
+                except StopIteration as finished:
+                    results[number] = finished.value
+            found = iter(_pipelined(client, [one for part in wanted.values() for one in part]))
+            replies = {number: list(islice(found, len(part))) for number, part in wanted.items()}
+    finally:
+        for operation in running.values():
+            operation.close()
+    return [results[number] for number in running]
+
+
+def _pipelined(client: redis.Redis, commands: Sequence[Command]) -> list[Any]:
+    """Send commands together; return their replies. Raises a refused connection as `Refused`."""
+    from redis.exceptions import ResponseError
+
+    pipeline = client.pipeline(transaction=False)
+    queue: Callable[..., Any] = pipeline.execute_command
+    for command in commands:
+        queue(*_wire(command))
+    try:
+        replies = pipeline.execute(raise_on_error=False)
+    except ResponseError as error:
+        raise _judged(error) from error  # a reply to a command that opens a connection
+    return [_judged(reply) for reply in replies]
 
 
 async def perform(client: redis.asyncio.Redis, operation: Operation[T]) -> T:

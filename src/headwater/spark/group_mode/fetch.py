@@ -14,12 +14,15 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from headwater.groups.claiming import BETWEEN_STEPS_MS, Delivered, recover
 from headwater.groups.dead_letters import bury
+from headwater.groups.member import Member
+from headwater.groups.operation import Operation
 from headwater.groups.settling import How, Settlement, settle
 from headwater.model import StreamID
 from headwater.spark.core.completeness import Finding, report
@@ -37,6 +40,12 @@ MOST_RUNS: Final = 10_000
 
 MOST_ENTRIES: Final = 1_000_000
 """The driver holds and renews their ids: 100 MB."""
+
+FEW_STREAMS: Final = 10
+GLANCED_TOGETHER: Final = 100
+GLANCED_ENTRIES: Final = 2
+"""A query of more than a few streams first asks for so many entries of so many streams at once, as many as a
+`FIRST_PAGE`: their sizes are not known yet."""
 
 FIRST_PAGE: Final = 200
 MOST_A_PAGE: Final = 2_000
@@ -156,7 +165,8 @@ class BatchFetch:
 
     def others(self, streams: Iterable[str]) -> None:
         """Fetch claimed and new entries, page by page, from each stream in turn."""
-        waiting = deque(stream for stream in streams if not self._finished(stream))
+        unfinished = [stream for stream in streams if not self._finished(stream)]
+        waiting = deque(unfinished if len(unfinished) <= FEW_STREAMS else self._glance(unfinished))
         while waiting:
             stream = waiting.popleft()
             room = self._room(stream)
@@ -166,27 +176,63 @@ class BatchFetch:
             if self._page(stream, min(room, max(1, self._left() // (len(waiting) + 1)))):
                 waiting.append(stream)
 
+    def _glance(self, streams: list[str]) -> list[str]:
+        """Fetch a few entries of each stream, many streams in one request; return those that may have more.
+
+        Most of a thousand streams have nothing new.
+        """
+        more: list[str] = []
+        while streams:
+            group = streams[: max(1, min(GLANCED_TOGETHER, self._left()))]
+            room = self._room(group[0])
+            if not room:
+                break
+            streams = streams[len(group) :]
+            count = max(1, min(GLANCED_ENTRIES, room, self._left() // len(group)))
+            pages = self._membership.do_together(
+                group,
+                partial(self._poll, count=count),
+                unsettled=lambda stream: lambda: self._unsettled(stream),
+            )
+            for stream, found in zip(group, pages, strict=True):
+                if self._polled(stream, found, count):
+                    more.append(stream)
+        return more + streams
+
     def _page(self, stream: str, count: int) -> bool:
         """Fetch one page; return whether there may be more."""
-        reader, now_only = self._membership.reader(stream), self._limits.run
-        claims = now_only is None or stream not in now_only.claimed
+        claims = self._claims(stream)
         found = self._membership.do(
-            stream,
-            lambda _member: reader.poll(
-                limit=count,
-                now=time.monotonic(),
-                claims=claims,
-                new=now_only is None or not claims,
-            ),
-            unsettled=lambda: self._unsettled(stream),
+            stream, self._poll(stream, count), unsettled=lambda: self._unsettled(stream)
         )
+        more = self._polled(stream, found, count)
+        if self._limits.run is not None and claims and self._membership.reader(stream).passing:
+            time.sleep(BETWEEN_STEPS_MS / 1000)
+        return more
+
+    def _claims(self, stream: str) -> bool:
+        now_only = self._limits.run
+        return now_only is None or stream not in now_only.claimed
+
+    def _poll(self, stream: str, count: int) -> Callable[[Member], Operation[list[Delivered]]]:
+        """Return the operation that fetches one page."""
+        reader, claims = self._membership.reader(stream), self._claims(stream)
+        return lambda _member: reader.poll(
+            limit=count,
+            now=time.monotonic(),
+            claims=claims,
+            new=self._limits.run is None or not claims,
+        )
+
+    def _polled(self, stream: str, found: list[Delivered], count: int) -> bool:
+        """Take one page; return whether there may be more."""
+        now_only, claims = self._limits.run, self._claims(stream)
         new = [one for one in found if not one.claimed]
         self._take(stream, found, new)
         if now_only is None:
             return len(found) == count
-        if claims and reader.passing:
-            time.sleep(BETWEEN_STEPS_MS / 1000)
-        elif claims and (new or len(found) < count):
+        passing = self._membership.reader(stream).passing
+        if claims and not passing and (new or len(found) < count):
             now_only.claimed.add(stream)
         last = StreamID.parse(new[-1].id) if new else None
         if (last is not None and last >= now_only.upto[stream]) or not (claims or new):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -18,13 +18,13 @@ from headwater.errors import DeclarationError, HeadwaterError
 from headwater.groups.capabilities import Capabilities, probe
 from headwater.groups.claiming import MemberReader, owned
 from headwater.groups.member import CLAIM_AFTER_FIELD, Member
-from headwater.groups.operation import Operation, Refused, mapping, run, single
+from headwater.groups.operation import Operation, Refused, mapping, run, run_together, single
 from headwater.groups.session import GroupSession
 from headwater.groups.settling import How, Settlement, renew, settle
 from headwater.messages import dead_letter_stream, group_settings_key
 from headwater.model import MIN_ID, StreamID, id_before
 from headwater.spark.core.options import SourceOptions
-from headwater.spark.core.store import SourceStore
+from headwater.spark.core.store import SourceStore, batched
 from headwater.spark.group_mode.offsets import Portion
 
 if TYPE_CHECKING:
@@ -52,6 +52,9 @@ _NEEDED: Final = (
     "+time +info +command"
 )
 """What ACL rules must allow; Headwater needs neither +@scripting nor +time."""
+
+_TOGETHER: Final = 500
+"""Streams whose lag is asked for in one request."""
 
 _SCAN_SECONDS: Final = 1.0
 """How often a pattern is looked up; an idle query is polled a hundred times a second."""
@@ -184,6 +187,20 @@ class Membership:
         self._unsettled[stream] = unsettled
         return run(self.client, self._sessions[stream].surviving(make))
 
+    def do_together(
+        self,
+        streams: Sequence[str],
+        make: Callable[[str], Callable[[Member], Operation[T]]],
+        *,
+        unsettled: Callable[[str], Counted],
+    ) -> list[T]:
+        """Do the same as `do` for many joined streams, in as few requests as for one."""
+        for stream in streams:
+            self._unsettled[stream] = unsettled(stream)
+        return run_together(
+            self.client, [self._sessions[stream].surviving(make(stream)) for stream in streams]
+        )
+
     def note_seen(self, stream: str, id_: StreamID) -> None:
         """Note that ``id_`` was delivered as a new entry."""
         self._sessions[stream].seen = str(max(id_, self.seen(stream) or MIN_ID)).encode()
@@ -213,13 +230,18 @@ class Membership:
         flags = self.do(stream, lambda member: renew(member, ids), unsettled=unsettled)
         return [one for one, mine in zip(ids, flags, strict=True) if mine]
 
-    def lag(self, stream: str) -> dict[str, Any]:
-        """Return how far the group is behind; ``lag`` is None if the server does not know it."""
-        try:
-            groups = run(self.client, single("XINFO", "GROUPS", stream))
-        except Refused:
-            return {}
-        for group in map(mapping, groups):
+    def lags(self, streams: Iterable[str]) -> dict[str, dict[str, Any]]:
+        """Return how far the group of each stream is behind; ``lag`` is None if the server does not know it."""
+        found: dict[str, dict[str, Any]] = {}
+        for names in batched(streams, _TOGETHER):
+            replies = self._store.ask_all((b"XINFO", "GROUPS", stream) for stream in names)
+            found |= {
+                stream: self._lag(reply) for stream, reply in zip(names, replies, strict=True)
+            }
+        return found
+
+    def _lag(self, reply: Any) -> dict[str, Any]:
+        for group in [] if isinstance(reply, Exception) else map(mapping, reply):
             if group[b"name"].decode("utf-8", "replace") == self.group:
                 return {
                     "delivered": group[b"last-delivered-id"].decode(),

@@ -197,10 +197,8 @@ class _Driver:
         return tasks_of(batch.streams, self._options)
 
     def lag(self) -> Offset | None:
-        found: dict[str, Any] = {}
-        for stream in self._membership.streams():
-            if self._membership.joined(stream):
-                found[stream] = self._membership.lag(stream)
+        joined = filter(self._membership.joined, self._membership.streams())
+        found = self._membership.lags(joined)
         return {"group": self._membership.group, "streams": found} if found else None
 
     def _take(self, before: GroupBatch, streams: list[str], most: int) -> GroupBatch | None:
