@@ -27,6 +27,7 @@ class Query:
 
     def __init__(self, shop: Shop, *, log: list[Offset] | None = None, **options: str) -> None:
         given = {"url": shop.url, "stream": "s"} | options
+        given = {name: text for name, text in given.items() if text}
         self.reader: StreamReader = HeadwaterSource(given).streamReader(SCHEMA)
         self.log = log if log is not None else []
         self.start: Offset = self.log[-1] if self.log else self.ask("initialOffset")

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from headwater.errors import HeadwaterError
 from tests.spark.members import member_query
 from tests.spark.queries import Query
 from tests.spark.stores import Shop
@@ -67,7 +68,17 @@ def test_a_pattern_and_a_limit_in_bytes_need_one_more_command_each(shop: Shop) -
     base = rules(f"log mode, {server_of(shop)}")
     user = as_user(shop, *base, "+scan", "+memory|usage")
     shop.add("s", SIXTY)
-    assert all_of(Query(user, stream="s*", maxBytesPerTrigger="1000000")) == SIXTY
+    query = Query(user, stream="s*", maxBytesPerTrigger="1000000")
+    assert all_of(query) == SIXTY
+
+    # And whether a stream was removed must be known
+    shop.client.delete("s")
+    with pytest.raises(HeadwaterError, match=r"exists.*whether they were removed"):
+        query.plan()
+    user = as_user(shop, *base, "+scan", "+memory|usage", "+exists", "+hdel")
+    later = Query(user, log=query.log, stream="s*", ignoreDeletes="true")
+    assert later.plan()
+    assert not later.plan()
 
 
 def test_group_mode(shop: Shop) -> None:

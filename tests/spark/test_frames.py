@@ -81,7 +81,7 @@ def test_an_option_that_is_none_is_omitted() -> None:
     ("options", "said"),
     [
         ({"starting_ids": "5"}, "unknown option 'starting_ids'. Did you mean 'starting_id'?"),
-        ({"zzz": 1}, "unknown option 'zzz'. The options are url, stream, starting_id, "),
+        ({"zzz": 1}, "unknown option 'zzz'. The options are url, stream, streams_pattern, "),
         ({"starting_id": 1.5}, "starting_id: 1.5 is of type float; an option is a text, a number"),
         ({"starting_id": {"s": b"5"}}, "starting_id: b'5' is of type bytes"),
         ({"starting_id": "5", "startingId": "6"}, "startingId is given twice"),

@@ -181,7 +181,7 @@ def test_a_lost_connection_is_reopened_and_loses_nothing(
 def test_an_unreachable_store_is_reported_without_its_password(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("headwater.spark.core.store.PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr("headwater.spark.core.connection.PATIENCE_SECONDS", 0.2)
     unreachable = Shop("nowhere", "redis://:hunter2@127.0.0.1:1", None)  # type: ignore[arg-type]
     with pytest.raises(Disconnected, match="cannot reach the store") as said:
         GroupQuery(unreachable)

@@ -349,7 +349,7 @@ def test_a_key_of_another_type_is_reported(shop: Shop, plans: Planner) -> None:
 def test_an_unreachable_server_is_reported_without_its_password(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("headwater.spark.core.store.PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr("headwater.spark.core.connection.PATIENCE_SECONDS", 0.0)
     store = SourceStore(parse_options({"url": "redis://:hunter2@127.0.0.1:1", "stream": "s"}))
 
     with pytest.raises(

@@ -9,7 +9,7 @@ import pytest
 import redis
 
 from headwater.errors import DataLoss, DeclarationError, EncodeError, HeadwaterError
-from headwater.spark.core import store
+from headwater.spark.core import connection
 from tests.spark.stores import Shop
 from tests.spark.writes import (
     Killed,
@@ -226,7 +226,7 @@ def test_the_sink_waits_for_a_server_that_is_briefly_unreachable(
 
     with monkeypatch.context() as patched:
         patched.setattr(AbstractConnection, "send_packed_command", flaky)
-        patched.setattr(store, "_FIRST_PAUSE", 0.001)
+        patched.setattr(connection, "_FIRST_PAUSE", 0.001)
         query = Writing(shop)
         for epoch in range(5):
             query.epoch(epoch, numbers(7, 20, start=1 + 27 * epoch))

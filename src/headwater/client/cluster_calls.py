@@ -19,15 +19,16 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NoReturn
 
-from redis.exceptions import AskError, ResponseError
+from redis.exceptions import AskError, MovedError, ResponseError
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import AbstractRetry
 
 from headwater.client.attempts import NEVER_AGAIN, may_have_run
 from headwater.client.drivers import Procedure, Sleep
-from headwater.client.routing import Answer, Part, QueuedCommand, Router, SlotMoved
+from headwater.client.routing import Answer, Part, QueuedCommand, Router, Routing, SlotMoved
 from headwater.client.server_url import NodeAddress
+from headwater.client.slots import slot_of
 from headwater.errors import ConfigError
 
 LOST = (RedisConnectionError, RedisTimeoutError, OSError)
@@ -111,8 +112,42 @@ class ClusterCalls:
     def _run_once(
         self, queued: Sequence[QueuedCommand], replies: Sequence[Any] | None
     ) -> Procedure[list[Any]]:
+        return (yield from self._driven(self._router.route(queued, replies)))
+
+    def primaries(self) -> Procedure[list[tuple[NodeAddress, Any]]]:
+        """Ask the cluster for its primaries; return their addresses and clients."""
+        found = yield from self._driven(self._router.located())
+        return [(node, self._client(node)) for node in found]
+
+    def owner(self, key: Any) -> Procedure[NodeAddress]:
+        """Ask the cluster which node owns the slot of ``key``."""
+        yield from self._driven(self._router.located())
+        node = self._router.topology.owner(slot_of(key))
+        if node is None:
+            raise RedisConnectionError(f"no node of the cluster owns the slot of {key!r}")
+        return node
+
+    def known_owner(self, key: Any) -> Procedure[NodeAddress]:
+        """Return the node that owns the slot of ``key``. Asks the cluster only if that is in doubt."""
+        node = self._router.topology.owner(slot_of(key))
+        if node is None or not self._router.topology.fresh:
+            node = yield from self.owner(key)
+        return node
+
+    def client_of(self, node: NodeAddress) -> Any:
+        """Return the client of one node."""
+        return self._client(node)
+
+    def moved(self, error: MovedError) -> None:
+        """Note a redirection that was received over a connection of a node's client."""
+        self._router.topology.moved(error.slot_id, NodeAddress(error.host, error.port))
+
+    def doubt(self, node: NodeAddress) -> None:
+        """Note that ``node`` could not be reached."""
+        self._router.topology.doubt(node)
+
+    def _driven(self, routing: Routing) -> Procedure[list[Any]]:
         """Send the parts that the router yields; return its replies."""
-        routing = self._router.route(queued, replies)
         try:
             part = next(routing)
             while True:

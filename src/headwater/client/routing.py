@@ -132,6 +132,13 @@ class Router:
             units = again
         return found
 
+    def located(self) -> Routing:
+        """Ask the cluster which nodes own slots, and return them, whatever is known."""
+        refused = yield from self._load()
+        if refused is not None:
+            raise refused
+        return list(self.topology.owners())
+
     def _note(self, name: str, node: NodeAddress) -> None:
         """Note whether a node watches a key for this client, after the command ``name``."""
         if name == "WATCH":

@@ -119,6 +119,10 @@ class Topology:
         """Return the node that owns a slot; None if it is unknown."""
         return self._slots[slot]
 
+    def owners(self) -> list[NodeAddress]:
+        """Return the nodes that own slots: the primaries, as far as they are known."""
+        return list(dict.fromkeys(node for node in self._slots if node is not None))
+
     def nodes(self) -> list[NodeAddress]:
         """Return all known nodes; the one that failed last is at the end."""
         found = list(dict.fromkeys([*self._owners, *self._moved.values(), *self._seeds]))

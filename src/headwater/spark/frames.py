@@ -38,7 +38,7 @@ _FIRST_UPPER: Final = re.compile(r"(?<!^)([A-Z])")
 
 def read(
     spark: SparkSession,
-    stream: str | Sequence[str],
+    stream: str | Sequence[str] | None = None,
     *,
     schema: str | StructType | None = None,
     url: str | None = None,
@@ -49,7 +49,7 @@ def read(
         orders = read(spark, "orders", schema="order_id bigint, item string", starting_id="5-0")
         week = read(spark, ["eu", "us"], starting_timestamp=datetime(2026, 11, 16, tzinfo=UTC))
 
-    - ``stream``: a name, a list of names or a pattern (``orders.*``).
+    - ``stream``: a name, a list of names or a pattern (``orders.*``); or ``streams_pattern``, a regular expression.
     - ``schema``: a DDL text or a ``StructType``. Without one the columns are ``stream, id, timestamp,
       fields``.
     - ``url``: a server's or an embedded store's; default the environment variable ``HEADWATER_URL``.
@@ -73,7 +73,7 @@ def read(
 
 def read_stream(
     spark: SparkSession,
-    stream: str | Sequence[str],
+    stream: str | Sequence[str] | None = None,
     *,
     schema: str | StructType | None = None,
     url: str | None = None,
@@ -158,7 +158,10 @@ def write_stream(
 
 
 def _source_options(
-    spark: SparkSession, stream: str | Sequence[str], url: str | None, options: Mapping[str, Any]
+    spark: SparkSession,
+    stream: str | Sequence[str] | None,
+    url: str | None,
+    options: Mapping[str, Any],
 ) -> dict[str, str]:
     from headwater.spark.core.options import OPTIONS, parse_options
 
@@ -191,13 +194,13 @@ def _for_spark(texts: Mapping[str, str], spark: SparkSession) -> dict[str, str]:
     return reachable_options(texts, spark)
 
 
-def _place(stream: str | Sequence[str], url: str | None) -> dict[str, str]:
+def _place(stream: str | Sequence[str] | None, url: str | None) -> dict[str, str]:
     place = url or os.environ.get(ENVIRONMENT)
     if not place:
         raise DeclarationError(
             'no store is named: give url="redis://localhost:6379", or set HEADWATER_URL'
         )
-    return {"url": place, "stream": option_text("stream", stream)}
+    return {"url": place} | ({} if stream is None else {"stream": option_text("stream", stream)})
 
 
 def option_texts(given: Mapping[str, Any], known: Sequence[str]) -> dict[str, str]:

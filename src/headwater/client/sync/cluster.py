@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from redis.client import Pipeline
 from redis.connection import ConnectionPool
 from redis.exceptions import AskError
 
-from headwater.client.cluster_calls import ClusterCalls, OneNodeOnly, refuse
+from headwater.client.cluster_calls import LOST, ClusterCalls, OneNodeOnly, refuse
 from headwater.client.drivers import run
 from headwater.client.sync.client import Client
+
+T = TypeVar("T")
 
 
 class NodePipeline(Pipeline):
@@ -54,6 +57,20 @@ class ClusterClient(OneNodeOnly, Client):
         if transaction:
             refuse("a pipeline that is a transaction")
         return NodePipeline(self, self.connection_pool)
+
+    def each_primary(self, ask: Callable[[Client], T]) -> list[T]:
+        """Ask the cluster for its primaries, and return what ``ask`` returns for each.
+
+        Raises redis-py's errors; after a lost connection the next call asks other nodes first.
+        """
+        found = []
+        for node, client in run(self.calls.primaries()):
+            try:
+                found.append(ask(client))
+            except LOST:
+                self.calls.doubt(node)
+                raise
+        return found
 
     def close(self) -> None:
         """Close the connections to all nodes."""

@@ -20,14 +20,16 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from headwater.errors import HeadwaterError
+from headwater.groups.operation import Script
 from headwater.messages.keys import queries_key
 from headwater.model import MAX_ID, StreamID
 from headwater.spark.archive.index import Index
 from headwater.spark.archive.manifest import Manifest
+from headwater.spark.core.connection import patiently
 from headwater.spark.core.ids import after
 from headwater.spark.core.queries import Committed, committed
 from headwater.spark.core.replies import as_dict, as_text
-from headwater.spark.core.store import SourceStore, patiently
+from headwater.spark.core.store import SourceStore
 
 STEP_ENTRIES: Final = 50_000
 """Entries of one XTRIM: some 10 ms during which the server serves no other client."""
@@ -56,7 +58,7 @@ class Hold(NamedTuple):
     who: str
 
 
-_LUA: Final = """
+_LUA: Final = Script("""
 local function less(a, b)
   local am, as = string.match(a, '^(%d+)-(%d+)$')
   local bm, bs = string.match(b, '^(%d+)-(%d+)$')
@@ -89,7 +91,7 @@ for _, group in ipairs(redis.call('XINFO', 'GROUPS', KEYS[1])) do
   if less(undelivered, bound) then bound = undelivered end
 end
 return redis.call('XTRIM', KEYS[1], 'MINID', '=', bound)
-"""
+""")
 """Checks the groups and trims in one step. Returns how many entries were removed. Ids are compared and
 incremented as text, because Lua's numbers have only 53 bits."""
 
@@ -101,7 +103,6 @@ class Trimmer:
         self._store = store
         self._manifest = manifest
         self._trimming = trimming
-        self._script = store.client.register_script(_LUA)
         self._acked = True
 
     def holds(self) -> list[Hold]:
@@ -198,7 +199,7 @@ class Trimmer:
                 if "syntax" not in str(error):
                     raise
                 self._acked = False
-        return int(self._store.run(self._script, [stream], [str(bound)]))
+        return int(self._store.run(_LUA, [stream], [str(bound)]))
 
     def _now_ms(self) -> int:
         seconds, microseconds = self._store.ask("TIME")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from headwater.groups.operation import Script
 from headwater.model import StreamID
 from headwater.spark.core.replies import as_dict
 from headwater.spark.core.state import StreamState
@@ -15,7 +16,7 @@ from headwater.spark.core.state import StreamState
 if TYPE_CHECKING:
     import redis
 
-SCRIPT: Final = """
+SCRIPT: Final = Script("""
 local found, bytes = {}, 0
 local function weigh(entry)
   if not entry then return end
@@ -38,7 +39,7 @@ for i, key in ipairs(KEYS) do
   if bytes > 4194304 then break end
 end
 return found
-"""
+""")
 """Returns for each key what XCOUNTERS returns, until XINFO has copied 4 MB of entries into Lua: some milliseconds
 during which the server does nothing else."""
 
@@ -48,7 +49,7 @@ class CounterReader:
 
     def __init__(self, client: redis.Redis) -> None:
         self._client = client
-        self._script = client.register_script(SCRIPT)
+        self._script = client.register_script(SCRIPT.text)
         self._ask: Callable[[str], Any] | None = None
 
     def state(self, stream: str) -> StreamState | None:

@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from headwater.groups.operation import Script
 from headwater.model import StreamID
 from headwater.spark.core.ids import before
 from headwater.spark.core.planning import CutRange, Look, Wanted, part_sizes, parts_between
@@ -17,7 +18,7 @@ from headwater.spark.core.positions import Position, ReadSpan
 from headwater.spark.core.state import StreamState
 from headwater.spark.core.store import SourceStore
 
-_WALK: Final = """
+_WALK: Final = Script("""
 local seen, last, marks, nextMark, ended = 0, false, {}, 4, 0
 local start, budget = ARGV[1], tonumber(ARGV[3])
 local most, bytes = 16, 16777216
@@ -43,7 +44,7 @@ while seen < budget and bytes > 0 do
   end
 end
 return {seen, last, marks, ended}
-"""
+""")
 """Walks a range. Arguments: start, end, the maximum number of entries, then increasing indexes (0 is the
 first entry). Returns the number of entries, the last id, the ids at those indexes, and whether the range
 ended there.
@@ -67,7 +68,6 @@ class LuaPlanner:
 
     def __init__(self, store: SourceStore) -> None:
         self._store = store
-        self._script = store.client.register_script(_WALK)
         self._complete: dict[str, StreamState] = {}
         """The streams that missed nothing at the last look, with their state at that time."""
 
@@ -178,7 +178,7 @@ class LuaPlanner:
             budget = self._BUDGET if most is None else min(self._BUDGET, most - seen)
             ahead = [place - seen for place in places[len(starts) :] if place - seen < budget]
             found, last, marks, ended = self._store.run(
-                self._script, [stream], [begin, str(to), budget, *ahead]
+                _WALK, [stream], [begin, str(to), budget, *ahead]
             )
             starts += [StreamID.parse(mark) for mark in marks]
             seen += int(found)

@@ -18,6 +18,7 @@ from headwater.client import server_url
 from headwater.client.redaction import redacted
 from headwater.errors import DeclarationError
 from headwater.model import MAX_ID, MAX_U64, MIN_ID, StreamID, id_before
+from headwater.spark.core.patterns import StreamPattern
 
 Start = Literal["earliest", "latest"] | StreamID
 """Where reading begins: at the first entry, after the last one, or at an id (included)."""
@@ -27,11 +28,7 @@ End = Literal["latest"] | StreamID
 
 Reader = Callable[[str, str], Any]
 
-SCHEMES: Final = (*(one for one in server_url.SCHEMES if not one.endswith("+cluster")), "headwater")
-NO_CLUSTER: Final = (
-    "Spark reads and writes streams of single servers and of primaries that Sentinels name, not of a "
-    "cluster. A worker can copy the stream to a single server (into=)."
-)
+SCHEMES: Final = (*server_url.SCHEMES, "headwater")
 _GLOB: Final = re.compile(r"(?<!\\)[*?\[]")
 _ID: Final = re.compile(r"([0-9]{1,20})(?:-([0-9]{1,20}))?")
 _DURATION: Final = re.compile(r"([0-9]{1,12})\s*(ms|s|m|h|d)?")
@@ -87,8 +84,6 @@ def url(name: str, text: str | None) -> str:
             f'the option "{name}" is missing: .option("{name}", "redis://localhost:6379")'
         )
     scheme = urlsplit(text).scheme if "://" in text else ""
-    if server_url.is_cluster(text):
-        raise DeclarationError(f"{name}: {redacted(text)!r} names a cluster. {NO_CLUSTER}")
     if scheme not in SCHEMES:
         raise DeclarationError(
             f"{name}: {redacted(text)!r} does not begin with one of "
@@ -97,11 +92,11 @@ def url(name: str, text: str | None) -> str:
     return text
 
 
-def streams(name: str, text: str | None) -> tuple[tuple[str, ...], str | None]:
-    """Parse names, or a pattern. A JSON list holds plain names, which may contain commas and stars.
+def streams(name: str, text: str | None) -> tuple[tuple[str, ...], StreamPattern | None]:
+    """Parse names, or a glob. A JSON list holds plain names, which may contain commas and stars.
 
     >>> streams("stream", "orders, payments"), streams("stream", "orders.*")
-    ((('orders', 'payments'), None), ((), 'orders.*'))
+    ((('orders', 'payments'), None), ((), StreamPattern(text='orders.*', regular=False)))
     """
     if not text or not text.strip():
         raise DeclarationError(
@@ -115,10 +110,11 @@ def streams(name: str, text: str | None) -> tuple[tuple[str, ...], str | None]:
     if _GLOB.search(text):
         if "," in text:
             raise DeclarationError(
-                f"{name}: {text!r} is a pattern with a comma. Give one pattern only; names that "
-                'contain a comma or a star are given as a JSON list: ["a,b", "c*"]'
+                f"{name}: {text!r} is a pattern with a comma. Give one pattern only, or a regular "
+                "expression with the option streamsPattern; names that contain a comma or a star are "
+                'given as a JSON list: ["a,b", "c*"]'
             )
-        return (), text.strip()
+        return (), StreamPattern(text.strip())
     names = [part.strip() for part in text.split(",")]
     if not all(names):
         raise DeclarationError(f"{name}: {text!r} has an empty name between commas")

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, get_args
 
 from headwater.client.redaction import redacted
-from headwater.commands.globs import matches
 from headwater.errors import DeclarationError
 from headwater.spark.core import option_values as values
 from headwater.spark.core.option_values import End, Reader, Start
+from headwater.spark.core.patterns import StreamPattern, regular
 
 Codec = Literal["fields", "json", "msgpack", "bytes", "faststream"]
 Mode = Literal["permissive", "failfast", "dropmalformed"]
@@ -37,14 +37,14 @@ class GroupOptions:
 class SourceOptions:
     """What one source reads and how; the fields are the options of `OPTIONS`.
 
-    Either ``streams`` names the streams, or ``pattern`` is a glob that matches them. ``starting`` and
+    Either ``streams`` names the streams, or ``pattern`` matches them. ``starting`` and
     ``ending`` are one place for all streams, or a mapping with a place for each named stream. With
     ``group`` None the source reads in log mode.
     """
 
     url: str
     streams: tuple[str, ...] = ()
-    pattern: str | None = None
+    pattern: StreamPattern | None = None
     starting: Start | Mapping[str, Start] = "earliest"
     ending: End | Mapping[str, End] = "latest"
     max_entries_per_trigger: int | None = None
@@ -66,8 +66,12 @@ class SourceOptions:
 
     def __repr__(self) -> str:
         """Show the url without its password: Spark's plans contain this object."""
-        what = self.pattern if self.pattern is not None else ",".join(self.streams)
-        return f"SourceOptions(url={redacted(self.url)!r}, stream={what!r})"
+        return f"SourceOptions(url={redacted(self.url)!r}, stream={self.asked!r})"
+
+    @property
+    def asked(self) -> str:
+        """The pattern or the names, for messages."""
+        return ", ".join(self.streams) if self.pattern is None else str(self.pattern)
 
     @property
     def dead_letter_stream(self) -> str | None:
@@ -78,7 +82,7 @@ class SourceOptions:
         """Return whether ``stream`` is named or matches the pattern."""
         if self.pattern is None:
             return stream in self.streams
-        return matches(self.pattern.encode(), stream.encode())
+        return self.pattern.matches(stream)
 
     def start_of(self, stream: str) -> Start:
         """Return where reading of ``stream`` begins."""
@@ -127,7 +131,7 @@ PLACES: Final[dict[str, tuple[str, Reader]]] = {
 }
 """The options that say where a read begins and ends."""
 
-OPTIONS: Final = ("url", "stream", *PLACES, *_READERS, *_GROUP_READERS)
+OPTIONS: Final = ("url", "stream", "streamsPattern", *PLACES, *_READERS, *_GROUP_READERS)
 """Every option, spelled as in messages; Spark ignores their case."""
 
 QUERY: Final = ":hw:query"
@@ -158,7 +162,7 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
     """
     texts = values.recognised(given, OPTIONS)
     made: dict[str, Any] = {"url": values.url("url", texts.get("url"))}
-    made["streams"], made["pattern"] = values.streams("stream", texts.get("stream"))
+    made["streams"], made["pattern"] = _streams(texts)
     for name in (QUERY, REMOVED):
         if name in made["streams"]:
             raise DeclarationError(f"stream: {name!r} is a reserved name")
@@ -178,6 +182,16 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
             "read its dead letters as new entries; name another stream"
         )
     return SourceOptions(**made, group=GroupOptions(**of_group) if of_group else None)
+
+
+def _streams(texts: Mapping[str, str]) -> tuple[tuple[str, ...], StreamPattern | None]:
+    if "streamsPattern" not in texts:
+        return values.streams("stream", texts.get("stream"))
+    if "stream" in texts:
+        raise DeclarationError(
+            "stream and streamsPattern exclude each other: both say which streams are read"
+        )
+    return (), regular("streamsPattern", texts["streamsPattern"])
 
 
 def _read(texts: Mapping[str, str], readers: Mapping[str, tuple[str, Reader]]) -> dict[str, Any]:

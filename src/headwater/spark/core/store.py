@@ -1,10 +1,8 @@
 """The client that planning uses. It transfers no entry bodies, except the first and last entry that XINFO
 STREAM returns.
 
-Rule 1. All commands are reads, so a command that failed because of a lost connection is repeated for up
-        to `PATIENCE_SECONDS`. After that it raises `Disconnected`, with the url but without its password.
-Rule 2. All connections use RESP2: every server sends the same replies, and no push messages arrive
-        between the pages that an executor reads.
+Rule 1. All commands are reads, so one that failed because of a lost connection is repeated (connection.py).
+Rule 2. On a cluster each stream is asked about at the node that owns it, and a search asks all primaries.
 """
 
 from __future__ import annotations
@@ -17,28 +15,23 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from headwater.client.redaction import redacted
+from headwater.client.server_url import is_cluster
 from headwater.errors import DeclarationError, Disconnected, HeadwaterError
+from headwater.groups.operation import Operation, Refused, Script, run_together
 from headwater.spark.core import counters
-from headwater.spark.core.option_values import NO_CLUSTER
+from headwater.spark.core.connection import connect, patiently, refuse_node
 from headwater.spark.core.options import SourceOptions
 from headwater.spark.core.replies import as_dict, as_text
 from headwater.spark.core.state import StreamState
 
 if TYPE_CHECKING:
     import redis
-    from redis.commands.core import Script
+    from redis.commands.core import Script as RegisteredScript
 
 _log = logging.getLogger("headwater.spark")
 
 T = TypeVar("T")
 Command = tuple[str | bytes | int, ...]
-
-PATIENCE_SECONDS: Final = 5.0
-"""How long a server may be unreachable while a batch is planned or read: a restart, not an outage."""
-
-_FIRST_PAUSE: Final = 0.1
-_TIMEOUT_SECONDS: Final = 60.0
-"""For one reply: a page of large entries over a slow connection, or a wait for another Lua call."""
 
 _OWN_KEYS: Final = ":hw:"
 """Marks the keys that Headwater stores next to a stream (ADR 6); patterns do not match them."""
@@ -50,58 +43,15 @@ _SEARCH_SECONDS: Final = 1.0
 _SEARCH_SHARE: Final = 20
 """How often a running query looks for new streams that its pattern matches."""
 
+_MOST_SEARCHES: Final = 5
+"""How often a cluster is searched until a search finds nothing new."""
+
 _COUNTED_TOGETHER: Final = 500
 """Streams whose counters are asked for at once: some milliseconds on Redis and Valkey."""
 
 _SEARCH_CALLS: Final = 20
 _SEARCH_KEYS: Final = 1000
 """How many keys are searched for a name that resembles a misspelt one: some 20 ms."""
-
-
-def connect(url: str) -> redis.Redis:
-    """Return a client of the server at ``url`` that does not retry; `patiently` does."""
-    from redis.backoff import NoBackoff
-    from redis.retry import Retry
-
-    from headwater.client.sync.connect import connect as connect_to
-
-    return connect_to(
-        url,
-        protocol=2,
-        decode_responses=False,
-        retry=Retry(NoBackoff(), 0),
-        socket_timeout=_TIMEOUT_SECONDS,
-        socket_connect_timeout=PATIENCE_SECONDS,
-    )
-
-
-def patiently(url: str, ask: Callable[[], T]) -> T:
-    """Call ``ask``, and repeat it for up to `PATIENCE_SECONDS` while the server is unreachable.
-
-    Raises `Disconnected` if it stays unreachable, and `HeadwaterError` for an error reply.
-    """
-    import redis
-
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    pause = _FIRST_PAUSE
-    while True:
-        try:
-            return ask()
-        except redis.AuthenticationError as error:
-            raise HeadwaterError(f"{redacted(url)} refused the password: {error}") from None
-        except (redis.ConnectionError, redis.TimeoutError, OSError) as error:
-            if time.monotonic() + pause > deadline:
-                # `from None`: redis-py's chain of causes would print stack frames without information.
-                raise Disconnected(
-                    f"cannot reach the store at {redacted(url)}: {str(error).rstrip('.')}. Is it running "
-                    "there (headwater serve), and is the url right?"
-                ) from None
-            time.sleep(pause)
-            pause = min(pause * 2, 1.0)
-        except (redis.exceptions.MovedError, redis.exceptions.AskError):
-            raise HeadwaterError(f"{redacted(url)} is a node of a cluster. {NO_CLUSTER}") from None
-        except redis.ResponseError as error:
-            raise HeadwaterError(f"{redacted(url)} answered: {error}") from error
 
 
 def batched(items: Iterable[str], size: int) -> Iterator[list[str]]:
@@ -121,9 +71,13 @@ class SourceStore:
     def __init__(self, options: SourceOptions) -> None:
         self.options = options
         self.client = connect(options.url)
+        self.clustered = is_cluster(options.url)
+        """Whether the streams are on several nodes."""
         self._splits: bool | None = None
+        self._scripts: dict[str, RegisteredScript] = {}
+        self._is_single = False
+        """Whether the url is known to name a server that is not a node of a cluster."""
         self._left_out: set[bytes] = set()
-        self._counters = self.client.register_script(counters.SCRIPT)
         self._found: list[str] = []
         self._search_again = 0.0
 
@@ -147,18 +101,36 @@ class SourceStore:
         return self._pipelined(list(commands), transaction=False)
 
     def _pipelined(self, commands: Sequence[Command], *, transaction: bool) -> list[Any]:
-        def run() -> list[Any]:
-            pipeline = self.client.pipeline(transaction=transaction)
+        def send() -> list[Any]:
+            # A cluster has no transactions over several nodes, and no command here needs one there.
+            pipeline = self.client.pipeline(transaction=transaction and not self.clustered)
             for command in commands:
                 pipeline.execute_command(*command)
             replies: list[Any] = pipeline.execute(raise_on_error=False)
             return replies
 
-        return self._patiently(run)
+        return self._patiently(send)
 
     def run(self, script: Script, keys: list[str], arguments: list[str | int]) -> Any:
-        """Return the reply of a Lua script that only reads."""
-        return self._patiently(lambda: script(keys=keys, args=arguments))
+        """Return the reply of a Lua script that may run twice."""
+        if self.clustered:
+            return self._run_on_nodes(lambda: [script.call(keys, arguments)])[0]
+        # By SCRIPT LOAD, which users may be permitted without EVAL. A cluster's client would send it to one node.
+        if script.digest not in self._scripts:
+            self._scripts[script.digest] = self.client.register_script(script.text)
+        known = self._scripts[script.digest]
+        return self._patiently(lambda: known(keys=keys, args=arguments))
+
+    def _run_on_nodes(self, operations: Callable[[], list[Operation[Any]]]) -> list[Any]:
+        """Return the results of operations that may run twice, on a cluster."""
+
+        def ask() -> list[Any]:
+            return run_together(self.client, operations())
+
+        try:
+            return self._patiently(ask)
+        except Refused as error:
+            raise HeadwaterError(f"{redacted(self.options.url)} answered: {error}") from error
 
     def _patiently(self, ask: Callable[[], T]) -> T:
         return patiently(self.options.url, ask)
@@ -166,6 +138,8 @@ class SourceStore:
     @property
     def splits(self) -> bool:
         """Whether the server has XSPLIT and XCOUNTERS, that is, whether it is Headwater."""
+        if self._splits is None and self.clustered:
+            self._splits = False  # Headwater has no cluster mode
         if self._splits is None:
             try:
                 reply = self.ask("COMMAND INFO", "XCOUNTERS")
@@ -181,19 +155,39 @@ class SourceStore:
         if self.options.pattern is None:
             return list(self.options.streams)
         found: set[str] = set()
-
-        def scan() -> list[bytes]:
-            return list(self.client.scan_iter(self.options.pattern, count=1000, _type="stream"))
-
-        for key in self._patiently(scan):
+        for key in self._patiently(self._keys):
             try:
                 name = key.decode()
             except UnicodeDecodeError:
                 self._leave_out(key)
                 continue
-            if _OWN_KEYS not in name:
+            if _OWN_KEYS not in name and self.options.includes(name):
                 found.add(name)
         return sorted(found)
+
+    def _keys(self) -> set[bytes]:
+        """Return the keys that the pattern's glob matches, on all nodes."""
+        assert self.options.pattern is not None, "a search has a pattern"
+        glob = self.options.pattern.glob
+
+        def scan(client: redis.Redis) -> set[bytes]:
+            return set(client.scan_iter(glob, count=1000, _type="stream"))
+
+        from headwater.client.sync.cluster import ClusterClient
+
+        if not isinstance(self.client, ClusterClient):
+            if not self._is_single:
+                refuse_node(self.options.url, self.client)
+                self._is_single = True
+            return scan(self.client)
+        # A search misses a key that moves to a node which it has already searched. The next one finds it there.
+        found: set[bytes] = set()
+        for _attempt in range(_MOST_SEARCHES):
+            keys = found.union(*self.client.each_primary(scan))
+            if keys == found:
+                break
+            found = keys
+        return found
 
     def recent_streams(self) -> list[str]:
         """Return `streams`, as of at most a second ago, or longer where the search would take a twentieth of the
@@ -212,7 +206,7 @@ class SourceStore:
             _log.warning(
                 "the pattern %r matches the key %r, whose name is not UTF-8, so that the column stream cannot "
                 "hold it: its entries are not read.",
-                self.options.pattern,
+                str(self.options.pattern),
                 key,
             )
 
@@ -241,6 +235,12 @@ class SourceStore:
     def missing(self, streams: Sequence[str]) -> list[str]:
         """Return those of ``streams`` of which the server that owns them says that no such key exists."""
         replies = self.ask_all(("EXISTS", stream) for stream in streams)
+        refused = next((one for one in replies if isinstance(one, Exception)), None)
+        if refused is not None:
+            raise HeadwaterError(
+                f"{redacted(self.options.url)} answered: {refused}. The streams {', '.join(streams[:5])} cannot be "
+                "looked at: the query must know whether they were removed"
+            )
         return [stream for stream, reply in zip(streams, replies, strict=True) if reply == 0]
 
     def forget(self, streams: Iterable[str]) -> None:
@@ -267,14 +267,23 @@ class SourceStore:
             if self.splits:
                 reply, *replies = self.ask_together(("XCOUNTERS", *streams), *commands)
                 return reply, replies
-            counted: list[Any] = []
-            while len(counted) < len(streams):
-                counted += self.run(self._counters, list(streams[len(counted) :]), [])
+            counted = self._script_counters(streams)
         except Disconnected:
             raise
         except HeadwaterError as error:
             return error, self.ask_together(*commands) if commands else []
         return counted, self.ask_together(*commands) if commands else []
+
+    def _script_counters(self, streams: Sequence[str]) -> list[Any]:
+        if self.clustered:  # a script has the keys of one slot
+            replies = self._run_on_nodes(
+                lambda: [counters.SCRIPT.call([one], []) for one in streams]
+            )
+            return [reply[0] if reply else None for reply in replies]
+        counted: list[Any] = []
+        while len(counted) < len(streams):
+            counted += self.run(counters.SCRIPT, list(streams[len(counted) :]), [])
+        return counted
 
     def read_state(self, stream: str, reply: Any) -> StreamState | None:
         """Parse a reply of XINFO STREAM; raises for a key that is not a stream."""

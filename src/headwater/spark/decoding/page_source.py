@@ -18,8 +18,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import hiredis
 
+from headwater.client.drivers import run
+from headwater.client.server_url import NodeAddress
+from headwater.client.sync.cluster import ClusterClient
 from headwater.model import IDRange
-from headwater.spark.core.store import connect
+from headwater.spark.core.connection import connect
 from headwater.spark.decoding.page import Page
 from headwater.spark.decoding.reply import PageDecoder
 
@@ -48,8 +51,13 @@ class PageSource:
     """A connection to the server at ``url``."""
 
     def __init__(self, url: str) -> None:
-        self._client = _store(url)
+        self._url = url
+        self._client: redis.Redis | None = None
         self._connection: Any = None
+        self._node: NodeAddress | None = None
+        """The node of a cluster to which the connection is, or was last."""
+        self._asked_of: NodeAddress | None = None
+        """The node that already has the stream, while its slot moves there."""
         self._decoder = PageDecoder()
         self._asked: Request | None = None
 
@@ -79,19 +87,50 @@ class PageSource:
             return self._receive()
         except hiredis.ReplyError as error:
             self._drop()
-            raise _of_redis(str(error)) from None
+            raise self._of_redis(str(error)) from None
         except BaseException:
+            self._doubt()
             self._drop()
             raise
 
     def _send(self, request: Request) -> None:
         if self._asked is not None:
             self._drop()
-        if self._connection is None:
-            self._connection = self._client.connection_pool.get_connection()
         stream, ids, most = request
+        if self._connection is None:
+            self._connection = self._opened(stream)
+        if self._asked_of is not None:
+            self._connection.send_command("ASKING")
+            self._connection.read_response()
         self._asked = request  # set first: a partly sent request must not be kept either
         self._connection.send_command("XRANGE", stream, str(ids.start), str(ids.end), "COUNT", most)
+
+    def _opened(self, stream: str) -> Any:
+        """Return a connection to the server, or to the node of the cluster that has ``stream``."""
+        self._client = _store(self._url)
+        if isinstance(self._client, ClusterClient):
+            calls = self._client.calls
+            self._node = self._asked_of or run(calls.known_owner(stream))
+            self._client = calls.client_of(self._node)
+        return self._client.connection_pool.get_connection()
+
+    def _of_redis(self, text: str) -> Exception:
+        """Return a server's error as the exception that redis-py raises for it elsewhere."""
+        import redis
+
+        kind, _, rest = text.partition(" ")
+        if kind == "MOVED" and self._node is None:
+            return redis.exceptions.MovedError(rest)
+        if (
+            kind in ("MOVED", "ASK") and self._node is not None
+        ):  # the next attempt connects to the other node
+            error = redis.exceptions.MovedError(rest)
+            error.host = error.host or self._node.host
+            self._asked_of = NodeAddress(error.host, error.port) if kind == "ASK" else None
+            if kind == "MOVED":
+                _store(self._url).calls.moved(error)
+            return redis.BusyLoadingError(text)
+        return (redis.BusyLoadingError if text.startswith(_NOT_YET) else redis.ResponseError)(text)
 
     def _receive(self) -> Page:
         import redis
@@ -106,37 +145,38 @@ class PageSource:
                 self._asked = None
                 return page
 
+    def _doubt(self) -> None:
+        """After a lost connection: another node of the cluster may have taken this one's place."""
+        client = _store(self._url)
+        if self._node is not None and isinstance(client, ClusterClient):
+            client.calls.doubt(self._node)
+        self._asked_of = None
+
     def _drop(self) -> None:
         self._asked = None
         self._decoder = PageDecoder()
         if self._connection is not None:
             self._connection.disconnect()
-            self._client.connection_pool.release(self._connection)
-            self._connection = None
+            self._release()
 
     def close(self) -> None:
         """Keep the connection open for the next partition, unless a reply is pending on it."""
         if self._asked is not None:
             self._drop()
         elif self._connection is not None:
-            self._client.connection_pool.release(self._connection)
-            self._connection = None
+            self._release()
+
+    def _release(self) -> None:
+        assert self._client is not None, "a connection is of a client"
+        self._client.connection_pool.release(self._connection)
+        self._connection = None
 
 
-def _store(url: str) -> redis.Redis:
-    """Return this process's client of the server at ``url``."""
+def _store(url: str) -> Any:
+    """Return this process's client of the server or cluster at ``url``."""
     client = _stores.get(url)
     if client is None:
         while len(_stores) >= _MOST_STORES:
             _stores.pop(next(iter(_stores)))  # this closes its connections
         client = _stores[url] = connect(url)
     return client
-
-
-def _of_redis(text: str) -> Exception:
-    """Return a server's error as the exception that redis-py raises for it elsewhere."""
-    import redis
-
-    if text.startswith(_NOT_YET):
-        return redis.BusyLoadingError(text)
-    return redis.ResponseError(text)

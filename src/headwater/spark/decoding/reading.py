@@ -16,10 +16,11 @@ from headwater.collector import collector_off
 from headwater.errors import ProtocolError
 from headwater.model import MIN_ID, IDRange, StreamID
 from headwater.spark.core.completeness import judge_range, report
+from headwater.spark.core.connection import patiently
 from headwater.spark.core.ids import after, before
 from headwater.spark.core.options import SourceOptions
 from headwater.spark.core.ranges import EntryRange
-from headwater.spark.core.store import SourceStore, patiently
+from headwater.spark.core.store import SourceStore
 from headwater.spark.decoding.columns import RowShape
 from headwater.spark.decoding.cutting import MOST_BYTES
 from headwater.spark.decoding.gc_freeze import freeze_loaded_objects

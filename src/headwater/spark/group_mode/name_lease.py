@@ -20,11 +20,17 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from headwater.errors import HeadwaterError
+from headwater.groups.operation import Script, run
 
 if TYPE_CHECKING:
     import redis
 
 _log = logging.getLogger("headwater.spark")
+
+_IF_MINE: Final = Script("""
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+return redis.call(ARGV[2], KEYS[1], unpack(ARGV, 3))
+""")
 
 LONGEST_LEASE_MS: Final = 10_000
 """The longest wait of a query that starts after another was killed together with its machine."""
@@ -112,6 +118,10 @@ class NameLease:
         """Run ``command`` in one step with a check that this query has ``key``."""
         from redis.exceptions import WatchError
 
+        from headwater.client.sync.cluster import ClusterClient
+
+        if isinstance(client, ClusterClient):  # it has no WATCH, and its servers have Lua
+            return bool(run(client, _IF_MINE.call([key], [self._token, command[0], *command[2:]])))
         with client.pipeline(transaction=True) as pipeline:
             pipe: Any = pipeline
             pipe.watch(key)

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headwater.model import StreamID
 from headwater.spark.core.completeness import Finding, report
+from headwater.spark.core.connection import connect, patiently
 from headwater.spark.core.options import GroupOptions, SourceOptions
-from headwater.spark.core.store import connect, patiently
 from headwater.spark.decoding.columns import RowShape
 from headwater.spark.decoding.gc_freeze import freeze_loaded_objects
 from headwater.spark.decoding.page import Page

@@ -18,8 +18,9 @@ from typing import Any, Final
 
 from headwater.errors import HeadwaterError
 from headwater.groups.operation import GroupVanished
+from headwater.spark.core.connection import patiently
 from headwater.spark.core.options import SourceOptions
-from headwater.spark.core.store import SourceStore, patiently
+from headwater.spark.core.store import SourceStore
 from headwater.spark.group_mode.membership import Membership, naming_store
 from headwater.spark.group_mode.offsets import GroupBatch, batch_of
 

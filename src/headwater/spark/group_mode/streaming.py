@@ -25,9 +25,10 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTri
 from headwater.groups.operation import GroupVanished
 from headwater.messages import reader_key
 from headwater.model import MIN_ID
+from headwater.spark.core.connection import connect, patiently
 from headwater.spark.core.idle import IdlePauses
 from headwater.spark.core.options import SourceOptions
-from headwater.spark.core.store import SourceStore, connect, patiently
+from headwater.spark.core.store import SourceStore
 from headwater.spark.decoding.columns import RowShape
 from headwater.spark.group_mode.fetch import MOST_ENTRIES, AvailableNow, BatchFetch, Limits
 from headwater.spark.group_mode.lease_renewer import LeaseRenewer

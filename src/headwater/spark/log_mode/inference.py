@@ -89,7 +89,7 @@ def _sample(options: SourceOptions) -> Page:
     finally:
         store.close()
     if not ids:
-        asked = options.pattern or ", ".join(options.streams)
+        asked = options.asked
         raise DeclarationError(
             f"inferSchema: there is no entry to sample in {asked} between the read's start and its "
             'end. Give the columns: .schema("order_id bigint, item string")'

@@ -223,9 +223,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         held = list(positions_of(offset))
         others = [stream for stream in held if not self._options.includes(stream)]
         if others and len(others) == len(held):
-            asked = self._options.pattern or ", ".join(self._options.streams)
             raise DeclarationError(
-                f"stream: the checkpoint is of {', '.join(others)}, but {asked!r} includes none of "
+                f"stream: the checkpoint is of {', '.join(others)}, but {self._options.asked!r} includes none of "
                 "them. Give this query its own checkpointLocation, or name the stream "
                 "that it read before."
             )

@@ -246,7 +246,9 @@ def _record(ranges: dict[str, dict[str, Range]]) -> tuple[str, dict[str, Any]]:
 def _options(options: Mapping[str, str], streams: Mapping[str, Range]) -> dict[str, str]:
     """Return a source's options for a batch read of these ranges."""
     kept = {k: text for k, text in options.items() if k.lower() not in _OF_STREAMING}
-    made = {k: text for k, text in kept.items() if k.lower() != "stream"} | {
+    made = {
+        k: text for k, text in kept.items() if k.lower() not in ("stream", "streamspattern")
+    } | {
         "stream": json.dumps(list(streams)),
         "startingId": json.dumps(
             {s: "earliest" if first == MIN_ID else str(first) for s, (first, _) in streams.items()}

@@ -13,6 +13,7 @@ from headwater.groups import dead_letters
 from headwater.groups.operation import Operation, run
 from headwater.groups.replay import DONE, Replayed
 from headwater.groups.replay import replay as give_back
+from headwater.messages.keys import dead_letter_stream
 from headwater.model import MIN_ID, StreamID
 from headwater.spark.core.options import parse_options
 from headwater.spark.core.store import SourceStore
@@ -88,6 +89,10 @@ def dead_letter_counts(pipeline: Pipeline, sources: Iterable[Source]) -> dict[st
 def existing_dead_streams(source: Source) -> list[str]:
     """Return the dead-letter streams of a source's streams; a pattern is looked up."""
     options = parse_options(source.options)
+    if options.pattern is not None and options.pattern.regular and not options.dead_letter_stream:
+        with opened(source) as store:
+            dead = [dead_letter_stream(stream) for stream in store.streams()]
+            return [stream for stream in dead if store.state(stream) is not None]
     names = dead_streams(options)
     if options.pattern is None or options.dead_letter_stream is not None:
         return names

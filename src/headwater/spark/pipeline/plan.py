@@ -127,7 +127,7 @@ def _source(pipeline: Pipeline, source: Source) -> PlannedSource:
     return PlannedSource(
         name=source.name,
         url=redacted(options.url),
-        what=options.pattern if options.pattern is not None else ", ".join(options.streams),
+        what=options.asked,
         reads=_how(options),
         streams=streams,
         problem=problem,

@@ -19,7 +19,7 @@ from headwater.client.redaction import redacted
 from headwater.errors import HeadwaterError
 from headwater.messages.keys import stage_key
 from headwater.model import StreamID
-from headwater.spark.core.store import connect, patiently
+from headwater.spark.core.connection import connect_to_owner, patiently
 from headwater.spark.sink.entries import EncodedRow, words
 
 if TYPE_CHECKING:
@@ -33,6 +33,9 @@ _RECEIVE_BYTES: Final = 64 * 1024
 
 STAGE_SECONDS: Final = 24 * 60 * 60
 """When a stage that no driver recorded expires: later than a batch takes."""
+
+_ELSEWHERE_OR_LATER: Final = ("LOADING", "MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN")
+"""Errors after which a new connection, perhaps to another node of a cluster, will be served."""
 
 _NOT_ABOVE: Final = "equal or smaller"
 """Part of XADD's error for an id that is not above the last one, on every server."""
@@ -52,9 +55,9 @@ class Staged:
 class _Wire:
     """A connection of redis-py that sends packets of several commands."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, key: str) -> None:
         self._url = url
-        self._client = connect(url)
+        self._client = connect_to_owner(url, key)
         self._connection: Any = None
 
     def exchange(self, packet: bytes, replies: int) -> tuple[list[Any], bool]:
@@ -92,7 +95,7 @@ class _Wire:
             while (answer := reader.gets(False)) is not False:
                 answers.append(answer)
         for answer in answers:
-            if isinstance(answer, Exception) and str(answer).startswith("LOADING"):
+            if isinstance(answer, Exception) and str(answer).startswith(_ELSEWHERE_OR_LATER):
                 raise redis.BusyLoadingError(str(answer))
         return answers
 
@@ -108,7 +111,7 @@ class _Appender(ABC):
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
-        self._wire = _Wire(options.url)
+        self._wire = _Wire(options.url, options.stream)
         self._packet: list[bytes] = []
         self._rows = self._bytes = 0
         self.count = self.bytes = 0

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from headwater.messages.keys import sink_key
 from headwater.model import StreamID
+from headwater.spark.core.connection import patiently
 from headwater.spark.core.replies import as_dict, as_text
-from headwater.spark.core.store import patiently
 from headwater.spark.sink.marker import Marker
 from headwater.spark.sink.scripts import CHUNK, MOST_WORDS
 

@@ -13,7 +13,7 @@ from headwater.client.redaction import redacted
 from headwater.errors import DataLoss, DeclarationError, HeadwaterError
 from headwater.messages.keys import sink_key, stage_key
 from headwater.model import StreamID
-from headwater.spark.core.store import connect, patiently
+from headwater.spark.core.connection import connect_to_owner, patiently
 from headwater.spark.sink.chunks import Mover, after, last_id, type_of
 from headwater.spark.sink.destination import Destination
 from headwater.spark.sink.marker import Marker
@@ -31,7 +31,7 @@ class EpochPublisher:
         self._query = query
         self._dest = options.stream
         self._key = sink_key(options.stream, query)
-        self._client = connect(options.url)
+        self._client = connect_to_owner(options.url, options.stream)
         self._mover = Mover(self._client, options, query, self._stage)
         self._destination: Destination | None = None
         # Who names transactions may start over with a new stream, unless the option says otherwise.

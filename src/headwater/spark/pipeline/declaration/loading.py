@@ -120,10 +120,9 @@ def _check_loops(problems: Problems, name: str, source: Source, readers: Sequenc
     for table in readers:
         stream = table.target.stream
         if stream is not None and table.target.url == options.url and options.includes(stream):
-            what = options.pattern or ", ".join(options.streams)
             problems.add(
                 f"table.{table.name}.stream",
-                f"{stream!r} is one of the streams of [source.{name}] ({what}), from which this table is made, so "
+                f"{stream!r} is one of the streams of [source.{name}] ({options.asked}), from which this table is made, so "
                 "that it would read its own rows without end. Name a stream that the source does not read.",
             )
 

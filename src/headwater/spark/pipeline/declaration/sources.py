@@ -139,7 +139,10 @@ def read_dead_letters(
             parsed = parse_options(source.options)
         except DeclarationError:
             continue  # already reported when the source was read
-        by_url.setdefault(parsed.url, []).extend(streams or dead_streams(parsed))
+        try:
+            by_url.setdefault(parsed.url, []).extend(streams or dead_streams(parsed))
+        except DeclarationError as error:
+            problems.add(f"source.{source.name}.streamsPattern", str(error))
     if not by_url:
         problems.add(DEAD_LETTERS, "the file declares no source that could have dead letters")
     made: dict[str, Source] = {}
@@ -167,11 +170,19 @@ _DEAD_SCHEMA: Final = parse_schema("id string, timestamp timestamp, fields map<s
 
 
 def dead_streams(options: SourceOptions) -> list[str]:
-    """Return the dead-letter streams of a source's streams; for a pattern, a pattern."""
+    """Return the dead-letter streams of a source's streams; for a glob, a glob.
+
+    Raises `DeclarationError` for a regular expression.
+    """
     if options.dead_letter_stream is not None:
         return [options.dead_letter_stream]
     if options.pattern is not None:
-        return [dead_letter_stream(options.pattern)]
+        if options.pattern.regular:
+            raise DeclarationError(
+                f"the dead-letter streams of the streams that {options.asked!r} matches are not known: name one "
+                "with deadLetterStream, or name them in dead_letters.streams"
+            )
+        return [dead_letter_stream(options.pattern.glob)]
     return [dead_letter_stream(stream) for stream in options.streams]
 
 

@@ -1,0 +1,82 @@
+"""A client of the node that owns one key, for what a cluster's client refuses: WATCH, transactions, raw replies.
+
+Rule 1. Each new connection asks the cluster for the owner, so reconnecting follows a moved slot and a failover.
+Rule 2. After a redirection the next command connects again. The caller receives the redirection: it means that
+        the command did not run.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from redis.connection import AbstractConnection, Connection
+from redis.exceptions import AskError, ClusterDownError
+
+from headwater.client.cluster_calls import LOST
+from headwater.client.drivers import run
+from headwater.client.guarded import derived
+from headwater.client.sync.client import Client
+from headwater.client.sync.cluster import ClusterClient
+from headwater.client.sync.connect import connect
+
+
+class OwnerConnection(Connection):
+    """The base class that `to_owner` puts before a connection class."""
+
+    def __init__(self, *args: Any, cluster: ClusterClient, key: str, **kwargs: Any) -> None:
+        self._cluster = cluster
+        self._key = key
+        self._moved = False
+        super().__init__(*args, **kwargs)
+
+    def _connect(self) -> Any:
+        node = run(self._cluster.calls.owner(self._key))
+        self.host, self.port = node
+        try:
+            return super()._connect()
+        except LOST:
+            self._cluster.calls.doubt(node)  # the next attempt asks another node first
+            raise
+
+    def read_response(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return super().read_response(*args, **kwargs)
+        except (AskError, ClusterDownError):
+            # Closed later: the other replies of a pipeline are still to come.
+            self._moved = True
+            raise
+
+    def send_packed_command(self, command: Any, check_health: bool = True) -> None:  # noqa: FBT002
+        if self._moved:
+            self._moved = False
+            self.disconnect()
+        super().send_packed_command(command, check_health=check_health)
+
+
+@cache
+def to_owner(connection_class: type[AbstractConnection]) -> type[AbstractConnection]:
+    """Return ``connection_class`` with `OwnerConnection` as its first base."""
+    return derived("Owner", OwnerConnection, connection_class)
+
+
+class OwnerClient(Client):
+    """A client of the node that owns ``key`` in the cluster at ``url``."""
+
+    def __init__(self, url: str, key: str, **options: Any) -> None:
+        self._cluster = connect(url, **options)
+        assert isinstance(self._cluster, ClusterClient), "a cluster's url"
+        pool = self._cluster.connection_pool
+        made = type(pool)(
+            connection_class=to_owner(pool.connection_class),
+            cluster=self._cluster,
+            key=key,
+            **pool.connection_kwargs,
+        )
+        super().__init__(connection_pool=made)
+        self.auto_close_connection_pool = True
+
+    def close(self) -> None:
+        """Close the connections."""
+        super().close()
+        self._cluster.close()
