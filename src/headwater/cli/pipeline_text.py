@@ -44,6 +44,13 @@ def _table_lines(number: int, planned: PlannedTable) -> Iterator[str]:
     table = planned.table
     yield f"{number}. table {table.name}: {table.mode}, to {table.target!r}"
     yield f"  reads {', '.join(table.reads)}"
+    if planned.follows:
+        yield f"  follows the rows of {', '.join(planned.follows)}"
+    if planned.through:
+        yield (
+            f"  continues from the sources of {', '.join(planned.through)}, as its checkpoint began: remove the table "
+            "with its checkpoint to make it from their rows"
+        )
     if planned.columns is not None:
         yield f"  columns {', '.join(f'{name} {kind}' for name, kind in planned.columns)}"
     if table.partition_by:
@@ -97,7 +104,7 @@ def _status_lines(table: TableStatus) -> Iterator[str]:
 
 def _lag_lines(lags: Iterable[Lag]) -> Iterator[str]:
     for lag in lags:
-        yield f"  {lag.source} {lag.stream}: {_lag_words(lag)}"
+        yield f"  {lag.source}{f' {lag.stream}' if lag.stream else ''}: {_lag_words(lag)}"
 
 
 def _lag_words(lag: Lag) -> str:
@@ -105,7 +112,7 @@ def _lag_words(lag: Lag) -> str:
         return "nothing to read"
     entries = "an unknown number of" if lag.entries is None else f"{lag.entries:,}"
     age = "" if lag.seconds is None else f", the oldest {lag.seconds:,.1f} s old"
-    return f"{entries} entries to read{age}"
+    return f"{entries} {'entries' if lag.stream else 'rows'} to read{age}"
 
 
 def backfill_text(filled: Filled) -> str:

@@ -7,6 +7,7 @@ made = pipeline.run(declared)
 
     declaration     the contents of a file, and how it is read
     sinks           where tables are stored, one module per kind
+    table_log       reads a table as a stream of its commits
     checkpoints     how far a query has come, read without Spark
     table_sinks     sinks, quarantines and locks of the tables
     expectations    conditions on rows

@@ -98,6 +98,11 @@ def backfill(
     sources = _sources(pipeline, declared)
     sinks = TableSinks(pipeline)
     kept = sinks.streamed[table]
+    if above := sinks.followed(table):
+        raise PipelineError(
+            f"{pipeline.file}: table.{table} reads the rows of {', '.join(above)}: backfill that, and its "
+            "next run adds them"
+        )
     with ExitStack() as locks:
         if kept.checkpoint.query() is not None:
             sinks.lock(table, locks)

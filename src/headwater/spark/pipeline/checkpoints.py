@@ -5,7 +5,7 @@
       offsets/7             Spark's: up to where batch 7 reads, a line for each source
       commits/7             Spark's: batch 7 is in the sink
       headwater/
-        sources.json        the names of the sources, in the order of those lines
+        sources.json        the names of the sources, and of the tables that are read, in the order of those lines
         beginning.json      up to where each stream had been read before batch 0
         backfills/          one file per backfill
         lock                locked by the process that writes the table
@@ -31,7 +31,8 @@ from headwater.spark.log_mode.offsets import streams_of
 _OWN: Final = "headwater"
 
 Offset = dict[str, Any]
-"""Up to where one source has been read: the offset of log_mode/offsets.py or of group_mode's."""
+"""Up to where one source has been read: the offset of log_mode/offsets.py, of group_mode's, or of
+table_log/source.py."""
 
 
 @contextmanager
@@ -85,6 +86,11 @@ class Checkpoint:
             return []
         # "v1", Spark's own line, then one line per source, "-" if it has not been read.
         return [None if line.strip() == "-" else json.loads(line) for line in lines[2:]]
+
+    def newest_offsets(self) -> list[Offset | None]:
+        """Return where the newest batch ends for each source, committed or not; empty before the first."""
+        newest = max(self._numbers("offsets"), default=None)
+        return [] if newest is None else self.offsets(newest)
 
     def committed(self) -> dict[str, Offset]:
         """Return up to where each source, by name, has been read and written."""

@@ -19,23 +19,25 @@ from headwater.spark.core.replies import as_dict, as_text
 from headwater.spark.core.state import StreamState
 from headwater.spark.core.store import SourceStore
 from headwater.spark.log_mode.offsets import positions_of
-from headwater.spark.pipeline.checkpoints import Checkpoint, Offset
-from headwater.spark.pipeline.declaration.graph import sources_below
-from headwater.spark.pipeline.declaration.model import Pipeline, Source
+from headwater.spark.pipeline.checkpoints import Offset
+from headwater.spark.pipeline.declaration.model import Pipeline, Source, Table
+from headwater.spark.pipeline.table_log.logs import checked, log_of
+from headwater.spark.pipeline.table_log.positions import NOTHING, position_of
 
 
 @dataclass(frozen=True)
 class Lag:
-    """The lag of one stream of one source.
+    """The lag of one stream of one source, or of a table that another follows.
 
-    ``length`` is the number of entries in the stream. ``entries`` are unread, including those that a group
+    ``stream`` and ``length`` are None for a table, whose rows are its entries. Otherwise ``length`` is the number
+    of entries in the stream. ``entries`` are unread, including those that a group
     has delivered but not settled; None if the server does not know. ``seconds`` is the age of the oldest of
     them by its id; None if there is none.
     """
 
     source: str
-    stream: str
-    length: int
+    stream: str | None
+    length: int | None
     entries: int | None
     seconds: float | None
 
@@ -50,14 +52,24 @@ def opened(source: Source) -> Iterator[SourceStore]:
         store.close()
 
 
-def read_so_far(
-    pipeline: Pipeline, table: str, checkpoint: Checkpoint
-) -> Iterator[tuple[Source, Offset | None]]:
-    """The sources of a table, each with the offset that ``checkpoint`` has committed; None for
-    a table that has not begun."""
-    committed = checkpoint.committed()
-    for name in sources_below(table, pipeline.tables, pipeline.sources):
-        yield pipeline.sources[name], committed.get(name)
+def lags_below(pipeline: Pipeline, name: str, offset: Offset | None) -> list[Lag]:
+    """Return what a query that has read up to ``offset`` has left to read of ``name``, a source or a table."""
+    if name in pipeline.sources:
+        return lags_of(pipeline.sources[name], offset)
+    return [lag_of_log(pipeline.tables[name], offset)]
+
+
+def lag_of_log(table: Table, offset: Offset | None) -> Lag:
+    """Return how many rows of a table a query that follows its log has left to read.
+
+    Raises `DataLoss` if the table is not the one that the query has read.
+    """
+    assert table.path is not None, "tables with a log have a path"
+    log = log_of(table.target.sink, table.path)
+    start = NOTHING if offset is None else position_of(offset)
+    counts = [file.rows for file in log.added(start, checked(table.path, start, log.end()))]
+    rows = None if None in counts else sum(filter(None, counts))
+    return Lag(table.name, None, None, rows, None)
 
 
 def lags_of(source: Source, offset: Offset | None) -> list[Lag]:

@@ -81,7 +81,9 @@ def _lags(tables: list[TableProgress]) -> Iterator[Any]:
 
     labels = ["table", "source", "stream"]
     entries = GaugeMetricFamily(
-        "headwater_pipeline_lag_entries", "Entries left to read.", labels=labels
+        "headwater_pipeline_lag_entries",
+        "Entries left to read; rows if the source is a table, which has no stream.",
+        labels=labels,
     )
     seconds = GaugeMetricFamily(
         "headwater_pipeline_lag_seconds",
@@ -91,8 +93,8 @@ def _lags(tables: list[TableProgress]) -> Iterator[Any]:
     for table in tables:
         for lag in table.lags:
             if lag.entries is not None:
-                entries.add_metric([table.name, lag.source, lag.stream], lag.entries)
-            seconds.add_metric([table.name, lag.source, lag.stream], lag.seconds or 0.0)
+                entries.add_metric([table.name, lag.source, lag.stream or ""], lag.entries)
+            seconds.add_metric([table.name, lag.source, lag.stream or ""], lag.seconds or 0.0)
     yield entries
     yield seconds
 

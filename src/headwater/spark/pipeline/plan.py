@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from headwater.client.redaction import redacted
 from headwater.errors import HeadwaterError
 from headwater.spark.core.options import SourceOptions, parse_options
-from headwater.spark.pipeline.declaration.graph import sources_below
+from headwater.spark.pipeline.declaration.graph import upstream
 from headwater.spark.pipeline.declaration.model import Pipeline, Source, Table
-from headwater.spark.pipeline.lag import Lag, lags_of, opened, read_so_far
+from headwater.spark.pipeline.lag import Lag, lags_below, opened
 from headwater.spark.pipeline.recompute import schemas_of_completes
 from headwater.spark.pipeline.spark_session import start_spark
-from headwater.spark.pipeline.table_sinks import Streamed, TableSinks
+from headwater.spark.pipeline.table_sinks import TableSinks
 from headwater.spark.pipeline.views import check_streaming, new_session, streamed, table_frames
 
 if TYPE_CHECKING:
@@ -37,11 +37,17 @@ class PlannedSource(NamedTuple):
 
 class PlannedTable(NamedTuple):
     """A table with the columns that Spark's analysis finds, and the lags that its next run has to read. Without the
-    analysis, ``columns`` is None."""
+    analysis, ``columns`` is None.
+
+    It follows the logs of the tables in ``follows``. It reads those in ``through`` from their sources, because its
+    checkpoint is older than this way of reading.
+    """
 
     table: Table
     columns: list[tuple[str, str]] | None
     sources: list[str]
+    follows: list[str]
+    through: list[str]
     checkpoint: str | None
     batch: int | None
     lags: list[Lag]
@@ -73,12 +79,12 @@ def plan(pipeline: Pipeline, *, master: str | None = None, analyse: bool = True)
             PlannedTable(
                 table=table,
                 columns=None if analysed is None else _columns(analysed.schemas[name]),
-                sources=sources_below(name, pipeline.tables, pipeline.sources)
-                if table.streams
-                else [],
+                sources=[] if kept is None else sinks.sources(name),
+                follows=[] if kept is None else sinks.followed(name),
+                through=[] if kept is None or sinks.follows(name) else _logged(pipeline, table),
                 checkpoint=None if kept is None else str(kept.checkpoint.path),
                 batch=None if kept is None else kept.checkpoint.last_batch(),
-                lags=[] if kept is None else _unread(pipeline, kept),
+                lags=[] if kept is None else _unread(pipeline, sinks, name),
             )
         )
     return Plan(pipeline, None if analysed is None else analysed.master, sources, tables)
@@ -94,7 +100,9 @@ class _Analysed(NamedTuple):
 def _analysed(pipeline: Pipeline, sinks: TableSinks, master: str | None) -> _Analysed:
     spark = start_spark(pipeline, master=master)
     streaming = new_session(spark, pipeline)
-    frames = table_frames(streaming, pipeline, streamed(streaming, pipeline), sinks.streamed)
+    frames = table_frames(
+        streaming, pipeline, streamed(streaming, pipeline), sinks.streamed, sinks.follows
+    )
     check_streaming(pipeline, frames)
     schemas: dict[str, StructType] = {name: frame.schema for name, frame in frames.items()}
     schemas |= schemas_of_completes(new_session(spark, pipeline), pipeline, schemas)
@@ -105,13 +113,18 @@ def _columns(schema: StructType) -> list[tuple[str, str]]:
     return [(one.name, one.dataType.simpleString()) for one in schema.fields]
 
 
-def _unread(pipeline: Pipeline, kept: Streamed) -> list[Lag]:
+def _logged(pipeline: Pipeline, table: Table) -> list[str]:
+    above = upstream(table.name, pipeline.tables, pipeline.logged)
+    return [name for name in pipeline.tables if name in above & pipeline.logged]
+
+
+def _unread(pipeline: Pipeline, sinks: TableSinks, table: str) -> list[Lag]:
     """What the next run has to read, of sources whose server answers; `PlannedSource` says why others do
     not."""
     found: list[Lag] = []
-    for source, committed in read_so_far(pipeline, kept.table.name, kept.checkpoint):
+    for name, committed in sinks.positions(table).items():
         with suppress(HeadwaterError):
-            found += lags_of(source, committed)
+            found += lags_below(pipeline, name, committed)
     return found
 
 

@@ -1,8 +1,9 @@
 """Runs a pipeline: a streaming query for each table of mode append or update, then a batch for each
 complete table.
 
-Rule 1. A streamed table is one query from its sources. The SQL of the append tables that it reads is included
-        as views. It does not depend on another table's files, so each table is exactly-once by itself.
+Rule 1. A streamed table is one query. It reads sources, and the rows of append tables from the logs of their
+        commits (table_log/), so it has the rows from before it was declared, and those of backfills. The SQL of
+        a table without a log is included as a view.
 Rule 2. A table of mode complete is made from what the sinks report as written.
 Rule 3. All SQL is analysed, and all streams are looked up, before any query starts.
 Rule 4. However a run ends, even by a crash or Ctrl-C, the next one continues from the checkpoints.
@@ -23,7 +24,7 @@ from headwater.spark.core.options import parse_options
 from headwater.spark.pipeline.declaration.model import Pipeline
 from headwater.spark.pipeline.errors import explained, reason
 from headwater.spark.pipeline.expectations import WriteOutcome
-from headwater.spark.pipeline.lag import lags_of
+from headwater.spark.pipeline.lag import lags_below
 from headwater.spark.pipeline.preflight import check_sources
 from headwater.spark.pipeline.progress import Progress, lag_text, line_of
 from headwater.spark.pipeline.recompute import Recomputer, schemas_of_completes
@@ -140,7 +141,11 @@ class _Run:
         # Names mean streams in one session and finished tables in the other.
         streaming = new_session(self._spark, self._pipeline)
         frames = table_frames(
-            streaming, self._pipeline, streamed(streaming, self._pipeline), self._sinks.streamed
+            streaming,
+            self._pipeline,
+            streamed(streaming, self._pipeline),
+            self._sinks.streamed,
+            self._sinks.follows,
         )
         check_streaming(self._pipeline, frames)
         schemas = {name: frame.schema for name, frame in frames.items()}
@@ -160,13 +165,31 @@ class _Run:
                     lambda: checkpoint.note_sources(read),  # noqa: B023 - called now
                 )
             self._settle()
-            self._stream(frames, interval)
+            for names in self._together(interval):
+                if self._stop.is_set():
+                    break
+                self._stream({name: frames[name] for name in names}, interval)
             self._settle()
             if interval is None and not self._stop.is_set():
                 self._recomputer.make(set(self._sinks.recomputed))
                 self._archive()
 
     # --- streaming --------------------------------------------------------------------------------
+
+    def _together(self, interval: float | None) -> list[list[str]]:
+        """Return the tables whose queries run at the same time, one group after the other.
+
+        A run that reads what is there begins a table's query when those that it follows have ended.
+        """
+        if interval is not None:
+            return [list(self._sinks.streamed)]
+        groups: list[list[str]] = []
+        place: dict[str, int] = {}
+        for name in self._sinks.streamed:
+            place[name] = 1 + max((place[one] for one in self._sinks.followed(name)), default=-1)
+            groups += [[]] if place[name] == len(groups) else []
+            groups[place[name]].append(name)
+        return groups
 
     def _stream(self, frames: dict[str, DataFrame], interval: float | None) -> None:
         queries: dict[str, StreamingQuery] = {}
@@ -273,7 +296,7 @@ class _Run:
         lags = []
         try:
             for source, offset in read.items():
-                lags += lags_of(self._pipeline.sources[source], offset)
+                lags += lags_below(self._pipeline, source, offset)
         except HeadwaterError:
             return
         self._progress.note_lags(name, lags)
@@ -291,6 +314,8 @@ class _Run:
         """
         for name, kept in self._sinks.streamed.items():
             for place, source in enumerate(kept.checkpoint.sources()):
+                if source not in self._pipeline.sources:
+                    continue  # a table
                 options = parse_options(self._pipeline.sources[source].options)
                 if options.group is not None:
                     from headwater.spark.group_mode.settling import settle_committed

@@ -13,8 +13,8 @@ from headwater.errors import HeadwaterError
 from headwater.spark.pipeline.dead_letters import dead_letter_counts
 from headwater.spark.pipeline.declaration.model import Pipeline, Table
 from headwater.spark.pipeline.errors import reason
-from headwater.spark.pipeline.lag import Lag, lags_of, read_so_far
-from headwater.spark.pipeline.table_sinks import Streamed, TableSinks
+from headwater.spark.pipeline.lag import Lag, lags_below
+from headwater.spark.pipeline.table_sinks import TableSinks
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,8 @@ class TableStatus:
     """The status of one table.
 
     ``rows`` and ``quarantined`` are None if the sink does not count them; ``batch`` and ``query`` are None
-    if no batch is committed. ``backfills`` are the records of its backfills.
+    if no batch is committed. ``follows`` are the tables whose rows it reads from their logs. ``backfills`` are the
+    records of its backfills.
     """
 
     name: str
@@ -34,6 +35,7 @@ class TableStatus:
     query: str | None
     lags: tuple[Lag, ...]
     backfills: tuple[dict[str, Any], ...]
+    follows: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -99,17 +101,19 @@ def _table(pipeline: Pipeline, sinks: TableSinks, table: Table) -> TableStatus:
         quarantined=kept.quarantine.rows() if kept.quarantine else None,
         batch=kept.checkpoint.last_batch(),
         query=kept.checkpoint.query(),
-        lags=tuple(_lags(pipeline, kept)),
+        lags=tuple(_lags(pipeline, sinks, table.name)),
         backfills=tuple(kept.checkpoint.backfills()),
+        follows=tuple(sinks.followed(table.name)),
     )
 
 
-def _lags(pipeline: Pipeline, kept: Streamed) -> Iterable[Lag]:
-    for source, committed in read_so_far(pipeline, kept.table.name, kept.checkpoint):
+def _lags(pipeline: Pipeline, sinks: TableSinks, table: str) -> Iterable[Lag]:
+    for name, committed in sinks.positions(table).items():
         try:
-            yield from lags_of(source, committed)
+            yield from lags_below(pipeline, name, committed)
         except HeadwaterError as error:
-            raise reason(pipeline, f"source.{source.name}", error) from error
+            place = "source" if name in pipeline.sources else "table"
+            raise reason(pipeline, f"{place}.{name}", error) from error
 
 
 def _archive(pipeline: Pipeline) -> tuple[ArchiveStatus, ...]:

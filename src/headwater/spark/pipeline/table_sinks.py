@@ -5,13 +5,15 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from headwater.spark.pipeline.checkpoints import Checkpoint, locked
+from headwater.spark.pipeline.checkpoints import Checkpoint, Offset, locked
+from headwater.spark.pipeline.declaration.graph import sources_below, upstream
 from headwater.spark.pipeline.declaration.model import Pipeline, Table
 from headwater.spark.pipeline.errors import explained
 from headwater.spark.pipeline.expectations import WriteOutcome, write_checked
 from headwater.spark.pipeline.sinks import AppendSink, BatchId, CompleteSink
 from headwater.spark.pipeline.sinks.parquet import AppendTable, CompleteTable
 from headwater.spark.pipeline.sinks.registry import append_sink, complete_sink
+from headwater.spark.pipeline.table_log.positions import is_position
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -99,6 +101,33 @@ class TableSinks:
         tables = pipeline.tables
         self.streamed = {n: Streamed(table) for n, table in tables.items() if table.streams}
         self.recomputed = {n: Recomputed(table) for n, table in tables.items() if not table.streams}
+
+    def follows(self, name: str) -> bool:
+        """Return whether the query of ``name`` reads tables from their logs, if they have one.
+
+        A query whose checkpoint is older than this way of reading continues from the sources.
+        """
+        begun = self.streamed[name].checkpoint.newest_offsets()
+        return not begun or any(map(is_position, begun))
+
+    def followed(self, name: str) -> list[str]:
+        """Return the tables whose logs the query of ``name`` reads."""
+        tables, logged = self.pipeline.tables, self.pipeline.logged
+        above = upstream(name, tables, logged) if self.follows(name) else ()
+        return [one for one in tables if one in above and one in logged]
+
+    def sources(self, name: str) -> list[str]:
+        """Return the sources that the query of ``name`` reads."""
+        tables = self.pipeline.tables
+        return sources_below(name, tables, self.pipeline.sources, self.followed(name))
+
+    def positions(self, name: str) -> dict[str, Offset | None]:
+        """Return up to where the query of ``name`` has read each source and each table that it follows.
+
+        None for all of them before its first batch.
+        """
+        committed = self.streamed[name].checkpoint.committed()
+        return {one: committed.get(one) for one in (*self.sources(name), *self.followed(name))}
 
     def prepare(self, locks: ExitStack) -> None:
         """Lock and prepare every table; ``locks`` releases them.

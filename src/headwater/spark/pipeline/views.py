@@ -18,10 +18,12 @@ from headwater.spark.pipeline.archiving import archived_options
 from headwater.spark.pipeline.declaration.model import Input, Pipeline, Source, Table
 from headwater.spark.pipeline.errors import explained
 from headwater.spark.pipeline.expectations import FLAGS, holds, passed
+from headwater.spark.pipeline.sinks.delta_files import nullable_schema
 from headwater.spark.sessions import with_parallelism
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 Read = Callable[[Source], "DataFrame"]
 
@@ -84,11 +86,16 @@ def register_inputs(
 
 
 def table_frames(
-    spark: SparkSession, pipeline: Pipeline, read: Read, tables: Iterable[str]
+    spark: SparkSession,
+    pipeline: Pipeline,
+    read: Read,
+    tables: Iterable[str],
+    follows: Callable[[str], bool] = lambda _name: False,
 ) -> dict[str, DataFrame]:
     """Return the frames of ``tables``, which are of mode append or update.
 
-    ``tables`` are in dependency order, and ``read`` reads their sources. Each frame has all rows, even
+    ``tables`` are in dependency order, and ``read`` reads their sources. If the query of a table ``follows``, it reads the
+    log of each table that has one; otherwise it includes that table's SQL. Each frame has all rows, even
     those that violate an expectation: `write_checked` handles these.
     """
     names = list(tables)
@@ -98,19 +105,56 @@ def table_frames(
     for name, source in pipeline.sources.items():
         if name in reads:
             views[name] = explained(pipeline, f"source.{name}", lambda: read(source))  # noqa: B023 - called now
-            views[name].createOrReplaceTempView(name)
     frames: dict[str, DataFrame] = {}
+    logs: dict[str, DataFrame] = {}
+    included: dict[tuple[str, bool], DataFrame] = {}
+    ways = {follows(name) for name in names}
     for name in names:
         table = pipeline.tables[name]
-        late = _with_watermarks(pipeline, table, views)
-        for view, frame in late.items():
-            frame.createOrReplaceTempView(view)
-        frames[name] = table_frame(spark, pipeline, table)
-        for view in late:
-            views[view].createOrReplaceTempView(view)
-        views[name] = passed(frames[name], table.expectations)
-        views[name].createOrReplaceTempView(name)
+        for way in ways:
+            below = {
+                one: logs[one] if way and one in logs else included[one, way]
+                for one in table.reads
+                if one in pipeline.tables
+            }
+            frame = _frame_over(spark, pipeline, table, views | below)
+            included[name, way] = passed(frame, table.expectations)
+            if way == follows(name):
+                frames[name] = frame
+        if table.has_log and True in ways:
+            logs[name] = _log_frame(spark, table, included[name, True].schema)
     return frames
+
+
+def _frame_over(
+    spark: SparkSession, pipeline: Pipeline, table: Table, below: dict[str, DataFrame]
+) -> DataFrame:
+    """Return the frame of a table's SQL over ``below``, with the table's watermarks."""
+    late = _with_watermarks(pipeline, table, below)
+    for view in table.reads:
+        if view in below:
+            late.get(view, below[view]).createOrReplaceTempView(view)
+    return table_frame(spark, pipeline, table)
+
+
+def _log_frame(spark: SparkSession, table: Table, schema: StructType) -> DataFrame:
+    """Return the rows of a table by the log of its commits, as a stream."""
+    from pyspark.sql.types import StructType
+
+    from headwater.spark.pipeline.table_log.source import NAME, TableLogSource
+
+    spark.dataSource.register(TableLogSource)
+    return (
+        spark.readStream.format(NAME)
+        .options(**_log_options(table))
+        .option("tasks", spark.sparkContext.defaultParallelism)
+        .schema(StructType.fromJson(nullable_schema(schema)))
+        .load()
+    )
+
+
+def _log_options(table: Table) -> dict[str, str]:
+    return {"table": str(table.path), "kind": table.target.sink}
 
 
 def table_frame(spark: SparkSession, pipeline: Pipeline, table: Table) -> DataFrame:
@@ -186,12 +230,12 @@ def _with_watermarks(
 
 
 def sources_of(frame: DataFrame, pipeline: Pipeline) -> list[str]:
-    """Return the names of the sources of a streaming frame, in the order of its offsets' lines."""
+    """Return the names of what a streaming frame reads, sources and tables, in the order of its offsets' lines."""
     spark = frame.sparkSession
     wanted = {
         name: {key.lower(): text for key, text in _options(spark, pipeline, source).items()}
         for name, source in pipeline.sources.items()
-    }
+    } | {name: _log_options(table) for name, table in pipeline.tables.items() if table.has_log}
     found: list[str] = []
     leaves = analysed(frame).collectLeaves()
     for place in range(leaves.size()):
@@ -199,6 +243,7 @@ def sources_of(frame: DataFrame, pipeline: Pipeline) -> list[str]:
         if not leaf.isStreaming():
             continue
         given = {str(key).lower(): str(text) for key, text in dict(leaf.extraOptions()).items()}
+        given.pop("tasks", None)
         found += [name for name, options in wanted.items() if options == given][:1]
     return found
 

@@ -1,10 +1,11 @@
 """The order in which tables are made, and the rules about which table may read what.
 
-    source ──▶ append ──▶ append, update       one streaming query each, from the source's own entries
+    source, append ──▶ append, update                   one streaming query each
     append, update, complete, input ──▶ complete        a batch, after the run
 
-A table of mode append or update reads sources and append tables: it is made from their rows, each once. A
-complete table reads tables. It never reads a source, because the source's history may be trimmed, and the
+A table of mode append or update reads sources and append tables: it is made from their rows, each once. It reads
+the rows of an append table from the log of its commits, if the table's sink has one (parquet, delta); otherwise
+its query contains the other table's SQL, from the source's entries on. A complete table reads tables. It never reads a source, because the source's history may be trimmed, and the
 table's contents must not shrink.
 """
 
@@ -58,30 +59,37 @@ def ordered(
         return list(tables)
 
 
-def shared(source: str, tables: Mapping[str, TableNode]) -> list[str]:
-    """Return the streamed tables that read ``source``, directly or through other tables' SQL."""
+def shared(source: str, tables: Mapping[str, TableNode], logged: Container[str] = ()) -> list[str]:
+    """Return the streamed tables whose queries read ``source``."""
     return [
         name
         for name, table in tables.items()
-        if table.mode != "complete" and sources_below(name, tables, [source])
+        if table.mode != "complete" and sources_below(name, tables, [source], logged)
     ]
 
 
-def sources_below(name: str, tables: Mapping[str, TableNode], sources: Iterable[str]) -> list[str]:
-    """Return those of ``sources`` that the table ``name`` reads, directly or through other tables."""
-    read = {one for table in {name, *upstream(name, tables)} for one in tables[table].reads}
+def sources_below(
+    name: str, tables: Mapping[str, TableNode], sources: Iterable[str], logged: Container[str] = ()
+) -> list[str]:
+    """Return those of ``sources`` that the table ``name`` reads, directly or through the SQL of other tables.
+
+    It does not look below the tables in ``logged``, whose rows are read from their logs.
+    """
+    through = [one for one in upstream(name, tables, logged) if one not in logged]
+    read = {one for table in (name, *through) for one in tables[table].reads}
     return [source for source in sources if source in read]
 
 
-def upstream(name: str, tables: Mapping[str, TableNode]) -> set[str]:
-    """Return every table that ``name`` reads, directly or through others."""
+def upstream(name: str, tables: Mapping[str, TableNode], logged: Container[str] = ()) -> set[str]:
+    """Return every table that ``name`` reads, directly or through others but those in ``logged``."""
     found: set[str] = set()
     ahead = [name]
     while ahead:
         for read in tables[ahead.pop()].reads:
             if read in tables and read not in found:
                 found.add(read)
-                ahead.append(read)
+                if read not in logged:
+                    ahead.append(read)
     return found
 
 

@@ -81,10 +81,10 @@ def _read(file: Path, document: dict[str, Any]) -> Pipeline:
     tables = _with_declared_names(tables, [*sources, *inputs, *tables])
     unreadable = {name for name, table in tables.items() if not SINKS[table.target.sink].readable}
     order = ordered(tables, sources, inputs, problems, unreadable=unreadable)
+    logged = {name for name, table in tables.items() if table.has_log}
     for name, source in sources.items():
-        readers = shared(name, tables)
-        _check_group(problems, name, source, readers)
-        _check_loops(problems, name, source, [tables[reader] for reader in readers])
+        _check_group(problems, name, source, shared(name, tables, logged))
+        _check_loops(problems, name, source, [tables[reader] for reader in shared(name, tables)])
     problems.raise_any()
     return Pipeline(
         file=file,
@@ -106,8 +106,8 @@ def _check_group(problems: Problems, name: str, source: Source, readers: list[st
         problems.add(
             f"source.{name}.group",
             f"the tables {', '.join(readers)} each read this source with a separate query, but a group "
-            "gives each entry to only one of them. Remove group, or let one table read the source and "
-            "make the others from it with mode = 'complete'.",
+            "gives each entry to only one of them. Remove group, or let one table of sink parquet or delta "
+            "read the source and the others read that table.",
         )
 
 

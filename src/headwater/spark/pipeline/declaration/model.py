@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from headwater.client.redaction import redacted
-from headwater.spark.pipeline.sinks.registry import Mode
+from headwater.spark.pipeline.sinks.registry import SINKS, Mode
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -107,6 +107,11 @@ class Table(NamedTuple):
         """Whether a streaming query makes the table."""
         return self.mode != "complete"
 
+    @property
+    def has_log(self) -> bool:
+        """Whether tables that read this one follow the log of its commits (table_log/)."""
+        return self.mode == "append" and SINKS[self.target.sink].has_log
+
 
 FORGOTTEN_AFTER_MS: Final = 8 * 86_400_000
 """The default of ``forget_queries_after``, more than a week: some queries run once a week. The archive has what
@@ -151,6 +156,11 @@ class Pipeline(NamedTuple):
     def __repr__(self) -> str:
         """Omit settings and secrets."""
         return f"Pipeline({str(self.file)!r}, tables={list(self.tables)})"
+
+    @property
+    def logged(self) -> frozenset[str]:
+        """The tables that others follow by their logs."""
+        return frozenset(name for name, table in self.tables.items() if table.has_log)
 
     def shown(self, text: str) -> str:
         """Return ``text`` without values from the environment; of a url, the host and path remain."""

@@ -169,7 +169,9 @@ class DeltaDirectory:
             target.parent.mkdir(parents=True, exist_ok=True)
             file.path.replace(target)
             stats = json.dumps({"numRecords": file.rows})
-            actions.append(AddAction(str(name), size, _values(file.place), now, True, stats))
+            actions.append(
+                AddAction(str(name), size, partition_values(file.place), now, True, stats)
+            )
         sync_all(directories([self.path / action.path for action in actions], self.path))
         return actions
 
@@ -180,7 +182,7 @@ class DeltaDirectory:
         """
         from deltalake import DeltaTable, Schema
 
-        wanted = _delta_schema(frame.schema)
+        wanted = nullable_schema(frame.schema)
         try:
             schema = Schema.from_json(json.dumps(wanted))
         except Exception as error:
@@ -230,7 +232,7 @@ class DeltaDirectory:
         return any(not entry.name.startswith((".", "_")) for entry in self.path.iterdir())
 
 
-def _delta_schema(schema: StructType) -> dict[str, Any]:
+def nullable_schema(schema: StructType) -> dict[str, Any]:
     """Return Spark's JSON schema, which Delta uses too, with all columns nullable.
 
     Spark may consider a column nullable in one batch and not in another.
@@ -249,7 +251,7 @@ def _delta_schema(schema: StructType) -> dict[str, Any]:
     return made
 
 
-def _values(place: Path) -> dict[str, str | None]:
+def partition_values(place: Path) -> dict[str, str | None]:
     """Return the values of partitions from the directory that Spark named after them."""
     pairs = (part.partition("=") for part in place.parts)
     return {

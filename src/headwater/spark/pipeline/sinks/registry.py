@@ -30,12 +30,17 @@ class SinkKind:
     optional: tuple[str, ...] = ()
     readable: bool = True
     """Whether tables of mode complete can read it."""
+    has_log: bool = False
+    """Whether a table of mode append has a log of its commits, which other tables can follow."""
 
 
 SINKS: Final[Mapping[str, SinkKind]] = {
-    "parquet": SinkKind(("append", "complete"), ("path",), ("partition_by",)),
+    "parquet": SinkKind(("append", "complete"), ("path",), ("partition_by",), has_log=True),
     "delta": SinkKind(
-        ("append", "complete", "update"), ("path",), ("partition_by", "key", "checkpoint")
+        ("append", "complete", "update"),
+        ("path",),
+        ("partition_by", "key", "checkpoint"),
+        has_log=True,
     ),
     "stream": SinkKind(("append",), ("url", "stream", "checkpoint"), ("options",), readable=False),
     "console": SinkKind(("append",), ("checkpoint",), ("options",), readable=False),

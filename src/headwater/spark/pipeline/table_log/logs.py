@@ -1,0 +1,213 @@
+"""The files that each commit added to a table.
+
+Rule 1. A position counts what cannot change any more: bytes of a manifest, versions of a Delta table.
+Rule 2. A position belongs to one table: one that was removed and made again is an error, not new rows.
+Rule 3. Rows only come. A commit that removes rows is an error; one that only rewrites files (OPTIMIZE) has
+        no rows.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from urllib.parse import unquote
+
+from headwater.errors import DataLoss, PipelineError
+from headwater.spark.pipeline.sinks.delta_files import partition_values
+from headwater.spark.pipeline.sinks.parquet import STATE
+from headwater.spark.pipeline.table_log.positions import NOTHING, LogPosition
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+
+class AddedFile(NamedTuple):
+    """A Parquet file with its partition's values; ``rows`` is None if the log does not say."""
+
+    path: str
+    values: dict[str, str | None]
+    rows: int | None
+
+
+class TableLog(Protocol):
+    """The log of one table."""
+
+    def end(self) -> LogPosition:
+        """Return the position after the newest commit."""
+
+    def added(self, start: LogPosition, end: LogPosition) -> list[AddedFile]:
+        """Return the files that the commits after ``start`` up to ``end`` added, in order.
+
+        Raises `PipelineError` for a commit that removes rows, `DataLoss` for one that cannot be read.
+        """
+
+
+def log_of(kind: str, path: Path) -> TableLog:
+    """Return the log of the table at ``path``; ``kind`` is its sink, ``parquet`` or ``delta``."""
+    return DeltaLog(path) if kind == "delta" else ManifestLog(path)
+
+
+def checked(path: Path, start: LogPosition, end: LogPosition) -> LogPosition:
+    """Return ``end``; raise `DataLoss` if it is of another table than ``start``, or before it."""
+    if start.table is None or (start.table == end.table and start.to <= end.to):
+        return end
+    what = "is gone" if end.table is None else "was removed and made again, or restored from a copy"
+    raise DataLoss(
+        f"the table at {path} {what}: its rows cannot be told from those already read. Restore it, "
+        "or remove the table that reads it too, with its checkpoint."
+    )
+
+
+class ManifestLog:
+    """The manifest of a Parquet table (sinks/parquet.py). A position is the end of a line, in bytes."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._manifest = path / STATE / "manifest.jsonl"
+        self._end = NOTHING
+
+    def end(self) -> LogPosition:
+        try:
+            with self._manifest.open("rb") as manifest:
+                first = manifest.readline()
+                if not first.endswith(b"\n"):
+                    return NOTHING
+                table = str(json.loads(first)["query"])
+                known = self._end.to if self._end.table == table else 0
+                manifest.seek(known)
+                # What follows the last line's end is still being written.
+                self._end = LogPosition(table, known + manifest.read().rfind(b"\n") + 1)
+        except FileNotFoundError:
+            return NOTHING
+        return self._end
+
+    def added(self, start: LogPosition, end: LogPosition) -> list[AddedFile]:
+        begin = max(start.to, 0)
+        try:
+            with self._manifest.open("rb") as manifest:
+                manifest.seek(begin)
+                lines = manifest.read(end.to - begin).splitlines()
+        except FileNotFoundError:
+            lines = []
+        commits = [json.loads(line) for line in lines]
+        if any(commit["query"] != end.table for commit in commits) or (
+            end.to > begin and not lines
+        ):
+            checked(self._path, end, NOTHING)
+        return [
+            AddedFile(
+                path=str(self._path / name),
+                values=partition_values(Path(name).parent),
+                # The manifest counts the rows of a batch, not of its files.
+                rows=commit["rows"] if not place else 0,
+            )
+            for commit in commits
+            for place, name in enumerate(commit["files"])
+        ]
+
+
+class DeltaLog:
+    """The log of a Delta table. A position is a version.
+
+    A query that has read nothing begins with the files of the newest version, because older commits may have
+    expired, and files that OPTIMIZE replaced may be gone.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._log = path / "_delta_log"
+        self._end = NOTHING
+        self._directory = 0
+        """The inode of the log's directory: a table that is made again has another."""
+
+    def end(self) -> LogPosition:
+        try:
+            directory = self._log.stat().st_ino
+        except FileNotFoundError:
+            return NOTHING
+        if directory != self._directory or self._commit(self._end.to + 1).exists():
+            table = self._open()
+            self._end = LogPosition(str(table.metadata().id), table.version())
+            self._directory = directory
+        return self._end
+
+    def added(self, start: LogPosition, end: LogPosition) -> list[AddedFile]:
+        if start.table is None:
+            return self._files_of(end.to)
+        found: list[AddedFile] = []
+        for version in range(start.to + 1, end.to + 1):
+            found += self._added_by(version)
+        return found
+
+    def _files_of(self, version: int) -> list[AddedFile]:
+        import pyarrow as pa
+
+        table = self._open(version)
+        parts = table.metadata().partition_columns
+        actions = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+        if "deletionVectors" in (table.protocol().reader_features or []) and any(
+            batch.num_rows for batch in table.deletion_vectors()
+        ):
+            raise self._removes(version)
+        return [
+            AddedFile(
+                path=str(self._path / unquote(one["path"])),
+                values={name: _text(one[f"partition.{name}"]) for name in parts},
+                rows=one["num_records"],
+            )
+            for one in actions
+        ]
+
+    def _added_by(self, version: int) -> list[AddedFile]:
+        try:
+            lines = self._commit(version).read_text("utf-8").splitlines()
+        except FileNotFoundError:
+            raise DataLoss(
+                f"the Delta table at {self._path} no longer has the log of version {version}, which was "
+                "not read yet: it has expired (delta.logRetentionDuration). Remove the table that reads it "
+                "too, with its checkpoint, to rebuild it."
+            ) from None
+        found: list[AddedFile] = []
+        for action in map(json.loads, lines):
+            for kind in ("add", "remove"):
+                file: dict[str, Any] | None = action.get(kind)
+                if file is None or not file.get("dataChange", True):
+                    continue
+                if kind == "remove" or file.get("deletionVector"):
+                    raise self._removes(version)
+                stats = json.loads(file.get("stats") or "{}")
+                found.append(
+                    AddedFile(
+                        path=str(self._path / unquote(file["path"])),
+                        values=dict(file.get("partitionValues") or {}),
+                        rows=stats.get("numRecords"),
+                    )
+                )
+        return found
+
+    def _removes(self, version: int) -> PipelineError:
+        return PipelineError(
+            f"version {version} of the Delta table at {self._path} removes or changes rows, but a table "
+            "that reads it has them already. Remove that table with its checkpoint to rebuild it, or give "
+            "it mode = 'complete'."
+        )
+
+    def _commit(self, version: int) -> Path:
+        return self._log / f"{version:020d}.json"
+
+    def _open(self, version: int | None = None) -> DeltaTable:
+        from deltalake import DeltaTable
+
+        return DeltaTable(str(self._path), version=version)
+
+
+def _text(value: object) -> str | None:
+    """Return a partition's value as Delta's log writes it; delta-rs gives it as a Python value."""
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, bytes):
+        return value.decode()
+    return str(value)
