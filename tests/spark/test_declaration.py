@@ -174,15 +174,19 @@ def test_a_source_with_a_group_is_for_one_streamed_table(directory: Path) -> Non
     text = changed("failOnDataLoss = false", 'group = "tables"')
     load(written(directory, text))
 
-    # When a second table follows the source through the first one's SQL
+    # When a second table reads the first one's rows, then that is no second reader
     late = """
 [table.late]
 mode = "append"
 sql = "SELECT * FROM sales"
 path = "tables/late"
 """
-    said = refused(directory, text.replace("[spark]", late + "[spark]", 1))
+    load(written(directory, text.replace("[spark]", late + "[spark]", 1)))
 
+    # When it reads the source, then it is refused
+    said = refused(
+        directory, text.replace("[spark]", late.replace("FROM sales", "FROM orders") + "[spark]", 1)
+    )
     assert "source.orders.group: the tables sales, late each read this source" in said
 
 

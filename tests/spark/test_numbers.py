@@ -14,7 +14,7 @@ from pyspark.sql.types import DataType, DecimalType, IntegerType, LongType, Time
 
 from headwater.spark.decoding import numbers
 from headwater.spark.decoding.casting import cast_column, caster
-from headwater.spark.decoding.page import INSTANT, ListPage, parsed
+from headwater.spark.decoding.page import INSTANT, MAX_TIMESTAMP_MS, ListPage, parsed
 
 SETTINGS = settings(max_examples=200)
 
@@ -38,6 +38,11 @@ ODD = st.sampled_from(
         "\uff11",
         "nan",
     ]
+)
+MILLISECONDS = st.one_of(
+    st.integers(0, 2**64 - 1),
+    st.integers(MAX_TIMESTAMP_MS - 1, MAX_TIMESTAMP_MS + 1),
+    st.integers(0, 2 * 10**12),
 )
 WHOLE = st.one_of(st.integers().map(str), st.integers(-(2**64), 2**64).map(str), ODD)
 DECIMAL = st.one_of(
@@ -142,7 +147,9 @@ def test_common_forms_are_parsed_and_one_other_form_leaves_the_column_to_arrow(
 
 
 @SETTINGS
-@given(ids=st.lists(st.tuples(st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1)), min_size=1))
+@given(ids=st.lists(st.tuples(MILLISECONDS, st.integers(0, 2**64 - 1)), min_size=1))
+@example(ids=[(MAX_TIMESTAMP_MS, 0)])
+@example(ids=[(MAX_TIMESTAMP_MS + 1, 0)])
 def test_the_times_of_ids(ids: list[tuple[int, int]]) -> None:
     page = ListPage([b"%d-%d" % id_ for id_ in ids], [[]] * len(ids))
 
@@ -152,7 +159,6 @@ def test_the_times_of_ids(ids: list[tuple[int, int]]) -> None:
         patch.setattr(numbers, "COMPILED", False)
         expected = page.moments()
     assert found is None or found.equals(expected)
-    last = (2**63 - 1) // 1000
     assert expected.cast(pa.int64()).to_pylist() == [
-        ms * 1000 if ms <= last else None for ms, _seq in ids
+        ms * 1000 if ms <= MAX_TIMESTAMP_MS else None for ms, _seq in ids
     ]

@@ -57,6 +57,7 @@ class SourceOptions:
     columns: tuple[str, ...] | None = None
     codec: Codec = "fields"
     include_metadata: bool = False
+    include_entry: bool = False
     mode: Mode = "permissive"
     infer_schema: bool = False
     sampling_entries: int = 1000
@@ -108,6 +109,7 @@ _READERS: Final[dict[str, tuple[str, Reader]]] = {
     "columns": ("columns", values.names),
     "codec": ("codec", values.word(*get_args(Codec))),
     "includeMetadata": ("include_metadata", values.flag),
+    "includeEntry": ("include_entry", values.flag),
     "mode": ("mode", values.word(*get_args(Mode))),
     "inferSchema": ("infer_schema", values.flag),
     "samplingEntries": ("sampling_entries", values.count),

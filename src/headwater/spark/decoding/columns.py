@@ -5,14 +5,15 @@ there is a column of the declared type for each field of the message, and any of
 
     stream string        the stream's name
     id string            the entry's id
-    timestamp timestamp  the id's milliseconds
+    timestamp timestamp  the id's milliseconds; null, and the row is bad, after the year 9999
     fields map<…>        the raw fields, values as string or binary
+    entry array<struct<name binary, value binary>>   all fields as they are, for writing them again
     _rescued string      the raw fields as JSON if a value did not fit its column; else null
     _delivery_count int  in group mode: how often the entry was delivered, including this time
     _consumer string     in group mode: the consumer to which the entry was delivered
 
-These names always mean these columns, whatever fields the message has. A field named ``id`` is read from
-``fields['id']``.
+These names always mean these columns, whatever fields the message has; only ``entry`` with another type is a
+field. A field named ``id`` is read from ``fields['id']``.
 """
 
 from __future__ import annotations
@@ -42,12 +43,21 @@ from pyspark.sql.types import (
 
 from headwater.errors import DeclarationError
 from headwater.messages import is_reserved
+from headwater.spark.core.entry_column import ENTRY_COLUMN, ENTRY_TYPE, is_entry
 from headwater.spark.core.options import Codec, Mode, SourceOptions
 
 DEFAULT_SCHEMA: Final = "stream string, id string, timestamp timestamp, fields map<string, string>"
 
 Kind = Literal[
-    "stream", "id", "timestamp", "fields", "rescued", "delivery_count", "consumer", "value"
+    "stream",
+    "id",
+    "timestamp",
+    "fields",
+    "entry",
+    "rescued",
+    "delivery_count",
+    "consumer",
+    "value",
 ]
 
 _METADATA: Final[dict[str, tuple[Kind, tuple[type[DataType], ...], str]]] = {
@@ -95,6 +105,8 @@ def default_schema(options: SourceOptions) -> str:
     schema = DEFAULT_SCHEMA
     if options.codec == "bytes":
         schema = schema.removesuffix("map<string, string>") + "map<string, binary>"
+    if options.include_entry:
+        schema += f", {ENTRY_COLUMN} {ENTRY_TYPE}"
     if options.include_metadata and options.group is not None:
         schema += "".join(f", {name} {_METADATA[name][2]}" for name in _OF_GROUPS)
     return schema
@@ -105,6 +117,8 @@ def _spelled(name: str, options: SourceOptions) -> str:
     raw = "binary" if options.codec == "bytes" else "string"
     if name == "fields":
         return f"{quoted} map<string, {raw}>"
+    if name == ENTRY_COLUMN and options.include_entry:
+        return f"{quoted} {ENTRY_TYPE}"
     return f"{quoted} {_METADATA[name][2] if name in _METADATA else raw}"
 
 
@@ -159,7 +173,13 @@ class RowShape:
 
 
 def _check_columns(schema: StructType, options: SourceOptions) -> None:
-    """Check that a schema and the option ``columns`` agree: Spark expects the schema's columns."""
+    """Check that a schema agrees with the options ``columns`` and ``includeEntry``: Spark expects the schema's
+    columns."""
+    if options.include_entry and not any(is_entry(f.name, f.dataType) for f in schema.fields):
+        raise DeclarationError(
+            f"includeEntry has no effect: the schema, or columns, does not have the column `{ENTRY_COLUMN} "
+            f"{ENTRY_TYPE}`. Add it, or remove includeEntry."
+        )
     if options.columns is None or set(options.columns) == set(schema.fieldNames()):
         return
     raise DeclarationError(
@@ -170,6 +190,8 @@ def _check_columns(schema: StructType, options: SourceOptions) -> None:
 
 
 def _column(name: str, type_: DataType, options: SourceOptions, *, nullable: bool) -> Column:
+    if is_entry(name, type_):
+        return Column(name, "entry", type_, nullable)
     if name in _METADATA:
         kind, types, spelled = _METADATA[name]
         if not isinstance(type_, types) or (kind == "fields" and not _is_field_map(type_)):

@@ -1,6 +1,7 @@
 cimport cython
 
 cdef int _ZERO, _NINE, _MINUS, _POINT, _COLON, _SAFE_DIGITS, _MS_DIGITS
+cdef long long _LAST_MS
 
 
 @cython.locals(

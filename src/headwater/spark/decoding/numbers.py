@@ -29,7 +29,8 @@ _SAFE_DIGITS = 18
 """Any number with so many decimal digits fits in an int64."""
 
 _MS_DIGITS = 15
-"""Any number of milliseconds with so many digits fits, as microseconds, in an int64: to the year 33658."""
+_LAST_MS = 253_402_300_799_999
+"""The end of the year 9999 (decoding/page.py); no later time has fewer digits than this."""
 
 
 def integers(
@@ -208,7 +209,7 @@ def instants(offsets: memoryview, data: memoryview) -> tuple[bytearray, int] | N
 
 
 def id_instants(offsets: memoryview, data: memoryview) -> tuple[bytearray, int] | None:
-    """Parse ids such as ``1526569498055-0`` to microseconds since 1970."""
+    """Parse ids such as ``1526569498055-0`` to microseconds since 1970, up to the end of the year 9999."""
     starts, view = offsets, data
     count = len(starts) - 1
     out = bytearray(8 * count)
@@ -224,6 +225,8 @@ def id_instants(offsets: memoryview, data: memoryview) -> tuple[bytearray, int] 
             number = number * 10 + digit
             at += 1
         if not first < at < end:
+            return None
+        if number > _LAST_MS:
             return None
         values[index] = number * 1000
     return out, 0

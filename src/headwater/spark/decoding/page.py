@@ -21,8 +21,8 @@ from headwater.spark.decoding import numbers
 
 Pairs = tuple[pa.Int32Array, pa.BinaryArray, pa.BinaryArray]
 
-MAX_TIMESTAMP_MS: Final = (2**63 - 1) // 1000
-"""The latest time in Spark, in the year 294247: Spark counts microseconds."""
+MAX_TIMESTAMP_MS: Final = 253_402_300_799_999
+"""The end of the year 9999, the last that SQL, Python and most readers of Parquet have."""
 
 SAFE_DIGITS: Final = len(str(MAX_TIMESTAMP_MS)) - 1
 INSTANT: Final = pa.timestamp("us", "UTC")
@@ -58,6 +58,13 @@ class Page(ABC):
 
         Reserved fields are omitted unless ``reserved``.
         """
+
+    def all_pairs(self) -> Pairs:
+        """Return all fields as they are: reserved and repeated ones too, in their order."""
+        bodies = self.bodies
+        starts = list(accumulate((len(body) // 2 for body in bodies), initial=0))
+        flat = list(chain.from_iterable(bodies))
+        return _pairs(starts, flat[::2], flat[1::2])
 
     def id_column(self) -> pa.StringArray:
         """Return the ids as text."""

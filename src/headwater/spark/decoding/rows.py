@@ -111,8 +111,15 @@ class RowBuilder:
             return self._maps(page, self.schema.field(column.name).type)
         if column.kind == "id":
             return page.id_column(), []
+        if column.kind == "entry":
+            starts, names, values = page.all_pairs()
+            type_ = self.schema.field(column.name).type
+            pairs = pa.StructArray.from_arrays([names, values], fields=list(type_.value_type))
+            return pa.ListArray.from_arrays(starts, pairs, type=type_), []
         if column.kind == "timestamp":
-            return page.moments(), []
+            moments = page.moments()
+            beyond = pc.indices_nonzero(moments.is_null()).to_pylist() if moments.null_count else []
+            return moments, beyond
         if column.kind == "delivery_count":
             return delivered.counts(len(page)), []
         given = self.stream if column.kind == "stream" else delivered.consumer
@@ -161,6 +168,8 @@ class RowBuilder:
         if column.kind == "value":
             value = texts[column.name][place].as_py()
             shown = cut(value) if value is not None else "nothing"
+        elif column.kind == "timestamp":
+            shown = page.ids[place].decode()
         else:
             shown = "a value that is not UTF-8"
         kind = column.type.simpleString()

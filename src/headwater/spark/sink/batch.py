@@ -10,7 +10,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from headwater.errors import DeclarationError
-from headwater.spark.sink.columns import check_schema
+from headwater.spark.sink.columns import LOSS, check_schema, loses_fields
 from headwater.spark.sink.options import SinkOptions, parse_options
 from headwater.spark.sink.publishing import EpochPublisher
 from headwater.spark.sink.staging import staged_by, write_directly, write_staged
@@ -39,7 +39,9 @@ class BatchWriter(DataSourceArrowWriter):
                 'a stream cannot be overwritten: write with mode("append"). To start over, DEL the '
                 "stream first."
             )
-        check_schema(schema)
+        check_schema(schema, options.codec)
+        if loses_fields(schema) and not options.write_source_columns and not _goes_on(options):
+            raise DeclarationError(LOSS)
         return cls(options, schema)
 
     def write(self, iterator: Iterator[RecordBatch]) -> WriterCommitMessage:
@@ -60,3 +62,11 @@ class BatchWriter(DataSourceArrowWriter):
         if self._options.transaction is not None and staged_by(messages):
             with closing(EpochPublisher(self._options, self._options.transaction[0])) as publisher:
                 publisher.abort(staged_by(messages))
+
+
+def _goes_on(options: SinkOptions) -> bool:
+    """Return whether this writer has written before: what it began, it may go on with."""
+    if options.transaction is None:
+        return False
+    with closing(EpochPublisher(options, options.transaction[0])) as publisher:
+        return publisher.recorded() is not None

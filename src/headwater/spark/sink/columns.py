@@ -31,6 +31,7 @@ from pyspark.sql.types import (
 )
 
 from headwater.errors import DeclarationError
+from headwater.spark.core.entry_column import ENTRY_COLUMN, is_entry
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -74,8 +75,43 @@ def is_field_map(name: str, type_: DataType) -> bool:
     )
 
 
-def check_schema(schema: StructType) -> None:
+def entry_place(schema: StructType) -> int | None:
+    """Return the place of the column with whole entries; None if the other columns are the fields."""
+    places = [at for at, field in enumerate(schema.fields) if is_entry(field.name, field.dataType)]
+    return places[0] if places else None
+
+
+def loses_fields(schema: StructType) -> bool:
+    """Return whether a schema is the one that the source reads by default.
+
+    Written as it is, ``stream`` and ``timestamp`` become fields, and ``fields`` may lack what the entry had.
+    """
+    types = {field.name: field.dataType for field in schema.fields}
+    return (
+        isinstance(types.get("stream"), StringType)
+        and isinstance(types.get("timestamp"), TimestampType)
+        and is_field_map(MAP_COLUMN, types.get(MAP_COLUMN, NullType()))
+        and entry_place(schema) is None
+    )
+
+
+LOSS: Final = (
+    "the columns stream, timestamp and fields are what the source reads by default. Written as they are, stream and "
+    "timestamp become fields, and a value that is not UTF-8 or a name that occurs twice is lost. To copy entries "
+    "exactly, read with includeEntry=true and write select('id', 'entry') or select('entry'). To write these "
+    "columns nevertheless, set writeSourceColumns=true; or select the columns that are meant."
+)
+
+
+def check_schema(schema: StructType, codec: str = "fields") -> None:
     """Raise `DeclarationError` naming a column that cannot be written."""
+    if entry_place(schema) is not None:
+        _check_beside_entry(schema)
+        if codec != "fields":
+            raise DeclarationError(
+                f"codec={codec} has no effect on the column {ENTRY_COLUMN!r}, whose fields are written as they are; "
+                "remove codec"
+            )
     seen = set[str]()
     for field in schema.fields:
         if field.name in seen:
@@ -94,6 +130,15 @@ def check_schema(schema: StructType) -> None:
             )
     if all(field.name == ID_COLUMN for field in schema.fields):
         raise DeclarationError("an entry needs at least one field, but 'id' is the only column")
+
+
+def _check_beside_entry(schema: StructType) -> None:
+    others = [name for name in schema.names if name not in (ID_COLUMN, ENTRY_COLUMN)]
+    if others:
+        raise DeclarationError(
+            f"the column {ENTRY_COLUMN!r} is the whole entry, so {', '.join(map(repr, others))} cannot be written "
+            "beside it: select('id', 'entry') or select('entry'), or remove it"
+        )
 
 
 def builtins_of(column: pa.Array) -> list[Any]:

@@ -16,6 +16,7 @@ from headwater.model import MAX_U64, StreamID
 from headwater.spark.sink.columns import (
     ID_COLUMN,
     builtins_of,
+    entry_place,
     is_field_map,
     json_of,
     writer_of,
@@ -55,6 +56,7 @@ class RowEncoder:
         names = schema.names
         self._id = names.index(ID_COLUMN) if ID_COLUMN in names else None
         self._columns = [place for place, name in enumerate(names) if name != ID_COLUMN]
+        self._entry = entry_place(schema)
         self._rows = 0
         self._last = StreamID(0, 0)
 
@@ -63,7 +65,7 @@ class RowEncoder:
         for batch in batches:
             for start in range(0, batch.num_rows, SLICE_ROWS):
                 part = batch.slice(start, SLICE_ROWS)
-                bodies = self._fields(part) if self._codec == "fields" else self._documents(part)
+                bodies = self._bodies(part)
                 for id_, (words, count) in zip(self._ids(part), bodies, strict=True):
                     if not count:
                         raise EncodeError(
@@ -75,6 +77,30 @@ class RowEncoder:
                     self._rows += 1
 
     # --- bodies -----------------------------------------------------------------------------------
+
+    def _bodies(self, batch: pa.RecordBatch) -> Iterator[tuple[bytes, int]]:
+        if self._entry is not None:
+            return self._entries(batch.column(self._entry))
+        return self._fields(batch) if self._codec == "fields" else self._documents(batch)
+
+    def _entries(self, column: pa.Array) -> Iterator[tuple[bytes, int]]:
+        """Encode whole entries, with their fields in order."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        pairs = column.flatten()
+        names, values = (one.to_pylist() for one in pairs.flatten())
+        counts = pc.list_value_length(column).fill_null(pa.scalar(0, pa.int32())).to_pylist()
+        at = 0
+        for row, count in enumerate(counts, self._rows):
+            found = list(zip(names[at : at + count], values[at : at + count], strict=True))
+            if any(name is None or value is None for name, value in found):
+                raise EncodeError(
+                    f"row {row} of this task has null as a field's name or value in the column 'entry', but an "
+                    "entry has neither"
+                )
+            yield b"".join(words(name, value) for name, value in found), 2 * count
+            at += count
 
     def _fields(self, batch: pa.RecordBatch) -> Iterator[tuple[bytes, int]]:
         """Encode a field for each column that is not null."""

@@ -34,6 +34,7 @@ class SinkOptions:
     trim: tuple[str, ...] = ()
     delivery: Delivery = "exactlyOnce"
     non_finite: NonFinite = "refuse"
+    write_source_columns: bool = False
     fail_on_data_loss: bool | None = None
     """None: of a streaming query only."""
     transaction: tuple[str, int] | None = None
@@ -87,6 +88,7 @@ _READERS: Final[dict[str, tuple[str, Reader]]] = {
     "delivery": ("delivery", values.word(*get_args(Delivery))),
     "failOnDataLoss": ("fail_on_data_loss", values.flag),
     "nonFinite": ("non_finite", values.word(*get_args(NonFinite))),
+    "writeSourceColumns": ("write_source_columns", values.flag),
 }
 
 _TRANSACTION: Final = ("txnAppId", "txnVersion")

@@ -16,7 +16,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from pyspark.sql.types import StructType
 
 from headwater.errors import DeclarationError, HeadwaterError
-from headwater.spark.sink.columns import check_schema
+from headwater.spark.sink.columns import LOSS, check_schema, loses_fields
 from headwater.spark.sink.options import SinkOptions, parse_options
 from headwater.spark.sink.publishing import EpochPublisher
 from headwater.spark.sink.staging import TaskReport, staged_by, write_directly, write_staged
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 _QUERY: Final = "sql.streaming.queryId"
 """The local property with the query's id, which is also in the checkpoint's metadata."""
+
+_BATCH: Final = "streaming.sql.batchId"
+"""The local property with the number of the batch."""
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -44,11 +47,13 @@ class StreamWriter(DataSourceStreamArrowWriter):
                 'outputMode("complete") would write the whole result again with every batch, but a '
                 'stream keeps all entries: use outputMode("append"), or foreachBatch'
             )
-        check_schema(schema)
+        check_schema(schema, options.codec)
         return cls(options, schema)
 
     def write(self, iterator: Iterator[RecordBatch]) -> WriterCommitMessage:
         """Write the rows of one task, in an executor."""
+        if loses_fields(self._schema) and not self._options.write_source_columns and _is_first():
+            raise DeclarationError(LOSS)
         if self._options.delivery == "atLeastOnce":
             return write_directly(self._options, self._schema, iterator)
         return write_staged(self._options, self._schema, _query_of_task(), iterator)
@@ -88,6 +93,12 @@ def _query_of_task() -> str:
             "once; set delivery=atLeastOnce"
         )
     return query
+
+
+def _is_first() -> bool:
+    """Return whether this task writes the first batch of its query: a later one goes on with what it began."""
+    context = TaskContext.get()
+    return context is not None and context.getLocalProperty(_BATCH) == "0"
 
 
 def _query_of(messages: list[WriterCommitMessage | None]) -> str:

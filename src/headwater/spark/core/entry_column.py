@@ -1,0 +1,32 @@
+"""The column that holds an entry's fields exactly: what the source reads there, the sink writes.
+
+A map of text cannot: it drops a value that is not UTF-8, and of fields with the same name it keeps one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType
+
+ENTRY_COLUMN: Final = "entry"
+ENTRY_TYPE: Final = "array<struct<name: binary, value: binary>>"
+
+
+def is_entry(name: str, type_: DataType) -> bool:
+    """Return whether a column holds entries: by its name and type.
+
+    >>> from pyspark.sql.types import StringType
+    >>> is_entry("entry", StringType())
+    False
+    """
+    from pyspark.sql.types import ArrayType, BinaryType, StructType
+
+    if name != ENTRY_COLUMN or not isinstance(type_, ArrayType):
+        return False
+    pair = type_.elementType
+    return isinstance(pair, StructType) and [(f.name, f.dataType) for f in pair.fields] == [
+        ("name", BinaryType()),
+        ("value", BinaryType()),
+    ]
