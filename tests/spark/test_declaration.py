@@ -174,7 +174,7 @@ def test_a_source_with_a_group_is_for_one_streamed_table(directory: Path) -> Non
     text = changed("failOnDataLoss = false", 'group = "tables"')
     load(written(directory, text))
 
-    # When a second table reads the first one's rows, then that is no second reader
+    # When a second table reads the first one's rows, then only one reads the source
     late = """
 [table.late]
 mode = "append"

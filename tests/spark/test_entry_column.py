@@ -64,7 +64,7 @@ def test_entries_are_read_only_on_request_and_by_their_type() -> None:
 
 def test_an_entry_is_written_alone_and_as_it_is() -> None:
     check_schema(parse_schema(f"id string, {ENTRY}"))
-    with pytest.raises(DeclarationError, match="'n', 'fields' cannot be written beside it"):
+    with pytest.raises(DeclarationError, match="'n', 'fields' cannot be written with it"):
         check_schema(parse_schema(f"id string, n bigint, fields map<string, string>, {ENTRY}"))
     with pytest.raises(DeclarationError, match="codec=json has no effect"):
         check_schema(parse_schema(ENTRY), "json")

@@ -106,7 +106,7 @@ LOSS: Final = (
 def check_schema(schema: StructType, codec: str = "fields") -> None:
     """Raise `DeclarationError` naming a column that cannot be written."""
     if entry_place(schema) is not None:
-        _check_beside_entry(schema)
+        _check_with_entry(schema)
         if codec != "fields":
             raise DeclarationError(
                 f"codec={codec} has no effect on the column {ENTRY_COLUMN!r}, whose fields are written as they are; "
@@ -132,12 +132,12 @@ def check_schema(schema: StructType, codec: str = "fields") -> None:
         raise DeclarationError("an entry needs at least one field, but 'id' is the only column")
 
 
-def _check_beside_entry(schema: StructType) -> None:
+def _check_with_entry(schema: StructType) -> None:
     others = [name for name in schema.names if name not in (ID_COLUMN, ENTRY_COLUMN)]
     if others:
         raise DeclarationError(
             f"the column {ENTRY_COLUMN!r} is the whole entry, so {', '.join(map(repr, others))} cannot be written "
-            "beside it: select('id', 'entry') or select('entry'), or remove it"
+            "with it: select('id', 'entry') or select('entry'), or remove it"
         )
 
 
