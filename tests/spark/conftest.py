@@ -114,20 +114,7 @@ def warned(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixtur
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reduce the sink's steps, so that a few rows take many of them."""
-    from headwater.spark.sink import appending, chunks
+    """Reduce the sink's packs, so that a few rows take many steps."""
+    from headwater.spark.sink import appending
 
-    monkeypatch.setattr(chunks, "CHUNK_ENTRIES", 5)
     monkeypatch.setattr(appending, "FLUSH_ROWS", 4)
-
-
-@pytest.fixture(params=["lua", "plain"])
-def url(request: pytest.FixtureRequest, shop: Shop) -> Iterator[str]:
-    """The store's url for a user with and without permission to run Lua scripts."""
-    from tests.spark.writes import without_lua
-
-    if request.param == "lua":
-        yield shop.url
-    else:
-        with without_lua(shop) as url:
-            yield url

@@ -10,7 +10,7 @@ import pytest
 import redis
 
 from headwater.errors import HeadwaterError
-from headwater.spark.sink import chunks
+from headwater.spark.sink import appending
 from headwater.spark.sink.appending import STAGE_SECONDS
 from tests.spark.stores import Shop
 from tests.spark.writes import (
@@ -32,10 +32,8 @@ MARKER = "{s}:hw:sink:q"
 # --- exactly once ---------------------------------------------------------------------------------
 
 
-def test_epochs_are_written_in_the_order_of_their_partitions(
-    shop: Shop, url: str, small: None
-) -> None:
-    query = Writing(shop, url=url)
+def test_epochs_are_written_in_the_order_of_their_partitions(shop: Shop, small: None) -> None:
+    query = Writing(shop)
 
     query.epoch(0, numbers(7, 0, 13))
     query.epoch(1, numbers(3, start=21))
@@ -56,8 +54,8 @@ def test_epochs_are_written_in_the_order_of_their_partitions(
     }
 
 
-def test_a_written_epoch_is_skipped(shop: Shop, url: str) -> None:
-    query = Writing(shop, url=url)
+def test_a_written_epoch_is_skipped(shop: Shop) -> None:
+    query = Writing(shop)
     query.epoch(0, numbers(5))
 
     query.epoch(0, numbers(2, 3))
@@ -68,9 +66,7 @@ def test_a_written_epoch_is_skipped(shop: Shop, url: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("torn", [False, True], ids=["between", "torn"])
-def test_a_replay_after_any_step_leaves_each_row_once(
-    shop: Shop, url: str, small: None, torn: bool
-) -> None:
+def test_a_replay_after_any_step_leaves_each_row_once(shop: Shop, small: None, torn: bool) -> None:
     # Given rows that a replay splits and orders differently
     rows = [{"n": number} for number in range(1, 17)]
     first = [rows[:9], [], rows[9:12], rows[12:]]
@@ -81,7 +77,7 @@ def test_a_replay_after_any_step_leaves_each_row_once(
 
     while True:
         shop.client.flushall()
-        query = Writing(shop, url=url)
+        query = Writing(shop)
         query.epoch(6, numbers(2, start=100))
         try:
             # When the first run is killed after a step
@@ -91,7 +87,7 @@ def test_a_replay_after_any_step_leaves_each_row_once(
         except Killed:
             done = False
         # Then no recorded stage can expire, and the replay completes the epoch
-        Writing(shop, url=url).epoch(7, again)
+        Writing(shop).epoch(7, again)
         found = shop.numbers("s")
         assert found[:2] == [100, 101]
         assert found[2:] in orders, step
@@ -107,8 +103,8 @@ def test_a_replay_after_any_step_leaves_each_row_once(
     assert step > 15
 
 
-def test_a_later_epoch_finishes_an_unfinished_one_first(shop: Shop, url: str, small: None) -> None:
-    query = Writing(shop, url=url)
+def test_a_later_epoch_finishes_an_unfinished_one_first(shop: Shop, small: None) -> None:
+    query = Writing(shop)
     messages = query.stage(numbers(12))
     with killed_when(lambda: shop.client.exists("s")), pytest.raises(Killed):
         query.commit(messages, 3)
@@ -119,14 +115,14 @@ def test_a_later_epoch_finishes_an_unfinished_one_first(shop: Shop, url: str, sm
     assert stages(shop) == {}
 
 
-def test_two_drivers_of_one_query_write_each_row_once(shop: Shop, url: str, small: None) -> None:
-    query = Writing(shop, url=url)
+def test_two_drivers_of_one_query_write_each_row_once(shop: Shop, small: None) -> None:
+    query = Writing(shop)
     runs = [query.stage(numbers(40, 60)), query.stage(numbers(30, 70))]
     failures: list[Exception] = []
 
     def commit(messages: Any) -> None:
         try:
-            Writing(shop, url=url).commit(messages, 0)
+            Writing(shop).commit(messages, 0)
         except Exception as error:
             failures.append(error)
 
@@ -142,9 +138,9 @@ def test_two_drivers_of_one_query_write_each_row_once(shop: Shop, url: str, smal
 
 
 def test_other_clients_may_write_to_the_stream_at_the_same_time(
-    shop: Shop, url: str, monkeypatch: pytest.MonkeyPatch
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chunks, "CHUNK_ENTRIES", 20)
+    monkeypatch.setattr(appending, "FLUSH_ROWS", 20)
     stop = threading.Event()
     added = 0
 
@@ -159,7 +155,7 @@ def test_other_clients_may_write_to_the_stream_at_the_same_time(
     for producer in producers:
         producer.start()
     try:
-        Writing(shop, url=url).epoch(0, numbers(500, 500))
+        Writing(shop).epoch(0, numbers(500, 500))
     finally:
         stop.set()
         for producer in producers:
@@ -212,11 +208,9 @@ def test_a_batch_is_added_to_the_stream(shop: Shop, small: None) -> None:
     assert shop.numbers("s") == list(range(4, 14))
 
 
-def test_a_batch_with_a_transaction_is_written_once(shop: Shop, url: str, small: None) -> None:
+def test_a_batch_with_a_transaction_is_written_once(shop: Shop, small: None) -> None:
     def write(version: int, start: int) -> None:
-        Writing(shop, url=url, txnAppId="nightly", txnVersion=str(version)).batch(
-            numbers(4, 3, start=start)
-        )
+        Writing(shop, txnAppId="nightly", txnVersion=str(version)).batch(numbers(4, 3, start=start))
 
     write(1, 1)
     write(1, 1)
@@ -228,7 +222,7 @@ def test_a_batch_with_a_transaction_is_written_once(shop: Shop, url: str, small:
     assert stages(shop) == {}
 
 
-def test_publishing_trims_the_stream(shop: Shop, url: str, small: None) -> None:
-    Writing(shop, url=url, maxlen="=3").epoch(0, numbers(11))
+def test_publishing_trims_the_stream(shop: Shop, small: None) -> None:
+    Writing(shop, maxlen="=3").epoch(0, numbers(11))
 
     assert shop.numbers("s") == [9, 10, 11]

@@ -87,7 +87,7 @@ def test_a_loss_in_the_middle_of_a_batch_is_noticed_at_its_end(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Given a stream that is deleted between two chunks of a batch
-    monkeypatch.setattr("headwater.spark.sink.chunks.CHUNK_ENTRIES", 4)
+    monkeypatch.setattr("headwater.spark.sink.appending.FLUSH_ROWS", 4)
     query = Writing(shop)
     query.epoch(0, numbers(5))
     from headwater.spark.sink.chunks import Mover

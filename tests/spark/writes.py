@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from itertools import count
 from typing import Any
-from urllib.parse import urlsplit
 from weakref import WeakSet
 
 import pyarrow as pa
@@ -40,9 +39,9 @@ class Writing:
     writer."""
 
     def __init__(
-        self, shop: Shop, schema: str = NUMBERS, *, query: str = "q", url: str = "", **options: str
+        self, shop: Shop, schema: str = NUMBERS, *, query: str = "q", **options: str
     ) -> None:
-        self.options = {"url": url or shop.url, "stream": "s"} | options
+        self.options = {"url": shop.url, "stream": "s"} | options
         self.schema = parse_schema(schema)
         self.query = query
         arrow = {
@@ -163,19 +162,6 @@ def killed_after(sends: int, *, torn: bool = False) -> AbstractContextManager[No
     """Kill the sender of the request after the next ``sends`` ones."""
     counter = count()
     return killed_when(lambda: next(counter) >= sends, torn=torn)
-
-
-@contextmanager
-def without_lua(shop: Shop) -> Iterator[str]:
-    """Yield a url of ``shop`` for a user who may not run scripts, as on a server without Lua."""
-    shop.client.execute_command(
-        "ACL", "SETUSER", "plain", "on", ">pw", "~*", "&*", "+@all", "-@scripting"
-    )
-    at = urlsplit(shop.url)
-    try:
-        yield f"redis://plain:pw@{at.hostname}:{at.port}/0"
-    finally:
-        shop.client.execute_command("ACL", "DELUSER", "plain")
 
 
 def stages(shop: Shop) -> dict[str, int]:

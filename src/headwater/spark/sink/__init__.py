@@ -3,6 +3,8 @@
     options.py     the sink's options
     columns.py     converts a column's values to the form of messages
     entries.py     encodes a record batch as XADDs
+    wire.py        a connection that sends packets of many commands
+    packs.py       the entries of a stage: many rows in one
     appending.py   sends XADDs to the server, many at a time
     marker.py      the record of a query's epochs and their stages
     chunks.py      one step: moves a chunk of a stage to the stream
@@ -13,12 +15,12 @@
 How an epoch is written exactly once, whichever process is killed (streaming.py by default, and a batch
 write with a transaction):
 
-    task    XADD  {dest}:hw:stage:<query>:<uuid>   1-0, 2-0, …    expires in a day
+    task    XADD  {dest}:hw:stage:<query>:<uuid>   packs of rows   expires in a day
     driver  HSET  {dest}:hw:sink:<query>           epoch, stages, position 0; PERSIST each stage
-    driver  chunk by chunk, each one step of the server:
+    driver  pack by pack, each one MULTI of the server:
                   XADD dest …                      the entries after the position
                   HSET {dest}:hw:sink:<query>      the position after them
-                  UNLINK the stage after its last chunk; `done` after the last chunk of all
+                  EXPIRE the stage after its last pack; `done` after the last pack of all
 
 Rule 1. A task draws a uuid for each attempt. No name contains a counter or a partition's number, because
         Spark may split and order a replayed epoch differently.

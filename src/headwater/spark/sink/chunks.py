@@ -1,12 +1,12 @@
-"""Moves one chunk of an epoch from a stage to the stream: entries and position in one step of the server.
+"""Moves one chunk of an epoch from a stage to the stream: entries and position in one MULTI.
 
-With Lua, the entries stay inside the server (scripts.py). If Lua is missing or forbidden, they are read here
-and sent back in a MULTI, which the server rejects if the stream or the marker has changed in the meantime.
+The server rejects it if the marker has changed since it was read, or, for rows that set ids, the stream. It rejects all
+of it if it has no room for the entries. A chunk is a pack of the stage, which is sent as it was read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
@@ -14,33 +14,32 @@ from headwater.messages.keys import sink_key
 from headwater.model import StreamID
 from headwater.spark.core.connection import patiently
 from headwater.spark.core.replies import as_dict, as_text
+from headwater.spark.sink.entries import words
 from headwater.spark.sink.marker import Marker
-from headwater.spark.sink.scripts import CHUNK, MOST_WORDS
+from headwater.spark.sink.packs import Pack, is_pack, packed, unpacked, without_first
+from headwater.spark.sink.wire import Wire
 
 if TYPE_CHECKING:
-    import redis
-
     from headwater.spark.sink.options import SinkOptions
 
-CHUNK_ENTRIES: Final = 1000
-CHUNK_BYTES: Final = 1024 * 1024
-"""How much one step moves: some milliseconds during which the server does nothing else."""
+_EARLIER_ROWS: Final = 1000
+"""How many rows of a stage of an earlier version are a chunk."""
 
-_PATIENT_TRIES: Final = 8
-"""How often a MULTI may fail because of other writers before it stops watching the stream."""
+_ENDED_SECONDS: Final = 60
+"""When a stage expires that is published, if the driver ends before it removes the stage."""
 
-_NO_LUA: Final = ("unknown command", "no permissions")
+_MULTI: Final = b"*1\r\n$5\r\nMULTI\r\n"
+_EXEC: Final = b"*1\r\n$4\r\nEXEC\r\n"
 
-Status = Literal["ok", "moved", "type", "missing", "wide", "refused"]
+Status = Literal["ok", "moved", "type", "missing", "refused"]
 
 
 class ChunkResult(NamedTuple):
     """What a step did: it added ``added`` entries, and the position is after them.
 
-    moved    nothing: the marker has changed
+    moved    nothing: the marker, or the stream, has changed
     type     nothing: the key is not a stream; ``text`` is its type
     missing  nothing: the stage does not have the entries that were counted
-    wide     stopped before an entry with more fields than Lua can pass to XADD
     refused  stopped at an entry that the server did not accept; ``text`` is its error
     """
 
@@ -52,138 +51,143 @@ class ChunkResult(NamedTuple):
 class Mover:
     """Moves the chunks of one query."""
 
-    def __init__(
-        self, client: redis.Redis, options: SinkOptions, query: str, stage_of: Callable[[str], str]
-    ) -> None:
-        self._client = client
-        # redis-py returns an entry as a dict, which would lose repeated fields.
-        client.set_response_callback("XRANGE", lambda reply, **_options: reply)
+    def __init__(self, options: SinkOptions, query: str, stage_of: Callable[[str], str]) -> None:
         self._options = options
-        self._dest = options.stream
-        self._key = sink_key(options.stream, query)
+        self._wire = Wire(options.url, options.stream)
+        self._dest = options.stream.encode()
+        self._key = sink_key(options.stream, query).encode()
         self._stage = stage_of
-        self._script = client.register_script(CHUNK)
-        self._lua = True
-        self._conflicts = 0
+
+    def close(self) -> None:
+        self._wire.close()
 
     def move(self, state: Marker) -> ChunkResult:
-        """Move the next chunk after ``state``, which is the marker as it was last read."""
-        outcome = self._by_script(state) if self._lua else None
-        if outcome is None or (outcome.status == "wide" and not outcome.added):
-            outcome = self._by_multi(state)
-        return outcome
+        """Move the next chunk after ``state``, which is the marker as it was last read.
 
-    def _by_script(self, state: Marker) -> ChunkResult | None:
-        """Move a chunk with Lua; None if the server runs no scripts for this user."""
-        import redis
-
-        uuid, count = state.stages[state.stage]
-        place = [state.epoch, state.stage, state.position, count]
-        last = int(state.stage == len(state.stages) - 1)
-        bounds = [CHUNK_ENTRIES, CHUNK_BYTES, last, MOST_WORDS]
-        try:
-            status, added, text = self._script(
-                keys=[self._dest, self._key, self._stage(uuid)],
-                args=[*place, *bounds, state.published, *self._options.trim],
-            )
-        except redis.ResponseError as error:
-            if any(words in str(error) for words in _NO_LUA):
-                self._lua = False
-                return None
-            raise
-        return ChunkResult(status.decode(), int(added), text.decode("utf-8", "replace"))
-
-    def _by_multi(self, state: Marker) -> ChunkResult:
-        uuid, count = state.stages[state.stage]
-        expected = min(CHUNK_ENTRIES, count - state.position)
-        stage = self._stage(uuid)
-        entries: Any = self._client.execute_command(
-            "XRANGE", stage, f"{state.position + 1}-0", "+", "COUNT", expected
-        )
-        if len(entries) != expected or entries[-1][0] != b"%d-0" % (state.position + expected):
-            # A stage is deleted by the step that ends it, perhaps by another driver's.
-            return ChunkResult("missing" if self._read(self._client) == state else "moved")
-        entries = _within(CHUNK_BYTES, entries)
-        watched = [self._key]
-        # A stream never refuses ids that the server generates, so only the key's type could change
-        # before the step. If other clients write all the time, that risk is accepted.
-        if self._conflicts < _PATIENT_TRIES or any(fields[1] != b"*" for _id, fields in entries):
-            watched.append(self._dest)
-        with self._client.pipeline(transaction=True) as pipeline:
-            pipeline.watch(*watched)
-            if self._read(pipeline) != state:
-                return ChunkResult("moved")
-            hindrance = self._look(pipeline, entries[0][1][1])
-            if hindrance is not None:
-                return hindrance
-            pipeline.multi()
-            for _id, fields in entries:
-                pipeline.execute_command(
-                    "XADD", self._dest, *self._options.trim, fields[1], *fields[2:]
-                )
-            self._move(pipeline, state, len(entries))
-            replies = self._execute(pipeline)
-        if replies is None:
+        Raises redis-py's error if the connection is lost. Then it is not known whether the chunk was moved; the
+        marker says it.
+        """
+        now, entries, kind = self._look(state)
+        if now != state:
             return ChunkResult("moved")
-        return self._judge(state, replies[: len(entries)])
-
-    def _read(self, client: Any) -> Marker | None:
-        return Marker.parse(self._key, client.execute_command("HGETALL", self._key))
-
-    def _look(self, pipeline: Any, first: bytes) -> ChunkResult | None:
-        """Return why the entries would be refused, as far as that is known in advance."""
-        kind = type_of(pipeline, self._dest)
+        rows = self._rows(state, entries)
+        if rows is None:
+            return ChunkResult("missing")
         if kind not in ("none", "stream"):
             return ChunkResult("type", 0, kind)
-        if first != b"*" and kind == "stream":
-            last = last_id(pipeline, self._dest)
-            if StreamID.parse(first.decode()) <= last:
-                return ChunkResult(
-                    "refused", 0, f"the id {first.decode()} is not above {last}, the stream's last"
-                )
-        return None
+        if rows.sets_ids:
+            late = self._late(rows, kind)
+            if late is not None:
+                return late
+        moved = after(state, rows.rows)
+        steps = self._steps(state, moved)
+        packet = b"".join([_MULTI, rows.commands, *map(_encoded, steps), _EXEC])
+        replies = self._wire.once(packet, 1 + rows.rows + len(steps) + 1)
+        outcome = replies[-1]
+        if outcome is None:  # a watched key has changed
+            return ChunkResult("moved")
+        if isinstance(outcome, Exception):  # nothing was executed, because of the first error
+            text = next(str(reply) for reply in replies if isinstance(reply, Exception))
+            return ChunkResult("refused", 0, text)
+        result = self._judge(state, outcome[: rows.rows])
+        if result.status == "ok" and _ends(state, moved):
+            self._ask([b"UNLINK", self._stage_of(state)])
+        return result
 
-    def _move(self, pipeline: Any, state: Marker, added: int) -> None:
-        moved = after(state, added)
-        pipeline.hset(self._key, mapping={n: v for n, v in moved.fields().items() if n != "stages"})
-        if moved.stage != state.stage or moved.done:
-            pipeline.unlink(self._stage(state.stages[state.stage][0]))
-        if moved.done:
-            pipeline.hdel(self._key, "stages")
+    # --- reading ----------------------------------------------------------------------------------
 
-    def _execute(self, pipeline: Any) -> list[Any] | None:
-        """Return EXEC's replies, including errors; None if a watched key had changed."""
+    def _look(self, state: Marker) -> tuple[Marker | None, list[Any], str]:
+        """Watch the marker; return it, the next entry of the stage, and the type of the stream's key.
+
+        A stream never refuses ids that the server generates. So only its type could change before the step, which
+        `_judge` then notices.
+        """
+        replies = self._ask(
+            [b"UNWATCH"],
+            [b"WATCH", self._key],
+            [b"HGETALL", self._key],
+            _next(self._stage_of(state), state.position, 1),
+            [b"TYPE", self._dest],
+        )
+        marker = Marker.parse(self._key.decode(), replies[2])
+        return marker, replies[3], as_text(replies[4])
+
+    def _rows(self, state: Marker, entries: list[Any]) -> Pack | None:
+        """Return the next rows of the stage; None if they are not there."""
+        count = state.stages[state.stage][1]
+        if not entries:
+            return None
+        if is_pack(entries[0]):
+            whole = unpacked(entries[0])
+            skipped = state.position - (whole.last - whole.rows)
+            if skipped < 0 or whole.last > count:
+                return None
+            return without_first(whole, skipped)
+        expected = min(_EARLIER_ROWS, count - state.position)
+        found = self._ask(_next(self._stage_of(state), state.position, expected))[0]
+        head = [b"XADD", self._dest, *(word.encode() for word in self._options.trim)]
+        rows = packed(found, head) if len(found) == expected else None
+        return rows if rows is not None and rows.last == state.position + expected else None
+
+    def _late(self, rows: Pack, kind: str) -> ChunkResult | None:
+        """Watch the stream; return why it would refuse the first id."""
+        _ok, info = self._ask(
+            [b"WATCH", self._dest],
+            [b"XINFO", b"STREAM", self._dest] if kind == "stream" else [b"PING"],
+        )
+        first = StreamID.parse(as_text(_first_id(rows, 2 + len(self._options.trim))))
+        last = _last_of(info) if kind == "stream" else StreamID(0, 0)
+        if first > last:
+            return None
+        return ChunkResult("refused", 0, f"the id {first} is not above {last}, the stream's last")
+
+    def _ask(self, *commands: list[bytes]) -> list[Any]:
+        """Return the replies; raises redis-py's error for one that is an error."""
         import redis
 
-        try:
-            replies: list[Any] = pipeline.execute(raise_on_error=False)
-        except redis.WatchError:
-            self._conflicts += 1
-            return None
-        self._conflicts = 0
+        replies = self._wire.once(b"".join(map(_encoded, commands)), len(commands))
+        for reply in replies:
+            if isinstance(reply, Exception):
+                raise redis.ResponseError(str(reply))
         return replies
+
+    # --- writing ----------------------------------------------------------------------------------
+
+    def _steps(self, state: Marker, moved: Marker) -> list[list[bytes]]:
+        """Return the commands that set the position.
+
+        A stage that is published expires soon instead of being removed here: `_judge` may still need it.
+        """
+        fields = {name: text for name, text in moved.fields().items() if name != "stages"}
+        steps = [[b"HSET", self._key, *_texts(fields)]]
+        if _ends(state, moved):
+            steps.append([b"EXPIRE", self._stage_of(state), b"%d" % _ENDED_SECONDS])
+        if moved.done:
+            steps.append([b"HDEL", self._key, b"stages"])
+        return steps
+
+    def _stage_of(self, state: Marker) -> bytes:
+        return self._stage(state.stages[state.stage][0]).encode()
 
     def _judge(self, state: Marker, replies: list[Any]) -> ChunkResult:
         """Evaluate the replies of EXEC.
 
-        A single entry can be refused, for example if the store's disk is full. Then this sets the position
-        to that entry and deletes the later ones.
+        A single entry can be refused, for example one that trims with ACKED by more than it adds if the store's disk
+        is full. Then this sets the position to that entry and deletes the later ones.
         """
         wrong = next((n for n, reply in enumerate(replies) if isinstance(reply, Exception)), None)
         if wrong is None:
             return ChunkResult("ok", len(replies))
         moved = after(state, wrong)
         late = [reply for reply in replies[wrong:] if not isinstance(reply, Exception)]
-
-        def repair() -> None:
-            with self._client.pipeline(transaction=True) as pipeline:
-                pipeline.hset(self._key, mapping=moved.fields())
-                pipeline.hdel(self._key, "done")
-                if late:
-                    pipeline.xdel(self._dest, *late)
-                pipeline.execute()
-
-        patiently(self._options.url, repair)
+        steps = [
+            [b"HSET", self._key, *_texts(moved.fields())],
+            [b"HDEL", self._key, b"done"],
+            [b"PERSIST", self._stage_of(state)],
+        ]
+        if late:
+            steps.append([b"XDEL", self._dest, *late])
+        patiently(self._options.url, lambda: self._ask([b"MULTI"], *steps, [b"EXEC"]))
         return ChunkResult("refused", wrong, str(replies[wrong]))
 
 
@@ -198,14 +202,22 @@ def after(state: Marker, added: int) -> Marker:
     return replace(state, position=position, published=published, done=True)
 
 
-def _within(limit: int, entries: list[Any]) -> list[Any]:
-    """Return the first ``entries`` that reach ``limit`` bytes together, at least one."""
-    weight = 0
-    for number, (_id, fields) in enumerate(entries):
-        weight += sum(map(len, fields))
-        if weight >= limit:
-            return entries[: number + 1]
-    return entries
+def _ends(state: Marker, moved: Marker) -> bool:
+    """Return whether the stage of ``state`` is published."""
+    return moved.done or moved.stage != state.stage
+
+
+def _next(stage: bytes, position: int, count: int) -> list[bytes]:
+    """Return the command that reads the next entries of a stage."""
+    return [b"XRANGE", stage, b"%d-0" % (position + 1), b"+", b"COUNT", b"%d" % count]
+
+
+def _encoded(command: Sequence[bytes]) -> bytes:
+    return b"*%d\r\n%b" % (len(command), words(*command))
+
+
+def _texts(fields: Mapping[str, str]) -> list[bytes]:
+    return [text.encode() for pair in fields.items() for text in pair]
 
 
 def type_of(client: Any, key: str) -> str:
@@ -216,6 +228,18 @@ def type_of(client: Any, key: str) -> str:
 
 def last_id(client: Any, stream: str) -> StreamID:
     """Return the last generated id of ``stream``."""
-    reply: Any = client.execute_command("XINFO STREAM", stream)
-    found = as_dict(reply)
-    return StreamID.parse(as_text(found["last-generated-id"]))
+    return _last_of(client.execute_command("XINFO STREAM", stream))
+
+
+def _last_of(info: Any) -> StreamID:
+    return StreamID.parse(as_text(as_dict(info)["last-generated-id"]))
+
+
+def _first_id(rows: Pack, place: int) -> bytes:
+    """Return the id in the first XADD, which is its argument ``place``."""
+    import hiredis
+
+    reader = hiredis.Reader()
+    reader.feed(rows.commands)
+    found: bytes = reader.gets()[place]
+    return found

@@ -1,7 +1,7 @@
 """The record of what a query has written: the hash ``{dest}:hw:sink:<query>``, next to the stream.
 
 epoch      the number of the batch
-stages     its stages and their counts, in order: [["<uuid>", 1000], …]; removed when it is done
+stages     its stages with their rows and packs, in order: [["<uuid>", 1000, 1], …]; removed when it is done
 stage      the index of the stage that is being published
 position   how many of the stage's entries are published
 published  how many of the batch's entries are published
@@ -35,7 +35,7 @@ class Marker:
     """One state of the hash. Batches without tasks leave no trace in it."""
 
     epoch: int
-    stages: tuple[tuple[str, int], ...]
+    stages: tuple[tuple[str, int, int], ...]
     stage: int
     position: int
     published: int
@@ -46,7 +46,7 @@ class Marker:
     @property
     def uuids(self) -> set[str]:
         """The stages that the marker names."""
-        return {uuid for uuid, _count in self.stages}
+        return {uuid for uuid, _count, _packs in self.stages}
 
     def fields(self) -> dict[Any, Any]:
         """Return the hash as it is first written."""
@@ -68,10 +68,10 @@ class Marker:
 
     @classmethod
     def begin(
-        cls, epoch: int, stages: list[tuple[str, int]], reached: Reached | None = None
+        cls, epoch: int, stages: list[tuple[str, int, int]], reached: Reached | None = None
     ) -> Marker:
         """Return what is recorded of a batch before any of it is visible."""
-        entries = sum(count for _uuid, count in stages)
+        entries = sum(count for _uuid, count, _packs in stages)
         return cls(epoch, tuple(stages), 0, 0, 0, entries, done=not entries, reached=reached)
 
     @classmethod
@@ -85,9 +85,7 @@ class Marker:
             return None
         try:
             done = "done" in found
-            stages = tuple(
-                (str(uuid), int(count)) for uuid, count in json.loads(found.get("stages", b"[]"))
-            )
+            stages = tuple(map(_stage, json.loads(found.get("stages", b"[]"))))
             numbers = [
                 int(found[name]) for name in ("epoch", "stage", "position", "published", "entries")
             ]
@@ -105,3 +103,9 @@ class Marker:
             ) from None
         epoch, stage, position, published, entries = numbers
         return cls(epoch, stages, stage, position, published, entries, done=done, reached=reached)
+
+
+def _stage(words: list[Any]) -> tuple[str, int, int]:
+    """Parse a stage. Those of an earlier version have an entry for each row."""
+    uuid, count, *packs = words
+    return str(uuid), int(count), int(packs[0] if packs else count)

