@@ -3,6 +3,7 @@
     throughput  rows per second to count, to noop and to Parquet
     latency     from an append to foreachBatch
     archive     reading an archive, compared with Spark's own reader
+    sink        writing rows to a stream exactly once
     streams     a thousand streams in one query, compared with one
 
 Everything runs on two cores: Spark as ``local[2]``, and the server in a separate process. Prints a table
@@ -22,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from benchmarks.machine import build_kind
-from benchmarks.spark import archive, latency, streams, throughput
+from benchmarks.spark import archive, latency, sink, streams, throughput
 from headwater.spark import session
 
 if TYPE_CHECKING:
@@ -82,6 +83,10 @@ def _streams(spark: SparkSession, selection: Selection) -> dict[str, Any]:
     return streams.measure(spark, **selection.given(rows=False))
 
 
+def _sink(spark: SparkSession, selection: Selection) -> dict[str, Any]:
+    return sink.measure(spark, **selection.given())
+
+
 def _archive_show(found: dict[str, Any]) -> None:
     print("an archive's rows to noop, million rows/s")
     for name in ("archive", "source", "parquet"):
@@ -100,6 +105,7 @@ SECTIONS: Final[dict[str, Section]] = {
     "throughput": Section(_throughput, throughput.show, throughput.missed),
     "latency": Section(_latency, latency.show, _latency_missed),
     "archive": Section(_archive, _archive_show, _archive_missed),
+    "sink": Section(_sink, sink.show, sink.missed),
     "streams": Section(_streams, streams.show, streams.missed),
 }
 

@@ -48,7 +48,7 @@ REQUIRED: Final = {
 
 
 @contextmanager
-def _store(name: str) -> Iterator[tuple[str, redis.Redis]]:
+def opened_store(name: str) -> Iterator[tuple[str, redis.Redis]]:
     """Yield the url of a new server, and a client."""
     if name == "headwater":
         with (
@@ -112,7 +112,7 @@ def _polls(url: str, client: redis.Redis) -> dict[str, float]:
 
 def _batches(spark: SparkSession, rounds: int) -> dict[str, float]:
     """Return the times of counting the entries of many streams and of one."""
-    with _store("headwater") as (url, client):
+    with opened_store("headwater") as (url, client):
         _fill(client, FEW_STREAMS, ENTRIES)
         pipeline = client.pipeline(transaction=False)
         for _ in range(ENTRIES):
@@ -135,7 +135,7 @@ def measure(spark: SparkSession, rounds: int = ROUNDS) -> dict[str, Any]:
     """Return the figures of each store, and of reading."""
     found: dict[str, Any] = {}
     for name in ("headwater", PEER):
-        with _store(name) as (url, client):
+        with opened_store(name) as (url, client):
             found[name] = _polls(url, client)
     return found | {"reading": _batches(spark, rounds)}
 

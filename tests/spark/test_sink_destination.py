@@ -135,14 +135,13 @@ def test_a_batch_that_was_written_is_not_noted_again_after_a_loss(shop: Shop) ->
 
 def test_who_names_transactions_may_start_over_with_a_new_stream(shop: Shop) -> None:
     from headwater.spark.sink.options import parse_options
-    from headwater.spark.sink.publishing import EpochPublisher
+    from headwater.spark.sink.publishing import publish_all
 
     options = {"url": shop.url, "stream": "s", "txnAppId": "nightly", "txnVersion": "1"}
-    publisher = EpochPublisher(parse_options(options, streaming=False), "nightly")
+    given = parse_options(options, streaming=False)
     for version in (1, 2, 3):
-        publisher.publish(version, [])
+        publish_all(given, "nightly", version, {"s": []})
         shop.client.delete("s")
-    publisher.close()
 
 
 def test_without_the_right_to_read_counters_batches_are_written(shop: Shop) -> None:

@@ -93,7 +93,7 @@ def read_stream(
 
 def write(
     frame: DataFrame,
-    stream: str,
+    stream: str | None = None,
     *,
     url: str | None = None,
     **options: Any,
@@ -101,6 +101,7 @@ def write(
     """Add each row of ``frame`` to ``stream`` as an entry, as ``frame.write`` does.
 
         write(totals, "totals", maxlen=10_000)
+        write(totals, stream_column="region")
 
     Columns become fields; ``options`` are the sink's (docs/guide/spark.md). ``url`` and the errors are those of
     `headwater.spark.read`. A task that Spark runs again adds its rows again; with ``txn_app_id`` and
@@ -112,7 +113,7 @@ def write(
 
 def write_stream(
     frame: DataFrame,
-    stream: str,
+    stream: str | None = None,
     *,
     checkpoint: str | os.PathLike[str],
     url: str | None = None,
@@ -175,7 +176,7 @@ def _source_options(
 
 def _sink_options(
     spark: SparkSession,
-    stream: str,
+    stream: str | None,
     url: str | None,
     options: Mapping[str, Any],
     *,
@@ -184,7 +185,7 @@ def _sink_options(
     from headwater.spark.sink.options import OPTIONS, parse_options
 
     # A JSON list, because a comma or a star is part of the name here.
-    texts = _place([stream], url) | option_texts(options, OPTIONS)
+    texts = _place(None if stream is None else [stream], url) | option_texts(options, OPTIONS)
     parse_options(texts, streaming=streaming)
     return _for_spark(texts, spark)
 

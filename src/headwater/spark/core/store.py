@@ -18,6 +18,7 @@ from headwater.client.redaction import redacted
 from headwater.client.server_url import is_cluster
 from headwater.errors import DeclarationError, Disconnected, HeadwaterError
 from headwater.groups.operation import Operation, Refused, Script, run_together
+from headwater.messages.keys import RESERVED
 from headwater.spark.core import counters
 from headwater.spark.core.connection import connect, patiently, refuse_node
 from headwater.spark.core.options import SourceOptions
@@ -32,9 +33,6 @@ _log = logging.getLogger("headwater.spark")
 
 T = TypeVar("T")
 Command = tuple[str | bytes | int, ...]
-
-_OWN_KEYS: Final = ":hw:"
-"""Marks the keys that Headwater stores next to a stream (ADR 6); patterns do not match them."""
 
 _MOST_LEFT_OUT: Final = 1000
 """Keys that are not read and named in the log."""
@@ -161,7 +159,7 @@ class SourceStore:
             except UnicodeDecodeError:
                 self._leave_out(key)
                 continue
-            if _OWN_KEYS not in name and self.options.includes(name):
+            if RESERVED not in name and self.options.includes(name):
                 found.add(name)
         return sorted(found)
 
@@ -328,7 +326,7 @@ class SourceStore:
                     break
         except HeadwaterError:
             pass  # ACL rules forbid SCAN, so there is no hint
-        return [name for name in found if _OWN_KEYS not in name]
+        return [name for name in found if RESERVED not in name]
 
     def entry_bytes(self, stream: str, length: int) -> int:
         """Estimate the bytes per entry of a stream of ``length`` entries, at least 1.

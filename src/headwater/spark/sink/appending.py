@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,7 +20,7 @@ from headwater.messages.keys import stage_key
 from headwater.model import StreamID
 from headwater.spark.sink.entries import EncodedRow, words
 from headwater.spark.sink.packs import pack
-from headwater.spark.sink.wire import Wire
+from headwater.spark.sink.wire import OwnerConnections
 
 if TYPE_CHECKING:
     from headwater.spark.sink.options import SinkOptions
@@ -52,42 +51,21 @@ class Staged:
 
 
 class _Appender(ABC):
-    """Encodes rows as XADDs to the stream, and sends them together."""
+    """Encodes rows as XADDs to one stream, and sends them together."""
 
-    def __init__(self, options: SinkOptions) -> None:
+    def __init__(self, options: SinkOptions, connections: OwnerConnections) -> None:
         self._options = options
-        self._wire = Wire(options.url, options.stream)
+        self._connections = connections
         place = [options.stream, *options.trim]
         self._head = words(b"XADD", *(word.encode() for word in place))
         self._arguments = 1 + len(place) + 1
         self._packet: list[bytes] = []
-        self._bytes = 0
+        self.waiting = 0
+        """Bytes that are not sent yet."""
         self.count = self.bytes = 0
 
-    def append_all(self, rows: Iterable[EncodedRow]) -> None:
-        """Write ``rows``; returns when the server has replied to all of them."""
-        try:
-            for row in rows:
-                self._append(row)
-                if len(self._packet) >= FLUSH_ROWS or self._bytes >= FLUSH_BYTES:
-                    self._flush()
-            if self._packet:
-                self._flush()
-        except Exception:
-            self._give_up()
-            raise
-        finally:
-            self._wire.close()
-
-    @abstractmethod
-    def _send(self, rows: list[bytes]) -> None:
-        """Send the rows; each is an XADD to the stream."""
-
-    @abstractmethod
-    def _give_up(self) -> None:
-        """Undo what can be undone after an error."""
-
-    def _append(self, row: EncodedRow) -> None:
+    def append(self, row: EncodedRow) -> None:
+        """Add a row, and send what is waiting if it is much."""
         id_ = b"*" if row.id is None else str(row.id).encode()
         command = b"*%d\r\n%b$%d\r\n%b\r\n%b" % (
             self._arguments + row.number,
@@ -97,17 +75,31 @@ class _Appender(ABC):
             row.words,
         )
         self._packet.append(command)
-        self._bytes += len(command)
+        self.waiting += len(command)
+        if len(self._packet) >= FLUSH_ROWS or self.waiting >= FLUSH_BYTES:
+            self.flush()
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Send what is waiting; returns when the server has replied to all of it."""
+        if not self._packet:
+            return
         packet, self._packet = self._packet, []
         self.count += len(packet)
-        self.bytes += self._bytes
-        self._bytes = 0
+        self.bytes += self.waiting
+        self.waiting = 0
         self._send(packet)
 
+    @abstractmethod
+    def give_up(self) -> None:
+        """Undo what can be undone after an error."""
+
+    @abstractmethod
+    def _send(self, rows: list[bytes]) -> None:
+        """Send the rows; each is an XADD to the stream."""
+
     def _exchange(self, packet: bytes, replies: int) -> None:
-        answers, again = self._wire.exchange(packet, replies)
+        wire = self._connections.wire(self._options.stream)
+        answers, again = wire.exchange(packet, replies)
         for answer in answers:
             self._check(answer, again=again)
 
@@ -135,15 +127,17 @@ class StreamAppender(_Appender):
     def _send(self, rows: list[bytes]) -> None:
         self._exchange(b"".join(rows), len(rows))
 
-    def _give_up(self) -> None:
+    def give_up(self) -> None:
         """Do nothing: readers may already have the entries."""
 
 
 class StageAppender(_Appender):
     """Appends rows to a new stage, many in one entry (packs.py)."""
 
-    def __init__(self, options: SinkOptions, query: str, uuid: str) -> None:
-        super().__init__(options)
+    def __init__(
+        self, options: SinkOptions, connections: OwnerConnections, query: str, uuid: str
+    ) -> None:
+        super().__init__(options, connections)
         self._uuid = uuid
         self._key = stage_key(options.stream, query, uuid).encode()
         self._expire = b"*3\r\n" + words(b"EXPIRE", self._key, b"%d" % STAGE_SECONDS)
@@ -155,10 +149,10 @@ class StageAppender(_Appender):
         """Return what was written."""
         return Staged(self._uuid, self.count, self.bytes, self._first, self._last, self._packs)
 
-    def _append(self, row: EncodedRow) -> None:
+    def append(self, row: EncodedRow) -> None:
         if row.id is not None:
             self._first, self._last = self._first or row.id, row.id
-        super()._append(row)
+        super().append(row)
 
     def _send(self, rows: list[bytes]) -> None:
         add = pack(self._key, rows, last=self.count, sets_ids=self._first is not None)
@@ -170,6 +164,7 @@ class StageAppender(_Appender):
             )
         self._packs += 1
 
-    def _give_up(self) -> None:
+    def give_up(self) -> None:
         with contextlib.suppress(HeadwaterError):  # otherwise the stage expires
-            self._wire.exchange(b"*2\r\n" + words(b"UNLINK", self._key), 1)
+            wire = self._connections.wire(self._options.stream)
+            wire.exchange(b"*2\r\n" + words(b"UNLINK", self._key), 1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import closing
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
@@ -12,7 +11,7 @@ from pyspark.sql.types import StructType
 from headwater.errors import DeclarationError
 from headwater.spark.sink.columns import LOSS, check_schema, loses_fields
 from headwater.spark.sink.options import SinkOptions, parse_options
-from headwater.spark.sink.publishing import EpochPublisher
+from headwater.spark.sink.publishing import abort_all, publish_all, recorded_of
 from headwater.spark.sink.staging import staged_by, write_directly, write_staged
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ class BatchWriter(DataSourceArrowWriter):
                 'a stream cannot be overwritten: write with mode("append"). To start over, DEL the '
                 "stream first."
             )
-        check_schema(schema, options.codec)
+        check_schema(schema, options.codec, options.stream_column)
         if loses_fields(schema) and not options.write_source_columns and not _goes_on(options):
             raise DeclarationError(LOSS)
         return cls(options, schema)
@@ -54,19 +53,16 @@ class BatchWriter(DataSourceArrowWriter):
         """Publish all rows; Spark calls this in the driver after all tasks."""
         if self._options.transaction is not None:
             app, version = self._options.transaction
-            with closing(EpochPublisher(self._options, app)) as publisher:
-                publisher.publish(version, staged_by(messages))
+            publish_all(self._options, app, version, staged_by(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Remove the stages; Spark calls this in the driver if a task or `commit` failed."""
-        if self._options.transaction is not None and staged_by(messages):
-            with closing(EpochPublisher(self._options, self._options.transaction[0])) as publisher:
-                publisher.abort(staged_by(messages))
+        if self._options.transaction is not None:
+            abort_all(self._options, self._options.transaction[0], staged_by(messages))
 
 
 def _goes_on(options: SinkOptions) -> bool:
     """Return whether this writer has written before: what it began, it may go on with."""
-    if options.transaction is None:
+    if options.transaction is None or options.stream_column is not None:
         return False
-    with closing(EpochPublisher(options, options.transaction[0])) as publisher:
-        return publisher.recorded() is not None
+    return recorded_of(options, options.transaction[0]) is not None

@@ -17,10 +17,10 @@ from headwater.spark.core.replies import as_dict, as_text
 from headwater.spark.sink.entries import words
 from headwater.spark.sink.marker import Marker
 from headwater.spark.sink.packs import Pack, is_pack, packed, unpacked, without_first
-from headwater.spark.sink.wire import Wire
 
 if TYPE_CHECKING:
     from headwater.spark.sink.options import SinkOptions
+    from headwater.spark.sink.wire import Wire
 
 _EARLIER_ROWS: Final = 1000
 """How many rows of a stage of an earlier version are a chunk."""
@@ -51,15 +51,14 @@ class ChunkResult(NamedTuple):
 class Mover:
     """Moves the chunks of one query."""
 
-    def __init__(self, options: SinkOptions, query: str, stage_of: Callable[[str], str]) -> None:
+    def __init__(
+        self, options: SinkOptions, query: str, wire: Wire, stage_of: Callable[[str], str]
+    ) -> None:
         self._options = options
-        self._wire = Wire(options.url, options.stream)
+        self._wire = wire
         self._dest = options.stream.encode()
         self._key = sink_key(options.stream, query).encode()
         self._stage = stage_of
-
-    def close(self) -> None:
-        self._wire.close()
 
     def move(self, state: Marker) -> ChunkResult:
         """Move the next chunk after ``state``, which is the marker as it was last read.

@@ -103,8 +103,13 @@ LOSS: Final = (
 )
 
 
-def check_schema(schema: StructType, codec: str = "fields") -> None:
+def check_schema(
+    schema: StructType, codec: str = "fields", stream_column: str | None = None
+) -> None:
     """Raise `DeclarationError` naming a column that cannot be written."""
+    if stream_column is not None:
+        _check_stream_column(schema, stream_column)
+        schema = StructType([field for field in schema.fields if field.name != stream_column])
     if entry_place(schema) is not None:
         _check_with_entry(schema)
         if codec != "fields":
@@ -130,6 +135,17 @@ def check_schema(schema: StructType, codec: str = "fields") -> None:
             )
     if all(field.name == ID_COLUMN for field in schema.fields):
         raise DeclarationError("an entry needs at least one field, but 'id' is the only column")
+
+
+def _check_stream_column(schema: StructType, column: str) -> None:
+    kinds = {field.name: field.dataType for field in schema.fields}
+    if isinstance(kinds.get(column), StringType) and column != ID_COLUMN:
+        return
+    there = f"has the type {kinds[column].simpleString()}" if column in kinds else "is missing"
+    raise DeclarationError(
+        f"streamColumn: the column {column!r} is the name of each row's stream, a string, but it {there}; columns "
+        f"are {', '.join(schema.names)}"
+    )
 
 
 def _check_with_entry(schema: StructType) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from headwater.errors import EncodeError
 from headwater.messages import DATA_FIELD
+from headwater.messages.keys import RESERVED
 from headwater.model import MAX_U64, StreamID
 from headwater.spark.sink.columns import (
     ID_COLUMN,
@@ -36,11 +37,13 @@ _ID: Final = re.compile(r"([0-9]{1,20})-([0-9]{1,20})")
 
 
 class EncodedRow(NamedTuple):
-    """One entry. ``words`` are the RESP arguments of its fields, ``number`` is their count."""
+    """One entry. ``words`` are the RESP arguments of its fields, ``number`` is their count. ``stream`` is the one that a
+    row names; empty if all have the same."""
 
     id: StreamID | None
     words: bytes
     number: int
+    stream: str = ""
 
 
 class RowEncoder:
@@ -49,16 +52,25 @@ class RowEncoder:
     Raises `EncodeError` naming the row, for a row without a field and for ids that do not increase.
     """
 
-    def __init__(self, schema: StructType, codec: Codec, non_finite: NonFinite = "refuse") -> None:
+    def __init__(
+        self,
+        schema: StructType,
+        codec: Codec,
+        non_finite: NonFinite = "refuse",
+        *,
+        stream_column: str | None = None,
+    ) -> None:
         self._schema = schema
         self._codec = codec
         self._non_finite = non_finite
         names = schema.names
         self._id = names.index(ID_COLUMN) if ID_COLUMN in names else None
-        self._columns = [place for place, name in enumerate(names) if name != ID_COLUMN]
+        self._stream = None if stream_column is None else names.index(stream_column)
+        others = (self._id, self._stream)
+        self._columns = [place for place in range(len(names)) if place not in others]
         self._entry = entry_place(schema)
         self._rows = 0
-        self._last = StreamID(0, 0)
+        self._last: dict[str, StreamID] = {}
 
     def rows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[EncodedRow]:
         """Yield the entries of ``batches`` in order."""
@@ -66,14 +78,16 @@ class RowEncoder:
             for start in range(0, batch.num_rows, SLICE_ROWS):
                 part = batch.slice(start, SLICE_ROWS)
                 bodies = self._bodies(part)
-                for id_, (words, count) in zip(self._ids(part), bodies, strict=True):
+                streams = self._streams(part)
+                ids = self._ids(part, streams)
+                for stream, id_, (words, count) in zip(streams, ids, bodies, strict=True):
                     if not count:
                         raise EncodeError(
                             f"row {self._rows} of this task is null in every column, but an entry "
                             "needs a field: omit such rows (WHERE … IS NOT NULL), or write "
                             "with codec=json"
                         )
-                    yield EncodedRow(id_, words, count)
+                    yield EncodedRow(id_, words, count, stream)
                     self._rows += 1
 
     # --- bodies -----------------------------------------------------------------------------------
@@ -160,13 +174,27 @@ class RowEncoder:
         ]
         return ((words, 2) for words in _pieces(DATA_FIELD, documents))
 
-    # --- ids --------------------------------------------------------------------------------------
+    # --- streams and ids --------------------------------------------------------------------------
 
-    def _ids(self, batch: pa.RecordBatch) -> Iterator[StreamID | None]:
+    def _streams(self, batch: pa.RecordBatch) -> list[str]:
+        if self._stream is None:
+            return [""] * batch.num_rows
+        streams: list[str] = batch.column(self._stream).to_pylist()
+        wrong = next((at for at, name in enumerate(streams) if not name or RESERVED in name), None)
+        if wrong is not None:
+            raise EncodeError(
+                f"row {self._rows + wrong} of this task has {streams[wrong]!r} as its stream, in the column "
+                f"{self._schema.names[self._stream]!r}: a name is a text that is not empty and does not contain "
+                f"{RESERVED!r}"
+            )
+        return streams
+
+    def _ids(self, batch: pa.RecordBatch, streams: list[str]) -> Iterator[StreamID | None]:
         if self._id is None:
             yield from (None for _row in range(batch.num_rows))
             return
-        for number, text in enumerate(batch.column(self._id).to_pylist(), self._rows):
+        texts = zip(streams, batch.column(self._id).to_pylist(), strict=True)
+        for number, (stream, text) in enumerate(texts, self._rows):
             found = _ID.fullmatch(text) if text is not None else None
             id_ = StreamID(int(found[1]), int(found[2])) if found else None
             if id_ is None or max(id_) > MAX_U64 or id_ == (0, 0):
@@ -174,13 +202,14 @@ class RowEncoder:
                     f"row {number} of this task has the invalid id {text!r}; an entry's id is like "
                     "1526569498055-0. To let the server generate ids, remove the column 'id'."
                 )
-            if id_ <= self._last:
+            last = self._last.get(stream)
+            if last is not None and id_ <= last:
                 raise EncodeError(
                     f"row {number} of this task has the id {id_}, which is not above the previous one, "
-                    f"{self._last}, but ids of a stream only increase: sort by them (ORDER BY), or "
+                    f"{last}, but ids of a stream only increase: sort by them (ORDER BY), or "
                     "remove the column 'id'"
                 )
-            self._last = id_
+            self._last[stream] = id_
             yield id_
 
 

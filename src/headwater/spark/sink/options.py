@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, get_args
 
 from headwater.client.redaction import redacted
@@ -24,12 +24,14 @@ Delivery = Literal["exactlyOnce", "atLeastOnce"]
 class SinkOptions:
     """Where rows go and how; the fields are the options of `OPTIONS`.
 
+    ``stream`` is empty if each row names its stream, in the column ``stream_column``.
     ``trim`` contains XADD's arguments that limit the stream. ``transaction`` is (txnAppId, txnVersion) of a
     batch write that takes effect once.
     """
 
     url: str
     stream: str
+    stream_column: str | None = None
     codec: Codec = "fields"
     trim: tuple[str, ...] = ()
     delivery: Delivery = "exactlyOnce"
@@ -44,6 +46,10 @@ class SinkOptions:
     def __repr__(self) -> str:
         """Show the url without its password: Spark's plans contain this object."""
         return f"SinkOptions(url={redacted(self.url)!r}, stream={self.stream!r})"
+
+    def to(self, stream: str) -> SinkOptions:
+        """Return the options of one stream of several."""
+        return replace(self, stream=stream, stream_column=None)
 
 
 def _stream(name: str, text: str | None) -> str:
@@ -93,7 +99,7 @@ _READERS: Final[dict[str, tuple[str, Reader]]] = {
 
 _TRANSACTION: Final = ("txnAppId", "txnVersion")
 
-OPTIONS: Final = ("url", "stream", *_READERS, *_TRANSACTION)
+OPTIONS: Final = ("url", "stream", "streamColumn", *_READERS, *_TRANSACTION)
 """Every option, spelled as in messages; Spark ignores their case."""
 
 _OF_SPARK: Final = ("checkpointLocation", "queryName")
@@ -114,8 +120,10 @@ def parse_options(given: Mapping[str, str], *, streaming: bool) -> SinkOptions:
     )
     made: dict[str, Any] = {
         "url": values.url("url", texts.get("url")),
-        "stream": _stream("stream", texts.get("stream")),
+        "stream": "" if "streamColumn" in texts else _stream("stream", texts.get("stream")),
     }
+    if "streamColumn" in texts:
+        made["stream_column"] = values.name("streamColumn", texts["streamColumn"])
     _check_together(texts, streaming=streaming)
     for name, (field, read) in _READERS.items():
         if name in texts:
@@ -132,6 +140,10 @@ def parse_options(given: Mapping[str, str], *, streaming: bool) -> SinkOptions:
 
 
 def _check_together(texts: Mapping[str, str], *, streaming: bool) -> None:
+    if "stream" in texts and "streamColumn" in texts:
+        raise DeclarationError(
+            "stream and streamColumn exclude each other: both say to which stream a row is written"
+        )
     if "maxlen" in texts and "minid" in texts:
         raise DeclarationError("maxlen and minid exclude each other, as in XADD")
     named = [name for name in _TRANSACTION if name in texts]

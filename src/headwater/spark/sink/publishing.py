@@ -7,16 +7,19 @@ Rule 2. A recorded stage that is gone, or has fewer entries than were counted, i
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from headwater.client.redaction import redacted
 from headwater.errors import DataLoss, DeclarationError, HeadwaterError
 from headwater.messages.keys import sink_key, stage_key
 from headwater.model import StreamID
-from headwater.spark.core.connection import connect_to_owner, patiently
+from headwater.spark.core.connection import patiently
 from headwater.spark.sink.chunks import Mover, after, last_id, type_of
 from headwater.spark.sink.destination import Destination
 from headwater.spark.sink.marker import Marker
+from headwater.spark.sink.wire import OwnerConnections
 
 if TYPE_CHECKING:
     from headwater.spark.sink.appending import Staged
@@ -26,22 +29,18 @@ if TYPE_CHECKING:
 class EpochPublisher:
     """Writes the epochs of one query. One driver uses it; a second one does no harm."""
 
-    def __init__(self, options: SinkOptions, query: str) -> None:
+    def __init__(self, options: SinkOptions, query: str, connections: OwnerConnections) -> None:
         self._options = options
         self._query = query
         self._dest = options.stream
         self._key = sink_key(options.stream, query)
-        self._client = connect_to_owner(options.url, options.stream)
-        self._mover = Mover(options, query, self._stage)
+        self._client = connections.client(options.stream)
+        self._mover = Mover(options, query, connections.wire(options.stream), self._stage)
         self._destination: Destination | None = None
         # Who names transactions may start over with a new stream, unless the option says otherwise.
         if options.transaction is None or options.fail_on_data_loss is not None:
             self._destination = Destination(self._client, options, query, self._name)
         self._known: Marker | None = None
-
-    def close(self) -> None:
-        self._mover.close()
-        self._client.close()
 
     def recorded(self) -> Marker | None:
         """Return what the server has recorded of this query."""
@@ -214,3 +213,26 @@ class EpochPublisher:
             f"{self._dest!r}, and the others are lost. To continue without them: "
             f"HSET {self._key} done 1"
         )
+
+
+def publish_all(
+    options: SinkOptions, query: str, epoch: int, staged: Mapping[str, list[Staged]]
+) -> None:
+    """Write the entries of an epoch to each stream, once. Each stream has its own marker; a replay goes on with those
+    that lack the epoch."""
+    with closing(OwnerConnections(options.url)) as connections:
+        for stream, stages in staged.items():
+            EpochPublisher(options.to(stream), query, connections).publish(epoch, stages)
+
+
+def abort_all(options: SinkOptions, query: str, staged: Mapping[str, list[Staged]]) -> None:
+    """Remove the staged entries, except for stages that a marker names."""
+    with closing(OwnerConnections(options.url)) as connections:
+        for stream, stages in staged.items():
+            EpochPublisher(options.to(stream), query, connections).abort(stages)
+
+
+def recorded_of(options: SinkOptions, query: str) -> Marker | None:
+    """Return what the server has recorded of ``query`` for the stream of ``options``."""
+    with closing(OwnerConnections(options.url)) as connections:
+        return EpochPublisher(options, query, connections).recorded()

@@ -1,4 +1,4 @@
-"""Writes the rows of one task, to the stream itself or to a stage, and returns its report to the driver.
+"""Writes the rows of one task, to streams themselves or to stages, and returns its report to the driver.
 
 Batch writes and streaming queries share this module.
 """
@@ -6,57 +6,117 @@ Batch writes and streaming queries share this module.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from headwater.spark.sink.appending import StageAppender, Staged, StreamAppender
-from headwater.spark.sink.entries import RowEncoder
+from headwater.spark.sink.entries import EncodedRow, RowEncoder
 from headwater.spark.sink.options import SinkOptions
+from headwater.spark.sink.wire import OwnerConnections
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
+_MOST_WAITING: Final = 16 * 2**20
+"""How many bytes of rows for many streams wait in a task before all are sent."""
+
+A = TypeVar("A", StageAppender, StreamAppender)
+
 
 @dataclass
 class TaskReport(WriterCommitMessage):
-    """What a finished task reports to the driver: the query for which it wrote and its stage. If it wrote to
-    the stream itself, ``query`` is empty and ``staged`` None."""
+    """What a finished task reports to the driver: the query for which it wrote and its stage for each stream. If it
+    wrote to the streams themselves, ``query`` is empty and so is ``staged``."""
 
     query: str
-    staged: Staged | None
+    staged: dict[str, Staged]
+
+
+class _Appenders(Generic[A]):
+    """An appender for each stream to which a task writes."""
+
+    def __init__(self, options: SinkOptions, make: Callable[[SinkOptions], A]) -> None:
+        self._options = options
+        self._make: Callable[[SinkOptions], A] = make
+        self.by_stream: dict[str, A] = {}
+        if options.stream_column is None:
+            self.by_stream[options.stream] = make(options)
+
+    def append_all(self, rows: Iterator[EncodedRow]) -> None:
+        """Write ``rows``; returns when the server has replied to all of them."""
+        try:
+            if self._options.stream_column is None:
+                only = self.by_stream[self._options.stream]
+                for row in rows:
+                    only.append(row)
+            else:
+                self._append_each(rows)
+            self._flush()
+        except Exception:
+            for appender in self.by_stream.values():
+                appender.give_up()
+            raise
+
+    def _append_each(self, rows: Iterator[EncodedRow]) -> None:
+        waiting = 0
+        for row in rows:
+            appender = self.by_stream.get(row.stream)
+            if appender is None:
+                appender = self._make(self._options.to(row.stream))
+                self.by_stream[row.stream] = appender
+            before = appender.waiting
+            appender.append(row)
+            waiting += appender.waiting - before
+            if waiting >= _MOST_WAITING:
+                self._flush()
+                waiting = 0
+
+    def _flush(self) -> None:
+        for appender in self.by_stream.values():
+            appender.flush()
 
 
 def write_directly(
     options: SinkOptions, schema: StructType, batches: Iterator[RecordBatch]
 ) -> TaskReport:
-    """Write a task's rows to the stream itself, at least once.
+    """Write a task's rows to the streams themselves, at least once.
 
     Raises `EncodeError` for a value that cannot be written, `Disconnected` if the server cannot be reached,
     and `HeadwaterError` if it refuses an entry.
     """
-    StreamAppender(options).append_all(
-        RowEncoder(schema, options.codec, options.non_finite).rows(batches)
-    )
-    return TaskReport("", None)
+    with closing(OwnerConnections(options.url)) as connections:
+        appenders = _Appenders(options, lambda one: StreamAppender(one, connections))
+        appenders.append_all(_encoder(options, schema).rows(batches))
+    return TaskReport("", {})
 
 
 def write_staged(
     options: SinkOptions, schema: StructType, query: str, batches: Iterator[RecordBatch]
 ) -> TaskReport:
-    """Write a task's rows to a new stage of ``query``. Raises the same as `write_directly`."""
-    appender = StageAppender(options, query, uuid.uuid4().hex)
-    appender.append_all(RowEncoder(schema, options.codec, options.non_finite).rows(batches))
-    return TaskReport(query, appender.staged())
+    """Write a task's rows to new stages of ``query``. Raises the same as `write_directly`."""
+    name = uuid.uuid4().hex
+    with closing(OwnerConnections(options.url)) as connections:
+        appenders = _Appenders(options, lambda one: StageAppender(one, connections, query, name))
+        appenders.append_all(_encoder(options, schema).rows(batches))
+    return TaskReport(query, {one: made.staged() for one, made in appenders.by_stream.items()})
 
 
-def staged_by(messages: list[WriterCommitMessage | None]) -> list[Staged]:
-    """Return the stages of the tasks that finished, in the order of their partitions."""
-    return [
-        message.staged
-        for message in messages
-        if isinstance(message, TaskReport) and message.staged is not None
-    ]
+def _encoder(options: SinkOptions, schema: StructType) -> RowEncoder:
+    return RowEncoder(
+        schema, options.codec, options.non_finite, stream_column=options.stream_column
+    )
+
+
+def staged_by(messages: list[WriterCommitMessage | None]) -> dict[str, list[Staged]]:
+    """Return, by stream, the stages of the tasks that finished, in the order of their partitions."""
+    found: dict[str, list[Staged]] = {}
+    for message in messages:
+        if isinstance(message, TaskReport):
+            for stream, staged in message.staged.items():
+                found.setdefault(stream, []).append(staged)
+    return found

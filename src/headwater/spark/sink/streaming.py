@@ -8,7 +8,6 @@ driver. A batch without tasks has no rows and leaves no trace.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import closing
 from typing import TYPE_CHECKING, Final
 
 from pyspark import TaskContext
@@ -18,7 +17,7 @@ from pyspark.sql.types import StructType
 from headwater.errors import DeclarationError, HeadwaterError
 from headwater.spark.sink.columns import LOSS, check_schema, loses_fields
 from headwater.spark.sink.options import SinkOptions, parse_options
-from headwater.spark.sink.publishing import EpochPublisher
+from headwater.spark.sink.publishing import abort_all, publish_all
 from headwater.spark.sink.staging import TaskReport, staged_by, write_directly, write_staged
 
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
                 'outputMode("complete") would write the whole result again with every batch, but a '
                 'stream keeps all entries: use outputMode("append"), or foreachBatch'
             )
-        check_schema(schema, options.codec)
+        check_schema(schema, options.codec, options.stream_column)
         return cls(options, schema)
 
     def write(self, iterator: Iterator[RecordBatch]) -> WriterCommitMessage:
@@ -66,8 +65,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         """Publish the batch; Spark calls this in the driver, after a crash again with the same id."""
         query = _query_of(messages)
         if query:
-            with closing(EpochPublisher(self._options, query)) as publisher:
-                publisher.publish(batchId, staged_by(messages))
+            publish_all(self._options, query, batchId, staged_by(messages))
 
     def abort(
         self,
@@ -80,8 +78,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         """
         query = _query_of(messages)
         if query:
-            with closing(EpochPublisher(self._options, query)) as publisher:
-                publisher.abort(staged_by(messages))
+            abort_all(self._options, query, staged_by(messages))
 
 
 def _query_of_task() -> str:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from headwater.client.server_url import is_cluster
 from headwater.spark.core.connection import connect_to_owner, patiently
+
+if TYPE_CHECKING:
+    import redis
 
 _RECEIVE_BYTES: Final = 64 * 1024
 
@@ -12,15 +16,19 @@ _ELSEWHERE_OR_LATER: Final = ("LOADING", "MOVED", "ASK", "TRYAGAIN", "CLUSTERDOW
 """Errors after which a new connection, perhaps to another node of a cluster, will be served."""
 
 
+_MOST_NODES: Final = 64
+"""How many keys of a cluster have connections at a time."""
+
+
 class Wire:
-    """A connection of redis-py to the server, or to the node that owns ``key``.
+    """A connection of ``client``, which is of the server, or of the node of a cluster.
 
     After an error it connects again: replies may still arrive, so the next reply would not belong to the next request.
     """
 
-    def __init__(self, url: str, key: str) -> None:
+    def __init__(self, url: str, client: redis.Redis) -> None:
         self._url = url
-        self._client = connect_to_owner(url, key)
+        self._client = client
         self._connection: Any = None
 
     def exchange(self, packet: bytes, replies: int) -> tuple[list[Any], bool]:
@@ -69,4 +77,44 @@ class Wire:
         if self._connection is not None:
             self._connection.disconnect()
             self._client.connection_pool.release(self._connection)
-        self._client.close()
+            self._connection = None
+
+
+class OwnerConnections:
+    """Clients and wires of the server, or of the nodes of the cluster, that own certain keys.
+
+    A server has one of each for all keys.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._one_for_all = not is_cluster(url)
+        self._clients: dict[str, redis.Redis] = {}
+        self._wires: dict[str, Wire] = {}
+
+    def client(self, key: str) -> redis.Redis:
+        """Return a client for commands with ``key``."""
+        place = "" if self._one_for_all else key
+        if place not in self._clients:
+            if len(self._clients) >= _MOST_NODES:
+                self._close(next(iter(self._clients)))
+            self._clients[place] = connect_to_owner(self._url, key)
+        return self._clients[place]
+
+    def wire(self, key: str) -> Wire:
+        """Return a wire for commands with ``key``."""
+        place = "" if self._one_for_all else key
+        client = self.client(key)
+        if place not in self._wires:
+            self._wires[place] = Wire(self._url, client)
+        return self._wires[place]
+
+    def close(self) -> None:
+        for place in list(self._clients):
+            self._close(place)
+
+    def _close(self, place: str) -> None:
+        wire = self._wires.pop(place, None)
+        if wire is not None:
+            wire.close()
+        self._clients.pop(place).close()

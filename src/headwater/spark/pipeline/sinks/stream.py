@@ -8,7 +8,6 @@ next to the stream, and a replay adds nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -17,7 +16,7 @@ from headwater.spark.embedded import reachable_options
 from headwater.spark.pipeline.checkpoints import Checkpoint
 from headwater.spark.pipeline.sinks import THERE_ALREADY, BatchId
 from headwater.spark.sink.options import SinkOptions, parse_options
-from headwater.spark.sink.publishing import EpochPublisher
+from headwater.spark.sink.publishing import recorded_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -78,5 +77,4 @@ class StreamTable:
 
 def _recorded(options: SinkOptions) -> Marker | None:
     assert options.transaction is not None
-    with closing(EpochPublisher(options, options.transaction[0])) as publisher:
-        return publisher.recorded()
+    return recorded_of(options, options.transaction[0])
