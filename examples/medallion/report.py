@@ -15,6 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from examples.tables import rows
 from headwater.demo.html import document, facts, figure, table
 from headwater.demo.plots import BLUE, GREEN, ORANGE, render
+from headwater.spark.pipeline.checkpoints import Checkpoint
+from headwater.spark.pipeline.quality import BatchQuality, QualityLog
+from headwater.spark.pipeline.sinks.parquet import AppendTable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -65,6 +68,21 @@ def by_day(days: list[dict[str, Any]]) -> bytes:
     return render(draw)
 
 
+def by_batch(batches: list[BatchQuality]) -> bytes:
+    """Plot the share of the rows of each batch that violated a rule, with a line for each rule."""
+
+    def draw(axes: Axes) -> None:
+        counted = [one for one in batches if one.rows]
+        for rule in sorted({rule for one in counted for rule in one.violations}):
+            shares = [100 * one.violations.get(rule, 0) / one.rows for one in counted]
+            axes.plot([str(one.batch.number) for one in counted], shares, marker="o", label=rule)
+        axes.set_xlabel("batch")
+        axes.set_ylabel("% of the batch's rows")
+        axes.legend(frameon=False)
+
+    return render(draw)
+
+
 def by_airline(airlines: list[dict[str, Any]]) -> bytes:
     """Plot the share of cancelled flights by airline as bars, the largest first."""
 
@@ -93,6 +111,13 @@ def write(tables: Path, path: Path) -> Findings:
         ),
         "<h2>Rules that were broken</h2>",
         table(["rule", "entries"], found.broken.most_common()),
+        figure(
+            "Quality of each batch",
+            by_batch(
+                QualityLog(Checkpoint(AppendTable(tables / "silver", ()).checkpoint).own).batches()
+            ),
+            "From the history of silver's expectations; `headwater pipeline quality` prints it.",
+        ),
         figure("Delay by day", by_day(days), "From gold_days."),
         figure("Cancelled flights by airline", by_airline(airlines), "From gold_airlines."),
     )

@@ -10,7 +10,9 @@ import pytest
 
 from headwater.errors import ExpectationFailed
 from headwater.spark.pipeline import Progress, load, run
+from headwater.spark.pipeline.quality import QualityLog
 from headwater.spark.pipeline.sinks import BatchId
+from headwater.spark.pipeline.status import quality
 from headwater.spark.pipeline.table_sinks import TableSinks
 from tests.spark.checkpoints import give_checkpoint
 from tests.spark.stores import QUICK_JVM, Shop
@@ -119,6 +121,11 @@ def test_rows_are_kept_dropped_or_quarantined_as_declared(
         for one in lines
     )
 
+    # And the history has the batch
+    (batch,) = quality(load(file))["kept"]
+    assert (batch.rows, batch.kept, batch.dropped, batch.quarantined) == (20, 15, 3, 2)
+    assert batch.violations == {"price_is_known": 2, "small": 3, "odd": 10}
+
     # And a table that reads it has the same rows, and a complete table has its own quarantine
     assert sorted(row["n"] for row in rows(file, "below")) == good
     assert {row["part"] for row in rows(file, "totals")} == {0, 1, 2, 3}
@@ -201,5 +208,24 @@ def test_an_interrupted_batch_leaves_each_row_in_one_place(
     outcomes = [opened().write(frame, BatchId(0)).rows for _ in range(2)]
 
     assert outcomes == [15, -1]
+    assert [one.kept for one in opened().quality.batches()] == [15]
     assert len(rows(file, "kept")) == 15
     assert len(rows(file, "kept.quarantine")) == 2
+
+
+def test_a_history_is_bounded_and_keeps_its_newest_batches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headwater.spark.pipeline.quality._MOST_BYTES", 2000)
+    log = QualityLog(tmp_path / "own")
+    counts = {"rows": 3, "dropped": 1, "quarantined": 0, "violations": {"small": 1}}
+    for number in range(100):
+        log.note(BatchId(number), counts)
+        log.note(BatchId(number), counts | {"rows": 4})
+
+    found = log.batches()
+
+    assert [one.batch.number for one in found] == list(range(100 - len(found), 100))
+    assert 8 < len(found) < 100
+    assert {one.rows for one in found[1:]} == {4}
+    assert sum(path.stat().st_size for path in (tmp_path / "own").iterdir()) < 5000

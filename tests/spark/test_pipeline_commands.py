@@ -205,6 +205,17 @@ def test_status_shows_a_pipeline_before_and_after_a_run(
     assert after["dead_letters"] == {DEAD: 2}
     assert "batch 0" in command("status", str(file)).output
 
+    # And the history of its expectations is shown
+    history = command("quality", str(file), "--last", "1").output
+    assert "batch 0: 10 rows, 8 kept, 0 dropped, 2 quarantined; not met: named 2" in history
+    (batch,) = json.loads(command("quality", str(file), "--table", "sales", "--json").output)[
+        "sales"
+    ]
+    assert (batch["batch"], batch["kept"], batch["violations"]) == (0, 8, {"named": 2})
+    refused = command("quality", str(file), "--table", "total")
+    assert refused.exit_code == 1
+    assert "'total' is not a streamed table with expectations" in str(refused.exception)
+
     # And a plan says what is left to read
     assert "orders orders: 3 entries to read, the oldest " in command("plan", str(file)).output
 

@@ -152,6 +152,34 @@ def status(file: File, *, as_json: Json = False, set_: Set = None) -> None:
 
 
 @app.command()
+def quality(
+    file: File,
+    *,
+    table: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Only this table. [default: all]")
+    ] = None,
+    last: Annotated[int, typer.Option(min=1, help="How many batches of a table.")] = 20,
+    as_json: Json = False,
+    set_: Set = None,
+) -> None:
+    """Show how many rows of each batch violated an expectation, and what was done with them.
+
+    For the streamed tables that have expectations. Does not start Spark.
+    """
+    from headwater.cli.pipeline_text import quality_text
+
+    declared = _load(file, set_)
+    from headwater.spark.pipeline.status import quality as find_quality
+
+    found = {name: batches[-last:] for name, batches in find_quality(declared, table).items()}
+    if as_json:
+        rows = {name: [one.as_json() for one in batches] for name, batches in found.items()}
+        print(json.dumps(rows, indent=2))
+    else:
+        print(quality_text(found))
+
+
+@app.command()
 def backfill(
     file: File,
     *,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from headwater.spark.pipeline.lag import Lag
@@ -13,6 +14,7 @@ from headwater.spark.pipeline.sinks import THERE_ALREADY
 if TYPE_CHECKING:
     from headwater.spark.pipeline.backfill import Filled
     from headwater.spark.pipeline.plan import Plan, PlannedSource, PlannedTable
+    from headwater.spark.pipeline.quality import BatchQuality
     from headwater.spark.pipeline.status import PipelineStatus, TableStatus
 
 
@@ -113,6 +115,24 @@ def _lag_words(lag: Lag) -> str:
     entries = "an unknown number of" if lag.entries is None else f"{lag.entries:,}"
     age = "" if lag.seconds is None else f", the oldest {lag.seconds:,.1f} s old"
     return f"{entries} {'entries' if lag.stream else 'rows'} to read{age}"
+
+
+def quality_text(found: dict[str, list[BatchQuality]]) -> str:
+    """Return the batches of tables and what they violated as text."""
+    lines = [] if found else ["no streamed table has expectations"]
+    for name, batches in found.items():
+        lines.append(f"{name}:" + ("" if batches else " no batch yet"))
+        for one in batches:
+            at = datetime.fromtimestamp(one.at, UTC).strftime("%Y-%m-%d %H:%M:%S")
+            batch = f"{one.batch.series or 'batch'} {one.batch.number}"
+            violated = ", ".join(
+                f"{rule} {count:,}" for rule, count in one.violations.items() if count
+            )
+            lines.append(
+                f"  {at} {batch}: {one.rows:,} rows, {one.kept:,} kept, {one.dropped:,} dropped, "
+                f"{one.quarantined:,} quarantined" + (f"; not met: {violated}" if violated else "")
+            )
+    return "\n".join(lines)
 
 
 def backfill_text(filled: Filled) -> str:

@@ -21,9 +21,11 @@ if TYPE_CHECKING:
     from headwater.spark.frames import write_stream as write_stream
     from headwater.spark.packing import pack_environment as pack_environment
     from headwater.spark.packing import pack_module as pack_module
+    from headwater.spark.query_listener import QueryListener as QueryListener
     from headwater.spark.sessions import session as session
 
 _HOMES: Final = {
+    "QueryListener": "query_listener",
     "pack_environment": "packing",
     "pack_module": "packing",
     "read": "frames",
@@ -35,6 +37,7 @@ _HOMES: Final = {
 }
 
 __all__ = [
+    "QueryListener",
     "pack_environment",
     "pack_module",
     "read",

@@ -63,9 +63,17 @@ def passed(frame: DataFrame, expectations: Sequence[Expectation]) -> DataFrame:
 
 
 def write_checked(
-    frame: DataFrame, table: Table, *, write: Write, quarantine: Write | None = None
+    frame: DataFrame,
+    table: Table,
+    *,
+    write: Write,
+    quarantine: Write | None = None,
+    note: Callable[[dict[str, Any]], None] = lambda _counts: None,
 ) -> WriteOutcome:
     """Write the rows that pass the expectations to the table, and quarantine others as declared.
+
+    ``note`` gets the counts before anything is written: ``rows``, ``dropped``, ``quarantined``, and ``violations`` by
+    expectation.
 
     Raises `ExpectationFailed` before anything is written.
     """
@@ -77,6 +85,7 @@ def write_checked(
     kept = _flagged(frame, table.expectations).persist(StorageLevel.MEMORY_AND_DISK)
     try:
         counts = _counts(kept, table.expectations)
+        note(counts)
         _fail_any(kept, table.expectations, counts)
         if quarantine is not None and (counts["quarantined"] or table.mode == "complete"):
             quarantine(kept.where(_any_of(table.expectations, "quarantine")))

@@ -9,11 +9,12 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from headwater.errors import HeadwaterError
+from headwater.errors import HeadwaterError, PipelineError
 from headwater.spark.pipeline.dead_letters import dead_letter_counts
 from headwater.spark.pipeline.declaration.model import Pipeline, Table
 from headwater.spark.pipeline.errors import reason
 from headwater.spark.pipeline.lag import Lag, lags_below
+from headwater.spark.pipeline.quality import BatchQuality
 from headwater.spark.pipeline.table_sinks import TableSinks
 
 
@@ -76,6 +77,23 @@ def status(pipeline: Pipeline) -> PipelineStatus:
         dead_letters=dead_letter_counts(pipeline, pipeline.sources.values()),
         archive=_archive(pipeline),
     )
+
+
+def quality(pipeline: Pipeline, table: str | None = None) -> dict[str, list[BatchQuality]]:
+    """Return the batches of each streamed table with expectations, or of ``table``, in order.
+
+    Raises `PipelineError` for a table that has no such history.
+    """
+    found = {
+        name: kept.quality.batches()
+        for name, kept in TableSinks(pipeline).streamed.items()
+        if kept.table.expectations and table in (None, name)
+    }
+    if table is not None and table not in found:
+        raise PipelineError(
+            f"{pipeline.file}: {table!r} is not a streamed table with expectations, whose batches are counted"
+        )
+    return found
 
 
 def _table(pipeline: Pipeline, sinks: TableSinks, table: Table) -> TableStatus:

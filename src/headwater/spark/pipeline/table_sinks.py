@@ -10,6 +10,7 @@ from headwater.spark.pipeline.declaration.graph import sources_below, upstream
 from headwater.spark.pipeline.declaration.model import Pipeline, Table
 from headwater.spark.pipeline.errors import explained
 from headwater.spark.pipeline.expectations import WriteOutcome, write_checked
+from headwater.spark.pipeline.quality import QualityLog
 from headwater.spark.pipeline.sinks import AppendSink, BatchId, CompleteSink
 from headwater.spark.pipeline.sinks.parquet import AppendTable, CompleteTable
 from headwater.spark.pipeline.sinks.registry import append_sink, complete_sink
@@ -39,6 +40,7 @@ class Streamed:
             options=target.options,
         )
         self.checkpoint = Checkpoint(self.sink.checkpoint)
+        self.quality = QualityLog(self.checkpoint.own)
         self.quarantine = (
             None
             if table.quarantine is None
@@ -63,6 +65,7 @@ class Streamed:
             self.table,
             write=lambda rows: self.sink.write(rows, batch),
             quarantine=held_back if self.quarantine is not None else None,
+            note=lambda counts: self.quality.note(batch, counts),
         )
 
 

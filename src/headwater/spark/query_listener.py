@@ -1,0 +1,294 @@
+"""Reports the progress of Spark's queries on Headwater's source, as metrics for Prometheus and in the log.
+
+All figures come from the offsets in Spark's own progress; no request is sent to a store.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+
+from headwater.errors import DeclarationError, ListenError
+from headwater.spark.log_mode.offsets import positions_of, spans_of
+
+_log = logging.getLogger("headwater.spark")
+
+_GROUP: Final = "group"
+
+
+class SourceLag(NamedTuple):
+    """How far a query is behind on one source after a batch, in all its streams.
+
+    ``entries`` are left to read, as far as they were there when the batch was planned; None if the server does not
+    know the number. ``seconds`` is the age of the last entry that was read, in the stream that is furthest behind; None
+    if none is, and in group mode. ``lost`` were removed before they were read.
+    """
+
+    entries: int | None
+    seconds: float | None
+    lost: int
+
+
+def lag_of(
+    start: dict[str, Any] | None,
+    end: dict[str, Any],
+    latest: dict[str, Any] | None,
+    *,
+    now: float,
+) -> SourceLag:
+    """Return the lag after a batch from ``start`` to ``end``; ``latest`` is what the source reports as its end.
+
+    ``now`` is the time in seconds since 1970. Raises `DeclarationError` for offsets of another source.
+
+    >>> def at(number, before=0):
+    ...     return {"s": {"from": f"{before}-0", "added_from": before, "to": f"{number}-0", "added_to": number}}
+    >>> lag_of(at(5), at(9, 7), at(12), now=12.0)
+    SourceLag(entries=3, seconds=11.991, lost=2)
+    """
+    if _GROUP in end:
+        streams = (latest or {}).get("streams", {}).values()
+        lags = [one.get("lag") for one in streams]
+        known = [int(lag) for lag in lags if lag is not None]
+        return SourceLag(sum(known) if len(known) == len(lags) else None, None, 0)
+    read, ahead = positions_of(end), positions_of(latest or {})
+    behind = {
+        stream: at.added - read[stream].added
+        for stream, at in ahead.items()
+        if stream in read and at.added > read[stream].added
+    }
+    oldest = min((read[stream].id.ms for stream in behind), default=None)
+    before = positions_of(start or {})
+    lost = sum(
+        max(0, span.start.added - before[stream].added)
+        for stream, span in spans_of(end).items()
+        if stream in before and before[stream].added
+    )
+    seconds = None if oldest is None else max(0.0, now - oldest / 1000)
+    return SourceLag(sum(behind.values()), seconds, lost)
+
+
+@dataclass
+class QueryFacts:
+    """What is known of one query. ``lags`` are by the place of the source in the query's plan."""
+
+    name: str
+    running: bool = True
+    rows: int = 0
+    batches: int = 0
+    batch_seconds: float = 0.0
+    lags: dict[int, SourceLag] = field(default_factory=dict)
+    lost: dict[int, int] = field(default_factory=dict)
+
+
+class QueryListener(StreamingQueryListener):
+    """Reports what the queries of a session do.
+
+        listener = headwater.spark.QueryListener(metrics=9108)
+        spark.streams.addListener(listener)
+
+    - ``metrics``: a port at which Prometheus reads the figures; 0 lets the system choose (`port`).
+    - ``host``: the address at which it listens.
+    - ``log``: whether each batch is a line in the log ``headwater.spark``, and each loss a warning.
+
+    Raises `ListenError` if the port is not available, or prometheus-client is not installed.
+    """
+
+    def __init__(
+        self, *, metrics: int | None = None, host: str = "127.0.0.1", log: bool = True
+    ) -> None:
+        self._queries: dict[str, QueryFacts] = {}
+        self._lock = threading.Lock()
+        self._writes = log
+        self._server: Any = None
+        self.port: int | None = None
+        """The port at which metrics are served; None without."""
+        if metrics is not None:
+            self._server, self.port = _served(self, metrics, host)
+
+    def queries(self) -> list[QueryFacts]:
+        """Return what is known of each query, ended ones included."""
+        with self._lock:
+            return list(self._queries.values())
+
+    def close(self) -> None:
+        """Stop serving metrics."""
+        if self._server is not None:
+            self._server.shutdown()
+            self._server.server_close()
+            self._server = None
+
+    # --- called by Spark --------------------------------------------------------------------------
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
+        """Note that a query runs."""
+        with self._lock:
+            facts = self._queries.setdefault(str(event.id), QueryFacts(event.name or str(event.id)))
+            facts.running = True
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
+        """Add a batch, and note how far the query is behind."""
+        progress = event.progress
+        now = time.time()
+        lags = {
+            place: lag
+            for place, source in enumerate(progress.sources)
+            if (lag := _lag(source, now)) is not None
+        }
+        with self._lock:
+            facts = self._queries.setdefault(
+                str(progress.id), QueryFacts(progress.name or str(progress.id))
+            )
+            facts.rows += progress.numInputRows
+            facts.batches += 1
+            facts.batch_seconds = progress.durationMs.get("triggerExecution", 0) / 1000
+            facts.lags = lags
+            for place, lag in lags.items():
+                facts.lost[place] = facts.lost.get(place, 0) + lag.lost
+        if self._writes:
+            _write(facts, progress.batchId, progress.numInputRows)
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
+        """Note that a query has read all there is."""
+        with self._lock:
+            facts = self._queries.get(str(event.id))
+            if facts is not None:
+                facts.lags = {place: SourceLag(0, None, 0) for place in facts.lags}
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
+        """Note that a query has ended."""
+        with self._lock:
+            facts = self._queries.get(str(event.id))
+            if facts is not None:
+                facts.running = False
+        if self._writes and facts is not None and event.exception:
+            _log.error("query %s ended: %s", facts.name, event.exception.partition("\n")[0])
+
+    # --- called by Prometheus ---------------------------------------------------------------------
+
+    def collect(self) -> Iterator[Any]:
+        """Yield the metrics."""
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+        queries = self.queries()
+        for family, value in (
+            (
+                GaugeMetricFamily(
+                    "headwater_query_running", "1 while a query runs.", labels=["query"]
+                ),
+                lambda q: float(q.running),
+            ),
+            (
+                CounterMetricFamily("headwater_query_rows", "Rows read.", labels=["query"]),
+                lambda q: q.rows,
+            ),
+            (
+                CounterMetricFamily(
+                    "headwater_query_batches", "Batches that were done.", labels=["query"]
+                ),
+                lambda q: q.batches,
+            ),
+            (
+                GaugeMetricFamily(
+                    "headwater_query_batch_seconds", "Duration of the last batch.", labels=["query"]
+                ),
+                lambda q: q.batch_seconds,
+            ),
+        ):
+            for query in queries:
+                family.add_metric([query.name], value(query))
+            yield family
+        yield from _lag_families(queries)
+
+
+def _lag_families(queries: list[QueryFacts]) -> Iterator[Any]:
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+    labels = ["query", "source"]
+    entries = GaugeMetricFamily(
+        "headwater_query_lag_entries", "Entries left to read after the last batch.", labels=labels
+    )
+    seconds = GaugeMetricFamily(
+        "headwater_query_lag_seconds",
+        "Age of the last entry that was read, while others are left; else 0.",
+        labels=labels,
+    )
+    lost = CounterMetricFamily(
+        "headwater_query_lost_entries", "Entries removed before they were read.", labels=labels
+    )
+    for query in queries:
+        for place, lag in query.lags.items():
+            if lag.entries is not None:
+                entries.add_metric([query.name, str(place)], lag.entries)
+            seconds.add_metric([query.name, str(place)], lag.seconds or 0.0)
+        for place, count in query.lost.items():
+            lost.add_metric([query.name, str(place)], count)
+    yield entries
+    yield seconds
+    yield lost
+
+
+def _lag(source: Any, now: float) -> SourceLag | None:
+    """Return the lag of a source in Spark's progress; None if the source is not Headwater's."""
+    try:
+        start, end, latest = (
+            json.loads(text) if text else None
+            for text in (source.startOffset, source.endOffset, source.latestOffset)
+        )
+        return lag_of(start, end, latest, now=now) if isinstance(end, dict) else None
+    except (ValueError, AttributeError, TypeError, DeclarationError):
+        return None
+
+
+def _write(facts: QueryFacts, batch: int, rows: int) -> None:
+    if rows:
+        _log.info(
+            "query %s: batch %d, %s rows in %.1f s%s",
+            facts.name,
+            batch,
+            f"{rows:,}",
+            facts.batch_seconds,
+            "".join(
+                f"; {lag.entries:,} entries behind ({lag.seconds or 0:,.1f} s)"
+                for lag in facts.lags.values()
+                if lag.entries
+            ),
+        )
+    for lag in facts.lags.values():
+        if lag.lost:
+            _log.warning(
+                "query %s: batch %d: %d entries were removed before they were read",
+                facts.name,
+                batch,
+                lag.lost,
+            )
+
+
+def _served(listener: QueryListener, port: int, host: str) -> tuple[Any, int]:
+    try:
+        from prometheus_client import CollectorRegistry, start_http_server
+    except ImportError as error:
+        raise ListenError(
+            f"metrics needs prometheus-client ({error}): pip install 'headwater[spark]'"
+        ) from error
+    registry = CollectorRegistry()
+    registry.register(listener)
+    try:
+        server, _thread = start_http_server(port, addr=host, registry=registry)
+    except OSError as error:
+        raise ListenError(
+            f"metrics: cannot listen at {host}:{port}: {error.strerror}; name another port"
+        ) from error
+    return server, int(server.server_port)
