@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PY := $(BIN)/python
-EXTRAS := spark,delta,demo,lua,dev
+EXTRAS := spark,pipelines,delta,demo,lua,dev
 ARGS ?=
 
 # The tests start hundreds of processes; without bytecode each would compile every source again.

@@ -40,7 +40,11 @@ WORDS = {
         "headwater.cli.consumers", "app", "List the consumers of a group, remove unused ones."
     ),
     "pipeline": Word("headwater.cli.pipeline", "app", "Turn streams into tables with Spark."),
-    "spark": Word("headwater.cli.spark", "app", "Package Headwater for a cluster's executors."),
+    "spark": Word(
+        "headwater.cli.spark",
+        "app",
+        "Package Headwater for a cluster's executors; set up Spark's own programs.",
+    ),
     "demo": Word(
         "headwater.cli.demo", "demo", "Run server, workers and Spark on 336,776 real flights."
     ),

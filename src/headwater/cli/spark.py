@@ -1,4 +1,4 @@
-"""``headwater spark pack``: write one file with everything that a cluster's executors need."""
+"""``headwater spark``: packages for a cluster's executors, and the environment of Spark's own programs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ app = typer.Typer(**SETTINGS)
 
 @app.callback()
 def spark() -> None:
-    """Package Headwater for a cluster's executors."""
+    """Package Headwater for a cluster's executors; set up Spark's own programs."""
 
 
 @app.command()
@@ -63,3 +63,20 @@ def pack(
         use = f'headwater.spark.session(master="spark://…", environment="{packed.path}")'
     print(f"{packed.path}: {packed.files:,} files, {packed.bytes / 1e6:.1f} MB")
     print(f"use it: {use}")
+
+
+@app.command()
+def env() -> None:
+    """Print the environment variables with which Spark's own programs run, for a shell.
+
+    For example: eval "$(headwater spark env)" && spark-pipelines run. JAVA_HOME is the system's Java if it
+    is 17 or later, else the one that pip installed; variables that are set are kept.
+    """
+    import os
+    import shlex
+
+    from headwater.spark.sessions import prepare_environment
+
+    prepare_environment(local=True)
+    for name in ("JAVA_HOME", "PYSPARK_PYTHON", "SPARK_LOCAL_IP"):
+        print(f"export {name}={shlex.quote(os.environ[name])}")
