@@ -33,7 +33,7 @@ help:
 	@echo "make asan     test the hot modules with AddressSanitizer, 10 minutes at most"
 	@echo "make connections  compare 10,000 idle and 10,000 blocked connections with Redis 8.2"
 	@echo "make check    check format, lint rules, types, import layers, tidiness"
-	@echo "make chaos-spark  kill drivers and executors 300 times, an hour and more"
+	@echo "make chaos-spark  kill drivers, executors and stores 600 times, over two hours"
 	@echo "make chaos-worker  kill workers 2,000 times, servers 200 times, simulate 30,000 crashes, over an hour"
 	@echo "make bench    compare with Redis and Valkey in the same run, an hour; ARGS='--only memory' for a part"
 	@echo "make bench-gate  compare the hot commands' processor time with Redis 8.2, half a minute; fails if too slow"

@@ -1,7 +1,8 @@
 """The long campaign of the Spark pipeline: `make chaos-spark`.
 
 While a stream grows, drivers and executors are killed at random moments, and drivers between a sink's batch
-and Spark's log of it. After each life of a query its sink must contain each entry's id once
+and Spark's log of it; stores are killed, and started again with their data or an older copy; two drivers run with one
+checkpoint. After each life of a query its sink must contain each entry's id once
 (chaos/lives.py). Each life is one line of campaigns/chaos-spark.jsonl: its kind is the part, its kills are
 the trials. The next run continues with the next seed. A single seed can be repeated, without being recorded:
 
@@ -21,7 +22,7 @@ from contextlib import contextmanager
 from headwater.testing.server import server_process
 from tests import campaigns, peers
 from tests.campaigns import Outcome
-from tests.spark.chaos.lives import KILLS_OF, KINDS, Kind, Life, live
+from tests.spark.chaos.lives import KILLS_OF, KINDS, OF_SERVERS, Kind, Life, live
 from tests.spark.chaos.ways import WAYS
 
 NAME = "chaos-spark"
@@ -45,6 +46,17 @@ def one_life(kind: Kind, seed: int, *, kills: int, way: str | None = None) -> Li
     """Run the life that ``seed`` determines."""
     chance = random.Random(f"{kind} {seed}")
     chosen = chance.choice([name for name, way in WAYS.items() if kind in way.kinds])
+    if kind in OF_SERVERS:
+        with server_process("--appendfsync", "always") as server:
+            return live(
+                kind,
+                way or chosen,
+                store="headwater",
+                url=server.url,
+                seed=seed,
+                kills=kills,
+                server=server,
+            )
     store = chance.choices(list(STORES), list(STORES.values()))[0]
     with store_called(store) as url:
         return live(kind, way or chosen, store=store, url=url, seed=seed, kills=kills)

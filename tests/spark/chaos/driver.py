@@ -10,6 +10,7 @@ its standard input, or the end of the input, it reads the remaining entries and 
 from __future__ import annotations
 
 import json
+import re
 import sys
 import threading
 from typing import Any
@@ -53,13 +54,19 @@ def main() -> None:
         except Exception as error:
             if sys.exc_info()[0] is not None and not _alive(spark):
                 raise
-            say(failed=str(error)[:500])
+            say(failed=_cause(str(error))[:500])
     else:
         sys.exit(1)
     executors = spark.sparkContext._jsc.sc().statusStore().executorList(False)
     failed = sum(executors.apply(number).failedTasks() for number in range(executors.size()))
     say(done=True, failed_tasks=failed)
     spark.stop()
+
+
+def _cause(text: str) -> str:
+    """Return the error of Headwater in a traceback that Spark passes on, or the whole text."""
+    own: list[str] = re.findall(r"headwater\.errors\.\w+: .+", text)
+    return own[-1] if own else text
 
 
 def _alive(spark: Any) -> bool:

@@ -3,6 +3,10 @@
 kinds     driver     the JVM, the Python that started it, or both, at random moments
           executor   Python workers and planners of local[*]; executors' JVMs of a real cluster
           commit     the driver, when a sink has a batch and Spark has not logged it
+          store      the server, which syncs each write; it starts again with its data
+          restored   the server, which starts again with an older copy of its data: the query must fail and name the
+                     stream
+          twice      nobody: a second driver runs the query with the same checkpoint, and one of them must be refused
 verdict   the sink contains the id of each added entry, once (I10)
 """
 
@@ -24,15 +28,27 @@ from typing import Any, Final, Literal, get_args
 
 import redis
 
+from headwater.testing.server import ServerProcess
 from tests.spark.chaos.driver_options import ENTRIES_A_BATCH, STREAM, VICTIMS, DriverOptions
 from tests.spark.chaos.processes import PATIENCE_SECONDS, Driver, DriverLost, busy
-from tests.spark.chaos.ways import WAYS, Way
+from tests.spark.chaos.way import Way
+from tests.spark.chaos.ways import WAYS
 from tests.spark.cluster import Cluster, standalone_cluster
 
-Kind = Literal["driver", "executor", "commit"]
+Kind = Literal["driver", "executor", "commit", "store", "restored", "twice"]
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 
-KILLS_OF: Final[dict[Kind, int]] = {"driver": 4, "executor": 20, "commit": 4}
+OF_SERVERS: Final = ("store", "restored")
+"""Kinds that stop the server; it is Headwater, which syncs each write."""
+
+KILLS_OF: Final[dict[Kind, int]] = {
+    "driver": 4,
+    "executor": 20,
+    "commit": 4,
+    "store": 8,
+    "restored": 1,
+    "twice": 2,
+}
 """Kills in one life: a driver's costs the start of a session, an executor's costs a task."""
 
 SPREAD_SECONDS: Final = 0.7
@@ -69,23 +85,39 @@ class Life:
         return len(self.moments)
 
 
-def live(kind: Kind, way: str, *, store: str, url: str, seed: int, kills: int) -> Life:
-    """Run one life with ``kills`` kills, and check its sink."""
+def live(
+    kind: Kind,
+    way: str,
+    *,
+    store: str,
+    url: str,
+    seed: int,
+    kills: int,
+    server: ServerProcess | None = None,
+) -> Life:
+    """Run one life with ``kills`` kills, and check its sink. ``server`` is the store, for kinds that stop it."""
     life = Life(kind, way, store, seed)
     directory = Path(tempfile.mkdtemp(prefix="hw-chaos-"))
     try:
         with redis.Redis.from_url(url, protocol=2) as client:
             client.flushall()
-            trial = _Trial(life, WAYS[way], client, directory, url)
+            trial = _Trial(life, WAYS[way], client, directory, url, server)
+            run: dict[Kind, Callable[[int], None]] = {
+                "driver": trial.drivers,
+                "executor": trial.executors,
+                "commit": trial.commits,
+                "store": trial.stores,
+                "restored": trial.restores,
+                "twice": trial.twice,
+            }
             try:
-                {"driver": trial.drivers, "executor": trial.executors, "commit": trial.commits}[
-                    kind
-                ](kills)
+                run[kind](kills)
             except DriverLost as lost:
                 life.failures.append(str(lost))
             finally:
                 trial.clear()
-            trial.judge()
+            if kind != "restored":
+                trial.judge()
     finally:
         # Keep the files of a failure for inspection.
         if life.failures:
@@ -97,9 +129,16 @@ def live(kind: Kind, way: str, *, store: str, url: str, seed: int, kills: int) -
 
 class _Trial:
     def __init__(
-        self, life: Life, way: Way, client: redis.Redis, directory: Path, url: str
+        self,
+        life: Life,
+        way: Way,
+        client: redis.Redis,
+        directory: Path,
+        url: str,
+        server: ServerProcess | None,
     ) -> None:
         self._life, self._way, self._client = life, way, client
+        self._server = server
         self._directory, self._url = directory, url
         self._chance = random.Random(life.seed)
         self._added: list[str] = []
@@ -145,6 +184,74 @@ class _Trial:
                     hit = self._strike_helper(driver, cluster)
                     self._life.moments.append(f"{hit} {self._standing()}")
             self._finish(driver)
+
+    def stores(self, kills: int) -> None:
+        """Kill the server, and start it again with its data, while one driver goes on."""
+        assert self._server is not None
+        driver = self._start()
+        with self._growing():
+            for _ in range(kills):
+                self._await_moment(driver, batches=self._chance.randint(0, 3))
+                self._life.moments.append(f"store {self._standing()}")
+                self._server.kill()
+                time.sleep(self._chance.uniform(0, 2))
+                self._server.start()
+        self._finish(driver)
+        # What the server had not answered may be there or not; what it had answered must be.
+        there = self._way.added(self._client)
+        self._life.failures += [f"the store lost {id_}" for id_ in self._added if id_ not in there]
+        self._added = sorted(there)
+
+    def restores(self, _kills: int) -> None:
+        """Replace the server's data by an older copy of them; the query must fail, and name a stream."""
+        assert self._server is not None
+        data, copy = self._server.data, self._directory / "older"
+        driver = self._start()
+        with self._growing():
+            self._await_moment(driver, batches=2)
+        self._server.kill()
+        shutil.copytree(data, copy)
+        self._server.start()
+        with self._growing():
+            self._await_moment(driver, batches=BATCHES_AHEAD + 3)  # beyond what the copy has
+        self._server.kill()
+        shutil.rmtree(data)
+        shutil.copytree(copy, data)
+        self._life.moments.append(f"restored {self._standing()}")
+        before = len(driver.failed)
+        self._server.start()
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not any(repr(STREAM) in text for text in driver.failed[before:]):
+            if time.monotonic() > deadline:
+                raise DriverLost(f"the restored copy was not noticed\n{driver.errors()}")
+            driver.said()
+            time.sleep(0.05)
+
+    def twice(self, kills: int) -> None:
+        """Start a second driver with the same checkpoint; one of the two must be refused."""
+        driver = self._start()
+        with self._growing():
+            for _ in range(kills):
+                self._await_moment(driver, batches=1)
+                self._life.moments.append(f"second driver {self._standing()}")
+                second = self._start()
+                self._await_refusal(driver, second)
+                self._drivers.remove(second)
+                second.clear()
+        self._finish(driver)
+
+    @staticmethod
+    def _await_refusal(first: Driver, second: Driver) -> None:
+        """Wait until the query of one of two drivers has failed; the second one may end at once."""
+        before = len(first.failed)
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while len(first.failed) == before and not second.failed:
+            if time.monotonic() > deadline:
+                raise DriverLost("two drivers went on with one checkpoint")
+            first.said()
+            with suppress(DriverLost):
+                second.said()
+            time.sleep(0.05)
 
     def _strike_helper(self, driver: Driver, cluster: Cluster | None) -> str:
         """Kill a process that works for the driver, preferably a busy one; return its kind."""
@@ -199,9 +306,11 @@ class _Trial:
         def add() -> None:
             chance = random.Random(self._chance.random())
             while not ended.wait(chance.uniform(0, 2 / BURSTS_A_SECOND)):
-                taken = self._way.taken(self._client, self._logged("offsets") + 1)
-                if len(self._added) < taken + BATCHES_AHEAD * ENTRIES_A_BATCH:
-                    self._add(chance, chance.randint(*ENTRIES_A_BURST))
+                with suppress(*self._outages()):
+                    taken = self._way.taken(self._client, self._logged("offsets") + 1)
+                    if len(self._added) < taken + BATCHES_AHEAD * ENTRIES_A_BATCH:
+                        self._add(chance, chance.randint(*ENTRIES_A_BURST))
+                        self._way.retire(self._client, self._directory)
 
         self._add(self._chance, 100)
         thread = threading.Thread(target=add)
@@ -215,11 +324,20 @@ class _Trial:
 
     def _add(self, chance: random.Random, count: int) -> None:
         pipeline = self._client.pipeline(transaction=False)
+        streams: list[str] = []
         for _ in range(count):
             text = "x" * chance.choice((0, 10, 1000))
-            pipeline.xadd(STREAM, {"n": len(self._added), "text": text})
-        self._added += [id_.decode() for id_ in pipeline.execute()]
+            streams.append(self._way.stream(chance))
+            pipeline.xadd(streams[-1], {"n": len(self._added), "text": text})
+        ids = zip(streams, pipeline.execute(), strict=True)
+        self._added += [self._way.identity(stream, id_.decode()) for stream, id_ in ids]
         self._life.entries = len(self._added)
+
+    def _outages(self) -> tuple[type[Exception], ...]:
+        """Return the errors of a server that is being started again."""
+        if self._server is None:
+            return ()
+        return redis.ConnectionError, redis.TimeoutError, redis.BusyLoadingError
 
     def _await_moment(self, driver: Driver, *, batches: int) -> None:
         """Wait for a random moment after the start of one of the next batches."""
