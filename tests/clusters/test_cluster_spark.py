@@ -19,7 +19,7 @@ from tests.clusters.clusters import Cluster, Sentinels, until
 from tests.spark.members import GroupQuery, member_query
 from tests.spark.queries import SCHEMA, Query, ranges_of
 from tests.spark.stores import Shop
-from tests.spark.writes import Writing, numbers
+from tests.spark.writes import Rows, Writing, numbers
 
 pytestmark = [pytest.mark.clusters, pytest.mark.slow]
 
@@ -227,6 +227,29 @@ def test_the_sink_waits_for_a_slot_that_moves(cluster: Cluster, shop: Shop) -> N
         # Then it is there once when the slot has moved
         written[0].result()
     assert shop.numbers("out") == [1, 2, 3, 4, 5, 6]
+
+
+def test_rows_are_routed_to_streams_of_all_shards_while_a_slot_moves(
+    cluster: Cluster, shop: Shop
+) -> None:
+    # Given a query whose rows name streams of all three shards
+    writing = Writing(shop, "to string, n bigint")
+    del writing.options["stream"]
+    writing.options["streamColumn"] = "to"
+
+    def rows(first: int, last: int) -> Rows:
+        return [{"to": STREAMS[n % 20], "n": n} for n in range(first, last + 1)]
+
+    writing.epoch(0, [rows(1, 60), rows(61, 100)])
+
+    # When a slot moves between two batches, of which the last one is repeated
+    cluster.move(STREAMS[7])
+    for _repeated in range(2):
+        writing.epoch(1, [rows(101, 130), rows(131, 140)])
+
+    # Then each row is in its stream once
+    for place, stream in enumerate(STREAMS):
+        assert shop.numbers(stream) == [n for n in range(1, 141) if n % 20 == place]
 
 
 def test_the_source_reads_the_primary_that_sentinels_name(sentinels: Sentinels) -> None:

@@ -12,7 +12,10 @@ if TYPE_CHECKING:
 
 _RECEIVE_BYTES: Final = 64 * 1024
 
-_ELSEWHERE_OR_LATER: Final = ("LOADING", "MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN")
+_ELSEWHERE_OR_LATER: Final = (
+    *("LOADING", "MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN"),
+    *("READONLY", "MASTERDOWN"),  # a primary that has become a replica
+)
 """Errors after which a new connection, perhaps to another node of a cluster, will be served."""
 
 
