@@ -8,18 +8,13 @@ The page first says whether the tables agree: every entry of bronze is in silver
 from __future__ import annotations
 
 import argparse
-from collections import Counter, defaultdict
+from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
+from examples.medallion.report import by_day
 from examples.tables import rows
 from headwater.demo.html import document, facts, figure, table
-from headwater.demo.plots import BLUE, GREEN, ORANGE, render
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-COLOURS = {"EWR": BLUE, "JFK": ORANGE, "LGA": GREEN}
 
 
 class Findings(NamedTuple):
@@ -48,22 +43,6 @@ def look(directory: Path) -> Findings:
         rejected=[row["id"] for row in rejected],
         broken=Counter(name for row in rejected for name in row["broken"]),
     )
-
-
-def by_day(days: list[dict[str, Any]]) -> bytes:
-    """Plot the mean departure delay of each day, with a line for each airport."""
-    airports: dict[str, list[tuple[Any, float]]] = defaultdict(list)
-    for row in sorted(days, key=lambda row: row["day"]):
-        if row["mean_dep_delay"] is not None:
-            airports[row["origin"]].append((row["day"], row["mean_dep_delay"]))
-
-    def draw(axes: Axes) -> None:
-        for airport, points in sorted(airports.items()):
-            axes.plot(*zip(*points, strict=True), color=COLOURS.get(airport), label=airport)
-        axes.set_ylabel("minutes late at departure")
-        axes.legend(frameon=False)
-
-    return render(draw)
 
 
 def write(directory: Path, path: Path) -> Findings:

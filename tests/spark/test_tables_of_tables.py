@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import threading
 from pathlib import Path
@@ -162,6 +161,12 @@ def test_rows_in_quarantine_are_not_read_and_those_of_a_backfill_are(
     assert unread == [0, 9]
     assert made == {"bronze": 0, "silver": 9}
     assert column(file, "silver") == [n for n in range(1, 21) if n != 7]
+
+    # And a batch of which nothing was kept adds nothing
+    shop.client.xadd("s", {"n": 7}, id="21-1")
+    assert rows_by(run(load(file), report=silent)) == {"bronze": 0, "silver": 0}
+    fill(shop, range(22, 24))
+    assert rows_by(run(load(file), report=silent)) == {"bronze": 2, "silver": 2}
 
 
 def test_a_pipeline_with_an_interval_follows_while_it_runs(
@@ -371,27 +376,3 @@ watermark = { column = "at", delay = "1s" }
 
     # Then every row before these is in a group
     assert len(column(file, "seconds", "second")) == 30
-
-
-def test_a_manifest_is_read_up_to_its_last_whole_line(tmp_path: Path) -> None:
-    from headwater.spark.pipeline.table_log.logs import ManifestLog
-    from headwater.spark.pipeline.table_log.positions import NOTHING, LogPosition
-
-    manifest = tmp_path / "_headwater" / "manifest.jsonl"
-    log = ManifestLog(tmp_path)
-    assert log.end() == NOTHING
-    manifest.parent.mkdir()
-    line = json.dumps({"batch": 0, "query": "q", "rows": 2, "files": ["a.parquet"]}) + "\n"
-    manifest.write_text(line[:20])
-    assert log.end() == NOTHING
-
-    manifest.write_text(line)
-    first = log.end()
-    with manifest.open("a") as more:
-        more.write(line[:-1])
-    assert log.end() == first == LogPosition("q", len(line))
-    assert [file.path for file in log.added(NOTHING, first)] == [str(tmp_path / "a.parquet")]
-    with manifest.open("a") as more:
-        more.write("\n")
-    assert log.end() == LogPosition("q", 2 * len(line))
-    assert len(log.added(first, log.end())) == 1

@@ -9,7 +9,7 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -21,7 +21,8 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
-from headwater.errors import DeclarationError, ListenError
+from headwater.errors import DeclarationError
+from headwater.spark.core.prometheus import serve
 from headwater.spark.log_mode.offsets import positions_of, spans_of
 
 _log = logging.getLogger("headwater.spark")
@@ -112,11 +113,11 @@ class QueryListener(StreamingQueryListener):
         self._queries: dict[str, QueryFacts] = {}
         self._lock = threading.Lock()
         self._writes = log
-        self._server: Any = None
+        self._end: Callable[[], None] = lambda: None
         self.port: int | None = None
         """The port at which metrics are served; None without."""
         if metrics is not None:
-            self._server, self.port = _served(self, metrics, host)
+            self.port, self._end = serve(self, port=metrics, host=host, option="metrics")
 
     def queries(self) -> list[QueryFacts]:
         """Return what is known of each query, ended ones included."""
@@ -125,10 +126,8 @@ class QueryListener(StreamingQueryListener):
 
     def close(self) -> None:
         """Stop serving metrics."""
-        if self._server is not None:
-            self._server.shutdown()
-            self._server.server_close()
-            self._server = None
+        self._end()
+        self._end = lambda: None
 
     # --- called by Spark --------------------------------------------------------------------------
 
@@ -274,21 +273,3 @@ def _write(facts: QueryFacts, batch: int, rows: int) -> None:
                 batch,
                 lag.lost,
             )
-
-
-def _served(listener: QueryListener, port: int, host: str) -> tuple[Any, int]:
-    try:
-        from prometheus_client import CollectorRegistry, start_http_server
-    except ImportError as error:
-        raise ListenError(
-            f"metrics needs prometheus-client ({error}): pip install 'headwater[spark]'"
-        ) from error
-    registry = CollectorRegistry()
-    registry.register(listener)
-    try:
-        server, _thread = start_http_server(port, addr=host, registry=registry)
-    except OSError as error:
-        raise ListenError(
-            f"metrics: cannot listen at {host}:{port}: {error.strerror}; name another port"
-        ) from error
-    return server, int(server.server_port)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from headwater.errors import ListenError
+from headwater.spark.core.prometheus import serve
 from headwater.spark.pipeline.progress import Progress, TableProgress
 
 Families = dict[str, tuple[str, Callable[[TableProgress], float]]]
@@ -105,24 +105,8 @@ def served(progress: Progress, *, port: int, host: str = "127.0.0.1") -> Iterato
 
     Raises `ListenError` if the port is not available, or prometheus-client is not installed.
     """
+    found, end = serve(Collector(progress), port=port, host=host, option="--metrics")
     try:
-        from prometheus_client import CollectorRegistry, start_http_server
-    except ImportError as error:
-        raise ListenError(
-            f"--metrics needs prometheus-client ({error}): pip install 'headwater[spark]'"
-        ) from error
-
-    registry = CollectorRegistry()
-    registry.register(Collector(progress))
-    try:
-        server, thread = start_http_server(port, addr=host, registry=registry)
-    except OSError as error:
-        raise ListenError(
-            f"--metrics: cannot listen at {host}:{port}: {error.strerror}; name another port"
-        ) from error
-    try:
-        yield int(server.server_port)
+        yield found
     finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+        end()

@@ -18,6 +18,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from headwater.errors import DataLoss
 from headwater.spark.core.idle import IdlePauses
 from headwater.spark.pipeline.table_log.files import rows_of
 from headwater.spark.pipeline.table_log.logs import AddedFile, checked, log_of
@@ -51,6 +52,16 @@ class TableLogSource(DataSource):
         return TableLogReader(
             Path(options["table"]), options["kind"], schema, tasks=int(options["tasks"])
         )
+
+
+def _size(file: AddedFile) -> int:
+    try:
+        return Path(file.path).stat().st_size
+    except FileNotFoundError:
+        raise DataLoss(
+            f"the file {file.path} is gone, whose rows were not read yet: it was removed, or its table was "
+            "vacuumed. Restore it, or remove the table that reads it with its checkpoint, to rebuild it."
+        ) from None
 
 
 @dataclass
@@ -106,7 +117,7 @@ class TableLogReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Divide the files of the commits between two offsets among tasks."""
         files = self._log.added(position_of(start), position_of(end))
-        sizes = [Path(file.path).stat().st_size for file in files]
+        sizes = list(map(_size, files))
         least = max(_LEAST_BYTES, -(-sum(sizes) // self._tasks))
         tasks: list[FilesTask] = []
         room = 0
