@@ -18,7 +18,7 @@ from __future__ import annotations
 import datetime as dt
 import uuid
 from collections.abc import Iterable, Iterator
-from itertools import accumulate, chain, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -222,16 +222,7 @@ class _OpenFile:
 
 
 def _raw(page: Page) -> pa.MapArray:
-    if isinstance(page, CutPage):  # every entry has the same names, without repetitions
-        return pa.MapArray.from_arrays(*page.pairs(reserved=True))
-    bodies = page.bodies
-    starts = list(accumulate((len(body) // 2 for body in bodies), initial=0))
-    flat = list(chain.from_iterable(bodies))
-    return pa.MapArray.from_arrays(
-        pa.array(starts, pa.int32()),
-        pa.array(flat[::2], pa.binary()),
-        pa.array(flat[1::2], pa.binary()),
-    )
+    return pa.MapArray.from_arrays(*page.all_pairs())
 
 
 def bodies_of(fields: pa.MapArray) -> list[list[bytes]]:

@@ -1,4 +1,4 @@
-"""OwnerConnections to the store, and how long a lost one is waited for.
+"""Connections to the store, and how long a lost one is waited for.
 
 Rule 1. A command that failed because of a lost connection is repeated for up to `PATIENCE_SECONDS`. After that it
         raises `Disconnected`, with the url but without its password. Everything that is called `patiently` must be

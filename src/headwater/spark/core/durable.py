@@ -9,6 +9,9 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO, Final
+
+_TAIL_BYTES: Final = 64 * 1024
 
 
 @contextmanager
@@ -51,7 +54,8 @@ def append_line(path: Path, line: bytes) -> None:
     """Append ``line`` to a log and sync it, after removing a partial line that a killed write left."""
     with path.open("ab") as log:
         if log.tell() and not _ends_whole(path):
-            log.truncate(path.read_bytes().rfind(b"\n") + 1)
+            with path.open("rb") as written:
+                log.truncate(end_of_lines(written))
         log.write(line + b"\n")
         log.flush()
         os.fsync(log.fileno())
@@ -65,6 +69,19 @@ def whole_lines(path: Path) -> list[bytes]:
     except FileNotFoundError:
         return []
     return text[: text.rfind(b"\n") + 1].splitlines()
+
+
+def end_of_lines(log: BinaryIO) -> int:
+    """Return where the last complete line of a log ends; only the log's end is read."""
+    at = log.seek(0, os.SEEK_END)
+    while at > 0:
+        begin = max(0, at - _TAIL_BYTES)
+        log.seek(begin)
+        place = log.read(at - begin).rfind(b"\n")
+        if place >= 0:
+            return begin + place + 1
+        at = begin
+    return 0
 
 
 def _ends_whole(path: Path) -> bool:

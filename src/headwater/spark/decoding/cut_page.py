@@ -49,6 +49,9 @@ class CutPage(Page):
             return pa.nulls(len(self), pa.binary())
         return self._cut([1 + self._reply.names.index(name)])
 
+    def all_pairs(self) -> Pairs:
+        return self.pairs(reserved=True)  # every entry has the same names, without repetitions
+
     def pairs(self, *, reserved: bool) -> Pairs:
         shown = [
             part

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from headwater.client.redaction import redacted
 from headwater.errors import HeadwaterError
 from headwater.spark.core.options import SourceOptions, parse_options
-from headwater.spark.pipeline.declaration.graph import upstream
 from headwater.spark.pipeline.declaration.model import Pipeline, Source, Table
 from headwater.spark.pipeline.lag import Lag, lags_below, opened
 from headwater.spark.pipeline.recompute import schemas_of_completes
@@ -81,7 +80,7 @@ def plan(pipeline: Pipeline, *, master: str | None = None, analyse: bool = True)
                 columns=None if analysed is None else _columns(analysed.schemas[name]),
                 sources=[] if kept is None else sinks.sources(name),
                 follows=[] if kept is None else sinks.followed(name),
-                through=[] if kept is None or sinks.follows(name) else _logged(pipeline, table),
+                through=[] if kept is None or sinks.follows(name) else sinks.logged_above(name),
                 checkpoint=None if kept is None else str(kept.checkpoint.path),
                 batch=None if kept is None else kept.checkpoint.last_batch(),
                 lags=[] if kept is None else _unread(pipeline, sinks, name),
@@ -111,11 +110,6 @@ def _analysed(pipeline: Pipeline, sinks: TableSinks, master: str | None) -> _Ana
 
 def _columns(schema: StructType) -> list[tuple[str, str]]:
     return [(one.name, one.dataType.simpleString()) for one in schema.fields]
-
-
-def _logged(pipeline: Pipeline, table: Table) -> list[str]:
-    above = upstream(table.name, pipeline.tables, pipeline.logged)
-    return [name for name in pipeline.tables if name in above & pipeline.logged]
 
 
 def _unread(pipeline: Pipeline, sinks: TableSinks, table: str) -> list[Lag]:

@@ -115,8 +115,12 @@ class TableSinks:
 
     def followed(self, name: str) -> list[str]:
         """Return the tables whose logs the query of ``name`` reads."""
+        return self.logged_above(name) if self.follows(name) else []
+
+    def logged_above(self, name: str) -> list[str]:
+        """Return the tables with a log that ``name`` reads, directly or through the SQL of tables without one."""
         tables, logged = self.pipeline.tables, self.pipeline.logged
-        above = upstream(name, tables, logged) if self.follows(name) else ()
+        above = upstream(name, tables, logged)
         return [one for one in tables if one in above and one in logged]
 
     def sources(self, name: str) -> list[str]:

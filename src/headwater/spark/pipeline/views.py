@@ -18,7 +18,7 @@ from headwater.spark.pipeline.archiving import archived_options
 from headwater.spark.pipeline.declaration.model import Input, Pipeline, Source, Table
 from headwater.spark.pipeline.errors import explained
 from headwater.spark.pipeline.expectations import FLAGS, holds, passed
-from headwater.spark.pipeline.sinks.delta_files import nullable_schema
+from headwater.spark.pipeline.sinks.layout import nullable_schema
 from headwater.spark.sessions import with_parallelism
 
 if TYPE_CHECKING:
@@ -108,10 +108,10 @@ def table_frames(
     frames: dict[str, DataFrame] = {}
     logs: dict[str, DataFrame] = {}
     included: dict[tuple[str, bool], DataFrame] = {}
-    ways = {follows(name) for name in names}
+    ways = {name: follows(name) for name in names}
     for name in names:
         table = pipeline.tables[name]
-        for way in ways:
+        for way in set(ways.values()):
             below = {
                 one: logs[one] if way and one in logs else included[one, way]
                 for one in table.reads
@@ -119,9 +119,9 @@ def table_frames(
             }
             frame = _frame_over(spark, pipeline, table, views | below)
             included[name, way] = passed(frame, table.expectations)
-            if way == follows(name):
+            if way == ways[name]:
                 frames[name] = frame
-        if table.has_log and True in ways:
+        if table.has_log and any(ways.values()):
             logs[name] = _log_frame(spark, table, included[name, True].schema)
     return frames
 

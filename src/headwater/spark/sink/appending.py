@@ -18,7 +18,7 @@ from headwater.client.redaction import redacted
 from headwater.errors import HeadwaterError
 from headwater.messages.keys import stage_key
 from headwater.model import StreamID
-from headwater.spark.sink.entries import EncodedRow, words
+from headwater.spark.sink.entries import EncodedRow, command, words
 from headwater.spark.sink.packs import pack
 from headwater.spark.sink.wire import OwnerConnections
 
@@ -67,15 +67,15 @@ class _Appender(ABC):
     def append(self, row: EncodedRow) -> None:
         """Add a row, and send what is waiting if it is much."""
         id_ = b"*" if row.id is None else str(row.id).encode()
-        command = b"*%d\r\n%b$%d\r\n%b\r\n%b" % (
+        request = b"*%d\r\n%b$%d\r\n%b\r\n%b" % (
             self._arguments + row.number,
             self._head,
             len(id_),
             id_,
             row.words,
         )
-        self._packet.append(command)
-        self.waiting += len(command)
+        self._packet.append(request)
+        self.waiting += len(request)
         if len(self._packet) >= FLUSH_ROWS or self.waiting >= FLUSH_BYTES:
             self.flush()
 
@@ -140,7 +140,7 @@ class StageAppender(_Appender):
         super().__init__(options, connections)
         self._uuid = uuid
         self._key = stage_key(options.stream, query, uuid).encode()
-        self._expire = b"*3\r\n" + words(b"EXPIRE", self._key, b"%d" % STAGE_SECONDS)
+        self._expire = command(b"EXPIRE", self._key, b"%d" % STAGE_SECONDS)
         self._packs = 0
         self._first: StreamID | None = None
         self._last: StreamID | None = None
@@ -159,12 +159,11 @@ class StageAppender(_Appender):
         if self._packs:
             self._exchange(add + self._expire, 2)
         else:  # the key is created together with its expiry
-            self._exchange(
-                b"*1\r\n$5\r\nMULTI\r\n" + add + self._expire + b"*1\r\n$4\r\nEXEC\r\n", 4
-            )
+            packet = [command(b"MULTI"), add, self._expire, command(b"EXEC")]
+            self._exchange(b"".join(packet), len(packet))
         self._packs += 1
 
     def give_up(self) -> None:
         with contextlib.suppress(HeadwaterError):  # otherwise the stage expires
             wire = self._connections.wire(self._options.stream)
-            wire.exchange(b"*2\r\n" + words(b"UNLINK", self._key), 1)
+            wire.exchange(command(b"UNLINK", self._key), 1)

@@ -6,7 +6,7 @@ of it if it has no room for the entries. A chunk is a pack of the stage, which i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
@@ -14,7 +14,7 @@ from headwater.messages.keys import sink_key
 from headwater.model import StreamID
 from headwater.spark.core.connection import patiently
 from headwater.spark.core.replies import as_dict, as_text
-from headwater.spark.sink.entries import words
+from headwater.spark.sink.entries import command
 from headwater.spark.sink.marker import Marker
 from headwater.spark.sink.packs import Pack, is_pack, packed, unpacked, without_first
 
@@ -27,9 +27,6 @@ _EARLIER_ROWS: Final = 1000
 
 _ENDED_SECONDS: Final = 60
 """When a stage expires that is published, if the driver ends before it removes the stage."""
-
-_MULTI: Final = b"*1\r\n$5\r\nMULTI\r\n"
-_EXEC: Final = b"*1\r\n$4\r\nEXEC\r\n"
 
 Status = Literal["ok", "moved", "type", "missing", "refused"]
 
@@ -80,7 +77,9 @@ class Mover:
                 return late
         moved = after(state, rows.rows)
         steps = self._steps(state, moved)
-        packet = b"".join([_MULTI, rows.commands, *map(_encoded, steps), _EXEC])
+        packet = b"".join(
+            [command(b"MULTI"), rows.commands, *(command(*one) for one in steps), command(b"EXEC")]
+        )
         replies = self._wire.once(packet, 1 + rows.rows + len(steps) + 1)
         outcome = replies[-1]
         if outcome is None:  # a watched key has changed
@@ -144,7 +143,7 @@ class Mover:
         """Return the replies; raises redis-py's error for one that is an error."""
         import redis
 
-        replies = self._wire.once(b"".join(map(_encoded, commands)), len(commands))
+        replies = self._wire.once(b"".join(command(*one) for one in commands), len(commands))
         for reply in replies:
             if isinstance(reply, Exception):
                 raise redis.ResponseError(str(reply))
@@ -209,10 +208,6 @@ def _ends(state: Marker, moved: Marker) -> bool:
 def _next(stage: bytes, position: int, count: int) -> list[bytes]:
     """Return the command that reads the next entries of a stage."""
     return [b"XRANGE", stage, b"%d-0" % (position + 1), b"+", b"COUNT", b"%d" % count]
-
-
-def _encoded(command: Sequence[bytes]) -> bytes:
-    return b"*%d\r\n%b" % (len(command), words(*command))
 
 
 def _texts(fields: Mapping[str, str]) -> list[bytes]:

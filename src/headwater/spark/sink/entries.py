@@ -213,6 +213,11 @@ class RowEncoder:
             yield id_
 
 
+def command(*arguments: bytes) -> bytes:
+    """Encode a RESP request."""
+    return b"*%d\r\n%b" % (len(arguments), words(*arguments))
+
+
 def words(*arguments: bytes) -> bytes:
     """Encode RESP arguments."""
     return b"".join(b"$%d\r\n%b\r\n" % (len(argument), argument) for argument in arguments)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from headwater.spark.sink.entries import words
+from headwater.spark.sink.entries import command
 
 _ROWS, _IDS, _XADD = b"rows", b"ids", b"xadd"
 
@@ -30,7 +30,7 @@ class Pack(NamedTuple):
 
 def pack(stage: bytes, rows: Sequence[bytes], *, last: int, sets_ids: bool) -> bytes:
     """Encode the XADD that appends a pack to ``stage``. ``rows`` are XADDs."""
-    return b"*9\r\n" + words(
+    return command(
         *(b"XADD", stage, b"%d-0" % last),
         *(_ROWS, b"%d" % len(rows)),
         *(_IDS, b"1" if sets_ids else b"0"),
@@ -60,7 +60,7 @@ def without_first(whole: Pack, skipped: int) -> Pack:
     commands = [reader.gets() for _row in range(whole.rows)][skipped:]
     return whole._replace(
         rows=len(commands),
-        commands=b"".join(b"*%d\r\n%b" % (len(one), words(*one)) for one in commands),
+        commands=b"".join(command(*one) for one in commands),
     )
 
 
@@ -71,7 +71,7 @@ def packed(entries: Sequence[Sequence[Any]], head: Sequence[bytes]) -> Pack:
         last=_number(entries[-1]),
         rows=len(commands),
         sets_ids=any(entry[1][1] != b"*" for entry in entries),
-        commands=b"".join(b"*%d\r\n%b" % (len(one), words(*one)) for one in commands),
+        commands=b"".join(command(*one) for one in commands),
     )
 
 

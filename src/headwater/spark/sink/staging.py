@@ -45,36 +45,31 @@ class _Appenders(Generic[A]):
         self._make: Callable[[SinkOptions], A] = make
         self.by_stream: dict[str, A] = {}
         if options.stream_column is None:
-            self.by_stream[options.stream] = make(options)
+            self._of(options.stream)  # it has a stage even without rows
 
     def append_all(self, rows: Iterator[EncodedRow]) -> None:
         """Write ``rows``; returns when the server has replied to all of them."""
+        waiting = 0
         try:
-            if self._options.stream_column is None:
-                only = self.by_stream[self._options.stream]
-                for row in rows:
-                    only.append(row)
-            else:
-                self._append_each(rows)
+            for row in rows:
+                appender = self._of(row.stream or self._options.stream)
+                before = appender.waiting
+                appender.append(row)
+                waiting += appender.waiting - before
+                if waiting >= _MOST_WAITING:
+                    self._flush()
+                    waiting = 0
             self._flush()
         except Exception:
             for appender in self.by_stream.values():
                 appender.give_up()
             raise
 
-    def _append_each(self, rows: Iterator[EncodedRow]) -> None:
-        waiting = 0
-        for row in rows:
-            appender = self.by_stream.get(row.stream)
-            if appender is None:
-                appender = self._make(self._options.to(row.stream))
-                self.by_stream[row.stream] = appender
-            before = appender.waiting
-            appender.append(row)
-            waiting += appender.waiting - before
-            if waiting >= _MOST_WAITING:
-                self._flush()
-                waiting = 0
+    def _of(self, stream: str) -> A:
+        found = self.by_stream.get(stream)
+        if found is None:
+            found = self.by_stream[stream] = self._make(self._options.to(stream))
+        return found
 
     def _flush(self) -> None:
         for appender in self.by_stream.values():

@@ -11,6 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 from headwater.errors import PipelineError
 from headwater.spark.core.durable import directories, sync, sync_all
+from headwater.spark.pipeline.sinks.layout import nullable_schema, partition_values
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 STATE: Final = "_headwater"
 """Delta's VACUUM skips names that begin with an underscore."""
 
-_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 _MICROS: Final = ("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
 """The type of Delta's timestamps; Spark's default is the older INT96."""
 
@@ -65,7 +65,7 @@ class DeltaDirectory:
         table = self.table()
         if table is None:
             return spark.createDataFrame([], schema)
-        if _has_vectors(table):
+        if has_vectors(table):
             raise PipelineError(
                 f"{self.path} has deletion vectors, which another writer made; OPTIMIZE or "
                 "REORG … APPLY (PURGE) removes them"
@@ -122,7 +122,7 @@ class DeltaDirectory:
             table = self.table()
         except ImportError:
             return None
-        if table is None or _has_vectors(table):
+        if table is None or has_vectors(table):
             return None
         counts: list[int | None] = (
             pa.table(table.get_add_actions(flatten=True)).column("num_records").to_pylist()
@@ -232,34 +232,7 @@ class DeltaDirectory:
         return any(not entry.name.startswith((".", "_")) for entry in self.path.iterdir())
 
 
-def nullable_schema(schema: StructType) -> dict[str, Any]:
-    """Return Spark's JSON schema, which Delta uses too, with all columns nullable.
-
-    Spark may consider a column nullable in one batch and not in another.
-    """
-
-    def nullable(part: Any) -> Any:
-        if isinstance(part, dict):
-            made = {name: nullable(value) for name, value in part.items() if name != "metadata"}
-            for name in ("nullable", "containsNull", "valueContainsNull"):
-                if name in made:
-                    made[name] = True
-            return made | ({"metadata": {}} if "nullable" in made else {})
-        return [nullable(one) for one in part] if isinstance(part, list) else part
-
-    made: dict[str, Any] = nullable(schema.jsonValue())
-    return made
-
-
-def partition_values(place: Path) -> dict[str, str | None]:
-    """Return the values of partitions from the directory that Spark named after them."""
-    pairs = (part.partition("=") for part in place.parts)
-    return {
-        unquote(name): None if value == _NULL else unquote(value) for name, _equals, value in pairs
-    }
-
-
-def _has_vectors(table: DeltaTable) -> bool:
+def has_vectors(table: DeltaTable) -> bool:
     if "deletionVectors" not in (table.protocol().reader_features or []):
         return False
     return any(batch.num_rows for batch in table.deletion_vectors())

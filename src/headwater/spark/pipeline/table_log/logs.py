@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from urllib.parse import unquote
 
 from headwater.errors import DataLoss, PipelineError
-from headwater.spark.pipeline.sinks.delta_files import partition_values
+from headwater.spark.core.durable import end_of_lines
+from headwater.spark.pipeline.sinks.delta_files import has_vectors
+from headwater.spark.pipeline.sinks.layout import partition_values
 from headwater.spark.pipeline.sinks.parquet import STATE
 from headwater.spark.pipeline.table_log.positions import NOTHING, LogPosition
 
@@ -52,8 +54,12 @@ def checked(path: Path, start: LogPosition, end: LogPosition) -> LogPosition:
     """Return ``end``; raise `DataLoss` if it is of another table than ``start``, or before it."""
     if start.table is None or (start.table == end.table and start.to <= end.to):
         return end
-    what = "is gone" if end.table is None else "was removed and made again, or restored from a copy"
-    raise DataLoss(
+    gone = end.table is None
+    raise _lost(path, "is gone" if gone else "was removed and made again, or restored from a copy")
+
+
+def _lost(path: Path, what: str) -> DataLoss:
+    return DataLoss(
         f"the table at {path} {what}: its rows cannot be told from those already read. Restore it, "
         "or remove the table that reads it too, with its checkpoint."
     )
@@ -65,7 +71,6 @@ class ManifestLog:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._manifest = path / STATE / "manifest.jsonl"
-        self._end = NOTHING
 
     def end(self) -> LogPosition:
         try:
@@ -73,14 +78,9 @@ class ManifestLog:
                 first = manifest.readline()
                 if not first.endswith(b"\n"):
                     return NOTHING
-                table = str(json.loads(first)["query"])
-                known = self._end.to if self._end.table == table else 0
-                manifest.seek(known)
-                # What follows the last line's end is still being written.
-                self._end = LogPosition(table, known + manifest.read().rfind(b"\n") + 1)
+                return LogPosition(str(json.loads(first)["query"]), end_of_lines(manifest))
         except FileNotFoundError:
             return NOTHING
-        return self._end
 
     def added(self, start: LogPosition, end: LogPosition) -> list[AddedFile]:
         begin = max(start.to, 0)
@@ -94,7 +94,7 @@ class ManifestLog:
         if any(commit["query"] != end.table for commit in commits) or (
             end.to > begin and not lines
         ):
-            checked(self._path, end, NOTHING)
+            raise _lost(self._path, "is gone")
         return [
             AddedFile(
                 path=str(self._path / name),
@@ -146,9 +146,7 @@ class DeltaLog:
         table = self._open(version)
         parts = table.metadata().partition_columns
         actions = pa.table(table.get_add_actions(flatten=True)).to_pylist()
-        if "deletionVectors" in (table.protocol().reader_features or []) and any(
-            batch.num_rows for batch in table.deletion_vectors()
-        ):
+        if has_vectors(table):
             raise self._removes(version)
         return [
             AddedFile(
