@@ -187,9 +187,9 @@ def test_a_scheduled_checkpoint_runs_although_the_one_before_it_failed(
 
 def test_a_checkpoint_that_failed_is_tried_again_by_an_idle_server() -> None:
     # Given a server whose helper was killed, and that gets no commands any more
-    limits = "--auto-aof-rewrite-min-size", "1mb", "--auto-aof-rewrite-percentage", "100"
-    with server_process(*limits) as server, client_of(server) as client:
+    with server_process() as server, client_of(server) as client:
         fill(client)
+        client.config_set("auto-aof-rewrite-min-size", "1mb")  # begins a checkpoint, and only now
         eventually(lambda: helpers_of(server))
         for process in helpers_of(server):
             os.kill(process, signal.SIGKILL)
