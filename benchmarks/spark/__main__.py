@@ -3,6 +3,7 @@
     throughput  rows per second to count, to noop and to Parquet
     latency     from an append to foreachBatch
     archive     reading an archive, compared with Spark's own reader
+    files       reading an archive of 10,000 files, compared with one of ten
     sink        writing rows to a stream exactly once
     streams     a thousand streams in one query, compared with one
 
@@ -23,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from benchmarks.machine import build_kind
-from benchmarks.spark import archive, latency, sink, streams, throughput
+from benchmarks.spark import archive, archive_files, latency, sink, streams, throughput
 from headwater.spark import session
 
 if TYPE_CHECKING:
@@ -79,6 +80,10 @@ def _archive(spark: SparkSession, selection: Selection) -> dict[str, Any]:
     return archive.measure(spark, **selection.given())
 
 
+def _files(spark: SparkSession, selection: Selection) -> dict[str, Any]:
+    return archive_files.measure(spark, **selection.given(rows=False))
+
+
 def _streams(spark: SparkSession, selection: Selection) -> dict[str, Any]:
     return streams.measure(spark, **selection.given(rows=False))
 
@@ -105,6 +110,7 @@ SECTIONS: Final[dict[str, Section]] = {
     "throughput": Section(_throughput, throughput.show, throughput.missed),
     "latency": Section(_latency, latency.show, _latency_missed),
     "archive": Section(_archive, _archive_show, _archive_missed),
+    "files": Section(_files, archive_files.show, archive_files.missed),
     "sink": Section(_sink, sink.show, sink.missed),
     "streams": Section(_streams, streams.show, streams.missed),
 }

@@ -6,7 +6,10 @@ import pickle
 from pathlib import Path
 from typing import Any
 
+from headwater.clock import Clock
 from headwater.spark.archive.archiver import Archived, Archiver
+from headwater.spark.archive.contents import ArchiveFile
+from headwater.spark.archive.manifest import Manifest
 from headwater.spark.archive.trimming import Trimming
 from headwater.spark.core.ddl import parse_schema
 from headwater.spark.core.options import parse_options
@@ -23,15 +26,24 @@ def archiver(
     *,
     trimming: Trimming | None = TRIM,
     step_entries: int = 2_000_000,
+    clock: Clock | None = None,
     **options: str,
 ) -> Archiver:
     given = {"url": shop.url, "stream": "s"} | options
     typed = None if schema is None else parse_schema(schema)
-    return Archiver(parse_options(given), typed, path, trimming, step_entries=step_entries)
+    return Archiver(
+        parse_options(given), typed, path, trimming, step_entries=step_entries, clock=clock
+    )
 
 
 def archive(shop: Shop, path: Path, schema: str | None = "n bigint", **how: Any) -> list[Archived]:
     return list(archiver(shop, path, schema, **how).run())
+
+
+def files_of(manifest: Manifest) -> list[ArchiveFile]:
+    """Return all files of an archive, in order."""
+    lists = [among for segment in manifest.segments() for among in segment.lists]
+    return [file for among in lists for file in manifest.files(among)]
 
 
 class Table:

@@ -9,7 +9,7 @@ import pytest
 from headwater.errors import DataLoss, DeclarationError, StoreInUse
 from headwater.spark.archive.archiver import _locked
 from headwater.spark.archive.manifest import Manifest
-from tests.spark.archives import Table, archive
+from tests.spark.archives import Table, archive, files_of
 from tests.spark.queries import Query
 from tests.spark.stores import Shop
 
@@ -74,7 +74,7 @@ def test_a_missing_file_is_data_loss_and_named(
     archive(shop, tmp_path)
     shop.add("s", range(11, 21))
     archive(shop, tmp_path)
-    first = Manifest(tmp_path, "s").segments()[0].files[0]
+    first = files_of(Manifest(tmp_path, "s"))[0]
     (tmp_path / "s" / first.name).unlink()
 
     with pytest.raises(DataLoss, match=rf"{first.name} is missing, with 10 entries"):
@@ -88,7 +88,7 @@ def test_a_missing_file_is_data_loss_and_named(
 def test_a_damaged_file_is_data_loss_and_named(shop: Shop, tmp_path: Path, damage: str) -> None:
     shop.add("s", range(1, 1001), item="tea")
     archive(shop, tmp_path)
-    (name,) = (file.name for file in Manifest(tmp_path, "s").segments()[0].files)
+    (name,) = (file.name for file in files_of(Manifest(tmp_path, "s")))
     file = tmp_path / "s" / name
     content = bytearray(file.read_bytes())
     if damage == "cut":

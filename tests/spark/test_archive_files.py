@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from headwater.errors import DecodeError
 from headwater.model import MIN_ID, IDRange, StreamID
 from headwater.spark.archive.archiver import Archiver
-from headwater.spark.archive.files import PartWriter, bodies_of, day_of, typed_columns
-from headwater.spark.archive.manifest import Manifest, Segment
+from headwater.spark.archive.contents import Segment, inline
+from headwater.spark.archive.files import DayWriter, PartWriter, bodies_of, day_of, typed_columns
+from headwater.spark.archive.manifest import Manifest
 from headwater.spark.archive.reading import ArchivedRows
 from headwater.spark.archive.trimming import Trimmer
 from headwater.spark.core.ddl import parse_schema
@@ -24,7 +25,7 @@ from headwater.spark.core.positions import Position
 from headwater.spark.decoding.columns import RowShape
 from headwater.spark.decoding.page import ListPage, Page
 from headwater.spark.decoding.rows import RowBuilder
-from tests.spark.archives import Table, archive
+from tests.spark.archives import Table, archive, files_of
 from tests.spark.stores import Shop
 
 pytestmark = pytest.mark.slow
@@ -68,7 +69,7 @@ def _written(directory: Path, page: Page, schema: str, size: int) -> Manifest:
         ListPage(page.ids[at : at + 3], page.bodies[at : at + 3]) for at in range(0, len(page), 3)
     )
     end = Position(StreamID.parse(page.ids[-1]), len(page))
-    manifest.append(Segment(Position(MIN_ID, 0), end, typed.json(), "fields", tuple(files)))
+    manifest.append(Segment(Position(MIN_ID, 0), end, typed.json(), "fields", inline(files)))
     return manifest
 
 
@@ -82,7 +83,7 @@ def test_any_entry_is_read_back_unchanged(
     manifest = written(tmp_path_factory.mktemp("archive"), page, SCHEMA)
 
     found: list[tuple[bytes, list[bytes]]] = []
-    for file in manifest.segments()[0].files:
+    for file in files_of(manifest):
         table = pq.read_table(manifest.directory / file.name, partitioning=None)
         for batch in table.to_batches():
             ids = [id_.encode() for id_ in batch.column("id").to_pylist()]
@@ -205,8 +206,8 @@ def half_a_line(self: Manifest, _segment: Segment) -> NoReturn:
 @pytest.mark.parametrize(
     ("place", "what"),
     [
-        ((PartWriter, "_flush"), kill),
-        ((PartWriter, "_close"), kill),
+        ((DayWriter, "_flush"), kill),
+        ((DayWriter, "_close"), kill),
         ((Archiver, "_write"), kill),
         ((Manifest, "append"), kill),
         ((Manifest, "append"), half_a_line),
@@ -224,14 +225,15 @@ def test_a_killed_archiver_loses_no_entry_and_duplicates_none(
         patch.setattr(*place, what)
         with pytest.raises(Killed):
             archive(shop, tmp_path, step_entries=7)
-    leftover = tmp_path / "s" / "day=1970-01-01" / "left-by-a-task.parquet"
-    leftover.write_bytes(b"half a file")
+    if place[0] is not Trimmer:  # then all files are listed
+        leftover = tmp_path / "s" / "day=1970-01-01" / "left-by-a-task.parquet"
+        leftover.write_bytes(b"half a file")
 
     assert Table(shop, tmp_path).numbers() == list(range(1, 31))
     archive(shop, tmp_path, step_entries=7)
 
     assert shop.client.xlen("s") == 0
     assert Table(shop, tmp_path).numbers() == list(range(1, 31))
-    named = {file.name for one in Manifest(tmp_path, "s").segments() for file in one.files}
+    named = {file.name for file in files_of(Manifest(tmp_path, "s"))}
     there = {str(file.relative_to(tmp_path / "s")) for file in tmp_path.rglob("*.parquet")}
     assert there == named

@@ -82,7 +82,7 @@ def status_text(status: PipelineStatus) -> str:
         trim = "" if archived.trimmable is None else f", needed from {archived.trimmable} on"
         lines.append(
             f"archive {archived.stream}: up to {archived.end}, {archived.entries:,} entries, "
-            f"{archived.bytes:,} bytes, {archived.waiting:,} entries waiting{trim}"
+            f"{archived.bytes:,} bytes in {archived.files:,} files, {archived.waiting:,} entries waiting{trim}"
         )
     return "\n".join(lines)
 

@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from headwater.spark.archive.manifest import archived_files as archived_files
     from headwater.spark.embedded import serving as serving
     from headwater.spark.frames import read as read
     from headwater.spark.frames import read_stream as read_stream
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 _HOMES: Final = {
     "QueryListener": "query_listener",
+    "archived_files": "archive.manifest",
     "pack_environment": "packing",
     "pack_module": "packing",
     "read": "frames",
@@ -38,6 +40,7 @@ _HOMES: Final = {
 
 __all__ = [
     "QueryListener",
+    "archived_files",
     "pack_environment",
     "pack_module",
     "read",

@@ -1,8 +1,10 @@
 """A stream's history as Parquet files, and readers that combine archive and stream.
 
 files, row_groups    write an archive's Parquet files; read their row groups
-manifest, index      list what is in an archive; find the position of an id in it
+contents, manifest   what is in an archive, and the file that lists it
+index                find the position of an id in it
 archiver, trimming   archive a stream, then trim it
+merging, leftovers   merge small files; remove files that are not listed any more
 planning, reading    plan a read in the driver; read in executors
 backend, store       connect these to the readers of log mode
 frames               lets Spark itself read the archived part of a frame

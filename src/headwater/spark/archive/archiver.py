@@ -7,25 +7,35 @@ Rule 2. Entries are trimmed only after a line names them.
 Rule 3. Archived entries are counted as readers count them (core/completeness.py). Entries removed before
         they were archived are an error, or a warning if the options accept it.
 Rule 4. A lock on a file in a stream's directory allows only one archiver at a time.
+Rule 5. Merging small files is last: nothing waits for it, and what was archived and trimmed stays so if it fails.
 """
 
 from __future__ import annotations
 
 import fcntl
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from pyspark.sql.types import StructType
 
 from headwater import errors
+from headwater.clock import Clock, SystemClock
 from headwater.errors import DataLoss, HeadwaterError, StoreInUse
 from headwater.model import StreamID
+from headwater.spark.archive.contents import ArchiveFile, Segment, inline
 from headwater.spark.archive.files import PartWriter, typed_columns
-from headwater.spark.archive.manifest import ArchiveFile, Manifest, Segment, total
+from headwater.spark.archive.leftovers import (
+    remove_replaced,
+    remove_unfinished,
+    unfinished,
+    was_killed,
+)
+from headwater.spark.archive.manifest import Manifest
+from headwater.spark.archive.merging import merge, merge_files
 from headwater.spark.archive.store import set_back_behind
 from headwater.spark.archive.trimming import Hold, Trimmer, Trimming
 from headwater.spark.core.completeness import judge, judge_range, report, was_set_back
@@ -45,9 +55,15 @@ STEP_ENTRIES: Final = 2_000_000
 
 _ENTRIES_WORTH_A_TASK: Final = 20_000
 
+T = TypeVar("T")
+R = TypeVar("R")
+
 
 class Archived(NamedTuple):
-    """What a run did for one stream: ``entries`` archived up to ``end``, ``trimmed`` removed."""
+    """What a run did for one stream: ``entries`` archived up to ``end``, ``trimmed`` removed.
+
+    ``merged`` files became parts of larger ones.
+    """
 
     stream: str
     entries: int
@@ -55,16 +71,18 @@ class Archived(NamedTuple):
     end: StreamID
     trimmed: int
     seconds: float
+    merged: int = 0
 
     def __str__(self) -> str:
+        merged = f"; {self.merged} files merged" if self.merged else ""
         return (
             f"archive of {self.stream}: {self.entries:,} entries ({self.bytes:,} bytes) in "
-            f"{self.seconds:.1f} s, up to {self.end}; {self.trimmed:,} trimmed"
+            f"{self.seconds:.1f} s, up to {self.end}; {self.trimmed:,} trimmed{merged}"
         )
 
 
 class ArchiveState(NamedTuple):
-    """The state of a stream's archive. ``waiting`` entries of the stream are not archived yet.
+    """The state of a stream's archive: ``entries`` in ``files``. ``waiting`` entries are not archived yet.
 
     ``holds`` says who needs which entries; the first one limits a trim. It is empty if the stream is never
     trimmed.
@@ -74,6 +92,7 @@ class ArchiveState(NamedTuple):
     end: StreamID
     entries: int
     bytes: int
+    files: int
     waiting: int
     holds: tuple[Hold, ...]
 
@@ -97,6 +116,7 @@ class Archiver:
         trimming: Trimming | None = None,
         *,
         step_entries: int = STEP_ENTRIES,
+        clock: Clock | None = None,
     ) -> None:
         # The whole stream is archived, independent of the options of any one reader.
         self._options = replace(options, mode="permissive", columns=None, archive=None)
@@ -104,6 +124,7 @@ class Archiver:
         self._path = path.absolute()
         self._trimming = trimming
         self._step_entries = step_entries
+        self._clock = clock or SystemClock()
 
     def run(self, spark: SparkSession | None = None) -> Iterator[Archived]:
         """Archive what each stream holds now, then trim it; yield what was done for each stream.
@@ -120,14 +141,25 @@ class Archiver:
                 if not manifest.segments() and store.state(stream) is None:
                     continue  # the stream never existed
                 with _locked(manifest):
-                    manifest.remove_unlisted()
-                    segments = [*self._steps(store, plans, manifest, spark)]
+                    if was_killed(manifest):
+                        remove_unfinished(manifest)
+                    with unfinished(manifest):
+                        segments = [*self._steps(store, plans, manifest, spark)]
                     trimmed = 0
                     if self._trimming is not None and manifest.segments():
                         trimmed = Trimmer(store, manifest, self._trimming).trim()
-                entries, size = total(segments)
-                seconds = time.monotonic() - began
-                yield Archived(stream, entries, size, manifest.end.id, trimmed, seconds)
+                    now_ms = self._clock.now_ms()
+                    remove_replaced(manifest, now_ms)
+                    merged = merge(manifest, lambda tasks: _each(merge_files, tasks, spark), now_ms)
+                yield Archived(
+                    stream,
+                    entries=sum(one.entries for one in segments),
+                    bytes=sum(one.bytes for one in segments),
+                    end=manifest.end.id,
+                    trimmed=trimmed,
+                    seconds=time.monotonic() - began,
+                    merged=merged,
+                )
         finally:
             store.close()
 
@@ -142,8 +174,16 @@ class Archiver:
                 holds: list[Hold] = []
                 if self._trimming is not None:
                     holds = Trimmer(store, manifest, self._trimming).holds()
-                entries, size = total(manifest.segments())
-                yield ArchiveState(stream, end, entries, size, waiting, tuple(holds))
+                segments = manifest.segments()
+                yield ArchiveState(
+                    stream,
+                    end,
+                    entries=sum(one.entries for one in segments),
+                    bytes=sum(one.bytes for one in segments),
+                    files=sum(one.file_count for one in segments),
+                    waiting=waiting,
+                    holds=tuple(holds),
+                )
         finally:
             store.close()
 
@@ -215,22 +255,26 @@ class Archiver:
         if finding:
             report(finding, self._options)
         schema = self._typed.json() if self._typed.fields else None
-        return Segment(span.start, span.end, schema, self._options.codec, tuple(files))
+        return Segment(span.start, span.end, schema, self._options.codec, inline(files))
 
     def _write(
         self, parts: Sequence[EntryRange], directory: Path, spark: SparkSession | None
     ) -> list[ArchiveFile]:
         tasks = [_Task(self._options, self._typed, str(directory), part) for part in parts]
-        if spark is None or not tasks:
-            results = [write_part(task) for task in tasks]
-        else:
-            results = spark.sparkContext.parallelize(tasks, len(tasks)).map(write_part).collect()
+        results = _each(write_part, tasks, spark)
         for result in results:
             if isinstance(result, _Failed):
                 kind: type[HeadwaterError] = getattr(errors, result.kind, HeadwaterError)
                 raise kind(result.text)
         files = [file for result in results if isinstance(result, list) for file in result]
         return sorted(files, key=lambda file: file.groups[0].first)
+
+
+def _each(work: Callable[[T], R], tasks: Sequence[T], spark: SparkSession | None) -> list[R]:
+    """Return the result of ``work`` for each task, from the executors of ``spark`` or without it."""
+    if spark is None or not tasks:
+        return [work(task) for task in tasks]
+    return spark.sparkContext.parallelize(tasks, len(tasks)).map(work).collect()
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ import uuid
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -28,7 +28,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from headwater.messages import is_reserved
 from headwater.model import StreamID
-from headwater.spark.archive.manifest import ArchiveFile, RowGroup
+from headwater.spark.archive.contents import ArchiveFile, RowGroup
 from headwater.spark.core.durable import sync, sync_all
 from headwater.spark.core.options import SourceOptions
 from headwater.spark.decoding.columns import RowShape
@@ -71,10 +71,7 @@ def day_of(ms: int) -> str:
 
 
 class PartWriter:
-    """Writes entries, in the order of their ids, to files below ``directory``.
-
-    Each file has a new name, so a task that runs twice writes twice, and the manifest names one of them.
-    """
+    """Writes entries, in the order of their ids, to files below ``directory``."""
 
     def __init__(
         self,
@@ -86,11 +83,8 @@ class PartWriter:
         group_entries: int = GROUP_ENTRIES,
         file_bytes: int = FILE_BYTES,
     ) -> None:
-        self._directory = directory
-        self._group_entries = group_entries
-        self._file_bytes = file_bytes
-        self._shape = StructType([*typed.fields, StructField(_RESCUED, StringType())])
-        self._builder = RowBuilder(RowShape.of(self._shape, options), stream)
+        shape = StructType([*typed.fields, StructField(_RESCUED, StringType())])
+        self._builder = RowBuilder(RowShape.of(shape, options), stream)
         typed_fields = [self._builder.schema.field(name) for name in typed.names]
         self._schema = pa.schema(
             [
@@ -100,41 +94,20 @@ class PartWriter:
                 pa.field("fields", FIELDS, nullable=False),
             ]
         )
-        self._day: str | None = None
-        self._file: _OpenFile | None = None
-        self._group: list[pa.RecordBatch] = []
-        self._marks: list[tuple[int, bool]] = []  # of each batch: bad entries, `RowGroup.plain`
-        self._done: list[ArchiveFile] = []
+        self._writer = DayWriter(
+            directory, self._schema, group_entries=group_entries, file_bytes=file_bytes
+        )
 
     def write(self, pages: Iterable[Page]) -> list[ArchiveFile]:
         """Write and sync ``pages``; return the files."""
-        try:
+        with self._writer as writer:
             for page in pages:
-                self._add(page)
-            self._close()
-        except BaseException:
-            if self._file is not None:
-                self._file.abandon()
-            raise
-        paths = [self._directory / file.name for file in self._done]
-        sync_all({*paths, *(path.parent for path in paths)})
-        sync(self._directory)
-        return self._done
-
-    def _add(self, page: Page) -> None:
-        batch, bad = self._batch(page)
-        plain = _is_plain(page)
-        for day, start, stop in _days(page.ids):
-            if day != self._day:
-                self._close()
-                self._day = day
-            part = batch.slice(start, stop - start)
-            self._group.append(part)
-            self._marks.append((sum(start <= place < stop for place in bad), plain))
-            entries = sum(one.num_rows for one in self._group)
-            weight = sum(one.get_total_buffer_size() for one in self._group)
-            if entries >= self._group_entries or weight >= GROUP_BYTES:
-                self._flush()
+                batch, bad = self._batch(page)
+                plain = _is_plain(page)
+                for day, start, stop in _days(page.ids):
+                    amiss = sum(start <= place < stop for place in bad)
+                    writer.add(f"day={day}", [batch.slice(start, stop - start)], amiss, plain)
+        return writer.files
 
     def _batch(self, page: Page) -> tuple[pa.RecordBatch, list[int]]:
         """Return the page as the file stores it, and the places of the entries that did not fit."""
@@ -152,11 +125,63 @@ class PartWriter:
         arrays = [columns[name] for name in self._schema.names]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema), bad
 
+
+class DayWriter:
+    """Writes rows to files of one day each below ``directory``, which are complete when the block ends.
+
+    Each file has a new name, so a task that runs twice writes twice, and the manifest names one of them. An
+    error in the block removes the unfinished file.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        schema: pa.Schema,
+        *,
+        group_entries: int = GROUP_ENTRIES,
+        file_bytes: int = FILE_BYTES,
+    ) -> None:
+        self.files: list[ArchiveFile] = []
+        self._directory = directory
+        self._schema = schema
+        self._group_entries = group_entries
+        self._file_bytes = file_bytes
+        self._day = ""
+        self._file: _OpenFile | None = None
+        self._group: list[pa.RecordBatch] = []
+        self._marks: list[tuple[int, bool]] = []  # of each addition: bad entries, `RowGroup.plain`
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_of: object) -> None:
+        try:
+            if kind is None:
+                self._close()
+        finally:
+            if self._file is not None:
+                self._file.abandon()
+        paths = [self._directory / file.name for file in self.files]
+        if kind is None and paths:
+            sync_all({*paths, *(path.parent for path in paths)})
+            sync(self._directory)
+
+    def add(self, day: str, batches: list[pa.RecordBatch], bad: int, plain: bool) -> None:
+        """Add rows of one day; ``day`` is the name of its directory."""
+        if day != self._day:
+            self._close()
+            self._day = day
+        self._group += batches
+        self._marks.append((bad, plain))
+        entries = sum(one.num_rows for one in self._group)
+        weight = sum(one.get_total_buffer_size() for one in self._group)
+        if entries >= self._group_entries or weight >= GROUP_BYTES:
+            self._flush()
+
     def _flush(self) -> None:
         if not self._group:
             return
         if self._file is None:
-            assert self._day is not None
             self._file = _OpenFile(self._directory, self._day, self._schema)
         table = pa.Table.from_batches(self._group, self._schema)
         ids = table.column("id")
@@ -177,7 +202,7 @@ class PartWriter:
     def _close(self) -> None:
         self._flush()
         if self._file is not None:
-            self._done.append(self._file.close())
+            self.files.append(self._file.close())
             self._file = None
 
 
@@ -185,7 +210,7 @@ class _OpenFile:
     """A file to which row groups are added. It may be incomplete until it is closed."""
 
     def __init__(self, directory: Path, day: str, schema: pa.Schema) -> None:
-        self._name = f"day={day}/{uuid.uuid4().hex}.parquet"
+        self._name = f"{day}/{uuid.uuid4().hex}.parquet"
         self._path = directory / self._name
         self._path.parent.mkdir(parents=True, exist_ok=True)
         self._sink = self._path.open("wb")

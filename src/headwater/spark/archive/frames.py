@@ -26,7 +26,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headwater.model import MAX_ID, MIN_ID, IDRange
-from headwater.spark.archive.manifest import ArchiveFile, Manifest, Segment
+from headwater.spark.archive.contents import ArchiveFile, Segment
+from headwater.spark.archive.manifest import Manifest
 from headwater.spark.archive.reading import needs_no_decoder, types_of
 from headwater.spark.archive.store import ArchiveStore
 from headwater.spark.core.ids import after, before
@@ -157,8 +158,10 @@ def _parts(options: SourceOptions, shape: RowShape, manifest: Manifest) -> _Part
 
 
 def _files_within(manifest: Manifest, ids: IDRange) -> Iterator[tuple[Segment, ArchiveFile]]:
-    for segment in manifest.segments():
-        for file in segment.files:
+    for segment, among in ((one, among) for one in manifest.segments() for among in one.lists):
+        if among.first > ids.end or among.last < ids.start:
+            continue
+        for file in manifest.files(among):
             if file.groups[0].first <= ids.end and file.groups[-1].last >= ids.start:
                 yield segment, file
 

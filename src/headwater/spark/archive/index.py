@@ -1,7 +1,7 @@
 """Finds the rank of an id among the archived entries, and the n-th entry's id.
 
-The manifest has the first id and the count of every row group. Ids are read only from the one row group that
-contains the answer.
+The manifest has the bounds and counts of every list of files, and each list those of its row groups. So an answer
+needs one list, and ids are read only from the one row group that contains it.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from headwater.spark.archive.manifest import Manifest
 from headwater.spark.archive.row_groups import Place, ids_of
 
 _GROUPS_KEPT = 8
+_LISTS_KEPT = 16
 
 
 class Index:
@@ -29,15 +30,11 @@ class Index:
     def __init__(self, manifest: Manifest) -> None:
         self._manifest = manifest
         self.segments = manifest.segments()
-        self.places = [
-            Place(segment, file, number, group)
-            for segment in self.segments
-            for file in segment.files
-            for number, group in enumerate(file.groups)
-        ]
-        self._firsts = [place.group.first for place in self.places]
-        self._lasts = [place.group.last for place in self.places]
-        self._before = [0, *accumulate(place.group.entries for place in self.places)]
+        self._lists = [(segment, one) for segment in self.segments for one in segment.lists]
+        self._firsts = [one.first for _segment, one in self._lists]
+        self._lasts = [one.last for _segment, one in self._lists]
+        self._before = [0, *accumulate(one.entries for _segment, one in self._lists)]
+        self._groups = lru_cache(_LISTS_KEPT)(self._read_groups)
         self._ids = lru_cache(_GROUPS_KEPT)(self._read_ids)
 
     @property
@@ -51,7 +48,11 @@ class Index:
             return 0
         if id_ >= self._lasts[at]:
             return self._before[at + 1]
-        return self._before[at] + rank_in(self._ids(at), id_)
+        groups = self._groups(at)
+        number = bisect_right(groups.firsts, id_) - 1
+        if id_ >= groups.lasts[number]:
+            return groups.before[number + 1]
+        return groups.before[number] + rank_in(self._ids(at, number), id_)
 
     def count(self, start: StreamID, to: StreamID) -> int:
         """Return how many archived entries are after ``start``, up to ``to``."""
@@ -61,29 +62,59 @@ class Index:
         """Return the id of the entry with ``rank``, which is from 1 to `entries`."""
         assert 1 <= rank <= self.entries, (rank, self.entries)
         at = bisect_left(self._before, rank) - 1
-        offset = rank - self._before[at] - 1
-        group = self.places[at].group
+        groups = self._groups(at)
+        number = bisect_left(groups.before, rank) - 1
+        offset = rank - groups.before[number] - 1
+        group = groups.places[number].group
         if offset == 0:
             return group.first
         if offset == group.entries - 1:
             return group.last
-        return StreamID.parse(self._ids(at)[offset].as_py())
+        return StreamID.parse(self._ids(at, number)[offset].as_py())
 
     def edge_near(self, rank: int) -> int:
         """Return the rank nearest to ``rank`` at which a row group ends."""
-        at = bisect_left(self._before, rank)
-        near = self._before[max(0, at - 1) : at + 1]
+        before = self._before
+        if rank > 0:
+            before = self._groups(bisect_left(self._before, rank) - 1).before
+        at = bisect_left(before, rank)
+        near = before[max(0, at - 1) : at + 1]
         return min(near, key=lambda edge: abs(edge - rank))
 
     def within(self, ids: IDRange) -> Iterator[Place]:
         """Yield the row groups that contain entries of ``ids``, in order."""
-        for at in range(bisect_left(self._lasts, ids.start), len(self.places)):
+        for at in range(bisect_left(self._lasts, ids.start), len(self._lists)):
             if self._firsts[at] > ids.end:
                 return
-            yield self.places[at]
+            groups = self._groups(at)
+            for number in range(bisect_left(groups.lasts, ids.start), len(groups.places)):
+                if groups.firsts[number] > ids.end:
+                    return
+                yield groups.places[number]
 
-    def _read_ids(self, at: int) -> pa.Array:
-        return ids_of(self._manifest, self.places[at])
+    def _read_groups(self, at: int) -> _Groups:
+        segment, among = self._lists[at]
+        return _Groups(
+            [
+                Place(segment, file, number, group)
+                for file in self._manifest.files(among)
+                for number, group in enumerate(file.groups)
+            ],
+            self._before[at],
+        )
+
+    def _read_ids(self, at: int, number: int) -> pa.Array:
+        return ids_of(self._manifest.directory, self._groups(at).places[number])
+
+
+class _Groups:
+    """The row groups of one list. ``before`` has the rank before each, and that of the last entry."""
+
+    def __init__(self, places: list[Place], before: int) -> None:
+        self.places = places
+        self.firsts = [place.group.first for place in places]
+        self.lasts = [place.group.last for place in places]
+        self.before = [*accumulate((place.group.entries for place in places), initial=before)]
 
 
 def rank_in(ids: pa.Array, id_: StreamID) -> int:

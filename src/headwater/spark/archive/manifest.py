@@ -1,85 +1,66 @@
 """The manifest of one archived stream, which lists everything in the archive.
 
     archive/orders/
-      day=2026-11-21/00000012-5f0c….parquet
+      day=2026-11-21/5f0c….parquet
       _headwater/
         manifest.jsonl     a first line that names the stream, then one line per segment; fsynced
+        lists/….json       names of files, for segments of many (contents.py)
         lock               locked by the process that archives
+        replaced.jsonl     files that were merged into others, until they are removed (leftovers.py)
 
-A segment is what one step of archiving added: the entries after ``start`` up to ``end``. Each of its files
-contains one day (UTC, by the ids' milliseconds). The manifest has the first id, last id and count of each
-row group, so planning opens no file.
+A segment contains the entries after ``start`` up to ``end``: what one step of archiving added, or several
+segments that were merged (merging.py). Each of its files contains one day (UTC, by the ids' milliseconds).
+The manifest has the first id, last id and count of each row group, so planning opens no Parquet file.
 
 Rule 1. Segments are consecutive: each starts where the previous one ended. The end of the last one is the
         archive's end, and the archive contains every entry up to it that existed when it was archived.
 Rule 2. A file that no line names is not part of the archive, even if it is in the directory: a killed step
-        left it.
+        left it, or it was merged into another.
 Rule 3. Positions count as in the stream (core/positions.py): ``added`` is how many entries had ever been
         added. So reading continues in the stream without conversion.
+Rule 4. A step appends a line. Merging replaces the whole file in one step, so a reader sees the archive
+        before it or after it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+import uuid
+from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from urllib.parse import quote
 
 from headwater.errors import DataLoss, DeclarationError
-from headwater.model import StreamID
-from headwater.spark.core.durable import append_line, sync, whole_lines
+from headwater.spark.archive.contents import (
+    ArchiveFile,
+    FileList,
+    Segment,
+    file_as_json,
+    file_of_json,
+    listed,
+    segment_as_json,
+    segment_of_json,
+)
+from headwater.spark.core.durable import append_line, replacing, sync, whole_lines
 from headwater.spark.core.positions import BEGINNING, Position
 
 STATE: Final = "_headwater"
-_FORMAT: Final = 1
+INLINE_FILES: Final = 10
+"""Files that are named in a segment's line; the names of more are in lists."""
+
+LIST_FILES: Final = 100
+"""Files of a list: it is read in a millisecond."""
+
+_FORMAT: Final = 2
+_FORMATS: Final = {1, 2}
+"""A manifest of format 1 has no lists and no levels. It becomes one of format 2 when it is replaced."""
+
+_LISTS_KEPT: Final = 64
 _LONGEST_NAME: Final = 200
 """In bytes; file systems allow 255."""
-
-
-class RowGroup(NamedTuple):
-    """Entries of one file that are read together.
-
-    ``bad`` of them did not fit the schema. ``plain``: no field's name is repeated, reserved by Headwater
-    or invalid UTF-8.
-    """
-
-    first: StreamID
-    last: StreamID
-    entries: int
-    bad: int
-    plain: bool
-
-
-class ArchiveFile(NamedTuple):
-    """A Parquet file; ``name`` is relative to the stream's directory."""
-
-    name: str
-    bytes: int
-    groups: tuple[RowGroup, ...]
-
-    @property
-    def entries(self) -> int:
-        return sum(group.entries for group in self.groups)
-
-
-class Segment(NamedTuple):
-    """What one step of archiving added.
-
-    ``schema`` (in Spark's JSON) and ``codec`` are those of the typed columns in its files; without typed
-    columns ``schema`` is None.
-    """
-
-    start: Position
-    end: Position
-    schema: str | None
-    codec: str
-    files: tuple[ArchiveFile, ...]
-
-    @property
-    def entries(self) -> int:
-        return sum(file.entries for file in self.files)
 
 
 def directory_of(path: Path | str, stream: str) -> Path:
@@ -102,29 +83,42 @@ def directory_of(path: Path | str, stream: str) -> Path:
 
 
 class Manifest:
-    """The manifest of ``stream`` in the archive at ``path``, read again when it has grown."""
+    """The manifest of ``stream`` in the archive at ``path``, read again when it has changed.
+
+    ``format`` is that of the file.
+    """
 
     def __init__(self, path: Path | str, stream: str) -> None:
         self.stream = stream
         self.directory = directory_of(path, stream)
         self.state = self.directory / STATE
+        self.format = _FORMAT
         self._file = self.state / "manifest.jsonl"
-        self._size = -1
+        self._version: tuple[int, ...] = ()
         self._segments: tuple[Segment, ...] = ()
+        self._read_list = lru_cache(_LISTS_KEPT)(self._read_list_file)
 
     def segments(self) -> tuple[Segment, ...]:
-        """Return all current segments in order; reads the file only if its size has changed.
+        """Return all current segments in order, the same object until the file has changed.
 
         Raises `DataLoss` for a damaged manifest, `DeclarationError` for another stream's.
         """
-        try:
-            size = self._file.stat().st_size
-        except FileNotFoundError:
-            size = 0
-        if size != self._size:
-            # The size is taken before reading: a line written in between is only read again later.
-            self._segments, self._size = self._read(), size
+        version = self._stat()
+        if version != self._version:
+            # Taken before reading: a line written in between is only read again later.
+            self._segments, self._version = self._read(), version
         return self._segments
+
+    def _stat(self) -> tuple[int, ...]:
+        try:
+            found = self._file.stat()
+        except FileNotFoundError:
+            return ()
+        return found.st_ino, found.st_size, found.st_mtime_ns
+
+    def files(self, among: FileList) -> tuple[ArchiveFile, ...]:
+        """Return the files of a list; raises `DataLoss` if its own file is missing or damaged."""
+        return among.inline if among.name is None else self._read_list(among)
 
     @property
     def end(self) -> Position:
@@ -132,29 +126,59 @@ class Manifest:
         segments = self.segments()
         return segments[-1].end if segments else BEGINNING
 
+    # --- writing, under the archiver's lock -------------------------------------------------------
+
     def append(self, segment: Segment) -> None:
         """Add ``segment``, whose files are on disk; returns when its line is on disk too."""
         segments = self.segments()
         assert not segments or segments[-1].end.id == segment.start.id, (segments[-1].end, segment)
+        if segment.file_count > INLINE_FILES:
+            self.replace([*segments, segment])
+            return
         self.state.mkdir(parents=True, exist_ok=True)
         if not whole_lines(self._file):
-            first = {"archive": self.stream, "format": _FORMAT}
-            append_line(self._file, json.dumps(first).encode())
-            for directory in (self.directory, self.directory.parent, self.directory.parent.parent):
-                sync(directory)
-        append_line(self._file, json.dumps(_written(segment)).encode())
+            append_line(self._file, json.dumps(self._first()).encode())
+            self._sync_directories()
+        append_line(self._file, json.dumps(segment_as_json(segment)).encode())
+        # Under the lock nobody else writes, so what was read before needs not be read again.
+        self._segments, self._version = (*segments, segment), self._stat()
 
-    def remove_unlisted(self) -> list[str]:
-        """Remove the files that no segment names; the caller must hold the lock."""
-        known = {file.name for segment in self.segments() for file in segment.files}
-        unlisted = [
-            file
-            for file in self.directory.glob("day=*/*.parquet")
-            if str(file.relative_to(self.directory)) not in known
-        ]
-        for file in unlisted:
-            file.unlink()
-        return sorted(str(file.relative_to(self.directory)) for file in unlisted)
+    def replace(self, segments: Sequence[Segment]) -> None:
+        """Let the archive consist of ``segments``, in one step; returns when that is on disk."""
+        self.state.mkdir(parents=True, exist_ok=True)
+        rows = [self._first(), *(segment_as_json(self._with_lists(one)) for one in segments)]
+        with replacing(self._file) as file:
+            file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+        self._sync_directories()
+
+    def _first(self) -> dict[str, Any]:
+        return {"archive": self.stream, "format": _FORMAT}
+
+    def _sync_directories(self) -> None:
+        for directory in (self.directory, self.directory.parent, self.directory.parent.parent):
+            sync(directory)
+
+    def _with_lists(self, segment: Segment) -> Segment:
+        """Return ``segment`` with the names of its files in lists, if they are many; lists are written now."""
+        if segment.file_count <= INLINE_FILES or all(one.name for one in segment.lists):
+            return segment
+        files = [file for one in segment.lists for file in self.files(one)]
+        return segment._replace(
+            lists=tuple(
+                self._write_list(tuple(files[at : at + LIST_FILES]))
+                for at in range(0, len(files), LIST_FILES)
+            )
+        )
+
+    def _write_list(self, files: tuple[ArchiveFile, ...]) -> FileList:
+        name = f"{STATE}/lists/{uuid.uuid4().hex}.json"
+        path = self.directory / name
+        path.parent.mkdir(exist_ok=True)
+        with replacing(path) as file:
+            file.write_text(json.dumps([file_as_json(one) for one in files]))
+        return listed(files, name)
+
+    # --- reading ----------------------------------------------------------------------------------
 
     def _read(self) -> tuple[Segment, ...]:
         segments: list[Segment] = []
@@ -164,7 +188,7 @@ class Manifest:
                 if number == 1:
                     self._check_first(values)
                     continue
-                segment = _read_segment(values)
+                segment = segment_of_json(values)
                 if segments and segment.start.id != segments[-1].end.id:
                     raise ValueError(f"it starts at {segment.start.id}, the line before ends at "
                                      f"{segments[-1].end.id}")  # fmt: skip
@@ -173,12 +197,29 @@ class Manifest:
             segments.append(segment)
         return tuple(segments)
 
+    def _read_list_file(self, among: FileList) -> tuple[ArchiveFile, ...]:
+        assert among.name is not None
+        path = self.directory / among.name
+        try:
+            files = tuple(file_of_json(one) for one in json.loads(path.read_bytes()))
+            if not files or listed(files, among.name) != among:
+                raise ValueError("it does not have the files that the manifest says")
+        except FileNotFoundError:
+            raise FileMissing(
+                f"the archive's list {path} is missing, with the names of {among.file_count} files. Restore it from a copy; "
+                "the Parquet files are still there."
+            ) from None
+        except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+            raise _damaged(path, 1, error) from error
+        return files
+
     def _check_first(self, values: Any) -> None:
-        if values["format"] != _FORMAT:
+        if values["format"] not in _FORMATS:
             raise DeclarationError(
                 f"archive: {self._file} has the format {values['format']!r}; this version of "
                 f"Headwater reads {_FORMAT}. Install the version that wrote it, or a later one."
             )
+        self.format = values["format"]
         if values["archive"] != self.stream:
             raise DeclarationError(
                 f"archive: {self.directory} is the archive of {values['archive']!r}, "
@@ -186,11 +227,29 @@ class Manifest:
             )
 
 
+class FileMissing(DataLoss):
+    """A file that the manifest named is not there: it was merged and removed since, or it is lost."""
+
+
 def _damaged(file: Path, line: int, error: Exception) -> DataLoss:
     return DataLoss(
         f"the archive's manifest {file} is damaged at line {line} ({type(error).__name__}: {error}). "
         "Restore it from a copy; the Parquet files next to it contain the entries."
     )
+
+
+def archived_files(path: Path | str, stream: str) -> list[Path]:
+    """Return the Parquet files that contain the archived entries of ``stream``, each entry once, in order.
+
+    For other readers of Parquet. Later runs merge small files: those returned remain for six hours at least.
+    Raises `DataLoss` for a damaged manifest.
+
+    >>> archived_files("archive", "a stream that was never archived")
+    []
+    """
+    manifest = Manifest(path, stream)
+    lists = [among for segment in manifest.segments() for among in segment.lists]
+    return [manifest.directory / file.name for among in lists for file in manifest.files(among)]
 
 
 def archived_streams(path: Path | str) -> list[str]:
@@ -202,60 +261,3 @@ def archived_streams(path: Path | str) -> list[str]:
         except (ValueError, KeyError, TypeError) as error:
             raise _damaged(file, 1, error) from error
     return sorted(found)
-
-
-def _written(segment: Segment) -> dict[str, Any]:
-    return {
-        "from": str(segment.start.id),
-        "added_from": segment.start.added,
-        "to": str(segment.end.id),
-        "added_to": segment.end.added,
-        "entries": segment.entries,
-        "codec": segment.codec,
-        "schema": segment.schema,
-        "files": [
-            {
-                "name": file.name,
-                "bytes": file.bytes,
-                "groups": [
-                    [str(group.first), str(group.last), group.entries, group.bad, group.plain]
-                    for group in file.groups
-                ],
-            }
-            for file in segment.files
-        ],
-    }
-
-
-def _read_segment(values: dict[str, Any]) -> Segment:
-    segment = Segment(
-        start=Position(StreamID.parse(values["from"]), int(values["added_from"])),
-        end=Position(StreamID.parse(values["to"]), int(values["added_to"])),
-        schema=values["schema"],
-        codec=values["codec"],
-        files=tuple(_read_file(file) for file in values["files"]),
-    )
-    if segment.entries != values["entries"]:
-        raise ValueError(f"its files have {segment.entries} entries, not {values['entries']}")
-    return segment
-
-
-def _read_file(values: dict[str, Any]) -> ArchiveFile:
-    groups = tuple(
-        RowGroup(StreamID.parse(first), StreamID.parse(last), int(entries), int(bad), bool(plain))
-        for first, last, entries, bad, plain in values["groups"]
-    )
-    name = values["name"]
-    if not _is_inside(name):
-        raise ValueError(f"the file {name!r} is outside of the archive")
-    return ArchiveFile(name, int(values["bytes"]), groups)
-
-
-def _is_inside(name: str) -> bool:
-    return not Path(name).is_absolute() and ".." not in Path(name).parts
-
-
-def total(segments: Iterable[Segment]) -> tuple[int, int]:
-    """Return the number of entries and bytes of all ``segments``."""
-    files = [file for segment in segments for file in segment.files]
-    return sum(file.entries for file in files), sum(file.bytes for file in files)

@@ -25,9 +25,10 @@ import pyarrow as pa
 from headwater.collector import collector_off
 from headwater.errors import DataLoss
 from headwater.model import MAX_ID, IDRange, StreamID
+from headwater.spark.archive.contents import RowGroup, Segment
 from headwater.spark.archive.files import bodies_of
 from headwater.spark.archive.index import Index, rank_in
-from headwater.spark.archive.manifest import Manifest, RowGroup, Segment
+from headwater.spark.archive.manifest import FileMissing, Manifest
 from headwater.spark.archive.row_groups import Place, ids_of, rows_of
 from headwater.spark.archive.store import ArchiveStore
 from headwater.spark.core.ids import after, before
@@ -142,15 +143,26 @@ class ArchivedRows:
         self.bad_rows = 0
 
     def read(self, ids: IDRange) -> Iterator[tuple[pa.RecordBatch, int]]:
-        """Yield record batches of the archived entries of ``ids``, each with its number of entries."""
-        for place in Index(self._manifest).within(ids):
-            start, stop = 0, place.group.entries
+        """Yield record batches of the archived entries of ``ids``, each with its number of entries.
+
+        Files that were merged into others and removed since the manifest was read are looked up again.
+        """
+        index = Index(self._manifest)
+        places = index.within(ids)
+        while place := next(places, None):
+            begin = start, stop = 0, place.group.entries
             try:
-                start, stop = self._bounds(place, ids)
+                begin = start, stop = self._bounds(place, ids)
                 for batch, entries in self._group(place, start, stop):
                     yield batch, entries
                     start += entries
             except DataLoss as error:
+                moved = isinstance(error, FileMissing) and (start, stop) == begin
+                if moved and self._manifest.segments() is not index.segments:
+                    ids = IDRange(max(ids.start, place.group.first), ids.end)
+                    index = Index(self._manifest)
+                    places = index.within(ids)
+                    continue
                 if self._options.fail_on_data_loss:
                     raise
                 _log.warning("%s %d entries are omitted.", error, stop - start)
@@ -160,7 +172,7 @@ class ArchivedRows:
         group = place.group
         start, stop = 0, group.entries
         if group.first < ids.start or group.last > ids.end:
-            texts = ids_of(self._manifest, place)
+            texts = ids_of(self._manifest.directory, place)
             if group.first < ids.start:
                 start = rank_in(texts, before(ids.start))
             if group.last > ids.end:
@@ -172,7 +184,7 @@ class ArchivedRows:
         if needs_no_decoder(self._shape, place.segment, place.group):
             kept = [one for one in self._shape.columns if one.kind not in {"stream", "rescued"}]
             names = [one.name for one in kept] or ["id"]
-            for read in rows_of(self._manifest, place, names, BATCH_ENTRIES, start, stop):
+            for read in rows_of(self._manifest.directory, place, names, BATCH_ENTRIES, start, stop):
                 rows = self._from_columns(read)
                 if rows is None:
                     break
@@ -182,7 +194,9 @@ class ArchivedRows:
                 if whole:
                     self.bad_rows += place.group.bad
                 return
-        for read in rows_of(self._manifest, place, ["id", "fields"], DECODED_ENTRIES, start, stop):
+        for read in rows_of(
+            self._manifest.directory, place, ["id", "fields"], DECODED_ENTRIES, start, stop
+        ):
             page = ListPage(
                 read.column("id").cast(pa.binary()).to_pylist(), bodies_of(read["fields"])
             )

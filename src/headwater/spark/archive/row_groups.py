@@ -6,13 +6,15 @@ A file is damaged if its size differs from the manifest's or if the checksum of 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headwater.errors import DataLoss
-from headwater.spark.archive.manifest import ArchiveFile, Manifest, RowGroup, Segment
+from headwater.spark.archive.contents import ArchiveFile, RowGroup, Segment
+from headwater.spark.archive.manifest import FileMissing
 
 
 class Place(NamedTuple):
@@ -24,20 +26,20 @@ class Place(NamedTuple):
     group: RowGroup
 
 
-def ids_of(manifest: Manifest, place: Place) -> pa.Array:
+def ids_of(directory: Path, place: Place) -> pa.Array:
     """Return the ids of a row group as text."""
-    read = rows_of(manifest, place, ["id"], place.group.entries, 0, place.group.entries)
+    read = rows_of(directory, place, ["id"], place.group.entries, 0, place.group.entries)
     return pa.concat_arrays([batch.column("id") for batch in read])
 
 
 def rows_of(
-    manifest: Manifest, place: Place, names: list[str], size: int, start: int, stop: int
+    directory: Path, place: Place, names: list[str], size: int, start: int, stop: int
 ) -> Iterator[pa.RecordBatch]:
     """Yield rows ``start`` to ``stop`` of a row group, with the columns ``names``."""
     if start >= stop:
         return
-    path = manifest.directory / place.file.name
-    with _open(manifest, place.file) as file:
+    path = directory / place.file.name
+    with open_file(directory, place.file) as file:
         batches = file.iter_batches(
             batch_size=size, row_groups=[place.number], columns=names, use_threads=False
         )
@@ -59,15 +61,16 @@ def rows_of(
         raise _damaged(path, f"{seen} of {place.group.entries} entries in a row group")
 
 
-def _open(manifest: Manifest, file: ArchiveFile) -> pq.ParquetFile:
-    path = manifest.directory / file.name
+def open_file(directory: Path, file: ArchiveFile) -> pq.ParquetFile:
+    """Open a file of the archive in ``directory``; raises `DataLoss` if it is missing or damaged."""
+    path = directory / file.name
     try:
         size = path.stat().st_size
         if size != file.bytes:
             raise _damaged(path, f"it has {size:,} bytes, the manifest says {file.bytes:,}")
         return pq.ParquetFile(path, memory_map=True, page_checksum_verification=True)
     except FileNotFoundError:
-        raise DataLoss(
+        raise FileMissing(
             f"the archive's file {path} is missing, with {file.entries:,} entries that may not exist "
             "anywhere else. Restore it from a copy, or mount the directory on this executor too; "
             "with failOnDataLoss=false reading continues without them."

@@ -41,7 +41,7 @@ class TableStatus:
 
 @dataclass(frozen=True)
 class ArchiveStatus:
-    """The archive of one stream: its last id, and its number of entries and bytes.
+    """The archive of one stream: its last id, and its number of entries, bytes and files.
 
     ``waiting`` entries are not archived yet; entries below ``trimmable`` are not needed in the stream.
     """
@@ -50,6 +50,7 @@ class ArchiveStatus:
     end: str
     entries: int
     bytes: int
+    files: int
     waiting: int
     trimmable: str | None
 
@@ -146,6 +147,7 @@ def _archive(pipeline: Pipeline) -> tuple[ArchiveStatus, ...]:
                 end=str(one.end),
                 entries=one.entries,
                 bytes=one.bytes,
+                files=one.files,
                 waiting=one.waiting,
                 trimmable=None if one.bound is None else str(one.bound),
             )

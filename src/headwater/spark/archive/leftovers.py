@@ -1,0 +1,92 @@
+"""Removes files that are not part of an archive any more.
+
+Two kinds of file are in an archive's directory without being listed in its manifest:
+
+    unfinished   a step or a merge was killed before the manifest named them, or a task outlived its driver.
+                 The file ``unfinished`` exists while files are written: a run that finds it removes every
+                 file that is not listed, and so does each run that merges.
+    replaced     they were merged into others. They remain for `KEEP_MS`, because readers that were planned
+                 before the merge have their names. ``replaced.jsonl`` lists them.
+
+All functions require the archiver's lock.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from headwater.spark.archive.contents import inside
+from headwater.spark.archive.manifest import STATE, Manifest
+from headwater.spark.core.durable import append_line, replacing, whole_lines
+
+KEEP_MS: Final = 6 * 3_600_000
+"""For how long a replaced file remains: longer than a query plans and runs, or a copy of the archive takes."""
+
+
+@contextmanager
+def unfinished(manifest: Manifest) -> Iterator[None]:
+    """Mark that files are written which the manifest does not list yet; after an error the mark remains."""
+    mark = manifest.state / "unfinished"
+    mark.touch()
+    yield
+    mark.unlink()
+
+
+def was_killed(manifest: Manifest) -> bool:
+    """Whether the last run may have left files; versions that wrote manifests of format 1 left no mark."""
+    return (manifest.state / "unfinished").exists() or manifest.format == 1
+
+
+def remove_unfinished(manifest: Manifest) -> list[str]:
+    """Remove the files that are neither listed nor replaced; return their names."""
+    known = {name for _at, names in _replaced(manifest) for name in names}
+    for among in (one for segment in manifest.segments() for one in segment.lists):
+        known |= {file.name for file in manifest.files(among)}
+        if among.name:
+            known.add(among.name)
+    there = [
+        *manifest.directory.glob("day=*/*.parquet"),
+        *manifest.directory.glob(f"{STATE}/lists/*.json"),
+    ]
+    names = {str(file.relative_to(manifest.directory)) for file in there}
+    return _remove(manifest, sorted(names - known))
+
+
+def replaced(manifest: Manifest, names: Iterable[str], now_ms: int) -> None:
+    """Note that the manifest no longer lists ``names``, which remain for `KEEP_MS`."""
+    line = {"at": now_ms, "names": sorted(names)}
+    append_line(manifest.state / "replaced.jsonl", json.dumps(line).encode())
+
+
+def remove_replaced(manifest: Manifest, now_ms: int) -> list[str]:
+    """Remove the files that were replaced more than `KEEP_MS` ago; return their names."""
+    noted = _replaced(manifest)
+    # A clock that was set back does not keep them for longer than that either.
+    left = [(at, names) for at, names in noted if abs(now_ms - at) < KEEP_MS]
+    if len(left) == len(noted):
+        return []
+    gone = [name for one in noted if one not in left for name in one[1]]
+    _remove(manifest, gone)
+    with replacing(manifest.state / "replaced.jsonl") as file:
+        file.write_text("".join(json.dumps({"at": at, "names": of}) + "\n" for at, of in left))
+    return gone
+
+
+def _replaced(manifest: Manifest) -> list[tuple[int, list[str]]]:
+    found: list[tuple[int, list[str]]] = []
+    for line in whole_lines(manifest.state / "replaced.jsonl"):
+        try:
+            values = json.loads(line)
+            found.append((int(values["at"]), [inside(name) for name in values["names"]]))
+        except (ValueError, KeyError, TypeError):
+            continue  # these files remain; nothing else depends on them
+    return found
+
+
+def _remove(manifest: Manifest, names: list[str]) -> list[str]:
+    for name in names:
+        (manifest.directory / name).unlink(missing_ok=True)
+    return names

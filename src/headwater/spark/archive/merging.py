@@ -1,0 +1,147 @@
+"""Merges an archive's small files, so that their number does not grow with the number of runs.
+
+Each step of archiving adds a segment of level 0. When the last `FAN` segments have the same level, they become one
+segment of the next level, in which the small files of each day are merged. An archive to which a minute is added each
+minute has 1,440 steps a day and at most `FAN` - 1 segments of each of the levels 0 to 3 for it; a finished day ends as
+one file for each `FILE_BYTES`. An entry is written again once a level until its file is large, so some four times.
+
+Source: the tiers of log-structured merge trees, https://doi.org/10.1007/s002360050048.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby, takewhile
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from headwater.errors import DataLoss
+from headwater.spark.archive.contents import ArchiveFile, Segment, inline
+from headwater.spark.archive.files import FILE_BYTES, DayWriter
+from headwater.spark.archive.leftovers import remove_unfinished, replaced, unfinished
+from headwater.spark.archive.manifest import Manifest
+from headwater.spark.archive.row_groups import open_file
+
+FAN: Final = 10
+"""Segments of a level that are merged. More leave more files; fewer write entries more often."""
+
+MOST_FILES: Final = 1000
+"""A segment with more files is not merged again, so merging reads and writes a bounded list of names."""
+
+_log = logging.getLogger("headwater.spark")
+
+
+class MergeTask(NamedTuple):
+    """Files of one day whose entries become one file."""
+
+    directory: str
+    files: tuple[ArchiveFile, ...]
+
+
+class Kept(NamedTuple):
+    """The files of a task that could not be merged: they remain as they are."""
+
+    why: str
+
+
+Merged = list[ArchiveFile] | Kept
+Run = Callable[[Sequence[MergeTask]], list[Merged]]
+"""Calls `merge_files` for each task, in executors or in this process."""
+
+
+def due(segments: Sequence[Segment]) -> int:
+    """Return how many of the last segments are to be merged into one; 0 if none are."""
+    if not segments:
+        return 0
+    last = segments[-1]
+    alike = takewhile(
+        lambda one: (
+            (one.level, one.schema, one.codec) == (last.level, last.schema, last.codec)
+            and one.file_count <= MOST_FILES
+        ),
+        reversed(segments),
+    )
+    found = sum(1 for _one in alike)
+    return found if found >= FAN else 0
+
+
+def merge(manifest: Manifest, run: Run, now_ms: int) -> int:
+    """Merge the segments that are due; return how many files were replaced. Requires the archiver's lock.
+
+    Files that cannot be read remain as they are, with a warning.
+    """
+    gone = 0
+    while count := due(manifest.segments()):
+        before = manifest.segments()
+        last = before[-count:]
+        lists = [among for one in last for among in one.lists]
+        files = [file for among in lists for file in manifest.files(among)]
+        with unfinished(manifest):
+            found = _merged(files, manifest.directory, run)
+            segment = Segment(
+                last[0].start, last[-1].end, last[0].schema, last[0].codec, inline(found), last[0].level + 1
+            )  # fmt: skip
+            manifest.replace([*before[:-count], segment])
+            names = {file.name for file in files} - {file.name for file in found}
+            gone += len(names)
+            replaced(manifest, names | {one.name for one in lists if one.name}, now_ms)
+    if gone:
+        remove_unfinished(manifest)
+    return gone
+
+
+def _merged(files: Sequence[ArchiveFile], directory: Path, run: Run) -> list[ArchiveFile]:
+    """Return the files that replace ``files``; they are on disk."""
+    groups = [*_groups(files)]
+    tasks = [MergeTask(str(directory), group) for group in groups if len(group) > 1]
+    results = iter(run(tasks))
+    found: list[ArchiveFile] = []
+    for group in groups:
+        result = next(results) if len(group) > 1 else list(group)
+        if isinstance(result, Kept):
+            _log.warning("%d files of %s are not merged: %s", len(group), directory, result.why)
+            result = list(group)
+        found += result
+    return found
+
+
+def _groups(files: Sequence[ArchiveFile]) -> Iterator[tuple[ArchiveFile, ...]]:
+    """Yield ``files`` in groups to be merged: of one day, up to `FILE_BYTES`; a large file is alone."""
+    for _day, of_day in groupby(files, key=lambda file: file.day):
+        group: list[ArchiveFile] = []
+        size = 0
+        for file in of_day:
+            large = file.bytes * 2 > FILE_BYTES
+            if group and (large or size + file.bytes > FILE_BYTES):
+                yield tuple(group)
+                group, size = [], 0
+            if large:
+                yield (file,)
+                continue
+            group.append(file)
+            size += file.bytes
+        if group:
+            yield tuple(group)
+
+
+def merge_files(task: MergeTask) -> Merged:
+    """Write the entries of some files to a new one, in an executor."""
+    directory = Path(task.directory)
+    try:
+        with open_file(directory, task.files[0]) as first:
+            schema = first.schema_arrow
+        with DayWriter(directory, schema) as writer:
+            for file in task.files:
+                with open_file(directory, file) as parquet:
+                    for number, group in enumerate(file.groups):
+                        table = parquet.read_row_group(number, use_threads=False)
+                        writer.add(file.day, table.to_batches(), group.bad, group.plain)
+    except (DataLoss, OSError, ValueError) as error:
+        return Kept(str(error))  # Arrow's errors for damaged files are also OSErrors or ValueErrors
+    wanted, found = (sum(one.entries for one in files) for files in (task.files, writer.files))
+    if wanted != found:
+        for file in writer.files:
+            (directory / file.name).unlink()
+        return Kept(f"they contain {found:,} entries, the manifest says {wanted:,}")
+    return writer.files
