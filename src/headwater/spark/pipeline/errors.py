@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_TRACEBACK: Final = "Traceback (most recent call last):\n"
+_MISMATCH: Final = "[PYTHON_VERSION_MISMATCH]"
 _OWN: Final = re.compile(r"headwater\.errors\.(\w+): (.+)")
 
 
@@ -31,7 +33,7 @@ def reason(pipeline: Pipeline, place: str, error: BaseException) -> HeadwaterErr
     """Return an error with one sentence and without secrets.
 
     If Spark has wrapped an error of Headwater in a traceback, this is that error. Otherwise the sentence is
-    the first line of the message of Spark or the system.
+    that of the Python error of an executor, or the first line of the message of Spark or the system.
     """
     from pyspark.errors import PySparkException
 
@@ -43,7 +45,23 @@ def reason(pipeline: Pipeline, place: str, error: BaseException) -> HeadwaterErr
         kind, sentence = own[-1]
         wrapped: type[HeadwaterError] = getattr(errors, kind, PipelineError)
         return wrapped(pipeline.shown(f"{pipeline.file}: {place}: {sentence}"))
-    first = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    first = _raised(text) or next((line.strip() for line in text.splitlines() if line.strip()), "")
     if not isinstance(error, PySparkException):
         first = f"{type(error).__name__}: {first}"
     return PipelineError(pipeline.shown(f"{pipeline.file}: {place}: {first}"))
+
+
+def _raised(text: str) -> str | None:
+    """Return the first Python error in Spark's text for a failed task; None if there is none.
+
+    Those after it were raised while it was handled.
+    """
+    _before, found, rest = text.partition(_TRACEBACK)
+    if not found:
+        return None
+    line = next((line for line in rest.splitlines() if line and not line[0].isspace()), "")
+    kind, _colon, sentence = line.partition(": ")
+    said = f"{kind.rpartition('.')[2]}: {sentence.strip()}"
+    if _MISMATCH in said:
+        said = f"{sentence.strip()} Executors need the driver's version: see docs/guide/spark-cluster.md."
+    return said
