@@ -47,10 +47,10 @@ REQUIRED: Final = {
     "poll_cpu_ms": 2.0,
     "plan_ms": 200.0,
     "long_ms": 200.0,
-    "offset_kb": 20.0,
+    "offset_kb": 110.0,
     "batch": 2.0,
 }
-"""A poll every 100 ms with 2 ms of processor time takes 2 % of a core."""
+"""A poll every 100 ms with 2 ms of processor time takes 2 % of a core. The offset: docs/adr/0054."""
 
 
 @contextmanager
