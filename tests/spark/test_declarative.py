@@ -15,6 +15,7 @@ from examples import publish
 from examples.declarative.prepare import prepare
 from examples.declarative.report import look, write
 from headwater.demo.data import flights
+from headwater.spark.home import spark_home
 from headwater.spark.java import java_home
 from tests.spark.stores import Shop
 
@@ -37,6 +38,7 @@ def command(*words: str, directory: Path, **more: str) -> str:
     environment = os.environ | {
         "JAVA_HOME": str(java_home()),
         "PYSPARK_PYTHON": sys.executable,
+        "SPARK_HOME": str(spark_home()),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
     }

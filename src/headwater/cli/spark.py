@@ -78,5 +78,6 @@ def env() -> None:
     from headwater.spark.sessions import prepare_environment
 
     prepare_environment(local=True)
-    for name in ("JAVA_HOME", "PYSPARK_PYTHON", "SPARK_LOCAL_IP"):
-        print(f"export {name}={shlex.quote(os.environ[name])}")
+    for name in ("JAVA_HOME", "PYSPARK_PYTHON", "SPARK_LOCAL_IP", "SPARK_HOME"):
+        if name in os.environ:
+            print(f"export {name}={shlex.quote(os.environ[name])}")

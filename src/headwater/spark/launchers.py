@@ -15,11 +15,15 @@ def launcher(kind: str, place: str, script: str) -> Path:
     the cache is not writable, the directory is a new temporary one.
     """
     name = f"{kind}-{hashlib.sha256(script.encode()).hexdigest()[:16]}"
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "headwater"
     try:
-        return _written(cache / name, place, script)
+        return _written(cache() / name, place, script)
     except OSError:
         return _written(Path(tempfile.mkdtemp(prefix="headwater-")) / name, place, script)
+
+
+def cache() -> Path:
+    """Return the directory for what is made once and can be made again."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "headwater"
 
 
 def _written(directory: Path, place: str, script: str) -> Path:

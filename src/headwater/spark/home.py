@@ -1,0 +1,81 @@
+"""A SPARK_HOME for local masters in which Python's part of Spark is not in a zip file.
+
+Spark starts Python processes for each query: to find a source, to plan a batch, to read it. It puts its own
+``python/lib/pyspark.zip`` first on their path, and Python compiles what it imports from a zip file every
+time: 0.5 s of processor time a process, of 0.75 s. The directory that `spark_home` makes consists of links to
+pip's pyspark, except that ``python/lib/pyspark.zip`` is a directory with a link to the package, whose bytecode pip or
+the first import has stored.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import tempfile
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+
+from headwater.spark.launchers import cache
+
+
+def spark_home() -> Path | None:
+    """Return the directory; None where it cannot be made: the zip file is used then.
+
+    Source: pyspark/find_spark_home.py, which trusts SPARK_HOME.
+    """
+    installed = _package("pyspark")
+    if installed is None or not (installed / "python" / "lib" / "pyspark.zip").is_file():
+        return None  # a Spark that was not installed by pip
+    name = f"spark-{hashlib.sha256(str(installed).encode()).hexdigest()[:16]}"
+    home = cache() / name
+    try:
+        if not _is_complete(home, installed):
+            _make(home, installed)
+        return home if _is_complete(home, installed) else None
+    except OSError:  # links or the cache's directory are not available
+        return None
+
+
+def _package(name: str) -> Path | None:
+    spec = find_spec(name)
+    return None if spec is None or spec.origin is None else Path(spec.origin).resolve().parent
+
+
+def _links(installed: Path) -> dict[str, Path]:
+    """Return the links of a home, each with what it leads to; the zip files become directories."""
+    found = {path.name: path for path in installed.iterdir() if path.name != "python"}
+    found |= {
+        f"python/{path.name}": path
+        for path in (installed / "python").iterdir()
+        if path.name != "lib"
+    }
+    for path in (installed / "python" / "lib").iterdir():
+        package = _package(path.name.partition("-")[0].removesuffix(".zip"))
+        place = f"python/lib/{path.name}"
+        found[place if package is None else f"{place}/{package.name}"] = package or path
+    return found
+
+
+def _is_complete(home: Path, installed: Path) -> bool:
+    # A later version of pyspark in the same place may have other files.
+    return home.is_dir() and all(
+        (home / name).is_symlink() and (home / name).readlink() == target
+        for name, target in _links(installed).items()
+    )
+
+
+def _make(home: Path, installed: Path) -> None:
+    home.parent.mkdir(parents=True, exist_ok=True)
+    # Made under another name and renamed: two sessions may start at once.
+    partial = Path(tempfile.mkdtemp(prefix=f"{home.name}.", dir=home.parent))
+    try:
+        for name, target in _links(installed).items():
+            link = partial / name
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.symlink_to(target)
+        shutil.rmtree(home, ignore_errors=True)
+        with suppress(OSError):  # another session made it meanwhile
+            partial.replace(home)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
