@@ -36,7 +36,7 @@ pytestmark = pytest.mark.slow
 
 OPTIONS = SourceOptions(url="redis://localhost", streams=("s",), archive="x")
 DAY = 86_400_000
-GOLDEN = Path(__file__).parent / "golden" / "archive-format-1"
+GOLDEN = Path(__file__).parent / "golden_archive"
 
 
 def here(tasks: Any) -> Any:
