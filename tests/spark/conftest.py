@@ -12,7 +12,7 @@ import redis
 
 from headwater.testing.server import server_process
 from tests import peers
-from tests.spark.stores import QUICK_JVM, Shop
+from tests.spark.stores import QUICK_JVM, QUICK_QUERIES, Shop
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -95,7 +95,7 @@ def spark() -> Iterator[SparkSession]:
             builder.master("local[2]")
             .config("spark.ui.enabled", "false")
             .config("spark.ui.showConsoleProgress", "false")
-            .config("spark.sql.shuffle.partitions", "2")
+            .config(map=QUICK_QUERIES)
             .config("spark.sql.session.timeZone", "UTC")
             .config("spark.driver.extraJavaOptions", QUICK_JVM)
             .getOrCreate()

@@ -11,6 +11,14 @@ import redis
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """With tables of a few rows the JVM's optimising compiler would take half of a test's time."""
 
+QUICK_QUERIES = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "2",
+}
+"""With tables of a few rows, compiling a query takes longer than interpreting it."""
+
 
 @dataclass
 class Shop:
