@@ -42,6 +42,26 @@ def test_an_existing_batch_is_not_written_again(spark: SparkSession, tmp_path: P
     assert sorted(kept.files()) == sorted(kept.path.glob("*.parquet"))
 
 
+def test_batches_that_another_writer_has_added_are_noticed(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    # Given a table, to which a backfill adds a column between two batches of its query
+    kept, backfill = AppendTable(tmp_path / "t", ()), AppendTable(tmp_path / "t", ())
+    kept.prepare()
+    give_checkpoint(kept.checkpoint)
+    kept.write(spark.range(2), BatchId(0))
+    wider = spark.range(2, 4).selectExpr("id", "1 AS n")
+    assert backfill.write(wider, BatchId(0, "backfill-1")) == 2
+
+    # Then the query and the backfill each know what the other has written
+    with pytest.raises(PipelineError, match="n is int, but the SQL has string"):
+        kept.write(spark.range(4, 6).selectExpr("id", "'1' AS n"), BatchId(1))
+    assert kept.write(wider, BatchId(0, "backfill-1")) == -1
+    assert kept.write(spark.range(4, 6), BatchId(1)) == 2
+    assert backfill.write(spark.range(4, 6), BatchId(1)) == -1
+    assert rows_in(kept) == list(range(6))
+
+
 def test_rows_that_do_not_fit_the_existing_ones_are_refused(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -82,6 +82,7 @@ class AppendTable:
         self._manifest = self.state / "manifest.jsonl"
         self._moving = self.state / "moving.json"
         self._staging = self.state / "staging"
+        self._written = _Written()
 
     def prepare(self) -> None:
         """Create the directory, and undo what a killed run left incomplete.
@@ -99,6 +100,7 @@ class AppendTable:
             )
         self.state.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(self._staging, ignore_errors=True)
+        self._written = _Written()
         batches = self.batches()
         self._undo_move({batch.id for batch in batches})
         query = Checkpoint(self.checkpoint).query()
@@ -115,16 +117,7 @@ class AppendTable:
 
     def batches(self) -> list[WrittenBatch]:
         """Return the batches in the table, in order."""
-        return [
-            WrittenBatch(
-                BatchId(line["batch"], line.get("series", "")),
-                line["query"],
-                line["rows"],
-                tuple(line["files"]),
-                line.get("columns", {}),
-            )
-            for line in map(json.loads, whole_lines(self._manifest))
-        ]
+        return [_batch_of(line) for line in whole_lines(self._manifest)]
 
     def files(self) -> list[Path]:
         """Return the files of the table, without those of a batch that is being moved in."""
@@ -147,12 +140,12 @@ class AppendTable:
 
         Raises `PipelineError` for rows that cannot be read together with the existing ones.
         """
-        batches = self.batches()
-        done = [one.id.number for one in batches if one.id.series == batch.series]
-        if done and batch.number <= max(done):
-            check_is_last(self.path, batch, max(done))
+        self._written.read(self._manifest)
+        done = self._written.last.get(batch.series)
+        if done is not None and batch.number <= done:
+            check_is_last(self.path, batch, done)
             return THERE_ALREADY
-        columns = self._new_columns(frame.schema, batches)
+        columns = self._new_columns(frame.schema)
         shutil.rmtree(self._staging, ignore_errors=True)
         writer = frame.write.mode("overwrite")
         if self.partition_by:
@@ -174,21 +167,19 @@ class AppendTable:
 
     # --- internals --------------------------------------------------------------------------------
 
-    def _new_columns(self, schema: StructType, batches: list[WrittenBatch]) -> dict[str, str]:
+    def _new_columns(self, schema: StructType) -> dict[str, str]:
         """Return the columns that no earlier batch had.
 
         A column may be added or removed, and is null where it is missing. Its type and the partition
         directories must not change.
         """
-        # In lower case, because readers ignore the case of columns.
-        known = {name.lower(): kind for one in batches for name, kind in one.columns.items()}
+        known, file = self._written.columns, self._written.file
         now = {field.name: field.dataType.simpleString() for field in schema.fields}
         changed = [
             f"{name} is {known[name.lower()]}, but the SQL has {kind}"
             for name, kind in now.items()
             if known.get(name.lower(), kind) != kind
         ]
-        file = next((Path(file) for batch in batches for file in batch.files), None)
         parts = self.partition_by
         if file is not None:
             parts = tuple(unquote(part.partition("=")[0]) for part in file.parent.parts)
@@ -241,6 +232,48 @@ class AppendTable:
             "columns": dict(batch.columns),
         }
         append_line(self._manifest, json.dumps(line).encode())
+
+
+class _Written:
+    """What a writer needs of a manifest, updated from its new lines: a month has a line for each of its batches.
+
+    ``last``: the number of each series' last batch. ``columns``: all columns in lower case, because readers
+    ignore their case, with their types. ``file``: the first file.
+    """
+
+    def __init__(self) -> None:
+        self.last: dict[str, int] = {}
+        self.columns: dict[str, str] = {}
+        self.file: Path | None = None
+        self._read = 0
+
+    def read(self, manifest: Path) -> None:
+        """Read the lines that were added since the last call."""
+        try:
+            with manifest.open("rb") as log:
+                log.seek(self._read)
+                text = log.read()
+        except FileNotFoundError:
+            return
+        text = text[: text.rfind(b"\n") + 1]
+        for batch in map(_batch_of, text.splitlines()):
+            series, number = batch.id.series, batch.id.number
+            self.last[series] = max(number, self.last.get(series, number))
+            self.columns |= {name.lower(): kind for name, kind in batch.columns.items()}
+            if self.file is None and batch.files:
+                self.file = Path(batch.files[0])
+        self._read += len(text)
+
+
+def _batch_of(line: bytes) -> WrittenBatch:
+    values = json.loads(line)
+    return WrittenBatch(
+        BatchId(values["batch"], values.get("series", "")),
+        values["query"],
+        values["rows"],
+        tuple(values["files"]),
+        values.get("columns", {}),
+    )
 
 
 class CompleteTable:
