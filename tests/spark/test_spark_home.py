@@ -69,11 +69,12 @@ def test_a_users_spark_home_is_kept_and_ours_is_not_used_for_a_cluster(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setenv("SPARK_HOME", "/opt/spark")
+    own = str(tmp_path / "spark")
+    monkeypatch.setenv("SPARK_HOME", own)
     prepare_environment(local=True)
-    assert os.environ["SPARK_HOME"] == "/opt/spark"
+    assert os.environ["SPARK_HOME"] == own
     prepare_environment(local=False)
-    assert os.environ["SPARK_HOME"] == "/opt/spark"
+    assert os.environ["SPARK_HOME"] == own
     monkeypatch.delenv("SPARK_HOME")
     prepare_environment(local=True)
     assert os.environ["SPARK_HOME"] == str(spark_home())
