@@ -13,9 +13,11 @@ unexport PYTHONDONTWRITEBYTECODE
 
 SOURCES := $(shell find src -name '*.py' -o -name '*.pxd' 2>/dev/null)
 
-# Tests run in two processes; tests that share a server or a Spark session have an xdist_group.
+# Tests run in two processes, or three where many of them wait for other processes. Tests that share a server or a
+# Spark session have an xdist_group.
 PYTEST := $(PY) -m pytest
 TWO := -n 2 --dist loadgroup
+THREE := -n 3 --dist loadgroup
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -100,7 +102,7 @@ quick: build peers
 	$(PYTEST) $(TWO) -q -m "not slow and not slice and not spark and not clusters" $(ARGS)
 
 test: build peers build/bench-installed
-	$(PYTEST) $(TWO) -q -m "not slice and not clusters" $(ARGS)
+	$(PYTEST) $(THREE) -q -m "not slice and not clusters" $(ARGS)
 	$(MAKE) --no-print-directory plain
 
 # The same sources as plain Python, without the compiled extensions.
@@ -109,7 +111,7 @@ plain: build peers
 	    tests/unit tests/conformance tests/property
 
 slice: build peers
-	$(PYTEST) -q -m slice $(ARGS)
+	$(PYTEST) $(TWO) -q -m slice $(ARGS)
 	HEADWATER_PURE=1 $(PYTEST) $(TWO) -q -m slice tests/conformance tests/property
 
 # Clusters of three shards with replicas, and Sentinels, of Redis and Valkey. One test at a time: these are

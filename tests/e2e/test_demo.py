@@ -87,7 +87,14 @@ def test_every_line_of_the_reconciliation_holds(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "moment", ["ready at", "3 workers", "stopped with SIGTERM", "is paused", "4. Spark"]
+    "moment",
+    [
+        *("ready at", "is paused"),
+        *(
+            pytest.param(one, marks=pytest.mark.slice)
+            for one in ("3 workers", "stopped with SIGTERM", "4. Spark")
+        ),
+    ],
 )
 @pytest.mark.timeout(200)
 def test_ctrl_c_leaves_no_process_and_no_file(tmp_path: Path, moment: str) -> None:

@@ -44,7 +44,10 @@ def entries() -> Iterator[Words]:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.skipif(running() != "compiled", reason="the account is that of the compiled package")
-@pytest.mark.parametrize("content", [keys, hashes, streams, entries])
+@pytest.mark.parametrize(
+    "content",
+    [streams, *(pytest.param(one, marks=pytest.mark.slice) for one in (keys, hashes, entries))],
+)
 def test_used_memory_is_that_of_the_process(content: Callable[[], Iterator[Words]]) -> None:
     # Given a server with much content of one kind
     flags = ("--appendonly", "no", "--save", "", "--stream-hot-bytes", "4gb")

@@ -52,7 +52,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     ]
     if "shop" in metafunc.fixturenames and not named:
         stores = getattr(metafunc.module, "STORES", STORES)
-        marks = {name: [pytest.mark.slow] if name in SELDOM else [] for name in stores}
+        # A query takes seconds, and each of its steps is tested on every server without Spark.
+        seldom = pytest.mark.slice if "spark" in metafunc.fixturenames else pytest.mark.slow
+        marks = {name: [seldom] if name in SELDOM else [] for name in stores}
         shops = [pytest.param(name, marks=marks[name]) for name in stores]
         metafunc.parametrize("shop", shops, indirect=True)
 

@@ -61,6 +61,7 @@ def run_pipeline(example: Path) -> None:
     run(load(example / "pipeline.toml"), report=lambda _line: None)
 
 
+@pytest.mark.slice
 @pytest.mark.parametrize("example", ["medallion"], indirect=True)
 def test_rows_that_break_a_rule_are_quarantined_and_all_others_are_in_silver(
     spark: SparkSession, shop: Shop, example: Path, tmp_path: Path
@@ -124,6 +125,7 @@ def settled(shop: Shop, process: subprocess.Popen[bytes]) -> None:
     pytest.fail("the workers did not finish")
 
 
+@pytest.mark.slice
 @pytest.mark.parametrize("example", ["dead_letters"], indirect=True)
 def test_dead_letters_are_grouped_by_cause_and_replayed_after_the_repair(
     spark: SparkSession, shop: Shop, example: Path

@@ -66,7 +66,7 @@ path = "tables/gold"
 """
 
 
-@pytest.fixture(params=["parquet", "delta"])
+@pytest.fixture(params=["parquet", pytest.param("delta", marks=pytest.mark.slice)])
 def sink(request: pytest.FixtureRequest) -> str:
     name: str = request.param
     return name
@@ -224,7 +224,12 @@ def checkpoint_sources(file: Path, table: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("sink", "change"), [("parquet", "rebuilt"), ("parquet", "gone"), ("delta", "rebuilt")]
+    ("sink", "change"),
+    [
+        ("parquet", "rebuilt"),
+        pytest.param("parquet", "gone", marks=pytest.mark.slice),
+        pytest.param("delta", "rebuilt", marks=pytest.mark.slice),
+    ],
 )
 def test_a_table_that_was_made_again_is_an_error_of_those_that_read_it(
     spark: SparkSession, shop: Shop, file: Path, sink: str, change: str
