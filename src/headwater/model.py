@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 MAX_U64 = 2**64 - 1
+MIN_I64, MAX_I64 = -(2**63), 2**63 - 1
 """Largest value of either half of an id (Redis: ``UINT64_MAX``)."""
 
 

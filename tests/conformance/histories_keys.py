@@ -150,7 +150,10 @@ class KeyHistory(History):
     # --- values ---------------------------------------------------------------------------------
 
     def string(self) -> Options:
-        what = self._one("SET", "SET", "SET", "GET", "GETDEL", "GETEX", "SETNX", "SETEX", "STRLEN")
+        what = self._one(
+            *("SET", "SET", "SET", "GET", "GETDEL", "GETEX", "SETNX", "SETEX", "STRLEN"),
+            *("GETRANGE", "SETRANGE"),
+        )
         found: Options = [what, self._key()]
         if what == "SET":
             found += [self._value(), *self._maybe(0.3, self._one("NX", "XX"))]
@@ -162,6 +165,10 @@ class KeyHistory(History):
             found += [self._value()]
         elif what == "SETEX":
             found += [_HOUR_S, self._value()]
+        elif what == "GETRANGE":
+            found += [self._index(), self._index()]
+        elif what == "SETRANGE":
+            found += [self._index(), self._value()]
         return found
 
     def number(self) -> Options:
@@ -179,31 +186,50 @@ class KeyHistory(History):
         return [what, *(word for key in self._keys() for word in (key, self._value()))]
 
     def a_list(self) -> Options:
-        what = self._one("LPUSH", "RPUSH", "RPUSH", "LPOP", "RPOP", "LRANGE", "LRANGE", "LLEN")
+        what = self._one(
+            *("LPUSH", "RPUSH", "RPUSH", "LPOP", "RPOP", "LRANGE", "LRANGE", "LLEN"),
+            *("LINDEX", "LSET", "LSET", "LREM", "LREM", "LTRIM"),
+        )
         if what in ("LPUSH", "RPUSH"):
             return [what, self._key(), *self._values()]
         if what in ("LPOP", "RPOP"):
             return [what, self._key(), *self._maybe(0.5, self._one(0, 1, 2, 9))]
-        if what == "LRANGE":
+        if what in ("LRANGE", "LTRIM"):
             return [what, self._key(), self._index(), self._index()]
+        if what == "LINDEX":
+            return [what, self._key(), self._index()]
+        if what in ("LSET", "LREM"):
+            return [what, self._key(), self._index(), self._value()]
         return [what, self._key()]
 
     def a_set(self) -> Options:
-        what = self._one("SADD", "SADD", "SADD", "SREM", "SREM", "SMEMBERS", "SISMEMBER", "SCARD")
-        if what in ("SADD", "SREM"):
+        what = self._one(
+            *("SADD", "SADD", "SADD", "SREM", "SREM", "SMEMBERS", "SISMEMBER", "SCARD"),
+            *("SMISMEMBER", "SSCAN"),
+        )
+        if what == "SSCAN":
+            return [what, self._key(), 0]
+        if what in ("SADD", "SREM", "SMISMEMBER"):
             return [what, self._key(), *self._values()]
         return [what, self._key(), *([self._value()] if what == "SISMEMBER" else [])]
 
     def a_hash(self) -> Options:
-        what = self._one("HSET", "HSET", "HSETNX", "HGET", "HMGET", "HDEL", "HLEN", "HEXISTS")
+        what = self._one(
+            *("HSET", "HSET", "HSETNX", "HGET", "HMGET", "HDEL", "HLEN", "HEXISTS"),
+            *("HMSET", "HINCRBY", "HKEYS", "HVALS", "HSTRLEN", "HSCAN"),
+        )
         found: Options = [what, self._key()]
-        if what == "HSET":
+        if what in ("HSET", "HMSET"):
             for _ in range(self.random.choice((1, 1, 3))):
                 found += [self._field(), self._value()]
         elif what == "HSETNX":
             found += [self._field(), self._value()]
-        elif what in ("HGET", "HEXISTS"):
+        elif what in ("HGET", "HEXISTS", "HSTRLEN"):
             found += [self._field()]
+        elif what == "HINCRBY":
+            found += [self._field(), self._one(1, -5, 9223372036854775807)]
+        elif what == "HSCAN":
+            found += [0]
         elif what in ("HMGET", "HDEL"):
             found += [self._field(), self._field()]
         return found

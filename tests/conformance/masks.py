@@ -160,6 +160,13 @@ def _scan(reply: Reply, circumstances: Circumstances) -> Reply:
     return [reply[0], _sorted(reply[1], circumstances)]
 
 
+def _hscan(reply: Reply, _circumstances: Circumstances) -> Reply:
+    if not isinstance(reply, list) or len(reply) != 2 or not isinstance(reply[1], list):
+        return reply
+    pairs: list[Reply] = [reply[1][at : at + 2] for at in range(0, len(reply[1]), 2)]
+    return [reply[0], sorted(pairs, key=repr)]
+
+
 _LONG_S = 1_000_000
 
 
@@ -239,6 +246,10 @@ _MASKS: dict[tuple[bytes, ...], Callable[[Reply, Circumstances], Reply]] = {
     (b"ACL", b"LOG"): _acl_log,
     (b"KEYS",): _sorted,
     (b"SCAN",): _scan,
+    (b"SSCAN",): _scan,
+    (b"HSCAN",): _hscan,
+    (b"HKEYS",): _sorted,
+    (b"HVALS",): _sorted,
     (b"SMEMBERS",): _sorted,
     (b"TTL",): _ttl,
     (b"PTTL",): _pttl,

@@ -123,6 +123,15 @@ LRANGE l 0 -1
 LRANGE none 0 -1
 LLEN l
 LLEN none
+LINDEX l 0
+LINDEX l 99
+LINDEX none 0
+LSET l 0 x
+LSET none 0 x
+LREM l 0 none
+LREM none 0 x
+LTRIM l 0 -1
+LTRIM none 0 -1
 LPOP l
 LPOP none
 RPOP l 1
@@ -138,6 +147,10 @@ SMEMBERS set
 SMEMBERS none
 SISMEMBER set b
 SISMEMBER none b
+SMISMEMBER set b c
+SMISMEMBER none b
+SSCAN set 0
+SSCAN none 0
 SCARD set
 SCARD none
 HSET h f v g v
@@ -156,6 +169,22 @@ HLEN h
 HLEN none
 HEXISTS h f
 HEXISTS none f
+HMSET hm f v
+HINCRBY h n 1
+HINCRBY hi n 1
+HKEYS h
+HKEYS none
+HVALS h
+HVALS none
+HSTRLEN h f
+HSTRLEN none f
+HSCAN h 0
+HSCAN none 0
+GETRANGE k 0 1
+GETRANGE none 0 1
+SETRANGE none 0 ""
+SETRANGE sr 0 x
+SETRANGE sr 0 y
 RENAME none x
 RENAME k kk
 RENAMENX kk k

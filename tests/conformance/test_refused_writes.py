@@ -60,6 +60,8 @@ SET string v
 HSET h f v
 HSET new f v
 HSETNX h new v
+HMSET h f v
+HINCRBY h n 1
 HDEL h f
 DEL s
 UNLINK s string
@@ -90,6 +92,7 @@ INCRBY n 5
 DECR n
 DECRBY n 5
 APPEND string y
+SETRANGE string 1 y
 LPUSH l x
 RPUSH l x
 RPUSH new x
@@ -97,6 +100,9 @@ LPOP l
 RPOP l 2
 BLPOP l 0
 BRPOP none l 0
+LSET l 0 y
+LREM l 0 a
+LTRIM l 1 0
 SADD m x
 SADD new x
 SREM m a

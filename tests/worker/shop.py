@@ -3,7 +3,7 @@ handler does:
 
 kill     sends SIGKILL to its own process, as the kernel does when memory runs out
 segfault reads the address 0
-slow     takes half a second, or ``SHOP_SLOW_SECONDS``
+slow     writes a line to stderr and takes half a second, or ``SHOP_SLOW_SECONDS``
 hang     never returns
 fail     raises
 leave    raises SystemExit
@@ -60,6 +60,7 @@ async def bill(order: Order, delivery: Delivery) -> Invoice:
     elif order.do == "hang":
         await asyncio.Event().wait()
     elif order.do == "slow":
+        sys.stderr.write("bill is slow\n")
         await asyncio.sleep(float(os.environ.get("SHOP_SLOW_SECONDS", "0.5")))
     elif order.do == "fail":
         raise ValueError("as requested")

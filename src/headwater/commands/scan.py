@@ -16,37 +16,48 @@ _MAX_CURSOR_DIGITS = 100
 """Python refuses to parse thousands of digits. A cursor has at most 20; leading zeros are accepted."""
 
 
-class _ScanOptions:
-    """The options after ``SCAN cursor``."""
+class ScanOptions:
+    """The options after the cursor, from argument ``index`` on. ``kind`` is the type of the value that is scanned,
+    empty for the keyspace."""
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: Call, index: int, kind: bytes = b"") -> None:
         arguments = call.arguments
         self.pattern, self.count, self.type = b"*", _DEFAULT_SCAN_COUNT, b""
-        index = 2
+        self.with_values = True
         while index < arguments.count:
             word = arguments.token(index)
-            if index + 1 == arguments.count:
-                raise CommandError(SYNTAX)
-            if word == b"MATCH":
+            has_value = index + 1 < arguments.count
+            if word == b"MATCH" and has_value:
                 self.pattern = arguments.bytes(index + 1)
-            elif word == b"COUNT":
+            elif word == b"COUNT" and has_value:
                 self.count = arguments.integer(index + 1)
                 if self.count < 1:
                     raise CommandError(SYNTAX)
-            elif word == b"TYPE":
+            elif word == b"TYPE" and has_value and not kind:
                 self.type = arguments.bytes(index + 1).lower()
+            elif word == b"NOVALUES":
+                if kind != b"hash":
+                    raise CommandError("ERR NOVALUES option can only be used in HSCAN")
+                self.with_values = False
+                index -= 1
             else:
                 raise CommandError(SYNTAX)
             index += 2
 
 
-def scan(call: Call) -> None:
-    """SCAN cursor [MATCH pattern] [COUNT n] [TYPE type] → [next cursor, keys]."""
-    text, db = call.arguments.bytes(1), call.db
+def read_cursor(call: Call, index: int) -> int:
+    """The cursor in argument ``index``. Raises `CommandError`."""
+    text = call.arguments.bytes(index)
     if not text.isdigit() or len(text) > _MAX_CURSOR_DIGITS or int(text) > MAX_U64:
         raise CommandError("ERR invalid cursor")
-    options = _ScanOptions(call)
-    cursor, names = db.order.scan(int(text), options.count)
+    return int(text)
+
+
+def scan(call: Call) -> None:
+    """SCAN cursor [MATCH pattern] [COUNT n] [TYPE type] → [next cursor, keys]."""
+    db, begin = call.db, read_cursor(call, 1)
+    options = ScanOptions(call, 2)
+    cursor, names = db.order.scan(begin, options.count)
     found = []
     for name in select(options.pattern, names):
         value = db.lookup(name, call.now_ms)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headwater.commands.table.command import UNORDERED, Command
+from headwater.commands.table.command import UNORDERED, VARIES, Command
 
 _READ = "readonly fast"
 _ADD = "write denyoom fast"
@@ -125,6 +125,20 @@ STRLEN = Command(
     run="values.strings.strlen",
 )
 
+GETRANGE = Command(
+    "getrange", arity=4, flags="readonly", keys="RO access 1", group="string", since="2.4.0",
+    summary="Returns a part of a string.",
+    syntax="key start:integer end:integer",
+    run="values.string_parts.getrange",
+)
+
+SETRANGE = Command(
+    "setrange", arity=4, flags="write denyoom", keys="RW update 1", group="string", since="2.2.0",
+    summary="Overwrites a part of a string.",
+    syntax="key offset:integer value",
+    run="values.string_parts.setrange",
+)
+
 LPUSH = Command(
     "lpush", arity=-3, flags=_ADD, keys="RW insert 1", group="list", since="1.0.0",
     summary="Inserts elements at the start of a list.",
@@ -146,6 +160,13 @@ LRANGE = Command(
     run="values.lists.lrange",
 )
 
+LINDEX = Command(
+    "lindex", arity=3, flags="readonly", keys="RO access 1", group="list", since="1.0.0",
+    summary="Returns an element of a list.",
+    syntax="key index:integer",
+    run="values.lists.lindex",
+)
+
 LLEN = Command(
     "llen", arity=2, flags=_READ, keys="RO 1", group="list", since="1.0.0",
     summary="Returns the length of a list.",
@@ -165,6 +186,27 @@ RPOP = Command(
     summary="Removes and returns the last elements of a list.",
     syntax="key [count:integer]",
     run="values.lists.rpop",
+)
+
+LSET = Command(
+    "lset", arity=4, flags="write denyoom", keys="RW update 1", group="list", since="1.0.0",
+    summary="Replaces an element of a list.",
+    syntax="key index:integer element",
+    run="values.list_changes.lset",
+)
+
+LREM = Command(
+    "lrem", arity=4, flags="write", keys="RW delete 1", group="list", since="1.0.0",
+    summary="Removes elements of a value from a list.",
+    syntax="key count:integer element",
+    run="values.list_changes.lrem",
+)
+
+LTRIM = Command(
+    "ltrim", arity=4, flags="write", keys="RW delete 1", group="list", since="1.0.0",
+    summary="Removes all elements outside of a range from a list.",
+    syntax="key start:integer stop:integer",
+    run="values.list_changes.ltrim",
 )
 
 BLPOP = Command(
@@ -212,11 +254,25 @@ SISMEMBER = Command(
     run="values.sets.sismember",
 )
 
+SMISMEMBER = Command(
+    "smismember", arity=-3, flags=_READ, keys="RO access 1", group="set", since="6.2.0",
+    summary="Returns for several members whether a set has them.",
+    syntax="key member [member ...]",
+    run="values.sets.smismember",
+)
+
 SCARD = Command(
     "scard", arity=2, flags=_READ, keys="RO 1", group="set", since="1.0.0",
     summary="Counts the members of a set.",
     syntax="key",
     run="values.sets.scard",
+)
+
+SSCAN = Command(
+    "sscan", arity=-3, flags="readonly", keys="RO access 1", group="set", since="2.8.0",
+    summary="Lists the members of a set, a few in each call.",
+    syntax="key cursor:integer [MATCH pattern:pattern] [COUNT count:integer]",
+    tips=VARIES, run="values.scanning.sscan",
 )
 
 HSET = Command(
@@ -231,6 +287,20 @@ HSETNX = Command(
     summary="Sets a field of a hash if the field does not exist.",
     syntax="key field value",
     run="values.hashes.hsetnx",
+)
+
+HMSET = Command(
+    "hmset", arity=-4, flags=_ADD, keys="RW update 1", group="hash", since="2.0.0",
+    summary="Sets fields of a hash; HSET does too.",
+    syntax="key field value [field value ...]",
+    run="values.hashes.hmset",
+)
+
+HINCRBY = Command(
+    "hincrby", arity=4, flags=_ADD, keys="RW access update 1", group="hash", since="2.0.0",
+    summary="Adds to a number in a field of a hash.",
+    syntax="key field increment:integer",
+    run="values.hashes.hincrby",
 )
 
 HGET = Command(
@@ -259,6 +329,34 @@ HGETALL = Command(
     summary="Returns all fields and values of a hash.",
     syntax="key",
     tips=UNORDERED, run="values.hashes.hgetall",
+)
+
+HKEYS = Command(
+    "hkeys", arity=2, flags="readonly", keys="RO access 1", group="hash", since="2.0.0",
+    summary="Returns all fields of a hash.",
+    syntax="key",
+    tips=UNORDERED, run="values.hashes.hkeys",
+)
+
+HVALS = Command(
+    "hvals", arity=2, flags="readonly", keys="RO access 1", group="hash", since="2.0.0",
+    summary="Returns all values of a hash.",
+    syntax="key",
+    tips=UNORDERED, run="values.hashes.hvals",
+)
+
+HSCAN = Command(
+    "hscan", arity=-3, flags="readonly", keys="RO access 1", group="hash", since="2.8.0",
+    summary="Lists the fields and values of a hash, a few in each call.",
+    syntax="key cursor:integer [MATCH pattern:pattern] [COUNT count:integer] [NOVALUES]",
+    tips=VARIES, run="values.scanning.hscan",
+)
+
+HSTRLEN = Command(
+    "hstrlen", arity=3, flags=_READ, keys="RO 1", group="hash", since="3.2.0",
+    summary="Returns the length of a value of a hash.",
+    syntax="key field",
+    run="values.hashes.hstrlen",
 )
 
 HLEN = Command(

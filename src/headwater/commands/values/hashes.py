@@ -1,4 +1,4 @@
-"""Hashes: HSET, HSETNX, HGET, HMGET, HDEL, HGETALL, HLEN, HEXISTS.
+"""Hashes: HSET, HMSET, HSETNX, HINCRBY, HGET, HMGET, HDEL, HGETALL, HKEYS, HVALS, HLEN, HSTRLEN, HEXISTS.
 
 Source: Redis's command pages and t_hash.c.
 """
@@ -9,6 +9,8 @@ from headwater.commands.call import Call
 from headwater.commands.values.typed import changed, prepare, reading, writing
 from headwater.engine.events import HASH
 from headwater.errors import CommandError
+from headwater.model import MAX_I64, MIN_I64
+from headwater.resp.arguments import parse_integer
 
 
 def _read(call: Call) -> dict[bytes, bytes]:
@@ -18,15 +20,26 @@ def _read(call: Call) -> dict[bytes, bytes]:
 
 def hset(call: Call) -> None:
     """HSET key field value [field value …] → the number of new fields."""
+    call.reply.integer(_set(call, "hset"))
+
+
+def hmset(call: Call) -> None:
+    """HMSET key field value [field value …] → OK."""
+    _set(call, "hmset")
+    call.reply.ok()
+
+
+def _set(call: Call, command: str) -> int:
+    """Set the fields from argument 2 on; return how many are new."""
     arguments = call.arguments
     if arguments.count % 2:
-        raise CommandError("ERR wrong number of arguments for 'hset' command")
+        raise CommandError(f"ERR wrong number of arguments for '{command}' command")
     key, values = arguments.bytes(1), arguments.values(2)
     current = writing(call, key, dict) or {}
     pairs = list(zip(values[0::2], values[1::2], strict=True))
     new = sum(field not in current for field in {field for field, _ in pairs})
-    _set_fields(call, key, pairs)
-    call.reply.integer(new)
+    _set_fields(call, key, pairs, b"hset")
+    return new
 
 
 def hsetnx(call: Call) -> None:
@@ -35,14 +48,30 @@ def hsetnx(call: Call) -> None:
     key, field = arguments.bytes(1), arguments.bytes(2)
     missing = field not in (writing(call, key, dict) or {})
     if missing:
-        _set_fields(call, key, [(field, arguments.bytes(3))])
+        _set_fields(call, key, [(field, arguments.bytes(3))], b"hset")
     call.reply.integer(int(missing))
 
 
-def _set_fields(call: Call, key: bytes, pairs: list[tuple[bytes, bytes]]) -> None:
+def hincrby(call: Call) -> None:
+    """HINCRBY key field increment → the number after adding ``increment``; a field that does not exist
+    counts as 0."""
+    arguments = call.arguments
+    increment = arguments.integer(3)
+    key, field = arguments.bytes(1), arguments.bytes(2)
+    number = parse_integer((writing(call, key, dict) or {}).get(field, b"0"))
+    if number is None:
+        raise CommandError("ERR hash value is not an integer")
+    number += increment
+    if not MIN_I64 <= number <= MAX_I64:
+        raise CommandError("ERR increment or decrement would overflow")
+    _set_fields(call, key, [(field, b"%d" % number)], b"hincrby")
+    call.reply.integer(number)
+
+
+def _set_fields(call: Call, key: bytes, pairs: list[tuple[bytes, bytes]], event: bytes) -> None:
     prepare(call, key, [text for pair in pairs for text in pair])
     call.db.set_fields(key, pairs)
-    changed(call, key, HASH, b"hset", len(pairs))
+    changed(call, key, HASH, event, len(pairs))
 
 
 def hdel(call: Call) -> None:
@@ -78,6 +107,21 @@ def hgetall(call: Call) -> None:
     for field, value in current.items():
         call.reply.bulk(field)
         call.reply.bulk(value)
+
+
+def hkeys(call: Call) -> None:
+    """HKEYS key → the fields, empty without a key."""
+    call.reply.bulks(list(_read(call)))
+
+
+def hvals(call: Call) -> None:
+    """HVALS key → the values, empty without a key."""
+    call.reply.bulks(list(_read(call).values()))
+
+
+def hstrlen(call: Call) -> None:
+    """HSTRLEN key field → the length of the value, 0 if the field does not exist."""
+    call.reply.integer(len(_read(call).get(call.arguments.bytes(2), b"")))
 
 
 def hlen(call: Call) -> None:

@@ -1,4 +1,4 @@
-"""Lists: LPUSH, RPUSH, LRANGE, LLEN, LPOP, RPOP, and BLPOP, BRPOP, which wait.
+"""Lists: LPUSH, RPUSH, LRANGE, LINDEX, LLEN, LPOP, RPOP, and BLPOP, BRPOP, which wait.
 
 Source: Redis's command pages and t_list.c.
 """
@@ -124,6 +124,16 @@ def lrange(call: Call) -> None:
     start = max(0, start + length if start < 0 else start)
     stop = min(length - 1, stop + length if stop < 0 else stop)
     call.reply.bulks(list(islice(current, start, stop + 1)) if start <= stop else [])
+
+
+def lindex(call: Call) -> None:
+    """LINDEX key index → the element, nil if there is none; a negative index counts from the end."""
+    current = reading(call, call.arguments.bytes(1), deque)
+    if current is None:
+        call.reply.nil()
+        return
+    index = call.arguments.integer(2)
+    call.reply.bulk_or_nil(current[index] if -len(current) <= index < len(current) else None)
 
 
 def llen(call: Call) -> None:

@@ -1,4 +1,4 @@
-"""Sets: SADD, SREM, SMEMBERS, SISMEMBER, SCARD.
+"""Sets: SADD, SREM, SMEMBERS, SISMEMBER, SMISMEMBER, SCARD.
 
 Source: Redis's command pages and t_set.c.
 """
@@ -50,6 +50,15 @@ def smembers(call: Call) -> None:
 def sismember(call: Call) -> None:
     """SISMEMBER key member → 1 if the set has the member, else 0."""
     call.reply.integer(int(call.arguments.bytes(2) in _read(call)))
+
+
+def smismember(call: Call) -> None:
+    """SMISMEMBER key member [member …] → for each member 1 if the set has it, else 0."""
+    current = _read(call)
+    members = call.arguments.values(2)
+    call.reply.array(len(members))
+    for member in members:
+        call.reply.integer(int(member in current))
 
 
 def scard(call: Call) -> None:

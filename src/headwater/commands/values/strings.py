@@ -34,7 +34,7 @@ _UNITS = {b"EX": (1000, False), b"PX": (1, False), b"EXAT": (1000, True), b"PXAT
 """The milliseconds of a unit, and whether the time is absolute."""
 
 _LEAST, _MOST = -(2**63), 2**63 - 1
-_TOO_LONG = "ERR string exceeds maximum allowed size (proto-max-bulk-len)"
+TOO_LONG = "ERR string exceeds maximum allowed size (proto-max-bulk-len)"
 
 
 class _Options:
@@ -250,7 +250,7 @@ def append(call: Call) -> None:
     current = writing(call, key, bytes)
     value = (current or b"") + more
     if len(value) > MAX_BULK_BYTES:
-        raise CommandError(_TOO_LONG)
+        raise CommandError(TOO_LONG)
     change_string(call, key, value, b"append")
     call.reply.integer(len(value))
 
