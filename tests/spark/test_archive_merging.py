@@ -168,6 +168,42 @@ def test_a_damaged_file_remains_while_the_others_are_merged(
         numbers(manifest)
 
 
+def test_a_year_of_steps_without_merging_is_caught_up_with_in_steps(tmp_path: Path) -> None:
+    # Given an archive of many steps, none of which was merged
+    manifest = Manifest(tmp_path, "s")
+    for number in range(1, 251):
+        add_step(manifest, [number])
+
+    # When a merge is killed in its second step
+    def killed_second(tasks: Any) -> Any:
+        if len(manifest.segments()) < 250:
+            raise Killed
+        return here(tasks)
+
+    with pytest.raises(Killed):
+        merge(manifest, killed_second, now_ms=0)
+    # Then the first one is done, and the next run does the others
+    assert [one.level for one in manifest.segments()] == [1, *[0] * 150]
+    merge(manifest, here, now_ms=0)
+    assert [one.level for one in manifest.segments()] == [1, 1, 1]
+    assert numbers(manifest) == list(range(1, 251))
+
+
+def test_files_that_a_restored_manifest_lists_are_not_removed(tmp_path: Path) -> None:
+    # Given an archive, whose manifest is restored from before a merge
+    manifest = Manifest(tmp_path, "s")
+    for number in range(1, FAN + 1):
+        add_step(manifest, [number])
+    before = (manifest.state / "manifest.jsonl").read_bytes()
+    merge(manifest, here, now_ms=0)
+    (manifest.state / "manifest.jsonl").write_bytes(before)
+    # When the time of the replaced files has passed
+    again = Manifest(tmp_path, "s")
+    leftovers.remove_replaced(again, now_ms=leftovers.KEEP_MS)
+    # Then they are still there
+    assert numbers(again) == list(range(1, FAN + 1))
+
+
 # --- readers and kills ----------------------------------------------------------------------------
 
 

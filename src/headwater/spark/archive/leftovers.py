@@ -42,11 +42,7 @@ def was_killed(manifest: Manifest) -> bool:
 
 def remove_unfinished(manifest: Manifest) -> list[str]:
     """Remove the files that are neither listed nor replaced; return their names."""
-    known = {name for _at, names in _replaced(manifest) for name in names}
-    for among in (one for segment in manifest.segments() for one in segment.lists):
-        known |= {file.name for file in manifest.files(among)}
-        if among.name:
-            known.add(among.name)
+    known = _listed(manifest) | {name for _at, names in _replaced(manifest) for name in names}
     there = [
         *manifest.directory.glob("day=*/*.parquet"),
         *manifest.directory.glob(f"{STATE}/lists/*.json"),
@@ -68,11 +64,22 @@ def remove_replaced(manifest: Manifest, now_ms: int) -> list[str]:
     left = [(at, names) for at, names in noted if abs(now_ms - at) < KEEP_MS]
     if len(left) == len(noted):
         return []
-    gone = [name for one in noted if one not in left for name in one[1]]
-    _remove(manifest, gone)
+    # An older manifest, restored from a copy, may list them again.
+    gone = {name for one in noted if one not in left for name in one[1]} - _listed(manifest)
+    _remove(manifest, sorted(gone))
     with replacing(manifest.state / "replaced.jsonl") as file:
         file.write_text("".join(json.dumps({"at": at, "names": of}) + "\n" for at, of in left))
-    return gone
+    return sorted(gone)
+
+
+def _listed(manifest: Manifest) -> set[str]:
+    """Return the names of all files of the archive, and of the lists that name them."""
+    found: set[str] = set()
+    for among in (one for segment in manifest.segments() for one in segment.lists):
+        found |= {file.name for file in manifest.files(among)}
+        if among.name:
+            found.add(among.name)
+    return found
 
 
 def _replaced(manifest: Manifest) -> list[tuple[int, list[str]]]:

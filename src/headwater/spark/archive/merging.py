@@ -16,6 +16,8 @@ from itertools import groupby, takewhile
 from pathlib import Path
 from typing import Final, NamedTuple
 
+import pyarrow as pa
+
 from headwater.errors import DataLoss
 from headwater.spark.archive.contents import ArchiveFile, Segment, inline
 from headwater.spark.archive.files import FILE_BYTES, DayWriter
@@ -25,6 +27,9 @@ from headwater.spark.archive.row_groups import open_file
 
 FAN: Final = 10
 """Segments of a level that are merged. More leave more files; fewer write entries more often."""
+
+MOST_SEGMENTS: Final = 100
+"""Segments that are merged in one step, which is what a kill costs. An archive of the format before may have a year's."""
 
 MOST_FILES: Final = 1000
 """A segment with more files is not merged again, so merging reads and writes a bounded list of names."""
@@ -50,10 +55,10 @@ Run = Callable[[Sequence[MergeTask]], list[Merged]]
 """Calls `merge_files` for each task, in executors or in this process."""
 
 
-def due(segments: Sequence[Segment]) -> int:
-    """Return how many of the last segments are to be merged into one; 0 if none are."""
+def due(segments: Sequence[Segment]) -> slice | None:
+    """Return which segments are to be merged into one: the first ones of a level, if the last `FAN` have it."""
     if not segments:
-        return 0
+        return None
     last = segments[-1]
     alike = takewhile(
         lambda one: (
@@ -63,7 +68,8 @@ def due(segments: Sequence[Segment]) -> int:
         reversed(segments),
     )
     found = sum(1 for _one in alike)
-    return found if found >= FAN else 0
+    first = len(segments) - found
+    return slice(first, first + min(found, MOST_SEGMENTS)) if found >= FAN else None
 
 
 def merge(manifest: Manifest, run: Run, now_ms: int) -> int:
@@ -72,17 +78,16 @@ def merge(manifest: Manifest, run: Run, now_ms: int) -> int:
     Files that cannot be read remain as they are, with a warning.
     """
     gone = 0
-    while count := due(manifest.segments()):
-        before = manifest.segments()
-        last = before[-count:]
-        lists = [among for one in last for among in one.lists]
+    while part := due(before := manifest.segments()):
+        merged = before[part]
+        lists = [among for one in merged for among in one.lists]
         files = [file for among in lists for file in manifest.files(among)]
         with unfinished(manifest):
             found = _merged(files, manifest.directory, run)
-            segment = Segment(
-                last[0].start, last[-1].end, last[0].schema, last[0].codec, inline(found), last[0].level + 1
-            )  # fmt: skip
-            manifest.replace([*before[:-count], segment])
+            segment = merged[0]._replace(
+                end=merged[-1].end, lists=inline(found), level=merged[0].level + 1
+            )
+            manifest.replace([*before[: part.start], segment, *before[part.stop :]])
             names = {file.name for file in files} - {file.name for file in found}
             gone += len(names)
             replaced(manifest, names | {one.name for one in lists if one.name}, now_ms)
@@ -137,8 +142,8 @@ def merge_files(task: MergeTask) -> Merged:
                     for number, group in enumerate(file.groups):
                         table = parquet.read_row_group(number, use_threads=False)
                         writer.add(file.day, table.to_batches(), group.bad, group.plain)
-    except (DataLoss, OSError, ValueError) as error:
-        return Kept(str(error))  # Arrow's errors for damaged files are also OSErrors or ValueErrors
+    except (DataLoss, OSError, pa.ArrowException) as error:
+        return Kept(str(error))
     wanted, found = (sum(one.entries for one in files) for files in (task.files, writer.files))
     if wanted != found:
         for file in writer.files:
