@@ -110,8 +110,12 @@ plain: build peers
 	HEADWATER_PURE=1 $(PYTEST) $(TWO) -q -m "not slow and not slice and not spark" \
 	    tests/unit tests/conformance tests/property
 
+# The gates compare speed with Redis, so nothing runs next to them.
+GATES := tests/e2e/test_gates.py
+
 slice: build peers
-	$(PYTEST) $(TWO) -q -m slice $(ARGS)
+	$(PYTEST) -q -m slice $(GATES)
+	$(PYTEST) $(TWO) -q -m slice --ignore $(GATES) $(ARGS)
 	HEADWATER_PURE=1 $(PYTEST) $(TWO) -q -m slice tests/conformance tests/property
 
 # Clusters of three shards with replicas, and Sentinels, of Redis and Valkey. One test at a time: these are

@@ -4,6 +4,7 @@ refresh is complete with the archive. Source and sink also work over Spark Conne
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +19,7 @@ from headwater.demo.data import flights
 from headwater.spark.home import spark_home
 from headwater.spark.java import java_home
 from tests.spark.stores import Shop
+from tests.waiting import eventually
 
 pytestmark = [
     pytest.mark.spark,
@@ -28,12 +30,23 @@ pytestmark = [
 ]
 
 STORES = ("headwater",)
+CONNECT_PORT = 15002
+"""The port of every Spark Connect server that ``local`` starts."""
+
 FLIGHTS = 2_000
 CORRUPTED = 30
 
 
+def is_listening(port: int) -> bool:
+    """Whether a process of this machine listens at ``port``."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
 def command(*words: str, directory: Path, **more: str) -> str:
     """Run one of Spark's programs, and return what it prints."""
+    # The JVM of the program before ends after it.
+    eventually(lambda: not is_listening(CONNECT_PORT), "port 15002 is free")
     programs = Path(sys.executable).parent
     environment = os.environ | {
         "JAVA_HOME": str(java_home()),
