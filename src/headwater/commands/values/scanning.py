@@ -11,12 +11,14 @@ Source: Redis's command pages and db.c.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Final
+from typing import Final, TypeVar
 
 from headwater.commands.call import Call
 from headwater.commands.globs import select
 from headwater.commands.scan import ScanOptions, read_cursor
 from headwater.commands.values.typed import reading
+
+T = TypeVar("T", dict[bytes, bytes], set[bytes])
 
 _WHOLE: Final = 512
 """A part has at least about so many names: a client's COUNT of 10 would take 100,000 calls for a million names."""
@@ -27,35 +29,29 @@ _MOST_BITS: Final = 1 << _BITS
 
 def hscan(call: Call) -> None:
     """HSCAN key cursor [MATCH pattern] [COUNT n] [NOVALUES] → [next cursor, fields and their values]."""
-    cursor = read_cursor(call, 2)
-    value = reading(call, call.arguments.bytes(1), dict)
-    if value is None:
-        _reply(call, 0, [])
-        return
-    options = ScanOptions(call, 3, b"hash")
-    cursor, fields = part_of(value, cursor, options.count)
-    fields = select(options.pattern, fields)
-    if options.with_values:
-        fields = [text for field in fields for text in (field, value[field])]
-    _reply(call, cursor, fields)
+    _scan(call, dict, b"hash")
 
 
 def sscan(call: Call) -> None:
     """SSCAN key cursor [MATCH pattern] [COUNT n] → [next cursor, members]."""
+    _scan(call, set, b"set")
+
+
+def _scan(call: Call, kind: type[T], name: bytes) -> None:
     cursor = read_cursor(call, 2)
-    value = reading(call, call.arguments.bytes(1), set)
+    value = reading(call, call.arguments.bytes(1), kind)
+    found: list[bytes] = []
     if value is None:
-        _reply(call, 0, [])
-        return
-    options = ScanOptions(call, 3, b"set")
-    cursor, members = part_of(value, cursor, options.count)
-    _reply(call, cursor, select(options.pattern, members))
-
-
-def _reply(call: Call, cursor: int, names: list[bytes]) -> None:
+        cursor = 0  # without a key the options are not read
+    else:
+        options = ScanOptions(call, 3, name)
+        cursor, found = part_of(value, cursor, options.count)
+        found = select(options.pattern, found)
+        if isinstance(value, dict) and options.with_values:
+            found = [text for field in found for text in (field, value[field])]
     call.reply.array(2)
     call.reply.bulk(b"%d" % cursor)
-    call.reply.bulks(names)
+    call.reply.bulks(found)
 
 
 def part_of(names: Collection[bytes], cursor: int, count: int) -> tuple[int, list[bytes]]:
