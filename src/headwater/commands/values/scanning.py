@@ -11,7 +11,7 @@ Source: Redis's command pages and db.c.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from headwater.commands.call import Call
 from headwater.commands.globs import select
@@ -39,7 +39,7 @@ def sscan(call: Call) -> None:
 
 def _scan(call: Call, kind: type[T], name: bytes) -> None:
     cursor = read_cursor(call, 2)
-    value = reading(call, call.arguments.bytes(1), kind)
+    value: Any = reading(call, call.arguments.bytes(1), kind)
     found: list[bytes] = []
     if value is None:
         cursor = 0  # without a key the options are not read
