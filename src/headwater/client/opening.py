@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from redis.backoff import ExponentialWithJitterBackoff, NoBackoff
 from redis.maint_notifications import MaintNotificationsConfig
 from redis.retry import AbstractRetry
 
 from headwater.client.cluster_calls import ClusterCalls
-from headwater.client.embedded_opening import open_embedded
 from headwater.client.primary import follow_primary
 from headwater.client.redaction import redacted
 from headwater.client.routing import Router
@@ -31,7 +30,9 @@ from headwater.client.server_url import (
 from headwater.client.slots import Topology, topology_of
 from headwater.clock import Clock
 from headwater.errors import ConfigError
-from headwater.server.turn.node import Node
+
+if TYPE_CHECKING:
+    from headwater.server.turn.node import Node
 
 C = TypeVar("C")
 
@@ -78,6 +79,8 @@ def open_client(
             return open_cluster(classes, url, single_connection_client=single, **options)
         pool = server_pool(classes, url, options)
     else:
+        from headwater.client.embedded_opening import open_embedded  # the server's modules, 80 ms
+
         handle, url_options = open_embedded(url, node, clock)
         retry = default_retry(classes)
         pool = classes.embedded_pool(handle=handle, **{"retry": retry, **options, **url_options})

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import redis.asyncio
 
-from headwater.client.embedded_opening import recovery_of
-from headwater.journal.report import RecoveryReport
+if TYPE_CHECKING:
+    from headwater.journal.report import RecoveryReport
 
 
 class AsyncClient(redis.asyncio.Redis):
@@ -15,4 +17,6 @@ class AsyncClient(redis.asyncio.Redis):
     def recovery(self) -> RecoveryReport | None:
         """What opening the embedded store recovered, cut off or found suspicious. None for a client of a
         server; INFO of that server has the numbers."""
+        from headwater.client.embedded_opening import recovery_of  # the server's modules, 80 ms
+
         return recovery_of(self)

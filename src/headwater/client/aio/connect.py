@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from redis.asyncio.connection import Connection, ConnectionPool, parse_url
 from redis.asyncio.retry import Retry
@@ -10,18 +10,27 @@ from redis.asyncio.retry import Retry
 from headwater.client import opening
 from headwater.client.aio.client import AsyncClient
 from headwater.client.aio.cluster import AsyncClusterClient
-from headwater.client.aio.embedded import AsyncEmbeddedPool
 from headwater.client.aio.guarded import guarded
 from headwater.client.aio.sentinel import to_primary
 from headwater.client.opening import ClientClasses
 from headwater.client.slots import Topology
 from headwater.clock import Clock
-from headwater.server.turn.node import Node
+
+if TYPE_CHECKING:
+    from headwater.client.aio.embedded import AsyncEmbeddedPool
+    from headwater.server.turn.node import Node
+
+
+def _embedded_pool(**options: Any) -> AsyncEmbeddedPool:
+    from headwater.client.aio.embedded import AsyncEmbeddedPool  # the server's modules, 80 ms
+
+    return AsyncEmbeddedPool(**options)
+
 
 CLASSES: Final = ClientClasses[AsyncClient](
     client=AsyncClient,
     cluster_client=AsyncClusterClient,
-    embedded_pool=AsyncEmbeddedPool,
+    embedded_pool=_embedded_pool,
     pool=ConnectionPool,
     connection=Connection,
     guarded=guarded,

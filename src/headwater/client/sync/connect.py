@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from redis.connection import Connection, ConnectionPool, parse_url
 from redis.retry import Retry
@@ -12,16 +12,25 @@ from headwater.client.opening import ClientClasses
 from headwater.client.slots import Topology
 from headwater.client.sync.client import Client
 from headwater.client.sync.cluster import ClusterClient
-from headwater.client.sync.embedded import EmbeddedPool
 from headwater.client.sync.guarded import guarded
 from headwater.client.sync.sentinel import to_primary
 from headwater.clock import Clock
-from headwater.server.turn.node import Node
+
+if TYPE_CHECKING:
+    from headwater.client.sync.embedded import EmbeddedPool
+    from headwater.server.turn.node import Node
+
+
+def _embedded_pool(**options: Any) -> EmbeddedPool:
+    from headwater.client.sync.embedded import EmbeddedPool  # the server's modules, 80 ms
+
+    return EmbeddedPool(**options)
+
 
 CLASSES: Final = ClientClasses[Client](
     client=Client,
     cluster_client=ClusterClient,
-    embedded_pool=EmbeddedPool,
+    embedded_pool=_embedded_pool,
     pool=ConnectionPool,
     connection=Connection,
     guarded=guarded,
