@@ -25,7 +25,7 @@ THREE := -n 3 --dist loadgroup
 
 help:
 	@echo "make demo     run server, workers and Spark on real data, under 3 minutes (ARGS='--flights 10000')"
-	@echo "make test     run all tests except the slice, 11 minutes, 12 at most"
+	@echo "make test     run all tests except the slice and those of make check, 12 minutes at most"
 	@echo "make quick    run the tests that are not slow, 2 minutes at most"
 	@echo "make slice    run a sample of every long campaign: kills, crashes, histories"
 	@echo "make clusters  test workers on real clusters and with Sentinels, failovers and resharding, 5 minutes at most"
@@ -101,8 +101,9 @@ format: install
 quick: build peers
 	$(PYTEST) $(TWO) -q -m "not slow and not slice and not spark and not clusters" $(ARGS)
 
+# `make check` runs tests/tidy.
 test: build peers build/bench-installed
-	$(PYTEST) $(THREE) -q -m "not slice and not clusters" $(ARGS)
+	$(PYTEST) $(THREE) -q -m "not slice and not clusters" --ignore tests/tidy $(ARGS)
 	$(MAKE) --no-print-directory plain
 
 # The same sources as plain Python, without the compiled extensions.

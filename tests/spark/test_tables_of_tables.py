@@ -291,6 +291,7 @@ def delta(spark: SparkSession, shop: Shop, file: Path) -> Any:
     return deltalake.DeltaTable(str(file.parent / "tables" / "bronze"))
 
 
+@pytest.mark.slice
 def test_files_that_are_only_rewritten_have_no_rows(delta: Any, shop: Shop, file: Path) -> None:
     fill(shop, range(31, 41))
     run(load(file), report=silent)
@@ -310,6 +311,7 @@ def test_files_that_are_only_rewritten_have_no_rows(delta: Any, shop: Shop, file
     assert column(file, "silver") == evens(11, 50)
 
 
+@pytest.mark.slice
 def test_rows_that_are_deleted_are_an_error(delta: Any, file: Path) -> None:
     delta.delete("n < 15")
     with pytest.raises(
@@ -318,6 +320,7 @@ def test_rows_that_are_deleted_are_an_error(delta: Any, file: Path) -> None:
         run(load(file), report=silent)
 
 
+@pytest.mark.slice
 def test_a_log_that_expired_before_it_was_read_is_data_loss(
     delta: Any, shop: Shop, file: Path
 ) -> None:
