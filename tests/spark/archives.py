@@ -42,8 +42,7 @@ def archive(shop: Shop, path: Path, schema: str | None = "n bigint", **how: Any)
 
 def files_of(manifest: Manifest) -> list[ArchiveFile]:
     """Return all files of an archive, in order."""
-    lists = [among for segment in manifest.segments() for among in segment.lists]
-    return [file for among in lists for file in manifest.files(among)]
+    return [file for among in manifest.lists() for file in manifest.files(among)]
 
 
 class Table:

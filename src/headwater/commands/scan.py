@@ -39,7 +39,8 @@ class ScanOptions:
                 if kind != b"hash":
                     raise CommandError("ERR NOVALUES option can only be used in HSCAN")
                 self.with_values = False
-                index -= 1
+                index += 1
+                continue
             else:
                 raise CommandError(SYNTAX)
             index += 2

@@ -30,9 +30,10 @@ def spark_home() -> Path | None:
     name = f"spark-{hashlib.sha256(str(installed).encode()).hexdigest()[:16]}"
     home = cache() / name
     try:
-        if not _is_complete(home, installed):
-            _make(home, installed)
-        return home if _is_complete(home, installed) else None
+        links = _links(installed)
+        if not _is_complete(home, links):
+            _make(home, links)
+        return home if _is_complete(home, links) else None
     except OSError:  # links or the cache's directory are not available
         return None
 
@@ -57,20 +58,20 @@ def _links(installed: Path) -> dict[str, Path]:
     return found
 
 
-def _is_complete(home: Path, installed: Path) -> bool:
+def _is_complete(home: Path, links: dict[str, Path]) -> bool:
     # A later version of pyspark in the same place may have other files.
     return home.is_dir() and all(
         (home / name).is_symlink() and (home / name).readlink() == target
-        for name, target in _links(installed).items()
+        for name, target in links.items()
     )
 
 
-def _make(home: Path, installed: Path) -> None:
+def _make(home: Path, links: dict[str, Path]) -> None:
     home.parent.mkdir(parents=True, exist_ok=True)
     # Made under another name and renamed: two sessions may start at once.
     partial = Path(tempfile.mkdtemp(prefix=f"{home.name}.", dir=home.parent))
     try:
-        for name, target in _links(installed).items():
+        for name, target in links.items():
             link = partial / name
             link.parent.mkdir(parents=True, exist_ok=True)
             link.symlink_to(target)

@@ -12,6 +12,7 @@ from collections import deque
 from itertools import islice
 
 from headwater.commands.call import Call
+from headwater.commands.values.lists import places
 from headwater.commands.values.typed import changed, prepare, writing
 from headwater.engine.events import LIST
 from headwater.errors import CommandError
@@ -49,10 +50,10 @@ def lrem(call: Call) -> None:
         )
     key, element = arguments.bytes(1), arguments.bytes(3)
     current = writing(call, key, deque)
-    places = [place for place, one in enumerate(current or ()) if one == element]
-    places = places[:count] if count > 0 else places[count:]
-    if current is not None and places:
-        gone, first, last = set(places), places[0], places[-1]
+    found = [place for place, one in enumerate(current or ()) if one == element]
+    found = found[:count] if count > 0 else found[count:]
+    if current is not None and found:
+        gone, first, last = set(found), found[0], found[-1]
         left = last < len(current) - first
         start, stop = (0, last + 1) if left else (first, len(current))
         kept = [
@@ -61,8 +62,8 @@ def lrem(call: Call) -> None:
             if place not in gone
         ]
         _replace(call, key, current, stop - start, kept, left=left)
-        changed(call, key, LIST, b"lrem", len(places))
-    call.reply.integer(len(places))
+        changed(call, key, LIST, b"lrem", len(found))
+    call.reply.integer(len(found))
 
 
 def ltrim(call: Call) -> None:
@@ -73,8 +74,7 @@ def ltrim(call: Call) -> None:
     current = writing(call, key, deque)
     if current is not None:
         length = len(current)
-        start = max(0, start + length if start < 0 else start)
-        stop = min(length - 1, stop + length if stop < 0 else stop)
+        start, stop = places(start, stop, length)
         before, after = (start, length - 1 - stop) if start <= stop else (length, 0)
         prepare(call, key, [])
         if before:

@@ -120,10 +120,17 @@ def lrange(call: Call) -> None:
     if current is None:
         call.reply.array(0)
         return
-    length = len(current)
-    start = max(0, start + length if start < 0 else start)
-    stop = min(length - 1, stop + length if stop < 0 else stop)
+    start, stop = places(start, stop, len(current))
     call.reply.bulks(list(islice(current, start, stop + 1)) if start <= stop else [])
+
+
+def places(start: int, stop: int, length: int) -> tuple[int, int]:
+    """The first and the last place that two indexes of a range mean, of which negative ones count from the end.
+    Without any place the first is after the last."""
+    return (
+        max(0, start + length if start < 0 else start),
+        min(length - 1, stop + length if stop < 0 else stop),
+    )
 
 
 def lindex(call: Call) -> None:

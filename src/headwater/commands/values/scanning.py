@@ -3,7 +3,8 @@
 A small value is returned whole, as by Redis. The names of a large one are divided by their hashes, which do not
 change while this process runs: a cursor is the number of the next part and, in its low bits, the logarithm of the number of
 parts. So a name that is there from the first call to the last is returned once, whatever is added or removed
-meanwhile. Each call looks at every name: 40 ms for a million.
+meanwhile. Each call looks at every name: 60 ms for a million fields, 0.2 s for a
+million members.
 
 Source: Redis's command pages and db.c.
 """

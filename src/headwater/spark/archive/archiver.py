@@ -26,7 +26,7 @@ from headwater import errors
 from headwater.clock import Clock, SystemClock
 from headwater.errors import DataLoss, HeadwaterError, StoreInUse
 from headwater.model import StreamID
-from headwater.spark.archive.contents import ArchiveFile, Segment, inline
+from headwater.spark.archive.contents import ArchiveFile, Segment, inline, total
 from headwater.spark.archive.files import PartWriter, typed_columns
 from headwater.spark.archive.leftovers import (
     remove_replaced,
@@ -151,10 +151,11 @@ class Archiver:
                     now_ms = self._clock.now_ms()
                     remove_replaced(manifest, now_ms)
                     merged = merge(manifest, lambda tasks: _each(merge_files, tasks, spark), now_ms)
+                entries, size, _files = total(segments)
                 yield Archived(
                     stream,
-                    entries=sum(one.entries for one in segments),
-                    bytes=sum(one.bytes for one in segments),
+                    entries=entries,
+                    bytes=size,
                     end=manifest.end.id,
                     trimmed=trimmed,
                     seconds=time.monotonic() - began,
@@ -174,16 +175,8 @@ class Archiver:
                 holds: list[Hold] = []
                 if self._trimming is not None:
                     holds = Trimmer(store, manifest, self._trimming).holds()
-                segments = manifest.segments()
-                yield ArchiveState(
-                    stream,
-                    end,
-                    entries=sum(one.entries for one in segments),
-                    bytes=sum(one.bytes for one in segments),
-                    files=sum(one.file_count for one in segments),
-                    waiting=waiting,
-                    holds=tuple(holds),
-                )
+                sizes = total(manifest.segments())
+                yield ArchiveState(stream, end, *sizes, waiting, tuple(holds))
         finally:
             store.close()
 

@@ -12,6 +12,7 @@ manifest, which is short, and the one list that covers the hour.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -84,10 +85,6 @@ class Segment(NamedTuple):
         return sum(one.entries for one in self.lists)
 
     @property
-    def bytes(self) -> int:
-        return sum(one.bytes for one in self.lists)
-
-    @property
     def file_count(self) -> int:
         """The number of its files."""
         return sum(one.file_count for one in self.lists)
@@ -109,6 +106,16 @@ def listed(files: tuple[ArchiveFile, ...], name: str | None = None) -> FileList:
 def inline(files: list[ArchiveFile]) -> tuple[FileList, ...]:
     """Return one list that holds ``files`` itself; none without files."""
     return (listed(tuple(files)),) if files else ()
+
+
+def total(segments: Iterable[Segment]) -> tuple[int, int, int]:
+    """Return the number of entries, bytes and files of all ``segments``."""
+    lists = [one for segment in segments for one in segment.lists]
+    return (
+        sum(one.entries for one in lists),
+        sum(one.bytes for one in lists),
+        sum(one.file_count for one in lists),
+    )
 
 
 # --- JSON -----------------------------------------------------------------------------------------

@@ -150,6 +150,7 @@ class DayWriter:
         self._file: _OpenFile | None = None
         self._group: list[pa.RecordBatch] = []
         self._marks: list[tuple[int, bool]] = []  # of each addition: bad entries, `RowGroup.plain`
+        self._entries = self._weight = 0  # of the group
 
     def __enter__(self) -> Self:
         return self
@@ -173,9 +174,9 @@ class DayWriter:
             self._day = day
         self._group += batches
         self._marks.append((bad, plain))
-        entries = sum(one.num_rows for one in self._group)
-        weight = sum(one.get_total_buffer_size() for one in self._group)
-        if entries >= self._group_entries or weight >= GROUP_BYTES:
+        self._entries += sum(one.num_rows for one in batches)
+        self._weight += sum(one.get_total_buffer_size() for one in batches)
+        if self._entries >= self._group_entries or self._weight >= GROUP_BYTES:
             self._flush()
 
     def _flush(self) -> None:
@@ -195,7 +196,7 @@ class DayWriter:
                 plain=all(plain for _bad, plain in self._marks),
             ),
         )
-        self._group, self._marks = [], []
+        self._group, self._marks, self._entries, self._weight = [], [], 0, 0
         if self._file.bytes >= self._file_bytes:
             self._close()
 

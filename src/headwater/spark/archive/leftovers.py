@@ -40,15 +40,15 @@ def was_killed(manifest: Manifest) -> bool:
     return (manifest.state / "unfinished").exists() or manifest.format == 1
 
 
-def remove_unfinished(manifest: Manifest) -> list[str]:
-    """Remove the files that are neither listed nor replaced; return their names."""
+def remove_unfinished(manifest: Manifest) -> None:
+    """Remove the files that are neither listed nor replaced."""
     known = _listed(manifest) | {name for _at, names in _replaced(manifest) for name in names}
     there = [
         *manifest.directory.glob("day=*/*.parquet"),
         *manifest.directory.glob(f"{STATE}/lists/*.json"),
     ]
     names = {str(file.relative_to(manifest.directory)) for file in there}
-    return _remove(manifest, sorted(names - known))
+    _remove(manifest, names - known)
 
 
 def replaced(manifest: Manifest, names: Iterable[str], now_ms: int) -> None:
@@ -57,25 +57,24 @@ def replaced(manifest: Manifest, names: Iterable[str], now_ms: int) -> None:
     append_line(manifest.state / "replaced.jsonl", json.dumps(line).encode())
 
 
-def remove_replaced(manifest: Manifest, now_ms: int) -> list[str]:
-    """Remove the files that were replaced more than `KEEP_MS` ago; return their names."""
+def remove_replaced(manifest: Manifest, now_ms: int) -> None:
+    """Remove the files that were replaced more than `KEEP_MS` ago."""
     noted = _replaced(manifest)
     # A clock that was set back does not keep them for longer than that either.
     left = [(at, names) for at, names in noted if abs(now_ms - at) < KEEP_MS]
     if len(left) == len(noted):
-        return []
+        return
     # An older manifest, restored from a copy, may list them again.
     gone = {name for one in noted if one not in left for name in one[1]} - _listed(manifest)
-    _remove(manifest, sorted(gone))
+    _remove(manifest, gone)
     with replacing(manifest.state / "replaced.jsonl") as file:
         file.write_text("".join(json.dumps({"at": at, "names": of}) + "\n" for at, of in left))
-    return sorted(gone)
 
 
 def _listed(manifest: Manifest) -> set[str]:
     """Return the names of all files of the archive, and of the lists that name them."""
     found: set[str] = set()
-    for among in (one for segment in manifest.segments() for one in segment.lists):
+    for among in manifest.lists():
         found |= {file.name for file in manifest.files(among)}
         if among.name:
             found.add(among.name)
@@ -93,7 +92,6 @@ def _replaced(manifest: Manifest) -> list[tuple[int, list[str]]]:
     return found
 
 
-def _remove(manifest: Manifest, names: list[str]) -> list[str]:
+def _remove(manifest: Manifest, names: set[str]) -> None:
     for name in names:
         (manifest.directory / name).unlink(missing_ok=True)
-    return names

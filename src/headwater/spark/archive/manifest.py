@@ -27,7 +27,7 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
@@ -120,6 +120,11 @@ class Manifest:
         """Return the files of a list; raises `DataLoss` if its own file is missing or damaged."""
         return among.inline if among.name is None else self._read_list(among)
 
+    def lists(self) -> Iterator[FileList]:
+        """Yield the lists of all segments, in order."""
+        for segment in self.segments():
+            yield from segment.lists
+
     @property
     def end(self) -> Position:
         """Up to where the stream is archived; its beginning if it is not."""
@@ -136,7 +141,7 @@ class Manifest:
             self.replace([*segments, segment])
             return
         self.state.mkdir(parents=True, exist_ok=True)
-        if not whole_lines(self._file):
+        if not segments and not whole_lines(self._file):
             append_line(self._file, json.dumps(self._first()).encode())
             self._sync_directories()
         append_line(self._file, json.dumps(segment_as_json(segment)).encode())
@@ -248,8 +253,11 @@ def archived_files(path: Path | str, stream: str) -> list[Path]:
     []
     """
     manifest = Manifest(path, stream)
-    lists = [among for segment in manifest.segments() for among in segment.lists]
-    return [manifest.directory / file.name for among in lists for file in manifest.files(among)]
+    return [
+        manifest.directory / file.name
+        for among in manifest.lists()
+        for file in manifest.files(among)
+    ]
 
 
 def archived_streams(path: Path | str) -> list[str]:

@@ -60,6 +60,8 @@ def _raised(text: str) -> str | None:
     if not found:
         return None
     line = next((line for line in rest.splitlines() if line and not line[0].isspace()), "")
+    if ": " not in line:
+        return None  # Spark has cut its text
     kind, _colon, sentence = line.partition(": ")
     said = f"{kind.rpartition('.')[2]}: {sentence.strip()}"
     if _MISMATCH in said:
