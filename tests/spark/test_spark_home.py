@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from headwater.spark import home as homes
 from headwater.spark.home import spark_home
 from headwater.spark.sessions import prepare_environment
 
@@ -50,6 +51,24 @@ def test_a_home_is_made_once_and_again_if_a_link_is_missing(
     assert spark_home() == home
     assert (home / "jars").is_dir()
     assert list(home.parent.iterdir()) == [home]
+
+
+def test_the_home_of_another_version_of_spark_stays_for_the_sessions_that_use_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    # Given a home
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    home = spark_home()
+    assert home is not None
+    # When a version of Spark in the same place has another file
+    links_before = homes._links
+    monkeypatch.setattr(homes, "_links", lambda of: {**links_before(of), "NEW": of / "bin"})
+    # Then it has a home of its own
+    other = spark_home()
+    assert other is not None
+    assert other != home
+    assert (other / "NEW").is_dir()
+    assert (home / "jars").is_dir()
 
 
 def test_without_links_spark_keeps_its_own_home(

@@ -27,10 +27,11 @@ def spark_home() -> Path | None:
     installed = _package("pyspark")
     if installed is None or not (installed / "python" / "lib" / "pyspark.zip").is_file():
         return None  # a Spark that was not installed by pip
-    name = f"spark-{hashlib.sha256(str(installed).encode()).hexdigest()[:16]}"
-    home = cache() / name
     try:
         links = _links(installed)
+        # Another version of pyspark has other links: a home that a session uses is not replaced.
+        digest = hashlib.sha256(repr(sorted(links.items())).encode()).hexdigest()
+        home = cache() / f"spark-{digest[:16]}"
         if not _is_complete(home, links):
             _make(home, links)
         return home if _is_complete(home, links) else None
@@ -59,7 +60,7 @@ def _links(installed: Path) -> dict[str, Path]:
 
 
 def _is_complete(home: Path, links: dict[str, Path]) -> bool:
-    # A later version of pyspark in the same place may have other files.
+    # Links may have been removed since.
     return home.is_dir() and all(
         (home / name).is_symlink() and (home / name).readlink() == target
         for name, target in links.items()
