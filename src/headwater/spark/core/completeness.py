@@ -171,8 +171,8 @@ def report(finding: Finding, options: SourceOptions) -> None:
         )
     else:
         remedy = (
-            "XDEL reached this range, so deletion cannot be distinguished from trimming. If entries "
-            "are deleted on purpose, set ignoreDeletes=true to continue with a warning."
+            "If entries or streams are deleted on purpose, set ignoreDeletes=true to continue with a "
+            "warning."
         )
     raise DataLoss(f"{finding.text}. {remedy}")
 
@@ -188,10 +188,11 @@ def _removed(
 ) -> Finding:
     certain = max_deleted_id <= start
     how = "trimmed (MAXLEN, MINID, XTRIM)" if certain else "deleted or trimmed (XDEL, XTRIM)"
+    doubt = "" if certain else ". XDEL reached this range, so which of both it was is unknown"
     upto = f" up to {end}" if end != MAX_ID else ""
     return Finding(
         stream,
         certain=certain,
         text=f"stream {stream!r}: {missing} of {expected} entries after {start}{upto} were {how} "
-        f"before they were read; {expected - missing} are left",
+        f"before they were read; {expected - missing} are left{doubt}",
     )
