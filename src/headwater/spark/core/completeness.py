@@ -188,7 +188,7 @@ def _removed(
 ) -> Finding:
     certain = max_deleted_id <= start
     how = "trimmed (MAXLEN, MINID, XTRIM)" if certain else "deleted or trimmed (XDEL, XTRIM)"
-    doubt = "" if certain else ". XDEL reached this range, so which of both it was is unknown"
+    doubt = "" if certain else ". XDEL reached this range, so which of the two is unknown"
     upto = f" up to {end}" if end != MAX_ID else ""
     return Finding(
         stream,
