@@ -6,9 +6,12 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import pytest
+import redis
 from hypothesis import settings
 
+from headwater.testing.server import server_process
 from tests import peers
+from tests.command_line import in_process, in_thread
 from tests.skips import (
     pytest_make_collect_report,
     pytest_runtest_makereport,
@@ -28,6 +31,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="keep all entries of the stores of tests/conformance on disk",
     )
 
+
+UNHEALTHY = 3
+"""The exit status of a command that worked and found something wrong."""
 
 StartPeer = Callable[..., peers.Peer]
 
@@ -85,3 +91,41 @@ def redis_cli() -> str:
     if found is None:
         pytest.skip(str(peers.PeerMissing("redis-cli")))
     return str(found)
+
+
+@pytest.fixture(scope="session")
+def headwater_url() -> Iterator[str]:
+    """The address of a Headwater server that all tests of a process share."""
+    with server_process("--appendonly", "no", "--save", "") as server:
+        yield server.url
+
+
+@pytest.fixture
+def store_url(request: pytest.FixtureRequest) -> Callable[[str], str]:
+    """A function that returns the address of a store by its name. It starts a store at its first use."""
+
+    def give(name: str) -> str:
+        if name == "headwater":
+            url: str = request.getfixturevalue("headwater_url")
+            with redis.Redis.from_url(url) as client:
+                client.flushall()
+            return url
+        shared: Callable[[str], peers.Peer] = request.getfixturevalue("shared_peer")
+        return shared(name).url
+
+    return give
+
+
+@pytest.fixture
+def run_headwater() -> Callable[..., str]:
+    """A function that runs ``headwater …`` without input and returns what it printed.
+
+    The command runs in a thread, or in a process if ``apart`` is true.
+    """
+
+    def run(*arguments: str, status: int = 0, apart: bool = False) -> str:
+        found, printed, complaint = (in_process if apart else in_thread)(arguments)
+        assert found == status, complaint
+        return printed if status in (0, UNHEALTHY) else complaint
+
+    return run

@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import io
-import subprocess
-import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import redirect_stderr, redirect_stdout
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
 import redis.asyncio
 
-from headwater.cli.main import main
 from headwater.testing.clock import ManualClock
-from headwater.testing.server import ServerThread, server_process, server_thread
-from tests import peers
+from headwater.testing.server import ServerThread, server_thread
 from tests.worker.apps import Store
 from tests.worker.core import Core
-
-SharedPeer = Callable[[str], peers.Peer]
 
 CORE_STORES = ("headwater", "redis-8.2", "redis-7.0", "valkey-9.1")
 
@@ -43,29 +34,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             continue  # the hook of every conftest.py receives all tests
         if not SAMPLED.isdisjoint(map(str, callspec.params.values())):
             item.add_marker(pytest.mark.slice)
-
-
-@pytest.fixture(scope="session")
-def headwater_url() -> Iterator[str]:
-    """The address of a Headwater server that all tests of a process share."""
-    with server_process("--appendonly", "no", "--save", "") as server:
-        yield server.url
-
-
-@pytest.fixture
-def store_url(request: pytest.FixtureRequest) -> Callable[[str], str]:
-    """A function that returns the address of a store by its name. It starts a store at its first use."""
-
-    def give(name: str) -> str:
-        if name == "headwater":
-            url: str = request.getfixturevalue("headwater_url")
-            with redis.Redis.from_url(url) as client:
-                client.flushall()
-            return url
-        shared: SharedPeer = request.getfixturevalue("shared_peer")
-        return shared(name).url
-
-    return give
 
 
 @pytest.fixture(scope="session")
@@ -108,47 +76,3 @@ async def any_store(
     url = store_url(request.param)
     async with redis.asyncio.Redis.from_url(url) as look:
         yield Store(request.param, url, look)
-
-
-@pytest.fixture
-def run_headwater() -> Callable[..., str]:
-    """A function that runs ``headwater …`` without input and returns what it printed.
-
-    The command runs in a thread, or in a process if ``apart`` is true.
-    """
-
-    def run(*arguments: str, status: int = 0, apart: bool = False) -> str:
-        found, printed, complaint = (_in_process if apart else _in_thread)(arguments)
-        assert found == status, complaint
-        return printed if status == 0 else complaint
-
-    return run
-
-
-def _in_process(arguments: Sequence[str]) -> tuple[int, str, str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "headwater.cli.main", *arguments],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    return done.returncode, done.stdout, done.stderr
-
-
-def _in_thread(arguments: Sequence[str]) -> tuple[int, str, str]:
-    def run() -> int:
-        try:
-            main([*arguments])
-        except SystemExit as end:
-            return int(end.code or 0)
-        return 0
-
-    printed, complaint, read = io.StringIO(), io.StringIO(), sys.stdin
-    with ThreadPoolExecutor(1) as thread, redirect_stdout(printed), redirect_stderr(complaint):
-        sys.stdin = io.StringIO()
-        try:
-            status = thread.submit(run).result(60)
-        finally:
-            sys.stdin = read
-    return status, printed.getvalue(), complaint.getvalue()

@@ -61,7 +61,7 @@ def test_the_error_for_a_partitioned_stream_names_a_partition(
     member: Core, run_headwater: Run
 ) -> None:
     member.client.xadd("moves.{0}", {"v": "a"})
-    for command in (["pending"], ["consumers", "list"], ["dead", "list"]):
+    for command in (["pending", "list"], ["consumers", "list"], ["dead", "list"]):
         group = ["g"] if command[0] == "consumers" else []
         output = run_headwater(*command, "moves", *group, status=1)
         assert "split into partitions" in output
@@ -128,14 +128,18 @@ def test_an_error_of_the_store_is_one_line(member: Core, run_headwater: Run) -> 
     url = member.client.connection_pool.connection_kwargs
     address = f"redis://{url['host']}:{url['port']}"
     member.client.set("text", "x")
-    for command in (["pending", "s"], ["consumers", "list", "s", "g"], ["dead", "list", "s"]):
+    for command in (
+        ["pending", "list", "s"],
+        ["consumers", "list", "s", "g"],
+        ["dead", "list", "s"],
+    ):
         output = run_headwater(*command, "--url", f"{address}/99", status=1)
         assert output == f"headwater: {address}/99 refuses this: DB index is out of range\n"
     bad = f"{address.replace('redis', 'rediss')}?ssl_cert_reqs=bogus"
-    output = run_headwater("pending", "s", "--url", bad, status=1)
+    output = run_headwater("pending", "list", "s", "--url", bad, status=1)
     assert "cannot be used: Invalid SSL Certificate Requirements Flag: bogus" in output
     assert "Traceback" not in output
-    output = run_headwater("pending", "text", status=1)
+    output = run_headwater("pending", "list", "text", status=1)
     assert output.startswith(f"headwater: {address} refuses this: WRONGTYPE")
 
 
@@ -155,7 +159,7 @@ def test_pending_shows_why_an_entry_is_not_handled(member: Core, run_headwater: 
     unread: Any = member.client.xadd("s", {"v": "c"})
 
     # Then the table says so, and the JSON document has the same content
-    output = run_headwater("pending", "s")
+    output = run_headwater("pending", "list", "s")
     lines = {line.split()[0]: line for line in output.splitlines()[1:]}
     assert output.startswith("s, group g: 2 pending, 1 unread\n")
     assert f"oldest unread    {unread.decode()}" in output
@@ -163,10 +167,10 @@ def test_pending_shows_why_an_entry_is_not_handled(member: Core, run_headwater: 
     assert " one " in lines[running.id.decode()]
     assert "parked" in lines[failed.id.decode()]
     assert "next retry       due in 9 min" in output
-    (document,) = json.loads(run_headwater("pending", "s", "g", "-o", "json"))
+    (document,) = json.loads(run_headwater("pending", "list", "s", "g", "-o", "json"))
     assert [one["state"] for one in document["entries"]] == ["in flight", "parked"]
     assert document["claim_after_ms"] == 60_000
-    assert "has no group 'x'" in run_headwater("pending", "s", "x", status=1)
+    assert "has no group 'x'" in run_headwater("pending", "list", "s", "x", status=1)
 
 
 def test_consumers_are_listed_and_reaped(member: Core, run_headwater: Run) -> None:

@@ -57,8 +57,10 @@ def test_the_programs_of_the_guide_run(
 
 
 def test_the_commands_of_the_guide_exist(run_headwater: Callable[..., str]) -> None:
-    commands = set(re.findall(r"headwater (serve|work|dead \w+|pending|consumers \w+)", TEXT))
-    assert {"work", "serve", "pending", "dead list", "consumers list"} <= commands
+    commands = set(
+        re.findall(r"headwater (serve|work|explain|dead \w+|pending \w+|consumers \w+)", TEXT)
+    )
+    assert {"work", "serve", "pending list", "explain", "dead list", "consumers list"} <= commands
     for command in commands:
         run_headwater(*command.split(), "--help")
     helped = run_headwater("work", "--help")

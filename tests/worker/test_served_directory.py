@@ -40,7 +40,7 @@ async def test_other_processes_publish_through_the_server_of_a_directory(
         await eventually(
             lambda: (
                 "0 pending, 0 unread"
-                in run_headwater("pending", "orders", "--url", url, apart=True)
+                in run_headwater("pending", "list", "orders", "--url", url, apart=True)
             )
         )
         parent.signal(signal.SIGTERM)

@@ -10,17 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headwater.cli.arguments import DryRun, GroupName, StreamName, Yes
 from headwater.cli.main import SETTINGS
-from headwater.cli.query import (
-    DEFAULT_URL,
-    Output,
-    OutputFormat,
-    Url,
-    length_of_time,
-    print_json,
-    print_table,
-    query,
-)
+from headwater.cli.output import Output, OutputFormat, print_table, show
+from headwater.cli.query import DEFAULT_URL, Url, query
+from headwater.operations.times import length_of_time
 
 if TYPE_CHECKING:
     from headwater.groups.consumers import ConsumerInfo
@@ -28,8 +22,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, **SETTINGS)
 
-StreamName = Annotated[str, typer.Argument(metavar="STREAM", help="The stream.")]
-GroupName = Annotated[str, typer.Argument(metavar="GROUP", help="The consumer group.")]
 Unseen = Annotated[
     str,
     typer.Option(metavar="DURATION", help="A consumer expires when it was not seen for this long."),
@@ -47,7 +39,7 @@ def list_consumers(
     group: GroupName,
     *,
     unseen: Unseen = "24h",
-    output: Output = OutputFormat.TEXT,
+    output: Output = OutputFormat.TABLE,
     url: Url = DEFAULT_URL,
 ) -> None:
     """List consumers: name, pending entries, time since last seen, state.
@@ -68,11 +60,9 @@ def reap(
     group: GroupName,
     *,
     unseen: Unseen = "24h",
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print what would be removed, but do not remove it.")
-    ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
-    output: Output = OutputFormat.TEXT,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    output: Output = OutputFormat.TABLE,
     url: Url = DEFAULT_URL,
 ) -> None:
     """Remove consumers that own nothing and were not seen for a day.
@@ -105,8 +95,10 @@ def _reap(stream: str, group: str, unseen_ms: int) -> Operation[list[str]]:
 
 
 def _print(found: list[ConsumerInfo], output: OutputFormat) -> None:
-    if output is OutputFormat.JSON:
-        print_json([one._asdict() for one in found])
-        return
-    rows = [(one.name, str(one.pending), length_of_time(one.idle_ms), one.state) for one in found]
-    print_table(("NAME", "PENDING", "LAST SEEN", "STATE"), rows)
+    def table() -> None:
+        rows = [
+            (one.name, str(one.pending), length_of_time(one.idle_ms), one.state) for one in found
+        ]
+        print_table(("NAME", "PENDING", "LAST SEEN", "STATE"), rows)
+
+    show([one._asdict() for one in found], output, table)

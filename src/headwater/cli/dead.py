@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headwater.cli.main import SETTINGS
-from headwater.cli.query import DEFAULT_URL, AllGroups, Output, OutputFormat, Url, print_json, query
+from headwater.cli.output import Output, OutputFormat, show
+from headwater.cli.query import DEFAULT_URL, AllGroups, Url, query
 from headwater.errors import HeadwaterError
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def list_letters(
     count: Annotated[int, typer.Option(min=1, metavar="N", help="List at most N.")] = 100,
     after: Annotated[str, typer.Option(metavar="ID", help="List only those after this id.")] = "",
     source: From = None,
-    output: Output = OutputFormat.TEXT,
+    output: Output = OutputFormat.TABLE,
     url: Url = DEFAULT_URL,
 ) -> None:
     """List dead letters, oldest first: id, time, deliveries, entry and error."""
@@ -68,33 +69,35 @@ def list_letters(
     letters = letters[:count]
     if not letters:
         _report_none(url, stream, where)
-    if output is OutputFormat.JSON:
-        print_json([_document(letter) for letter in letters])
-        return
-    for letter in letters:
-        what = f"{letter.stream} {letter.entry_id} in group {letter.group}"
-        error = letter.error.replace("\n", " ")
-        print(f"{letter.id}  {letter.at}  {letter.deliveries}x  {what}  {error}")
+
+    def lines() -> None:
+        for letter in letters:
+            what = f"{letter.stream} {letter.entry_id} in group {letter.group}"
+            error = letter.error.replace("\n", " ")
+            print(f"{letter.id}  {letter.at}  {letter.deliveries}x  {what}  {error}")
+
+    show([_document(letter) for letter in letters], output, lines)
 
 
-@app.command()
-def show(
+@app.command("show")
+def show_letters(
     stream: StreamName,
     ids: Ids = None,
     *,
     source: From = None,
-    output: Output = OutputFormat.TEXT,
+    output: Output = OutputFormat.TABLE,
     url: Url = DEFAULT_URL,
 ) -> None:
     """Show dead letters in full: fields, error and traceback."""
     from headwater.groups.dead_letters import find
 
     letters = query(url, find(_source(stream, source), _some(ids)))
-    if output is OutputFormat.JSON:
-        print_json([_document(letter) for letter in letters])
-        return
-    for letter in letters:
-        _print(letter)
+
+    def text() -> None:
+        for letter in letters:
+            _print(letter)
+
+    show([_document(letter) for letter in letters], output, text)
 
 
 @app.command()

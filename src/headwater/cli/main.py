@@ -34,10 +34,31 @@ class Word(NamedTuple):
 WORDS = {
     "serve": Word("headwater.cli.serve", "app", "Serve a store until SIGTERM, SIGINT or SHUTDOWN."),
     "work": Word("headwater.cli.work", "work", "Run the consumers of an app until SIGTERM."),
+    "explain": Word("headwater.cli.explain", "explain", "Say why groups make no progress."),
+    "streams": Word("headwater.cli.streams", "streams_app", "List streams."),
+    "groups": Word("headwater.cli.streams", "groups_app", "List consumer groups."),
+    "lag": Word("headwater.cli.streams", "lag", "Show how far the groups of a stream are behind."),
+    "tail": Word("headwater.cli.tail", "tail", "Print entries of a stream, and follow it."),
+    "add": Word("headwater.cli.tail", "add", "Add an entry to a stream."),
     "dead": Word("headwater.cli.dead", "app", "List, show, replay and drop dead letters."),
-    "pending": Word("headwater.cli.pending", "pending", "Show which entries are pending, and why."),
+    "pending": Word(
+        "headwater.cli.pending",
+        "app",
+        "List pending entries; hand them back, claim, acknowledge or bury them.",
+    ),
     "consumers": Word(
         "headwater.cli.consumers", "app", "List the consumers of a group, remove unused ones."
+    ),
+    "history": Word(
+        "headwater.cli.history", "history", "Print what happened to an entry (Headwater only)."
+    ),
+    "backup": Word("headwater.cli.backup", "backup", "Copy a store, also while it is used."),
+    "restore": Word(
+        "headwater.cli.backup", "restore", "Make a data directory as it was at a moment."
+    ),
+    "check": Word("headwater.cli.check", "check", "Check the files of a store."),
+    "exporter": Word(
+        "headwater.cli.exporter", "exporter", "Serve metrics of a store for Prometheus."
     ),
     "pipeline": Word("headwater.cli.pipeline", "app", "Turn streams into tables with Spark."),
     "spark": Word(

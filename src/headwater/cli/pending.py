@@ -1,7 +1,8 @@
-"""``headwater pending``: the pending entries of a stream's groups, and what each is waiting for.
+"""``headwater pending``: what a stream's groups have read and not settled, and what to do about it.
 
-headwater pending orders
-headwater pending orders billing -o json
+headwater pending list orders
+headwater pending list orders billing -o json
+headwater pending release orders billing --consumer worker-7
 """
 
 from __future__ import annotations
@@ -10,23 +11,27 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headwater.cli.query import (
-    DEFAULT_URL,
-    Output,
-    OutputFormat,
-    Url,
-    length_of_time,
-    print_json,
-    print_table,
-    query,
-)
+from headwater.cli import pending_actions
+from headwater.cli.arguments import EntryId, GroupName, StreamName
+from headwater.cli.main import SETTINGS
+from headwater.cli.output import Output, OutputFormat, print_json, print_table, show
+from headwater.cli.query import DEFAULT_URL, Url, query
+from headwater.operations.times import length_of_time
 
 if TYPE_CHECKING:
     from headwater.groups.pending import GroupPending, PendingDelivery
 
+app = typer.Typer(no_args_is_help=True, **SETTINGS)
 
-def pending(
-    stream: Annotated[str, typer.Argument(metavar="STREAM", help="The stream.")],
+
+@app.callback()
+def pending() -> None:
+    """List pending entries; hand them back, claim, acknowledge or bury them."""
+
+
+@app.command("list")
+def list_pending(
+    stream: StreamName,
     group: Annotated[
         str | None, typer.Argument(metavar="GROUP", help="Only this group. [default: all]")
     ] = None,
@@ -34,27 +39,72 @@ def pending(
     count: Annotated[
         int, typer.Option(min=1, metavar="N", help="Entries of each group, oldest first.")
     ] = 100,
-    output: Output = OutputFormat.TEXT,
+    output: Output = OutputFormat.TABLE,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Show which entries are pending, and why.
+    """List pending entries, and what each is waiting for.
 
     For each entry: owner, delivery count, age and state. States: in flight (a live consumer owns
     it); parked (it waits for its retry); claimable (the next worker that reads gets it). The oldest
     entry that is not yet delivered is shown too.
     """
+    from headwater.groups.pending import PendingFilter
     from headwater.groups.pending import pending as report
 
-    found = query(url, report(stream, group, count=count))
+    found = query(url, report(stream, group, PendingFilter(count)))
     if output is OutputFormat.JSON:
         print_json([_document(one) for one in found])
         return
-    if not found:
-        print(f"{stream} has no group")
-    for number, one in enumerate(found):
-        if number:
-            print()
-        _print(stream, one)
+
+    def tables() -> None:
+        if not found:
+            print(f"{stream} has no group")
+        for number, one in enumerate(found):
+            if number:
+                print()
+            _print(stream, one)
+
+    rows = [{"group": one.group, **row._asdict()} for one in found for row in one.entries]
+    show(rows, output, tables)
+
+
+@app.command("show")
+def show_entry(
+    stream: StreamName,
+    group: GroupName,
+    entry: EntryId,
+    *,
+    output: Output = OutputFormat.TABLE,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Show one pending entry: its state and its fields."""
+    from headwater.errors import HeadwaterError
+    from headwater.groups.pending import PendingFilter
+    from headwater.groups.pending import pending as report
+    from headwater.operations.entries import read_entry
+
+    (found,) = query(url, report(stream, group, PendingFilter(1, entry, entry)))
+    if not found.entries:
+        raise HeadwaterError(
+            f"{entry} is not pending in group {group}; `headwater explain {stream} {group} {entry}` says where "
+            "it is"
+        )
+    (row,) = found.entries
+    entry_read = query(url, read_entry(stream, entry))
+    pairs = None if entry_read is None else entry_read.fields
+    document = {**row._asdict(), "fields": None if pairs is None else [[*one] for one in pairs]}
+
+    def text() -> None:
+        print_table(_TITLES, [_row(row)])
+        if pairs is None:
+            print("  the stream does not have the entry any more")
+        for name, value in pairs or ():
+            print(f"  {name} = {value}")
+
+    show([document], output, text)
+
+
+pending_actions.add_to(app)
 
 
 def _document(found: GroupPending) -> dict[str, object]:
@@ -77,10 +127,12 @@ def _print(stream: str, found: GroupPending) -> None:
         print(f"  next retry       due in {length_of_time(found.next_due_ms)}")
     if not found.entries:
         return
-    titles = ("  ID", "STATE", "OWNER", "DELIVERIES", "IDLE", "ADDED")
-    print_table(titles, [_row(one) for one in found.entries])
+    print_table(_TITLES, [_row(one) for one in found.entries])
     if found.pending > len(found.entries):
         print(f"  … and {found.pending - len(found.entries):,} more (--count)")
+
+
+_TITLES = ("  ID", "STATE", "OWNER", "DELIVERIES", "IDLE", "ADDED")
 
 
 def _row(one: PendingDelivery) -> tuple[str, ...]:

@@ -1,11 +1,8 @@
-"""Shared by the subcommands that query a store: its address, the output format, the query itself."""
+"""Shared by the subcommands that query a store: its address, and the query itself."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
@@ -23,7 +20,9 @@ TIMEOUT_SECONDS = 10.0
 
 Url = Annotated[
     str,
-    typer.Option(envvar="HEADWATER_URL", metavar="URL", help="Address of the store."),
+    typer.Option(
+        envvar=["HEADWATER_URL", "REDIS_URL"], metavar="URL", help="Address of the store."
+    ),
 ]
 
 
@@ -33,18 +32,6 @@ AllGroups = Annotated[
         "--all-groups",
         help="Add deleted entries again even if other groups of the stream will read them too.",
     ),
-]
-
-
-class OutputFormat(StrEnum):
-    """The output format of a command."""
-
-    TEXT = "text"
-    JSON = "json"
-
-
-Output = Annotated[
-    OutputFormat, typer.Option("--output", "-o", help="A table, or one JSON document.")
 ]
 
 
@@ -71,35 +58,3 @@ def query(url: str, operation: Operation[T]) -> T:
         raise HeadwaterError(f"{redacted(url)} refuses this: {error}") from error
     except RedisError as error:  # from a parameter of the url, such as ssl_cert_reqs
         raise HeadwaterError(f"{redacted(url)} cannot be used: {error}") from error
-
-
-def print_json(document: Any) -> None:
-    """Print one JSON document, indented."""
-    print(json.dumps(document, indent=2, ensure_ascii=False))
-
-
-def print_table(titles: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
-    """Print rows below ``titles``, with each column as wide as its widest cell."""
-    lines = [titles, *rows]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(titles))]
-    for line in lines:
-        cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
-        print("  ".join(cells).rstrip())
-
-
-def length_of_time(ms: int) -> str:
-    """Return milliseconds in readable units, rounded down.
-
-    >>> length_of_time(340), length_of_time(61_000), length_of_time(90_000_000)
-    ('340 ms', '1 min 1 s', '25 h 0 min')
-    """
-    if ms < 1_000:
-        return f"{ms} ms"
-    seconds = ms // 1_000
-    if seconds < 60:
-        return f"{seconds} s"
-    minutes = seconds // 60
-    if minutes < 60:
-        return f"{minutes} min {seconds % 60} s"
-    hours = minutes // 60
-    return f"{hours} h {minutes % 60} min" if hours < 48 else f"{hours // 24} days {hours % 24} h"

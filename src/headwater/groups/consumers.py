@@ -63,8 +63,8 @@ def consumers(
         raise HeadwaterError(f"there is no stream {stream!r}: {remedy}")
     if isinstance(reply, Refused) and reply.code == "NOGROUP":
         raise HeadwaterError(
-            f"there is no group {group!r} of stream {stream!r}; `headwater pending {stream}` lists the "
-            "groups of a stream"
+            f"there is no group {group!r} of stream {stream!r}; `headwater groups list {stream}` lists "
+            "them"
         )
     return _parsed(accepted(reply), unseen_ms)
 

@@ -5,7 +5,7 @@ These operations only read: they do not claim or renew entries, nor change deliv
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -14,7 +14,7 @@ from headwater.groups.capabilities import probe
 from headwater.groups.consumers import ConsumerState, consumers
 from headwater.groups.member import CLAIM_AFTER_FIELD
 from headwater.groups.missing_stream import instead_of
-from headwater.groups.operation import Operation, Refused, accepted, mapping
+from headwater.groups.operation import Operation, Refused, Word, accepted, mapping
 from headwater.messages import PARKED_CONSUMER, delays_key, due_key, group_settings_key
 from headwater.model import StreamID
 
@@ -49,6 +49,29 @@ class PendingDelivery(NamedTuple):
     """Time until a delayed entry is due."""
 
 
+class PendingFilter(NamedTuple):
+    """Which pending entries are reported: the first ``count``, in id order, that fit everything given."""
+
+    count: int = ROWS
+    start: str = "-"
+    """The first id; ``-`` for the oldest, ``(`` before an id excludes it."""
+    end: str = "+"
+    consumer: str | None = None
+    """Only those that this consumer owns."""
+    idle_ms: int = 0
+    """Only those that were not delivered, claimed or renewed for this time."""
+
+    def words(self) -> list[Word]:
+        """Return XPENDING's arguments after the group."""
+        idle: list[Word] = ["IDLE", self.idle_ms] if self.idle_ms else []
+        owner: list[Word] = [] if self.consumer is None else [self.consumer]
+        return [*idle, self.start, self.end, self.count, *owner]
+
+
+OLDEST = PendingFilter()
+"""The oldest pending entries."""
+
+
 class GroupPending(NamedTuple):
     """What a group has not settled. Times are in milliseconds; an id is empty if there is none."""
 
@@ -69,13 +92,35 @@ class GroupPending(NamedTuple):
     """The first pending entries, in id order."""
 
 
+class Group(NamedTuple):
+    """One group, with what its reports need of the server."""
+
+    stream: str
+    name: str
+    about: Mapping[bytes, Any]
+    """Its row of XINFO GROUPS."""
+    now_ms: int
+    """The time of the server, in Unix milliseconds."""
+    verbs: bool
+    """Whether the server has Headwater's commands."""
+
+
 def pending(
-    stream: str, group: str | None = None, *, count: int = ROWS
+    stream: str, group: str | None = None, which: PendingFilter = OLDEST
 ) -> Operation[list[GroupPending]]:
-    """Report what each group of ``stream``, or only ``group``, has not settled, ``count`` entries each.
+    """Report what each group of ``stream``, or only ``group``, has not settled.
 
     Raises `HeadwaterError` if the stream or group does not exist.
     """
+    reports = []
+    for one in (yield from groups(stream, group)):
+        found = yield from report(one, which)
+        reports.append(found)
+    return reports
+
+
+def groups(stream: str, group: str | None = None) -> Operation[list[Group]]:
+    """Return the groups of ``stream``, or only ``group``. Raises `HeadwaterError` as `pending` does."""
     replies = yield [["TIME"], ["XINFO", "GROUPS", stream]]
     seconds, micros = accepted(replies[0])
     now_ms = int(seconds) * 1000 + int(micros) // 1000
@@ -88,52 +133,61 @@ def pending(
         known = f"its groups are {', '.join(names)}" if names else "it has none"
         raise HeadwaterError(f"stream {stream!r} has no group {group!r}: {known}")
     able = yield from probe()
-    reports = []
-    for name, about in zip(names, found, strict=True):
-        if group in (None, name):
-            report = _report(stream, name, about, now_ms=now_ms, count=count, verbs=able.verbs)
-            reports.append((yield from report))
-    return reports
+    return [
+        Group(stream, name, about, now_ms, able.verbs)
+        for name, about in zip(names, found, strict=True)
+        if group in (None, name)
+    ]
 
 
-def _report(
-    stream: str, group: str, about: dict[bytes, Any], *, now_ms: int, count: int, verbs: bool
-) -> Operation[GroupPending]:
-    last = about[b"last-delivered-id"].decode()
+def report(of: Group, which: PendingFilter = OLDEST) -> Operation[GroupPending]:
+    """Report what a group has not settled."""
+    last = of.about[b"last-delivered-id"].decode()
     replies = yield [
-        ["XRANGE", stream, f"({last}", "+", "COUNT", 1],
-        ["HGET", group_settings_key(stream, group), CLAIM_AFTER_FIELD],
-        ["XPENDING", stream, group, "-", "+", count],
+        ["XRANGE", of.stream, f"({last}", "+", "COUNT", 1],
+        ["HGET", group_settings_key(of.stream, of.name), CLAIM_AFTER_FIELD],
     ]
     unread = accepted(replies[0])
     oldest = unread[0][0].decode() if unread else ""
     announced = None if isinstance(replies[1], Refused) else replies[1]
     claim_after = None if announced is None else int(announced)
-    rows = accepted(replies[2])
-    ids = [row[0] for row in rows]
-    due: dict[bytes, int] = {}  # in how many milliseconds
-    if ids:
-        due = yield from (
-            _by_verbs(stream, group, ids) if verbs else _parked(stream, group, ids, now_ms)
-        )
-    entries = [_entry(row, due.get(row[0]), now_ms, claim_after) for row in rows]
+    entries = yield from deliveries(of, which, claim_after_ms=claim_after)
     dues = [one.due_ms for one in entries if one.due_ms is not None]
     seen = [
-        one for one in (yield from consumers(stream, group)) if one.state != ConsumerState.INTERNAL
+        one
+        for one in (yield from consumers(of.stream, of.name))
+        if one.state != ConsumerState.INTERNAL
     ]
     last_seen = min(seen, key=lambda one: one.idle_ms, default=None)
     return GroupPending(
-        group=group,
-        pending=about[b"pending"],
-        unread=about.get(b"lag"),
+        group=of.name,
+        pending=of.about[b"pending"],
+        unread=of.about.get(b"lag"),
         oldest_unread=oldest,
-        oldest_unread_age_ms=_age(oldest, now_ms) if oldest else None,
+        oldest_unread_age_ms=_age(oldest, of.now_ms) if oldest else None,
         claim_after_ms=claim_after,
         last_seen="" if last_seen is None else last_seen.name,
         last_seen_ms=None if last_seen is None else last_seen.idle_ms,
         next_due_ms=min(dues, default=None),
         entries=entries,
     )
+
+
+def deliveries(
+    of: Group, which: PendingFilter, *, claim_after_ms: int | None
+) -> Operation[list[PendingDelivery]]:
+    """Return pending entries of a group, given the ``claim_after`` that its workers announced."""
+    replies = yield [["XPENDING", of.stream, of.name, *which.words()]]
+    rows = accepted(replies[0])
+    ids = [row[0] for row in rows]
+    due: dict[bytes, int] = {}  # in how many milliseconds
+    if ids:
+        due = yield from (
+            _by_verbs(of.stream, of.name, ids)
+            if of.verbs
+            else _parked(of.stream, of.name, ids, of.now_ms)
+        )
+    return [_entry(row, due.get(row[0]), of.now_ms, claim_after_ms) for row in rows]
 
 
 def _parked(

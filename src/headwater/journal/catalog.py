@@ -205,12 +205,13 @@ class Catalog:
 
     def remove_old(self) -> None:
         """Remove the journal files and images that MANIFEST does not name any more, oldest first. A failure
-        is logged; the next start tries again."""
+        is logged. What is left, because of a failure or a backup, is removed by the next image or start."""
         files, kept = self._files, None if self.image is None else self.image.number
         old = [file_name(number) for number in journal_numbers(files) if number < self.first]
         old += [image_name(number) for number in image_numbers(files) if number != kept]
-        for name in old:
-            self._remove(name)
+        with files.removable() as free:
+            for name in old if free else ():
+                self._remove(name)
 
     def discard_image(self, number: int) -> None:
         """Remove an image that is not used, and its unfinished file, unless it is unknown what MANIFEST says
@@ -224,9 +225,11 @@ class Catalog:
 
     def remove_segments(self, numbers: Iterable[int]) -> list[int]:
         """Remove segments to which nothing refers. Return which ones are gone. A failure is logged; any thread
-        may call this."""
+        may call this. Removes nothing while a backup is made."""
         known = 1 if self.manifest is None else self.manifest.next_segment
-        return [one for one in numbers if one < known and self._remove(segment_name(one))]
+        with self._files.removable() as free:
+            wanted = [one for one in numbers if free and one < known]
+            return [one for one in wanted if self._remove(segment_name(one))]
 
     def _remove(self, name: str) -> bool:
         try:

@@ -20,6 +20,8 @@ import fcntl
 import logging
 import mmap
 import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NamedTuple, Protocol
 from weakref import WeakSet
@@ -45,6 +47,7 @@ from headwater.log_limit import LimitedLog
 
 LOCK_NAME = "headwater.lock"
 IMAGE_LOCK_NAME = "checkpoint.lock"
+BACKUP_LOCK_NAME = "backup.lock"
 SLOW_FSYNC_SECONDS = 1.0
 """An fsync that takes longer is logged, because `appendfsync everysec` may lose at most the last second."""
 _log = logging.getLogger("headwater.journal")
@@ -86,6 +89,11 @@ class Files(Protocol):
 
     def unlock_images(self) -> None:
         """Let another process write images. Does nothing if `lock_images` was not called."""
+        ...
+
+    def removable(self) -> AbstractContextManager[bool]:
+        """Return whether files that the store does not need any more may be removed, while the context is open:
+        not while a backup copies them."""
         ...
 
     def names(self) -> list[str]:
@@ -271,6 +279,25 @@ class DiskFiles:
         if self._image_lock is not None:
             os.close(self._image_lock)
             self._image_lock = None
+
+    @contextlib.contextmanager
+    def removable(self) -> Iterator[bool]:
+        # The first backup creates the lock: a full disk must not prevent a removal.
+        try:
+            lock = open_regular(self.path(BACKUP_LOCK_NAME), os.O_RDWR)
+        except FileNotFoundError:
+            yield True
+            return
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            free = False
+        else:
+            free = True
+        try:
+            yield free
+        finally:
+            os.close(lock)
 
     def names(self) -> list[str]:
         return sorted(path.name for path in self.directory.iterdir())

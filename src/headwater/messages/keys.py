@@ -105,6 +105,11 @@ def group_backup_key(stream: str, group: str) -> str:
     return related_key(stream, f":hw:noted:{group}")
 
 
+def actions_key(stream: str) -> str:
+    """The stream that records what operators did to the groups of a stream: ``{orders}:hw:actions``."""
+    return related_key(stream, ":hw:actions")
+
+
 def later_key(stream: str) -> str:
     """The stream of messages that are scheduled for ``stream``: ``{orders}:hw:later``."""
     return related_key(stream, ":hw:later")

@@ -22,7 +22,7 @@ from pyspark.sql.streaming.listener import (
 )
 
 from headwater.errors import DeclarationError
-from headwater.spark.core.prometheus import serve
+from headwater.prometheus import serve
 from headwater.spark.log_mode.offsets import positions_of, spans_of
 
 _log = logging.getLogger("headwater.spark")
@@ -117,7 +117,9 @@ class QueryListener(StreamingQueryListener):
         self.port: int | None = None
         """The port at which metrics are served; None without."""
         if metrics is not None:
-            self.port, self._end = serve(self, port=metrics, host=host, option="metrics")
+            self.port, self._end = serve(
+                self, port=metrics, host=host, option="metrics", extra="spark"
+            )
 
     def queries(self) -> list[QueryFacts]:
         """Return what is known of each query, ended ones included."""

@@ -18,6 +18,7 @@ import itertools
 import os
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from random import Random
 
@@ -140,6 +141,9 @@ class CrashableFiles:
 
     def unlock_images(self) -> None:
         """Do nothing, as `lock_images`."""
+
+    def removable(self) -> AbstractContextManager[bool]:
+        return nullcontext(True)
 
     def names(self) -> list[str]:
         with self._mutex:

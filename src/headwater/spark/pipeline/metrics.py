@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from headwater.spark.core.prometheus import serve
+from headwater.prometheus import serve
 from headwater.spark.pipeline.progress import Progress, TableProgress
 
 Families = dict[str, tuple[str, Callable[[TableProgress], float]]]
@@ -105,7 +105,7 @@ def served(progress: Progress, *, port: int, host: str = "127.0.0.1") -> Iterato
 
     Raises `ListenError` if the port is not available, or prometheus-client is not installed.
     """
-    found, end = serve(Collector(progress), port=port, host=host, option="--metrics")
+    found, end = serve(Collector(progress), port=port, host=host, option="--metrics", extra="spark")
     try:
         yield found
     finally:

@@ -1,0 +1,37 @@
+"""Arguments and options that several subcommands have."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from headwater.errors import HeadwaterError
+
+
+def entry_id(text: str) -> str:
+    """Parse the id of an entry, whose sequence number may be omitted. Raises `HeadwaterError` for anything else.
+
+    >>> entry_id("1526569498055")
+    '1526569498055-0'
+    """
+    from headwater.model import StreamID
+
+    try:
+        return str(StreamID.parse(text if "-" in text else f"{text}-0"))
+    except ValueError:
+        raise HeadwaterError(
+            f"{text!r} is not the id of an entry: expected milliseconds and a number, such as 1526569498055-0"
+        ) from None
+
+
+StreamName = Annotated[str, typer.Argument(metavar="STREAM", help="The stream.")]
+GroupName = Annotated[str, typer.Argument(metavar="GROUP", help="The consumer group.")]
+MaybeGroup = Annotated[
+    str | None, typer.Argument(metavar="[GROUP]", help="Only this group. [default: all]")
+]
+EntryId = Annotated[str, typer.Argument(metavar="ID", parser=entry_id, help="The id of an entry.")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Print what would be changed, and change nothing.")
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]

@@ -1,0 +1,95 @@
+"""``headwater backup`` and ``headwater restore``: copies of a store, also as it was at an earlier moment.
+
+headwater backup data /backups/monday
+headwater restore /backups/monday --to data2 --at 2026-11-23T09:30:00Z
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headwater.cli.progress import progress
+from headwater.errors import HeadwaterError
+
+Directory = Annotated[Path, typer.Argument(metavar="DIR", help="The data directory, or a backup.")]
+
+
+def backup(
+    directory: Directory,
+    destination: Annotated[
+        Path, typer.Argument(metavar="DEST", help="Where to; it must be empty or not exist.")
+    ],
+) -> None:
+    """Copy a store, also while a server uses it.
+
+    The copy is a data directory, which a server can start with. It has all changes that were written
+    when the copy began.
+    """
+    from headwater.persistence.backup import back_up
+
+    try:
+        found = back_up(directory, destination, progress())
+    except OSError as error:
+        raise HeadwaterError(f"the backup failed: {error}; {destination} is incomplete") from error
+    print(f"{found.directory}: {found.files:,} files, {found.bytes:,} bytes")
+
+
+def restore(
+    directory: Directory,
+    *,
+    to: Annotated[
+        Path,
+        typer.Option("--to", metavar="NEWDIR", help="Where to; it must be empty or not exist."),
+    ],
+    at: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="As it was then: ISO 8601, such as 2026-11-23T09:30:00Z, or Unix milliseconds. "
+            "[default: the latest state]",
+        ),
+    ] = None,
+) -> None:
+    """Make a data directory from a backup or a data directory, as it was at a moment.
+
+    The journal must reach back to the moment: it begins with the last image of the directory.
+    """
+    from headwater.messages import iso_time
+    from headwater.persistence.backup import back_up, restore_at
+
+    try:
+        if at is None:
+            found = back_up(directory, to, progress())
+            print(f"{found.directory}: {found.files:,} files, {found.bytes:,} bytes")
+            return
+        moment = restore_at(directory, to, _milliseconds(at), progress())
+    except OSError as error:
+        raise HeadwaterError(f"restoring failed: {error}; {to} is incomplete") from error
+    last = iso_time(moment.at_ms) if moment.at_ms else "the store's beginning"
+    print(f"{moment.directory}: as of {last}; {moment.left_out:,} later record groups are left out")
+
+
+def _milliseconds(text: str) -> int:
+    """Parse a time. Raises `HeadwaterError`.
+
+    >>> _milliseconds("2018-05-17T15:00:58.055Z"), _milliseconds("1526569258055")
+    (1526569258055, 1526569258055)
+    """
+    if re.fullmatch(r"\d{1,15}", text):
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise HeadwaterError(
+            f"--at: {text!r} is not a time: write ISO 8601, such as 2026-11-23T09:30:00Z, or Unix milliseconds"
+        ) from None
+    if moment.tzinfo is None:
+        raise HeadwaterError(
+            f"--at: {text!r} has no time zone: add Z for UTC, or an offset such as +02:00"
+        )
+    return round(moment.astimezone(UTC).timestamp() * 1000)

@@ -1,0 +1,66 @@
+"""``headwater check``: is this data directory whole?
+
+headwater check data
+headwater check data -o json
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headwater.cli.output import Output, OutputFormat, show
+from headwater.cli.progress import progress
+from headwater.errors import HeadwaterError
+
+if TYPE_CHECKING:
+    from headwater.persistence.checking import StoreCheck
+
+UNHEALTHY = 3
+"""The exit status if something is damaged."""
+
+
+def check(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The data directory.")],
+    *,
+    output: Output = OutputFormat.TABLE,
+) -> None:
+    """Check the files of a store that no server uses, and the state in them.
+
+    Reads the image, the journal and every entry on disk with their checksums, and recounts the
+    recovered state. Changes no data. The exit status is 0 if all is well, and 3 if something is
+    damaged. Of a server that runs, check a backup.
+    """
+    from headwater.journal.files import DiskFiles
+    from headwater.persistence.checking import check_store
+
+    if not directory.is_dir():
+        raise HeadwaterError(f"there is no directory {directory}")
+    found = check_store(DiskFiles(directory), progress())
+    document = {**found._asdict(), "healthy": found.healthy}
+    document["unreadable"] = [one._asdict() for one in found.unreadable]
+    document["cuts"] = [one._asdict() for one in found.cuts]
+    show([document], output, lambda: _print(found))
+    if not found.healthy:
+        raise typer.Exit(UNHEALTHY)
+
+
+def _print(found: StoreCheck) -> None:
+    print(f"{found.directory}: {'healthy' if found.healthy else 'damaged'}")
+    if found.damage is not None:
+        print(f"  it cannot be opened: {found.damage}")
+        return
+    print(f"  {found.streams:,} streams with {found.entries:,} entries")
+    for one in found.unreadable:
+        print(
+            f"  database {one.database}, stream {one.stream}: {one.entries:,} entries from {one.first} to "
+            f"{one.last} cannot be read: {one.reason}"
+        )
+    for cut in found.cuts:
+        print(f"  a crash left a torn end, which the next start cuts off: {cut}")
+    for note in found.notes:
+        print(f"  {note}")
+    for fault in found.faults:
+        print(f"  the state breaks a rule: {fault}")

@@ -1,0 +1,118 @@
+"""``headwater explain``: why is it stuck?
+
+headwater explain
+headwater explain orders billing
+headwater explain orders billing 1526569498055-0
+"""
+
+from __future__ import annotations
+
+import shlex
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headwater.cli.arguments import MaybeGroup, entry_id
+from headwater.cli.output import Output, OutputFormat, show
+from headwater.cli.query import DEFAULT_URL, Url, query
+
+if TYPE_CHECKING:
+    from headwater.groups.operation import Operation
+    from headwater.operations.causes import Cause
+    from headwater.operations.explaining import EntryExplanation, Explanation
+    from headwater.operations.observation import Observation
+
+UNHEALTHY = 3
+"""The exit status if a cause was found."""
+
+SHOWN = 5
+"""How many ids of a cause are printed."""
+
+
+def explain(
+    stream: Annotated[
+        str | None, typer.Argument(metavar="[STREAM]", help="The stream. [default: all]")
+    ] = None,
+    group: MaybeGroup = None,
+    entry: Annotated[str | None, typer.Argument(metavar="[ID]", help="Only this entry.")] = None,
+    *,
+    window: Annotated[
+        str,
+        typer.Option(
+            metavar="DURATION",
+            help="How long to observe, to tell whether workers keep up; 0s: look once.",
+        ),
+    ] = "2s",
+    output: Output = OutputFormat.TABLE,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Say why consumer groups do not make progress, and which command ends it.
+
+    Looks at one group, at the groups of one stream, or at all of them; with an id, at one entry. The
+    exit status is 0 if nothing is wrong and 3 if something is. Nothing is changed.
+    """
+    from headwater.operations.explaining import entry as explain_entry
+    from headwater.operations.explaining import explained
+    from headwater.worker.durations import milliseconds
+
+    if entry is not None and stream is not None:
+        found = query(url, explain_entry(stream, entry_id(entry), group))
+        show([_document(one) for one in found], output, lambda: _print_entries(found))
+        _exit(any(one.causes for one in found))
+        return
+    window_ms = milliseconds(window, what="--window", least_ms=0)
+    before = query(url, _look(stream, group))
+    if window_ms and before:
+        time.sleep(window_ms / 1000)
+    now = query(url, _look(stream, group)) if window_ms else before
+    answers = explained(now, before if window_ms else ())
+    show([_document(one) for one in answers], output, lambda: _print(answers))
+    _exit(any(one.causes for one in answers))
+
+
+def _exit(unhealthy: bool) -> None:
+    if unhealthy:
+        raise typer.Exit(UNHEALTHY)
+
+
+def _look(stream: str | None, group: str | None) -> Operation[list[Observation]]:
+    from headwater.operations.explaining import look
+    from headwater.operations.streams import names
+
+    found = []
+    for one in [stream] if stream is not None else (yield from names()):
+        found += yield from look(one, group)
+    return found
+
+
+def _document(one: Explanation | EntryExplanation) -> dict[str, object]:
+    return {**one._asdict(), "causes": [cause._asdict() for cause in one.causes]}
+
+
+def _print(answers: list[Explanation]) -> None:
+    if not answers:
+        print("there is no consumer group")
+    for one in answers:
+        unread = "an unknown number of" if one.unread is None else f"{one.unread:,}"
+        state = "not healthy" if one.causes else "healthy"
+        print(f"{one.stream}, group {one.group}: {state}. {one.pending:,} pending, {unread} unread")
+        _print_causes(one.causes)
+
+
+def _print_entries(found: list[EntryExplanation]) -> None:
+    for one in found:
+        print(f"{one.stream} {one.entry}, group {one.group}: {one.state}: {one.statement}")
+        _print_causes(one.causes)
+
+
+def _print_causes(causes: list[Cause] | tuple[Cause, ...]) -> None:
+    for cause in causes:
+        print(f"  {cause.name}: {cause.statement}")
+        if len(cause.entries) > 1:
+            more = f" … {len(cause.entries) - SHOWN:,} more" if len(cause.entries) > SHOWN else ""
+            print(f"    entries  {' '.join(cause.entries[:SHOWN])}{more}")
+        if cause.fix:
+            print(f"    fix      {cause.fix}")
+        if cause.server:
+            print(f"    fix      on the server: {shlex.join(cause.server)}")

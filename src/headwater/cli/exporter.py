@@ -1,0 +1,103 @@
+"""``headwater exporter``: metrics of a store for Prometheus, whichever server it is.
+
+headwater exporter --url redis://store:6379 --listen 127.0.0.1:9121
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headwater.cli.query import DEFAULT_URL, Url, query
+from headwater.errors import HeadwaterError
+
+if TYPE_CHECKING:
+    from headwater.operations.metrics import Sample
+
+log = logging.getLogger("headwater.metrics")
+
+
+class Collector:
+    """The collector that prometheus_client calls at each scrape. It reads the store at each of them."""
+
+    def __init__(self, url: str, pattern: str) -> None:
+        self._url = url
+        self._pattern = pattern
+
+    def describe(self) -> list[Any]:
+        """Return nothing, so that no scrape takes place at the start."""
+        return []
+
+    def collect(self) -> Iterator[Any]:
+        """Yield one family for each metric that the store has samples of."""
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+        from headwater.operations.metrics import UP, Sample, samples
+
+        try:
+            found = query(self._url, samples(self._pattern))
+        except HeadwaterError as error:
+            log.warning("%s", error)
+            found = [Sample(UP, (), 0.0)]
+        by_metric: dict[Any, list[Sample]] = {}
+        for sample in found:
+            by_metric.setdefault(sample.metric, []).append(sample)
+        for metric, its in by_metric.items():
+            kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
+            family = kind(metric.name, metric.text, labels=metric.labels)
+            for sample in its:
+                family.add_metric(sample.labels, sample.value)
+            yield family
+
+
+def exporter(
+    *,
+    listen: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Where to listen; port 0: a free one.")
+    ] = "127.0.0.1:9121",
+    streams: Annotated[
+        str, typer.Option(metavar="PATTERN", help="Streams whose names match.")
+    ] = "*",
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Serve metrics of a store for Prometheus until SIGTERM or SIGINT.
+
+    /metrics has the server, its streams and groups, under redis_exporter's names where it has them.
+    /healthz answers 200 while this process works; /readyz while the store takes what workers send.
+    """
+    from headwater.client.redaction import redacted
+    from headwater.prometheus import serve
+
+    host, colon, port = listen.rpartition(":")
+    if not colon or not port.isdecimal():
+        raise HeadwaterError(f"--listen: {listen!r} is not HOST:PORT, such as 127.0.0.1:9121")
+    pages = {"/healthz": lambda: (True, {"status": "ok"}), "/readyz": lambda: _ready(url)}
+    found, end = serve(
+        Collector(url, streams),
+        port=int(port),
+        host=host.strip("[]"),
+        option="--listen",
+        pages=pages,
+    )
+    print(f"metrics of {redacted(url)} at http://{host}:{found}/metrics", flush=True)
+    stopped = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopped.set())
+    stopped.wait()
+    end()
+
+
+def _ready(url: str) -> tuple[bool, Mapping[str, object]]:
+    from headwater.operations.readiness import readiness
+
+    try:
+        found = query(url, readiness())
+    except HeadwaterError as error:
+        return False, {"status": "unreachable", "problems": [str(error)]}
+    status = "ready" if found.ready else "not ready"
+    return found.ready, {"status": status, "problems": list(found.problems)}

@@ -1,0 +1,75 @@
+"""``headwater history``: what happened to one entry of a Headwater store.
+
+headwater history orders 1526569498055-0 --dir data
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headwater.cli.arguments import EntryId, StreamName
+from headwater.cli.output import Output, OutputFormat, print_table, show
+from headwater.cli.progress import progress
+from headwater.errors import HeadwaterError
+
+if TYPE_CHECKING:
+    from headwater.persistence.history import Event, History
+
+
+def history(
+    stream: StreamName,
+    entry: EntryId,
+    *,
+    directory: Annotated[
+        Path, typer.Option("--dir", metavar="DIR", help="The data directory of the store.")
+    ] = Path(),
+    database: Annotated[int, typer.Option("--db", min=0, metavar="N", help="The database.")] = 0,
+    output: Output = OutputFormat.TABLE,
+) -> None:
+    """Print what happened to one entry: added, delivered, claimed, renewed, handed back, settled.
+
+    Reads the journal of a Headwater store on this machine, as far back as it reaches; a server may use
+    it meanwhile. Redis and Valkey keep no history.
+    """
+    from headwater.journal.files import DiskFiles
+    from headwater.messages import iso_time
+    from headwater.model import StreamID
+    from headwater.persistence.history import entry_history
+
+    if not directory.is_dir():
+        raise HeadwaterError(f"there is no directory {directory}")
+    found = entry_history(
+        DiskFiles(directory),
+        stream.encode("utf-8", "surrogateescape"),
+        StreamID.parse(entry),
+        database=database,
+        progress=progress(),
+    )
+    documents = [{"at": iso_time(one.at_ms), **one._asdict()} for one in found.events]
+    show(documents, output, lambda: _print(stream, entry, found))
+
+
+def _print(stream: str, entry: str, found: History) -> None:
+    from headwater.messages import iso_time
+
+    if found.begins_ms is None:
+        since = "since the store began"
+    else:
+        since = f"since the image of {iso_time(found.begins_ms)}"
+    if not found.events:
+        print(f"nothing happened to {stream} {entry} {since}")
+        return
+    print(f"{stream} {entry}, {since}")
+    titles = ("AT", "WHAT", "GROUP", "CONSUMER", "DELIVERIES")
+    print_table(titles, [_row(one) for one in found.events])
+
+
+def _row(one: Event) -> tuple[str, ...]:
+    from headwater.messages import iso_time
+
+    due = "" if one.due_ms is None else f", due {iso_time(one.due_ms)}"
+    count = "-" if one.deliveries is None else str(one.deliveries)
+    return (iso_time(one.at_ms), f"{one.what}{due}", one.group or "-", one.consumer or "-", count)

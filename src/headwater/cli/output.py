@@ -1,0 +1,70 @@
+"""The output of the subcommands: a table for people, JSON or CSV for programs."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+
+class OutputFormat(StrEnum):
+    """The output format of a command."""
+
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
+
+
+Output = Annotated[
+    OutputFormat,
+    typer.Option("--output", "-o", help="A table, one JSON document, or comma-separated values."),
+]
+
+Documents = Sequence[Mapping[str, object]]
+
+
+def show(documents: Documents, output: OutputFormat, table: Callable[[], object]) -> None:
+    """Print ``documents`` as JSON or CSV, or else what ``table`` prints."""
+    match output:
+        case OutputFormat.JSON:
+            print_json(list(documents))
+        case OutputFormat.CSV:
+            print_csv(documents)
+        case OutputFormat.TABLE:
+            table()
+
+
+def print_json(document: Any) -> None:
+    """Print one JSON document, indented."""
+    print(json.dumps(document, indent=2, ensure_ascii=False))
+
+
+def print_csv(documents: Documents) -> None:
+    """Print one line for each document, below a line with the names of the first one's values. A value that is a
+    list or an object is written as JSON; None is empty."""
+    if not documents:
+        return
+    writer = csv.DictWriter(sys.stdout, list(documents[0]), lineterminator="\n")
+    writer.writeheader()
+    for one in documents:
+        writer.writerow({name: _cell(value) for name, value in one.items()})
+
+
+def _cell(value: object) -> object:
+    return (
+        json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict | tuple) else value
+    )
+
+
+def print_table(titles: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
+    """Print rows below ``titles``, with each column as wide as its widest cell."""
+    lines = [titles, *rows]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(titles))]
+    for line in lines:
+        cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        print("  ".join(cells).rstrip())

@@ -1,0 +1,243 @@
+"""``headwater pending release | claim | ack | bury``: what an operator does to pending entries.
+
+headwater pending release orders billing --consumer worker-7 --dry-run
+headwater pending claim orders billing --to worker-8 --idle 10m
+headwater pending bury orders billing 1526569498055-0
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from headwater.cli.arguments import DryRun, GroupName, StreamName, Yes
+from headwater.cli.output import Output, OutputFormat, print_table, show
+from headwater.cli.query import DEFAULT_URL, Url, query
+from headwater.errors import HeadwaterError
+from headwater.operations.times import length_of_time
+
+if TYPE_CHECKING:
+    from headwater.groups.operation import Operation
+    from headwater.groups.pending import Group, PendingDelivery
+    from headwater.operations.actions import Done, Selection
+
+Ids = Annotated[list[str] | None, typer.Argument(metavar="ID…", help="Ids of pending entries.")]
+All = Annotated[bool, typer.Option("--all", help="All pending entries of the group.")]
+Owner = Annotated[
+    str | None,
+    typer.Option("--consumer", metavar="NAME", help="Only those that this consumer owns."),
+]
+Idle = Annotated[
+    str, typer.Option(metavar="DURATION", help="Only those that were idle for this time.")
+]
+Deliveries = Annotated[
+    int, typer.Option(min=0, metavar="N", help="Only those that were delivered at least so often.")
+]
+
+SHOWN = 20
+"""How many entries a preview lists."""
+
+
+class Change(NamedTuple):
+    """An action on pending entries, as it was typed."""
+
+    stream: str
+    group: str
+    which: Selection
+    word: str
+    """What happens to the entries: ``handed back``."""
+    dry_run: bool
+    yes: bool
+    output: OutputFormat
+    url: str
+
+    def carry_out(
+        self, act: Callable[[Group, Sequence[PendingDelivery]], Operation[list[Done]]]
+    ) -> None:
+        """Show what would be changed, ask, change it, and print the result. Raises `HeadwaterError` if a part
+        could not be done."""
+        rows = query(self.url, self._selected())
+        what = "1 entry" if len(rows) == 1 else f"{len(rows):,} entries"
+        if self.dry_run or not rows:
+            show([one._asdict() for one in rows], self.output, lambda: _preview(rows))
+            return
+        if not self.yes:
+            _preview(rows)
+            question = (
+                f"{what} of group {self.group} of {self.stream} will be {self.word}. Continue?"
+            )
+            typer.confirm(question, abort=True, err=True)
+        done = query(self.url, self._act(act, rows))
+        failed = [one for one in done if not one.done]
+
+        def text() -> None:
+            print(f"{len(done) - len(failed):,} {self.word}")
+            for one in failed:
+                print(f"{one.id}: {one.reason}")
+
+        show([one._asdict() for one in done], self.output, text)
+        if failed:
+            raise HeadwaterError(f"{len(failed):,} not {self.word}")
+
+    def _selected(self) -> Operation[list[PendingDelivery]]:
+        from headwater.operations.actions import select_in
+
+        return (yield from select_in(self.stream, self.group, self.which))
+
+    def _act(
+        self,
+        act: Callable[[Group, Sequence[PendingDelivery]], Operation[list[Done]]],
+        rows: Sequence[PendingDelivery],
+    ) -> Operation[list[Done]]:
+        from headwater.groups.pending import groups
+
+        (of,) = yield from groups(self.stream, self.group)
+        return (yield from act(of, rows))
+
+
+def _preview(rows: Sequence[PendingDelivery]) -> None:
+    if not rows:
+        print("no pending entry fits")
+        return
+    cells = [
+        (
+            one.id,
+            one.state,
+            one.owner or "-",
+            str(one.deliveries),
+            "-" if one.idle_ms is None else length_of_time(one.idle_ms),
+        )
+        for one in rows[:SHOWN]
+    ]
+    print_table(("ID", "STATE", "OWNER", "DELIVERIES", "IDLE"), cells)
+    if len(rows) > SHOWN:
+        print(f"… and {len(rows) - SHOWN:,} more")
+
+
+def _selection(
+    ids: list[str] | None, every: bool, consumer: str | None, idle: str, deliveries: int
+) -> Selection:
+    from headwater.cli.arguments import entry_id
+    from headwater.operations.actions import Selection
+    from headwater.worker.durations import milliseconds
+
+    idle_ms = milliseconds(idle, what="--idle", least_ms=0)
+    filtered = consumer is not None or idle_ms > 0 or deliveries > 0
+    if every and (ids or filtered):
+        raise HeadwaterError(
+            "--all selects everything: leave out the ids and the other options, or --all"
+        )
+    if not (ids or filtered or every):
+        raise HeadwaterError(
+            "nothing is selected: name ids, or use --consumer, --idle, --deliveries or --all"
+        )
+    return Selection([entry_id(one) for one in ids or ()], consumer, idle_ms, deliveries)
+
+
+def release(
+    stream: StreamName,
+    group: GroupName,
+    ids: Ids = None,
+    *,
+    every: All = False,
+    consumer: Owner = None,
+    idle: Idle = "0s",
+    deliveries: Deliveries = 0,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    output: Output = OutputFormat.TABLE,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Hand entries back, so that the next consumer that claims gets them at once.
+
+    Entries that wait for a retry are due at once. Delivery counts stay as they are. Do not hand back
+    what a running consumer works on: it would be handled twice.
+    """
+    from headwater.operations.actions import release as act
+
+    which = _selection(ids, every, consumer, idle, deliveries)
+    Change(stream, group, which, "handed back", dry_run, yes, output, url).carry_out(act)
+
+
+def claim(
+    stream: StreamName,
+    group: GroupName,
+    ids: Ids = None,
+    *,
+    to: Annotated[str, typer.Option("--to", metavar="NAME", help="The consumer that gets them.")],
+    every: All = False,
+    consumer: Owner = None,
+    idle: Idle = "0s",
+    deliveries: Deliveries = 0,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    output: Output = OutputFormat.TABLE,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Give entries to another consumer, as XCLAIM does.
+
+    For consumers that read their own pending entries. A worker of Headwater takes what was handed
+    back: use release.
+    """
+    from headwater.operations.actions import claim as act
+
+    which = _selection(ids, every, consumer, idle, deliveries)
+    change = Change(stream, group, which, f"given to {to}", dry_run, yes, output, url)
+    change.carry_out(lambda of, rows: act(of, rows, to, idle_ms=which.idle_ms))
+
+
+def ack(
+    stream: StreamName,
+    group: GroupName,
+    ids: Ids = None,
+    *,
+    every: All = False,
+    consumer: Owner = None,
+    idle: Idle = "0s",
+    deliveries: Deliveries = 0,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    output: Output = OutputFormat.TABLE,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Acknowledge entries without handling them. This cannot be undone: bury keeps a record."""
+    from headwater.operations.actions import acknowledge as act
+
+    which = _selection(ids, every, consumer, idle, deliveries)
+    Change(stream, group, which, "acknowledged", dry_run, yes, output, url).carry_out(act)
+
+
+def bury(
+    stream: StreamName,
+    group: GroupName,
+    ids: Ids = None,
+    *,
+    reason: Annotated[
+        str, typer.Option(metavar="TEXT", help="The error that the dead letters show.")
+    ] = "buried by an operator",
+    every: All = False,
+    consumer: Owner = None,
+    idle: Idle = "0s",
+    deliveries: Deliveries = 0,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    output: Output = OutputFormat.TABLE,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Make entries dead letters, each in one step with its acknowledgement.
+
+    `headwater dead replay` delivers them again.
+    """
+    from headwater.operations.actions import bury as act
+
+    which = _selection(ids, every, consumer, idle, deliveries)
+    change = Change(stream, group, which, "made dead letters", dry_run, yes, output, url)
+    change.carry_out(lambda of, rows: act(of, rows, error=reason))
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the four commands to ``headwater pending``."""
+    for command in (release, claim, ack, bury):
+        app.command()(command)

@@ -1,0 +1,153 @@
+"""``headwater tail`` and ``headwater add``: look at the entries of a stream, and add one.
+
+headwater tail orders
+headwater tail orders -f --where 'total >= 100'
+headwater tail orders --from 10m -o json
+headwater add orders item=tea number=2
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headwater.cli.arguments import StreamName, entry_id
+from headwater.cli.output import Output, OutputFormat
+from headwater.cli.query import DEFAULT_URL, Url, query
+from headwater.errors import HeadwaterError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from headwater.operations.entries import Condition, Entry
+
+BLOCK_MS = 5_000
+"""How long one read of ``-f`` waits."""
+
+
+def tail(
+    stream: StreamName,
+    *,
+    count: Annotated[
+        int, typer.Option("--count", "-n", min=0, metavar="N", help="How many of the last entries.")
+    ] = 10,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="ID|DURATION",
+            help="All entries after this id, or of this time, such as 10m, instead of the last ones.",
+        ),
+    ] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="'FIELD OP VALUE'",
+            help="Only entries with such a field; OP is one of = != < <= > >= and ~ (contains). Given "
+            "several times: all must fit.",
+        ),
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on with new entries, until Ctrl-C.")
+    ] = False,
+    output: Output = OutputFormat.TABLE,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Print entries of a stream, oldest first.
+
+    As JSON, each entry is one line.
+    """
+    from headwater.operations.entries import Condition, last, next_after
+
+    conditions = [Condition.parse(one) for one in where or ()]
+    after = "0-0"
+    if since is None:
+        found = query(url, last(stream, max(1, count), conditions))
+        _print(found[-count:] if count else [], output)
+        newest = query(url, last(stream, 1)) if follow else []
+        after = newest[-1].id if newest else after
+    else:
+        after = _print_from(url, stream, _start(since), conditions, output)
+    while follow:
+        page = query(url, next_after(stream, after, block_ms=BLOCK_MS))
+        _print(_fitting(page, conditions), output)
+        after = page[-1].id if page else after
+
+
+def _start(since: str) -> str:
+    """Return the id after which ``--from`` begins."""
+    from headwater.worker.durations import milliseconds
+
+    if since[-1:].isdigit():
+        return entry_id(since)
+    ago = milliseconds(since, what="--from", least_ms=0)
+    return f"{max(0, int(time.time() * 1000) - ago)}-0"
+
+
+def _print_from(
+    url: str, stream: str, after: str, conditions: Sequence[Condition], output: OutputFormat
+) -> str:
+    """Print the entries that exist after an id; return the id of the last one."""
+    from headwater.operations.entries import page_after
+
+    while page := query(url, page_after(stream, after)):
+        _print(_fitting(page, conditions), output)
+        after = page[-1].id
+    return after
+
+
+def _fitting(page: Iterable[Entry], conditions: Sequence[Condition]) -> list[Entry]:
+    return [one for one in page if all(each.holds(one) for each in conditions)]
+
+
+def _print(found: Iterable[Entry], output: OutputFormat) -> None:
+    rows = csv.writer(sys.stdout, lineterminator="\n")
+    for one in found:
+        match output:
+            case OutputFormat.JSON:
+                print(json.dumps(one._asdict(), ensure_ascii=False))
+            case OutputFormat.CSV:
+                rows.writerow([one.id, *(text for pair in one.fields for text in pair)])
+            case OutputFormat.TABLE:
+                print(one.id, *(f"{name}={value}" for name, value in one.fields), sep="  ")
+    sys.stdout.flush()
+
+
+def add(
+    stream: StreamName,
+    fields: Annotated[
+        list[str], typer.Argument(metavar="FIELD=VALUE…", help="The fields of the entry, in order.")
+    ],
+    *,
+    maxlen: Annotated[
+        int | None,
+        typer.Option(min=0, metavar="N", help="Trim the stream to about N entries afterwards."),
+    ] = None,
+    once: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Add it only if none was added under this name in the last day."
+        ),
+    ] = None,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Add an entry, and print its id."""
+    from headwater.groups.adding import add_once, add_one
+    from headwater.groups.settling import Addition
+
+    pairs = []
+    for field in fields:
+        name, equals, value = field.partition("=")
+        if not equals or not name:
+            raise HeadwaterError(f"{field!r} is not a field: write FIELD=VALUE, such as item=tea")
+        pairs.append((name.encode(), value.encode("utf-8", "surrogateescape")))
+    addition = Addition(stream, pairs, maxlen)
+    if once is None:
+        print(query(url, add_one(addition)))
+    else:
+        print(query(url, add_once(addition, key=once, window_ms=24 * 3_600_000)))

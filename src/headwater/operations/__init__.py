@@ -1,0 +1,12 @@
+"""What an operator asks of a store and does to it, on Headwater, Redis and Valkey, without I/O.
+
+The command line is a front end of this package; it does not talk to the store itself. As in `headwater.groups`,
+operations yield commands and receive replies.
+
+    streams          which streams there are, and how far each group of them is behind
+    observation      what a group looks like at one moment
+    refusals         why the server refuses commands
+    causes           why a group is stuck, decided from observations
+    explaining       the three above, for one group, one entry, or all
+    actions          claim, release and acknowledge pending entries, each with a preview
+"""

@@ -1,0 +1,249 @@
+"""Why a group is stuck: each cause with what shows it, and the command that ends it.
+
+Rule 1. This is a pure function of observations. A group of which every entry is read, settled or retried within
+        its time has no cause.
+Rule 2. A cause is named only if an observation shows it. What the server does not tell is not guessed.
+Rule 3. A cause without a command is stated plainly: time, more workers, or the program that sent the entries must
+        end it.
+
+`silent` is the ``claim_after`` that the group's workers announced, or five minutes; an entry is overdue if it is
+idle for two such times.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
+from typing import NamedTuple
+
+from headwater.groups.claiming import MAX_BLOCK_MS
+from headwater.groups.consumers import ACTIVE_MS
+from headwater.groups.pending import PendingDelivery, PendingState
+from headwater.groups.poison import condemnation
+from headwater.operations.observation import Observation
+from headwater.operations.times import length_of_time
+
+
+class CauseName(StrEnum):
+    """The causes, in the order in which they are reported."""
+
+    REFUSES = "the server refuses"
+    DEAD_CONSUMER = "dead consumer"
+    NOBODY_CLAIMS = "nobody claims"
+    NOBODY_READS = "nobody reads"
+    POISON = "poison"
+    GONE = "gone"
+    TRIMMED = "trimmed unread"
+    SLOW = "slow"
+    DELAYED = "delayed"
+
+
+class Cause(NamedTuple):
+    """One reason why a group does not make progress."""
+
+    name: CauseName
+    statement: str
+    """What was observed, as one sentence."""
+    entries: Sequence[str] = ()
+    """Ids of the entries it concerns, as far as they were examined."""
+    fix: str = ""
+    """The command line that ends it; empty if no single command does."""
+    server: Sequence[str] = ()
+    """The command to the server that ends it, if it is not one of ``headwater``."""
+
+
+def causes(now: Observation, before: Observation | None = None) -> list[Cause]:
+    """Return why a group is stuck; an empty list if it is healthy.
+
+    ``before`` is an earlier observation of the same group. Without it, slow readers cannot be told.
+    """
+    found: list[Cause] = [*_refuses(now)]
+    dead = [*_dead_consumers(now)]
+    found += dead
+    found += _nobody_claims(now)
+    found += _nobody_reads(now)
+    found += _poison(now)
+    found += _gone(now)
+    found += _trimmed(now)
+    if before is not None:
+        found += _slow(now, before)
+    found += _delayed(now)
+    return found
+
+
+def overdue_ms(seen: Observation) -> int:
+    """The idle time from which nobody claims an entry: twice the time after which a worker would claim it."""
+    return 2 * seen.silent_ms
+
+
+def unseen_ms(seen: Observation) -> int:
+    """The time after which nobody reads: two of the longest blocking reads of a worker. Of a group that
+    Headwater's workers have not joined, a minute."""
+    return ACTIVE_MS if seen.group.claim_after_ms is None else 2 * MAX_BLOCK_MS
+
+
+def _refuses(now: Observation) -> Iterator[Cause]:
+    for one in now.refusals:
+        yield Cause(CauseName.REFUSES, f"{one.code}: {one.statement}", server=one.fix)
+
+
+def _dead_consumers(now: Observation) -> Iterator[Cause]:
+    """Consumers that own entries, and neither were seen nor renewed anything for `silent_ms`."""
+    for consumer in now.consumers:
+        if not consumer.pending or consumer.idle_ms < now.silent_ms:
+            continue
+        owned = [one for one in now.idle if one.owner == consumer.name]
+        fresh = any(
+            one.owner == consumer.name and (one.idle_ms or 0) < now.silent_ms
+            for one in now.group.entries
+        )
+        if fresh or not owned:
+            continue
+        yield Cause(
+            CauseName.DEAD_CONSUMER,
+            f"consumer {consumer.name} owns {_entries(consumer.pending)} and was not seen for "
+            f"{length_of_time(consumer.idle_ms)}; it counts as silent after {length_of_time(now.silent_ms)}",
+            [one.id for one in owned],
+            _command("pending", "release", now, "--consumer", consumer.name),
+        )
+
+
+def _nobody_claims(now: Observation) -> Iterator[Cause]:
+    """Entries that are overdue, or that nobody owns while nobody reads."""
+    longest = overdue_ms(now)
+    overdue = [one for one in now.idle if one.idle_ms is not None and one.idle_ms > longest]
+    if not overdue and not _is_read(now, longest):
+        overdue = [one for one in now.idle if not one.owner]
+    if not overdue:
+        return
+    oldest = max(one.idle_ms or 0 for one in overdue)
+    since = f"idle for up to {length_of_time(oldest)}" if oldest else "without an owner"
+    readers = [one for one in now.consumers if one.idle_ms < unseen_ms(now)]
+    if readers:
+        reader = min(readers, key=lambda one: one.idle_ms).name
+        cure, fix = "", _command("pending", "claim", now, "--to", reader, "--idle", f"{longest}ms")
+    else:
+        cure, fix = "; no consumer reads: start a worker", ""
+    yield Cause(
+        CauseName.NOBODY_CLAIMS,
+        f"{_entries(len(overdue), now)} can be claimed, {since}, and nobody claims them{cure}",
+        [one.id for one in overdue],
+        fix,
+    )
+
+
+def _nobody_reads(now: Observation) -> Iterator[Cause]:
+    age, longest = now.group.oldest_unread_age_ms, unseen_ms(now)
+    if age is None or age <= longest or _is_read(now, longest):
+        return
+    seen = (
+        "no consumer was ever seen"
+        if now.seen_ms is None
+        else f"the last consumer was seen {length_of_time(now.seen_ms)} ago"
+    )
+    yield Cause(
+        CauseName.NOBODY_READS,
+        f"{_unread(now)} unread, the oldest for {length_of_time(age)}, and {seen}: start a worker of group "
+        f"{now.group.group}",
+        [now.group.oldest_unread],
+    )
+
+
+def _poison(now: Observation) -> Iterator[Cause]:
+    for entry_id, record in now.poison.items():
+        yield Cause(
+            CauseName.POISON,
+            f"{entry_id} is a suspected poison message ({condemnation(record)}): it runs alone, in a worker "
+            "that `headwater work` supervises",
+            [entry_id],
+            _command("pending", "bury", now, entry_id),
+        )
+
+
+def _gone(now: Observation) -> Iterator[Cause]:
+    if not now.missing:
+        return
+    yield Cause(
+        CauseName.GONE,
+        f"{_entries(len(now.missing), now)} pending but deleted from the stream: no worker can get them, and "
+        "the next one that claims drops them",
+        list(now.missing),
+    )
+
+
+def _trimmed(now: Observation) -> Iterator[Cause]:
+    if now.never_read:
+        yield Cause(
+            CauseName.TRIMMED,
+            f"at least {_entries(now.never_read)} trimmed or deleted before the group read them: they are lost "
+            "for it",
+        )
+
+
+def _slow(now: Observation, before: Observation) -> Iterator[Cause]:
+    """Readers are active, and the oldest unread entry was unread before the window and grows older."""
+    window = now.at_ms - before.at_ms
+    age, earlier = now.group.oldest_unread_age_ms, before.group.oldest_unread_age_ms
+    if age is None or earlier is None or window <= 0 or not _is_read(now, unseen_ms(now)):
+        return
+    if earlier >= window and age > earlier:
+        yield Cause(
+            CauseName.SLOW,
+            f"workers read, but not as fast as entries are added: {_unread(now)} unread, the oldest for "
+            f"{length_of_time(age)}, {length_of_time(age - earlier)} more than {length_of_time(window)} ago. "
+            "Start more workers, or make the handler faster.",
+            [now.group.oldest_unread],
+        )
+
+
+def _delayed(now: Observation) -> Iterator[Cause]:
+    """Entries whose retry is due later than an entry may be idle."""
+    later = [one for one in now.group.entries if (one.due_ms or 0) > overdue_ms(now)]
+    if later:
+        due = min(one.due_ms or 0 for one in later)
+        yield Cause(
+            CauseName.DELAYED,
+            f"{_entries(len(later), now)} delayed by their retry policy, the first for "
+            f"{length_of_time(due)} more",
+            [one.id for one in later],
+        )
+
+
+def delayed(one: PendingDelivery) -> Cause:
+    """Return what a delayed entry waits for, however short."""
+    return Cause(
+        CauseName.DELAYED,
+        f"{one.id} is delayed by its retry policy: it is due in {length_of_time(one.due_ms or 0)}",
+        [one.id],
+    )
+
+
+# --- words ----------------------------------------------------------------------------------------
+
+
+def _is_read(now: Observation, longest: int) -> bool:
+    """Whether anyone of the group was seen within ``longest``."""
+    return now.seen_ms is not None and now.seen_ms <= longest
+
+
+def _entries(count: int, examined: Observation | None = None) -> str:
+    """Return ``3 entries``; ``at least`` that many if not all pending entries were examined."""
+    least = ""
+    if examined is not None and examined.group.pending > len(examined.group.entries):
+        least = "at least "
+    return f"{least}{count:,} {'entry' if count == 1 else 'entries'}"
+
+
+def _unread(now: Observation) -> str:
+    count = now.group.unread
+    return "entries are" if count is None else f"{_entries(count)} {'is' if count == 1 else 'are'}"
+
+
+def _command(noun: str, verb: str, now: Observation, *words: str) -> str:
+    return shlex.join(["headwater", noun, verb, now.stream, now.group.group, *words])
+
+
+def in_flight(one: PendingDelivery) -> bool:
+    """Whether a consumer that was seen in time owns the entry."""
+    return one.state is PendingState.IN_FLIGHT

@@ -1,0 +1,129 @@
+"""Entries as text: the last ones of a stream, those since a moment, those that come, and conditions on them."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+from headwater.errors import HeadwaterError
+from headwater.groups.missing_stream import instead_of
+from headwater.groups.operation import Operation, Word, accepted, mapping
+
+PAGE = 200
+"""How many entries are read in one step."""
+
+
+class Entry(NamedTuple):
+    """One entry. Bytes that are not UTF-8 are written as ``\\xff``."""
+
+    id: str
+    fields: Sequence[tuple[str, str]]
+
+
+class Condition(NamedTuple):
+    """A condition on one field of an entry."""
+
+    field: str
+    name: str
+    """The operator, as it was written."""
+    value: str
+
+    @classmethod
+    def parse(cls, text: str) -> Condition:
+        """Parse ``FIELD OP VALUE``. Raises `HeadwaterError` for anything else.
+
+        >>> Condition.parse("total >= 10")
+        Condition(field='total', name='>=', value='10')
+        """
+        match = _FORM.fullmatch(text)
+        if match is None:
+            raise HeadwaterError(
+                f"{text!r} is not a condition: write a field, one of {' '.join(_OPERATORS)}, and a value, such as "
+                "'total >= 10'"
+            )
+        return cls(*match.groups())
+
+    def holds(self, entry: Entry) -> bool:
+        """Whether a field of this name fits. Numbers are compared as numbers, everything else as text.
+
+        >>> Condition.parse("total > 9").holds(Entry("1-0", [("total", "10")]))
+        True
+        >>> Condition.parse("item ~ te").holds(Entry("1-0", [("item", "tea")]))
+        True
+        """
+        compare = _OPERATORS[self.name]
+        return any(
+            compare(*_alike(value, self.value))
+            for name, value in entry.fields
+            if name == self.field
+        )
+
+
+_OPERATORS: Final[dict[str, Callable[[Any, Any], bool]]] = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "~": lambda value, part: str(part) in str(value),
+}
+"""``~``: the value contains the text."""
+
+_FORM = re.compile(r"\s*(.+?)\s*(<=|>=|!=|=|<|>|~)\s*(.*?)\s*", re.DOTALL)
+
+
+def _alike(value: str, wanted: str) -> tuple[Any, Any]:
+    try:
+        return float(value), float(wanted)
+    except ValueError:
+        return value, wanted
+
+
+def read_entry(stream: str, entry_id: str) -> Operation[Entry | None]:
+    """Return one entry; None if the stream does not have it."""
+    replies = yield [["XRANGE", stream, entry_id, entry_id]]
+    return next(_parsed(accepted(replies[0])), None)
+
+
+def last(stream: str, count: int, conditions: Sequence[Condition] = ()) -> Operation[list[Entry]]:
+    """Return the last ``count`` entries that fit, oldest first. Raises `HeadwaterError` if there is no stream."""
+    found: list[Entry] = []
+    end = "+"
+    while len(found) < count:
+        size = PAGE if conditions else count
+        replies = yield [["XREVRANGE", stream, end, "-", "COUNT", size], ["EXISTS", stream]]
+        if not accepted(replies[1]):
+            remedy = yield from instead_of(stream)
+            raise HeadwaterError(f"there is no stream {stream!r}: {remedy}")
+        page = list(_parsed(accepted(replies[0])))
+        found += [one for one in page if all(each.holds(one) for each in conditions)]
+        if len(page) < size:
+            break
+        end = f"({page[-1].id}"
+    return found[:count][::-1]
+
+
+def page_after(stream: str, after: str) -> Operation[list[Entry]]:
+    """Return up to `PAGE` entries after the id ``after``, oldest first."""
+    replies = yield [["XRANGE", stream, f"({after}", "+", "COUNT", PAGE]]
+    return list(_parsed(accepted(replies[0])))
+
+
+def next_after(stream: str, after: str, *, block_ms: int) -> Operation[list[Entry]]:
+    """Return entries after the id ``after``; wait ``block_ms`` for the first one."""
+    words: list[Word] = ["XREAD", "COUNT", PAGE, "BLOCK", block_ms, "STREAMS", stream, after]
+    replies = yield [words]
+    reply = accepted(replies[0])
+    if not reply:
+        return []
+    rows = next(iter(mapping(reply).values())) if isinstance(reply, dict) else reply[0][1]
+    return list(_parsed(rows))
+
+
+def _parsed(rows: Sequence[Any]) -> Iterator[Entry]:
+    for entry_id, words in rows:
+        texts = [word.decode("utf-8", "backslashreplace") for word in words]
+        yield Entry(entry_id.decode(), list(zip(texts[::2], texts[1::2], strict=True)))

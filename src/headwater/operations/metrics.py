@@ -1,0 +1,184 @@
+"""The metrics of a store, for Prometheus: one table of what each is, and what it is read from.
+
+Rule 1. Where redis_exporter has a metric, its name and labels are used, so that its boards work.
+Rule 2. What the server does not tell is left out, not 0.
+Rule 3. Streams are read together (`streams`); no entry's content is transferred.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple, TypeVar
+
+from headwater.groups.operation import Command, Operation, Refused, accepted
+from headwater.messages import dead_letter_stream
+from headwater.operations.refusals import parse_info
+from headwater.operations.streams import GroupLag, StreamSummary, lags, names, summaries
+
+T = TypeVar("T")
+
+
+class Metric(NamedTuple):
+    """A metric's name, type, description and labels."""
+
+    name: str
+    kind: str
+    """``gauge`` or ``counter``; the name of a counter ends in ``_total``."""
+    text: str
+    labels: Sequence[str] = ()
+
+
+class Sample(NamedTuple):
+    """One value of a metric."""
+
+    metric: Metric
+    labels: Sequence[str]
+    value: float
+
+
+_STREAM, _GROUP = ("db", "stream"), ("db", "stream", "group")
+
+
+def _gauge(name: str, text: str, labels: Sequence[str] = ()) -> Metric:
+    return Metric(name, "gauge", text, labels)
+
+
+def _counter(name: str, text: str) -> Metric:
+    return Metric(name, "counter", text)
+
+
+UP: Final = _gauge("redis_up", "1 if the store answered.")
+
+SERVER: Final[Mapping[Metric, str]] = {
+    _gauge("redis_uptime_in_seconds", "Seconds since the server started."): "uptime_in_seconds",
+    _gauge("redis_connected_clients", "Connected clients."): "connected_clients",
+    _gauge("redis_blocked_clients", "Clients that wait in a blocking command."): "blocked_clients",
+    _gauge("redis_connected_slaves", "Connected replicas."): "connected_slaves",
+    _gauge("redis_memory_used_bytes", "Memory that the data and the clients use."): "used_memory",
+    _gauge("redis_memory_used_rss_bytes", "Memory of the process."): "used_memory_rss",
+    _gauge("redis_memory_max_bytes", "maxmemory; 0 for no limit."): "maxmemory",
+    _gauge("redis_loading_dump_file", "1 while the store is loaded."): "loading",
+    _gauge(
+        "redis_rdb_last_save_timestamp_seconds", "When the last snapshot or image was written."
+    ): ("rdb_last_save_time"),
+    _gauge("redis_rdb_changes_since_last_save", "Changes since then."): (
+        "rdb_changes_since_last_save"
+    ),
+    _gauge("redis_aof_current_size_bytes", "Size of the append-only file or journal."): (
+        "aof_current_size"
+    ),
+    _counter("redis_commands_processed_total", "Commands that were executed."): (
+        "total_commands_processed"
+    ),
+    _counter("redis_connections_received_total", "Connections that were accepted."): (
+        "total_connections_received"
+    ),
+    _counter("redis_rejected_connections_total", "Connections that were refused."): (
+        "rejected_connections"
+    ),
+    _counter("redis_net_input_bytes_total", "Bytes received."): "total_net_input_bytes",
+    _counter("redis_net_output_bytes_total", "Bytes sent."): "total_net_output_bytes",
+    _counter("redis_expired_keys_total", "Keys that expired."): "expired_keys",
+    _counter("redis_evicted_keys_total", "Keys that were evicted."): "evicted_keys",
+    _counter("redis_keyspace_hits_total", "Reads of keys that exist."): "keyspace_hits",
+    _counter("redis_keyspace_misses_total", "Reads of keys that do not exist."): "keyspace_misses",
+    _gauge("headwater_journal_files", "Files of the journal."): "journal_files",
+    _counter("headwater_journal_fsyncs_total", "Calls of fsync for the journal."): "journal_fsyncs",
+    _gauge("headwater_journal_recovery_cuts", "Torn ends that the last start cut off."): (
+        "journal_recovery_cuts"
+    ),
+    _gauge("headwater_segments", "Files of entries on disk."): "segments",
+    _gauge("headwater_segment_live_bytes", "Size of the entries in them."): "segment_live_bytes",
+    _counter("headwater_cold_reads_total", "Reads of entries on disk."): "cold_reads",
+    _counter("headwater_cold_read_failures_total", "Of those, reads that failed."): (
+        "cold_read_failures"
+    ),
+    _counter("headwater_checkpoints_total", "Images that were written."): "rdb_saves",
+}
+"""Metrics of the server, and the field of INFO of each."""
+
+HEALTH: Final[Mapping[Metric, str]] = {
+    _gauge("redis_rdb_last_bgsave_status", "1 if the last snapshot or image succeeded."): (
+        "rdb_last_bgsave_status"
+    ),
+    _gauge(
+        "redis_aof_last_write_status", "1 if the last write to the append-only file succeeded."
+    ): ("aof_last_write_status"),
+}
+"""Metrics that are 1 where a field of INFO is ``ok``."""
+
+STREAMS: Final[Mapping[Metric, Callable[[StreamSummary], int | None]]] = {
+    _gauge("redis_stream_length", "Entries of a stream.", _STREAM): lambda one: one.entries,
+    _gauge("redis_stream_groups", "Groups of a stream.", _STREAM): lambda one: one.groups,
+}
+
+GROUPS: Final[Mapping[Metric, Callable[[GroupLag], float | None]]] = {
+    _gauge("redis_stream_group_consumers", "Consumers of a group.", _GROUP): lambda one: (
+        one.consumers
+    ),
+    _gauge(
+        "redis_stream_group_messages_pending", "Pending entries of a group.", _GROUP
+    ): lambda one: one.pending,
+    _gauge("redis_stream_group_lag", "Entries that a group has not read.", _GROUP): lambda one: (
+        one.unread
+    ),
+    _gauge("headwater_group_unread", "Entries that a group has not read.", _GROUP): lambda one: (
+        one.unread
+    ),
+    _gauge(
+        "headwater_group_lag_seconds", "Age of a group's oldest unread entry.", _GROUP
+    ): lambda one: one.lag_ms / 1000,
+    _gauge(
+        "headwater_group_oldest_pending_seconds", "Age of a group's oldest pending entry.", _GROUP
+    ): lambda one: 0.0 if one.oldest_pending_ms is None else one.oldest_pending_ms / 1000,
+    _gauge(
+        "headwater_group_delayed", "Pending entries that wait for a retry.", _GROUP
+    ): lambda one: one.delayed,
+}
+
+DEAD_LETTERS: Final = _gauge(
+    "headwater_dead_letters",
+    "Dead letters of a stream that nobody has replayed or dropped.",
+    _STREAM,
+)
+
+TABLE: Final[Sequence[Metric]] = (UP, *SERVER, *HEALTH, *STREAMS, *GROUPS, DEAD_LETTERS)
+"""All metrics of a store."""
+
+
+def samples(pattern: str = "*", *, db: int = 0) -> Operation[list[Sample]]:
+    """Return all samples of a store: of the server, and of the streams that match ``pattern``."""
+    replies = yield [["INFO"]]
+    found = [Sample(UP, (), 1.0)]
+    if not isinstance(replies[0], Refused):
+        found += _of_server(parse_info(replies[0]))
+    streams = yield from names(pattern)
+    database = f"db{db}"
+    for one in (yield from summaries(streams)):
+        found += _of(STREAMS, (database, one.stream), one)
+    for lag in (yield from lags(streams)):
+        found += _of(GROUPS, (database, lag.stream, lag.group), lag)
+    commands: list[Command] = [["XLEN", dead_letter_stream(one)] for one in streams]
+    replies = (yield commands) if commands else []
+    for one, length in zip(streams, replies, strict=True):
+        if not isinstance(length, Refused):
+            found.append(Sample(DEAD_LETTERS, (database, one), accepted(length)))
+    return found
+
+
+def _of_server(info: Mapping[str, str]) -> list[Sample]:
+    found = []
+    for metric, field in SERVER.items():
+        if field in info:
+            found.append(Sample(metric, (), float(info[field])))
+    for metric, field in HEALTH.items():
+        if field in info:
+            found.append(Sample(metric, (), float(info[field] == "ok")))
+    return found
+
+
+def _of(
+    table: Mapping[Metric, Callable[[T], float | None]], labels: Sequence[str], one: T
+) -> list[Sample]:
+    values = ((metric, value(one)) for metric, value in table.items())
+    return [Sample(metric, labels, value) for metric, value in values if value is not None]

@@ -1,0 +1,33 @@
+"""Whether a store can be used: for probes of an orchestrator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from headwater.groups.operation import Operation, Refused
+from headwater.operations.refusals import refusals
+
+
+class Readiness(NamedTuple):
+    """Whether a store answers, and whether it takes what workers send."""
+
+    loaded: bool
+    problems: Sequence[str]
+    """Why it does not take it; empty if nothing shows that it does not."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether the store can be used."""
+        return self.loaded and not self.problems
+
+
+def readiness() -> Operation[Readiness]:
+    """Return whether the store can be used. Raises redis-py's ConnectionError if it does not answer."""
+    replies = yield [["PING"]]
+    if isinstance(replies[0], Refused):
+        return Readiness(replies[0].code != "LOADING", [str(replies[0])])
+    found = yield from refusals("")
+    return Readiness(
+        True, [f"{one.code}: {one.statement}" for one in found if one.code != "NOPERM"]
+    )

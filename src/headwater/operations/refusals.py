@@ -1,0 +1,201 @@
+"""Why a server refuses what workers send: read from INFO, CONFIG and ACL LOG.
+
+A server may forbid any of these commands. Then what they would show is unknown, and not reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from headwater.groups.operation import Operation, Refused, Word, mapping
+
+RECENT_S = 300.0
+"""Denials in ACL LOG that are older than this are not reported."""
+
+_DENIALS = 128
+"""How many denials are read: the default length of ACL LOG."""
+
+
+class Refusal(NamedTuple):
+    """A reason why the server refuses commands."""
+
+    code: str
+    """The first word of the error that clients receive, such as ``OOM``; ``PAUSED`` if they receive none."""
+    statement: str
+    """The reason, with what shows it."""
+    fix: Sequence[str] = ()
+    """The command to the server that ends it; empty if no single command does."""
+
+
+def refusals(stream: str) -> Operation[list[Refusal]]:
+    """Return why the server refuses what workers of ``stream`` send; an empty list if nothing shows that it
+    does."""
+    replies = yield [
+        ["INFO"],
+        ["CONFIG", "GET", "stop-writes-on-bgsave-error"],
+        ["CONFIG", "GET", "min-replicas-to-write"],
+        ["ACL", "LOG", _DENIALS],
+    ]
+    info = {} if isinstance(replies[0], Refused) else parse_info(replies[0])
+    found = [
+        *_unwritable(info, stops=_setting(replies[1]) == "yes"),
+        *_out_of_memory(info),
+        *_replication(info, least=_setting(replies[2])),
+        *_paused(info),
+    ]
+    denials = [] if isinstance(replies[3], Refused) else [mapping(one) for one in replies[3]]
+    found += yield from _denied(denials, stream)
+    return found
+
+
+def parse_info(reply: bytes) -> dict[str, str]:
+    """Return the fields of INFO's reply.
+
+    >>> parse_info(b"# Server\\r\\nredis_version:8.2.3\\r\\n")
+    {'redis_version': '8.2.3'}
+    """
+    lines = (line.partition(":") for line in reply.decode("utf-8", "replace").splitlines())
+    return {name: value for name, colon, value in lines if colon}
+
+
+def _setting(reply: Any) -> str:
+    """Return the value of one setting; empty if the server does not tell."""
+    if isinstance(reply, Refused):
+        return ""
+    return next((value.decode("utf-8", "replace") for value in mapping(reply).values()), "")
+
+
+def _unwritable(info: Mapping[str, str], *, stops: bool) -> list[Refusal]:
+    """Return the refusal of a server that cannot write to its disk."""
+    if why := info.get("journal_failure"):
+        return [
+            Refusal("MISCONF", f"the journal has failed and the server must be restarted: {why}")
+        ]
+    if why := info.get("journal_refusal"):
+        return [Refusal("MISCONF", f"the journal cannot be written: {why}")]
+    if info.get("aof_enabled") == "1" and info.get("aof_last_write_status") == "err":
+        return [
+            Refusal("MISCONF", "the server cannot write its append-only file: its log says why")
+        ]
+    if stops and info.get("rdb_last_bgsave_status") == "err":
+        return [
+            Refusal(
+                "MISCONF",
+                "the last snapshot failed, and the server refuses writes until one succeeds: its log says why",
+                ("BGSAVE",),
+            )
+        ]
+    return []
+
+
+def _out_of_memory(info: Mapping[str, str]) -> list[Refusal]:
+    used, most = int(info.get("used_memory", 0)), int(info.get("maxmemory", 0))
+    if not most or used <= most or info.get("maxmemory_policy", "noeviction") != "noeviction":
+        return []
+    return [
+        Refusal(
+            "OOM",
+            f"the server uses {used:,} bytes, more than maxmemory ({most:,})",
+            ("CONFIG", "SET", "maxmemory", str(used + used // 4)),
+        )
+    ]
+
+
+def _replication(info: Mapping[str, str], *, least: str) -> list[Refusal]:
+    found = []
+    if info.get("role") == "slave":
+        primary = f"{info.get('master_host')}:{info.get('master_port')}"
+        found.append(
+            Refusal("READONLY", f"the server is a replica of {primary}, which takes the writes")
+        )
+    in_sync = info.get("min_slaves_good_slaves")
+    if in_sync is not None and least.isdecimal() and int(in_sync) < int(least):
+        found.append(
+            Refusal(
+                "NOREPLICAS",
+                f"{in_sync} replicas are in sync, and min-replicas-to-write is {least}",
+                ("CONFIG", "SET", "min-replicas-to-write", in_sync),
+            )
+        )
+    return found
+
+
+def _paused(info: Mapping[str, str]) -> list[Refusal]:
+    if info.get("paused_actions", "none") == "none":
+        return []
+    what = "all commands" if info["paused_actions"] == "all" else "commands that write"
+    left = int(info.get("paused_timeout_milliseconds", 0))
+    return [
+        Refusal(
+            "PAUSED",
+            f"clients are paused ({what}) for {left / 1000:.0f} s more",
+            ("CLIENT", "UNPAUSE"),
+        )
+    ]
+
+
+class _Denial(NamedTuple):
+    """What a user has no right to: a command, or a key."""
+
+    user: str
+    reason: str
+    what: str
+
+    def probe(self, stream: str) -> list[Word]:
+        """Return the command that asks whether the user still has no right to it."""
+        key = self.what if self.reason == "key" else stream
+        command = "xadd" if self.reason == "key" else self.what
+        words = [key if word == "KEY" else word for word in _COMMANDS[command]]
+        return ["ACL", "DRYRUN", self.user, *command.split("|"), *words]
+
+    def refusal(self, times: int, age_s: float) -> Refusal:
+        """Return what an operator reads about it."""
+        kind, sign = ("key", "~") if self.reason == "key" else ("command", "+")
+        often = "1 denial" if times == 1 else f"{times} denials"
+        return Refusal(
+            "NOPERM",
+            f"user {self.user} has no right to the {kind} {self.what!r}: {often}, the last one {age_s:.0f} s ago",
+            ("ACL", "SETUSER", self.user, f"{sign}{self.what}"),
+        )
+
+
+def _denied(denials: Sequence[Mapping[bytes, Any]], stream: str) -> Operation[list[Refusal]]:
+    """Return the recent denials by ACL rules that concern ``stream``, without those that have ended."""
+    found: dict[_Denial, tuple[int, float]] = {}
+    for one in denials:
+        user, reason, what = (_word(one[name]) for name in (b"username", b"reason", b"object"))
+        denial, age_s = _Denial(user, reason, what), float(_word(one[b"age-seconds"]))
+        ours = what == stream if reason == "key" else reason == "command" and what in _COMMANDS
+        if ours and age_s <= RECENT_S and denial not in found:
+            found[denial] = int(one[b"count"]), age_s
+    if not found:
+        return []
+    replies = yield [denial.probe(stream) for denial in found]
+    return [
+        denial.refusal(*seen)
+        for (denial, seen), reply in zip(found.items(), replies, strict=True)
+        if not isinstance(reply, Refused) and denial.reason in _word(reply)
+    ]
+
+
+def _word(value: Any) -> str:
+    return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
+
+
+_COMMANDS: dict[str, Sequence[Word]] = {
+    "xreadgroup": ("GROUP", "g", "c", "STREAMS", "KEY", ">"),
+    "xack": ("KEY", "g", "0-1"),
+    "xadd": ("KEY", "*", "f", "v"),
+    "xclaim": ("KEY", "g", "c", 0, "0-1"),
+    "xautoclaim": ("KEY", "g", "c", 0, "0-0"),
+    "xpending": ("KEY", "g"),
+    "xdel": ("KEY", "0-1"),
+    "xgroup|create": ("KEY", "g", "$"),
+    "xsettle": ("KEY", "g", "c", "ACK", "IDS", 1, "0-1"),
+    "xrenew": ("KEY", "g", "c", "IDS", 1, "0-1"),
+    "xretire": ("KEY", "g", "c"),
+    "evalsha": ("0" * 40, 0),
+    "eval": ("return 0", 0),
+}
+"""Commands that workers send, as ACL LOG writes them, each with arguments for ACL DRYRUN."""

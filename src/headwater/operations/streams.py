@@ -1,0 +1,220 @@
+"""Which streams a store has, and how far the groups of each are behind.
+
+Rule. Streams are asked for together, `TOGETHER` at a time, so that ten thousand of them take a second; no entry's
+      content is transferred unless the server refuses scripts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
+
+from headwater.errors import HeadwaterError
+from headwater.groups.capabilities import probe
+from headwater.groups.missing_stream import instead_of
+from headwater.groups.operation import Command, Operation, Refused, Script, accepted, mapping
+from headwater.messages import delays_key
+from headwater.messages.keys import RESERVED
+from headwater.model import StreamID
+
+TOGETHER = 500
+"""How many streams are asked for in one round trip."""
+
+
+class StreamSummary(NamedTuple):
+    """One stream."""
+
+    stream: str
+    entries: int
+    groups: int
+    pending: int
+    """Pending entries of all groups."""
+    unread: int | None
+    """What the group that is furthest behind has not read; None if there is no group, or it is unknown."""
+
+
+class GroupLag(NamedTuple):
+    """How far one group is behind. Times are in milliseconds."""
+
+    stream: str
+    group: str
+    consumers: int
+    pending: int
+    unread: int | None
+    """Entries that the group has not read; None if the server does not know."""
+    lag_ms: int
+    """Age of the oldest unread entry, by its id; 0 if there is none."""
+    oldest_pending_ms: int | None
+    """Age of the oldest pending entry, by its id; None if none is pending."""
+    delayed: int | None
+    """Pending entries that wait for their retry; None if the server does not tell."""
+
+
+def names(pattern: str = "*") -> Operation[list[str]]:
+    """Return the names of the streams that match a glob pattern, sorted, without those that Headwater stores for
+    others."""
+    found: set[bytes] = set()
+    cursor: Any = 0
+    while True:
+        replies = yield [["SCAN", cursor, "MATCH", pattern, "COUNT", 1_000, "TYPE", "stream"]]
+        cursor, keys = accepted(replies[0])
+        found.update(keys)
+        if int(cursor) == 0:
+            break
+    texts = (key.decode("utf-8", "backslashreplace") for key in found)
+    return sorted(text for text in texts if RESERVED not in text)
+
+
+def summaries(streams: Sequence[str]) -> Operation[list[StreamSummary]]:
+    """Return the summaries of those ``streams`` that exist."""
+    found: list[StreamSummary] = []
+    for part in _parts(streams):
+        commands: list[Command] = []
+        for one in part:
+            commands += [["XLEN", one], ["XINFO", "GROUPS", one]]
+        replies = yield commands
+        for one, length, groups in zip(part, replies[::2], replies[1::2], strict=True):
+            if isinstance(groups, Refused):
+                if "no such key" in str(groups):
+                    continue
+                raise groups
+            rows = [mapping(row) for row in groups]
+            unread = [row.get(b"lag") for row in rows]
+            found.append(
+                StreamSummary(
+                    one,
+                    accepted(length),
+                    len(rows),
+                    sum(row[b"pending"] for row in rows),
+                    max(map(int, filter(None, unread)), default=0)
+                    if unread and None not in unread
+                    else None,
+                )
+            )
+    return found
+
+
+def lags(streams: Sequence[str], group: str | None = None) -> Operation[list[GroupLag]]:
+    """Return how far the groups of ``streams``, or only those named ``group``, are behind.
+
+    Raises `HeadwaterError` if there is one stream, and it does not exist.
+    """
+    able = yield from probe()
+    found: list[GroupLag] = []
+    for part in _parts(streams):
+        replies = yield [["TIME"], *(["XINFO", "GROUPS", one] for one in part)]
+        seconds, micros = accepted(replies[0])
+        now_ms = int(seconds) * 1000 + int(micros) // 1000
+        places: list[tuple[str, Mapping[bytes, Any]]] = []
+        for one, groups in zip(part, replies[1:], strict=True):
+            if isinstance(groups, Refused):
+                if len(streams) == 1 and "no such key" in str(groups):
+                    remedy = yield from instead_of(one)
+                    raise HeadwaterError(f"there is no stream {one!r}: {remedy}")
+                if "no such key" in str(groups):
+                    continue  # it was deleted meanwhile
+                raise groups
+            rows = [mapping(row) for row in groups]
+            places += [(one, row) for row in rows if group in (None, _text(row[b"name"]))]
+        for step in _parts(places):
+            measured = _by_verbs(step) if able.verbs else _elsewhere(step, now_ms)
+            found += yield from _lags(step, now_ms, (yield from measured))
+    return found
+
+
+class _Measured(NamedTuple):
+    """What is not in XINFO GROUPS."""
+
+    unread: int | None
+    lag_ms: int
+    delayed: int | None
+
+
+Places = Sequence[tuple[str, Mapping[bytes, Any]]]
+"""Groups: the stream of each, and its row of XINFO GROUPS."""
+
+
+def _lags(places: Places, now_ms: int, measured: Sequence[_Measured]) -> Operation[list[GroupLag]]:
+    replies = yield [["XPENDING", stream, row[b"name"]] for stream, row in places]
+    found = []
+    for (stream, row), more, summary in zip(places, measured, replies, strict=True):
+        oldest = None if isinstance(summary, Refused) or summary[1] is None else summary[1]
+        found.append(
+            GroupLag(
+                stream=stream,
+                group=_text(row[b"name"]),
+                consumers=int(row[b"consumers"]),
+                pending=int(row[b"pending"]),
+                unread=more.unread,
+                lag_ms=more.lag_ms,
+                oldest_pending_ms=None if oldest is None else _age(oldest, now_ms),
+                delayed=more.delayed,
+            )
+        )
+    return found
+
+
+def _by_verbs(places: Places) -> Operation[list[_Measured]]:
+    replies = yield [["XLAG", stream, row[b"name"]] for stream, row in places]
+    found = []
+    for reply in replies:
+        if isinstance(reply, Refused):  # the group was deleted meanwhile
+            found.append(_Measured(None, 0, None))
+            continue
+        about = mapping(next(iter(mapping(reply).values())))
+        age = about[b"unread-age-ms"]
+        found.append(_Measured(about[b"unread"], 0 if age is None else age, about[b"delayed"]))
+    return found
+
+
+_FIRST_AFTER = Script("""
+-- KEYS stream. ARGV id. Returns the id of the first entry after it.
+local entry = redis.call('XRANGE', KEYS[1], '(' .. ARGV[1], '+', 'COUNT', 1)[1]
+return entry and entry[1]
+""")
+
+
+def _elsewhere(places: Places, now_ms: int) -> Operation[list[_Measured]]:
+    """Return what Redis and Valkey do not count. A group whose lag is 0 has no unread entry."""
+    behind = [(stream, row) for stream, row in places if row.get(b"lag") != 0]
+    replies = yield [
+        *(
+            ["EVAL", _FIRST_AFTER.text, 1, stream, row[b"last-delivered-id"]]
+            for stream, row in behind
+        ),
+        *(["ZCARD", delays_key(stream, _text(row[b"name"]))] for stream, row in places),
+    ]
+    firsts = replies[: len(behind)]
+    if any(isinstance(one, Refused) and one.code == "NOPERM" for one in firsts):
+        firsts = yield [
+            ["XRANGE", stream, b"(" + row[b"last-delivered-id"], "+", "COUNT", 1]
+            for stream, row in behind
+        ]
+        firsts = [one if isinstance(one, Refused) or not one else one[0][0] for one in firsts]
+    ages = {
+        (stream, row[b"name"]): 0
+        if isinstance(first, Refused) or not first
+        else _age(first, now_ms)
+        for (stream, row), first in zip(behind, firsts, strict=True)
+    }
+    found = []
+    for (stream, row), delayed in zip(places, replies[len(behind) :], strict=True):
+        lag_ms = ages.get((stream, row[b"name"]), 0)
+        unknown = isinstance(delayed, Refused)
+        found.append(_Measured(row.get(b"lag"), lag_ms, None if unknown else int(delayed)))
+    return found
+
+
+def _parts(items: Sequence[Any]) -> Iterator[list[Any]]:
+    rest = iter(items)
+    while part := list(islice(rest, TOGETHER)):
+        yield part
+
+
+def _age(entry_id: bytes, now_ms: int) -> int:
+    return max(0, now_ms - StreamID.parse(entry_id).ms)
+
+
+def _text(name: bytes) -> str:
+    return name.decode("utf-8", "backslashreplace")

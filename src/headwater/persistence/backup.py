@@ -1,0 +1,204 @@
+"""Copies a store, also while a server uses it, and the state that it had at an earlier moment.
+
+Rule 1. While a backup is made, the server removes no file (`Files.removable`). What MANIFEST names when the backup
+        begins, and every segment that the journal names up to the moment at which it is copied, is there.
+Rule 2. MANIFEST is copied first, then the journal, then the image and the segments: MANIFEST says how far the
+        journal must reach, and a segment is durable before the journal refers to it.
+Rule 3. Files are copied, not linked: a store refuses data files with a second name (`journal.regular`). On file
+        systems that share blocks, such as XFS and Btrfs, the kernel does not copy the bytes.
+Rule 4. A backup is a data directory: a server can start with it. Its end may be torn like after a crash.
+Rule 5. The state of a moment is the same directory, with a journal that ends before the first record group of a
+        later time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from itertools import chain
+from pathlib import Path
+from typing import NamedTuple
+
+from headwater.errors import StoreUnusable
+from headwater.journal.failures import MANIFEST_NAME
+from headwater.journal.files import BACKUP_LOCK_NAME, DiskFiles, Files
+from headwater.journal.manifest import StoreManifest, read_manifest
+from headwater.journal.names import file_name, image_name, journal_numbers
+from headwater.journal.records import FILE_HEADER_BYTES, Synced
+from headwater.journal.recovery import Recovery
+from headwater.journal.segments import segment_name, segment_numbers
+from headwater.journal.system import sync_directory
+
+Progress = Callable[[str, int, int], None]
+
+_PIECE_BYTES = 64 * 1024 * 1024
+
+
+class Backup(NamedTuple):
+    """What was copied."""
+
+    directory: str
+    files: int
+    bytes: int
+
+
+class Moment(NamedTuple):
+    """The result of restoring a directory as it was at a moment. Times are in Unix milliseconds of the server."""
+
+    directory: str
+    at_ms: int
+    """The time of the last record group that the directory has."""
+    left_out: int
+    """Record groups of later times, which it does not have."""
+
+
+def back_up(directory: Path, destination: Path, progress: Progress = lambda *_: None) -> Backup:
+    """Copy the store in ``directory`` to ``destination``, which must be empty or missing.
+
+    Raises `StoreUnusable` if there is no store, or if ``destination`` is not empty; `OSError` as the disk does.
+    """
+    _refuse_used(destination)
+    files = DiskFiles(directory)
+    with _hold(directory):
+        manifest = read_manifest(files)
+        if manifest is None:
+            raise StoreUnusable(
+                f"{directory} has no {MANIFEST_NAME}: no store was ever started there"
+            )
+        destination.mkdir(mode=0o700, parents=True, exist_ok=True)
+        (destination / MANIFEST_NAME).write_bytes(manifest.text())
+        names = [file_name(number) for number in journal_numbers(files) if number >= manifest.first]
+        copied = _copy_all(files, names, destination, progress)
+        names = [segment_name(number) for number in segment_numbers(files)]
+        if manifest.image is not None:
+            names.insert(0, image_name(manifest.image.number))
+        copied += _copy_all(files, names, destination, progress)
+        count = sum(1 for _ in destination.iterdir())
+    sync_directory(destination)
+    sync_directory(destination.parent)
+    return Backup(str(destination), count, copied)
+
+
+def restore_at(
+    directory: Path, destination: Path, at_ms: int, progress: Progress = lambda *_: None
+) -> Moment:
+    """Copy the store in ``directory`` to ``destination`` as it was at ``at_ms``.
+
+    Raises as `back_up`, and `StoreUnusable` if the journal does not reach back so far.
+    """
+    back_up(directory, destination, progress)
+    files = DiskFiles(destination)
+    files.lock()
+    try:
+        return _cut_after(files, at_ms)
+    finally:
+        files.unlock()
+
+
+def _cut_after(files: Files, at_ms: int) -> Moment:
+    """Remove all record groups of later times than ``at_ms`` from a store that nobody uses."""
+    recovery = Recovery(files)
+    manifest = read_manifest(files)
+    assert manifest is not None
+    image = manifest.image
+    if image is not None and image.now_ms > at_ms:
+        raise StoreUnusable(
+            f"the store in {files.path('')} begins with an image of a later time ({image.now_ms}): restore an earlier "
+            "backup"
+        )
+    last_ms = 0 if image is None else image.now_ms
+    end: Synced | None = None
+    left_out = 0
+    for batch in recovery.batches():
+        later = [number for number, now_ms in enumerate(batch.times) if now_ms > at_ms]
+        if end is None and later:
+            end = Synced(recovery.current.number, batch.offset(later[0]))
+            last_ms = batch.times[later[0] - 1] if later[0] else last_ms
+            left_out += len(batch.times) - later[0]
+        elif end is not None:
+            left_out += len(batch.times)
+        else:
+            last_ms = batch.times[-1]
+    if end is not None:
+        _end_journal(files, manifest, end)
+    return Moment(files.path("").rstrip("/"), last_ms, left_out)
+
+
+def _end_journal(files: Files, manifest: StoreManifest, end: Synced) -> None:
+    """Let the journal end at ``end``."""
+    for number in journal_numbers(files):
+        if number > end.number:
+            files.remove(file_name(number))
+    name = file_name(end.number)
+    used = files.content(name).used
+    if used > end.offset:
+        files.write(name, end.offset, bytes(used - end.offset))
+    files.sync(name)
+    floor = Synced(end.number, max(end.offset, FILE_HEADER_BYTES))
+    shorter = manifest._replace(last=end.number, floor=min(manifest.floor, floor))
+    files.create(MANIFEST_NAME, len(shorter.text()))
+    files.write(MANIFEST_NAME, 0, shorter.text())
+    files.sync(MANIFEST_NAME)
+    files.sync_directory()
+
+
+@contextlib.contextmanager
+def _hold(directory: Path) -> Iterator[None]:
+    """Keep a server from removing files (rule 1), once it has removed those that it is removing."""
+    if not directory.is_dir():
+        raise StoreUnusable(f"there is no directory {directory}")
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    lock = os.open(directory / BACKUP_LOCK_NAME, flags, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        yield
+    finally:
+        os.close(lock)
+
+
+def _refuse_used(destination: Path) -> None:
+    if destination.exists() and (not destination.is_dir() or any(destination.iterdir())):
+        raise StoreUnusable(
+            f"{destination} is not an empty directory; name one that does not exist"
+        )
+
+
+def _copy_all(files: Files, names: list[str], destination: Path, progress: Progress) -> int:
+    sizes = [files.reads.size(name) for name in names]
+    done, total = 0, sum(sizes)
+    for name, size in zip(names, sizes, strict=True):
+        _copy(Path(files.path(name)), destination / name)
+        done += size
+        progress("bytes copied", done, total)
+    return done
+
+
+def _copy(source: Path, destination: Path) -> None:
+    """Copy a file with its size, durably. Parts that were never written stay holes."""
+    with source.open("rb") as read, destination.open("xb") as write:
+        os.fchmod(write.fileno(), 0o600)
+        size = os.fstat(read.fileno()).st_size
+        os.ftruncate(write.fileno(), size)
+        for start, end in chain(_written(read.fileno(), size)):
+            at = start
+            while at < end:
+                wanted = min(end - at, _PIECE_BYTES)
+                count = os.copy_file_range(read.fileno(), write.fileno(), wanted, at, at)
+                if count == 0:
+                    break
+                at += count
+        os.fsync(write.fileno())
+
+
+def _written(descriptor: int, size: int) -> Iterator[tuple[int, int]]:
+    """Yield the parts of a file that are not holes."""
+    at = 0
+    while at < size:
+        try:
+            start = os.lseek(descriptor, at, os.SEEK_DATA)
+        except OSError:  # ENXIO: only a hole follows
+            return
+        at = os.lseek(descriptor, start, os.SEEK_HOLE)
+        yield start, min(at, size)

@@ -1,0 +1,300 @@
+"""What happened to one entry, from a store's image and journal.
+
+    image ──▶ state ──▶ a record group ──▶ state ──▶ a record group ──▶ …
+                 └────── compared: events ──┘
+
+Rule 1. The history is what a replay of the store does to the entry: after each record group, the entry's state is
+        compared with its state before. So the journal needs no facts for it, and the history cannot differ from
+        what happened.
+Rule 2. It begins with the image, if there is one: what was before is gone with the journal files before it.
+Rule 3. Nothing is locked or changed, and a server may use the directory. Its last changes may be missing then.
+Rule 4. While the entry cannot exist, whole batches are replayed without comparing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from enum import StrEnum
+from itertools import chain
+from struct import Struct
+from typing import NamedTuple
+
+from headwater.engine.garbage import free
+from headwater.engine.group import ConsumerGroup
+from headwater.engine.keyspace import Keyspace
+from headwater.engine.pending import NOBODY, NOWHERE
+from headwater.engine.replay import Replay
+from headwater.engine.stream import StoredStream
+from headwater.errors import StoreUnusable
+from headwater.journal.batches import JournalBatch
+from headwater.journal.files import Files
+from headwater.journal.images import read_image
+from headwater.journal.recovery import Recovery
+from headwater.model import StreamID
+from headwater.persistence.applying import Applying
+from headwater.persistence.source import SegmentSource
+
+_ID = Struct("<QQ")
+
+_APPENDED, _TRIMMED, _CONSUMER_DELETED, _DELIVERED = 0x20, 0x21, 0x34, 0x40
+"""Kinds of facts (`headwater.engine.facts`)."""
+
+_ALL = 2**62
+
+
+class What(StrEnum):
+    """What happened to the entry, or in a group to its delivery."""
+
+    THERE = "there"
+    """The history begins: the stream has the entry."""
+    ADDED = "added"
+    DELETED = "deleted"
+    TRIMMED = "trimmed"
+    KEY_GONE = "stream gone"
+    """The stream was deleted, renamed or replaced."""
+    PENDING = "pending"
+    """The history begins: the entry is pending."""
+    DELIVERED = "delivered"
+    CLAIMED = "claimed"
+    """By a consumer that did not own it."""
+    RENEWED = "renewed"
+    """By its owner: its idle time began again."""
+    RELEASED = "released"
+    """Handed back: it has no owner, and can be claimed."""
+    DELAYED = "delayed"
+    """It has no owner, and can be claimed from its due time on."""
+    DUE = "due"
+    ACKNOWLEDGED = "acknowledged"
+    DEAD_LETTERED = "dead-lettered"
+    """Acknowledged in one step with a dead letter."""
+    DROPPED = "dropped"
+    """It was deleted with its consumer (XGROUP DELCONSUMER)."""
+    READ = "read without acknowledging"
+    """Delivered by XREADGROUP NOACK: it was never pending."""
+    SKIPPED = "skipped"
+    """The group was created after it, or set to a later position: it does not get the entry."""
+    GROUP_GONE = "group gone"
+    """The group was destroyed."""
+
+
+class Event(NamedTuple):
+    """One event. ``at_ms`` is the server's time, in Unix milliseconds."""
+
+    at_ms: int
+    what: What
+    group: str = ""
+    """The consumer group; empty for what concerns the stream."""
+    consumer: str = ""
+    """The consumer that owns the entry, or that owned it until now; empty if none does."""
+    deliveries: int | None = None
+    """The delivery count afterwards; of an ended delivery, its last one."""
+    due_ms: int | None = None
+    """When a delayed entry is due, in Unix milliseconds of the server."""
+
+
+class History(NamedTuple):
+    """What happened to an entry, as far back as the journal reaches."""
+
+    begins_ms: int | None
+    """The time of the image it begins with; None if it begins with the store."""
+    events: list[Event]
+
+
+class _Delivery(NamedTuple):
+    """The state of the entry in one group in which it is pending."""
+
+    owner: str
+    time: int
+    count: int
+    due_ms: int | None
+    cid: int
+
+
+class _InGroup(NamedTuple):
+    """The state of the entry in one group."""
+
+    gid: int
+    passed: bool
+    """Whether the group's position is at the entry or after it."""
+    row: _Delivery | None
+    """None if it is not pending."""
+
+
+class _State(NamedTuple):
+    """The state of the entry."""
+
+    sid: int | None
+    """The stream's number; None if there is no such stream."""
+    there: bool
+    groups: dict[str, _InGroup]
+
+
+_NOWHERE = _State(None, False, {})
+
+
+def entry_history(
+    files: Files,
+    key: bytes,
+    entry: StreamID,
+    *,
+    database: int = 0,
+    progress: Callable[[str, int, int], None] = lambda *_: None,
+) -> History:
+    """Return the history of entry ``entry`` of the stream at ``key``.
+
+    Raises `JournalDamaged`, and `StoreUnusable` if the directory has no store.
+    """
+    recovery = Recovery(files)
+    image, seed = recovery.catalog.image, recovery.seed or 0
+    if recovery.is_empty and image is None:
+        raise StoreUnusable(f"{files.path('')} has no store: neither a journal file nor an image")
+    applying = Applying(files, source=SegmentSource(files, seed))
+    total = recovery.most_bytes() + (0 if image is None else image.size)
+    done = 0
+    if image is not None:
+        for batch in read_image(files, image, seed):
+            applying.apply(batch)
+            done += batch.ends[-1] - batch.starts[0]
+            progress("bytes replayed", done, total)
+    watch = _Watch(applying.keyspace, key, entry, database)
+    if image is not None:
+        watch.begin(image.now_ms)
+    for batch in chain(recovery.batches()):
+        if watch.may_concern(batch):
+            watch.step_through(batch)
+        else:
+            applying.apply(batch)
+        done += batch.ends[-1] - batch.starts[0]
+        progress("bytes replayed", done, total)
+    return History(None if image is None else image.now_ms, watch.events)
+
+
+class _Watch:
+    """Compares the state of one entry before and after each record group."""
+
+    def __init__(self, keyspace: Keyspace, key: bytes, entry: StreamID, database: int) -> None:
+        self.events: list[Event] = []
+        self._keyspace = keyspace
+        self._key = key
+        self._id = (entry.ms, entry.seq)
+        self._wire = _ID.pack(*entry)
+        self._text = str(entry).encode()
+        self._database = database
+        self._replay = Replay(keyspace)
+        self._state = _NOWHERE
+
+    def begin(self, at_ms: int) -> None:
+        """Begin with the state of the image."""
+        self._state = state = self._look()
+        if state.there:
+            self.events.append(Event(at_ms, What.THERE))
+        for group, (_gid, _passed, row) in state.groups.items():
+            if row is not None:
+                self.events.append(
+                    Event(at_ms, What.PENDING, group, row.owner, row.count, row.due_ms)
+                )
+
+    def may_concern(self, batch: JournalBatch) -> bool:
+        """Whether a record group of the batch could change the entry's state (rule 4)."""
+        state = self._state
+        if state.there or any(one.row is not None for one in state.groups.values()):
+            return True
+        return self._wire in bytes(batch.data[batch.starts[0] : batch.ends[-1]])
+
+    def step_through(self, batch: JournalBatch) -> None:
+        """Apply the record groups one by one, and note what each did to the entry."""
+        sealing = self._keyspace.sealing
+        for start, end, now_ms in zip(batch.starts, batch.ends, batch.times, strict=True):
+            facts = batch.data[start:end]
+            kinds = set()
+            self._replay.begin(facts, now_ms)
+            while (kind := self._replay.step()) >= 0:
+                kinds.add(kind)
+            if self._keyspace.garbage:
+                free(self._keyspace.garbage, _ALL)
+            state = self._look()
+            if state != self._state:
+                buried = _APPENDED in kinds and self._text in bytes(facts)
+                self.events += _changes(self._state, state, kinds, now_ms, buried=buried)
+                self._state = state
+        if sealing.due():
+            sealing.help(64)
+
+    def _look(self) -> _State:
+        databases = self._keyspace.databases
+        if self._database >= len(databases):
+            return _NOWHERE
+        value = databases[self._database].values.get(self._key)
+        if not isinstance(value, StoredStream):
+            return _NOWHERE
+        groups = {
+            name.decode("utf-8", "backslashreplace"): _InGroup(
+                group.gid, group.last_id >= self._id, self._row(group)
+            )
+            for name, group in value.groups.items()
+        }
+        return _State(value.sid, value.log.contains(*self._id), groups)
+
+    def _row(self, group: ConsumerGroup) -> _Delivery | None:
+        at = group.pel.find(*self._id)
+        if at == NOWHERE:
+            return None
+        owner = group.consumer_of(at)
+        name = "" if owner is None else owner.name.decode("utf-8", "backslashreplace")
+        cid = NOBODY if owner is None else owner.cid
+        due = group.delayed.get(self._id)
+        return _Delivery(name, group.pel.time(at), group.pel.delivery_count(at), due, cid)
+
+
+def _changes(
+    old: _State, new: _State, kinds: set[int], at_ms: int, *, buried: bool
+) -> Iterator[Event]:
+    """Yield what turned one state into the other."""
+    if old.sid is not None and old.sid != new.sid:
+        yield Event(at_ms, What.KEY_GONE)
+        old = _NOWHERE
+    if new.there and not old.there:
+        yield Event(at_ms, What.ADDED)
+    for group, now in new.groups.items():
+        before = old.groups.get(group)
+        if before is not None and before.gid != now.gid:
+            yield Event(at_ms, What.GROUP_GONE, group)
+            before = None
+        former = None if before is None else before.row
+        if now.row != former:
+            yield _delivery(former, now.row, group, kinds, at_ms, buried=buried)
+        elif new.there and now.row is None and now.passed and not (before and before.passed):
+            yield Event(at_ms, What.READ if _DELIVERED in kinds else What.SKIPPED, group)
+    for group in old.groups.keys() - new.groups.keys():
+        yield Event(at_ms, What.GROUP_GONE, group)
+    if old.there and not new.there:
+        yield Event(at_ms, What.TRIMMED if _TRIMMED in kinds else What.DELETED)
+
+
+def _delivery(
+    old: _Delivery | None,
+    new: _Delivery | None,
+    group: str,
+    kinds: set[int],
+    at_ms: int,
+    *,
+    buried: bool,
+) -> Event:
+    """Return what changed one state of a delivery into the other."""
+    if new is None:
+        assert old is not None
+        what = What.DEAD_LETTERED if buried else What.ACKNOWLEDGED
+        if _CONSUMER_DELETED in kinds:
+            what = What.DROPPED
+        return Event(at_ms, what, group, old.owner, old.count)
+    if new.due_ms is not None:
+        what = What.DELAYED
+    elif new.cid == NOBODY:
+        what = What.DUE if old is not None and old.due_ms is not None else What.RELEASED
+    elif old is None:
+        what = What.DELIVERED
+    elif old.cid == new.cid:
+        what = What.RENEWED if old.count == new.count else What.CLAIMED
+    else:
+        what = What.CLAIMED
+    return Event(at_ms, what, group, new.owner, new.count, new.due_ms)

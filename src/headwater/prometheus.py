@@ -1,0 +1,90 @@
+"""Serves metrics to Prometheus from this process, and pages that say whether it works."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from socketserver import ThreadingMixIn
+from typing import Any, TypeAlias
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+
+from headwater.errors import ListenError
+
+log = logging.getLogger("headwater.metrics")
+
+Page: TypeAlias = Callable[[], tuple[bool, Mapping[str, object]]]
+"""Returns whether all is well, and the JSON document that says so: status 200 or 503."""
+
+REQUEST_SECONDS = 10.0
+"""How long a client may take to send its request."""
+
+
+def serve(
+    collector: Any,
+    *,
+    port: int,
+    host: str,
+    option: str,
+    extra: str = "metrics",
+    pages: Mapping[str, Page] | None = None,
+) -> tuple[int, Callable[[], None]]:
+    """Serve the metrics of ``collector`` at ``http://host:port/metrics``, and ``pages`` by their paths. Return the
+    port, which 0 lets the system choose, and a function that ends it.
+
+    Raises `ListenError`, which names ``option``, if the port is not available or prometheus-client, which
+    ``extra`` of Headwater installs, is missing.
+    """
+    try:
+        from prometheus_client import CollectorRegistry, make_wsgi_app
+    except ImportError as error:
+        raise ListenError(
+            f"{option} needs prometheus-client ({error}): pip install 'headwater[{extra}]'"
+        ) from error
+    registry = CollectorRegistry()
+    registry.register(collector)
+    app = _with_pages(make_wsgi_app(registry), pages or {})
+    try:
+        server = make_server(host, port, app, _Server, _Handler)
+    except OSError as error:
+        raise ListenError(
+            f"{option}: cannot listen at {host}:{port}: {error.strerror}; name another port"
+        ) from error
+    thread = threading.Thread(target=server.serve_forever, name="headwater-metrics", daemon=True)
+    thread.start()
+
+    def end() -> None:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+    return int(server.server_port), end
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    """One thread for each request, so that a slow client delays no other."""
+
+    daemon_threads = True
+
+
+class _Handler(WSGIRequestHandler):
+    timeout = REQUEST_SECONDS
+
+    def log_message(self, format: str, *words: Any) -> None:
+        """Log a request at DEBUG: scrapes come every few seconds."""
+        log.debug(format, *words)
+
+
+def _with_pages(metrics: Any, pages: Mapping[str, Page]) -> Any:
+    def app(environ: Mapping[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+        page = pages.get(environ["PATH_INFO"])
+        if page is None:
+            answer: Iterable[bytes] = metrics(environ, start)
+            return answer
+        fine, document = page()
+        status = "200 OK" if fine else "503 Service Unavailable"
+        start(status, [("Content-Type", "application/json")])
+        return [json.dumps(document).encode()]
+
+    return app

@@ -1,0 +1,215 @@
+"""`headwater explain` names each cause why a group is stuck, on each kind of server, and the command that ends it."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from headwater.groups.operation import run
+from headwater.groups.poison import Record, write
+from headwater.groups.settling import How
+from tests.command_line import in_thread
+from tests.conftest import UNHEALTHY
+from tests.waiting import eventually
+from tests.worker.core import Core
+
+pytestmark = pytest.mark.slow
+
+Run = Callable[..., str]
+
+
+def answers(*words: str) -> list[dict[str, Any]]:
+    """Run ``headwater explain`` and return what it says. The status says whether there is a cause."""
+    status, printed, complaint = in_thread(["explain", *words, "-o", "json"])
+    assert status in (0, UNHEALTHY), complaint
+    found: list[dict[str, Any]] = json.loads(printed)
+    assert (status == UNHEALTHY) == any(one["causes"] for one in found)
+    return found
+
+
+def explain(group: str = "g", window: str = "0s") -> list[dict[str, Any]]:
+    """Return the causes why a group of stream ``s`` is stuck."""
+    (answer,) = answers("s", group, "--window", window)
+    causes: list[dict[str, Any]] = answer["causes"]
+    return causes
+
+
+def claimed_after(core: Core, ms: int) -> None:
+    """Let the workers of the group have announced this ``claim_after``."""
+    core.client.hset("{s}:hw:group:g", "claim_after_ms", ms)
+
+
+def named(causes: list[dict[str, Any]]) -> list[str]:
+    return [one["name"] for one in causes]
+
+
+def do(core: Core, run_headwater: Run, cause: dict[str, Any]) -> None:
+    """Run the command that a cause shows."""
+    if cause["server"]:
+        core.client.execute_command(*cause["server"])
+    else:
+        program, *words = shlex.split(cause["fix"])
+        assert program == "headwater"
+        run_headwater(*words, "--yes")
+
+
+def test_a_group_that_works_is_healthy(core: Core) -> None:
+    # Given an entry in flight, one that was just added, and one whose retry is due soon
+    for value in "abc":
+        core.client.xadd("s", {"v": value})
+    first, second = core.read(2)
+    core.settle(second, How.FAIL, delay_ms=9_000)
+    # Then no cause is named
+    assert explain() == []
+    assert first.id
+
+
+def test_a_dead_consumer_is_named_and_its_entries_can_be_handed_back(
+    core: Core, run_headwater: Run
+) -> None:
+    # Given a consumer that has read two entries and was not seen since, and a worker that reads
+    claimed_after(core, 400)
+    for value in "ab":
+        core.client.xadd("s", {"v": value})
+    ids = [one.id.decode() for one in core.read()]
+    eventually(lambda: "dead consumer" in named(explain()), "the consumer counts as silent")
+    # When the command that explain shows is run
+    (cause, *_others) = explain()
+    assert cause["name"] == "dead consumer"
+    assert cause["entries"] == ids
+    assert "consumer one owns 2 entries" in cause["statement"]
+    do(core, run_headwater, cause)
+    # Then the dead consumer owns nothing, and another one gets the entries
+    assert "dead consumer" not in named(explain())
+    found = eventually(lambda: core.another("two").read(), "the entries are claimed")
+    assert [one.id.decode() for one in found] == ids
+
+
+def test_entries_that_nobody_claims_are_named_and_can_be_given_to_a_reader(
+    core: Core, run_headwater: Run
+) -> None:
+    # Given an overdue entry of a consumer that is gone, and a consumer that reads but does not claim
+    claimed_after(core, 100)
+    core.client.xadd("s", {"v": "a"})
+    (entry,) = core.read()
+    eventually(lambda: "nobody claims" in named(explain()), "the entry is overdue")
+    core.client.xreadgroup("g", "reader", {"s": ">"}, count=1)
+    # When explain's command for it is run
+    (cause,) = [one for one in explain() if one["name"] == "nobody claims"]
+    assert cause["entries"] == [entry.id.decode()]
+    do(core, run_headwater, cause)
+    # Then the reader owns it
+    (row,) = core.client.xpending_range("s", "g", "-", "+", 1)
+    assert row["consumer"] == b"reader"
+
+
+def test_a_group_that_nobody_reads_is_named(core: Core) -> None:
+    # Given a group without consumers, of which no worker ever said that it runs, and an entry of an hour ago
+    core.client.xgroup_create("s", "idle", "0")
+    old = int(time.time() * 1000) - 3_600_000
+    core.client.xadd("s", {"v": "a"}, id=f"{old}-0")
+    # Then explain says so, and that a worker is needed
+    (cause,) = explain("idle")
+    assert cause["name"] == "nobody reads"
+    assert (
+        "1 entry is unread, the oldest for 1 h 0 min, and no consumer was ever seen"
+        in (cause["statement"])
+    )
+    assert "start a worker of group idle" in cause["statement"]
+
+
+def test_a_suspected_poison_message_is_named_and_can_be_buried(
+    core: Core, run_headwater: Run
+) -> None:
+    # Given a message that was in flight in two processes that died
+    core.client.xadd("s", {"v": "a"})
+    (entry,) = core.read()
+    run(core.client, write(core.member, entry.id, Record(excused=2)))
+    # When explain's command is run
+    (cause,) = [one for one in explain() if one["name"] == "poison"]
+    assert cause["entries"] == [entry.id.decode()]
+    do(core, run_headwater, cause)
+    # Then it is a dead letter with its fields, no longer pending, and not explained any more
+    assert explain() == []
+    (letter,) = json.loads(run_headwater("dead", "list", "s", "-o", "json"))
+    assert (letter["entry_id"], letter["fields"]) == (entry.id.decode(), [["v", "a"]])
+    assert letter["error"] == "buried by an operator"
+
+
+def test_pending_entries_that_were_deleted_are_named(core: Core) -> None:
+    # Given a pending entry that was deleted, and one that was not
+    for value in "ab":
+        core.client.xadd("s", {"v": value})
+    gone, _there = core.read()
+    core.client.xdel("s", gone.id)
+    # Then the deleted one is named
+    (cause,) = [one for one in explain() if one["name"] == "gone"]
+    assert (cause["entries"], cause["fix"]) == ([gone.id.decode()], "")
+
+
+def test_entries_that_were_trimmed_unread_are_counted(core: Core) -> None:
+    # Given a group that has read one of ten entries, of which seven are trimmed
+    for value in range(10):
+        core.client.xadd("s", {"v": value})
+    core.settle(*core.read(1))
+    core.client.xtrim("s", maxlen=3, approximate=False)
+    # Then at least six are lost for it
+    (cause,) = [one for one in explain() if one["name"] == "trimmed unread"]
+    assert "at least 6 entries" in cause["statement"]
+
+
+def test_a_worker_that_does_not_keep_up_is_slow(core: Core) -> None:
+    # Given entries of an hour ago, and a consumer that reads
+    old = int(time.time() * 1000) - 3_600_000
+    for n in range(3):
+        core.client.xadd("s", {"v": n}, id=f"{old}-{n + 1}")
+    core.settle(*core.read(1))
+    # When the group is observed for a while, in which the oldest unread entry stays the same
+    found = explain(window="200ms")
+    # Then it is slow; one look cannot tell that
+    assert named(found) == ["slow"]
+    assert "2 entries are unread, the oldest for 1 h 0 min" in found[0]["statement"]
+    assert explain() == []
+
+
+def test_a_retry_in_the_far_future_is_named(core: Core) -> None:
+    core.client.xadd("s", {"v": "a"})
+    (entry,) = core.read()
+    core.settle(entry, How.FAIL, delay_ms=7_200_000)
+    (cause,) = explain()
+    assert (cause["name"], cause["entries"]) == ("delayed", [entry.id.decode()])
+    assert "1 entry" in cause["statement"]
+    assert "for 1 h 59 min" in cause["statement"]
+
+
+# --- one entry ------------------------------------------------------------------------------------
+
+
+def test_an_entry_is_explained_wherever_it_is(core: Core, run_headwater: Run) -> None:
+    # Given entries that are acknowledged, delayed, in flight, unread and deleted
+    for value in "abcde":
+        core.client.xadd("s", {"v": value})
+    done, later, running = core.read(3)
+    core.settle(done)
+    core.settle(later, How.FAIL, delay_ms=9_000)
+    unread, deleted = (entry[0] for entry in core.client.xrange("s", b"(" + running.id))
+    core.client.xdel("s", deleted)
+
+    def state(entry_id: bytes) -> tuple[str, str]:
+        (found,) = answers("s", "g", entry_id.decode())
+        return found["state"], found["statement"]
+
+    # Then each is explained
+    assert state(done.id)[0] == "settled"
+    assert state(running.id)[0] == "pending"
+    assert "consumer one (active) owns it" in state(running.id)[1]
+    assert state(later.id) == ("pending", "it waits for its retry, after 1 delivery")
+    assert state(unread)[0] == "unread"
+    assert "deleted or trimmed before the group read it" in state(deleted)[1]
+    (waiting,) = answers("s", "g", later.id.decode())
+    assert named(waiting["causes"]) == ["delayed"]

@@ -1,0 +1,160 @@
+"""Pending entries can be handed back, claimed, acknowledged and buried from the command line, with a preview."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from headwater.groups.settling import How
+from tests.worker.core import Core
+
+pytestmark = pytest.mark.slow
+
+Run = Callable[..., str]
+
+
+def picture(core: Core) -> Any:
+    """What a command could change: the pending entries with their owners, and the keys."""
+    rows = core.client.xpending_range("s", "g", "-", "+", 100)
+    pending = [(row["message_id"], row["consumer"], row["times_delivered"]) for row in rows]
+    return pending, sorted(core.client.keys())
+
+
+def three_pending(core: Core) -> list[str]:
+    for value in "abc":
+        core.client.xadd("s", {"v": value})
+    return [one.id.decode() for one in core.read()]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("release",), ("claim", "--to", "two"), ("ack",), ("bury",)],
+    ids=lambda words: str(words[0]),
+)
+def test_a_dry_run_lists_the_entries_and_changes_nothing(
+    core: Core, run_headwater: Run, words: tuple[str, ...]
+) -> None:
+    ids = three_pending(core)
+    before = picture(core)
+    printed = run_headwater("pending", words[0], "s", "g", "--all", "--dry-run", *words[1:])
+    assert [line.split()[0] for line in printed.splitlines()[1:]] == ids
+    assert picture(core) == before
+
+
+def test_without_a_yes_nothing_is_changed(core: Core, run_headwater: Run) -> None:
+    three_pending(core)
+    before = picture(core)
+    complaint = run_headwater("pending", "ack", "s", "g", "--all", status=1)
+    assert "3 entries of group g of s will be acknowledged. Continue?" in complaint
+    assert picture(core) == before
+
+
+def test_entries_that_are_handed_back_are_claimed_by_the_next_reader(
+    core: Core, run_headwater: Run
+) -> None:
+    # Given three entries in flight
+    first, second, third = three_pending(core)
+    # When two of them are handed back
+    output = run_headwater("pending", "release", "s", "g", first, third, "--yes")
+    # Then another consumer gets these two at once, with the delivery counts going on
+    assert output == "2 handed back\n"
+    claimed = core.another("two").read()
+    assert [(one.id.decode(), one.delivery_count) for one in claimed] == [(first, 2), (third, 2)]
+    assert core.pending(second.encode()) == ("one", 1)
+
+
+def test_an_entry_that_waits_for_its_retry_can_be_made_due(core: Core, run_headwater: Run) -> None:
+    (first, *_others) = three_pending(core)
+    core.settle(first.encode(), How.FAIL, delay_ms=3_600_000)
+    assert core.another("two").read() == []
+    run_headwater("pending", "release", "s", "g", first, "--yes")
+    assert [one.id.decode() for one in core.another("three").read()] == [first]
+
+
+def test_only_entries_that_fit_all_filters_are_claimed(core: Core, run_headwater: Run) -> None:
+    # Given entries of two consumers
+    mine = three_pending(core)
+    core.client.xadd("s", {"v": "d"})
+    (other,) = core.another("two").read()
+    # When those of one of them are given to a third
+    output = run_headwater("pending", "claim", "s", "g", "--consumer", "two", "--to", "c", "--yes")
+    # Then only those are
+    assert output == "1 given to c\n"
+    assert core.pending(other.id) == ("c", 1)
+    assert {core.pending(one.encode())[0] for one in mine} == {"one"}
+    assert run_headwater("pending", "ack", "s", "g", "--deliveries", "5", "--yes") == (
+        "no pending entry fits\n"
+    )
+
+
+def test_acknowledged_entries_are_no_longer_pending(core: Core, run_headwater: Run) -> None:
+    ids = three_pending(core)
+    done = json.loads(run_headwater("pending", "ack", "s", "g", "--all", "--yes", "-o", "json"))
+    assert done == [{"id": one, "done": True, "reason": ""} for one in ids]
+    assert core.nothing_pending()
+
+
+def test_an_entry_that_another_consumer_has_claimed_since_is_left_alone(
+    core: Core, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given a preview of an entry, which another consumer claims afterwards
+    from headwater.groups.operation import run
+    from headwater.groups.pending import groups
+    from headwater.operations import actions
+
+    (first, *_others) = three_pending(core)
+    rows = run(core.client, actions.select_in("s", "g", actions.Selection([first])))
+    core.client.xclaim("s", "g", "two", 0, [first])
+    # When it is acknowledged as it was seen
+    (of,) = run(core.client, groups("s", "g"))
+    (done,) = run(core.client, actions.acknowledge(of, rows))
+    # Then it stays with its new owner
+    assert not done.done
+    assert "claimed or settled it meanwhile" in done.reason
+    assert core.pending(first.encode())[0] == "two"
+
+
+def test_who_did_what_is_recorded(core: Core, run_headwater: Run) -> None:
+    (first, *_others) = three_pending(core)
+    run_headwater("pending", "ack", "s", "g", first, "--yes")
+    (record,) = core.client.xrange("{s}:hw:actions")
+    fields = {name.decode(): value.decode() for name, value in record[1].items()}
+    assert fields == {
+        "user": "default",
+        "action": "acknowledge",
+        "group": "g",
+        "to": "",
+        "entries": "1",
+        "refused": "0",
+        "first": first,
+    }
+
+
+def test_a_mistyped_selection_is_an_error_that_says_what_to_write(
+    core: Core, run_headwater: Run
+) -> None:
+    three_pending(core)
+    before = picture(core)
+    for words, said in (
+        ((), "nothing is selected"),
+        (("--all", "1-0"), "--all selects everything"),
+        (("x",), "'x' is not the id of an entry"),
+        (("--idle", "ten"), "--idle='ten' is not a duration"),
+    ):
+        assert said in run_headwater("pending", "ack", "s", "g", *words, "--yes", status=1)
+    assert "no group 'x'" in run_headwater("pending", "ack", "s", "x", "--all", status=1)
+    assert "no stream 'x'" in run_headwater("pending", "ack", "x", "g", "--all", status=1)
+    assert picture(core) == before
+
+
+def test_one_pending_entry_is_shown_with_its_fields(core: Core, run_headwater: Run) -> None:
+    (first, *_others) = three_pending(core)
+    assert "v = a" in run_headwater("pending", "show", "s", "g", first)
+    (document,) = json.loads(run_headwater("pending", "show", "s", "g", first, "-o", "json"))
+    assert (document["id"], document["fields"]) == (first, [["v", "a"]])
+    assert "is not pending in group g" in run_headwater(
+        "pending", "show", "s", "g", "9-9", status=1
+    )
