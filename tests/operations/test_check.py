@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import redis
 
 import headwater
 from headwater.testing.server import server_process
@@ -20,17 +22,16 @@ Run = Callable[..., str]
 def directory(tmp_path: Path) -> Path:
     """A store of which a part is on disk, an image was written, and a journal follows."""
     path = tmp_path / "data"
-    with server_process(
-        "--dir", str(path), "--stream-hot-bytes", "64kb", "--stream-compression", "lz4"
-    ) as server:
-        with server.client() as client:
+    with server_process("--stream-hot-bytes", "64kb") as server:
+        with redis.Redis.from_url(server.url) as client:
             for n in range(4_000):
                 client.xadd("orders", {"n": n, "text": "x" * 200})
             client.xgroup_create("orders", "g", "0")
             client.xreadgroup("g", "c", {"orders": ">"}, count=10)
             client.execute_command("SAVE")
             client.xadd("after", {"n": 1})
-        server.shut_down()
+        server.stop()
+        shutil.copytree(server.data, path)
     return path
 
 

@@ -156,7 +156,7 @@ def test_entries_that_were_trimmed_unread_are_counted(core: Core) -> None:
     # Given a group that has read one of ten entries, of which seven are trimmed
     for value in range(10):
         core.client.xadd("s", {"v": value})
-    core.settle(*core.read(1))
+    core.settle(core.read(1)[0])
     core.client.xtrim("s", maxlen=3, approximate=False)
     # Then at least six are lost for it
     (cause,) = [one for one in explain() if one["name"] == "trimmed unread"]
@@ -168,7 +168,7 @@ def test_a_worker_that_does_not_keep_up_is_slow(core: Core) -> None:
     old = int(time.time() * 1000) - 3_600_000
     for n in range(3):
         core.client.xadd("s", {"v": n}, id=f"{old}-{n + 1}")
-    core.settle(*core.read(1))
+    core.settle(core.read(1)[0])
     # When the group is observed for a while, in which the oldest unread entry stays the same
     found = explain(window="200ms")
     # Then it is slow; one look cannot tell that
@@ -197,7 +197,8 @@ def test_an_entry_is_explained_wherever_it_is(core: Core, run_headwater: Run) ->
     done, later, running = core.read(3)
     core.settle(done)
     core.settle(later, How.FAIL, delay_ms=9_000)
-    unread, deleted = (entry[0] for entry in core.client.xrange("s", b"(" + running.id))
+    rest: Any = core.client.xrange("s", b"(" + running.id)
+    unread, deleted = (entry[0] for entry in rest)
     core.client.xdel("s", deleted)
 
     def state(entry_id: bytes) -> tuple[str, str]:

@@ -99,7 +99,7 @@ def test_readiness_follows_the_store(core: Core, get: Get) -> None:
 
 
 def test_a_store_that_is_away_is_down(get: Get, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from headwater.cli.exporter import Collector
+    from headwater.cli.exporter import StoreCollector
 
-    (family,) = Collector("redis://127.0.0.1:1", "*").collect()
+    (family,) = StoreCollector("redis://127.0.0.1:1", "*").collect()
     assert [(one.name, one.value) for one in family.samples] == [("redis_up", 0.0)]

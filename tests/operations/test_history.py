@@ -14,7 +14,7 @@ import redis
 
 from headwater.journal.files import DiskFiles
 from headwater.model import StreamID
-from headwater.persistence.history import Event, What, entry_history
+from headwater.persistence.history import EntryEvent, What, entry_history
 from headwater.testing.server import server_process
 
 pytestmark = pytest.mark.slow
@@ -114,15 +114,14 @@ class Driver:
         return self._chance.choice(list(self._pending)) if self._pending else None
 
 
-def rows(events: list[Event]) -> list[Row]:
+def rows(events: list[EntryEvent]) -> list[Row]:
     return [(one.what.value, one.consumer, one.deliveries) for one in events]
 
 
 def test_the_history_of_every_entry_is_the_drivers_own_log(tmp_path: Path) -> None:
     # Given 3,000 random commands with kills and rotations between them
     chance = random.Random(20)
-    flags = ("--appendfsync", "always", "--journal-file-size", "1mb")
-    with server_process("--dir", str(tmp_path / "data"), *flags) as server:
+    with server_process("--appendfsync", "always") as server:
         with redis.Redis.from_url(server.url) as client:
             driver = Driver(client, chance)
             for number in range(3_000):
@@ -140,7 +139,7 @@ def test_the_history_of_every_entry_is_the_drivers_own_log(tmp_path: Path) -> No
 
 def test_the_history_begins_with_the_last_image(tmp_path: Path, run_headwater: Run) -> None:
     # Given an entry that is delivered before an image was written, and claimed after it
-    with server_process("--dir", str(tmp_path / "data")) as server:
+    with server_process() as server:
         with redis.Redis.from_url(server.url) as client:
             client.xgroup_create("s", "g", "0", mkstream=True)
             added: Any = client.xadd("s", {"n": 1})
@@ -160,7 +159,7 @@ def test_the_history_begins_with_the_last_image(tmp_path: Path, run_headwater: R
 
 
 def test_what_concerns_the_stream_and_the_group_is_in_the_history(tmp_path: Path) -> None:
-    with server_process("--dir", str(tmp_path / "data")) as server:
+    with server_process() as server:
         with redis.Redis.from_url(server.url) as client:
             # Given entries that are read without acknowledging, skipped, dropped with their consumer, deleted,
             # trimmed, and lost with their group and their stream
@@ -196,7 +195,7 @@ def test_what_concerns_the_stream_and_the_group_is_in_the_history(tmp_path: Path
 
 
 def test_a_delayed_entry_has_its_due_time(tmp_path: Path) -> None:
-    with server_process("--dir", str(tmp_path / "data")) as server:
+    with server_process() as server:
         with redis.Redis.from_url(server.url) as client:
             client.xgroup_create("s", "g", "0", mkstream=True)
             added: Any = client.xadd("s", {"n": 1})
@@ -214,7 +213,7 @@ def test_a_delayed_entry_has_its_due_time(tmp_path: Path) -> None:
 def test_an_unknown_directory_or_entry_is_an_answer(tmp_path: Path, run_headwater: Run) -> None:
     missing = str(tmp_path / "none")
     assert "no directory" in run_headwater("history", "s", "1-1", "--dir", missing, status=1)
-    with server_process("--dir", str(tmp_path / "data")) as server:
+    with server_process() as server:
         with redis.Redis.from_url(server.url) as client:
             client.xadd("s", {"n": 1})
         printed = run_headwater("history", "s", "1-1", "--dir", str(server.data))

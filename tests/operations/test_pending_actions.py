@@ -120,8 +120,9 @@ def test_an_entry_that_another_consumer_has_claimed_since_is_left_alone(
 def test_who_did_what_is_recorded(core: Core, run_headwater: Run) -> None:
     (first, *_others) = three_pending(core)
     run_headwater("pending", "ack", "s", "g", first, "--yes")
-    (record,) = core.client.xrange("{s}:hw:actions")
-    fields = {name.decode(): value.decode() for name, value in record[1].items()}
+    records: Any = core.client.xrange("{s}:hw:actions")
+    ((_id, found),) = records
+    fields = {name.decode(): value.decode() for name, value in found.items()}
     assert fields == {
         "user": "default",
         "action": "acknowledge",

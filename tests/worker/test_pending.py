@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headwater.errors import HeadwaterError
-from headwater.groups.pending import GroupPending, PendingState, pending
+from headwater.groups.pending import GroupPending, PendingFilter, PendingState, pending
 from headwater.groups.settling import How
 from tests.worker.core import CLAIM_AFTER_MS, Core
 
@@ -100,7 +100,7 @@ def test_count_limits_the_reported_entries_and_not_the_total(core: Core) -> None
     ids: list[Any] = [core.client.xadd("s", {"v": "a"}) for _ in range(5)]
     core.read()
 
-    report = _report(core, count=2)
+    report = _report(core, which=PendingFilter(2))
 
     assert [row.id for row in report.entries] == [one.decode() for one in ids[:2]]
     assert report.pending == 5

@@ -28,7 +28,7 @@ def entry_id(text: str) -> str:
 StreamName = Annotated[str, typer.Argument(metavar="STREAM", help="The stream.")]
 GroupName = Annotated[str, typer.Argument(metavar="GROUP", help="The consumer group.")]
 MaybeGroup = Annotated[
-    str | None, typer.Argument(metavar="[GROUP]", help="Only this group. [default: all]")
+    str | None, typer.Argument(metavar="GROUP", help="Only this group. [default: all]")
 ]
 EntryId = Annotated[str, typer.Argument(metavar="ID", parser=entry_id, help="The id of an entry.")]
 DryRun = Annotated[

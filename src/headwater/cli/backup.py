@@ -25,7 +25,7 @@ def backup(
         Path, typer.Argument(metavar="DEST", help="Where to; it must be empty or not exist.")
     ],
 ) -> None:
-    """Copy a store, also while a server uses it.
+    """Copy a store, also while it is used.
 
     The copy is a data directory, which a server can start with. It has all changes that were written
     when the copy began.
@@ -55,9 +55,9 @@ def restore(
         ),
     ] = None,
 ) -> None:
-    """Make a data directory from a backup or a data directory, as it was at a moment.
+    """Make a data directory as it was at a moment.
 
-    The journal must reach back to the moment: it begins with the last image of the directory.
+    From a backup, or from a data directory. The journal must reach back to the moment: it begins with the last image of the directory.
     """
     from headwater.messages import iso_time
     from headwater.persistence.backup import back_up, restore_at
@@ -71,7 +71,8 @@ def restore(
     except OSError as error:
         raise HeadwaterError(f"restoring failed: {error}; {to} is incomplete") from error
     last = iso_time(moment.at_ms) if moment.at_ms else "the store's beginning"
-    print(f"{moment.directory}: as of {last}; {moment.left_out:,} later record groups are left out")
+    left = "1 later change is" if moment.left_out == 1 else f"{moment.left_out:,} later changes are"
+    print(f"{moment.directory}: as of {last}; {left} left out")
 
 
 def _milliseconds(text: str) -> int:

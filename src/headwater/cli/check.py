@@ -27,9 +27,9 @@ def check(
     *,
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Check the files of a store that no server uses, and the state in them.
+    """Check the files of a store.
 
-    Reads the image, the journal and every entry on disk with their checksums, and recounts the
+    No server may use it. Reads the image, the journal and every entry on disk with their checksums, and recounts the
     recovered state. Changes no data. The exit status is 0 if all is well, and 3 if something is
     damaged. Of a server that runs, check a backup.
     """
@@ -38,7 +38,7 @@ def check(
 
     if not directory.is_dir():
         raise HeadwaterError(f"there is no directory {directory}")
-    found = check_store(DiskFiles(directory), progress())
+    found = check_store(DiskFiles(directory), progress())._replace(directory=str(directory))
     document = {**found._asdict(), "healthy": found.healthy}
     document["unreadable"] = [one._asdict() for one in found.unreadable]
     document["cuts"] = [one._asdict() for one in found.cuts]
@@ -52,7 +52,9 @@ def _print(found: StoreCheck) -> None:
     if found.damage is not None:
         print(f"  it cannot be opened: {found.damage}")
         return
-    print(f"  {found.streams:,} streams with {found.entries:,} entries")
+    streams = "1 stream" if found.streams == 1 else f"{found.streams:,} streams"
+    entries = "1 entry" if found.entries == 1 else f"{found.entries:,} entries"
+    print(f"  {streams} with {entries}")
     for one in found.unreadable:
         print(
             f"  database {one.database}, stream {one.stream}: {one.entries:,} entries from {one.first} to "

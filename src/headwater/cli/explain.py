@@ -18,6 +18,8 @@ from headwater.cli.output import Output, OutputFormat, show
 from headwater.cli.query import DEFAULT_URL, Url, query
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from headwater.groups.operation import Operation
     from headwater.operations.causes import Cause
     from headwater.operations.explaining import EntryExplanation, Explanation
@@ -32,10 +34,10 @@ SHOWN = 5
 
 def explain(
     stream: Annotated[
-        str | None, typer.Argument(metavar="[STREAM]", help="The stream. [default: all]")
+        str | None, typer.Argument(metavar="STREAM", help="The stream. [default: all]")
     ] = None,
     group: MaybeGroup = None,
-    entry: Annotated[str | None, typer.Argument(metavar="[ID]", help="Only this entry.")] = None,
+    entry: Annotated[str | None, typer.Argument(metavar="ID", help="Only this entry.")] = None,
     *,
     window: Annotated[
         str,
@@ -47,7 +49,7 @@ def explain(
     output: Output = OutputFormat.TABLE,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Say why consumer groups do not make progress, and which command ends it.
+    """Say why consumer groups make no progress, and what ends it.
 
     Looks at one group, at the groups of one stream, or at all of them; with an id, at one entry. The
     exit status is 0 if nothing is wrong and 3 if something is. Nothing is changed.
@@ -106,7 +108,7 @@ def _print_entries(found: list[EntryExplanation]) -> None:
         _print_causes(one.causes)
 
 
-def _print_causes(causes: list[Cause] | tuple[Cause, ...]) -> None:
+def _print_causes(causes: Sequence[Cause]) -> None:
     for cause in causes:
         print(f"  {cause.name}: {cause.statement}")
         if len(cause.entries) > 1:

@@ -17,12 +17,12 @@ from headwater.cli.query import DEFAULT_URL, Url, query
 from headwater.errors import HeadwaterError
 
 if TYPE_CHECKING:
-    from headwater.operations.metrics import Sample
+    from headwater.operations.metrics import MetricSample
 
 log = logging.getLogger("headwater.metrics")
 
 
-class Collector:
+class StoreCollector:
     """The collector that prometheus_client calls at each scrape. It reads the store at each of them."""
 
     def __init__(self, url: str, pattern: str) -> None:
@@ -37,14 +37,14 @@ class Collector:
         """Yield one family for each metric that the store has samples of."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-        from headwater.operations.metrics import UP, Sample, samples
+        from headwater.operations.metrics import UP, MetricSample, samples
 
         try:
             found = query(self._url, samples(self._pattern))
         except HeadwaterError as error:
             log.warning("%s", error)
-            found = [Sample(UP, (), 0.0)]
-        by_metric: dict[Any, list[Sample]] = {}
+            found = [MetricSample(UP, (), 0.0)]
+        by_metric: dict[Any, list[MetricSample]] = {}
         for sample in found:
             by_metric.setdefault(sample.metric, []).append(sample)
         for metric, its in by_metric.items():
@@ -65,9 +65,9 @@ def exporter(
     ] = "*",
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Serve metrics of a store for Prometheus until SIGTERM or SIGINT.
+    """Serve metrics of a store for Prometheus.
 
-    /metrics has the server, its streams and groups, under redis_exporter's names where it has them.
+    Ends at SIGTERM or SIGINT. /metrics has the server, its streams and groups, under redis_exporter's names where it has them.
     /healthz answers 200 while this process works; /readyz while the store takes what workers send.
     """
     from headwater.client.redaction import redacted
@@ -78,7 +78,7 @@ def exporter(
         raise HeadwaterError(f"--listen: {listen!r} is not HOST:PORT, such as 127.0.0.1:9121")
     pages = {"/healthz": lambda: (True, {"status": "ok"}), "/readyz": lambda: _ready(url)}
     found, end = serve(
-        Collector(url, streams),
+        StoreCollector(url, streams),
         port=int(port),
         host=host.strip("[]"),
         option="--listen",

@@ -16,7 +16,7 @@ from headwater.cli.progress import progress
 from headwater.errors import HeadwaterError
 
 if TYPE_CHECKING:
-    from headwater.persistence.history import Event, History
+    from headwater.persistence.history import EntryEvent, EntryHistory
 
 
 def history(
@@ -29,7 +29,9 @@ def history(
     database: Annotated[int, typer.Option("--db", min=0, metavar="N", help="The database.")] = 0,
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Print what happened to one entry: added, delivered, claimed, renewed, handed back, settled.
+    """Print what happened to an entry (Headwater only).
+
+    Added, delivered, claimed, renewed, handed back, settled, each with time and consumer.
 
     Reads the journal of a Headwater store on this machine, as far back as it reaches; a server may use
     it meanwhile. Redis and Valkey keep no history.
@@ -52,7 +54,7 @@ def history(
     show(documents, output, lambda: _print(stream, entry, found))
 
 
-def _print(stream: str, entry: str, found: History) -> None:
+def _print(stream: str, entry: str, found: EntryHistory) -> None:
     from headwater.messages import iso_time
 
     if found.begins_ms is None:
@@ -67,7 +69,7 @@ def _print(stream: str, entry: str, found: History) -> None:
     print_table(titles, [_row(one) for one in found.events])
 
 
-def _row(one: Event) -> tuple[str, ...]:
+def _row(one: EntryEvent) -> tuple[str, ...]:
     from headwater.messages import iso_time
 
     due = "" if one.due_ms is None else f", due {iso_time(one.due_ms)}"

@@ -34,11 +34,15 @@ class Word(NamedTuple):
 WORDS = {
     "serve": Word("headwater.cli.serve", "app", "Serve a store until SIGTERM, SIGINT or SHUTDOWN."),
     "work": Word("headwater.cli.work", "work", "Run the consumers of an app until SIGTERM."),
-    "explain": Word("headwater.cli.explain", "explain", "Say why groups make no progress."),
+    "explain": Word(
+        "headwater.cli.explain",
+        "explain",
+        "Say why consumer groups make no progress, and what ends it.",
+    ),
     "streams": Word("headwater.cli.streams", "streams_app", "List streams."),
     "groups": Word("headwater.cli.streams", "groups_app", "List consumer groups."),
     "lag": Word("headwater.cli.streams", "lag", "Show how far the groups of a stream are behind."),
-    "tail": Word("headwater.cli.tail", "tail", "Print entries of a stream, and follow it."),
+    "tail": Word("headwater.cli.tail", "tail", "Print entries of a stream."),
     "add": Word("headwater.cli.tail", "add", "Add an entry to a stream."),
     "dead": Word("headwater.cli.dead", "app", "List, show, replay and drop dead letters."),
     "pending": Word(

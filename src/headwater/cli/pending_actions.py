@@ -20,7 +20,7 @@ from headwater.operations.times import length_of_time
 
 if TYPE_CHECKING:
     from headwater.groups.operation import Operation
-    from headwater.groups.pending import Group, PendingDelivery
+    from headwater.groups.pending import GroupInfo, PendingDelivery
     from headwater.operations.actions import Done, Selection
 
 Ids = Annotated[list[str] | None, typer.Argument(metavar="ID…", help="Ids of pending entries.")]
@@ -54,7 +54,7 @@ class Change(NamedTuple):
     url: str
 
     def carry_out(
-        self, act: Callable[[Group, Sequence[PendingDelivery]], Operation[list[Done]]]
+        self, act: Callable[[GroupInfo, Sequence[PendingDelivery]], Operation[list[Done]]]
     ) -> None:
         """Show what would be changed, ask, change it, and print the result. Raises `HeadwaterError` if a part
         could not be done."""
@@ -88,7 +88,7 @@ class Change(NamedTuple):
 
     def _act(
         self,
-        act: Callable[[Group, Sequence[PendingDelivery]], Operation[list[Done]]],
+        act: Callable[[GroupInfo, Sequence[PendingDelivery]], Operation[list[Done]]],
         rows: Sequence[PendingDelivery],
     ) -> Operation[list[Done]]:
         from headwater.groups.pending import groups
@@ -233,7 +233,7 @@ def bury(
     from headwater.operations.actions import bury as act
 
     which = _selection(ids, every, consumer, idle, deliveries)
-    change = Change(stream, group, which, "made dead letters", dry_run, yes, output, url)
+    change = Change(stream, group, which, "buried", dry_run, yes, output, url)
     change.carry_out(lambda of, rows: act(of, rows, error=reason))
 
 

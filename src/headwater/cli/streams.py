@@ -37,7 +37,7 @@ Watch = Annotated[
     bool, typer.Option("--watch", "-w", help="Print again every 2 seconds, until Ctrl-C.")
 ]
 Pattern = Annotated[
-    str, typer.Argument(metavar="[PATTERN]", help="Streams whose names match, such as 'orders.*'.")
+    str, typer.Argument(metavar="PATTERN", help="Streams whose names match, such as 'orders.*'.")
 ]
 
 
@@ -106,7 +106,7 @@ def groups() -> None:
 @groups_app.command("list")
 def list_groups(
     stream: Annotated[
-        str | None, typer.Argument(metavar="[STREAM]", help="The stream. [default: all]")
+        str | None, typer.Argument(metavar="STREAM", help="The stream. [default: all]")
     ] = None,
     *,
     watch: Watch = False,
@@ -169,7 +169,10 @@ def lag(
     output: Output = OutputFormat.TABLE,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Show how far the groups of a stream are behind, in entries and in time."""
+    """Show how far the groups of a stream are behind.
+
+    In entries, and as the age of the oldest unread one.
+    """
     from headwater.worker.durations import milliseconds
 
     found = query(url, _lags(stream, group))

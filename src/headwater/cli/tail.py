@@ -24,7 +24,7 @@ from headwater.errors import HeadwaterError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from headwater.operations.entries import Condition, Entry
+    from headwater.operations.entries import Condition, TextEntry
 
 BLOCK_MS = 5_000
 """How long one read of ``-f`` waits."""
@@ -58,9 +58,9 @@ def tail(
     output: Output = OutputFormat.TABLE,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Print entries of a stream, oldest first.
+    """Print entries of a stream.
 
-    As JSON, each entry is one line.
+    The oldest comes first. As JSON, each entry is one line.
     """
     from headwater.operations.entries import Condition, last, next_after
 
@@ -101,11 +101,11 @@ def _print_from(
     return after
 
 
-def _fitting(page: Iterable[Entry], conditions: Sequence[Condition]) -> list[Entry]:
+def _fitting(page: Iterable[TextEntry], conditions: Sequence[Condition]) -> list[TextEntry]:
     return [one for one in page if all(each.holds(one) for each in conditions)]
 
 
-def _print(found: Iterable[Entry], output: OutputFormat) -> None:
+def _print(found: Iterable[TextEntry], output: OutputFormat) -> None:
     rows = csv.writer(sys.stdout, lineterminator="\n")
     for one in found:
         match output:
@@ -136,7 +136,10 @@ def add(
     ] = None,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Add an entry, and print its id."""
+    """Add an entry to a stream.
+
+    Prints its id.
+    """
     from headwater.groups.adding import add_once, add_one
     from headwater.groups.settling import Addition
 

@@ -50,9 +50,9 @@ class PendingDelivery(NamedTuple):
 
 
 class PendingFilter(NamedTuple):
-    """Which pending entries are reported: the first ``count``, in id order, that fit everything given."""
+    """Which pending entries are reported: the first ``most``, in id order, that fit everything given."""
 
-    count: int = ROWS
+    most: int = ROWS
     start: str = "-"
     """The first id; ``-`` for the oldest, ``(`` before an id excludes it."""
     end: str = "+"
@@ -65,7 +65,7 @@ class PendingFilter(NamedTuple):
         """Return XPENDING's arguments after the group."""
         idle: list[Word] = ["IDLE", self.idle_ms] if self.idle_ms else []
         owner: list[Word] = [] if self.consumer is None else [self.consumer]
-        return [*idle, self.start, self.end, self.count, *owner]
+        return [*idle, self.start, self.end, self.most, *owner]
 
 
 OLDEST = PendingFilter()
@@ -92,7 +92,7 @@ class GroupPending(NamedTuple):
     """The first pending entries, in id order."""
 
 
-class Group(NamedTuple):
+class GroupInfo(NamedTuple):
     """One group, with what its reports need of the server."""
 
     stream: str
@@ -119,7 +119,7 @@ def pending(
     return reports
 
 
-def groups(stream: str, group: str | None = None) -> Operation[list[Group]]:
+def groups(stream: str, group: str | None = None) -> Operation[list[GroupInfo]]:
     """Return the groups of ``stream``, or only ``group``. Raises `HeadwaterError` as `pending` does."""
     replies = yield [["TIME"], ["XINFO", "GROUPS", stream]]
     seconds, micros = accepted(replies[0])
@@ -134,13 +134,13 @@ def groups(stream: str, group: str | None = None) -> Operation[list[Group]]:
         raise HeadwaterError(f"stream {stream!r} has no group {group!r}: {known}")
     able = yield from probe()
     return [
-        Group(stream, name, about, now_ms, able.verbs)
+        GroupInfo(stream, name, about, now_ms, able.verbs)
         for name, about in zip(names, found, strict=True)
         if group in (None, name)
     ]
 
 
-def report(of: Group, which: PendingFilter = OLDEST) -> Operation[GroupPending]:
+def report(of: GroupInfo, which: PendingFilter = OLDEST) -> Operation[GroupPending]:
     """Report what a group has not settled."""
     last = of.about[b"last-delivered-id"].decode()
     replies = yield [
@@ -174,7 +174,7 @@ def report(of: Group, which: PendingFilter = OLDEST) -> Operation[GroupPending]:
 
 
 def deliveries(
-    of: Group, which: PendingFilter, *, claim_after_ms: int | None
+    of: GroupInfo, which: PendingFilter, *, claim_after_ms: int | None
 ) -> Operation[list[PendingDelivery]]:
     """Return pending entries of a group, given the ``claim_after`` that its workers announced."""
     replies = yield [["XPENDING", of.stream, of.name, *which.words()]]

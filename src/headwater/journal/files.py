@@ -20,7 +20,6 @@ import fcntl
 import logging
 import mmap
 import os
-from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -28,6 +27,7 @@ from weakref import WeakSet
 
 from headwater.clock import Clock, SystemClock
 from headwater.errors import ForkedStore, StoreInUse, StoreUnusable
+from headwater.journal import locks
 from headwater.journal.reads import DiskReads, FileReads
 from headwater.journal.regular import (
     check_directory,
@@ -45,9 +45,6 @@ from headwater.journal.system import (
 )
 from headwater.log_limit import LimitedLog
 
-LOCK_NAME = "headwater.lock"
-IMAGE_LOCK_NAME = "checkpoint.lock"
-BACKUP_LOCK_NAME = "backup.lock"
 SLOW_FSYNC_SECONDS = 1.0
 """An fsync that takes longer is logged, because `appendfsync everysec` may lose at most the last second."""
 _log = logging.getLogger("headwater.journal")
@@ -92,8 +89,7 @@ class Files(Protocol):
         ...
 
     def removable(self) -> AbstractContextManager[bool]:
-        """Return whether files that the store does not need any more may be removed, while the context is open:
-        not while a backup copies them."""
+        """Whether the store may remove files, while the context is open: not while a backup copies them."""
         ...
 
     def names(self) -> list[str]:
@@ -194,17 +190,17 @@ class DiskFiles:
         try:
             self._make_directory()
             check_directory(self.directory)
-            lock = open_regular(self.path(LOCK_NAME), os.O_RDWR | os.O_CREAT)
+            lock = open_regular(self.path(locks.LOCK_NAME), os.O_RDWR | os.O_CREAT)
         except OSError as error:
             raise self._unusable(error) from error
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            holder = _holder(lock)
+            holder = locks.holder_of(lock)
             os.close(lock)
             if error.errno not in {errno.EWOULDBLOCK, errno.EACCES}:
                 raise StoreUnusable(
-                    f"{self.path(LOCK_NAME)} cannot be locked: {_reason(error)}. Choose a data "
+                    f"{self.path(locks.LOCK_NAME)} cannot be locked: {_reason(error)}. Choose a data "
                     "directory on a file system with flock."
                 ) from error
             raise StoreInUse(
@@ -261,13 +257,15 @@ class DiskFiles:
     def lock_images(self) -> None:
         self._refuse_after_fork()
         assert self._image_lock is None, "locked twice"
-        path = self.path(IMAGE_LOCK_NAME)
+        path = self.path(locks.IMAGE_LOCK_NAME)
         lock = open_regular(path, os.O_RDWR | os.O_CREAT)
         try:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                _log.warning("waiting for %s, which writes an image (%s)", _holder(lock), path)
+                _log.warning(
+                    "waiting for %s, which writes an image (%s)", locks.holder_of(lock), path
+                )
                 fcntl.flock(lock, fcntl.LOCK_EX)
         except BaseException:
             os.close(lock)
@@ -280,24 +278,8 @@ class DiskFiles:
             os.close(self._image_lock)
             self._image_lock = None
 
-    @contextlib.contextmanager
-    def removable(self) -> Iterator[bool]:
-        # The first backup creates the lock: a full disk must not prevent a removal.
-        try:
-            lock = open_regular(self.path(BACKUP_LOCK_NAME), os.O_RDWR)
-        except FileNotFoundError:
-            yield True
-            return
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            free = False
-        else:
-            free = True
-        try:
-            yield free
-        finally:
-            os.close(lock)
+    def removable(self) -> AbstractContextManager[bool]:
+        return locks.removable(self.path(locks.BACKUP_LOCK_NAME))
 
     def names(self) -> list[str]:
         return sorted(path.name for path in self.directory.iterdir())
@@ -399,12 +381,6 @@ class DiskFiles:
     def _forget(self) -> None:
         """Close the descriptors that a fork copied. The parent keeps its lock: it ends with the last copy."""
         self.unlock()
-
-
-def _holder(lock: int) -> str:
-    """Return which process has this lock, for messages."""
-    holder = os.pread(lock, 20, 0).decode("ascii", "replace").strip()
-    return f"process {holder}" if holder else "another process"
 
 
 def _reason(error: OSError) -> str:

@@ -17,7 +17,7 @@ from headwater.groups.capabilities import probe
 from headwater.groups.dead_letters import bury as dead_letter
 from headwater.groups.member import CLAIM_AFTER_FIELD, Member
 from headwater.groups.operation import Operation, Refused, Word, accepted
-from headwater.groups.pending import Group, PendingDelivery, PendingFilter, deliveries, groups
+from headwater.groups.pending import GroupInfo, PendingDelivery, PendingFilter, deliveries, groups
 from headwater.groups.poison import forget
 from headwater.groups.settling import How, Settlement, settle
 from headwater.messages import (
@@ -79,7 +79,7 @@ def select_in(stream: str, group: str, which: Selection) -> Operation[list[Pendi
 
 
 def select(
-    of: Group, which: Selection, *, claim_after_ms: int | None
+    of: GroupInfo, which: Selection, *, claim_after_ms: int | None
 ) -> Operation[list[PendingDelivery]]:
     """Return the pending entries of a group that fit ``which``, in id order."""
     found: list[PendingDelivery] = []
@@ -102,18 +102,18 @@ def select(
     return [one for one in found if one.deliveries >= which.deliveries]
 
 
-def release(of: Group, rows: Sequence[PendingDelivery]) -> Operation[list[Done]]:
+def release(of: GroupInfo, rows: Sequence[PendingDelivery]) -> Operation[list[Done]]:
     """Hand entries back. Delivery counts stay as they are."""
     return (yield from _settled(of, rows, Action.RELEASE, How.FAIL))
 
 
-def acknowledge(of: Group, rows: Sequence[PendingDelivery]) -> Operation[list[Done]]:
+def acknowledge(of: GroupInfo, rows: Sequence[PendingDelivery]) -> Operation[list[Done]]:
     """Acknowledge entries without handling them."""
     return (yield from _settled(of, rows, Action.ACKNOWLEDGE, How.ACK))
 
 
 def claim(
-    of: Group, rows: Sequence[PendingDelivery], consumer: str, *, idle_ms: int
+    of: GroupInfo, rows: Sequence[PendingDelivery], consumer: str, *, idle_ms: int
 ) -> Operation[list[Done]]:
     """Give entries to ``consumer``, except those that have been idle for less than ``idle_ms`` by now.
 
@@ -136,7 +136,7 @@ def claim(
     return done
 
 
-def bury(of: Group, rows: Sequence[PendingDelivery], *, error: str) -> Operation[list[Done]]:
+def bury(of: GroupInfo, rows: Sequence[PendingDelivery], *, error: str) -> Operation[list[Done]]:
     """Make entries dead letters, with ``error`` as the reason, each in one step with its acknowledgement."""
     destination = dead_letter_stream(of.stream)
     done: list[Done] = []
@@ -168,7 +168,7 @@ _OTHERS = "a consumer has claimed or settled it meanwhile"
 
 
 def _settled(
-    of: Group, rows: Sequence[PendingDelivery], action: Action, how: How
+    of: GroupInfo, rows: Sequence[PendingDelivery], action: Action, how: How
 ) -> Operation[list[Done]]:
     """Settle entries in the names of their owners."""
     done: dict[str, Done] = {}
@@ -191,7 +191,7 @@ def _settled(
     return found
 
 
-def _unowned(of: Group, ids: Sequence[str], how: How) -> Operation[set[str]]:
+def _unowned(of: GroupInfo, ids: Sequence[str], how: How) -> Operation[set[str]]:
     """Settle entries that nobody owns, on Headwater; return those that someone owns by now."""
     replies = yield [["XPENDING", of.stream, of.name, one, one, 1] for one in ids]
     rows = [accepted(reply) for reply in replies]
@@ -205,13 +205,15 @@ def _unowned(of: Group, ids: Sequence[str], how: How) -> Operation[set[str]]:
     return set(ids) - set(free)
 
 
-def _owner(of: Group, row: PendingDelivery) -> Operation[Member]:
+def _owner(of: GroupInfo, row: PendingDelivery) -> Operation[Member]:
     """Return the member in whose name an action on an entry is done."""
     able = yield from probe()
     return Member(of.stream, of.name, row.owner or PARKED_CONSUMER, SILENT_MS, able)
 
 
-def _record(of: Group, action: Action, done: Sequence[Done], *, to: str = "") -> Operation[None]:
+def _record(
+    of: GroupInfo, action: Action, done: Sequence[Done], *, to: str = ""
+) -> Operation[None]:
     """Record who did what. A server that refuses this does not undo the action."""
     replies = yield [["ACL", "WHOAMI"]]
     who = b"default" if isinstance(replies[0], Refused) else replies[0]

@@ -15,7 +15,7 @@ PAGE = 200
 """How many entries are read in one step."""
 
 
-class Entry(NamedTuple):
+class TextEntry(NamedTuple):
     """One entry. Bytes that are not UTF-8 are written as ``\\xff``."""
 
     id: str
@@ -45,12 +45,12 @@ class Condition(NamedTuple):
             )
         return cls(*match.groups())
 
-    def holds(self, entry: Entry) -> bool:
+    def holds(self, entry: TextEntry) -> bool:
         """Whether a field of this name fits. Numbers are compared as numbers, everything else as text.
 
-        >>> Condition.parse("total > 9").holds(Entry("1-0", [("total", "10")]))
+        >>> Condition.parse("total > 9").holds(TextEntry("1-0", [("total", "10")]))
         True
-        >>> Condition.parse("item ~ te").holds(Entry("1-0", [("item", "tea")]))
+        >>> Condition.parse("item ~ te").holds(TextEntry("1-0", [("item", "tea")]))
         True
         """
         compare = _OPERATORS[self.name]
@@ -82,15 +82,17 @@ def _alike(value: str, wanted: str) -> tuple[Any, Any]:
         return value, wanted
 
 
-def read_entry(stream: str, entry_id: str) -> Operation[Entry | None]:
+def read_entry(stream: str, entry_id: str) -> Operation[TextEntry | None]:
     """Return one entry; None if the stream does not have it."""
     replies = yield [["XRANGE", stream, entry_id, entry_id]]
     return next(_parsed(accepted(replies[0])), None)
 
 
-def last(stream: str, count: int, conditions: Sequence[Condition] = ()) -> Operation[list[Entry]]:
+def last(
+    stream: str, count: int, conditions: Sequence[Condition] = ()
+) -> Operation[list[TextEntry]]:
     """Return the last ``count`` entries that fit, oldest first. Raises `HeadwaterError` if there is no stream."""
-    found: list[Entry] = []
+    found: list[TextEntry] = []
     end = "+"
     while len(found) < count:
         size = PAGE if conditions else count
@@ -106,13 +108,13 @@ def last(stream: str, count: int, conditions: Sequence[Condition] = ()) -> Opera
     return found[:count][::-1]
 
 
-def page_after(stream: str, after: str) -> Operation[list[Entry]]:
+def page_after(stream: str, after: str) -> Operation[list[TextEntry]]:
     """Return up to `PAGE` entries after the id ``after``, oldest first."""
     replies = yield [["XRANGE", stream, f"({after}", "+", "COUNT", PAGE]]
     return list(_parsed(accepted(replies[0])))
 
 
-def next_after(stream: str, after: str, *, block_ms: int) -> Operation[list[Entry]]:
+def next_after(stream: str, after: str, *, block_ms: int) -> Operation[list[TextEntry]]:
     """Return entries after the id ``after``; wait ``block_ms`` for the first one."""
     words: list[Word] = ["XREAD", "COUNT", PAGE, "BLOCK", block_ms, "STREAMS", stream, after]
     replies = yield [words]
@@ -123,7 +125,7 @@ def next_after(stream: str, after: str, *, block_ms: int) -> Operation[list[Entr
     return list(_parsed(rows))
 
 
-def _parsed(rows: Sequence[Any]) -> Iterator[Entry]:
+def _parsed(rows: Sequence[Any]) -> Iterator[TextEntry]:
     for entry_id, words in rows:
         texts = [word.decode("utf-8", "backslashreplace") for word in words]
-        yield Entry(entry_id.decode(), list(zip(texts[::2], texts[1::2], strict=True)))
+        yield TextEntry(entry_id.decode(), list(zip(texts[::2], texts[1::2], strict=True)))

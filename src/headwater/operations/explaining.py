@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from headwater.groups.consumers import ConsumerState
 from headwater.groups.operation import Operation, accepted
-from headwater.groups.pending import Group, PendingDelivery, PendingState, groups
+from headwater.groups.pending import GroupInfo, PendingDelivery, PendingState, groups
 from headwater.model import StreamID
 from headwater.operations.causes import Cause, causes, delayed
 from headwater.operations.observation import Observation, observe
@@ -90,7 +90,7 @@ def entry(
     return found
 
 
-def _entry(of: Group, entry_id: str) -> Operation[EntryExplanation]:
+def _entry(of: GroupInfo, entry_id: str) -> Operation[EntryExplanation]:
     seen = yield from observe(of, only=entry_id)
     if seen.group.entries:
         row = seen.group.entries[0]

@@ -28,7 +28,7 @@ class Metric(NamedTuple):
     labels: Sequence[str] = ()
 
 
-class Sample(NamedTuple):
+class MetricSample(NamedTuple):
     """One value of a metric."""
 
     metric: Metric
@@ -146,39 +146,39 @@ TABLE: Final[Sequence[Metric]] = (UP, *SERVER, *HEALTH, *STREAMS, *GROUPS, DEAD_
 """All metrics of a store."""
 
 
-def samples(pattern: str = "*", *, db: int = 0) -> Operation[list[Sample]]:
+def samples(pattern: str = "*", *, db: int = 0) -> Operation[list[MetricSample]]:
     """Return all samples of a store: of the server, and of the streams that match ``pattern``."""
     replies = yield [["INFO"]]
-    found = [Sample(UP, (), 1.0)]
+    found = [MetricSample(UP, (), 1.0)]
     if not isinstance(replies[0], Refused):
         found += _of_server(parse_info(replies[0]))
     streams = yield from names(pattern)
     database = f"db{db}"
-    for one in (yield from summaries(streams)):
-        found += _of(STREAMS, (database, one.stream), one)
+    for summary in (yield from summaries(streams)):
+        found += _of(STREAMS, (database, summary.stream), summary)
     for lag in (yield from lags(streams)):
         found += _of(GROUPS, (database, lag.stream, lag.group), lag)
     commands: list[Command] = [["XLEN", dead_letter_stream(one)] for one in streams]
     replies = (yield commands) if commands else []
     for one, length in zip(streams, replies, strict=True):
         if not isinstance(length, Refused):
-            found.append(Sample(DEAD_LETTERS, (database, one), accepted(length)))
+            found.append(MetricSample(DEAD_LETTERS, (database, one), accepted(length)))
     return found
 
 
-def _of_server(info: Mapping[str, str]) -> list[Sample]:
+def _of_server(info: Mapping[str, str]) -> list[MetricSample]:
     found = []
     for metric, field in SERVER.items():
         if field in info:
-            found.append(Sample(metric, (), float(info[field])))
+            found.append(MetricSample(metric, (), float(info[field])))
     for metric, field in HEALTH.items():
         if field in info:
-            found.append(Sample(metric, (), float(info[field] == "ok")))
+            found.append(MetricSample(metric, (), float(info[field] == "ok")))
     return found
 
 
 def _of(
     table: Mapping[Metric, Callable[[T], float | None]], labels: Sequence[str], one: T
-) -> list[Sample]:
+) -> list[MetricSample]:
     values = ((metric, value(one)) for metric, value in table.items())
-    return [Sample(metric, labels, value) for metric, value in values if value is not None]
+    return [MetricSample(metric, labels, value) for metric, value in values if value is not None]

@@ -15,7 +15,7 @@ from headwater.groups.consumers import ConsumerInfo, ConsumerState, consumers
 from headwater.groups.member import SEEN_FIELD
 from headwater.groups.operation import Operation, Refused, Script, Word, accepted, mapping
 from headwater.groups.pending import (
-    Group,
+    GroupInfo,
     GroupPending,
     PendingDelivery,
     PendingFilter,
@@ -26,7 +26,7 @@ from headwater.groups.poison import Record
 from headwater.groups.trimmed import never_read
 from headwater.messages import group_settings_key, poison_key
 from headwater.model import StreamID
-from headwater.operations.refusals import Refusal, refusals
+from headwater.operations.refusals import ServerRefusal, refusals
 
 MOST = 1_000
 """How many of the oldest entries, and of those that have been idle for longest, are examined."""
@@ -54,7 +54,7 @@ class Observation(NamedTuple):
     """At least how many entries were trimmed or deleted before the group read them; None if unknown."""
     poison: Mapping[str, Record]
     """The suspected poison messages among the examined entries."""
-    refusals: Sequence[Refusal]
+    refusals: Sequence[ServerRefusal]
     """Why the server refuses what workers send."""
 
     @property
@@ -63,7 +63,7 @@ class Observation(NamedTuple):
         return SILENT_MS if self.group.claim_after_ms is None else self.group.claim_after_ms
 
 
-def observe(of: Group, *, only: str | None = None) -> Operation[Observation]:
+def observe(of: GroupInfo, *, only: str | None = None) -> Operation[Observation]:
     """Observe a group, or only the pending entry ``only`` of it."""
     span = PendingFilter(MOST) if only is None else PendingFilter(1, only, only)
     found = yield from report(of, span)
@@ -124,7 +124,7 @@ return {gone, #ARGV}
 """)
 
 
-def _missing(of: Group, ids: Sequence[str]) -> Operation[list[str] | None]:
+def _missing(of: GroupInfo, ids: Sequence[str]) -> Operation[list[str] | None]:
     """Return those ids that are gone from the stream, without transferring the entries of others."""
     if not ids:
         return []

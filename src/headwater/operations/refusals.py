@@ -17,7 +17,7 @@ _DENIALS = 128
 """How many denials are read: the default length of ACL LOG."""
 
 
-class Refusal(NamedTuple):
+class ServerRefusal(NamedTuple):
     """A reason why the server refuses commands."""
 
     code: str
@@ -28,7 +28,7 @@ class Refusal(NamedTuple):
     """The command to the server that ends it; empty if no single command does."""
 
 
-def refusals(stream: str) -> Operation[list[Refusal]]:
+def refusals(stream: str) -> Operation[list[ServerRefusal]]:
     """Return why the server refuses what workers of ``stream`` send; an empty list if nothing shows that it
     does."""
     replies = yield [
@@ -66,21 +66,25 @@ def _setting(reply: Any) -> str:
     return next((value.decode("utf-8", "replace") for value in mapping(reply).values()), "")
 
 
-def _unwritable(info: Mapping[str, str], *, stops: bool) -> list[Refusal]:
+def _unwritable(info: Mapping[str, str], *, stops: bool) -> list[ServerRefusal]:
     """Return the refusal of a server that cannot write to its disk."""
     if why := info.get("journal_failure"):
         return [
-            Refusal("MISCONF", f"the journal has failed and the server must be restarted: {why}")
+            ServerRefusal(
+                "MISCONF", f"the journal has failed and the server must be restarted: {why}"
+            )
         ]
     if why := info.get("journal_refusal"):
-        return [Refusal("MISCONF", f"the journal cannot be written: {why}")]
+        return [ServerRefusal("MISCONF", f"the journal cannot be written: {why}")]
     if info.get("aof_enabled") == "1" and info.get("aof_last_write_status") == "err":
         return [
-            Refusal("MISCONF", "the server cannot write its append-only file: its log says why")
+            ServerRefusal(
+                "MISCONF", "the server cannot write its append-only file: its log says why"
+            )
         ]
     if stops and info.get("rdb_last_bgsave_status") == "err":
         return [
-            Refusal(
+            ServerRefusal(
                 "MISCONF",
                 "the last snapshot failed, and the server refuses writes until one succeeds: its log says why",
                 ("BGSAVE",),
@@ -89,12 +93,12 @@ def _unwritable(info: Mapping[str, str], *, stops: bool) -> list[Refusal]:
     return []
 
 
-def _out_of_memory(info: Mapping[str, str]) -> list[Refusal]:
+def _out_of_memory(info: Mapping[str, str]) -> list[ServerRefusal]:
     used, most = int(info.get("used_memory", 0)), int(info.get("maxmemory", 0))
     if not most or used <= most or info.get("maxmemory_policy", "noeviction") != "noeviction":
         return []
     return [
-        Refusal(
+        ServerRefusal(
             "OOM",
             f"the server uses {used:,} bytes, more than maxmemory ({most:,})",
             ("CONFIG", "SET", "maxmemory", str(used + used // 4)),
@@ -102,17 +106,19 @@ def _out_of_memory(info: Mapping[str, str]) -> list[Refusal]:
     ]
 
 
-def _replication(info: Mapping[str, str], *, least: str) -> list[Refusal]:
+def _replication(info: Mapping[str, str], *, least: str) -> list[ServerRefusal]:
     found = []
     if info.get("role") == "slave":
         primary = f"{info.get('master_host')}:{info.get('master_port')}"
         found.append(
-            Refusal("READONLY", f"the server is a replica of {primary}, which takes the writes")
+            ServerRefusal(
+                "READONLY", f"the server is a replica of {primary}, which takes the writes"
+            )
         )
     in_sync = info.get("min_slaves_good_slaves")
     if in_sync is not None and least.isdecimal() and int(in_sync) < int(least):
         found.append(
-            Refusal(
+            ServerRefusal(
                 "NOREPLICAS",
                 f"{in_sync} replicas are in sync, and min-replicas-to-write is {least}",
                 ("CONFIG", "SET", "min-replicas-to-write", in_sync),
@@ -121,13 +127,13 @@ def _replication(info: Mapping[str, str], *, least: str) -> list[Refusal]:
     return found
 
 
-def _paused(info: Mapping[str, str]) -> list[Refusal]:
+def _paused(info: Mapping[str, str]) -> list[ServerRefusal]:
     if info.get("paused_actions", "none") == "none":
         return []
     what = "all commands" if info["paused_actions"] == "all" else "commands that write"
     left = int(info.get("paused_timeout_milliseconds", 0))
     return [
-        Refusal(
+        ServerRefusal(
             "PAUSED",
             f"clients are paused ({what}) for {left / 1000:.0f} s more",
             ("CLIENT", "UNPAUSE"),
@@ -149,18 +155,18 @@ class _Denial(NamedTuple):
         words = [key if word == "KEY" else word for word in _COMMANDS[command]]
         return ["ACL", "DRYRUN", self.user, *command.split("|"), *words]
 
-    def refusal(self, times: int, age_s: float) -> Refusal:
+    def refusal(self, times: int, age_s: float) -> ServerRefusal:
         """Return what an operator reads about it."""
         kind, sign = ("key", "~") if self.reason == "key" else ("command", "+")
         often = "1 denial" if times == 1 else f"{times} denials"
-        return Refusal(
+        return ServerRefusal(
             "NOPERM",
             f"user {self.user} has no right to the {kind} {self.what!r}: {often}, the last one {age_s:.0f} s ago",
             ("ACL", "SETUSER", self.user, f"{sign}{self.what}"),
         )
 
 
-def _denied(denials: Sequence[Mapping[bytes, Any]], stream: str) -> Operation[list[Refusal]]:
+def _denied(denials: Sequence[Mapping[bytes, Any]], stream: str) -> Operation[list[ServerRefusal]]:
     """Return the recent denials by ACL rules that concern ``stream``, without those that have ended."""
     found: dict[_Denial, tuple[int, float]] = {}
     for one in denials:

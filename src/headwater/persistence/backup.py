@@ -13,8 +13,6 @@ Rule 5. The state of a moment is the same directory, with a journal that ends be
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import os
 from collections.abc import Callable, Iterator
 from itertools import chain
@@ -23,7 +21,8 @@ from typing import NamedTuple
 
 from headwater.errors import StoreUnusable
 from headwater.journal.failures import MANIFEST_NAME
-from headwater.journal.files import BACKUP_LOCK_NAME, DiskFiles, Files
+from headwater.journal.files import DiskFiles, Files
+from headwater.journal.locks import BACKUP_LOCK_NAME, held_for_backup
 from headwater.journal.manifest import StoreManifest, read_manifest
 from headwater.journal.names import file_name, image_name, journal_numbers
 from headwater.journal.records import FILE_HEADER_BYTES, Synced
@@ -60,8 +59,10 @@ def back_up(directory: Path, destination: Path, progress: Progress = lambda *_: 
     Raises `StoreUnusable` if there is no store, or if ``destination`` is not empty; `OSError` as the disk does.
     """
     _refuse_used(destination)
+    if not directory.is_dir():
+        raise StoreUnusable(f"there is no directory {directory}")
     files = DiskFiles(directory)
-    with _hold(directory):
+    with held_for_backup(files.path(BACKUP_LOCK_NAME)):
         manifest = read_manifest(files)
         if manifest is None:
             raise StoreUnusable(
@@ -92,7 +93,7 @@ def restore_at(
     files = DiskFiles(destination)
     files.lock()
     try:
-        return _cut_after(files, at_ms)
+        return _cut_after(files, at_ms)._replace(directory=str(destination))
     finally:
         files.unlock()
 
@@ -142,20 +143,6 @@ def _end_journal(files: Files, manifest: StoreManifest, end: Synced) -> None:
     files.write(MANIFEST_NAME, 0, shorter.text())
     files.sync(MANIFEST_NAME)
     files.sync_directory()
-
-
-@contextlib.contextmanager
-def _hold(directory: Path) -> Iterator[None]:
-    """Keep a server from removing files (rule 1), once it has removed those that it is removing."""
-    if not directory.is_dir():
-        raise StoreUnusable(f"there is no directory {directory}")
-    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-    lock = os.open(directory / BACKUP_LOCK_NAME, flags, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_SH)
-        yield
-    finally:
-        os.close(lock)
 
 
 def _refuse_used(destination: Path) -> None:

@@ -77,7 +77,7 @@ class What(StrEnum):
     """The group was destroyed."""
 
 
-class Event(NamedTuple):
+class EntryEvent(NamedTuple):
     """One event. ``at_ms`` is the server's time, in Unix milliseconds."""
 
     at_ms: int
@@ -92,12 +92,12 @@ class Event(NamedTuple):
     """When a delayed entry is due, in Unix milliseconds of the server."""
 
 
-class History(NamedTuple):
+class EntryHistory(NamedTuple):
     """What happened to an entry, as far back as the journal reaches."""
 
     begins_ms: int | None
     """The time of the image it begins with; None if it begins with the store."""
-    events: list[Event]
+    events: list[EntryEvent]
 
 
 class _Delivery(NamedTuple):
@@ -105,7 +105,7 @@ class _Delivery(NamedTuple):
 
     owner: str
     time: int
-    count: int
+    deliveries: int
     due_ms: int | None
     cid: int
 
@@ -139,7 +139,7 @@ def entry_history(
     *,
     database: int = 0,
     progress: Callable[[str, int, int], None] = lambda *_: None,
-) -> History:
+) -> EntryHistory:
     """Return the history of entry ``entry`` of the stream at ``key``.
 
     Raises `JournalDamaged`, and `StoreUnusable` if the directory has no store.
@@ -166,14 +166,14 @@ def entry_history(
             applying.apply(batch)
         done += batch.ends[-1] - batch.starts[0]
         progress("bytes replayed", done, total)
-    return History(None if image is None else image.now_ms, watch.events)
+    return EntryHistory(None if image is None else image.now_ms, watch.events)
 
 
 class _Watch:
     """Compares the state of one entry before and after each record group."""
 
     def __init__(self, keyspace: Keyspace, key: bytes, entry: StreamID, database: int) -> None:
-        self.events: list[Event] = []
+        self.events: list[EntryEvent] = []
         self._keyspace = keyspace
         self._key = key
         self._id = (entry.ms, entry.seq)
@@ -187,11 +187,11 @@ class _Watch:
         """Begin with the state of the image."""
         self._state = state = self._look()
         if state.there:
-            self.events.append(Event(at_ms, What.THERE))
+            self.events.append(EntryEvent(at_ms, What.THERE))
         for group, (_gid, _passed, row) in state.groups.items():
             if row is not None:
                 self.events.append(
-                    Event(at_ms, What.PENDING, group, row.owner, row.count, row.due_ms)
+                    EntryEvent(at_ms, What.PENDING, group, row.owner, row.deliveries, row.due_ms)
                 )
 
     def may_concern(self, batch: JournalBatch) -> bool:
@@ -248,27 +248,27 @@ class _Watch:
 
 def _changes(
     old: _State, new: _State, kinds: set[int], at_ms: int, *, buried: bool
-) -> Iterator[Event]:
+) -> Iterator[EntryEvent]:
     """Yield what turned one state into the other."""
     if old.sid is not None and old.sid != new.sid:
-        yield Event(at_ms, What.KEY_GONE)
+        yield EntryEvent(at_ms, What.KEY_GONE)
         old = _NOWHERE
     if new.there and not old.there:
-        yield Event(at_ms, What.ADDED)
+        yield EntryEvent(at_ms, What.ADDED)
     for group, now in new.groups.items():
         before = old.groups.get(group)
         if before is not None and before.gid != now.gid:
-            yield Event(at_ms, What.GROUP_GONE, group)
+            yield EntryEvent(at_ms, What.GROUP_GONE, group)
             before = None
         former = None if before is None else before.row
         if now.row != former:
             yield _delivery(former, now.row, group, kinds, at_ms, buried=buried)
         elif new.there and now.row is None and now.passed and not (before and before.passed):
-            yield Event(at_ms, What.READ if _DELIVERED in kinds else What.SKIPPED, group)
+            yield EntryEvent(at_ms, What.READ if _DELIVERED in kinds else What.SKIPPED, group)
     for group in old.groups.keys() - new.groups.keys():
-        yield Event(at_ms, What.GROUP_GONE, group)
+        yield EntryEvent(at_ms, What.GROUP_GONE, group)
     if old.there and not new.there:
-        yield Event(at_ms, What.TRIMMED if _TRIMMED in kinds else What.DELETED)
+        yield EntryEvent(at_ms, What.TRIMMED if _TRIMMED in kinds else What.DELETED)
 
 
 def _delivery(
@@ -279,14 +279,14 @@ def _delivery(
     at_ms: int,
     *,
     buried: bool,
-) -> Event:
+) -> EntryEvent:
     """Return what changed one state of a delivery into the other."""
     if new is None:
         assert old is not None
         what = What.DEAD_LETTERED if buried else What.ACKNOWLEDGED
         if _CONSUMER_DELETED in kinds:
             what = What.DROPPED
-        return Event(at_ms, what, group, old.owner, old.count)
+        return EntryEvent(at_ms, what, group, old.owner, old.deliveries)
     if new.due_ms is not None:
         what = What.DELAYED
     elif new.cid == NOBODY:
@@ -294,7 +294,7 @@ def _delivery(
     elif old is None:
         what = What.DELIVERED
     elif old.cid == new.cid:
-        what = What.RENEWED if old.count == new.count else What.CLAIMED
+        what = What.RENEWED if old.deliveries == new.deliveries else What.CLAIMED
     else:
         what = What.CLAIMED
-    return Event(at_ms, what, group, new.owner, new.count, new.due_ms)
+    return EntryEvent(at_ms, what, group, new.owner, new.deliveries, new.due_ms)
