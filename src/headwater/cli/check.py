@@ -60,6 +60,8 @@ def _print(found: StoreCheck) -> None:
             f"  database {one.database}, stream {one.stream}: {one.entries:,} entries from {one.first} to "
             f"{one.last} cannot be read: {one.reason}"
         )
+    for flaw in found.weakened:
+        print(f"  nothing is lost yet: {flaw}")
     for cut in found.cuts:
         print(f"  a crash left a torn end, which the next start cuts off: {cut}")
     for note in found.notes:

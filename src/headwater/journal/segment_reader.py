@@ -82,16 +82,37 @@ class SegmentReader:
     def head_and_ids(self, place: BlobPlace) -> tuple[BlobHead, bytes]:
         """Return head and ids of a blob. Raises `BlobDamaged` if both copies are damaged."""
         flaws = []
-        for copy, offset in ((FIRST, place.offset), (SECOND, place.second_offset)):
+        for copy in (FIRST, SECOND):
             try:
-                data = self._part(place, offset, place.head_bytes)
-                return decode_ids(data, place, seed=self._seed, copy=copy)
+                return self._copy(place, copy)
             except ValueError as error:
-                flaws.append(f"{error} (offset {offset})")
+                flaws.append(str(error))
         raise BlobDamaged(
             f"{self._path(place.segment)}: both copies of the ids of the blob at offset {place.offset} are "
             f"damaged: {flaws[0]}; {flaws[1]}. Restore the file from a backup."
         )
+
+    def flaws(self, place: BlobPlace) -> list[str]:
+        """Return what is damaged of the two copies of the head and the ids of a blob: one loses nothing."""
+        found = []
+        for copy in (FIRST, SECOND):
+            try:
+                self._copy(place, copy)
+            except ValueError as error:
+                found.append(
+                    f"{self._path(place.segment)}: one of the two copies of the ids of the blob at offset "
+                    f"{place.offset} is damaged: {error}"
+                )
+        return found
+
+    def _copy(self, place: BlobPlace, copy: int) -> tuple[BlobHead, bytes]:
+        """Return one copy of head and ids. Raises `ValueError`, which names the offset."""
+        offset = place.offset if copy == FIRST else place.second_offset
+        try:
+            data = self._part(place, offset, place.head_bytes)
+            return decode_ids(data, place, seed=self._seed, copy=copy)
+        except ValueError as error:
+            raise ValueError(f"{error} (offset {offset})") from error
 
     # --- reading ahead --------------------------------------------------------------------------
 

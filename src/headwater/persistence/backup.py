@@ -13,13 +13,12 @@ Rule 5. The state of a moment is the same directory, with a journal that ends be
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator
-from itertools import chain
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 from headwater.errors import StoreUnusable
+from headwater.journal.copies import copy_file, write_file
 from headwater.journal.failures import MANIFEST_NAME
 from headwater.journal.files import DiskFiles, Files
 from headwater.journal.locks import BACKUP_LOCK_NAME, held_for_backup
@@ -31,8 +30,6 @@ from headwater.journal.segments import segment_name, segment_numbers
 from headwater.journal.system import sync_directory
 
 Progress = Callable[[str, int, int], None]
-
-_PIECE_BYTES = 64 * 1024 * 1024
 
 
 class Backup(NamedTuple):
@@ -69,7 +66,7 @@ def back_up(directory: Path, destination: Path, progress: Progress = lambda *_: 
                 f"{directory} has no {MANIFEST_NAME}: no store was ever started there"
             )
         destination.mkdir(mode=0o700, parents=True, exist_ok=True)
-        (destination / MANIFEST_NAME).write_bytes(manifest.text())
+        write_file(destination / MANIFEST_NAME, manifest.text())
         names = [file_name(number) for number in journal_numbers(files) if number >= manifest.first]
         copied = _copy_all(files, names, destination, progress)
         names = [segment_name(number) for number in segment_numbers(files)]
@@ -156,36 +153,7 @@ def _copy_all(files: Files, names: list[str], destination: Path, progress: Progr
     sizes = [files.reads.size(name) for name in names]
     done, total = 0, sum(sizes)
     for name, size in zip(names, sizes, strict=True):
-        _copy(Path(files.path(name)), destination / name)
+        copy_file(Path(files.path(name)), destination / name)
         done += size
         progress("bytes copied", done, total)
     return done
-
-
-def _copy(source: Path, destination: Path) -> None:
-    """Copy a file with its size, durably. Parts that were never written stay holes."""
-    with source.open("rb") as read, destination.open("xb") as write:
-        os.fchmod(write.fileno(), 0o600)
-        size = os.fstat(read.fileno()).st_size
-        os.ftruncate(write.fileno(), size)
-        for start, end in chain(_written(read.fileno(), size)):
-            at = start
-            while at < end:
-                wanted = min(end - at, _PIECE_BYTES)
-                count = os.copy_file_range(read.fileno(), write.fileno(), wanted, at, at)
-                if count == 0:
-                    break
-                at += count
-        os.fsync(write.fileno())
-
-
-def _written(descriptor: int, size: int) -> Iterator[tuple[int, int]]:
-    """Yield the parts of a file that are not holes."""
-    at = 0
-    while at < size:
-        try:
-            start = os.lseek(descriptor, at, os.SEEK_DATA)
-        except OSError:  # ENXIO: only a hole follows
-            return
-        at = os.lseek(descriptor, start, os.SEEK_HOLE)
-        yield start, min(at, size)

@@ -16,10 +16,12 @@ from headwater.engine.entry_block import EntryBlock
 from headwater.engine.keyspace import Keyspace
 from headwater.errors import JournalDamaged, StoreUnusable
 from headwater.journal.batches import JournalBatch
+from headwater.journal.blobs import BlobPlace
 from headwater.journal.files import Files
 from headwater.journal.images import read_image
 from headwater.journal.recovery import Recovery
 from headwater.journal.report import Cut
+from headwater.journal.segment_reader import SegmentReader
 from headwater.persistence.applying import Applying
 from headwater.persistence.source import SegmentSource
 
@@ -49,6 +51,8 @@ class StoreCheck(NamedTuple):
     damage: str | None
     """Why the directory cannot be opened; None if it can."""
     unreadable: list[UnreadableEntries]
+    weakened: list[str]
+    """Damage of one of two copies: nothing is lost while the other one is whole."""
     cuts: list[Cut]
     """What the next start will cut off: the torn end that a crash left."""
     notes: list[str]
@@ -59,7 +63,7 @@ class StoreCheck(NamedTuple):
     @property
     def healthy(self) -> bool:
         """Whether the store opens and has all its entries. A torn end was never acknowledged as durable."""
-        return self.damage is None and not self.unreadable and not self.faults
+        return self.damage is None and not (self.unreadable or self.weakened or self.faults)
 
 
 def check_store(files: Files, progress: Progress = lambda *_: None) -> StoreCheck:
@@ -76,7 +80,7 @@ def check_store(files: Files, progress: Progress = lambda *_: None) -> StoreChec
 
 def _check(files: Files, progress: Progress) -> StoreCheck:
     where = files.path("").rstrip("/")
-    result = StoreCheck(where, 0, 0, 0, None, [], [], [], [])
+    result = StoreCheck(where, 0, 0, 0, None, [], [], [], [], [])
     try:
         recovery = Recovery(files)
         if recovery.is_empty and recovery.catalog.image is None:
@@ -90,6 +94,7 @@ def _check(files: Files, progress: Progress) -> StoreCheck:
         streams=len(keyspace.streams),
         entries=sum(stream.length for stream in keyspace.streams.values()),
         unreadable=(unreadable := list(_unreadable(blocks, progress))),
+        weakened=list(_weakened(files, recovery.seed or 0, blocks)),
         cuts=recovery.cuts,
         notes=[*recovery.notes, *keyspace.unread_blobs],
         # The rules of unreadable blocks cannot be checked.
@@ -117,6 +122,15 @@ def _blocks(keyspace: Keyspace) -> Iterator[tuple[int, bytes, EntryBlock]]:
             log = getattr(value, "log", None)
             for block in () if log is None else log.blocks:
                 yield database.index, key, block
+
+
+def _weakened(
+    files: Files, seed: int, blocks: list[tuple[int, bytes, EntryBlock]]
+) -> Iterator[str]:
+    reader = SegmentReader(files, seed)
+    for _database, _key, block in blocks:
+        if block.packed is not None and block.packed.blob is not None:
+            yield from reader.flaws(BlobPlace(*block.packed.blob.place()))
 
 
 def _unreadable(
