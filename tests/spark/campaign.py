@@ -30,6 +30,9 @@ NAME = "chaos-spark"
 STORES = {"headwater": 3, "redis-8.2": 1, "valkey-9.1": 1}
 """The relative frequency of each store."""
 
+FAILURE_CHARACTERS = 600
+"""How much of a failure is recorded."""
+
 
 @contextmanager
 def store_called(name: str) -> Iterator[str]:
@@ -63,8 +66,12 @@ def one_life(kind: Kind, seed: int, *, kills: int, way: str | None = None) -> Li
 
 
 def outcome_of(life: Life, seconds: float) -> Outcome:
-    """Return the record of a life."""
-    failures = [f"{life.way} on {life.store}: {text}" for text in life.failures]
+    """Return the record of a life: at most one failure, of which the driver's log is left out."""
+    failures = []
+    if life.failures:
+        failures.append(
+            f"{life.way} on {life.store}: {'; '.join(life.failures)}"[:FAILURE_CHARACTERS]
+        )
     return Outcome(life.kind, (life.seed, life.seed), life.trials, "kills", failures, seconds)
 
 
