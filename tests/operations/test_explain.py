@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from headwater.groups.early_claims import note_early
 from headwater.groups.operation import run
 from headwater.groups.poison import Record, write
 from headwater.groups.settling import How
@@ -139,6 +140,19 @@ def test_a_suspected_poison_message_is_named_and_can_be_buried(
     (letter,) = json.loads(run_headwater("dead", "list", "s", "-o", "json"))
     assert (letter["entry_id"], letter["fields"]) == (entry.id.decode(), [["v", "a"]])
     assert letter["error"] == "buried by an operator"
+
+
+def test_entries_that_were_claimed_too_early_are_named(core: Core) -> None:
+    # Given an entry that two workers have lost while they ran it, and one that was lost once
+    core.client.xadd("s", {"v": "a"})
+    core.client.xadd("s", {"v": "b"})
+    first, second = core.read()
+    for lost in ([first.id, second.id], [first.id]):
+        run(core.client, note_early(core.member, lost))
+    # Then the former is named
+    (cause,) = explain()
+    assert (cause["name"], cause["entries"]) == ("claimed too early", [first.id.decode()])
+    assert "claimed up to 2 times" in cause["statement"]
 
 
 def test_pending_entries_that_were_deleted_are_named(core: Core) -> None:

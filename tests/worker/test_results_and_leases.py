@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from headwater.errors import DeclarationError
+from headwater.messages import early_claims_key
 from headwater.worker import App, Delivery
 from tests.worker.apps import (
     Invoice,
@@ -229,6 +230,8 @@ async def test_a_lost_lease_cancels_the_handler_and_drops_its_settlement(store: 
         await eventually(lambda: not loop.in_flight.owned)
         ((_id, owner, _idle, count),) = await store.pending()
         assert (owner, count) == ("other", 1)
+        # And it counts that the entry was claimed while its handler ran
+        await eventually(lambda: _counted_early(store, row[0]))
         await store.look.xack("orders", "g", row[0])
     assert ends == ["lost True"]
     assert await store.results() == []
@@ -316,3 +319,8 @@ async def test_a_second_value_of_claim_after_is_refused_at_the_start(
             DeclarationError, match="group 'g' of stream 'orders' claims after 30000"
         ):
             await second.run()
+
+
+async def _counted_early(store: Store, entry_id: bytes) -> bool:
+    counted: Any = await store.look.hgetall(early_claims_key("orders", "g"))
+    return bool(counted == {entry_id: b"1"})

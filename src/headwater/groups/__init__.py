@@ -15,6 +15,7 @@ that synchronous and asyncio code can run them.
     group_backup     the backup of a group, from which it is created again; written by backup_writer
     store_errors     what to do about an error of the store: one table for every step
     poison           which deaths of a process count against a message; read by suspect_reader
+    early_claims     counting entries that were claimed from a worker that still ran them
     ordered          reading for a group whose messages are handled in order
     dead_letters     records of entries that could not be handled
     replay           handing dead letters back to their group

@@ -110,6 +110,11 @@ def actions_key(stream: str) -> str:
     return related_key(stream, ":hw:actions")
 
 
+def early_claims_key(stream: str, group: str) -> str:
+    """The hash id → how often it was claimed from a worker that still ran it: ``{orders}:hw:early:billing``."""
+    return related_key(stream, f":hw:early:{group}")
+
+
 def later_key(stream: str) -> str:
     """The stream of messages that are scheduled for ``stream``: ``{orders}:hw:later``."""
     return related_key(stream, ":hw:later")

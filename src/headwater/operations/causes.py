@@ -24,6 +24,9 @@ from headwater.groups.poison import condemnation
 from headwater.operations.observation import Observation
 from headwater.operations.times import length_of_time
 
+LEAST_LAG_MS = 1_000
+"""A group whose oldest unread entry is younger is not slow."""
+
 
 class CauseName(StrEnum):
     """The causes, in the order in which they are reported."""
@@ -32,6 +35,7 @@ class CauseName(StrEnum):
     DEAD_CONSUMER = "dead consumer"
     NOBODY_CLAIMS = "nobody claims"
     NOBODY_READS = "nobody reads"
+    TOO_EARLY = "claimed too early"
     POISON = "poison"
     GONE = "gone"
     TRIMMED = "trimmed unread"
@@ -63,6 +67,7 @@ def causes(now: Observation, before: Observation | None = None) -> list[Cause]:
     found += dead
     found += _nobody_claims(now)
     found += _nobody_reads(now)
+    found += _too_early(now)
     found += _poison(now)
     found += _gone(now)
     found += _trimmed(now)
@@ -150,6 +155,19 @@ def _nobody_reads(now: Observation) -> Iterator[Cause]:
     )
 
 
+def _too_early(now: Observation) -> Iterator[Cause]:
+    """Entries that were claimed at least twice from workers that still ran them."""
+    again = {one: times for one, times in now.early.items() if times >= 2}
+    if again:
+        yield Cause(
+            CauseName.TOO_EARLY,
+            f"{_entries(len(again))} claimed up to {max(again.values())} times in the last hour while a worker "
+            f"still ran them: claim_after is {length_of_time(now.silent_ms)}, and these workers could not renew for "
+            "longer (suspended, swapping, or cut off from the store). Give the consumers a longer lease.",
+            list(again),
+        )
+
+
 def _poison(now: Observation) -> Iterator[Cause]:
     for entry_id, record in now.poison.items():
         yield Cause(
@@ -187,7 +205,7 @@ def _slow(now: Observation, before: Observation) -> Iterator[Cause]:
     age, earlier = now.group.oldest_unread_age_ms, before.group.oldest_unread_age_ms
     if age is None or earlier is None or window <= 0 or not _is_read(now, unseen_ms(now)):
         return
-    if earlier >= window and age > earlier:
+    if earlier >= max(window, LEAST_LAG_MS) and age > earlier:
         yield Cause(
             CauseName.SLOW,
             f"workers read, but not as fast as entries are added: {_unread(now)} unread, the oldest for "

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from headwater.groups.consumers import ConsumerInfo, ConsumerState, consumers
+from headwater.groups.early_claims import early_claims
 from headwater.groups.member import SEEN_FIELD
 from headwater.groups.operation import Operation, Refused, Script, Word, accepted, mapping
 from headwater.groups.pending import (
@@ -54,6 +55,8 @@ class Observation(NamedTuple):
     """At least how many entries were trimmed or deleted before the group read them; None if unknown."""
     poison: Mapping[str, Record]
     """The suspected poison messages among the examined entries."""
+    early: Mapping[str, int]
+    """How often entries were claimed from a worker that still ran them, in the last hour."""
     refusals: Sequence[ServerRefusal]
     """Why the server refuses what workers send."""
 
@@ -88,6 +91,7 @@ def observe(of: GroupInfo, *, only: str | None = None) -> Operation[Observation]
         missing=(yield from _missing(of, list(examined))),
         never_read=(yield from never_read(of.stream, of.name)),
         poison=_suspects(replies[1], examined),
+        early=(yield from early_claims(of.stream, of.name)),
         refusals=(yield from refusals(of.stream)),
     )
 

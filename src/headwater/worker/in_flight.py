@@ -18,6 +18,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headwater.groups.claiming import Delivered
+from headwater.groups.early_claims import note_early
 from headwater.groups.member import Member
 from headwater.groups.operation import GroupVanished, Operation
 from headwater.groups.session import GroupSession
@@ -189,6 +190,8 @@ class InFlight:
             if mine and owned.id in lost:
                 self._drop(owned)
                 dropped.append(owned.id)
+        if dropped:
+            await self.ask(lambda member: note_early(member, dropped))
         await self._log_lost(dropped, "its lease was lost, and its handler's work is dropped")
 
     async def _log_lost(self, ids: Sequence[bytes], what: str) -> None:
