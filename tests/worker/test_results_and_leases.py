@@ -321,6 +321,6 @@ async def test_a_second_value_of_claim_after_is_refused_at_the_start(
             await second.run()
 
 
-async def _counted_early(store: Store, entry_id: bytes) -> bool:
+async def _counted_early(store: Store, entry_id: str) -> bool:
     counted: Any = await store.look.hgetall(early_claims_key("orders", "g"))
-    return bool(counted == {entry_id: b"1"})
+    return bool(counted == {entry_id.encode(): b"1"})
