@@ -11,6 +11,9 @@ import msgspec
 import pytest
 
 from headwater.errors import DeclarationError
+from headwater.groups.operation import perform
+from headwater.operations.causes import Cause, CauseName
+from headwater.operations.explaining import entry as explain_entry
 from headwater.worker import Again, App, Backoff, Batch, Dead, Delivery, Stream
 from tests.worker.apps import Store, eventually, working
 
@@ -101,6 +104,28 @@ async def test_a_retry_delays_the_messages_of_its_key_and_no_others(store: Store
         assert seen.order["a"] == []
         await eventually(lambda: settled(store))
     assert seen.order == {"a": [1, 2, 3], "b": [1]}
+
+
+async def test_explain_says_which_entry_a_key_waits_for(store: Store) -> None:
+    # Given a message whose retry is due in five minutes, and two later ones of its key
+    app = store.app()
+
+    @app.consumer(steps, group="g", order_by=by_key, retry=Backoff("5m", jitter=0))
+    async def handle(step: Step) -> None:
+        raise ValueError("not yet")
+
+    async with working(app):
+        ids = await steps.send_many([Step("a", 1), Step("a", 2), Step("a", 3)])
+
+        async def causes(entry_id: str) -> list[Cause]:
+            (answer,) = await perform(store.look, explain_entry(steps.name, entry_id))
+            return [one for one in answer.causes if one.name is CauseName.HELD]
+
+        # Then both wait for the first
+        (cause,) = await eventually(lambda: causes(ids[2]), "the reader says what it waits for")
+        assert list(cause.entries) == [ids[1], ids[2]]
+        assert f"2 entries of the key 'a' wait for {ids[0]}" in cause.statement
+        assert await causes(ids[0]) == []
 
 
 async def test_a_key_continues_after_a_dead_letter(store: Store) -> None:

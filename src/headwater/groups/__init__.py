@@ -16,6 +16,7 @@ that synchronous and asyncio code can run them.
     store_errors     what to do about an error of the store: one table for every step
     poison           which deaths of a process count against a message; read by suspect_reader
     early_claims     counting entries that were claimed from a worker that still ran them
+    held             which entries of an ordered group wait for their key
     ordered          reading for a group whose messages are handled in order
     dead_letters     records of entries that could not be handled
     replay           handing dead letters back to their group

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headwater.groups.member import Member
-from headwater.groups.operation import Operation, Refused, mapping
+from headwater.groups.operation import Command, Operation, Refused, mapping
 from headwater.messages import early_claims_key
 
 KEPT_MS = 3_600_000
@@ -27,7 +27,8 @@ def note_early(member: Member, ids: Sequence[bytes]) -> Operation[None]:
         return
     if replies[0] + len(ids) > MOST:
         yield [["DEL", key]]
-    yield [*(["HINCRBY", key, one, 1] for one in ids[:MOST]), ["PEXPIRE", key, KEPT_MS]]
+    counts: list[Command] = [["HINCRBY", key, one, 1] for one in ids[:MOST]]
+    yield [*counts, ["PEXPIRE", key, KEPT_MS]]
 
 
 def early_claims(stream: str, group: str) -> Operation[dict[str, int]]:

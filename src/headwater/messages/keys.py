@@ -115,6 +115,11 @@ def early_claims_key(stream: str, group: str) -> str:
     return related_key(stream, f":hw:early:{group}")
 
 
+def held_key(stream: str, group: str) -> str:
+    """The string with the entries of an ordered group that wait for their key: ``{orders}:hw:held:billing``."""
+    return related_key(stream, f":hw:held:{group}")
+
+
 def later_key(stream: str) -> str:
     """The stream of messages that are scheduled for ``stream``: ``{orders}:hw:later``."""
     return related_key(stream, ":hw:later")

@@ -19,8 +19,10 @@ from typing import NamedTuple
 
 from headwater.groups.claiming import MAX_BLOCK_MS
 from headwater.groups.consumers import ACTIVE_MS
+from headwater.groups.held import HeldKey
 from headwater.groups.pending import PendingDelivery, PendingState
 from headwater.groups.poison import condemnation
+from headwater.model import StreamID
 from headwater.operations.observation import Observation
 from headwater.operations.times import length_of_time
 
@@ -40,6 +42,7 @@ class CauseName(StrEnum):
     GONE = "gone"
     TRIMMED = "trimmed unread"
     SLOW = "slow"
+    HELD = "held by its key"
     DELAYED = "delayed"
 
 
@@ -73,6 +76,7 @@ def causes(now: Observation, before: Observation | None = None) -> list[Cause]:
     found += _trimmed(now)
     if before is not None:
         found += _slow(now, before)
+    found += _held(now)
     found += _delayed(now)
     return found
 
@@ -213,6 +217,25 @@ def _slow(now: Observation, before: Observation) -> Iterator[Cause]:
             "Start more workers, or make the handler faster.",
             [now.group.oldest_unread],
         )
+
+
+def _held(now: Observation) -> Iterator[Cause]:
+    """Entries of an ordered group that have waited longer for their key than an entry may be idle."""
+    longest = overdue_ms(now)
+    for one in now.held:
+        if now.at_ms - StreamID.parse(one.waiting[0]).ms > longest:
+            yield held(one)
+
+
+def held(one: HeldKey) -> Cause:
+    """Return what the entries of a key wait for, however short."""
+    waiting = _entries(one.total)
+    return Cause(
+        CauseName.HELD,
+        f"{waiting} of the key {one.key!r} wait for {one.first}, which was added before: "
+        f"it runs, or waits for its retry",
+        [*one.waiting],
+    )
 
 
 def _delayed(now: Observation) -> Iterator[Cause]:

@@ -14,7 +14,7 @@ from headwater.groups.consumers import ConsumerState
 from headwater.groups.operation import Operation, accepted
 from headwater.groups.pending import GroupInfo, PendingDelivery, PendingState, groups
 from headwater.model import StreamID
-from headwater.operations.causes import Cause, causes, delayed
+from headwater.operations.causes import Cause, causes, delayed, held
 from headwater.operations.observation import Observation, observe
 from headwater.operations.times import length_of_time
 
@@ -98,6 +98,8 @@ def _entry(of: GroupInfo, entry_id: str) -> Operation[EntryExplanation]:
         found = [one for one in causes(seen) if not one.entries or row.id in one.entries]
         if row.state is PendingState.PARKED and not any(row.id in one.entries for one in found):
             found.append(delayed(row))
+        waits = [one for one in seen.held if row.id in one.waiting]
+        found += [held(one) for one in waits if not any(row.id in one.entries for one in found)]
         return EntryExplanation(of.stream, of.name, entry_id, state, statement, found)
     replies = yield [["XRANGE", of.stream, entry_id, entry_id]]
     there = bool(accepted(replies[0]))

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from headwater.groups.consumers import ConsumerInfo, ConsumerState, consumers
 from headwater.groups.early_claims import early_claims
+from headwater.groups.held import HeldKey, read_held
 from headwater.groups.member import SEEN_FIELD
 from headwater.groups.operation import Operation, Refused, Script, Word, accepted, mapping
 from headwater.groups.pending import (
@@ -57,6 +58,8 @@ class Observation(NamedTuple):
     """The suspected poison messages among the examined entries."""
     early: Mapping[str, int]
     """How often entries were claimed from a worker that still ran them, in the last hour."""
+    held: Sequence[HeldKey]
+    """The keys of an ordered group of which entries wait for an earlier one."""
     refusals: Sequence[ServerRefusal]
     """Why the server refuses what workers send."""
 
@@ -91,6 +94,7 @@ def observe(of: GroupInfo, *, only: str | None = None) -> Operation[Observation]
         missing=(yield from _missing(of, list(examined))),
         never_read=(yield from never_read(of.stream, of.name)),
         poison=_suspects(replies[1], examined),
+        held=(yield from read_held(of.stream, of.name)),
         early=(yield from early_claims(of.stream, of.name)),
         refusals=(yield from refusals(of.stream)),
     )

@@ -1,12 +1,15 @@
-"""The task of a consumer that writes the backup of its group; see `groups.backup_writer`."""
+"""The task of a consumer that writes the backup of its group (`groups.backup_writer`), and for an ordered consumer
+which entries wait for their key (`groups.held`)."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from headwater.groups.backup_writer import BACKUP_SECONDS, BackupWriter
+from headwater.groups.held import HeldKey, write_held
+from headwater.groups.member import Member
 from headwater.groups.operation import Refused, perform
 from headwater.groups.session import GroupSession
 from headwater.groups.store_errors import Remedy, Step, remedy
@@ -29,11 +32,14 @@ class BackupTask:
         client: redis.asyncio.Redis,
         session: Callable[[], GroupSession | None],
         changes: Changes,
+        held: Callable[[], Sequence[HeldKey]] | None = None,
     ) -> None:
         self._clock = clock
         self._client = client
         self._session = session
         self._changes = changes
+        self._held = held
+        self._said_held = False
         self._writer: BackupWriter | None = None
         self._refused = False
 
@@ -52,6 +58,7 @@ class BackupTask:
             self._writer = BackupWriter(member)
         try:
             done = await perform(self._client, self._writer.round())
+            await self._say_held(member)
             if done.replaced:
                 await perform(self._client, session.create_again(replaced=True))
                 return  # the next round writes the restored entries
@@ -85,3 +92,10 @@ class BackupTask:
                 member.able.server,
                 member.stream,
             )
+
+    async def _say_held(self, member: Member) -> None:
+        """Write which entries wait for their key, if some do, or did the last time."""
+        held = [] if self._held is None else self._held()
+        if held or self._said_held:
+            await perform(self._client, write_held(member, held))
+        self._said_held = bool(held)

@@ -104,6 +104,7 @@ class Loop:
             client=flow.in_flight.client,
             session=lambda: flow.in_flight.session,
             changes=changes,
+            held=None if self.order is None else self.order.ordering.held,
         )
         self.quarantine = self._make_quarantine(suspects)
         flow.connect(self.fetcher, self.quarantine, self.order)

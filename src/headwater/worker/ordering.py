@@ -19,6 +19,7 @@ from bisect import insort
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
+from headwater.groups.held import MOST_KEYS, MOST_WAITING, HeldKey
 from headwater.groups.ordered import Claimed
 from headwater.groups.settling import FINAL, SettleOutcome
 from headwater.model import StreamID
@@ -26,6 +27,9 @@ from headwater.worker.clocks import Timers
 from headwater.worker.declaration import Consumer
 from headwater.worker.owned import Owned, State
 from headwater.worker.settle import Queued
+
+MOST_KEY_CHARACTERS = 200
+"""How much of a key reports show."""
 
 
 class _Entry:
@@ -132,6 +136,26 @@ class Ordering:
                 self._advance(entry.key)
             else:
                 del self._lines[entry.key]
+
+    def held(self) -> list[HeldKey]:
+        """Return the keys of which entries wait for an earlier one, the oldest first."""
+        lines = heapq.nsmallest(
+            MOST_KEYS,
+            (
+                (line[0][0], number, line)
+                for number, line in enumerate(self._lines.values())
+                if line[1:]
+            ),
+        )
+        return [
+            HeldKey(
+                str(line[0][1].key)[:MOST_KEY_CHARACTERS],
+                str(first),
+                [str(place) for place, _entry in line[1 : MOST_WAITING + 1]],
+                len(line) - 1,
+            )
+            for first, _number, line in lines
+        ]
 
     # --- which entries to claim -------------------------------------------------------------------
 
