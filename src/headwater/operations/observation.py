@@ -15,7 +15,7 @@ from headwater.groups.consumers import ConsumerInfo, ConsumerState, consumers
 from headwater.groups.early_claims import early_claims
 from headwater.groups.held import HeldKey, read_held
 from headwater.groups.member import SEEN_FIELD
-from headwater.groups.operation import Operation, Refused, Script, Word, accepted, mapping
+from headwater.groups.operation import Operation, Refused, Word, accepted, mapping
 from headwater.groups.pending import (
     GroupInfo,
     GroupPending,
@@ -115,7 +115,7 @@ def _suspects(reply: Any, examined: Mapping[str, PendingDelivery]) -> dict[str, 
     return {one: record for one, record in records.items() if record.suspect and one in examined}
 
 
-_GONE = Script("""
+_GONE = """
 -- KEYS stream. ARGV ids. Returns those that are gone from the stream, and how many ids were examined: not more
 -- than have 4 MB of content, which take some milliseconds.
 local gone, bytes = {}, 0
@@ -129,7 +129,7 @@ for i, id in ipairs(ARGV) do
   end
 end
 return {gone, #ARGV}
-""")
+"""
 
 
 def _missing(of: GroupInfo, ids: Sequence[str]) -> Operation[list[str] | None]:
@@ -145,7 +145,9 @@ def _missing(of: GroupInfo, ids: Sequence[str]) -> Operation[list[str] | None]:
     gone: list[str] = []
     while ordered:
         try:
-            found, examined = yield from _GONE.call([of.stream], ordered)
+            # A read-only script also runs while clients are paused for writes.
+            replies = yield [["EVAL_RO", _GONE, 1, of.stream, *ordered]]
+            found, examined = accepted(replies[0])
         except Refused:  # a user without the right to run scripts
             return None
         gone += [one.decode() for one in found]

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from headwater.errors import HeadwaterError
 from headwater.groups.capabilities import probe
 from headwater.groups.missing_stream import instead_of
-from headwater.groups.operation import Command, Operation, Refused, Script, accepted, mapping
+from headwater.groups.operation import Command, Operation, Refused, accepted, mapping
 from headwater.messages import delays_key
 from headwater.messages.keys import RESERVED
 from headwater.model import StreamID
@@ -168,11 +168,11 @@ def _by_verbs(places: Places) -> Operation[list[_Measured]]:
     return found
 
 
-_FIRST_AFTER = Script("""
+_FIRST_AFTER = """
 -- KEYS stream. ARGV id. Returns the id of the first entry after it.
 local entry = redis.call('XRANGE', KEYS[1], '(' .. ARGV[1], '+', 'COUNT', 1)[1]
 return entry and entry[1]
-""")
+"""
 
 
 def _elsewhere(places: Places, now_ms: int) -> Operation[list[_Measured]]:
@@ -180,7 +180,7 @@ def _elsewhere(places: Places, now_ms: int) -> Operation[list[_Measured]]:
     behind = [(stream, row) for stream, row in places if row.get(b"lag") != 0]
     replies = yield [
         *(
-            ["EVAL", _FIRST_AFTER.text, 1, stream, row[b"last-delivered-id"]]
+            ["EVAL_RO", _FIRST_AFTER, 1, stream, row[b"last-delivered-id"]]
             for stream, row in behind
         ),
         *(["ZCARD", delays_key(stream, _text(row[b"name"]))] for stream, row in places),
