@@ -6,13 +6,12 @@ headwater restore /backups/monday --to data2 --at 2026-11-23T09:30:00Z
 
 from __future__ import annotations
 
-import re
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from headwater.cli.moments import milliseconds_of
 from headwater.cli.progress import progress
 from headwater.errors import HeadwaterError
 
@@ -67,30 +66,9 @@ def restore(
             found = back_up(directory, to, progress())
             print(f"{found.directory}: {found.files:,} files, {found.bytes:,} bytes")
             return
-        moment = restore_at(directory, to, _milliseconds(at), progress())
+        moment = restore_at(directory, to, milliseconds_of(at, "--at"), progress())
     except OSError as error:
         raise HeadwaterError(f"restoring failed: {error}; {to} is incomplete") from error
     last = iso_time(moment.at_ms) if moment.at_ms else "the store's beginning"
     left = "1 later change is" if moment.left_out == 1 else f"{moment.left_out:,} later changes are"
     print(f"{moment.directory}: as of {last}; {left} left out")
-
-
-def _milliseconds(text: str) -> int:
-    """Parse a time. Raises `HeadwaterError`.
-
-    >>> _milliseconds("2018-05-17T15:00:58.055Z"), _milliseconds("1526569258055")
-    (1526569258055, 1526569258055)
-    """
-    if re.fullmatch(r"\d{1,15}", text):
-        return int(text)
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise HeadwaterError(
-            f"--at: {text!r} is not a time: write ISO 8601, such as 2026-11-23T09:30:00Z, or Unix milliseconds"
-        ) from None
-    if moment.tzinfo is None:
-        raise HeadwaterError(
-            f"--at: {text!r} has no time zone: add Z for UTC, or an offset such as +02:00"
-        )
-    return round(moment.astimezone(UTC).timestamp() * 1000)

@@ -39,8 +39,11 @@ WORDS = {
         "explain",
         "Say why consumer groups make no progress, and what ends it.",
     ),
-    "streams": Word("headwater.cli.streams", "streams_app", "List streams."),
-    "groups": Word("headwater.cli.streams", "groups_app", "List consumer groups."),
+    "doctor": Word("headwater.cli.doctor", "doctor", "Examine whether a store is fit for workers."),
+    "streams": Word("headwater.cli.streams", "streams_app", "List and trim streams."),
+    "groups": Word(
+        "headwater.cli.streams", "groups_app", "List consumer groups, set their positions."
+    ),
     "lag": Word("headwater.cli.streams", "lag", "Show how far the groups of a stream are behind."),
     "tail": Word("headwater.cli.tail", "tail", "Print entries of a stream."),
     "add": Word("headwater.cli.tail", "add", "Add an entry to a stream."),

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headwater.cli import positions
 from headwater.cli.arguments import MaybeGroup, StreamName
 from headwater.cli.main import SETTINGS
 from headwater.cli.output import Output, OutputFormat, print_table, show
@@ -55,7 +56,7 @@ def repeated(print_once: Callable[[], None], *, watch: bool) -> None:
 
 @streams_app.callback()
 def streams() -> None:
-    """List streams."""
+    """List and trim streams."""
 
 
 @streams_app.command("list")
@@ -98,9 +99,12 @@ def number(count: int | None) -> str:
     return "unknown" if count is None else f"{count:,}"
 
 
+streams_app.command()(positions.trim)
+
+
 @groups_app.callback()
 def groups() -> None:
-    """List consumer groups."""
+    """List consumer groups, set their positions."""
 
 
 @groups_app.command("list")
@@ -152,6 +156,9 @@ def _print_groups(found: list[GroupLag], output: OutputFormat) -> None:
         print_table(titles, rows)
 
     show([one._asdict() for one in found], output, table)
+
+
+groups_app.command()(positions.reset)
 
 
 def lag(

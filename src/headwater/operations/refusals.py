@@ -150,10 +150,9 @@ class _Denial(NamedTuple):
 
     def probe(self, stream: str) -> list[Word]:
         """Return the command that asks whether the user still has no right to it."""
-        key = self.what if self.reason == "key" else stream
-        command = "xadd" if self.reason == "key" else self.what
-        words = [key if word == "KEY" else word for word in _COMMANDS[command]]
-        return ["ACL", "DRYRUN", self.user, *command.split("|"), *words]
+        if self.reason == "key":
+            return command_probe(self.user, "xadd", self.what)
+        return command_probe(self.user, self.what, stream)
 
     def refusal(self, times: int, age_s: float) -> ServerRefusal:
         """Return what an operator reads about it."""
@@ -172,7 +171,7 @@ def _denied(denials: Sequence[Mapping[bytes, Any]], stream: str) -> Operation[li
     for one in denials:
         user, reason, what = (_word(one[name]) for name in (b"username", b"reason", b"object"))
         denial, age_s = _Denial(user, reason, what), float(_word(one[b"age-seconds"]))
-        ours = what == stream if reason == "key" else reason == "command" and what in _COMMANDS
+        ours = what == stream if reason == "key" else reason == "command" and what in COMMANDS
         if ours and age_s <= RECENT_S and denial not in found:
             found[denial] = int(one[b"count"]), age_s
     if not found:
@@ -185,11 +184,17 @@ def _denied(denials: Sequence[Mapping[bytes, Any]], stream: str) -> Operation[li
     ]
 
 
+def command_probe(user: str, command: str, stream: str) -> list[Word]:
+    """Return the command that asks whether ``user`` may send ``command``, one of `COMMANDS`, for a stream."""
+    words = [stream if word == "KEY" else word for word in COMMANDS[command]]
+    return ["ACL", "DRYRUN", user, *command.split("|"), *words]
+
+
 def _word(value: Any) -> str:
     return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
 
 
-_COMMANDS: dict[str, Sequence[Word]] = {
+COMMANDS: dict[str, Sequence[Word]] = {
     "xreadgroup": ("GROUP", "g", "c", "STREAMS", "KEY", ">"),
     "xack": ("KEY", "g", "0-1"),
     "xadd": ("KEY", "*", "f", "v"),

@@ -1,0 +1,51 @@
+"""``headwater doctor``: is this store fit for workers, from this machine?
+
+headwater doctor --url redis://store:6379
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+import typer
+
+from headwater.cli.info import CORE, versions
+from headwater.cli.output import Output, OutputFormat, print_table, show
+from headwater.cli.query import DEFAULT_URL, Url, query
+from headwater.errors import HeadwaterError
+
+UNHEALTHY = 3
+"""The exit status if something is wrong."""
+
+
+def doctor(
+    stream: Annotated[
+        str, typer.Argument(metavar="STREAM", help="The stream that the rights are asked for.")
+    ] = "orders",
+    *,
+    output: Output = OutputFormat.TABLE,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Examine whether a store is fit for workers.
+
+    Connection, version, clock, memory, durability, what the server refuses, the rights of the user,
+    and what is installed here. The exit status is 3 if something is wrong. Nothing is changed.
+    """
+    from headwater.client.redaction import redacted
+    from headwater.operations.doctor import Examination, examine
+
+    began = time.monotonic()
+    try:
+        found = query(url, examine(stream, local_ms=int(time.time() * 1000)))
+    except HeadwaterError as error:
+        found = [Examination("connection", good=False, text=str(error))]
+    else:
+        took = (time.monotonic() - began) * 1000
+        text = f"{redacted(url)} answered all questions within {took:.0f} ms"
+        found.insert(0, Examination("connection", good=True, text=text))
+    found.append(Examination("installed", good=True, text=versions(CORE)))
+    rows = [("ok" if one.good else "WRONG", one.name, one.text) for one in found]
+    show([one._asdict() for one in found], output, lambda: print_table(("", "WHAT", "FOUND"), rows))
+    if not all(one.good for one in found):
+        raise typer.Exit(UNHEALTHY)

@@ -1,0 +1,29 @@
+"""Moments on the command line."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+
+from headwater.errors import HeadwaterError
+
+
+def milliseconds_of(text: str, option: str) -> int:
+    """Parse a time and return Unix milliseconds. Raises `HeadwaterError`, which names ``option``.
+
+    >>> milliseconds_of("2018-05-17T15:00:58.055Z", "--at"), milliseconds_of("1526569258055", "--at")
+    (1526569258055, 1526569258055)
+    """
+    if re.fullmatch(r"\d{1,15}", text):
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise HeadwaterError(
+            f"{option}: {text!r} is not a time: write ISO 8601, such as 2026-11-23T09:30:00Z, or Unix milliseconds"
+        ) from None
+    if moment.tzinfo is None:
+        raise HeadwaterError(
+            f"{option}: {text!r} has no time zone: add Z for UTC, or an offset such as +02:00"
+        )
+    return round(moment.astimezone(UTC).timestamp() * 1000)

@@ -1,0 +1,137 @@
+"""``headwater groups reset`` and ``headwater streams trim``: changes that move what groups get, with a preview.
+
+headwater groups reset orders billing --to 2026-11-23T09:30:00Z --dry-run
+headwater groups reset orders billing --back 100
+headwater streams trim orders --maxlen 100000
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headwater.cli.arguments import DryRun, GroupName, StreamName, Yes, entry_id
+from headwater.cli.moments import milliseconds_of
+from headwater.cli.output import Output, OutputFormat, print_table, show
+from headwater.cli.query import DEFAULT_URL, Url, query
+from headwater.errors import HeadwaterError
+
+if TYPE_CHECKING:
+    from headwater.operations.positions import ResetPreview, TrimPreview
+
+
+def reset(
+    stream: StreamName,
+    group: GroupName,
+    *,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID|TIME|0|$",
+            help="After this id, at this time, at the beginning (0), or after the last entry ($).",
+        ),
+    ] = None,
+    back: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="So many entries before the present position."),
+    ] = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    output: Output = OutputFormat.TABLE,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Set the position of a group.
+
+    Entries after the new position are delivered, again if they were delivered before; unread entries
+    before it are skipped. Pending entries stay pending.
+    """
+    from headwater.operations.positions import reset_back, reset_to, set_position
+
+    if (to is None) == (back is None):
+        raise HeadwaterError("give one of --to and --back")
+    if back is not None:
+        found = query(url, reset_back(stream, group, back))
+    else:
+        found = query(url, reset_to(stream, group, _target(str(to))))
+    show([found._asdict()], output, lambda: _print_reset(found))
+    _ask_and_do(
+        f"Set group {group} of {stream} to {found.after}?",
+        lambda: query(url, set_position(found)),
+        dry_run=dry_run or found.before == found.after,
+        yes=yes,
+    )
+
+
+def _target(text: str) -> str:
+    """Return the id after which ``--to`` begins."""
+    if text in ("0", "$"):
+        return text
+    if text.replace("-", "").isdigit() and ":" not in text:
+        return entry_id(text)
+    return f"{max(0, milliseconds_of(text, '--to') - 1)}-{2**64 - 1}"
+
+
+def _print_reset(found: ResetPreview) -> None:
+    print(f"{found.stream}, group {found.group}: from {found.before} to {found.after}")
+    print(f"  delivered again  {found.again:,}")
+    print(f"  skipped          {found.skipped:,}")
+    print(f"  pending          {found.pending:,} (not changed)")
+
+
+def trim(
+    stream: StreamName,
+    *,
+    maxlen: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="Keep the last N entries.")
+    ] = None,
+    minid: Annotated[
+        str | None, typer.Option(metavar="ID|TIME", help="Keep entries from this id or time on.")
+    ] = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    output: Output = OutputFormat.TABLE,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Remove the oldest entries of a stream.
+
+    Shows how many entries are removed, and how many of them groups have not read or not settled.
+    """
+    from headwater.operations.positions import trim as carry_out
+    from headwater.operations.positions import trim_before, trim_to_length
+
+    if (maxlen is None) == (minid is None):
+        raise HeadwaterError("give one of --maxlen and --minid")
+    if maxlen is not None:
+        found = query(url, trim_to_length(stream, maxlen))
+    else:
+        text = str(minid)
+        first = entry_id(text) if text.replace("-", "").isdigit() and ":" not in text else ""
+        found = query(url, trim_before(stream, first or f"{milliseconds_of(text, '--minid')}-0"))
+    show(
+        [found._asdict() | {"groups": [one._asdict() for one in found.groups]}],
+        output,
+        lambda: _print_trim(found),
+    )
+    _ask_and_do(
+        f"Remove {found.removed:,} entries of {stream}?",
+        lambda: query(url, carry_out(found)),
+        dry_run=dry_run or not found.removed,
+        yes=yes,
+    )
+
+
+def _print_trim(found: TrimPreview) -> None:
+    print(f"{found.stream}: {found.removed:,} entries before {found.minid}")
+    if found.groups:
+        rows = [(one.group, f"{one.unread:,}", f"{one.pending:,}") for one in found.groups]
+        print_table(("  GROUP", "UNREAD", "PENDING"), [(f"  {a}", b, c) for a, b, c in rows])
+
+
+def _ask_and_do(question: str, change: Callable[[], object], *, dry_run: bool, yes: bool) -> None:
+    if dry_run:
+        return
+    if not yes:
+        typer.confirm(question, abort=True, err=True)
+    change()

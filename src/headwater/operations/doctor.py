@@ -1,0 +1,94 @@
+"""Whether a store is fit for workers: what `headwater doctor` examines besides the connection."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from headwater.groups.capabilities import probe
+from headwater.groups.operation import Operation, Refused, accepted
+from headwater.operations.refusals import COMMANDS, command_probe, parse_info, refusals
+
+SKEW_MS = 1_000
+"""A larger difference between this machine's clock and the store's is reported."""
+
+FULL = 0.9
+"""The part of maxmemory from which memory is reported."""
+
+
+class Examination(NamedTuple):
+    """The result of one examination."""
+
+    name: str
+    good: bool
+    text: str
+
+
+def examine(stream: str, *, local_ms: int) -> Operation[list[Examination]]:
+    """Examine a store for workers of ``stream``. ``local_ms`` is this machine's time in Unix milliseconds."""
+    able = yield from probe()
+    replies = yield [["INFO"], ["TIME"], ["ACL", "WHOAMI"]]
+    info = {} if isinstance(replies[0], Refused) else parse_info(replies[0])
+    seconds, micros = accepted(replies[1])
+    found = [Examination("server", good=True, text=_server(able.server, verbs=able.verbs))]
+    found.append(_clock(int(seconds) * 1000 + int(micros) // 1000 - local_ms))
+    found += _memory(info) + _durability(info)
+    for one in (yield from refusals(stream)):
+        found.append(Examination("writes", good=False, text=f"{one.code}: {one.statement}"))
+    user = "default" if isinstance(replies[2], Refused) else replies[2].decode()
+    found.append((yield from _rights(user, stream, verbs=able.verbs)))
+    return found
+
+
+def _server(name: str, *, verbs: bool) -> str:
+    how = "Headwater's commands" if verbs else "Lua scripts"
+    return f"{name}; workers use {how}"
+
+
+def _clock(skew_ms: int) -> Examination:
+    ahead = "ahead of" if skew_ms > 0 else "behind"
+    text = f"the store's clock is {abs(skew_ms)} ms {ahead} this machine's"
+    return Examination("clock", good=abs(skew_ms) <= SKEW_MS, text=text)
+
+
+def _memory(info: Mapping[str, str]) -> list[Examination]:
+    if "used_memory" not in info:
+        return []
+    used, most = int(info["used_memory"]), int(info.get("maxmemory", 0))
+    policy = info.get("maxmemory_policy", "noeviction")
+    limit = f"of {most:,} bytes" if most else "bytes, no limit"
+    found = [Examination("memory", good=not most or used < FULL * most, text=f"{used:,} {limit}")]
+    if most and policy.startswith("allkeys"):
+        text = f"maxmemory-policy {policy} may evict streams with their groups: use noeviction"
+        found.append(Examination("eviction", good=False, text=text))
+    return found
+
+
+def _durability(info: Mapping[str, str]) -> list[Examination]:
+    if "aof_enabled" not in info:
+        return []
+    written = info["aof_enabled"] == "1"
+    text = "appendonly yes" if written else "appendonly no: a crash loses what no snapshot has"
+    return [Examination("durability", good=written, text=text)]
+
+
+def _rights(user: str, stream: str, *, verbs: bool) -> Operation[Examination]:
+    """Ask for each command that workers send whether the user may."""
+    own = {"xsettle", "xrenew", "xretire"}
+    needed = [one for one in COMMANDS if verbs or one not in own]
+    needed = [one for one in needed if not (verbs and one.startswith("eval"))]
+    replies = yield [command_probe(user, one, stream) for one in needed]
+    lacking = [
+        one
+        for one, reply in zip(needed, replies, strict=True)
+        if not isinstance(reply, Refused) and reply != b"OK"
+    ]
+    if all(isinstance(reply, Refused) for reply in replies):
+        return Examination(
+            "rights", good=True, text=f"user {user} (the server does not tell its rights)"
+        )
+    if lacking:
+        return Examination(
+            "rights", good=False, text=f"user {user} may not send {', '.join(lacking)}"
+        )
+    return Examination("rights", good=True, text=f"user {user} may send what workers send")

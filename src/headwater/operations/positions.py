@@ -1,0 +1,135 @@
+"""Moving a group's position, and trimming a stream, each with a preview of what it hits.
+
+Rule. The preview and the change are two steps: what is added or read between them is not in the preview.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from headwater.groups.operation import Operation, accepted
+from headwater.groups.pending import GroupInfo, groups
+from headwater.model import StreamID
+from headwater.operations.counting import count_between, entry_before, entry_number
+
+PAGE = 1_000
+
+
+class ResetPreview(NamedTuple):
+    """What a new position of a group means."""
+
+    stream: str
+    group: str
+    before: str
+    """The last id that counts as delivered now."""
+    after: str
+    """The last id that counts as delivered afterwards."""
+    again: int
+    """Entries that will be delivered again."""
+    skipped: int
+    """Unread entries that will not be delivered."""
+    pending: int
+    """Pending entries of the group: they stay pending, also if they are delivered again."""
+
+
+class TrimmedGroup(NamedTuple):
+    """What a trim takes from one group."""
+
+    group: str
+    unread: int
+    """Entries that it has not read."""
+    pending: int
+    """Pending entries, at most `PAGE`: nobody can handle them afterwards."""
+
+
+class TrimPreview(NamedTuple):
+    """What a trim removes."""
+
+    stream: str
+    removed: int
+    minid: str
+    """The first id that stays."""
+    groups: Sequence[TrimmedGroup]
+
+
+def reset_to(stream: str, group: str, target: str) -> Operation[ResetPreview]:
+    """Preview a group's position after the id ``target``, ``0`` or ``$``.
+
+    Raises `HeadwaterError` if the stream or the group does not exist.
+    """
+    (of,) = yield from groups(stream, group)
+    if target == "$":
+        replies = yield [["XREVRANGE", stream, "+", "-", "COUNT", 1]]
+        newest = accepted(replies[0])
+        target = newest[0][0].decode() if newest else "0-0"
+    return (yield from _reset(of, "0-0" if target == "0" else target))
+
+
+def reset_back(stream: str, group: str, entries: int) -> Operation[ResetPreview]:
+    """Preview a group's position ``entries`` entries before its present one."""
+    (of,) = yield from groups(stream, group)
+    last = of.about[b"last-delivered-id"].decode()
+    found = yield from entry_before(stream, last, entries + 1, verbs=of.verbs)
+    return (yield from _reset(of, found or "0-0"))
+
+
+def set_position(reset: ResetPreview) -> Operation[None]:
+    """Set the position that was previewed."""
+    replies = yield [["XGROUP", "SETID", reset.stream, reset.group, reset.after]]
+    accepted(replies[0])
+
+
+def _reset(of: GroupInfo, after: str) -> Operation[ResetPreview]:
+    before = of.about[b"last-delivered-id"].decode()
+    again = skipped = 0
+    if StreamID.parse(after) < StreamID.parse(before):
+        again = yield from count_between(of.stream, f"({after}", before, verbs=of.verbs)
+    else:
+        skipped = yield from count_between(of.stream, f"({before}", after, verbs=of.verbs)
+    pending = int(of.about[b"pending"])
+    return ResetPreview(of.stream, of.name, before, after, again, skipped, pending)
+
+
+def trim_to_length(stream: str, length: int) -> Operation[TrimPreview]:
+    """Preview a trim to the last ``length`` entries. Raises `HeadwaterError` if there is no stream."""
+    found = yield from groups(stream)
+    verbs = bool(found and found[0].verbs)
+    replies = yield [["XLEN", stream]]
+    removed = int(accepted(replies[0])) - length
+    if removed <= 0:
+        return TrimPreview(stream, 0, "0-0", [])
+    first = yield from entry_number(stream, removed + 1, verbs=verbs)
+    if first is None:  # all of them
+        replies = yield [["XREVRANGE", stream, "+", "-", "COUNT", 1]]
+        newest = StreamID.parse(accepted(replies[0])[0][0])
+        first = str(StreamID(newest.ms, newest.seq + 1))
+    return (yield from _trim(stream, first, found))
+
+
+def trim_before(stream: str, minid: str) -> Operation[TrimPreview]:
+    """Preview a trim of the entries before ``minid``. Raises `HeadwaterError` if there is no stream."""
+    found = yield from groups(stream)
+    return (yield from _trim(stream, minid, found))
+
+
+def trim(preview: TrimPreview) -> Operation[int]:
+    """TrimPreview as previewed. Return how many entries were removed."""
+    replies = yield [["XTRIM", preview.stream, "MINID", "=", preview.minid]]
+    return int(accepted(replies[0]))
+
+
+def _trim(stream: str, minid: str, found: Sequence[GroupInfo]) -> Operation[TrimPreview]:
+    if minid == "0-0":
+        return TrimPreview(stream, 0, minid, [])
+    verbs = bool(found and found[0].verbs)
+    removed = yield from count_between(stream, "-", f"({minid}", verbs=verbs)
+    hit = []
+    for one in found:
+        last = one.about[b"last-delivered-id"].decode()
+        unread = 0
+        if StreamID.parse(last) < StreamID.parse(minid):
+            unread = yield from count_between(stream, f"({last}", f"({minid}", verbs=verbs)
+        replies: Any = yield [["XPENDING", stream, one.name, "-", f"({minid}", PAGE]]
+        hit.append(TrimmedGroup(one.name, unread, len(accepted(replies[0]))))
+    return TrimPreview(stream, removed, minid, hit)

@@ -1,0 +1,64 @@
+"""`headwater doctor` says whether a store is fit for workers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from headwater.groups.operation import run
+from headwater.operations.doctor import examine
+from tests.worker.core import Core
+
+pytestmark = pytest.mark.slow
+
+Run = Callable[..., str]
+
+
+def wrong(printed: str) -> dict[str, str]:
+    return {one["name"]: one["text"] for one in json.loads(printed) if not one["good"]}
+
+
+def test_what_is_wrong_is_named(core: Core, run_headwater: Run) -> None:
+    # Given a store without persistence that may evict streams
+    core.client.config_set("maxmemory", 10**12)
+    try:
+        printed = run_headwater("doctor", "-o", "json", status=3)
+    finally:
+        core.client.config_set("maxmemory", 0)
+    # Then it says so, and everything else is good
+    assert wrong(printed).keys() == {"durability"}
+    assert {one["name"] for one in json.loads(printed)} >= {
+        *("connection", "server", "clock", "memory", "rights", "installed")
+    }
+
+
+def test_a_clock_that_differs_is_reported(core: Core) -> None:
+    seconds, micros = core.client.time()
+    now_ms = seconds * 1000 + micros // 1000
+    found = {one.name: one for one in run(core.client, examine("s", local_ms=now_ms + 90_000))}
+    assert not found["clock"].good
+    assert "behind this machine's" in found["clock"].text
+    assert {one.name: one for one in run(core.client, examine("s", local_ms=now_ms))}["clock"].good
+
+
+def test_a_user_without_rights_is_reported(core: Core, url: str, run_headwater: Run) -> None:
+    core.client.acl_setuser(
+        "weak",
+        enabled=True,
+        passwords=["+secret"],
+        keys=["*"],
+        commands=["+@all", "-xadd", "-xack"],
+    )
+    address = url.replace("redis://", "redis://weak:secret@")
+    printed = run_headwater("doctor", "s", "-o", "json", "--url", address, status=3)
+    assert wrong(printed)["rights"] == "user weak may not send xack, xadd"
+    assert "secret" not in printed
+
+
+def test_a_store_that_is_away_is_reported(run_headwater: Run) -> None:
+    printed: Any = run_headwater("doctor", "--url", "redis://127.0.0.1:1", status=3)
+    assert "WRONG  connection" in printed
+    assert "cannot be reached" in printed
