@@ -100,6 +100,7 @@ def test_readiness_follows_the_store(core: Core, get: Get) -> None:
 
 def test_a_store_that_is_away_is_down(get: Get, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from headwater.cli.exporter import StoreCollector
+    from headwater.cli.query import query
 
-    (family,) = StoreCollector("redis://127.0.0.1:1", "*").collect()
+    (family,) = StoreCollector(lambda operation: query("redis://127.0.0.1:1", operation)).collect()
     assert [(one.name, one.value) for one in family.samples] == [("redis_up", 0.0)]

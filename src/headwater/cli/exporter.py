@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import signal
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,6 +17,7 @@ from headwater.cli.query import DEFAULT_URL, Url, query
 from headwater.errors import HeadwaterError
 
 if TYPE_CHECKING:
+    from headwater.groups.operation import Operation
     from headwater.operations.metrics import MetricSample
 
 log = logging.getLogger("headwater.metrics")
@@ -25,8 +26,8 @@ log = logging.getLogger("headwater.metrics")
 class StoreCollector:
     """The collector that prometheus_client calls at each scrape. It reads the store at each of them."""
 
-    def __init__(self, url: str, pattern: str) -> None:
-        self._url = url
+    def __init__(self, ask: Callable[[Operation[Any]], Any], pattern: str = "*") -> None:
+        self._ask = ask
         self._pattern = pattern
 
     def describe(self) -> list[Any]:
@@ -40,7 +41,7 @@ class StoreCollector:
         from headwater.operations.metrics import UP, MetricSample, samples
 
         try:
-            found = query(self._url, samples(self._pattern))
+            found = self._ask(samples(self._pattern))
         except HeadwaterError as error:
             log.warning("%s", error)
             found = [MetricSample(UP, (), 0.0)]
@@ -71,16 +72,14 @@ def exporter(
     /healthz answers 200 while this process works; /readyz while the store takes what workers send.
     """
     from headwater.client.redaction import redacted
-    from headwater.prometheus import serve
+    from headwater.prometheus import host_and_port, serve
 
-    host, colon, port = listen.rpartition(":")
-    if not colon or not port.isdecimal():
-        raise HeadwaterError(f"--listen: {listen!r} is not HOST:PORT, such as 127.0.0.1:9121")
+    host, port = host_and_port(listen, "--listen")
     pages = {"/healthz": lambda: (True, {"status": "ok"}), "/readyz": lambda: _ready(url)}
     found, end = serve(
-        StoreCollector(url, streams),
-        port=int(port),
-        host=host.strip("[]"),
+        StoreCollector(lambda operation: query(url, operation), streams),
+        port=port,
+        host=host,
         option="--listen",
         pages=pages,
     )

@@ -38,7 +38,11 @@ def serve(flags: Iterable[tuple[str, str]], words: Iterable[str] = ()) -> int:
     configure_logging(settings)
     if settings.inert:
         log.info("these settings have no effect here: %s", ", ".join(settings.inert))
-    return run(settings, on_ready=announce)
+    if not settings.metrics:
+        return run(settings, on_ready=announce)
+    from headwater.cli.server_metrics import metrics_served
+
+    return run(settings, on_ready=announce, attend=metrics_served)
 
 
 def announce(line: str) -> None:

@@ -1,4 +1,4 @@
-"""Settings of the server's process: its log and its service manager."""
+"""Settings of the server's process: its log, its metrics and its service manager."""
 
 from __future__ import annotations
 
@@ -22,6 +22,12 @@ class ProcessConfig:
     )
     log_format: Literal["text", "json"] = setting(
         "text", "Format of the log: lines of text, or one JSON object per line."
+    )
+    metrics: str = setting(
+        "",
+        "HOST:PORT at which metrics for Prometheus, /healthz and /readyz are served; empty: none. "
+        "Needs the extra metrics.",
+        fixed_after_start=AT_START,
     )
     supervised: Literal["auto", "systemd", "no"] = setting(
         "auto",

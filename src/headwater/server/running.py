@@ -7,6 +7,7 @@ import logging
 import os
 import resource
 from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -192,13 +193,17 @@ def _tls_context(config: Config) -> ssl.SSLContext | None:
     return make_context(config)
 
 
-def run(config: Config, *, on_ready: Callable[[str], None]) -> int:
+Attend = Callable[[Server], AbstractContextManager[object]]
+"""Is entered when the server listens, before its content is loaded, and left when it has stopped."""
+
+
+def run(config: Config, *, on_ready: Callable[[str], None], attend: Attend = nullcontext) -> int:
     """Serve until SIGTERM, SIGINT or SHUTDOWN, and return the exit status. Calls ``on_ready`` with the
-    ready line. Raises what `Server.start` raises."""
-    return asyncio.run(_run(config, on_ready))
+    ready line. Raises what `Server.start` and ``attend`` raise."""
+    return asyncio.run(_run(config, on_ready, attend))
 
 
-async def _run(config: Config, on_ready: Callable[[str], None]) -> int:
+async def _run(config: Config, on_ready: Callable[[str], None], attend: Attend) -> int:
     raise_file_limit(config)
     for path in (config.file, config.aclfile):
         if path:
@@ -206,22 +211,29 @@ async def _run(config: Config, on_ready: Callable[[str], None]) -> int:
     collection = GarbageCollection()
     collection.begin()
     try:
-        return await _serve(config, on_ready, collection)
+        with ExitStack() as attending:
+            server = Server(config)
+            return await _serve(
+                server, on_ready, collection, lambda: attending.enter_context(attend(server))
+            )
     finally:
         collection.end()
 
 
 async def _serve(
-    config: Config, on_ready: Callable[[str], None], collection: GarbageCollection
+    server: Server,
+    on_ready: Callable[[str], None],
+    collection: GarbageCollection,
+    attend: Callable[[], object],
 ) -> int:
-    supervisor = ServiceNotifier.of(config, os.environ)
-    server = Server(config)
+    supervisor = ServiceNotifier.of(server.config, os.environ)
     signals = Signals(reopen=partial(_reload, supervisor))
     loop = asyncio.get_running_loop()
     try:
         signals.install()
         with supervisor.starting():
             server.start()
+            _attend(server, attend)
             signals.serve(loop, stop=partial(_stop_for, server))
             is_ready = await server.load()
     except StopRequested as stop:
@@ -252,6 +264,14 @@ async def _serve(
     signals.finish(loop)
     supervisor.close()
     return status
+
+
+def _attend(server: Server, attend: Callable[[], object]) -> None:
+    try:
+        attend()
+    except BaseException:
+        server.stop()
+        raise
 
 
 def _reload(supervisor: ServiceNotifier, cause: str) -> None:

@@ -1,0 +1,115 @@
+"""``headwater serve --metrics HOST:PORT``: metrics and health of the server in this process.
+
+    /metrics   what `headwater exporter` serves
+    /healthz   200 while the event loop makes progress
+    /readyz    200 while, in addition, the content is loaded and writes are accepted
+
+Rule. Requests are answered in threads of their own, so that a server that hangs is reported as such.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from headwater.cli.exporter import StoreCollector
+from headwater.client.sync.connect import connect
+from headwater.errors import HeadwaterError
+from headwater.groups.operation import Operation, run
+from headwater.operations.readiness import readiness
+from headwater.prometheus import host_and_port, serve
+from headwater.server.running import Server
+
+log = logging.getLogger("headwater.metrics")
+
+BEAT_SECONDS = 1.0
+
+LATE_SECONDS = 10.0
+"""An event loop that has not run for this time is not healthy. No command takes that long."""
+
+
+class _Heartbeat:
+    """Shows that the event loop in which it was made runs."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._beat()
+
+    def _beat(self) -> None:
+        self._at = time.monotonic()
+        self._timer = self._loop.call_later(BEAT_SECONDS, self._beat)
+
+    @property
+    def late(self) -> float:
+        """Seconds for which the loop is late; 0 if it is in time."""
+        age = time.monotonic() - self._at
+        return age if age > LATE_SECONDS else 0.0
+
+    def end(self) -> None:
+        self._timer.cancel()
+
+
+class _Pages:
+    """Answers about one server."""
+
+    def __init__(self, server: Server, heartbeat: _Heartbeat) -> None:
+        self._server = server
+        self._heartbeat = heartbeat
+        self._client = connect(node=server.node)
+
+    def ask(self, operation: Operation[Any]) -> Any:
+        """Run an operation on the store, if its lock is free in time. Raises `HeadwaterError`."""
+        lock = self._server.node.lock
+        if not lock.acquire(timeout=LATE_SECONDS):
+            raise HeadwaterError(f"the store has been busy for {LATE_SECONDS:g} s")
+        lock.release()
+        return run(self._client, operation)
+
+    def healthy(self) -> tuple[bool, Mapping[str, object]]:
+        """Return whether the event loop makes progress."""
+        if late := self._heartbeat.late:
+            return False, {
+                "status": "late",
+                "problems": [f"the event loop is late by {late:.0f} s"],
+            }
+        return True, {"status": "ok"}
+
+    def ready(self) -> tuple[bool, Mapping[str, object]]:
+        """Return whether the server can be used."""
+        well, document = self.healthy()
+        if not well:
+            return well, document
+        try:
+            found = self.ask(readiness())
+        except HeadwaterError as error:
+            return False, {"status": "not ready", "problems": [str(error)]}
+        status = "ready" if found.ready else "not ready"
+        return found.ready, {"status": status, "problems": list(found.problems)}
+
+
+@contextmanager
+def metrics_served(server: Server) -> Iterator[None]:
+    """Serve the metrics of a server that listens, at the address of its setting ``metrics``.
+
+    Raises `ListenError`.
+    """
+    host, port = host_and_port(server.config.metrics, "metrics")
+    heartbeat = _Heartbeat()
+    pages = _Pages(server, heartbeat)
+    found, end = serve(
+        StoreCollector(pages.ask),
+        port=port,
+        host=host,
+        option="metrics",
+        pages={"/healthz": pages.healthy, "/readyz": pages.ready},
+    )
+    log.info("metrics at http://%s:%d/metrics", f"[{host}]" if ":" in host else host, found)
+    try:
+        yield
+    finally:
+        heartbeat.end()
+        end()
