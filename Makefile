@@ -217,6 +217,7 @@ docs: build
 	$(PY) -m tools.reference
 	$(PY) -m tools.api_reference
 	$(PY) -m tools.reliability
+	$(PY) -m tools.boards
 
 clean:
 	rm -rf build dist *.egg-info src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis \

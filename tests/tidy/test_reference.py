@@ -10,7 +10,7 @@ import pytest
 
 from headwater import errors
 from headwater.cli.main import WORDS, load
-from tools import api_reference, configuration_page, reference, reliability
+from tools import api_reference, boards, configuration_page, reference, reliability
 from tools.api_docstrings import Anchors
 
 
@@ -86,3 +86,8 @@ def silent_options(command: Any, path: str) -> list[str]:
     for word, inner in getattr(command, "commands", {}).items():
         silent += silent_options(inner, f"{path} {word}")
     return silent
+
+
+def test_the_board_and_the_alerts_are_up_to_date() -> None:
+    for path, text in ((boards.BOARD, boards.board()), (boards.ALERTS, boards.alerts())):
+        assert path.read_text(encoding="utf-8") == text, "run `make docs` and review the changes"
