@@ -201,6 +201,28 @@ def test_a_retry_in_the_far_future_is_named(core: Core) -> None:
     assert "for 1 h 59 min" in cause["statement"]
 
 
+def test_all_groups_are_explained_and_healthy_ones_only_counted(
+    core: Core, run_headwater: Run
+) -> None:
+    # Given many groups, of which one has a pending entry that was deleted
+    pipe = core.client.pipeline(transaction=False)
+    for n in range(250):
+        pipe.xgroup_create(f"many.{n}", "g", "0", mkstream=True)
+    pipe.execute()
+    core.client.xadd("s", {"v": "a"})
+    (entry,) = core.read()
+    core.client.xdel("s", entry.id)
+    # When all are explained
+    printed = run_headwater("explain", "--window", "0s", status=UNHEALTHY)
+    # Then the one is described, and the others are counted
+    lines = printed.splitlines()
+    assert lines[0] == "250 groups are healthy"
+    assert lines[1].startswith("s, group g: not healthy.")
+    found = answers("--window", "0s")
+    assert len(found) == 251
+    assert [one["stream"] for one in found if one["causes"]] == ["s"]
+
+
 # --- one entry ------------------------------------------------------------------------------------
 
 

@@ -15,18 +15,20 @@ import typer
 
 from headwater.cli.arguments import MaybeGroup, entry_id
 from headwater.cli.output import Output, OutputFormat, show
-from headwater.cli.query import DEFAULT_URL, Url, query
+from headwater.cli.query import DEFAULT_URL, Url, query, query_together
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from headwater.groups.operation import Operation
     from headwater.operations.causes import Cause
     from headwater.operations.explaining import EntryExplanation, Explanation
     from headwater.operations.observation import Observation
 
 UNHEALTHY = 3
 """The exit status if a cause was found."""
+
+MOST_HEALTHY = 20
+"""How many healthy groups are listed; more are only counted."""
 
 SHOWN = 5
 """How many ids of a cause are printed."""
@@ -64,10 +66,10 @@ def explain(
         _exit(any(one.causes for one in found))
         return
     window_ms = milliseconds(window, what="--window", least_ms=0)
-    before = query(url, _look(stream, group))
+    before = _observed(url, stream, group)
     if window_ms and before:
         time.sleep(window_ms / 1000)
-    now = query(url, _look(stream, group)) if window_ms else before
+    now = _observed(url, stream, group) if window_ms else before
     answers = explained(now, before if window_ms else ())
     show([_document(one) for one in answers], output, lambda: _print(answers))
     _exit(any(one.causes for one in answers))
@@ -78,14 +80,18 @@ def _exit(unhealthy: bool) -> None:
         raise typer.Exit(UNHEALTHY)
 
 
-def _look(stream: str | None, group: str | None) -> Operation[list[Observation]]:
+def _observed(url: str, stream: str | None, group: str | None) -> list[Observation]:
+    """Observe one stream's groups, or those of all streams, many at a time."""
     from headwater.operations.explaining import look
+    from headwater.operations.refusals import refusals
     from headwater.operations.streams import names
 
-    found = []
-    for one in [stream] if stream is not None else (yield from names()):
-        found += yield from look(one, group)
-    return found
+    if stream is not None:
+        return query(url, look(stream, group))
+    streams = query(url, names())
+    refused = query(url, refusals(*streams))
+    looks = query_together(url, (look(one, group, refused) for one in streams))
+    return [one for found in looks for one in found]
 
 
 def _document(one: Explanation | EntryExplanation) -> dict[str, object]:
@@ -95,7 +101,12 @@ def _document(one: Explanation | EntryExplanation) -> dict[str, object]:
 def _print(answers: list[Explanation]) -> None:
     if not answers:
         print("there is no consumer group")
+    healthy = [one for one in answers if not one.causes]
+    if len(healthy) > MOST_HEALTHY:
+        print(f"{len(healthy):,} groups are healthy")
     for one in answers:
+        if len(healthy) > MOST_HEALTHY and not one.causes:
+            continue
         unread = "an unknown number of" if one.unread is None else f"{one.unread:,}"
         state = "not healthy" if one.causes else "healthy"
         print(f"{one.stream}, group {one.group}: {state}. {one.pending:,} pending, {unread} unread")

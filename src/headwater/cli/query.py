@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
@@ -9,6 +12,8 @@ import typer
 from headwater.errors import HeadwaterError
 
 if TYPE_CHECKING:
+    import redis
+
     from headwater.groups.operation import Operation
 
 T = TypeVar("T")
@@ -40,16 +45,40 @@ def query(url: str, operation: Operation[T]) -> T:
 
     Raises `HeadwaterError` if the store cannot be reached, and what the operation raises.
     """
+    from headwater.groups.operation import run
+
+    with _client(url) as client:
+        return run(client, operation)
+
+
+TOGETHER = 100
+"""How many operations are run at once."""
+
+
+def query_together(url: str, operations: Iterable[Operation[T]]) -> list[T]:
+    """Run independent operations, many at a time, and return their results. Raises as `query`."""
+    from headwater.groups.operation import run_together
+
+    found: list[T] = []
+    rest = iter(operations)
+    with _client(url) as client:
+        while part := list(islice(rest, TOGETHER)):
+            found += run_together(client, part)
+    return found
+
+
+@contextmanager
+def _client(url: str) -> Iterator[redis.Redis]:
     from redis.exceptions import RedisError
 
     from headwater.client.redaction import redacted
-    from headwater.groups.operation import Refused, run
+    from headwater.groups.operation import Refused
     from headwater.worker.connections import Connections, lost_connection
 
     try:
         client = Connections(url).synchronous(deadline_s=TIMEOUT_SECONDS)
         try:
-            return run(client, operation)
+            yield client
         finally:
             client.close()
     except lost_connection() as error:

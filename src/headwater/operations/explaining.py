@@ -16,6 +16,7 @@ from headwater.groups.pending import GroupInfo, PendingDelivery, PendingState, g
 from headwater.model import StreamID
 from headwater.operations.causes import Cause, causes, delayed, held
 from headwater.operations.observation import Observation, observe
+from headwater.operations.refusals import ServerRefusal, refusals
 from headwater.operations.times import length_of_time
 
 
@@ -52,11 +53,18 @@ class EntryExplanation(NamedTuple):
     causes: Sequence[Cause]
 
 
-def look(stream: str, group: str | None = None) -> Operation[list[Observation]]:
-    """Observe the groups of ``stream``, or only ``group``. Raises `HeadwaterError` if one does not exist."""
+def look(
+    stream: str, group: str | None = None, refused: Sequence[ServerRefusal] | None = None
+) -> Operation[list[Observation]]:
+    """Observe the groups of ``stream``, or only ``group``. Raises `HeadwaterError` if one does not exist.
+
+    ``refused`` is why the server refuses commands, if the caller has asked already.
+    """
     found = []
+    if refused is None:
+        refused = yield from refusals(stream)
     for one in (yield from groups(stream, group)):
-        seen = yield from observe(one)
+        seen = yield from observe(one, refused)
         found.append(seen)
     return found
 
@@ -84,14 +92,17 @@ def entry(
     Raises `HeadwaterError` if the stream or the group does not exist.
     """
     found = []
+    refused = yield from refusals(stream)
     for one in (yield from groups(stream, group)):
-        explanation = yield from _entry(one, entry_id)
+        explanation = yield from _entry(one, entry_id, refused)
         found.append(explanation)
     return found
 
 
-def _entry(of: GroupInfo, entry_id: str) -> Operation[EntryExplanation]:
-    seen = yield from observe(of, only=entry_id)
+def _entry(
+    of: GroupInfo, entry_id: str, refused: Sequence[ServerRefusal]
+) -> Operation[EntryExplanation]:
+    seen = yield from observe(of, refused, only=entry_id)
     if seen.group.entries:
         row = seen.group.entries[0]
         state, statement = EntryState.PENDING, _pending(row, seen)

@@ -28,7 +28,7 @@ from headwater.groups.poison import Record
 from headwater.groups.trimmed import never_read
 from headwater.messages import group_settings_key, poison_key
 from headwater.model import StreamID
-from headwater.operations.refusals import ServerRefusal, refusals
+from headwater.operations.refusals import ServerRefusal
 
 MOST = 1_000
 """How many of the oldest entries, and of those that have been idle for longest, are examined."""
@@ -69,8 +69,10 @@ class Observation(NamedTuple):
         return SILENT_MS if self.group.claim_after_ms is None else self.group.claim_after_ms
 
 
-def observe(of: GroupInfo, *, only: str | None = None) -> Operation[Observation]:
-    """Observe a group, or only the pending entry ``only`` of it."""
+def observe(
+    of: GroupInfo, refused: Sequence[ServerRefusal], *, only: str | None = None
+) -> Operation[Observation]:
+    """Observe a group, or only the pending entry ``only`` of it. ``refused``: why the server refuses commands."""
     span = PendingFilter(MOST) if only is None else PendingFilter(1, only, only)
     found = yield from report(of, span)
     silent = SILENT_MS if found.claim_after_ms is None else found.claim_after_ms
@@ -96,7 +98,7 @@ def observe(of: GroupInfo, *, only: str | None = None) -> Operation[Observation]
         poison=_suspects(replies[1], examined),
         held=(yield from read_held(of.stream, of.name)),
         early=(yield from early_claims(of.stream, of.name)),
-        refusals=(yield from refusals(of.stream)),
+        refusals=refused,
     )
 
 

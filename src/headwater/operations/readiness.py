@@ -27,7 +27,7 @@ def readiness() -> Operation[Readiness]:
     replies = yield [["PING"]]
     if isinstance(replies[0], Refused):
         return Readiness(replies[0].code != "LOADING", [str(replies[0])])
-    found = yield from refusals("")
+    found = yield from refusals()
     return Readiness(
         True, [f"{one.code}: {one.statement}" for one in found if one.code != "NOPERM"]
     )

@@ -28,8 +28,8 @@ class ServerRefusal(NamedTuple):
     """The command to the server that ends it; empty if no single command does."""
 
 
-def refusals(stream: str) -> Operation[list[ServerRefusal]]:
-    """Return why the server refuses what workers of ``stream`` send; an empty list if nothing shows that it
+def refusals(*streams: str) -> Operation[list[ServerRefusal]]:
+    """Return why the server refuses what workers of ``streams`` send; an empty list if nothing shows that it
     does."""
     replies = yield [
         ["INFO"],
@@ -45,7 +45,7 @@ def refusals(stream: str) -> Operation[list[ServerRefusal]]:
         *_paused(info),
     ]
     denials = [] if isinstance(replies[3], Refused) else [mapping(one) for one in replies[3]]
-    found += yield from _denied(denials, stream)
+    found += yield from _denied(denials, streams)
     return found
 
 
@@ -165,18 +165,21 @@ class _Denial(NamedTuple):
         )
 
 
-def _denied(denials: Sequence[Mapping[bytes, Any]], stream: str) -> Operation[list[ServerRefusal]]:
-    """Return the recent denials by ACL rules that concern ``stream``, without those that have ended."""
+def _denied(
+    denials: Sequence[Mapping[bytes, Any]], streams: Sequence[str]
+) -> Operation[list[ServerRefusal]]:
+    """Return the recent denials by ACL rules that concern ``streams``, without those that have ended."""
+    known = frozenset(streams)
     found: dict[_Denial, tuple[int, float]] = {}
     for one in denials:
         user, reason, what = (_word(one[name]) for name in (b"username", b"reason", b"object"))
         denial, age_s = _Denial(user, reason, what), float(_word(one[b"age-seconds"]))
-        ours = what == stream if reason == "key" else reason == "command" and what in COMMANDS
+        ours = what in known if reason == "key" else reason == "command" and what in COMMANDS
         if ours and age_s <= RECENT_S and denial not in found:
             found[denial] = int(one[b"count"]), age_s
-    if not found:
+    if not found or not streams:
         return []
-    replies = yield [denial.probe(stream) for denial in found]
+    replies = yield [denial.probe(streams[0]) for denial in found]
     return [
         denial.refusal(*seen)
         for (denial, seen), reply in zip(found.items(), replies, strict=True)
