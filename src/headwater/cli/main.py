@@ -63,6 +63,7 @@ WORDS = {
     "restore": Word(
         "headwater.cli.backup", "restore", "Make a data directory as it was at a moment."
     ),
+    "repair": Word("headwater.cli.repair", "repair", "Make a whole store from a damaged one."),
     "check": Word("headwater.cli.check", "check", "Check the files of a store."),
     "exporter": Word(
         "headwater.cli.exporter", "exporter", "Serve metrics of a store for Prometheus."

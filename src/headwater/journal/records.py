@@ -304,7 +304,14 @@ def find_synced(
 def holds_group(
     data: memoryview, offset: int, stop: int, *, seed: int, turn: int, key: int | None = None
 ) -> bool:
-    """Whether a complete group begins at any byte from ``offset`` to ``stop``.
+    """Whether a complete group begins at any byte from ``offset`` to ``stop``; see `find_group`."""
+    return find_group(data, offset, stop, seed=seed, turn=turn, key=key) >= 0
+
+
+def find_group(
+    data: memoryview, offset: int, stop: int, *, seed: int, turn: int, key: int | None = None
+) -> int:
+    """Return where the first complete group begins from ``offset`` to ``stop``, at any byte; -1 if there is none.
 
     Checks checksum and turn, but reads at most `_SEARCH_FACTOR` times the bytes of ``data``: data of clients
     may look like the beginnings of many large groups, and must not prevent a store from starting.
@@ -319,8 +326,8 @@ def holds_group(
             continue
         allowed -= length
         if allowed < 0:
-            return False
+            return -1
         found = extend_view(seed ^ length, data, start + 8, end)
         if found == checksum ^ _mask(key, start):
-            return True
-    return False
+            return start
+    return -1

@@ -120,11 +120,11 @@ def _cut_after(files: Files, at_ms: int) -> Moment:
         else:
             last_ms = batch.times[-1]
     if end is not None:
-        _end_journal(files, manifest, end)
+        end_journal(files, manifest, end)
     return Moment(files.path("").rstrip("/"), last_ms, left_out)
 
 
-def _end_journal(files: Files, manifest: StoreManifest, end: Synced) -> None:
+def end_journal(files: Files, manifest: StoreManifest, end: Synced) -> None:
     """Let the journal end at ``end``."""
     for number in journal_numbers(files):
         if number > end.number:

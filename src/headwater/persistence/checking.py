@@ -88,7 +88,7 @@ def _check(files: Files, progress: Progress) -> StoreCheck:
         keyspace = _recovered(files, recovery, progress)
     except JournalDamaged as error:
         return result._replace(damage=str(error))
-    blocks = list(_blocks(keyspace))
+    blocks = list(blocks_of(keyspace))
     return result._replace(
         groups=recovery.groups,
         streams=len(keyspace.streams),
@@ -115,7 +115,7 @@ def _recovered(files: Files, recovery: Recovery, progress: Progress) -> Keyspace
     return applying.finish()
 
 
-def _blocks(keyspace: Keyspace) -> Iterator[tuple[int, bytes, EntryBlock]]:
+def blocks_of(keyspace: Keyspace) -> Iterator[tuple[int, bytes, EntryBlock]]:
     """Yield each block of a stream, with the database and the key."""
     for database in keyspace.databases:
         for key, value in database.values.items():

@@ -1,0 +1,82 @@
+"""``headwater repair``: a whole store from a damaged one, without what cannot be read.
+
+headwater repair data --to repaired --dry-run
+headwater repair data --to repaired
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headwater.cli.arguments import DryRun, Yes
+from headwater.cli.output import Output, OutputFormat, show
+from headwater.cli.progress import progress
+
+if TYPE_CHECKING:
+    from headwater.persistence.repairing import RepairPlan
+
+AT_ONCE = 1_000
+
+
+def repair(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The damaged data directory.")],
+    *,
+    to: Annotated[
+        Path,
+        typer.Option("--to", metavar="NEWDIR", help="Where to; it must be empty or not exist."),
+    ],
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    output: Output = OutputFormat.TABLE,
+) -> None:
+    """Make a whole store from a damaged one.
+
+    Says first what is lost, by stream and ids: everything after a damaged record of the journal, and
+    entries on disk that cannot be read. The damaged directory is not changed. Restore a backup instead
+    if you have one.
+    """
+    from headwater.persistence.repairing import plan_repair, repair_to
+
+    plan = plan_repair(directory)
+    document = {**plan._asdict(), "lost": [one._asdict() for one in plan.lost]}
+    document["unreadable"] = sum(len(ids) for _db, _key, ids in plan.unreadable)
+    show([document], output, lambda: _print(plan))
+    if dry_run or not plan.needed:
+        return
+    if not yes:
+        typer.confirm(f"Make a store without these in {to}?", abort=True, err=True)
+    repair_to(plan, directory, to, progress())
+    _delete(plan, to)
+
+
+def _delete(plan: RepairPlan, directory: Path) -> None:
+    """Delete the entries that cannot be read."""
+    if not plan.unreadable:
+        return
+    from headwater.client.sync.connect import connect
+
+    for database, key, ids in plan.unreadable:
+        with connect(f"headwater://{directory.absolute()}?db={database}") as client:
+            rest = iter(ids)
+            while part := list(islice(rest, AT_ONCE)):
+                client.xdel(key, *part)
+
+
+def _print(plan: RepairPlan) -> None:
+    if not plan.needed:
+        print(f"{plan.directory}: nothing to repair")
+        return
+    if plan.damage is not None:
+        print(f"damaged: {plan.damage}")
+        after = "1 change" if plan.changes == 1 else f"{plan.changes:,} changes"
+        print(f"lost: the damaged record and {after} after it")
+    for one in plan.lost:
+        entries = "1 entry" if one.entries == 1 else f"{one.entries:,} entries"
+        print(
+            f"lost: database {one.database}, stream {one.stream}: {entries} from {one.first} to {one.last}: "
+            f"{one.reason}"
+        )

@@ -1,0 +1,218 @@
+"""Repairs a copy of a damaged store, and says first what is lost.
+
+Rule 1. Only the copy is changed. It has everything that can be read without doubt: the state before the first
+        damaged record of the journal, without entries on disk that cannot be read.
+Rule 2. What follows a damaged record is lost, because it may depend on it. To say what that is, the later records
+        are applied to a state of its own, as far as they can be.
+Rule 3. A damaged MANIFEST, image or file header cannot be repaired: it is unknown what the store was. A backup helps.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from headwater.engine.keyspace import Keyspace
+from headwater.engine.replay import Replay
+from headwater.engine.stream import StoredStream
+from headwater.errors import JournalDamaged, StoreUnusable
+from headwater.journal.files import DiskFiles, Files
+from headwater.journal.images import read_image
+from headwater.journal.manifest import read_manifest
+from headwater.journal.names import JournalFile, file_name, journal_numbers
+from headwater.journal.records import (
+    FILE_HEADER_BYTES,
+    Group,
+    Synced,
+    file_key,
+    find_group,
+    read_file_header,
+    read_groups,
+)
+from headwater.journal.recovery import Recovery
+from headwater.model import MAX_U64
+from headwater.persistence.applying import Applying
+from headwater.persistence.backup import Progress, back_up, end_journal
+from headwater.persistence.checking import blocks_of
+from headwater.persistence.source import SegmentSource
+
+Key = tuple[int, bytes]
+"""A database and a key."""
+
+
+class LostEntries(NamedTuple):
+    """Entries that the repaired store does not have."""
+
+    database: int
+    stream: str
+    first: str
+    last: str
+    entries: int
+    reason: str
+
+
+class RepairPlan(NamedTuple):
+    """What a repair would do."""
+
+    directory: str
+    damage: str | None
+    """The damaged record at which the journal would end; None if the journal is whole."""
+    cut: Synced | None
+    """Where the journal would end."""
+    lost: list[LostEntries]
+    changes: int
+    """Record groups after the damaged one that would be lost: all commands, not only added entries."""
+    unreadable: list[tuple[int, bytes, list[bytes]]]
+    """Database, key and ids of entries on disk that would be deleted, because they cannot be read."""
+
+    @property
+    def needed(self) -> bool:
+        """Whether there is anything to repair."""
+        return self.cut is not None or bool(self.unreadable)
+
+
+def plan_repair(directory: Path) -> RepairPlan:
+    """Say what a repair of the store in ``directory`` would lose. Changes nothing.
+
+    Raises `StoreInUse`, and `StoreUnusable` or `JournalDamaged` for what cannot be repaired (rule 3).
+    """
+    if not directory.is_dir():
+        raise StoreUnusable(f"there is no directory {directory}")
+    files = DiskFiles(directory)
+    files.lock()
+    try:
+        return _plan(files, str(directory))
+    finally:
+        files.unlock()
+
+
+def repair_to(plan: RepairPlan, directory: Path, destination: Path, progress: Progress) -> None:
+    """Copy the store to ``destination``, which must be empty or missing, and end its journal as planned.
+
+    The caller deletes the entries in ``plan.unreadable`` with a server's commands. Raises as `back_up`.
+    """
+    back_up(directory, destination, progress)
+    if plan.cut is None:
+        return
+    files = DiskFiles(destination)
+    files.lock()
+    try:
+        manifest = read_manifest(files)
+        assert manifest is not None, "it was copied"
+        name = file_name(plan.cut.number)
+        header = read_file_header(files.read(name, FILE_HEADER_BYTES))
+        assert header is not None, "the plan has read it"
+        files.allocate(name, header.size)
+        end_journal(files, manifest, plan.cut)
+    finally:
+        files.unlock()
+
+
+def _plan(files: Files, directory: str) -> RepairPlan:
+    recovery = Recovery(files)
+    image, seed = recovery.catalog.image, recovery.seed or 0
+    if recovery.is_empty and image is None:
+        raise StoreUnusable(f"{directory} has no store: neither a journal file nor an image")
+    applying = Applying(files, source=SegmentSource(files, seed))
+    for batch in () if image is None else read_image(files, image, seed):
+        applying.apply(batch)
+    damage, cut = None, None
+    try:
+        for batch in recovery.batches():
+            applying.apply(batch)
+    except JournalDamaged as error:
+        damage, cut = str(error), Synced(recovery.current.number, recovery.end)
+    keyspace = applying.finish()
+    unreadable, lost = _unreadable(keyspace)
+    changes = 0
+    if cut is not None:
+        before = _last_ids(keyspace)
+        for group in _later(files, recovery, cut, seed):
+            changes += 1
+            with contextlib.suppress(Exception):  # it depends on what is damaged
+                Replay(keyspace).apply(group.facts, group.now_ms)
+        lost += _added(keyspace, before)
+    return RepairPlan(directory, damage, cut, lost, changes, unreadable)
+
+
+def _unreadable(
+    keyspace: Keyspace,
+) -> tuple[list[tuple[int, bytes, list[bytes]]], list[LostEntries]]:
+    """Return the entries on disk that cannot be read, as ids and as ranges."""
+    ids, lost = [], []
+    for database, key, block in blocks_of(keyspace):
+        if block.packed is None or block.packed.blob is None:
+            continue
+        try:
+            block.entries()
+        except JournalDamaged as error:
+            known = block.known_ids()
+            alive = [at for at in range(block.count) if block.lives(at)]
+            texts = [b"%d-%d" % (known[2 * at], known[2 * at + 1]) for at in alive]
+            ids.append((database, key, texts))
+            lost.append(
+                LostEntries(
+                    database, _text(key), _text(texts[0]), _text(texts[-1]), len(texts), str(error)
+                )
+            )
+    return ids, lost
+
+
+def _last_ids(keyspace: Keyspace) -> dict[Key, tuple[int, int]]:
+    return {key: stream.last_id for key, stream in _streams(keyspace)}
+
+
+def _added(keyspace: Keyspace, before: dict[Key, tuple[int, int]]) -> Iterator[LostEntries]:
+    """Yield the entries that streams have got since ``before``."""
+    for (database, key), stream in _streams(keyspace):
+        last = before.get((database, key), (0, 0))
+        if stream.last_id <= last:
+            continue
+        first = (last[0], last[1] + 1)
+        count = stream.log.count_range(first, (MAX_U64, MAX_U64))
+        found = (
+            [f"{ms}-{seq}" for ms, seq in stream.log.nth(first, [0, count - 1])] if count else []
+        )
+        if found:
+            reason = "it follows the damaged record"
+            yield LostEntries(database, _text(key), found[0], found[-1], count, reason)
+
+
+def _streams(keyspace: Keyspace) -> Iterator[tuple[Key, StoredStream]]:
+    for database in keyspace.databases:
+        for key, value in database.values.items():
+            if isinstance(value, StoredStream):
+                yield (database.index, key), value
+
+
+def _later(files: Files, recovery: Recovery, cut: Synced, seed: int) -> Iterator[Group]:
+    """Yield the whole record groups after the damage, in this journal file and in later ones."""
+    turn = recovery.last_turn
+    for number in journal_numbers(files):
+        if number < cut.number:
+            continue
+        header = read_file_header(files.read(file_name(number), FILE_HEADER_BYTES))
+        if header is None:
+            continue
+        key = JournalFile(number, header.size, header.version).key
+        assert key in (None, file_key(number))
+        data, used = files.content(file_name(number))
+        at = cut.offset + 1 if number == cut.number else FILE_HEADER_BYTES
+        while at < used:
+            at = find_group(data, at, used, seed=seed, turn=turn, key=key)
+            if at < 0:
+                break
+            for group in read_groups(data, at, seed=seed, turn=turn, key=key):
+                at, turn = group.end, group.turn
+                if group.facts[0] >= _FIRST_ENGINE_KIND:
+                    yield group
+
+
+_FIRST_ENGINE_KIND = 0x10
+"""Facts of lower kinds belong to the journal."""
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "backslashreplace")
