@@ -1,0 +1,167 @@
+"""Spans of OpenTelemetry for every message: sent, received, processed, settled. Extra ``otel``.
+
+    send orders ──traceparent──▶ receive orders    (a link)
+                            └──▶ process orders ──▶ send invoices
+                                        └─────────▶ settle orders
+
+Rule 1. The trace continues in the entry's field ``traceparent``, so a retry, a claim by another worker and a Spark
+        query belong to the same trace. A batch has links to the traces of its messages instead.
+Rule 2. Spans have the names and attributes of the semantic conventions for messaging.
+
+Source: OpenTelemetry, "Semantic conventions for messaging spans"; W3C, "Trace Context".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextvars import ContextVar
+from typing import Any, TypeVar
+
+from headwater.errors import DeclarationError
+from headwater.messages import TRACE_FIELDS, Pairs
+from headwater.worker.batches import Batch
+from headwater.worker.delivery import Delivery
+from headwater.worker.middleware import Middleware
+from headwater.worker.outcome import Ending
+
+try:
+    from opentelemetry import trace
+    from opentelemetry.context import Context
+    from opentelemetry.trace import Link, Span, SpanKind, StatusCode
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+except ImportError as error:
+    raise DeclarationError(
+        f"Tracing needs opentelemetry-api ({error}): pip install 'headwater[otel]'"
+    ) from error
+
+T = TypeVar("T")
+
+MOST = 10_000
+
+_PROPAGATOR = TraceContextTextMapPropagator()
+
+_handled: ContextVar[Context | None] = ContextVar("headwater_handled", default=None)
+"""The context of the delivery that this task handles, or has just handled: its results are sent in it."""
+
+
+class Tracing(Middleware):
+    """Middleware that makes a trace of every message.
+
+    ``App(middleware=[Tracing()])``. ``provider`` is a TracerProvider; by default the global one, which the
+    program configures.
+    """
+
+    __module__ = "headwater.worker.tracing"
+
+    def __init__(self, provider: trace.TracerProvider | None = None) -> None:
+        self._tracer = trace.get_tracer("headwater", tracer_provider=provider)
+        self._processed: dict[tuple[str, str, str], Context] = {}
+        """The contexts of process spans of deliveries that are not settled yet."""
+        self._settling: dict[tuple[str, str, str], Span] = {}
+
+    def before_publish(self, stream: str, fields: Pairs) -> None:
+        parent = None
+        if not trace.get_current_span().get_span_context().is_valid:
+            parent = _handled.get()
+        span = self._tracer.start_span(
+            f"send {stream}", parent, kind=SpanKind.PRODUCER, attributes=_attributes(stream, "send")
+        )
+        carrier: dict[str, str] = {}
+        _PROPAGATOR.inject(carrier, trace.set_span_in_context(span))
+        span.end()
+        mutable: Any = fields
+        mutable[:] = [
+            one for one in fields if one[0].decode("utf-8", "replace") not in TRACE_FIELDS
+        ]
+        mutable += [(name.encode(), value.encode()) for name, value in carrier.items()]
+
+    def receive(self, delivery: Delivery) -> None:
+        links = _links([delivery.fields])
+        attributes = _of_delivery(delivery, "receive")
+        name = f"receive {delivery.stream}"
+        self._tracer.start_span(
+            name, kind=SpanKind.CLIENT, links=links, attributes=attributes
+        ).end()
+
+    async def handle(
+        self, delivery: Delivery, message: Any, call_next: Callable[[], Awaitable[Any]]
+    ) -> Any:
+        parent, links = _context_of(delivery.fields), []
+        attributes = _of_delivery(delivery, "process")
+        if isinstance(message, Batch):
+            parent, links = Context(), _links([one.fields for one in message.deliveries])
+            attributes["messaging.batch.message_count"] = len(message)
+        with self._tracer.start_as_current_span(
+            f"process {delivery.stream}",
+            parent,
+            kind=SpanKind.CONSUMER,
+            links=links,
+            attributes=attributes,
+        ) as span:
+            context = trace.set_span_in_context(span)
+            _handled.set(context)
+            _keep(self._processed, _key(delivery), context)
+            return await call_next()
+
+    def before_settle(self, delivery: Delivery, ending: Ending) -> None:
+        parent = self._processed.pop(_key(delivery), None) or _context_of(delivery.fields)
+        attributes = _of_delivery(delivery, "settle")
+        attributes["headwater.ending"] = ending.value
+        name = f"settle {delivery.stream}"
+        span = self._tracer.start_span(name, parent, kind=SpanKind.CLIENT, attributes=attributes)
+        if ending is Ending.DEAD:
+            span.set_status(StatusCode.ERROR, "dead letter")
+        _keep(self._settling, _key(delivery), span)
+
+    def after_settle(self, delivery: Delivery, ending: Ending) -> None:  # noqa: ARG002  # Middleware's
+        span = self._settling.pop(_key(delivery), None)
+        if span is not None:
+            span.end()
+
+
+def _keep(kept: dict[tuple[str, str, str], T], key: tuple[str, str, str], value: T) -> None:
+    """Keep a value until its delivery is settled, or for the last `MOST` deliveries: one that another worker owns
+    is never settled here."""
+    kept[key] = value
+    if len(kept) > MOST:
+        del kept[next(iter(kept))]
+
+
+def _key(delivery: Delivery) -> tuple[str, str, str]:
+    return delivery.stream, delivery.group, delivery.id
+
+
+def _context_of(fields: Pairs) -> Context:
+    """Return the context that an entry carries; an empty one if it carries none."""
+    carrier = {
+        name.decode(): value.decode("ascii", "replace")
+        for name, value in fields
+        if name in (b"traceparent", b"tracestate")
+    }
+    return _PROPAGATOR.extract(carrier, Context())
+
+
+def _links(messages: Sequence[Pairs]) -> list[Link]:
+    contexts = (
+        trace.get_current_span(_context_of(fields)).get_span_context() for fields in messages
+    )
+    return [Link(context) for context in contexts if context.is_valid]
+
+
+def _attributes(stream: str, operation: str) -> dict[str, Any]:
+    return {
+        "messaging.system": "redis",
+        "messaging.destination.name": stream,
+        "messaging.operation.name": operation,
+        "messaging.operation.type": operation,
+    }
+
+
+def _of_delivery(delivery: Delivery, operation: str) -> dict[str, Any]:
+    return {
+        **_attributes(delivery.stream, operation),
+        "messaging.message.id": delivery.id,
+        "messaging.consumer.group.name": delivery.group,
+        "messaging.client.id": delivery.consumer,
+        "headwater.deliveries": delivery.count,
+    }
