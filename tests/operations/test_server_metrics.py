@@ -60,6 +60,7 @@ def test_a_server_that_refuses_writes_is_healthy_and_not_ready(server: ServerPro
         assert page(server, "/readyz")[0] == 200
 
 
+@pytest.mark.slice
 def test_a_hanging_event_loop_is_reported_within_its_bound(
     server: ServerProcess,
 ) -> None:
