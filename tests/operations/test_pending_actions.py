@@ -74,6 +74,27 @@ def test_an_entry_that_waits_for_its_retry_can_be_made_due(core: Core, run_headw
     assert [one.id.decode() for one in core.another("three").read()] == [first]
 
 
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [("ack", "3 acknowledged"), ("bury", "3 buried"), ("release", "3 handed back")],
+)
+def test_entries_that_nobody_owns_can_be_settled(
+    core: Core, run_headwater: Run, word: str, said: str
+) -> None:
+    # Given an entry that waits for its retry, one that was handed back, and one in flight
+    first, second, _third = three_pending(core)
+    core.settle(first.encode(), How.FAIL, delay_ms=3_600_000)
+    core.settle(second.encode(), How.SILENT)
+    # Then all are settled, none of them twice
+    assert run_headwater("pending", word, "s", "g", "--all", "--yes") == f"{said}\n"
+    if word == "release":
+        assert len(core.another("two").read()) == 3
+    else:
+        assert core.nothing_pending()
+    letters = json.loads(run_headwater("dead", "list", "s", "-o", "json"))
+    assert len(letters) == (3 if word == "bury" else 0)
+
+
 def test_only_entries_that_fit_all_filters_are_claimed(core: Core, run_headwater: Run) -> None:
     # Given entries of two consumers
     mine = three_pending(core)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from headwater.groups.capabilities import probe
 from headwater.groups.dead_letters import bury as dead_letter
 from headwater.groups.member import CLAIM_AFTER_FIELD, Member
-from headwater.groups.operation import Operation, Refused, Word, accepted
+from headwater.groups.operation import Operation, Refused, accepted
 from headwater.groups.pending import GroupInfo, PendingDelivery, PendingFilter, deliveries, groups
 from headwater.groups.poison import forget
 from headwater.groups.settling import How, Settlement, settle
@@ -30,6 +30,9 @@ from headwater.operations.observation import SILENT_MS
 
 PAGE = 500
 """How many entries are read, or acted on, in one step."""
+
+OPERATOR = "hw.operator"
+"""The consumer that settles entries that nobody owned, on Headwater."""
 
 RECORDS = 1_000
 """About how many actions the record of a stream keeps."""
@@ -140,28 +143,38 @@ def bury(of: GroupInfo, rows: Sequence[PendingDelivery], *, error: str) -> Opera
     """Make entries dead letters, with ``error`` as the reason, each in one step with its acknowledgement."""
     destination = dead_letter_stream(of.stream)
     done: list[Done] = []
-    for row in rows:
-        member = yield from _owner(of, row)
-        replies = yield [["XRANGE", of.stream, row.id, row.id]]
-        entries = accepted(replies[0])
-        if not entries:
-            done.append(Done(row.id, False, "the stream does not have it any more: acknowledge it"))
-            continue
-        letter = dead_letter(
-            member,
-            destination,
-            id=row.id.encode(),
-            fields=entries[0][1],
-            deliveries=row.deliveries,
-            error=error,
-            at_ms=of.now_ms,
-        )
-        outcome = (yield from settle(member, [letter]))[0]
-        done.append(Done(row.id, outcome.done, "" if outcome.done else _OTHERS))
-        if outcome.done:
-            yield from forget(member, [row.id.encode()])
+    for owner, part in _by_owner(of, rows):
+        member = yield from _member(of, owner)
+        taken = yield from _take(of, part)
+        for row in part:
+            if row.id in taken:
+                done.append((yield from _bury(of, member, row, destination, error)))
+            else:
+                done.append(Done(row.id, False, _OTHERS))
     yield from _record(of, Action.BURY, done, to=destination)
     return done
+
+
+def _bury(
+    of: GroupInfo, member: Member, row: PendingDelivery, destination: str, error: str
+) -> Operation[Done]:
+    replies = yield [["XRANGE", of.stream, row.id, row.id]]
+    entries = accepted(replies[0])
+    if not entries:
+        return Done(row.id, False, "the stream does not have it any more: acknowledge it")
+    letter = dead_letter(
+        member,
+        destination,
+        id=row.id.encode(),
+        fields=entries[0][1],
+        deliveries=row.deliveries,
+        error=error,
+        at_ms=of.now_ms,
+    )
+    outcome = (yield from settle(member, [letter]))[0]
+    if outcome.done:
+        yield from forget(member, [row.id.encode()])
+    return Done(row.id, outcome.done, "" if outcome.done else _OTHERS)
 
 
 _OTHERS = "a consumer has claimed or settled it meanwhile"
@@ -172,43 +185,57 @@ def _settled(
 ) -> Operation[list[Done]]:
     """Settle entries in the names of their owners."""
     done: dict[str, Done] = {}
-    for owner in dict.fromkeys(one.owner for one in rows):
-        for part in _pages([one for one in rows if one.owner == owner]):
-            ids = [one.id for one in part]
-            if not owner and of.verbs:
-                missed = yield from _unowned(of, ids, how)
-            else:
-                member = yield from _owner(of, part[0])
-                steps = [Settlement(one.encode(), how) for one in ids]
-                outcomes = yield from settle(member, steps)
-                pairs = zip(ids, outcomes, strict=True)
-                missed = {one for one, outcome in pairs if not outcome.done and not outcome.gone}
-            done |= {
-                one: Done(one, one not in missed, _OTHERS if one in missed else "") for one in ids
-            }
+    for owner, part in _by_owner(of, rows):
+        member = yield from _member(of, owner)
+        taken = yield from _take(of, part)
+        steps = [Settlement(one.encode(), how) for one in taken]
+        outcomes = (yield from settle(member, steps)) if steps else []
+        pairs = zip(taken, outcomes, strict=True)
+        fine = {one for one, outcome in pairs if outcome.done or outcome.gone}
+        for row in part:
+            done[row.id] = Done(row.id, row.id in fine, "" if row.id in fine else _OTHERS)
     found = [done[one.id] for one in rows]
     yield from _record(of, action, found)
     return found
 
 
-def _unowned(of: GroupInfo, ids: Sequence[str], how: How) -> Operation[set[str]]:
-    """Settle entries that nobody owns, on Headwater; return those that someone owns by now."""
+def _by_owner(
+    of: GroupInfo, rows: Sequence[PendingDelivery]
+) -> Iterator[tuple[str, list[PendingDelivery]]]:
+    """Yield pages of entries of the same owner: of what nobody owns, the consumer in whose name it is settled."""
+    nobody = OPERATOR if of.verbs else PARKED_CONSUMER
+    for owner in dict.fromkeys(one.owner for one in rows):
+        for part in _pages([one for one in rows if one.owner == owner]):
+            yield owner or nobody, part
+
+
+def _take(of: GroupInfo, part: Sequence[PendingDelivery]) -> Operation[list[str]]:
+    """Return the ids of those entries that can be settled in their owner's name.
+
+    On Headwater nobody owns delayed and released entries: they are claimed for `OPERATOR` first. Delayed ones are
+    handed back before that, because they cannot be claimed. An entry that a worker has claimed meanwhile is not
+    taken: it has not been idle for long enough.
+    """
+    ids = [one.id for one in part]
+    if part[0].owner or not of.verbs:
+        return ids
     replies = yield [["XPENDING", of.stream, of.name, one, one, 1] for one in ids]
     rows = [accepted(reply) for reply in replies]
     free = [one for one, row in zip(ids, rows, strict=True) if row and not row[0][1]]
-    if free:
-        verb: list[Word] = ["XACK", of.stream, of.name, *free]
-        if how is How.FAIL:
-            verb = ["XNACK", of.stream, of.name, "FAIL", "IDS", len(free), *free]
-        replies = yield [verb]
-        accepted(replies[0])
-    return set(ids) - set(free)
+    if not free:
+        return []
+    replies = yield [
+        ["XNACK", of.stream, of.name, "FAIL", "IDS", len(free), *free],
+        ["XCLAIM", of.stream, of.name, OPERATOR, SILENT_MS, *free, "JUSTID"],
+    ]
+    accepted(replies[0])
+    return [one.decode() for one in accepted(replies[1])]
 
 
-def _owner(of: GroupInfo, row: PendingDelivery) -> Operation[Member]:
-    """Return the member in whose name an action on an entry is done."""
+def _member(of: GroupInfo, owner: str) -> Operation[Member]:
+    """Return the member in whose name an action is done."""
     able = yield from probe()
-    return Member(of.stream, of.name, row.owner or PARKED_CONSUMER, SILENT_MS, able)
+    return Member(of.stream, of.name, owner, SILENT_MS, able)
 
 
 def _record(
