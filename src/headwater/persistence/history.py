@@ -7,7 +7,8 @@ Rule 1. The history is what a replay of the store does to the entry: after each 
         compared with its state before. So the journal needs no facts for it, and the history cannot differ from
         what happened.
 Rule 2. It begins with the image, if there is one: what was before is gone with the journal files before it.
-Rule 3. Nothing is locked or changed, and a server may use the directory. Its last changes may be missing then.
+Rule 3. A server may use the directory: it removes no file meanwhile, as during a backup. Its last changes may be
+        missing.
 Rule 4. While the entry cannot exist, whole batches are replayed without comparing.
 """
 
@@ -29,6 +30,7 @@ from headwater.errors import StoreUnusable
 from headwater.journal.batches import JournalBatch
 from headwater.journal.files import Files
 from headwater.journal.images import read_image
+from headwater.journal.locks import BACKUP_LOCK_NAME, held_for_backup
 from headwater.journal.recovery import Recovery
 from headwater.model import StreamID
 from headwater.persistence.applying import Applying
@@ -144,6 +146,13 @@ def entry_history(
 
     Raises `JournalDamaged`, and `StoreUnusable` if the directory has no store.
     """
+    with held_for_backup(files.path(BACKUP_LOCK_NAME)):
+        return _read(files, _Watched(key, entry, database), progress)
+
+
+def _read(
+    files: Files, watched: _Watched, progress: Callable[[str, int, int], None]
+) -> EntryHistory:
     recovery = Recovery(files)
     image, seed = recovery.catalog.image, recovery.seed or 0
     if recovery.is_empty and image is None:
@@ -156,7 +165,7 @@ def entry_history(
             applying.apply(batch)
             done += batch.ends[-1] - batch.starts[0]
             progress("bytes replayed", done, total)
-    watch = _Watch(applying.keyspace, key, entry, database)
+    watch = _Watch(applying.keyspace, watched)
     if image is not None:
         watch.begin(image.now_ms)
     for batch in chain(recovery.batches()):
@@ -169,17 +178,24 @@ def entry_history(
     return EntryHistory(None if image is None else image.now_ms, watch.events)
 
 
+class _Watched(NamedTuple):
+    """An entry whose history is read."""
+
+    key: bytes
+    entry: StreamID
+    database: int
+
+
 class _Watch:
     """Compares the state of one entry before and after each record group."""
 
-    def __init__(self, keyspace: Keyspace, key: bytes, entry: StreamID, database: int) -> None:
+    def __init__(self, keyspace: Keyspace, watched: _Watched) -> None:
         self.events: list[EntryEvent] = []
         self._keyspace = keyspace
-        self._key = key
+        self._key, entry, self._database = watched
         self._id = (entry.ms, entry.seq)
         self._wire = _ID.pack(*entry)
         self._text = str(entry).encode()
-        self._database = database
         self._replay = Replay(keyspace)
         self._state = _NOWHERE
 
