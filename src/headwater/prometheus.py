@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import socket
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from socketserver import ThreadingMixIn
@@ -46,7 +47,7 @@ def serve(
     registry.register(collector)
     app = _with_pages(make_wsgi_app(registry), pages or {})
     try:
-        server = make_server(host, port, app, _Server, _Handler)
+        server = make_server(host, port, app, _Server6 if ":" in host else _Server, _Handler)
     except OSError as error:
         raise ListenError(
             f"{option}: cannot listen at {host}:{port}: {error.strerror}; name another port"
@@ -79,6 +80,10 @@ class _Server(ThreadingMixIn, WSGIServer):
     """One thread for each request, so that a slow client delays no other."""
 
     daemon_threads = True
+
+
+class _Server6(_Server):
+    address_family = socket.AF_INET6
 
 
 class _Handler(WSGIRequestHandler):

@@ -12,9 +12,11 @@ import urllib.request
 from collections.abc import Callable, Iterator
 
 import pytest
+from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
 from headwater.operations.metrics import GROUPS, TABLE
+from headwater.prometheus import serve
 from tests.waiting import eventually
 from tests.worker.core import Core
 
@@ -96,6 +98,17 @@ def test_readiness_follows_the_store(core: Core, get: Get) -> None:
     assert status == 503
     assert json.loads(text)["problems"][0].startswith("OOM: the server uses ")
     assert eventually(lambda: get("/readyz")[0] == 200)
+
+
+def test_an_address_of_ipv6_is_served() -> None:
+    port, end = serve(
+        CollectorRegistry(), port=0, host="::1", option="--listen", pages={"/x": lambda: (True, {})}
+    )
+    try:
+        with urllib.request.urlopen(f"http://[::1]:{port}/x", timeout=20) as reply:
+            assert reply.read() == b"{}"
+    finally:
+        end()
 
 
 def test_a_store_that_is_away_is_down(get: Get, url: str, monkeypatch: pytest.MonkeyPatch) -> None:

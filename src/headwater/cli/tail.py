@@ -148,7 +148,9 @@ def add(
         name, equals, value = field.partition("=")
         if not equals or not name:
             raise HeadwaterError(f"{field!r} is not a field: write FIELD=VALUE, such as item=tea")
-        pairs.append((name.encode(), value.encode("utf-8", "surrogateescape")))
+        pairs.append(
+            (name.encode("utf-8", "surrogateescape"), value.encode("utf-8", "surrogateescape"))
+        )
     addition = Addition(stream, pairs, maxlen)
     if once is None:
         print(query(url, add_one(addition)))
