@@ -180,3 +180,24 @@ def test_one_pending_entry_is_shown_with_its_fields(core: Core, run_headwater: R
     assert "is not pending in group g" in run_headwater(
         "pending", "show", "s", "g", "9-9", status=1
     )
+
+
+def test_retries_are_listed_and_run(core: Core, run_headwater: Run) -> None:
+    # Given two entries that wait for their retry, and one in flight
+    first, second, third = three_pending(core)
+    core.settle(first.encode(), How.FAIL, delay_ms=7_200_000)
+    core.settle(second.encode(), How.FAIL, delay_ms=3_600_000)
+    # Then only these are listed, with their due times
+    found = json.loads(run_headwater("retries", "list", "s", "g", "-o", "json"))
+    assert {one["id"]: one["due_ms"] // 3_500_000 for one in found} == {first: 2, second: 1}
+    assert {one["deliveries"] for one in found} == {1}
+    assert "1 h 59 min" in run_headwater("retries", "list", "s", "g")
+    # When one is run, then it is delivered, and with --all the other one too
+    assert core.another("two").read() == []
+    assert run_headwater("retries", "run", "s", "g", second, "--yes") == "1 made due\n"
+    assert [one.id.decode() for one in core.another("two").read()] == [second]
+    assert run_headwater("retries", "run", "s", "g", "--all", "--yes") == "1 made due\n"
+    assert [one.id.decode() for one in core.another("three").read()] == [first]
+    assert run_headwater("retries", "run", "s", "g", "--all") == "no entry waits for a retry\n"
+    assert "name ids, or use --all" in run_headwater("retries", "run", "s", "g", status=1)
+    assert core.pending(third.encode()) == ("one", 1)

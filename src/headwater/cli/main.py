@@ -53,6 +53,9 @@ WORDS = {
         "app",
         "List pending entries; hand them back, claim, acknowledge or bury them.",
     ),
+    "retries": Word(
+        "headwater.cli.retries", "app", "List entries that wait for their retry, run them now."
+    ),
     "consumers": Word(
         "headwater.cli.consumers", "app", "List the consumers of a group, remove unused ones."
     ),

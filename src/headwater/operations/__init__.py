@@ -12,6 +12,7 @@ operations yield commands and receive replies.
     refusals         why the server refuses commands
     causes           why a group is stuck, decided from observations
     explaining       the three above, for one group, one entry, or all
+    retries          entries that wait for their retry
     positions        moving a group's position, trimming a stream, with previews
     counting         how many entries there are in a range
     actions          claim, release and acknowledge pending entries, each with a preview
