@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+import shlex
 from importlib import import_module
 from typing import Any
 
 import pytest
+from typer.main import get_command
 
 from headwater import errors
-from headwater.cli.main import WORDS, load
+from headwater.cli.examples import EXAMPLES
+from headwater.cli.main import WORDS, app, load
 from tools import api_reference, boards, configuration_page, reference, reliability
 from tools.api_docstrings import Anchors
 
@@ -91,3 +94,24 @@ def silent_options(command: Any, path: str) -> list[str]:
 def test_the_board_and_the_alerts_are_up_to_date() -> None:
     for path, text in ((boards.BOARD, boards.board()), (boards.ALERTS, boards.alerts())):
         assert path.read_text(encoding="utf-8") == text, "run `make docs` and review the changes"
+
+
+LEAVES = {
+    path.removeprefix("headwater "): context
+    for path, context in reference.commands(get_command(app), "headwater")
+    if not hasattr(context.command, "list_commands")
+}
+
+
+def test_every_command_has_an_example() -> None:
+    assert LEAVES.keys() == EXAMPLES.keys()
+
+
+@pytest.mark.parametrize("path", EXAMPLES)
+def test_an_example_is_a_valid_command_line(path: str) -> None:
+    # Given the example in the help of a command
+    context = LEAVES[path]
+    assert f"Example: headwater {path}" in context.get_help()
+    # Then its words are accepted, without running the command
+    words = shlex.split(EXAMPLES[path])
+    context.command.make_context(path, words, parent=context.parent)

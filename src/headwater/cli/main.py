@@ -19,6 +19,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command as typer_command
 
+from headwater.cli.examples import with_example
 from headwater.errors import HeadwaterError
 from headwater.version import __version__
 
@@ -111,10 +112,10 @@ def load(name: str) -> Any:
     word = WORDS[name]
     defined = getattr(import_module(word.module), word.attribute)
     if isinstance(defined, typer.Typer):
-        return typer_command(defined)
+        return with_example(name, typer_command(defined))
     single = typer.Typer(**SETTINGS)
     single.command(name)(defined)
-    return typer_command(single)
+    return with_example(name, typer_command(single))
 
 
 app = typer.Typer(cls=LazyGroup, no_args_is_help=True, **SETTINGS)
