@@ -8,11 +8,14 @@ import os
 import re
 import signal
 import socket
+import sys
+import urllib.request
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
 import redis.asyncio
+from prometheus_client.parser import text_string_to_metric_families
 
 from headwater.errors import HeadwaterError
 from headwater.worker import health
@@ -77,6 +80,42 @@ async def test_the_answer_is_200_while_no_worker_has_a_problem(served: Served) -
     assert status == "HTTP/1.1 503 Service Unavailable"
     assert body["status"] == "late"
     assert body["workers"][1]["problems"] == ["the reader of o/g is late"]
+
+
+async def test_metrics_have_the_counters_of_every_consumer(served: Served) -> None:
+    # Given a worker that has reported, and one that has ended
+    consumer = {"stream": "orders", "group": "g", "running": 2, "handled": 17, "reader_age": 0.5}
+    served.workers = [
+        WELL._replace(consumers=[consumer]),
+        WELL._replace(worker=1, pid=None, problems=["it has ended, and will be started again"]),
+    ]
+    # When the metrics are read
+    reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+    writer.write(b"GET /metrics HTTP/1.1\r\n\r\n")
+    _head, _blank, text = (await reader.read()).decode().partition("\r\n\r\n")
+    writer.close()
+    # Then they have what was reported, and nothing else
+    samples = {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+    assert samples == {
+        ("headwater_worker_up", "0"): 1.0,
+        ("headwater_worker_up", "1"): 0.0,
+        ("headwater_worker_running", "g", "orders", "0"): 2.0,
+        ("headwater_worker_reader_age_seconds", "g", "orders", "0"): 0.5,
+        ("headwater_worker_handled_total", "g", "orders", "0"): 17.0,
+    }
+
+
+async def test_metrics_without_their_package_name_the_extra(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    status, body = await ask(served.port, b"GET /metrics HTTP/1.1\r\n\r\n")
+    assert status == "HTTP/1.1 501 Not Implemented"
+    assert "pip install 'headwater[metrics]'" in body["error"]
 
 
 async def test_other_requests_are_refused(served: Served) -> None:
@@ -204,6 +243,8 @@ async def test_health_is_503_until_every_worker_reads_and_while_one_is_dead(url:
         port = await port_of(parent)
         assert await status(port) == "503"
         await eventually(lambda: _is(port, "200"))
+        text = await asyncio.to_thread(_page, f"http://127.0.0.1:{port}/metrics")
+        assert 'headwater_worker_up{worker="1"} 1.0' in text
         os.kill(workers_of(parent.pid)[1], signal.SIGKILL)
         await eventually(lambda: _is(port, "503"))
         await eventually(lambda: _is(port, "200"))
@@ -259,3 +300,9 @@ async def test_an_address_in_use_ends_headwater_work(url: str) -> None:
         with supervised(url, "--health", f"127.0.0.1:{port}") as parent:
             assert parent.wait() == 1
             assert f"headwater: --health 127.0.0.1:{port}: cannot listen there" in parent.log()
+
+
+def _page(address: str) -> str:
+    with urllib.request.urlopen(address, timeout=20) as reply:
+        text: str = reply.read().decode()
+        return text

@@ -51,7 +51,8 @@ Health = Annotated[
     str | None,
     typer.Option(
         metavar="HOST:PORT",
-        help="Serve GET /healthz there: 200 while every worker makes progress, else 503.",
+        help="Serve GET /healthz there, 200 while every worker makes progress, else 503, and GET "
+        "/metrics for Prometheus.",
     ),
 ]
 Level = Annotated[LogLevel, typer.Option("--log-level", help="The lowest level that is logged.")]

@@ -8,6 +8,7 @@
     decide        how a delivery ends, given the outcome
     delivery      Delivery: the delivery that a handler handles
     dependencies  Use: other values that a handler gets, opened and closed by the worker
+    metrics       metrics of worker processes for Prometheus
     tracing       Tracing: spans of OpenTelemetry
     middleware    Middleware: hooks around every delivery and every published message
     statistics    Statistics: what a process has done, and its progress

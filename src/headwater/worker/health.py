@@ -2,6 +2,7 @@
 
     GET /healthz ──▶ 200 {"status": "ok",   "workers": [...]}
                      503 {"status": "late", "workers": [...]}
+    GET /metrics ──▶ 200 metrics for Prometheus (`metrics`)
 
 Rule 1. A worker is healthy while its reader, its settler and its lease renewer finish their rounds in time. A
         process that runs without making progress is not healthy.
@@ -23,6 +24,7 @@ from headwater.worker.supervisor_pipe import ReceivedReports
 log = logging.getLogger("headwater.worker")
 
 PATH = "/healthz"
+METRICS_PATH = "/metrics"
 
 SILENT_SECONDS = 10.0
 """After this time without a report, a worker's event loop is blocked. A worker reports every second."""
@@ -108,8 +110,10 @@ class Health:
         target = rest.partition(b" ")[0].partition(b"?")[0]
         if method not in {b"GET", b"HEAD"}:
             status, body = "405 Method Not Allowed", {"error": "expected GET"}
+        elif target == METRICS_PATH.encode():
+            return self._metrics(head=method == b"HEAD")
         elif target != PATH.encode():
-            status, body = "404 Not Found", {"error": f"expected {PATH}"}
+            status, body = "404 Not Found", {"error": f"expected {PATH} or {METRICS_PATH}"}
         else:
             workers = self._look()
             well = bool(workers) and not any(one.problems for one in workers)
@@ -119,11 +123,26 @@ class Health:
                 "workers": [one._asdict() for one in workers],
             }
         content = json.dumps(body).encode() + b"\n"
-        head = (
-            f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\n"
-            f"Content-Length: {len(content)}\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n"
-        )
-        return head.encode() + (b"" if method == b"HEAD" else content)
+        return _response(status, "application/json", content, head=method == b"HEAD")
+
+    def _metrics(self, *, head: bool) -> bytes:
+        from headwater.worker.metrics import metrics_text
+
+        try:
+            text = metrics_text(self._look())
+        except HeadwaterError as error:
+            content = json.dumps({"error": str(error)}).encode() + b"\n"
+            return _response("501 Not Implemented", "application/json", content, head=head)
+        kind = "text/plain; version=0.0.4; charset=utf-8"
+        return _response("200 OK", kind, text, head=head)
+
+
+def _response(status: str, kind: str, content: bytes, *, head: bool) -> bytes:
+    words = (
+        f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\n"
+        f"Content-Length: {len(content)}\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n"
+    )
+    return words.encode() + (b"" if head else content)
 
 
 async def _request_line(reader: asyncio.StreamReader) -> bytes:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from dataclasses import asdict
 from typing import Any
 
 from headwater.worker.statistics import ConsumerStatistics
@@ -27,7 +28,7 @@ READ_BYTES = 65_536
 PIPE_BYTES = 4_096
 """How much Linux writes into a pipe atomically."""
 
-SHOWN_CHARACTERS = 100
+SHOWN_CHARACTERS = 80
 """How many characters of a name a progress report has."""
 
 
@@ -65,7 +66,8 @@ class Reports:
         }
         names = {"name": found.name, "stream": found.stream, "group": found.group}
         shown = {name: value[:SHOWN_CHARACTERS] for name, value in names.items()}
-        self._write("progress", number, {**shown, **ages, "late": found.late})
+        counters = asdict(found.counters)
+        self._write("progress", number, {**shown, **ages, **counters, "late": found.late})
 
     def _write(self, *words: Any) -> None:
         if self._descriptor is None:
