@@ -20,6 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from headwater.errors import HeadwaterError
 from headwater.worker import health
 from headwater.worker.health import Health, WorkerHealth, judged
+from headwater.worker.metrics import metrics_text
 from headwater.worker.statistics import ConsumerProgress, ConsumerStatistics, Counters
 from headwater.worker.supervisor_pipe import ReceivedReports, Reports
 from tests.worker import shop
@@ -49,7 +50,7 @@ class Served:
 
     def __init__(self) -> None:
         self.workers = [WELL]
-        self.health = Health("127.0.0.1:0", lambda: self.workers)
+        self.health = Health("127.0.0.1:0", lambda: self.workers, metrics_text)
 
     @property
     def port(self) -> int:
@@ -157,11 +158,11 @@ async def test_clients_that_send_nothing_are_disconnected(
 async def test_an_invalid_or_used_address_is_an_error() -> None:
     for wrong in ("9100", ":9100", "here:", "here:port", "here:99999"):
         with pytest.raises(HeadwaterError, match="expected HOST:PORT"):
-            Health(wrong, list)
+            Health(wrong, list, metrics_text)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(HeadwaterError, match=f"127.0.0.1:{port}: cannot listen there"):
-            await Health(f"127.0.0.1:{port}", list).start()
+            await Health(f"127.0.0.1:{port}", list, metrics_text).start()
 
 
 # --- how a worker is judged -----------------------------------------------------------------------

@@ -65,11 +65,18 @@ def judged(
 
 
 class Health:
-    """Answers HTTP requests with the health of the workers that ``look`` returns."""
+    """Answers HTTP requests with the health of the workers that ``look`` returns, and with what ``metrics`` makes
+    of it, which may raise `HeadwaterError`."""
 
-    def __init__(self, address: str, look: Callable[[], Sequence[WorkerHealth]]) -> None:
+    def __init__(
+        self,
+        address: str,
+        look: Callable[[], Sequence[WorkerHealth]],
+        metrics: Callable[[Sequence[WorkerHealth]], bytes],
+    ) -> None:
         self._host, self._port = parse_address(address)
         self._look = look
+        self._text = metrics
         self._clients = 0
         self._server: asyncio.Server | None = None
 
@@ -126,10 +133,8 @@ class Health:
         return _response(status, "application/json", content, head=method == b"HEAD")
 
     def _metrics(self, *, head: bool) -> bytes:
-        from headwater.worker.metrics import metrics_text
-
         try:
-            text = metrics_text(self._look())
+            text = self._text(self._look())
         except HeadwaterError as error:
             content = json.dumps({"error": str(error)}).encode() + b"\n"
             return _response("501 Not Implemented", "application/json", content, head=head)

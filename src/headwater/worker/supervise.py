@@ -27,6 +27,7 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 
 from headwater.worker.health import Health, WorkerHealth, judged
+from headwater.worker.metrics import metrics_text
 from headwater.worker.process import CANNOT_START
 from headwater.worker.quarantine import Suspects
 from headwater.worker.source_watch import SourceWatch
@@ -72,7 +73,7 @@ class Supervisor:
             self._command += ["--url", url]
         self._command += child_options
         self._command += [] if health is None else ["--progress"]
-        self._health = None if health is None else Health(health, self._look)
+        self._health = None if health is None else Health(health, self._look, metrics_text)
         self._watch = watch
         self._reloads = 0
         self._changed = asyncio.Event()
