@@ -91,7 +91,7 @@ async def test_one_trace_from_the_request_through_a_retry_to_the_result(
     # When a message is sent within a request
     async with running(app):
         with spans.tracer.start_as_current_span("request") as request:
-            await orders.send(Order(17))
+            await app.send(orders, Order(17))
         await eventually(lambda: spans.named(f"settle {invoices.name}"), "the result is handled")
 
     # Then everything belongs to the request's trace, each span below the one that caused it
@@ -124,7 +124,7 @@ async def test_spans_have_the_attributes_of_the_conventions(store: Store, spans:
         raise Dead("wrong")
 
     async with running(app):
-        entry_id = await orders.send(Order(17))
+        entry_id = await app.send(orders, Order(17))
         await eventually(lambda: spans.named(f"settle {orders.name}"))
     (process,) = spans.named(f"process {orders.name}")
     (settle,) = spans.named(f"settle {orders.name}")
@@ -149,7 +149,7 @@ async def test_a_batch_is_linked_to_its_messages(store: Store, spans: Spans) -> 
     async def load(batch: Batch[Order]) -> None: ...
 
     async with running(app):
-        await orders.send_many([Order(1), Order(2), Order(3)])
+        await app.send_many(orders, [Order(1), Order(2), Order(3)])
         (process,) = await eventually(lambda: spans.named(f"process {orders.name}"))
     sent = {id_of(one) for one in spans.named(f"send {orders.name}")}
     assert {link.context.span_id for link in process.links} == sent
