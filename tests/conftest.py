@@ -9,6 +9,7 @@ import pytest
 import redis
 from hypothesis import settings
 
+from headwater.cli.output import UNHEALTHY
 from headwater.testing.server import server_process
 from tests import peers
 from tests.command_line import in_process, in_thread
@@ -31,9 +32,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="keep all entries of the stores of tests/conformance on disk",
     )
 
-
-UNHEALTHY = 3
-"""The exit status of a command that worked and found something wrong."""
 
 StartPeer = Callable[..., peers.Peer]
 

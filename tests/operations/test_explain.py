@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from headwater.cli.output import UNHEALTHY
 from headwater.groups.early_claims import note_early
 from headwater.groups.operation import run
 from headwater.groups.poison import Record, write
 from headwater.groups.settling import How
 from tests.command_line import in_thread
-from tests.conftest import UNHEALTHY
 from tests.waiting import eventually
 from tests.worker.core import Core
 

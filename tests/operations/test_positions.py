@@ -113,3 +113,13 @@ def test_a_question_is_asked_before_a_change(core: Core, run_headwater: Run) -> 
         (("streams", "trim", "x", "--maxlen", "1"), "no stream 'x'"),
     ):
         assert said in run_headwater(*words, status=1)
+
+
+def test_a_stream_without_groups_is_trimmed(core: Core, run_headwater: Run) -> None:
+    for n in range(1, 6):
+        core.client.xadd("alone", {"n": n}, id=f"{n}-0")
+    words = ("streams", "trim", "alone", "--maxlen", "2")
+    (found,) = json.loads(run_headwater(*words, "--dry-run", "-o", "json"))
+    assert (found["removed"], found["minid"], found["groups"]) == (3, "4-0", [])
+    run_headwater(*words, "--yes")
+    assert core.client.xlen("alone") == 2

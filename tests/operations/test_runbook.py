@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import redis
 
+from headwater.cli.output import UNHEALTHY
 from headwater.testing.server import server_process
 from tests.command_line import in_thread
-from tests.conftest import UNHEALTHY
 from tests.guides import GUIDES
 from tests.waiting import eventually
 

@@ -11,15 +11,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headwater.cli.output import Output, OutputFormat, show
+from headwater.cli.output import UNHEALTHY, Output, OutputFormat, show
 from headwater.cli.progress import progress
 from headwater.errors import HeadwaterError
 
 if TYPE_CHECKING:
     from headwater.persistence.checking import StoreCheck
-
-UNHEALTHY = 3
-"""The exit status if something is damaged."""
 
 
 def check(

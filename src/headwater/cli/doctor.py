@@ -11,12 +11,9 @@ from typing import Annotated
 import typer
 
 from headwater.cli.info import CORE, versions
-from headwater.cli.output import Output, OutputFormat, print_table, show
+from headwater.cli.output import UNHEALTHY, Output, OutputFormat, print_table, show
 from headwater.cli.query import DEFAULT_URL, Url, query
 from headwater.errors import HeadwaterError
-
-UNHEALTHY = 3
-"""The exit status if something is wrong."""
 
 
 def doctor(

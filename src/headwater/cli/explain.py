@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headwater.cli.arguments import MaybeGroup, entry_id
-from headwater.cli.output import Output, OutputFormat, show
+from headwater.cli.output import UNHEALTHY, Output, OutputFormat, show
 from headwater.cli.query import DEFAULT_URL, Url, query, query_together
 
 if TYPE_CHECKING:
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from headwater.operations.causes import Cause
     from headwater.operations.explaining import EntryExplanation, Explanation
     from headwater.operations.observation import Observation
-
-UNHEALTHY = 3
-"""The exit status if a cause was found."""
 
 MOST_HEALTHY = 20
 """How many healthy groups are listed; more are only counted."""

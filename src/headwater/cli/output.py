@@ -25,6 +25,9 @@ Output = Annotated[
     typer.Option("--output", "-o", help="A table, one JSON document, or comma-separated values."),
 ]
 
+UNHEALTHY = 3
+"""The exit status if something is wrong with what was looked at."""
+
 Documents = Sequence[Mapping[str, object]]
 
 

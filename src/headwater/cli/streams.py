@@ -17,7 +17,7 @@ import typer
 from headwater.cli import positions
 from headwater.cli.arguments import MaybeGroup, StreamName
 from headwater.cli.main import SETTINGS
-from headwater.cli.output import Output, OutputFormat, print_table, show
+from headwater.cli.output import UNHEALTHY, Output, OutputFormat, print_table, show
 from headwater.cli.query import DEFAULT_URL, Url, query
 from headwater.errors import HeadwaterError
 from headwater.operations.times import length_of_time
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
 
 streams_app = typer.Typer(no_args_is_help=True, **SETTINGS)
 groups_app = typer.Typer(no_args_is_help=True, **SETTINGS)
-
-UNHEALTHY = 3
-"""The exit status if a group is further behind than ``--max``."""
 
 WATCH_SECONDS = 2.0
 

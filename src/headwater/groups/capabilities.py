@@ -44,7 +44,7 @@ def probe() -> Operation[Capabilities]:
         ["INFO", "server"],
     ]
     known = [isinstance(one, list | tuple) for one in _list(replies[0])]
-    info = _info(replies[1])
+    info = info_fields(replies[1])
     version = info.get("redis_version", "")
     numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdecimal())
     if numbers and numbers < OLDEST:
@@ -76,7 +76,12 @@ def _list(reply: Any) -> list[Any]:
     return reply if isinstance(reply, list) else []
 
 
-def _info(reply: Any) -> dict[str, str]:
+def info_fields(reply: Any) -> dict[str, str]:
+    """Return the fields of INFO's reply; none if the server refuses it.
+
+    >>> info_fields(b"# Server\\r\\nredis_version:8.2.3\\r\\n")
+    {'redis_version': '8.2.3'}
+    """
     if not isinstance(reply, bytes):
         return {}
     lines = (line.partition(":") for line in reply.decode("utf-8", "replace").splitlines())

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from headwater.errors import HeadwaterError
-from headwater.groups.capabilities import probe
+from headwater.groups.capabilities import Capabilities, probe
 from headwater.groups.consumers import ConsumerState, consumers
 from headwater.groups.member import CLAIM_AFTER_FIELD
 from headwater.groups.missing_stream import instead_of
@@ -101,8 +101,7 @@ class GroupInfo(NamedTuple):
     """Its row of XINFO GROUPS."""
     now_ms: int
     """The time of the server, in Unix milliseconds."""
-    verbs: bool
-    """Whether the server has Headwater's commands."""
+    able: Capabilities
 
 
 def pending(
@@ -134,7 +133,7 @@ def groups(stream: str, group: str | None = None) -> Operation[list[GroupInfo]]:
         raise HeadwaterError(f"stream {stream!r} has no group {group!r}: {known}")
     able = yield from probe()
     return [
-        GroupInfo(stream, name, about, now_ms, able.verbs)
+        GroupInfo(stream, name, about, now_ms, able)
         for name, about in zip(names, found, strict=True)
         if group in (None, name)
     ]
@@ -184,7 +183,7 @@ def deliveries(
     if ids:
         due = yield from (
             _by_verbs(of.stream, of.name, ids)
-            if of.verbs
+            if of.able.verbs
             else _parked(of.stream, of.name, ids, of.now_ms)
         )
     return [_entry(row, due.get(row[0]), of.now_ms, claim_after_ms) for row in rows]

@@ -13,7 +13,6 @@ from enum import StrEnum
 from itertools import islice
 from typing import NamedTuple
 
-from headwater.groups.capabilities import probe
 from headwater.groups.dead_letters import bury as dead_letter
 from headwater.groups.member import CLAIM_AFTER_FIELD, Member
 from headwater.groups.operation import Operation, Refused, accepted
@@ -144,7 +143,7 @@ def bury(of: GroupInfo, rows: Sequence[PendingDelivery], *, error: str) -> Opera
     destination = dead_letter_stream(of.stream)
     done: list[Done] = []
     for owner, part in _by_owner(of, rows):
-        member = yield from _member(of, owner)
+        member = _member(of, owner)
         taken = yield from _take(of, part)
         for row in part:
             if row.id in taken:
@@ -186,7 +185,7 @@ def _settled(
     """Settle entries in the names of their owners."""
     done: dict[str, Done] = {}
     for owner, part in _by_owner(of, rows):
-        member = yield from _member(of, owner)
+        member = _member(of, owner)
         taken = yield from _take(of, part)
         steps = [Settlement(one.encode(), how) for one in taken]
         outcomes = (yield from settle(member, steps)) if steps else []
@@ -203,7 +202,7 @@ def _by_owner(
     of: GroupInfo, rows: Sequence[PendingDelivery]
 ) -> Iterator[tuple[str, list[PendingDelivery]]]:
     """Yield pages of entries of the same owner: of what nobody owns, the consumer in whose name it is settled."""
-    nobody = OPERATOR if of.verbs else PARKED_CONSUMER
+    nobody = OPERATOR if of.able.verbs else PARKED_CONSUMER
     for owner in dict.fromkeys(one.owner for one in rows):
         for part in _pages([one for one in rows if one.owner == owner]):
             yield owner or nobody, part
@@ -217,7 +216,7 @@ def _take(of: GroupInfo, part: Sequence[PendingDelivery]) -> Operation[list[str]
     taken: it has not been idle for long enough.
     """
     ids = [one.id for one in part]
-    if part[0].owner or not of.verbs:
+    if part[0].owner or not of.able.verbs:
         return ids
     replies = yield [["XPENDING", of.stream, of.name, one, one, 1] for one in ids]
     rows = [accepted(reply) for reply in replies]
@@ -232,10 +231,9 @@ def _take(of: GroupInfo, part: Sequence[PendingDelivery]) -> Operation[list[str]
     return [one.decode() for one in accepted(replies[1])]
 
 
-def _member(of: GroupInfo, owner: str) -> Operation[Member]:
+def _member(of: GroupInfo, owner: str) -> Member:
     """Return the member in whose name an action is done."""
-    able = yield from probe()
-    return Member(of.stream, of.name, owner, SILENT_MS, able)
+    return Member(of.stream, of.name, owner, SILENT_MS, of.able)
 
 
 def _record(

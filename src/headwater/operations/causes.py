@@ -20,7 +20,7 @@ from typing import NamedTuple
 from headwater.groups.claiming import MAX_BLOCK_MS
 from headwater.groups.consumers import ACTIVE_MS
 from headwater.groups.held import HeldKey
-from headwater.groups.pending import PendingDelivery, PendingState
+from headwater.groups.pending import PendingDelivery
 from headwater.groups.poison import condemnation
 from headwater.model import StreamID
 from headwater.operations.observation import Observation
@@ -283,8 +283,3 @@ def _unread(now: Observation) -> str:
 
 def _command(noun: str, verb: str, now: Observation, *words: str) -> str:
     return shlex.join(["headwater", noun, verb, now.stream, now.group.group, *words])
-
-
-def in_flight(one: PendingDelivery) -> bool:
-    """Whether a consumer that was seen in time owns the entry."""
-    return one.state is PendingState.IN_FLIGHT

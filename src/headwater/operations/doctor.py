@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from headwater.groups.capabilities import probe
+from headwater.groups.capabilities import info_fields, probe
 from headwater.groups.operation import Operation, Refused, accepted
-from headwater.operations.refusals import COMMANDS, command_probe, parse_info, refusals
+from headwater.operations.refusals import COMMANDS, command_probe, refusals
 
 SKEW_MS = 1_000
 """A larger difference between this machine's clock and the store's is reported."""
@@ -28,7 +28,7 @@ def examine(stream: str, *, local_ms: int) -> Operation[list[Examination]]:
     """Examine a store for workers of ``stream``. ``local_ms`` is this machine's time in Unix milliseconds."""
     able = yield from probe()
     replies = yield [["INFO"], ["TIME"], ["ACL", "WHOAMI"]]
-    info = {} if isinstance(replies[0], Refused) else parse_info(replies[0])
+    info = info_fields(replies[0])
     seconds, micros = accepted(replies[1])
     found = [Examination("server", good=True, text=_server(able.server, verbs=able.verbs))]
     found.append(_clock(int(seconds) * 1000 + int(micros) // 1000 - local_ms))

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
+from headwater.groups.capabilities import info_fields
 from headwater.groups.operation import Command, Operation, Refused, accepted
 from headwater.messages import dead_letter_stream
-from headwater.operations.refusals import parse_info
 from headwater.operations.streams import GroupLag, StreamSummary, lags, names, summaries
 
 T = TypeVar("T")
@@ -149,9 +149,7 @@ TABLE: Final[Sequence[Metric]] = (UP, *SERVER, *HEALTH, *STREAMS, *GROUPS, DEAD_
 def samples(pattern: str = "*", *, db: int = 0) -> Operation[list[MetricSample]]:
     """Return all samples of a store: of the server, and of the streams that match ``pattern``."""
     replies = yield [["INFO"]]
-    found = [MetricSample(UP, (), 1.0)]
-    if not isinstance(replies[0], Refused):
-        found += _of_server(parse_info(replies[0]))
+    found = [MetricSample(UP, (), 1.0), *_of_server(info_fields(replies[0]))]
     streams = yield from names(pattern)
     database = f"db{db}"
     for summary in (yield from summaries(streams)):

@@ -138,7 +138,7 @@ def _missing(of: GroupInfo, ids: Sequence[str]) -> Operation[list[str] | None]:
     """Return those ids that are gone from the stream, without transferring the entries of others."""
     if not ids:
         return []
-    if of.verbs:
+    if of.able.verbs:
         commands: list[Sequence[Word]] = [["XSPLIT", of.stream, one, one, 1] for one in ids]
         replies = yield commands
         counts = [accepted(reply)[0] for reply in replies]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from headwater.groups.capabilities import probe
 from headwater.groups.operation import Operation, accepted
 from headwater.groups.pending import GroupInfo, groups
 from headwater.model import StreamID
@@ -70,7 +71,7 @@ def reset_back(stream: str, group: str, entries: int) -> Operation[ResetPreview]
     """Preview a group's position ``entries`` entries before its present one."""
     (of,) = yield from groups(stream, group)
     last = of.about[b"last-delivered-id"].decode()
-    found = yield from entry_before(stream, last, entries + 1, verbs=of.verbs)
+    found = yield from entry_before(stream, last, entries + 1, verbs=of.able.verbs)
     return (yield from _reset(of, found or "0-0"))
 
 
@@ -84,9 +85,9 @@ def _reset(of: GroupInfo, after: str) -> Operation[ResetPreview]:
     before = of.about[b"last-delivered-id"].decode()
     again = skipped = 0
     if StreamID.parse(after) < StreamID.parse(before):
-        again = yield from count_between(of.stream, f"({after}", before, verbs=of.verbs)
+        again = yield from count_between(of.stream, f"({after}", before, verbs=of.able.verbs)
     else:
-        skipped = yield from count_between(of.stream, f"({before}", after, verbs=of.verbs)
+        skipped = yield from count_between(of.stream, f"({before}", after, verbs=of.able.verbs)
     pending = int(of.about[b"pending"])
     return ResetPreview(of.stream, of.name, before, after, again, skipped, pending)
 
@@ -94,12 +95,12 @@ def _reset(of: GroupInfo, after: str) -> Operation[ResetPreview]:
 def trim_to_length(stream: str, length: int) -> Operation[TrimPreview]:
     """Preview a trim to the last ``length`` entries. Raises `HeadwaterError` if there is no stream."""
     found = yield from groups(stream)
-    verbs = bool(found and found[0].verbs)
+    able = yield from probe()
     replies = yield [["XLEN", stream]]
     removed = int(accepted(replies[0])) - length
     if removed <= 0:
         return TrimPreview(stream, 0, "0-0", [])
-    first = yield from entry_number(stream, removed + 1, verbs=verbs)
+    first = yield from entry_number(stream, removed + 1, verbs=able.verbs)
     if first is None:  # all of them
         replies = yield [["XREVRANGE", stream, "+", "-", "COUNT", 1]]
         newest = StreamID.parse(accepted(replies[0])[0][0])
@@ -122,14 +123,14 @@ def trim(preview: TrimPreview) -> Operation[int]:
 def _trim(stream: str, minid: str, found: Sequence[GroupInfo]) -> Operation[TrimPreview]:
     if minid == "0-0":
         return TrimPreview(stream, 0, minid, [])
-    verbs = bool(found and found[0].verbs)
-    removed = yield from count_between(stream, "-", f"({minid}", verbs=verbs)
+    able = yield from probe()
+    removed = yield from count_between(stream, "-", f"({minid}", verbs=able.verbs)
     hit = []
     for one in found:
         last = one.about[b"last-delivered-id"].decode()
         unread = 0
         if StreamID.parse(last) < StreamID.parse(minid):
-            unread = yield from count_between(stream, f"({last}", f"({minid}", verbs=verbs)
+            unread = yield from count_between(stream, f"({last}", f"({minid}", verbs=able.verbs)
         replies: Any = yield [["XPENDING", stream, one.name, "-", f"({minid}", PAGE]]
         hit.append(TrimmedGroup(one.name, unread, len(accepted(replies[0]))))
     return TrimPreview(stream, removed, minid, hit)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from headwater.groups.capabilities import info_fields
 from headwater.groups.operation import Operation, Refused, Word, mapping
 
 RECENT_S = 300.0
@@ -37,7 +38,7 @@ def refusals(*streams: str) -> Operation[list[ServerRefusal]]:
         ["CONFIG", "GET", "min-replicas-to-write"],
         ["ACL", "LOG", _DENIALS],
     ]
-    info = {} if isinstance(replies[0], Refused) else parse_info(replies[0])
+    info = info_fields(replies[0])
     found = [
         *_unwritable(info, stops=_setting(replies[1]) == "yes"),
         *_out_of_memory(info),
@@ -47,16 +48,6 @@ def refusals(*streams: str) -> Operation[list[ServerRefusal]]:
     denials = [] if isinstance(replies[3], Refused) else [mapping(one) for one in replies[3]]
     found += yield from _denied(denials, streams)
     return found
-
-
-def parse_info(reply: bytes) -> dict[str, str]:
-    """Return the fields of INFO's reply.
-
-    >>> parse_info(b"# Server\\r\\nredis_version:8.2.3\\r\\n")
-    {'redis_version': '8.2.3'}
-    """
-    lines = (line.partition(":") for line in reply.decode("utf-8", "replace").splitlines())
-    return {name: value for name, colon, value in lines if colon}
 
 
 def _setting(reply: Any) -> str:

@@ -25,7 +25,7 @@ def retries(stream: str, group: str, *, count: int) -> Operation[list[Retry]]:
     Raises `HeadwaterError` if the stream or the group does not exist.
     """
     (of,) = yield from groups(stream, group)
-    if not of.verbs:
+    if not of.able.verbs:
         return (yield from _from_sorted_set(of, count))
     replies = yield [["XDELAYED", stream, group, "-", "+", count]]
     return [Retry(row[0].decode(), int(row[1]), int(row[2])) for row in accepted(replies[0])]

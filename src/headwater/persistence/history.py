@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from enum import StrEnum
-from itertools import chain
 from struct import Struct
 from typing import NamedTuple
 
@@ -168,7 +167,7 @@ def _read(
     watch = _Watch(applying.keyspace, watched)
     if image is not None:
         watch.begin(image.now_ms)
-    for batch in chain(recovery.batches()):
+    for batch in recovery.batches():
         if watch.may_concern(batch):
             watch.step_through(batch)
         else:

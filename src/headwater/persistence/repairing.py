@@ -26,7 +26,6 @@ from headwater.journal.records import (
     FILE_HEADER_BYTES,
     Group,
     Synced,
-    file_key,
     find_group,
     read_file_header,
     read_groups,
@@ -197,7 +196,6 @@ def _later(files: Files, recovery: Recovery, cut: Synced, seed: int) -> Iterator
         if header is None:
             continue
         key = JournalFile(number, header.size, header.version).key
-        assert key in (None, file_key(number))
         data, used = files.content(file_name(number))
         at = cut.offset + 1 if number == cut.number else FILE_HEADER_BYTES
         while at < used:
