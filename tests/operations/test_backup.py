@@ -160,6 +160,7 @@ def test_mistakes_are_errors_that_change_nothing(tmp_path: Path, run_headwater: 
         ):
             words = ("restore", data, "--to", str(tmp_path / f"at-{len(at)}"), "--at", at)
             assert said in run_headwater(*words, status=1)
+            assert not (tmp_path / f"at-{len(at)}").exists()  # nothing is copied in vain
         with pytest.raises(StoreUnusable, match="no store was ever started"):
             (tmp_path / "empty").mkdir()
             back_up(tmp_path / "empty", tmp_path / "copy3")

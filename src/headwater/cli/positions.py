@@ -64,13 +64,16 @@ def reset(
     )
 
 
+def _id(text: str) -> str | None:
+    """Return an id that was typed, None for a time."""
+    return entry_id(text) if text.replace("-", "").isdigit() else None
+
+
 def _target(text: str) -> str:
     """Return the id after which ``--to`` begins."""
     if text in ("0", "$"):
         return text
-    if text.replace("-", "").isdigit() and ":" not in text:
-        return entry_id(text)
-    return f"{max(0, milliseconds_of(text, '--to') - 1)}-{2**64 - 1}"
+    return _id(text) or f"{max(0, milliseconds_of(text, '--to') - 1)}-{2**64 - 1}"
 
 
 def _print_reset(found: ResetPreview) -> None:
@@ -107,8 +110,8 @@ def trim(
         found = query(url, trim_to_length(stream, maxlen))
     else:
         text = str(minid)
-        first = entry_id(text) if text.replace("-", "").isdigit() and ":" not in text else ""
-        found = query(url, trim_before(stream, first or f"{milliseconds_of(text, '--minid')}-0"))
+        first = _id(text) or f"{milliseconds_of(text, '--minid')}-0"
+        found = query(url, trim_before(stream, first))
     show(
         [found._asdict() | {"groups": [one._asdict() for one in found.groups]}],
         output,

@@ -13,7 +13,6 @@ Rule 5. The state of a moment is the same directory, with a journal that ends be
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,8 +27,7 @@ from headwater.journal.records import FILE_HEADER_BYTES, Synced
 from headwater.journal.recovery import Recovery
 from headwater.journal.segments import segment_name, segment_numbers
 from headwater.journal.system import sync_directory
-
-Progress = Callable[[str, int, int], None]
+from headwater.persistence.reading import Progress, silent
 
 
 class Backup(NamedTuple):
@@ -50,7 +48,7 @@ class Moment(NamedTuple):
     """Record groups of later times, which it does not have."""
 
 
-def back_up(directory: Path, destination: Path, progress: Progress = lambda *_: None) -> Backup:
+def back_up(directory: Path, destination: Path, progress: Progress = silent) -> Backup:
     """Copy the store in ``directory`` to ``destination``, which must be empty or missing.
 
     Raises `StoreUnusable` if there is no store, or if ``destination`` is not empty; `OSError` as the disk does.
@@ -80,32 +78,39 @@ def back_up(directory: Path, destination: Path, progress: Progress = lambda *_: 
 
 
 def restore_at(
-    directory: Path, destination: Path, at_ms: int, progress: Progress = lambda *_: None
+    directory: Path, destination: Path, at_ms: int, progress: Progress = silent
 ) -> Moment:
     """Copy the store in ``directory`` to ``destination`` as it was at ``at_ms``.
 
     Raises as `back_up`, and `StoreUnusable` if the journal does not reach back so far.
     """
+    if directory.is_dir() and (there := read_manifest(DiskFiles(directory))) is not None:
+        _refuse_later_image(there, directory, at_ms)  # before anything is copied
     back_up(directory, destination, progress)
     files = DiskFiles(destination)
     files.lock()
     try:
-        return _cut_after(files, at_ms)._replace(directory=str(destination))
+        return _cut_after(files, destination, at_ms)
     finally:
         files.unlock()
 
 
-def _cut_after(files: Files, at_ms: int) -> Moment:
-    """Remove all record groups of later times than ``at_ms`` from a store that nobody uses."""
-    recovery = Recovery(files)
-    manifest = read_manifest(files)
-    assert manifest is not None
+def _refuse_later_image(manifest: StoreManifest, directory: Path, at_ms: int) -> None:
     image = manifest.image
     if image is not None and image.now_ms > at_ms:
         raise StoreUnusable(
-            f"the store in {files.path('')} begins with an image of a later time ({image.now_ms}): restore an earlier "
+            f"the store in {directory} begins with an image of a later time ({image.now_ms}): restore an earlier "
             "backup"
         )
+
+
+def _cut_after(files: Files, directory: Path, at_ms: int) -> Moment:
+    """Remove all record groups of later times than ``at_ms`` from a store that nobody uses."""
+    recovery = Recovery(files)
+    manifest = read_manifest(files)
+    assert manifest is not None, "it was copied"
+    _refuse_later_image(manifest, directory, at_ms)  # a server may have written one meanwhile
+    image = manifest.image
     last_ms = 0 if image is None else image.now_ms
     end: Synced | None = None
     left_out = 0
@@ -121,7 +126,7 @@ def _cut_after(files: Files, at_ms: int) -> Moment:
             last_ms = batch.times[-1]
     if end is not None:
         end_journal(files, manifest, end)
-    return Moment(files.path("").rstrip("/"), last_ms, left_out)
+    return Moment(str(directory), last_ms, left_out)
 
 
 def end_journal(files: Files, manifest: StoreManifest, end: Synced) -> None:

@@ -7,26 +7,18 @@ Rule 2. Recovery stops at the first damaged record, so what follows it is not ex
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple
 
 from headwater.engine.check import broken_invariants
 from headwater.engine.entry_block import EntryBlock
-from headwater.engine.keyspace import Keyspace
-from headwater.errors import JournalDamaged, StoreUnusable
-from headwater.journal.batches import JournalBatch
+from headwater.errors import JournalDamaged
 from headwater.journal.blobs import BlobPlace
 from headwater.journal.files import Files
-from headwater.journal.images import read_image
-from headwater.journal.recovery import Recovery
 from headwater.journal.report import Cut
 from headwater.journal.segment_reader import SegmentReader
-from headwater.persistence.applying import Applying
-from headwater.persistence.source import SegmentSource
-
-Progress = Callable[[str, int, int], None]
-"""Receives what is being done, how many bytes or entries of it are done, and of how many."""
+from headwater.persistence.reading import Key, Progress, StoreReader, silent, stored_blocks
 
 
 class UnreadableEntries(NamedTuple):
@@ -66,7 +58,7 @@ class StoreCheck(NamedTuple):
         return self.damage is None and not (self.unreadable or self.weakened or self.faults)
 
 
-def check_store(files: Files, progress: Progress = lambda *_: None) -> StoreCheck:
+def check_store(files: Files, progress: Progress = silent) -> StoreCheck:
     """Check the store in a directory.
 
     Raises `StoreInUse` if a process uses it, and `StoreUnusable` if there is no store.
@@ -82,19 +74,19 @@ def _check(files: Files, progress: Progress) -> StoreCheck:
     where = files.path("").rstrip("/")
     result = StoreCheck(where, 0, 0, 0, None, [], [], [], [], [])
     try:
-        recovery = Recovery(files)
-        if recovery.is_empty and recovery.catalog.image is None:
-            raise StoreUnusable(f"{where} has no store: neither a journal file nor an image")
-        keyspace = _recovered(files, recovery, progress)
+        store = StoreReader(files, progress)
+        for batch in chain(store.of_image(), store.of_journal()):
+            store.applying.apply(batch)
     except JournalDamaged as error:
         return result._replace(damage=str(error))
-    blocks = list(blocks_of(keyspace))
+    recovery, keyspace = store.recovery, store.applying.finish()
+    blocks = stored_blocks(keyspace)
     return result._replace(
         groups=recovery.groups,
         streams=len(keyspace.streams),
         entries=sum(stream.length for stream in keyspace.streams.values()),
         unreadable=(unreadable := list(_unreadable(blocks, progress))),
-        weakened=list(_weakened(files, recovery.seed or 0, blocks)),
+        weakened=list(_weakened(SegmentReader(files, store.seed), blocks)),
         cuts=recovery.cuts,
         notes=[*recovery.notes, *keyspace.unread_blobs],
         # The rules of unreadable blocks cannot be checked.
@@ -102,43 +94,18 @@ def _check(files: Files, progress: Progress) -> StoreCheck:
     )
 
 
-def _recovered(files: Files, recovery: Recovery, progress: Progress) -> Keyspace:
-    image, seed = recovery.catalog.image, recovery.seed or 0
-    applying = Applying(files, source=SegmentSource(files, seed), storing=False)
-    total = recovery.most_bytes() + (0 if image is None else image.size)
-    done = 0
-    state: Iterator[JournalBatch] = iter(()) if image is None else read_image(files, image, seed)
-    for batch in chain(state, recovery.batches()):
-        applying.apply(batch)
-        done += batch.ends[-1] - batch.starts[0]
-        progress("bytes replayed", done, total)
-    return applying.finish()
-
-
-def blocks_of(keyspace: Keyspace) -> Iterator[tuple[int, bytes, EntryBlock]]:
-    """Yield each block of a stream, with the database and the key."""
-    for database in keyspace.databases:
-        for key, value in database.values.items():
-            log = getattr(value, "log", None)
-            for block in () if log is None else log.blocks:
-                yield database.index, key, block
-
-
-def _weakened(
-    files: Files, seed: int, blocks: list[tuple[int, bytes, EntryBlock]]
-) -> Iterator[str]:
-    reader = SegmentReader(files, seed)
-    for _database, _key, block in blocks:
-        if block.packed is not None and block.packed.blob is not None:
-            yield from reader.flaws(BlobPlace(*block.packed.blob.place()))
+def _weakened(reader: SegmentReader, blocks: Sequence[tuple[Key, EntryBlock]]) -> Iterator[str]:
+    for _key, block in blocks:
+        assert block.packed is not None
+        assert block.packed.blob is not None
+        yield from reader.flaws(BlobPlace(*block.packed.blob.place()))
 
 
 def _unreadable(
-    blocks: list[tuple[int, bytes, EntryBlock]], progress: Progress
+    blocks: Sequence[tuple[Key, EntryBlock]], progress: Progress
 ) -> Iterator[UnreadableEntries]:
     """Read every block that is on disk; yield those that cannot be read."""
-    stored = [one for one in blocks if one[2].packed is not None and one[2].packed.blob is not None]
-    for number, (database, key, block) in enumerate(stored, 1):
+    for number, ((database, key), block) in enumerate(blocks, 1):
         try:
             block.entries()
         except JournalDamaged as error:
@@ -151,4 +118,4 @@ def _unreadable(
                 block.live,
                 str(error),
             )
-        progress("blocks read from disk", number, len(stored))
+        progress("blocks read from disk", number, len(blocks))

@@ -14,7 +14,7 @@ Rule 4. While the entry cannot exist, whole batches are replayed without compari
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from enum import StrEnum
 from struct import Struct
 from typing import NamedTuple
@@ -25,15 +25,11 @@ from headwater.engine.keyspace import Keyspace
 from headwater.engine.pending import NOBODY, NOWHERE
 from headwater.engine.replay import Replay
 from headwater.engine.stream import StoredStream
-from headwater.errors import StoreUnusable
 from headwater.journal.batches import JournalBatch
 from headwater.journal.files import Files
-from headwater.journal.images import read_image
 from headwater.journal.locks import BACKUP_LOCK_NAME, held_for_backup
-from headwater.journal.recovery import Recovery
 from headwater.model import StreamID
-from headwater.persistence.applying import Applying
-from headwater.persistence.source import SegmentSource
+from headwater.persistence.reading import Progress, StoreReader, silent
 
 _ID = Struct("<QQ")
 
@@ -139,7 +135,7 @@ def entry_history(
     entry: StreamID,
     *,
     database: int = 0,
-    progress: Callable[[str, int, int], None] = lambda *_: None,
+    progress: Progress = silent,
 ) -> EntryHistory:
     """Return the history of entry ``entry`` of the stream at ``key``.
 
@@ -149,32 +145,20 @@ def entry_history(
         return _read(files, _Watched(key, entry, database), progress)
 
 
-def _read(
-    files: Files, watched: _Watched, progress: Callable[[str, int, int], None]
-) -> EntryHistory:
-    recovery = Recovery(files)
-    image, seed = recovery.catalog.image, recovery.seed or 0
-    if recovery.is_empty and image is None:
-        raise StoreUnusable(f"{files.path('')} has no store: neither a journal file nor an image")
-    applying = Applying(files, source=SegmentSource(files, seed))
-    total = recovery.most_bytes() + (0 if image is None else image.size)
-    done = 0
-    if image is not None:
-        for batch in read_image(files, image, seed):
-            applying.apply(batch)
-            done += batch.ends[-1] - batch.starts[0]
-            progress("bytes replayed", done, total)
-    watch = _Watch(applying.keyspace, watched)
-    if image is not None:
-        watch.begin(image.now_ms)
-    for batch in recovery.batches():
+def _read(files: Files, watched: _Watched, progress: Progress) -> EntryHistory:
+    store = StoreReader(files, progress)
+    for batch in store.of_image():
+        store.applying.apply(batch)
+    watch = _Watch(store.applying.keyspace, watched)
+    began = None if store.image is None else store.image.now_ms
+    if began is not None:
+        watch.begin(began)
+    for batch in store.of_journal():
         if watch.may_concern(batch):
             watch.step_through(batch)
         else:
-            applying.apply(batch)
-        done += batch.ends[-1] - batch.starts[0]
-        progress("bytes replayed", done, total)
-    return EntryHistory(None if image is None else image.now_ms, watch.events)
+            store.applying.apply(batch)
+    return EntryHistory(began, watch.events)
 
 
 class _Watched(NamedTuple):

@@ -16,10 +16,8 @@ from typing import NamedTuple
 
 from headwater.engine.keyspace import Keyspace
 from headwater.engine.replay import Replay
-from headwater.engine.stream import StoredStream
 from headwater.errors import JournalDamaged, StoreUnusable
 from headwater.journal.files import DiskFiles, Files
-from headwater.journal.images import read_image
 from headwater.journal.manifest import read_manifest
 from headwater.journal.names import JournalFile, file_name, journal_numbers
 from headwater.journal.records import (
@@ -32,13 +30,8 @@ from headwater.journal.records import (
 )
 from headwater.journal.recovery import Recovery
 from headwater.model import MAX_U64
-from headwater.persistence.applying import Applying
-from headwater.persistence.backup import Progress, back_up, end_journal
-from headwater.persistence.checking import blocks_of
-from headwater.persistence.source import SegmentSource
-
-Key = tuple[int, bytes]
-"""A database and a key."""
+from headwater.persistence.backup import back_up, end_journal
+from headwater.persistence.reading import Key, Progress, StoreReader, stored_blocks, streams_of
 
 
 class LostEntries(NamedTuple):
@@ -110,25 +103,21 @@ def repair_to(plan: RepairPlan, directory: Path, destination: Path, progress: Pr
 
 
 def _plan(files: Files, directory: str) -> RepairPlan:
-    recovery = Recovery(files)
-    image, seed = recovery.catalog.image, recovery.seed or 0
-    if recovery.is_empty and image is None:
-        raise StoreUnusable(f"{directory} has no store: neither a journal file nor an image")
-    applying = Applying(files, source=SegmentSource(files, seed))
-    for batch in () if image is None else read_image(files, image, seed):
-        applying.apply(batch)
+    store = StoreReader(files)
+    for batch in store.of_image():
+        store.applying.apply(batch)
     damage, cut = None, None
     try:
-        for batch in recovery.batches():
-            applying.apply(batch)
+        for batch in store.of_journal():
+            store.applying.apply(batch)
     except JournalDamaged as error:
-        damage, cut = str(error), Synced(recovery.current.number, recovery.end)
-    keyspace = applying.finish()
+        damage, cut = str(error), Synced(store.recovery.current.number, store.recovery.end)
+    keyspace = store.applying.finish()
     unreadable, lost = _unreadable(keyspace)
     changes = 0
     if cut is not None:
         before = _last_ids(keyspace)
-        for group in _later(files, recovery, cut, seed):
+        for group in _later(files, store.recovery, cut, store.seed):
             changes += 1
             with contextlib.suppress(Exception):  # it depends on what is damaged
                 Replay(keyspace).apply(group.facts, group.now_ms)
@@ -141,9 +130,7 @@ def _unreadable(
 ) -> tuple[list[tuple[int, bytes, list[bytes]]], list[LostEntries]]:
     """Return the entries on disk that cannot be read, as ids and as ranges."""
     ids, lost = [], []
-    for database, key, block in blocks_of(keyspace):
-        if block.packed is None or block.packed.blob is None:
-            continue
+    for (database, key), block in stored_blocks(keyspace):
         try:
             block.entries()
         except JournalDamaged as error:
@@ -160,12 +147,12 @@ def _unreadable(
 
 
 def _last_ids(keyspace: Keyspace) -> dict[Key, tuple[int, int]]:
-    return {key: stream.last_id for key, stream in _streams(keyspace)}
+    return {key: stream.last_id for key, stream in streams_of(keyspace)}
 
 
 def _added(keyspace: Keyspace, before: dict[Key, tuple[int, int]]) -> Iterator[LostEntries]:
     """Yield the entries that streams have got since ``before``."""
-    for (database, key), stream in _streams(keyspace):
+    for (database, key), stream in streams_of(keyspace):
         last = before.get((database, key), (0, 0))
         if stream.last_id <= last:
             continue
@@ -177,13 +164,6 @@ def _added(keyspace: Keyspace, before: dict[Key, tuple[int, int]]) -> Iterator[L
         if found:
             reason = "it follows the damaged record"
             yield LostEntries(database, _text(key), found[0], found[-1], count, reason)
-
-
-def _streams(keyspace: Keyspace) -> Iterator[tuple[Key, StoredStream]]:
-    for database in keyspace.databases:
-        for key, value in database.values.items():
-            if isinstance(value, StoredStream):
-                yield (database.index, key), value
 
 
 def _later(files: Files, recovery: Recovery, cut: Synced, seed: int) -> Iterator[Group]:

@@ -1,0 +1,87 @@
+"""Reads a store without changing it: for checks, histories and repairs.
+
+    image ──┐
+            ├── batches ──▶ Applying ──▶ Keyspace
+    journal ┘
+
+Unlike `replaying`, it needs no `Journal`, which makes the files writable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from headwater.engine.entry_block import EntryBlock
+from headwater.engine.keyspace import Keyspace
+from headwater.engine.stream import StoredStream
+from headwater.errors import StoreUnusable
+from headwater.journal.batches import JournalBatch
+from headwater.journal.files import Files
+from headwater.journal.images import read_image
+from headwater.journal.recovery import Recovery
+from headwater.persistence.applying import Applying
+from headwater.persistence.source import SegmentSource
+
+Progress = Callable[[str, int, int], None]
+"""Receives what is being done, how many bytes or entries of it are done, and of how many."""
+
+Key = tuple[int, bytes]
+"""A database and a key."""
+
+
+def silent(_what: str, _done: int, _total: int) -> None:
+    """Show no progress."""
+
+
+class StoreReader:
+    """Reads the image and the journal of a directory, each once and in this order.
+
+    The constructor and the iterators raise `JournalDamaged`, and the constructor `StoreUnusable` if there is no
+    store.
+    """
+
+    def __init__(self, files: Files, progress: Progress = silent) -> None:
+        self.recovery = Recovery(files)
+        self.image = self.recovery.catalog.image
+        if self.recovery.is_empty and self.image is None:
+            where = files.path("").rstrip("/")
+            raise StoreUnusable(f"{where} has no store: neither a journal file nor an image")
+        self.seed = self.recovery.seed or 0
+        self.applying = Applying(files, source=SegmentSource(files, self.seed))
+        self._files = files
+        self._progress = progress
+        self._done = 0
+        self._total = self.recovery.most_bytes() + (0 if self.image is None else self.image.size)
+
+    def of_image(self) -> Iterator[JournalBatch]:
+        """Yield the batches of the image, if there is one."""
+        if self.image is not None:
+            yield from self._counted(read_image(self._files, self.image, self.seed))
+
+    def of_journal(self) -> Iterator[JournalBatch]:
+        """Yield the batches of the journal."""
+        yield from self._counted(self.recovery.batches())
+
+    def _counted(self, batches: Iterator[JournalBatch]) -> Iterator[JournalBatch]:
+        for batch in batches:
+            yield batch
+            self._done += batch.ends[-1] - batch.starts[0]
+            self._progress("bytes replayed", self._done, self._total)
+
+
+def streams_of(keyspace: Keyspace) -> Iterator[tuple[Key, StoredStream]]:
+    """Yield each stream with its database and key."""
+    for database in keyspace.databases:
+        for key, value in database.values.items():
+            if isinstance(value, StoredStream):
+                yield (database.index, key), value
+
+
+def stored_blocks(keyspace: Keyspace) -> list[tuple[Key, EntryBlock]]:
+    """Return the blocks that are on disk, each with the database and key of its stream."""
+    return [
+        (key, block)
+        for key, stream in streams_of(keyspace)
+        for block in stream.log.blocks
+        if block.packed is not None and block.packed.blob is not None
+    ]
