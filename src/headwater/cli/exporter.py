@@ -75,9 +75,16 @@ def exporter(
     from headwater.prometheus import host_and_port, serve
 
     host, port = host_and_port(listen, "--listen")
-    pages = {"/healthz": lambda: (True, {"status": "ok"}), "/readyz": lambda: _ready(url)}
+
+    def ask(operation: Operation[Any]) -> Any:
+        return query(url, operation)
+
+    pages = {
+        "/healthz": lambda: (True, {"status": "ok"}),
+        "/readyz": lambda: readiness_page(ask, "unreachable"),
+    }
     found, end = serve(
-        StoreCollector(lambda operation: query(url, operation), streams),
+        StoreCollector(ask, streams),
         port=port,
         host=host,
         option="--listen",
@@ -91,12 +98,16 @@ def exporter(
     end()
 
 
-def _ready(url: str) -> tuple[bool, Mapping[str, object]]:
+def readiness_page(
+    ask: Callable[[Operation[Any]], Any], silent: str
+) -> tuple[bool, Mapping[str, object]]:
+    """Return whether a store can be used, and the answer of ``/readyz``; ``silent`` is its status if the store does
+    not answer."""
     from headwater.operations.readiness import readiness
 
     try:
-        found = query(url, readiness())
+        found = ask(readiness())
     except HeadwaterError as error:
-        return False, {"status": "unreachable", "problems": [str(error)]}
+        return False, {"status": silent, "problems": [str(error)]}
     status = "ready" if found.ready else "not ready"
     return found.ready, {"status": status, "problems": list(found.problems)}

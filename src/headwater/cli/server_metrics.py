@@ -16,11 +16,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from headwater.cli.exporter import StoreCollector
+from headwater.cli.exporter import StoreCollector, readiness_page
 from headwater.client.sync.connect import connect
 from headwater.errors import HeadwaterError
 from headwater.groups.operation import Operation, run
-from headwater.operations.readiness import readiness
 from headwater.prometheus import host_and_port, serve
 from headwater.server.running import Server
 
@@ -81,14 +80,7 @@ class _Pages:
     def ready(self) -> tuple[bool, Mapping[str, object]]:
         """Return whether the server can be used."""
         well, document = self.healthy()
-        if not well:
-            return well, document
-        try:
-            found = self.ask(readiness())
-        except HeadwaterError as error:
-            return False, {"status": "not ready", "problems": [str(error)]}
-        status = "ready" if found.ready else "not ready"
-        return found.ready, {"status": status, "problems": list(found.problems)}
+        return readiness_page(self.ask, "not ready") if well else (well, document)
 
 
 @contextmanager
