@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headwater.messages import group_reader_key
-from headwater.worker import App, Backoff, Dead, Delivery
+from headwater.worker import Again, App, Backoff, Dead, Delivery
 from headwater.worker.clocks import LoopClock
 from headwater.worker.connections import Connections
 from headwater.worker.quarantine import Suspects
@@ -124,6 +124,33 @@ async def test_a_reader_that_loses_its_key_cancels_its_handlers_and_hands_entrie
         # Until the key expires
         await eventually(lambda: settled(store))
     assert runs == [(1, 1), (1, 1), (2, 1)]
+
+
+async def test_order_holds_when_the_group_reads_the_same_messages_again(store: Store) -> None:
+    # Given a waiting retry, and a message of the same key that waits for it
+    app, runs = store.app(), []
+
+    @app.consumer(steps, group="g", order_by=by_key, claim_after="30s")
+    async def handle(step: Step, delivery: Delivery) -> None:
+        runs.append(step.number)
+        if len(runs) == 1:
+            raise Again(after="200ms")
+
+    async with working(app):
+        await steps.send_many([Step("a", 1), Step("a", 2)])
+        await eventually(lambda: parked(store))
+
+        # When the group loses both deliveries, as in a failover to a replica that was behind
+        rows = await store.pending(stream="steps")
+        async with store.look.pipeline(transaction=True) as together:
+            together.xack("steps", "g", *(one[0] for one in rows))
+            together.xgroup_setid("steps", "g", "0")
+            await together.execute()
+
+        # Then the first one is handled again before the second
+        await eventually(lambda: len(runs) >= 3)
+        await eventually(lambda: settled(store))
+    assert runs == [1, 1, 2]
 
 
 async def all_handed_back(store: Store) -> bool:

@@ -7,6 +7,9 @@ Rule 2. Entries are claimed by id, never by idle time, so that the caller decide
 Rule 3. Reading and claiming are transactions that fail if the reader's key has changed or expired since it
         was checked: a process that was suspended in between gets nothing. They use plain commands, the same
         on every server, and need one connection for all their steps.
+Rule 4. An entry that is not pending is settled, unless the group will read it again: a failover has lost its
+        delivery, or an operator has moved the group back. Then the reader begins anew, as if it had lost the
+        key. Otherwise the next entry of the line would begin before this one.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ from headwater.groups.operation import (
     mapping,
 )
 from headwater.messages import PARKED_CONSUMER, delays_key, group_reader_key
+from headwater.model import StreamID
 
 PAGE = 500
 """How many pending entries one step examines or claims."""
@@ -44,7 +48,7 @@ class Claimed(NamedTuple):
 
 
 class NotTheReader(Exception):
-    """The reader's key names another consumer, or does not exist. Nothing was done."""
+    """The reader's key names another consumer, or does not exist; or the group was moved back. Nothing was done."""
 
 
 def take_reader_key(member: Member, *, ttl_ms: int) -> Operation[bool]:
@@ -130,9 +134,15 @@ def wait_for_new(member: Member, seen: bytes, *, block_ms: int) -> Operation[Non
 
 def claim(member: Member, ids: Sequence[bytes], *, gone: Gone) -> Operation[Claimed]:
     """Claim those of the pending entries ``ids`` that are due, from any owner. Raises `NotTheReader` if this
-    member does not have the reader's key. Claims nothing if the key was renewed in between."""
+    member does not have the reader's key, or the group will read one of them again. Claims nothing if the key
+    was renewed in between."""
     yield from _watch(member)
     rows, waiting, settled = yield from _look(member, ids)
+    if settled and StreamID.parse(settled[-1]) > StreamID.parse(
+        (yield from last_delivered(member))
+    ):
+        yield [["UNWATCH"]]
+        raise NotTheReader
     claims: list[Command] = [
         ["XCLAIM", member.stream, member.group, member.consumer, 0, row[0]] for row in rows
     ]
