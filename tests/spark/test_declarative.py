@@ -4,7 +4,6 @@ refresh is complete with the archive. Source and sink also work over Spark Conne
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -19,7 +18,6 @@ from headwater.demo.data import flights
 from headwater.spark.home import spark_home
 from headwater.spark.java import java_home
 from tests.spark.stores import Shop
-from tests.waiting import eventually
 
 pytestmark = [
     pytest.mark.spark,
@@ -30,31 +28,13 @@ pytestmark = [
 ]
 
 STORES = ("headwater",)
-CONNECT_PORT = 15002
-"""The port of every Spark Connect server that ``local`` starts."""
-
 FLIGHTS = 2_000
 CORRUPTED = 30
 
 
-def is_listening(port: int) -> bool:
-    """Whether a process of this machine listens at ``port``."""
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
 def command(*words: str, directory: Path, **more: str) -> str:
-    """Run one of Spark's programs, and return what it prints.
-
-    The port of its Connect server is fixed, and the JVM of the program before ends after it: one that could not bind
-    has done nothing, and is run again.
-    """
+    """Run one of Spark's programs, and return what it prints."""
     done = _run(words, directory, more)
-    for _again in range(4):
-        if done.returncode == 0 or "Failed to bind" not in done.stdout:
-            break
-        eventually(lambda: not is_listening(CONNECT_PORT), "port 15002 is free")
-        done = _run(words, directory, more)
     assert done.returncode == 0, done.stdout[-5000:]
     return done.stdout
 
@@ -68,6 +48,8 @@ def _run(
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_HOME": str(spark_home()),
         "SPARK_LOCAL_IP": "127.0.0.1",
+        # The Connect server gets a free port instead of 15002, which a JVM that is about to end may still have.
+        "SPARK_TESTING": "free port",
         "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
     }
     return subprocess.run(
