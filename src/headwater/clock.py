@@ -46,3 +46,16 @@ class SystemClock:
 
     def monotonic(self) -> float:
         return passed_seconds()
+
+
+class StandingClock:
+    """A clock that stands at ``at_ms``, Unix milliseconds."""
+
+    def __init__(self, at_ms: int) -> None:
+        self._at_ms = at_ms
+
+    def now_ms(self) -> int:
+        return self._at_ms
+
+    def monotonic(self) -> float:
+        return 0.0

@@ -199,7 +199,7 @@ def words(line: str) -> list[Word]:
 
 
 def full(_size: int) -> str:
-    return "the disk is full"
+    return "MISCONF the disk is full"
 
 
 @pytest.fixture
@@ -247,7 +247,7 @@ def test_a_transaction_is_refused_as_a_whole_unless_all_of_it_fits(
     store: LocalStore, client: LocalClient
 ) -> None:
     # Given room for the first write of a transaction, but not for a later large one
-    client.session.call.admission = lambda size: None if size < 2000 else "the disk is full"
+    client.session.call.admission = lambda size: None if size < 2000 else "MISCONF the disk is full"
     client("MULTI")
     client("SET", "a", "1")
     client("SET", "b", "x" * 5000)
@@ -268,7 +268,7 @@ def test_the_room_that_exec_requests_suffices_for_all_its_commands(
 
     def admission(size: int) -> str | None:
         asked.append(size)
-        return None if size <= asked[0] else "the disk is full"
+        return None if size <= asked[0] else "MISCONF the disk is full"
 
     client("MULTI")
     for number in range(count):

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import pytest
 
+from headwater.config.config import Config
 from headwater.engine.keyspace import Keyspace
 from headwater.engine.stream import StoredStream
 from headwater.errors import HeadwaterError
@@ -47,10 +48,15 @@ class SmallFiles(LocalStore):
     opened from these."""
 
     def __init__(
-        self, *, clock: ManualClock, cold: bool = False, files: CrashableFiles | None = None
+        self,
+        *,
+        clock: ManualClock,
+        cold: bool = False,
+        files: CrashableFiles | None = None,
+        config: Config | None = None,
     ) -> None:
         self._given = files
-        super().__init__(clock=clock, cold=cold)
+        super().__init__(clock=clock, cold=cold, config=config)
 
     def _open(self) -> Node:
         if self._given is not None:

@@ -156,7 +156,7 @@ def test_mistakes_are_errors_that_change_nothing(tmp_path: Path, run_headwater: 
         for at, said in (
             ("yesterday", "is not a time"),
             ("2026-11-23T09:30:00", "has no time zone"),
-            ("2018-05-17T15:00:00Z", "restore an earlier backup"),
+            ("2018-05-17T15:00:00Z", "Use an earlier backup"),
         ):
             words = ("restore", data, "--to", str(tmp_path / f"at-{len(at)}"), "--at", at)
             assert said in run_headwater(*words, status=1)

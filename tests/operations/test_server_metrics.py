@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import redis
@@ -75,6 +77,34 @@ def test_a_hanging_event_loop_is_reported_within_its_bound(
             hanging.join()
         assert late
     assert eventually(lambda: page(server, "/healthz")[0] == 200, "the loop runs again")
+
+
+@pytest.mark.slice
+def test_a_disk_that_hangs_is_reported_within_its_bound(tmp_path: Path) -> None:
+    # Given a server on a disk whose fsyncs can hang
+    library, hanging = tmp_path / "hanging_disk.so", tmp_path / "hanging"
+    source = Path(__file__).with_name("hanging_disk.c")
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
+    environment = {"LD_PRELOAD": str(library), "HANGING_DISK": str(hanging)}
+    with (
+        server_process("--metrics", "127.0.0.1:0", environment=environment) as server,
+        redis.Redis.from_url(server.url) as client,
+    ):
+        assert page(server, "/healthz")[0] == 200
+
+        # When they hang after a write, then the server is reported as not healthy
+        hanging.touch()
+        try:
+            client.xadd("s", {"n": 1})
+            late = eventually(lambda: page(server, "/healthz")[0] == 503, "the flusher is late")
+            _status, text = page(server, "/healthz")
+        finally:
+            hanging.unlink()
+        assert late
+        assert json.loads(text)["problems"][0].startswith("the journal has not been flushed")
+
+        # And as healthy when the disk works again
+        assert eventually(lambda: page(server, "/healthz")[0] == 200, "the flusher runs again")
 
 
 def test_a_mistyped_or_used_address_is_an_error() -> None:

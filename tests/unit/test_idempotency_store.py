@@ -107,7 +107,7 @@ def test_a_sweep_on_a_full_disk_is_repeated_a_second_later(
     client("XADD", "s", "IDMP", "p", "1", "*", "a", "1")
     records = store.node.records
     admission = records.admission
-    records.admission = lambda _size: "no space"
+    records.admission = lambda _size: "MISCONF no space"
     store.advance(100)
     assert store.seconds_ahead() == 1
     records.admission = admission
@@ -189,7 +189,7 @@ def test_a_hit_needs_room_in_the_journal_for_its_count(
 ) -> None:
     client("XADD", "s", "IDMP", "p", "1", "*", "a", "1")
     admission = client.session.call.admission
-    client.session.call.admission = lambda _size: "no space"
+    client.session.call.admission = lambda _size: "MISCONF no space"
     reply = client("XADD", "s", "IDMP", "p", "1", "*", "a", "1")
     assert isinstance(reply, Failure)
     assert reply.text.startswith(b"MISCONF")

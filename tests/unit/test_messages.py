@@ -21,11 +21,11 @@ from headwater.messages import (
     group_settings_key,
     hash_tag,
     is_reserved,
-    iso_time,
     parse_dead_letter,
     related_key,
     trace_text,
 )
+from headwater.moments import iso_time
 
 
 class Line(msgspec.Struct):

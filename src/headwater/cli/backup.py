@@ -11,9 +11,9 @@ from typing import Annotated
 
 import typer
 
-from headwater.cli.moments import milliseconds_of
 from headwater.cli.progress import progress
 from headwater.errors import HeadwaterError
+from headwater.moments import milliseconds_of
 
 Directory = Annotated[Path, typer.Argument(metavar="DIR", help="The data directory, or a backup.")]
 
@@ -58,7 +58,7 @@ def restore(
 
     From a backup, or from a data directory. The journal must reach back to the moment: it begins with the last image of the directory.
     """
-    from headwater.messages import iso_time
+    from headwater.moments import iso_time
     from headwater.persistence.backup import back_up, restore_at
 
     try:

@@ -37,8 +37,8 @@ def history(
     it meanwhile. Redis and Valkey keep no history.
     """
     from headwater.journal.files import DiskFiles
-    from headwater.messages import iso_time
     from headwater.model import StreamID
+    from headwater.moments import iso_time
     from headwater.persistence.history import entry_history
 
     if not directory.is_dir():
@@ -55,7 +55,7 @@ def history(
 
 
 def _print(stream: str, entry: str, found: EntryHistory) -> None:
-    from headwater.messages import iso_time
+    from headwater.moments import iso_time
 
     if found.begins_ms is None:
         since = "since the store began"
@@ -70,7 +70,7 @@ def _print(stream: str, entry: str, found: EntryHistory) -> None:
 
 
 def _row(one: EntryEvent) -> tuple[str, ...]:
-    from headwater.messages import iso_time
+    from headwater.moments import iso_time
 
     due = "" if one.due_ms is None else f", due {iso_time(one.due_ms)}"
     count = "-" if one.deliveries is None else str(one.deliveries)

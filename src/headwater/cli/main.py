@@ -69,6 +69,8 @@ WORDS = {
     ),
     "repair": Word("headwater.cli.repair", "repair", "Make a whole store from a damaged one."),
     "check": Word("headwater.cli.check", "check", "Check the files of a store."),
+    "store": Word("headwater.cli.journal", "store", "Show what uses the disk in a data directory."),
+    "journal": Word("headwater.cli.journal", "app", "List and verify the journal of a store."),
     "exporter": Word(
         "headwater.cli.exporter", "exporter", "Serve metrics of a store for Prometheus."
     ),

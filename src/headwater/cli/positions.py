@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headwater.cli.arguments import DryRun, GroupName, StreamName, Yes, entry_id
-from headwater.cli.moments import milliseconds_of
 from headwater.cli.output import Output, OutputFormat, print_table, show
 from headwater.cli.query import DEFAULT_URL, Url, query
 from headwater.errors import HeadwaterError
+from headwater.moments import milliseconds_of
 
 if TYPE_CHECKING:
     from headwater.operations.positions import ResetPreview, TrimPreview

@@ -1,7 +1,7 @@
 """``headwater serve --metrics HOST:PORT``: metrics and health of the server in this process.
 
     /metrics   what `headwater exporter` serves
-    /healthz   200 while the event loop makes progress
+    /healthz   200 while the event loop and the fsyncs of the journal make progress, and commands are answered
     /readyz    200 while, in addition, the content is loaded and writes are accepted
 
 Rule. Requests are answered in threads of their own, so that a server that hangs is reported as such.
@@ -69,13 +69,21 @@ class _Pages:
         return run(self._client, operation)
 
     def healthy(self) -> tuple[bool, Mapping[str, object]]:
-        """Return whether the event loop makes progress."""
-        if late := self._heartbeat.late:
-            return False, {
-                "status": "late",
-                "problems": [f"the event loop is late by {late:.0f} s"],
-            }
+        """Return whether everything that runs by itself makes progress."""
+        if problems := list(self._problems()):
+            return False, {"status": "late", "problems": problems}
         return True, {"status": "ok"}
+
+    def _problems(self) -> Iterator[str]:
+        node = self._server.node
+        if late := self._heartbeat.late:
+            yield f"the event loop is late by {late:.0f} s"
+        if node.state.poisoned is not None:
+            yield f"no command is answered until a restart: {node.state.poisoned}"
+        elif node.journal is not None:
+            late = node.journal.statistics().flusher_late_s
+            if late > LATE_SECONDS:
+                yield f"the journal has not been flushed to disk for {late:.0f} s"
 
     def ready(self) -> tuple[bool, Mapping[str, object]]:
         """Return whether the server can be used."""

@@ -12,7 +12,7 @@ from headwater.client.server_url import SERVER_EXAMPLES
 from headwater.clock import Clock
 from headwater.errors import ConfigError, StoreInUse
 from headwater.journal.report import RecoveryReport
-from headwater.server.opening import open_node
+from headwater.server.opening import open_node, open_past
 from headwater.server.turn.node import Node
 from headwater.uncompiled import warn_once
 
@@ -74,6 +74,11 @@ def _handle_behind(client: Any) -> StoreHandle | None:
 def _open(address: EmbeddedAddress, clock: Clock | None) -> EmbeddedStore:
     warn_once()
     try:
+        if address.at_ms is not None:
+            if clock is not None:
+                raise ConfigError(f"{address.shown}: at= sets the clock: remove clock=")
+            past, files = open_past(address.config(), address.at_ms)
+            return EmbeddedStore(past, address=address.shown, past=files)
         node = open_node(address.config(), clock=clock)
     except StoreInUse as error:
         raise StoreInUse(

@@ -24,6 +24,7 @@ from headwater.client.reentrancy import INTERRUPT_GUARD, REENTRANCY_GUARD, run_o
 from headwater.clock import SystemClock
 from headwater.errors import ForkedStore, StoreClosed
 from headwater.forks import FORKS
+from headwater.journal.files import Files
 from headwater.server.session.session import Session
 from headwater.server.turn.node import Node
 
@@ -56,9 +57,12 @@ class Sleeper(Protocol):
 
 
 class EmbeddedStore:
-    """A node in this process and its sleepers. ``address`` is its name in errors."""
+    """A node in this process and its sleepers. ``address`` is its name in errors. ``past`` are the files of a
+    node that `server.opening.open_past` has returned: its clock stands, so no command waits."""
 
-    def __init__(self, node: Node, *, address: str, owned: bool = True) -> None:
+    def __init__(
+        self, node: Node, *, address: str, owned: bool = True, past: Files | None = None
+    ) -> None:
         self.node = node
         self.address = address
         self.owned = owned
@@ -66,6 +70,7 @@ class EmbeddedStore:
         self.users = 0
         self.closed = ""
         """Why the store is closed; empty while it is open."""
+        self._past = past
         self._process_id = os.getpid()
         self._generation = FORKS.generation
         self._sleepers: dict[Sleeper, None] = {}
@@ -99,6 +104,7 @@ class EmbeddedStore:
             session = self.node.connect(
                 kind="embedded", address=f"{self.address}:0", on_output=partial(_deliver, self.node)
             )
+            session.call.may_block = self._past is None
             session.driver = ref(transport)  # weak: the node does not keep a client alive
             return session
 
@@ -249,6 +255,8 @@ class EmbeddedStore:
                 self._timer.cancel()
             if self.owned:
                 self.node.close()
+            if self._past is not None:
+                self._past.unlock()
 
     def _end_sessions(self) -> None:
         for session in list(self.node.clients.sessions.values()):

@@ -1,6 +1,7 @@
 """Parses ``headwater://`` urls: which embedded store, its settings, and options of the client.
 
     headwater:///var/lib/orders?appendfsync=always    a store in a directory on disk
+    headwater:///backup?at=2026-11-23T09:30:00Z       a store as it was then, read-only
     headwater://memory                                a private store in memory, lost when it is closed
     headwater://memory/orders                         a store in memory, shared by name in this process
 
@@ -19,7 +20,8 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 from headwater.config.config import NAMES, SETTINGS, Config
 from headwater.config.loading import load
 from headwater.config.setting import EmbeddedUse
-from headwater.errors import ConfigError
+from headwater.errors import ConfigError, HeadwaterError
+from headwater.moments import iso_time, milliseconds_of
 
 SCHEME = "headwater"
 EXAMPLES = "headwater:///path/to/directory, headwater://memory or headwater://memory/name"
@@ -60,20 +62,26 @@ class EmbeddedAddress:
     settings: dict[str, str] = field(default_factory=dict)
     options: dict[str, Any] = field(default_factory=dict)
     """Options of redis-py's client."""
+    at_ms: int | None = None
+    """The moment as of which the store is read, in Unix milliseconds; None for the store itself."""
 
     @property
     def key(self) -> str | None:
         """Identifies a store that clients of this process share; None for a store that is not shared."""
         if self.directory is not None:
-            return f"dir:{self.directory}"
+            return f"dir:{self.directory}{self._moment}"
         return f"memory:{self.name}" if self.name else None
 
     @property
     def shown(self) -> str:
         """The store's address in messages."""
         if self.directory is not None:
-            return f"{SCHEME}://{self.directory}"
+            return f"{SCHEME}://{self.directory}{self._moment}"
         return f"{SCHEME}://memory{'/' if self.name else ''}{self.name}"
+
+    @property
+    def _moment(self) -> str:
+        return "" if self.at_ms is None else f"?at={iso_time(self.at_ms)}"
 
     def config(self) -> Config:
         """Return the store's configuration. Raises `ConfigError`."""
@@ -123,6 +131,11 @@ def _add_parameter(address: EmbeddedAddress, name: str, text: str) -> None:
         address.settings[setting] = text
     elif name == "name" and address.directory is None:
         address.name = text
+    elif name == "at" and address.directory is not None:
+        try:
+            address.at_ms = milliseconds_of(text, f"{address.url!r}: at")
+        except HeadwaterError as error:
+            raise ConfigError(str(error)) from None
     elif name in _CLIENT_OPTIONS:
         try:
             address.options[name] = _CLIENT_OPTIONS[name](text)
@@ -134,5 +147,5 @@ def _add_parameter(address: EmbeddedAddress, name: str, text: str) -> None:
             f"{', '.join(_SETTINGS)} ({', '.join(_ON_DISK)} with a directory)."
         )
     else:
-        known = ", ".join([*_SETTINGS, "name", *_CLIENT_OPTIONS])
+        known = ", ".join([*_SETTINGS, "name", "at", *_CLIENT_OPTIONS])
         raise ConfigError(f"{address.url!r}: unknown parameter {name!r}. Parameters: {known}.")

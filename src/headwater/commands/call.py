@@ -43,10 +43,6 @@ if not cython.compiled:  # memory_c.pxd has them in C
 WRONGTYPE = "WRONGTYPE Operation against a key holding the wrong kind of value"
 SYNTAX = "ERR syntax error"
 NO_SUCH_KEY = "ERR no such key"
-MISCONF = (
-    "MISCONF Headwater cannot write its journal: {reason}. The command was not executed; reads go "
-    "on. Free space on the disk of the data directory and send it again."
-)
 
 
 def shown(name: bytes) -> str:
@@ -185,13 +181,13 @@ class Call:
     def admit(self, size: int) -> None:
         """Make sure that the journal can take ``size`` more bytes of facts, an upper bound.
 
-        Raises `NoRoom` (MISCONF) if it cannot. Must be called before the first mutator.
+        Raises `NoRoom` with the error that `admission` returns. Must be called before the first mutator.
         """
         if self.admission is always_admitted:
             return
-        reason = self.admission(len(self.keyspace.facts.data) + size)
-        if reason is not None:
-            raise NoRoom(MISCONF.format(reason=reason))
+        refusal = self.admission(len(self.keyspace.facts.data) + size)
+        if refusal is not None:
+            raise NoRoom(refusal)
 
     def modified(self, key: bytes, changes: int = 1) -> None:
         """Break every WATCH of ``key``, and add ``changes`` to the counter that Redis calls dirty."""

@@ -18,6 +18,8 @@ _SUFFIXES = {
     "": 1, "b": 1, "k": 1000, "kb": KIB, "m": 1000**2, "mb": MIB, "g": 1000**3, "gb": KIB * MIB,
 }  # fmt: skip
 
+_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+
 
 class Kind(Generic[T]):
     """Base class of the kinds of settings."""
@@ -71,6 +73,21 @@ class Memory(Integer):
 
     def parse(self, text: str) -> int:
         return self.bounded(parse_memory(text))
+
+
+class Duration(Integer):
+    """A number of seconds, or a number with a unit: ``s``, ``m``, ``h`` or ``d``.
+
+    >>> Duration().parse("7d")
+    604800
+    """
+
+    def parse(self, text: str) -> int:
+        digits = text.rstrip("smhdSMHD")
+        unit = _SECONDS.get(text[len(digits) :].lower())
+        if unit is None or not (digits.isascii() and digits.isdigit() and len(digits) <= 19):
+            raise ValueError("argument must be a duration, such as 90, 90s, 15m, 24h or 7d")
+        return self.bounded(int(digits) * unit)
 
 
 class Boolean(Kind[bool]):

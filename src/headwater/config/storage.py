@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from headwater.config.kinds import I32, MIB, Integer, Kind, Memory, Text, parse_integer
+from headwater.config.kinds import I32, MIB, Duration, Integer, Kind, Memory, Text, parse_integer
 from headwater.config.setting import PROTECTED, EmbeddedUse, setting
 
 FsyncPolicy = Literal["everysec", "always", "no"]
@@ -76,6 +76,13 @@ class StorageConfig:
         64 * MIB,
         "Least size of the last image and the journal together at which the next image is written.",
         kind=Memory(),
+        embedded=EmbeddedUse.ON_DISK,
+    )
+    journal_retention: int = setting(
+        0,
+        "For how long, in seconds or with the unit s, m, h or d, what an image replaces is kept, so that "
+        "`headwater history` and `headwater restore --at` reach back that far; 0: not at all.",
+        kind=Duration(0, I32),
         embedded=EmbeddedUse.ON_DISK,
     )
     checkpoint_io_limit: int = setting(

@@ -8,7 +8,7 @@ Rule 3. Reading and claiming are transactions that fail if the reader's key has 
         was checked: a process that was suspended in between gets nothing. They use plain commands, the same
         on every server, and need one connection for all their steps.
 Rule 4. An entry that is not pending is settled, unless the group will read it again: a failover has lost its
-        delivery, or an operator has moved the group back. Then the reader begins anew, as if it had lost the
+        delivery, or an operator has moved the group back. Then the reader begins again, as if it had lost the
         key. Otherwise the next entry of the line would begin before this one.
 """
 

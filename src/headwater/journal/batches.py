@@ -76,6 +76,14 @@ class JournalBatch(NamedTuple):
         """Return the offset in the file at which group ``index`` begins, for a message."""
         return self.base + self.starts[index] - GROUP_HEADER_BYTES
 
+    def until(self, at_ms: int) -> JournalBatch:
+        """Return the groups before the first one of a later time than ``at_ms``."""
+        later = (index for index, now_ms in enumerate(self.times) if now_ms > at_ms)
+        first = next(later, len(self.times))
+        return self._replace(
+            starts=self.starts[:first], ends=self.ends[:first], times=self.times[:first]
+        )
+
     def groups(self) -> Iterator[Group]:
         """Yield the groups one by one."""
         base = self.base

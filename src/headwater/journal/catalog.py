@@ -15,7 +15,6 @@ Rule 5. A segment is removed only if MANIFEST says, durably, that its number was
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import logging
 import threading
@@ -32,6 +31,8 @@ from headwater.journal.names import (
     journal_numbers,
 )
 from headwater.journal.records import Synced
+from headwater.journal.replacing import replace_file
+from headwater.journal.retention import Retention, image_number
 from headwater.journal.rotation import Rotation
 from headwater.journal.segments import segment_name, segment_numbers
 
@@ -50,13 +51,16 @@ class Catalog:
         fresh        whether this process has written MANIFEST, durably
         broken       why MANIFEST cannot be replaced until a restart; None if it can
 
+    ``past`` is a former MANIFEST, to read the store from there on (`retention.past_of`).
+
     The constructor raises `JournalDamaged` for a flawed MANIFEST or a missing image, and `StoreUnusable` for a
     later format.
     """
 
-    def __init__(self, files: Files) -> None:
+    def __init__(self, files: Files, past: StoreManifest | None = None) -> None:
         self._files = files
-        self.manifest: StoreManifest | None = read_manifest(files)
+        self.manifest: StoreManifest | None = read_manifest(files) if past is None else past
+        self.retention = Retention(files)
         self.floor = Synced(0, 0) if self.manifest is None else self.manifest.floor
         self.closed: list[Synced] = []
         self.fresh = False
@@ -160,17 +164,8 @@ class Catalog:
             next_image=max(manifest.next_image, self.next_image()),
             next_segment=max(manifest.next_segment, self.next_segment),
         )
-        files, text = self._files, manifest.text()
-        temporary = MANIFEST_NAME + TEMPORARY_SUFFIX
-        try:
-            files.create(temporary, len(text))
-            files.write(temporary, 0, text)
-            files.sync(temporary)
-            files.rename(temporary, MANIFEST_NAME)
-        except OSError:
-            with contextlib.suppress(OSError):
-                files.remove(temporary)
-            raise
+        files = self._files
+        replace_file(files, MANIFEST_NAME, manifest.text())
         try:
             files.sync_directory()
         except OSError as error:
@@ -200,17 +195,26 @@ class Catalog:
         `OSError` if MANIFEST was not replaced."""
         assert self.manifest is not None, "no MANIFEST was written"
         assert self.first <= first, "a journal file that is not there any more"
+        self.retention.note(self.manifest)
         self.replace(self.manifest._replace(image=entry, first=first, next_image=entry.number + 1))
         self.closed = [end for end in self.closed if end.number >= first]
 
-    def remove_old(self) -> None:
-        """Remove the journal files and images that MANIFEST does not name any more, oldest first. A failure
-        is logged. What is left, because of a failure or a backup, is removed by the next image or start."""
-        files, kept = self._files, None if self.image is None else self.image.number
-        old = [file_name(number) for number in journal_numbers(files) if number < self.first]
-        old += [image_name(number) for number in image_numbers(files) if number != kept]
+    def remove_old(self, *, expire: bool = False) -> None:
+        """Remove the journal files and images that neither MANIFEST nor a past names any more, oldest first; with
+        ``expire`` also the pasts that are too old. A failure is logged. What is left, because of a failure or a
+        backup, is removed by the next image or start."""
+        files, image = self._files, self.image
         with files.removable() as free:
-            for name in old if free else ():
+            if not free:
+                return
+            now_ms = 0 if image is None else image.now_ms
+            old = self.retention.too_old(now_ms) if expire else []
+            pasts = self.retention.pasts
+            first = min([self.first, *(one.first for one in pasts)])
+            kept = {image_number(one) for one in pasts} | {0 if image is None else image.number}
+            old += [file_name(number) for number in journal_numbers(files) if number < first]
+            old += [image_name(number) for number in image_numbers(files) if number not in kept]
+            for name in old:
                 self._remove(name)
 
     def discard_image(self, number: int) -> None:
@@ -224,12 +228,16 @@ class Catalog:
                 self._remove(name)
 
     def remove_segments(self, numbers: Iterable[int]) -> list[int]:
-        """Remove segments to which nothing refers. Return which ones are gone. A failure is logged; any thread
-        may call this. Removes nothing while a backup is made."""
+        """Remove segments to which neither the store nor a past refers; ``numbers`` are those to which the store does
+        not. Return which ones are gone. A failure is logged; any thread may call this. Removes nothing while a
+        backup is made."""
         known = 1 if self.manifest is None else self.manifest.next_segment
         with self._files.removable() as free:
-            wanted = [one for one in numbers if free and one < known]
-            return [one for one in wanted if self._remove(segment_name(one))]
+            unneeded = [one for one in numbers if free and one < known]
+            needed = self.retention.needed(unneeded, 0 if self.image is None else self.image.number)
+            return [
+                one for one in unneeded if one not in needed and self._remove(segment_name(one))
+            ]
 
     def _remove(self, name: str) -> bool:
         try:

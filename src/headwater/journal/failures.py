@@ -60,10 +60,10 @@ def missing_file(files: Files, name: str, reason: str) -> JournalDamaged:
     )
 
 
-def damaged_manifest(files: Files, line: int, found: str) -> JournalDamaged:
-    """Return the error for a flaw in MANIFEST. Lines are counted from 1."""
+def damaged_manifest(files: Files, name: str, line: int, found: str) -> JournalDamaged:
+    """Return the error for a flaw in MANIFEST, or in a former one with this name. Lines are counted from 1."""
     return JournalDamaged(
-        f"{files.path(MANIFEST_NAME)} is damaged at line {line}: found {found}. Nothing was changed. Restore "
+        f"{files.path(name)} is damaged at line {line}: found {found}. Nothing was changed. Restore "
         "the data directory from a backup; or make a copy, correct the line, and replace the last line by "
         f"'{EDITED}'."
     )

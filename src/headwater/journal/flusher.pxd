@@ -19,6 +19,7 @@ cdef class Flusher:
     cdef object _synced
     cdef object _since
     cdef bint _failed
+    cdef double _looked
 
     cpdef wrote(self, long long number, long long end, long long turn)
     cpdef take_synced(self)

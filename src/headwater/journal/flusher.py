@@ -61,6 +61,7 @@ class Flusher:
         self._synced: Synced | None = None
         self._since: float | None = None
         self._failed = False
+        self._looked = 0.0
 
     def use(self, policy: FsyncPolicy) -> None:
         """Start flushing if this policy needs it."""
@@ -70,6 +71,7 @@ class Flusher:
     def start(self) -> None:
         """Start flushing once a second, also after a `stop`."""
         self._stopped.clear()
+        self._looked = self._clock.monotonic()
         self._thread = threading.Thread(target=self._run, name="headwater-fsync", daemon=True)
         self._thread.start()
 
@@ -119,6 +121,11 @@ class Flusher:
             self._changed.notify_all()
         return failure is None
 
+    def late_s(self) -> float:
+        """Return for how long the thread has not looked for unsynced data, in seconds; 0 if it does not run. Any
+        thread may call this."""
+        return 0.0 if self._thread is None else max(0.0, self._clock.monotonic() - self._looked)
+
     def wait_if_late(self) -> None:
         """Wait for an fsync that has been running for two seconds or more."""
         since = self._since
@@ -150,6 +157,7 @@ class Flusher:
 
     def _run(self) -> None:
         while not self._stopped.wait(self._interval):
+            self._looked = self._clock.monotonic()
             self.flush_once()
             if self._failed:
                 return

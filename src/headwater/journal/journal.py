@@ -55,10 +55,8 @@ from headwater.limits import JOURNAL_FILE_BYTES, MAX_RECORD_GROUP_BYTES
 
 
 class Journal:
-    """A journal that is open for replay and then for writing. Created by `open` only.
-
-    Only one thread at a time may call it: the one that holds the node's lock.
-    """
+    """A journal that is open for replay and then for writing, created by `open` only. Only the thread that holds
+    the node's lock may call it."""
 
     seed: int
     """Part of every record's checksum: an argument of `records.seal_group`."""
@@ -305,8 +303,8 @@ class Journal:
         self._base = self.total_bytes
 
     def remove_replaced(self) -> None:
-        """Remove the files that MANIFEST does not name any more, in any thread. Failures are logged."""
-        self.catalog.remove_old()
+        """Remove the files that nothing names any more (`Catalog.remove_old`), in any thread. Failures are logged."""
+        self.catalog.remove_old(expire=True)
 
     # --- policy, statistics, end ----------------------------------------------------------------
 
@@ -334,6 +332,7 @@ class Journal:
             delayed_fsyncs=self._flusher.delayed,
             durable_turn=max(self._durable_turn, self._flusher.synced_turn),
             failure=self.failure,
+            flusher_late_s=self._flusher.late_s(),
             refusal=self._reserve.refusal,
         )
 

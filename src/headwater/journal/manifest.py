@@ -96,30 +96,33 @@ class StoreManifest(NamedTuple):
         return body + f"crc32c {checksum_of(memoryview(body)):08x}\n".encode()
 
 
-def read_manifest(files: Files) -> StoreManifest | None:
-    """Return what MANIFEST says, None if there is no such file.
+def read_manifest(files: Files, name: str = MANIFEST_NAME) -> StoreManifest | None:
+    """Return what MANIFEST says, or a former one that is kept as ``name``; None if there is no such file.
 
     Raises `JournalDamaged` for a flaw and `StoreUnusable` for a later format.
     """
-    if MANIFEST_NAME not in files.names():
+    if name not in files.names():
         return None
-    data = files.read(MANIFEST_NAME, MANIFEST_BYTES + 1)
-    files.close(MANIFEST_NAME)
-    return _Lines(files, bytes(data)).manifest()
+    data = files.read(name, MANIFEST_BYTES + 1)
+    files.close(name)
+    return _Lines(files, name, bytes(data)).manifest()
 
 
 class _Lines:
     """The lines of a MANIFEST that is being parsed."""
 
-    def __init__(self, files: Files, data: bytes) -> None:
+    def __init__(self, files: Files, name: str, data: bytes) -> None:
         self._files = files
+        self._name = name
         if len(data) > MANIFEST_BYTES:
-            raise damaged_manifest(files, 1, f"more than {MANIFEST_BYTES} bytes")
+            raise damaged_manifest(files, name, 1, f"more than {MANIFEST_BYTES} bytes")
         body, ended, rest = data.decode("ascii", "replace").rpartition("\n")
         self._lines = body.split("\n")
         self._at = 0
         if not ended or rest:
-            raise damaged_manifest(files, len(self._lines) + bool(ended), "no end of the last line")
+            raise damaged_manifest(
+                files, name, len(self._lines) + bool(ended), "no end of the last line"
+            )
         signed = data[: len(data) - len(self._lines[-1].encode()) - 1]
         self._expected = f"crc32c {checksum_of(memoryview(signed)) if signed else 0:08x}"
 
@@ -128,7 +131,7 @@ class _Lines:
         (version,) = self._numbers("format")
         if version != MANIFEST_FORMAT:
             raise StoreUnusable(
-                f"{self._files.path(MANIFEST_NAME)} has format {version}: it was written by a later version "
+                f"{self._files.path(self._name)} has format {version}: it was written by a later version "
                 f"of Headwater. This one reads format {MANIFEST_FORMAT}. Start it with the version that wrote "
                 "it, or later."
             )
@@ -178,4 +181,4 @@ class _Lines:
         return found
 
     def _flaw(self, found: str) -> Exception:
-        return damaged_manifest(self._files, self._at, found)
+        return damaged_manifest(self._files, self._name, self._at, found)

@@ -13,10 +13,14 @@ from headwater.journal.records import BOUND_VERSION, FORMAT_VERSION, file_key
 TEMPORARY_SUFFIX = ".new"
 """The suffix of a file that is being created. It is renamed when its header is durable."""
 
+UNNEEDED_NAME = "unneeded"
+"""The file that lists segments without references (`headwater.journal.retention`)."""
+
 _NAME = re.compile(r"journal-(\d{6,})")
 _IMAGE = re.compile(r"image-(\d{6,})")
+_PAST = re.compile(r"manifest-(\d{6,})")
 _UNFINISHED = re.compile(
-    rf"(?:(?:journal|image)-\d{{6,}}|{MANIFEST_NAME}){re.escape(TEMPORARY_SUFFIX)}"
+    rf"(?:(?:journal|image|manifest)-\d{{6,}}|{MANIFEST_NAME}|{UNNEEDED_NAME}){re.escape(TEMPORARY_SUFFIX)}"
 )
 
 
@@ -36,6 +40,16 @@ def image_name(number: int) -> str:
     'image-000003'
     """
     return f"image-{number:06d}"
+
+
+def past_name(number: int) -> str:
+    """Return the name of the MANIFEST that named image ``number``, which is kept (`headwater.journal.retention`); 0
+    is that of no image.
+
+    >>> past_name(3)
+    'manifest-000003'
+    """
+    return f"manifest-{number:06d}"
 
 
 def number_of(name: str) -> int:
@@ -68,6 +82,11 @@ class JournalFile(NamedTuple):
 def journal_numbers(files: Files) -> list[int]:
     """Return the numbers of all journal files, sorted."""
     return _numbers(files, _NAME, file_name)
+
+
+def past_numbers(files: Files) -> list[int]:
+    """Return the numbers of all MANIFESTs that are kept, sorted."""
+    return sorted(_numbers(files, _PAST, past_name))
 
 
 def image_numbers(files: Files, *, unfinished: bool = False) -> list[int]:

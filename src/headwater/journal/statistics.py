@@ -20,5 +20,7 @@ class JournalStatistics(NamedTuple):
     """The last turn that is known to be completely on disk. Not maintained with ``always``."""
     failure: str | None
     """Why nothing more is written until a restart."""
+    flusher_late_s: float
+    """For how long the thread that flushes has not looked for unsynced data, in seconds; 0 if there is none."""
     refusal: str | None
     """Why the next file could not be created. Writes continue while this file has space."""

@@ -31,7 +31,6 @@ from headwater.messages.dead import (
     DeadLetter,
     dead_letter_fields,
     error_text,
-    iso_time,
     parse_dead_letter,
     trace_text,
 )
@@ -146,7 +145,6 @@ __all__ = [
     "hash_tag",
     "held_key",
     "is_reserved",
-    "iso_time",
     "later_key",
     "parse_dead_letter",
     "poison_key",

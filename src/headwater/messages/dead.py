@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import NamedTuple
 
 from headwater.messages.codecs import Pairs
 from headwater.messages.keys import RESERVED_PREFIX
+from headwater.moments import iso_time
 
 MAX_ERROR_CHARACTERS = 2_000
 """Length at which an error message is cut. A longer one may quote the whole input."""
@@ -49,16 +49,6 @@ class DeadLetter(NamedTuple):
     """When it became a dead letter: ISO 8601 in UTC, such as ``2018-05-17T15:04:58.055Z``."""
     fields: Pairs
     """The entry's fields, unchanged and in order: pairs of bytes."""
-
-
-def iso_time(now_ms: int) -> str:
-    """Return Unix milliseconds as ISO 8601 in UTC.
-
-    >>> iso_time(1526569498055)
-    '2018-05-17T15:04:58.055Z'
-    """
-    moment = datetime.fromtimestamp(now_ms // 1000, UTC)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{now_ms % 1000:03d}Z"
 
 
 def error_text(error: BaseException) -> str:

@@ -6,7 +6,9 @@
 Rule 1. The history is what a replay of the store does to the entry: after each record group, the entry's state is
         compared with its state before. So the journal needs no facts for it, and the history cannot differ from
         what happened.
-Rule 2. It begins with the image, if there is one: what was before is gone with the journal files before it.
+Rule 2. It begins with the oldest image that is kept (``journal-retention``), if there is one: what was before is gone
+        with the journal files before it. First it tries the last image before the time of the entry's id, which saves
+        reading what cannot concern the entry, and is the whole history if the entry is added after it.
 Rule 3. A server may use the directory: it removes no file meanwhile, as during a backup. Its last changes may be
         missing.
 Rule 4. While the entry cannot exist, whole batches are replayed without comparing.
@@ -14,6 +16,7 @@ Rule 4. While the entry cannot exist, whole batches are replayed without compari
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from enum import StrEnum
 from struct import Struct
@@ -25,9 +28,12 @@ from headwater.engine.keyspace import Keyspace
 from headwater.engine.pending import NOBODY, NOWHERE
 from headwater.engine.replay import Replay
 from headwater.engine.stream import StoredStream
+from headwater.errors import StoreUnusable
 from headwater.journal.batches import JournalBatch
 from headwater.journal.files import Files
 from headwater.journal.locks import BACKUP_LOCK_NAME, held_for_backup
+from headwater.journal.manifest import StoreManifest
+from headwater.journal.retention import oldest_past, past_before
 from headwater.model import StreamID
 from headwater.persistence.reading import Progress, StoreReader, silent
 
@@ -141,12 +147,22 @@ def entry_history(
 
     Raises `JournalDamaged`, and `StoreUnusable` if the directory has no store.
     """
+    watched = _Watched(key, entry, database)
     with held_for_backup(files.path(BACKUP_LOCK_NAME)):
-        return _read(files, _Watched(key, entry, database), progress)
+        oldest = oldest_past(files)
+        with contextlib.suppress(StoreUnusable):  # an id from before everything that is kept
+            likely = past_before(files, entry.ms)
+            if likely != oldest:
+                found = _read(files, watched, progress, likely)
+                if found.events and found.events[0].what is What.ADDED:
+                    return found
+        return _read(files, watched, progress, oldest)
 
 
-def _read(files: Files, watched: _Watched, progress: Progress) -> EntryHistory:
-    store = StoreReader(files, progress)
+def _read(
+    files: Files, watched: _Watched, progress: Progress, past: StoreManifest | None
+) -> EntryHistory:
+    store = StoreReader(files, progress, past=past)
     for batch in store.of_image():
         store.applying.apply(batch)
     watch = _Watch(store.applying.keyspace, watched)

@@ -10,15 +10,20 @@ Unlike `replaying`, it needs no `Journal`, which makes the files writable.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import chain
 
+from headwater.collector import collector_off
 from headwater.engine.entry_block import EntryBlock
 from headwater.engine.keyspace import Keyspace
 from headwater.engine.stream import StoredStream
 from headwater.errors import StoreUnusable
 from headwater.journal.batches import JournalBatch
+from headwater.journal.catalog import Catalog
 from headwater.journal.files import Files
 from headwater.journal.images import read_image
+from headwater.journal.manifest import StoreManifest
 from headwater.journal.recovery import Recovery
+from headwater.journal.retention import past_before
 from headwater.persistence.applying import Applying
 from headwater.persistence.source import SegmentSource
 
@@ -34,14 +39,17 @@ def silent(_what: str, _done: int, _total: int) -> None:
 
 
 class StoreReader:
-    """Reads the image and the journal of a directory, each once and in this order.
+    """Reads the image and the journal of a directory, each once and in this order; from ``past`` on if that is given
+    (`journal.retention`).
 
     The constructor and the iterators raise `JournalDamaged`, and the constructor `StoreUnusable` if there is no
     store.
     """
 
-    def __init__(self, files: Files, progress: Progress = silent) -> None:
-        self.recovery = Recovery(files)
+    def __init__(
+        self, files: Files, progress: Progress = silent, *, past: StoreManifest | None = None
+    ) -> None:
+        self.recovery = Recovery(files, Catalog(files, past))
         self.image = self.recovery.catalog.image
         if self.recovery.is_empty and self.image is None:
             where = files.path("").rstrip("/")
@@ -67,6 +75,23 @@ class StoreReader:
             yield batch
             self._done += batch.ends[-1] - batch.starts[0]
             self._progress("bytes replayed", self._done, self._total)
+
+
+def keyspace_at(files: Files, at_ms: int) -> Keyspace:
+    """Return the state that a store had at ``at_ms``, Unix milliseconds: that before the first record group of a
+    later time. Blobs are read from ``files`` later.
+
+    Raises `JournalDamaged`, and `StoreUnusable` if what is kept does not reach back so far.
+    """
+    store = StoreReader(files, past=past_before(files, at_ms))
+    with collector_off():
+        for batch in chain(store.of_image(), store.of_journal()):
+            part = batch.until(at_ms)
+            if part.times:
+                store.applying.apply(part)
+            if len(part.times) < len(batch.times):
+                break
+    return store.applying.finish()
 
 
 def streams_of(keyspace: Keyspace) -> Iterator[tuple[Key, StoredStream]]:

@@ -11,12 +11,17 @@ INFO and ``client.recovery``.
 
 from __future__ import annotations
 
-from headwater.clock import Clock, SystemClock
+from pathlib import Path
+
+from headwater.clock import Clock, StandingClock, SystemClock
 from headwater.config.config import Config
 from headwater.engine.keyspace import Keyspace
+from headwater.errors import StoreUnusable
 from headwater.journal.files import DiskFiles, Files
 from headwater.journal.journal import Journal
+from headwater.moments import iso_time
 from headwater.persistence.progress import LoadProgress
+from headwater.persistence.reading import keyspace_at
 from headwater.persistence.replaying import log_recovery, replay_steps
 from headwater.server.services.acl.access import AccessControl
 from headwater.server.turn.node import Node
@@ -94,3 +99,27 @@ def open_node(config: Config, *, clock: Clock | None = None, files: Files | None
         opening.abandon()
         raise
     return opening.node
+
+
+def open_past(config: Config, at_ms: int) -> tuple[Node, Files]:
+    """Return a node with the state that the store in ``config.dir`` had at ``at_ms``, Unix milliseconds, and the
+    files from which it reads; the caller unlocks them. It refuses changes with READONLY, and its clock stands.
+
+    Raises `StoreInUse`, `JournalDamaged`, and `StoreUnusable` if there is no store or it does not reach back so far.
+    """
+    if not Path(config.dir).is_dir():
+        raise StoreUnusable(f"there is no directory {config.dir}")
+    files = DiskFiles(config.dir)
+    files.lock()
+    try:
+        keyspace = keyspace_at(files, at_ms)
+        node = Node(keyspace=keyspace, config=config, clock=StandingClock(at_ms))
+    except BaseException:
+        files.unlock()
+        raise
+    refusal = (
+        f"READONLY this is the store as it was at {iso_time(at_ms)}, which cannot be changed. To continue from "
+        "there, use `headwater restore --at`"
+    )
+    node.records.admission = lambda _size: refusal
+    return node, files

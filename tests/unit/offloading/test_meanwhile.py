@@ -205,7 +205,7 @@ def test_a_restore_is_refused_when_the_journal_has_no_room(
         reach_build(store)
 
         # When the disk is full by the end of the job
-        client.session.call.admission = lambda _size: "no space left"
+        client.session.call.admission = lambda _size: "MISCONF no space left"
     refused = settled(store, client)
 
     # Then the RESTORE is refused, and nothing has changed

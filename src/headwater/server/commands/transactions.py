@@ -70,12 +70,12 @@ def exec_(call: Call, session: Session, services: Services) -> Wait | None:
             raise aborted(error) from None
     start = len(session.output.outbox)
     call.reply.array(len(queued))
-    own = call.arguments
+    own, may_block = call.arguments, call.may_block
     call.may_block = False
     try:
         services.runner.run_queued(session, queued)
     finally:
-        call.may_block, call.arguments = True, own
+        call.may_block, call.arguments = may_block, own
     return services.authorization.logins.hold_transaction(session, start)
 
 

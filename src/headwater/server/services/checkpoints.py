@@ -103,9 +103,10 @@ class Checkpoints:
             self.write_now()
 
     def configure(self, config: Config) -> None:
-        """Apply the settings of the triggers."""
+        """Apply the settings of the triggers, and for how long replaced files are kept."""
         self._config = config
         if self._journal is not None:
+            self._journal.catalog.retention.keep_ms = config.journal_retention * 1000
             self._state.checkpoint_at = self._next()
 
     @property

@@ -22,6 +22,11 @@ from headwater.server.services.state import DISK_IS_FULL
 
 log = logging.getLogger("headwater.server")
 
+MISCONF = (
+    "MISCONF Headwater cannot write its journal: {reason}. The command was not executed; reads go "
+    "on. Free space on the disk of the data directory and send it again."
+)
+
 
 class TurnRecords:
     """The facts that a turn has written and not committed. A node has one."""
@@ -86,7 +91,7 @@ class TurnRecords:
 
     def admit(self, size: int) -> str | None:
         """Return None if the journal accepts ``size`` bytes of facts in this turn, otherwise the
-        reason. The journal is consulted only for more than it has allowed before."""
+        error. The journal is consulted only for more than it has allowed before."""
         if size <= self._allowance:
             return None
         assert self.journal is not None
@@ -94,7 +99,7 @@ class TurnRecords:
         self._allowance = self.journal.allowance
         if (reason is not None) != self._refusing and size <= MAX_RECORD_GROUP_BYTES:
             self._log_change(reason)
-        return reason
+        return None if reason is None else MISCONF.format(reason=reason)
 
     def _log_change(self, reason: str | None) -> None:
         """Log when MISCONF begins and when it ends, not each refused command."""

@@ -1,4 +1,4 @@
-"""Moments on the command line."""
+"""Moments as text: ISO 8601 and Unix milliseconds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from headwater.errors import HeadwaterError
 
 
 def milliseconds_of(text: str, option: str) -> int:
-    """Parse a time and return Unix milliseconds. Raises `HeadwaterError`, which names ``option``.
+    """Parse a time and return Unix milliseconds. Raises `HeadwaterError`, which names ``option``, the place of the
+    text.
 
     >>> milliseconds_of("2018-05-17T15:00:58.055Z", "--at"), milliseconds_of("1526569258055", "--at")
     (1526569258055, 1526569258055)
@@ -27,3 +28,13 @@ def milliseconds_of(text: str, option: str) -> int:
             f"{option}: {text!r} has no time zone: add Z for UTC, or an offset such as +02:00"
         )
     return round(moment.astimezone(UTC).timestamp() * 1000)
+
+
+def iso_time(now_ms: int) -> str:
+    """Return Unix milliseconds as ISO 8601 in UTC.
+
+    >>> iso_time(1526569498055)
+    '2018-05-17T15:04:58.055Z'
+    """
+    moment = datetime.fromtimestamp(now_ms // 1000, UTC)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{now_ms % 1000:03d}Z"

@@ -1,0 +1,146 @@
+"""``headwater journal`` and ``headwater store``: what is in a data directory.
+
+headwater journal verify data
+headwater journal dump data --from 2026-11-23T09:30:00Z --to 2026-11-23T09:31:00Z
+headwater store data --streams
+"""
+
+from __future__ import annotations
+
+import json
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headwater.cli.main import SETTINGS
+from headwater.cli.output import Output, OutputFormat, print_csv, print_table, show
+from headwater.cli.progress import progress
+from headwater.errors import HeadwaterError
+from headwater.moments import iso_time, milliseconds_of
+
+if TYPE_CHECKING:
+    from headwater.journal.files import DiskFiles
+
+app = typer.Typer(no_args_is_help=True, help="List and verify the journal of a store.", **SETTINGS)
+
+Directory = Annotated[Path, typer.Argument(metavar="DIR", help="The data directory, or a backup.")]
+
+
+def _files(directory: Path) -> DiskFiles:
+    from headwater.journal.files import DiskFiles
+
+    if not directory.is_dir():
+        raise HeadwaterError(f"there is no directory {directory}")
+    return DiskFiles(directory)
+
+
+@app.command()
+def verify(directory: Directory, *, output: Output = OutputFormat.TABLE) -> None:
+    """Read image and journal with all checksums.
+
+    A server may use the directory. Damage is an error that names file and offset. `headwater check` also
+    examines the entries in segments, and the state that results.
+    """
+    from headwater.persistence.dumping import journal_parts
+
+    parts = journal_parts(_files(directory), progress())
+    documents = [
+        {**one._asdict(), "first": iso_time(one.first_ms), "last": iso_time(one.last_ms)}
+        for one in parts
+    ]
+    titles = ("FILE", "GROUPS", "BYTES", "FIRST", "LAST")
+    rows = [
+        (
+            one.file,
+            f"{one.groups:,}",
+            f"{one.bytes:,}",
+            iso_time(one.first_ms),
+            iso_time(one.last_ms),
+        )
+        for one in parts
+    ]
+    show(documents, output, lambda: print_table(titles, rows))
+
+
+@app.command()
+def dump(
+    directory: Directory,
+    *,
+    first: Annotated[
+        str | None, typer.Option("--from", metavar="TIME", help="Groups from this time on.")
+    ] = None,
+    last: Annotated[
+        str | None, typer.Option("--to", metavar="TIME", help="Groups up to this time.")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, help="At most so many groups.")] = 1_000,
+    output: Output = OutputFormat.TABLE,
+) -> None:
+    """List the record groups of the journal.
+
+    Each is one command, transaction or event with all its changes. The times are ISO 8601, such as
+    2026-11-23T09:30:00Z, or Unix milliseconds. A server may use the directory. JSON is one document a line.
+    """
+    from headwater.persistence.dumping import dumped_groups
+
+    groups = dumped_groups(
+        _files(directory),
+        from_ms=0 if first is None else milliseconds_of(first, "--from"),
+        to_ms=None if last is None else milliseconds_of(last, "--to"),
+        progress=progress(),
+    )
+    found = list(islice(groups, limit))
+    documents = [{"at": iso_time(one.at_ms), **one._asdict()} for one in found]
+    if output is OutputFormat.JSON:
+        for document in documents:
+            print(json.dumps(document))
+    elif output is OutputFormat.CSV:
+        print_csv(documents)
+    else:
+        rows = [
+            (iso_time(one.at_ms), f"{one.file}:{one.offset}", str(one.bytes), _facts(one.facts))
+            for one in found
+        ]
+        print_table(("AT", "PLACE", "BYTES", "FACTS"), rows)
+
+
+def _facts(facts: dict[str, int]) -> str:
+    return ", ".join(
+        name if number == 1 else f"{name} ({number:,})" for name, number in facts.items()
+    )
+
+
+def store(
+    directory: Directory,
+    *,
+    streams: Annotated[
+        bool, typer.Option("--streams", help="The streams with entries in segments instead.")
+    ] = False,
+    output: Output = OutputFormat.TABLE,
+) -> None:
+    """Show what uses the disk in a data directory.
+
+    By kind of file; with --streams by stream, for which the store is read. A server may use the directory.
+    """
+    from headwater.persistence.disk_use import disk_use, streams_on_disk
+
+    if streams:
+        on_disk = streams_on_disk(_files(directory), progress())
+        rows = [
+            (str(one.database), one.stream, f"{one.entries:,}", f"{one.blocks:,}", f"{one.bytes:,}")
+            for one in on_disk
+        ]
+        titles = ("DB", "STREAM", "ENTRIES", "BLOCKS", "BYTES")
+        show([one._asdict() for one in on_disk], output, lambda: print_table(titles, rows))
+        return
+    used = disk_use(_files(directory).directory)
+    lines = [(one.what, f"{one.files:,}", f"{one.bytes:,}") for one in used]
+    lines.append(
+        ("total", f"{sum(one.files for one in used):,}", f"{sum(one.bytes for one in used):,}")
+    )
+    show(
+        [one._asdict() for one in used],
+        output,
+        lambda: print_table(("WHAT", "FILES", "BYTES"), lines),
+    )

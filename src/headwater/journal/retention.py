@@ -1,0 +1,175 @@
+"""Keeps files that MANIFEST does not name any more, so that a store can be read as it was (``journal-retention``).
+
+    manifest-000003   manifest-000004   MANIFEST            what each begins with
+    image-000003      image-000004      image-000005
+    journal-000007    journal-000009    journal-000012 …    each continues to the newest
+
+Rule 1. Before MANIFEST names another image, a copy of it is written: ``manifest-NNNNNN``, with the number of its
+        image, 0 if it has none. So a *past* of the store is one of these, its image, and the journal from there on.
+Rule 2. A store can be read as it was at a moment if there is a past before the moment. So the last past that is
+        older than the retention is kept, and all later ones; the others are removed. Age is counted from the image
+        that MANIFEST names: a store that writes no image keeps all of its journal anyway.
+Rule 3. A checkpoint removes what is too old, a start nothing: who opens the directory once, with other settings,
+        does not remove what a server keeps.
+Rule 4. A segment is needed as long as there is a past from before the image in whose time it lost its last
+        reference. The file ``unneeded`` notes that image. If it is lost, segments are kept for longer.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterable
+
+from headwater.errors import JournalDamaged, StoreUnusable
+from headwater.journal.failures import MANIFEST_NAME
+from headwater.journal.files import Files
+from headwater.journal.manifest import StoreManifest, read_manifest
+from headwater.journal.names import UNNEEDED_NAME, past_name, past_numbers
+from headwater.journal.records import FILE_HEADER_BYTES, Synced
+from headwater.journal.replacing import replace_file
+from headwater.journal.segments import segment_numbers
+from headwater.moments import iso_time
+
+log = logging.getLogger("headwater.journal")
+
+_LINE = re.compile(r"(\d{1,18}) (\d{1,18})")
+
+
+def image_number(manifest: StoreManifest) -> int:
+    """Return the number of the image with which a past begins; 0 if it begins with the store."""
+    return 0 if manifest.image is None else manifest.image.number
+
+
+def began_ms(manifest: StoreManifest) -> int:
+    """Return the time from which on a past knows the store, in Unix milliseconds; 0 for the store's beginning."""
+    return 0 if manifest.image is None else manifest.image.now_ms
+
+
+def read_pasts(files: Files) -> list[StoreManifest]:
+    """Return the pasts that are kept, oldest first, without MANIFEST's. A flawed one is logged and left out, with
+    all before it."""
+    found: list[StoreManifest] = []
+    for number in past_numbers(files):
+        name = past_name(number)
+        try:
+            manifest = read_manifest(files, name)
+        except (JournalDamaged, StoreUnusable, OSError) as error:
+            log.warning("%s is ignored: %s", files.path(name), error)
+            manifest = None
+        if manifest is None or image_number(manifest) != number:
+            found.clear()
+        else:
+            found.append(manifest)
+    return found
+
+
+def read_unneeded(files: Files) -> dict[int, int]:
+    """Return the segments that were found without references, each with the number of the image of that time."""
+    if UNNEEDED_NAME not in files.names():
+        return {}
+    text = bytes(files.content(UNNEEDED_NAME).data).decode("ascii", "replace")
+    files.close(UNNEEDED_NAME)
+    found = (_LINE.fullmatch(line) for line in text.splitlines())
+    return {int(one[1]): int(one[2]) for one in found if one is not None}
+
+
+class Retention:
+    """What one store keeps. ``keep_ms`` is for how long, in milliseconds; 0 keeps nothing."""
+
+    def __init__(self, files: Files) -> None:
+        self.keep_ms = 0
+        self._files = files
+        self._pasts: list[StoreManifest] | None = None
+
+    @property
+    def pasts(self) -> list[StoreManifest]:
+        """The pasts that are kept, oldest first."""
+        if self._pasts is None:
+            self._pasts = read_pasts(self._files)
+        return self._pasts
+
+    def note(self, manifest: StoreManifest) -> None:
+        """Keep this MANIFEST, which is about to be replaced. Its name is durable with the next MANIFEST. Does
+        nothing if nothing is to be kept. Raises `OSError`."""
+        if self.keep_ms:
+            replace_file(self._files, past_name(image_number(manifest)), manifest.text())
+            self._pasts = None
+
+    def too_old(self, now_ms: int) -> list[str]:
+        """Return the names of the files of this module that need not be kept at ``now_ms``, and forget them."""
+        past = self.pasts
+        kept: list[StoreManifest] = []
+        if self.keep_ms:
+            older = [one for one in past if began_ms(one) <= now_ms - self.keep_ms]
+            kept = past[max(0, len(older) - 1) :]
+        self._pasts = kept
+        named = {image_number(one) for one in kept}
+        numbers = past_numbers(self._files)
+        unused = (
+            [UNNEEDED_NAME] if not self.keep_ms and UNNEEDED_NAME in self._files.names() else []
+        )
+        return unused + [past_name(one) for one in numbers if one not in named]
+
+    def needed(self, unneeded: Iterable[int], image: int) -> set[int]:
+        """Return those of the segments without references that a past needs. ``image`` is the number of the
+        current image."""
+        unneeded = set(unneeded)
+        if not (self.keep_ms or self.pasts):
+            return set()
+        known = read_unneeded(self._files)
+        since = {one: known[one] for one in segment_numbers(self._files) if one in known}
+        since |= {one: known.get(one, image) for one in unneeded}
+        if since != known:
+            self._write_unneeded(since)
+        oldest = image_number(self.pasts[0]) if self.pasts else image
+        return {one for one in unneeded if since[one] >= oldest}
+
+    def _write_unneeded(self, since: dict[int, int]) -> None:
+        text = "".join(f"{one} {image}\n" for one, image in sorted(since.items()))
+        try:
+            replace_file(self._files, UNNEEDED_NAME, text.encode())
+        except OSError as error:
+            log.warning("%s was not written: %s", self._files.path(UNNEEDED_NAME), error)
+
+
+def oldest_past(files: Files) -> StoreManifest | None:
+    """Return a MANIFEST for reading the store from the oldest past on, to the journal's end. None if there is no
+    MANIFEST."""
+    current = read_manifest(files)
+    if current is None:
+        return None
+    first, *_later = [*read_pasts(files), current]
+    return current._replace(image=first.image, first=first.first)
+
+
+def past_before(files: Files, at_ms: int) -> StoreManifest:
+    """Return a MANIFEST for reading the store from the last past before ``at_ms`` on, to the journal's end.
+
+    Raises `StoreUnusable` if there is no MANIFEST, or if what is kept does not reach back so far.
+    """
+    where, current = files.path("").rstrip("/"), read_manifest(files)
+    if current is None:
+        raise StoreUnusable(f"{where} has no {MANIFEST_NAME}: no store was ever started there")
+    pasts = [*read_pasts(files), current]
+    before = [one for one in pasts if began_ms(one) <= at_ms]
+    if not before:
+        raise StoreUnusable(
+            f"{where} keeps nothing of {iso_time(at_ms)}: it begins with an image of {iso_time(began_ms(pasts[0]))}. "
+            "Use an earlier backup; journal-retention says for how long a store keeps its journal"
+        )
+    return current._replace(image=before[-1].image, first=before[-1].first)
+
+
+def until_next_image(files: Files, past: StoreManifest) -> StoreManifest:
+    """Return the MANIFEST of a past, with a journal that ends with the file after the next image. For a past that has
+    the last image it is the same."""
+    later = [one for one in read_pasts(files) if image_number(one) > image_number(past)]
+    current = read_manifest(files)
+    if current is not None and image_number(current) > image_number(past):
+        later.append(current)
+    if not later:
+        return past
+    # The files before the last one are closed, and all of it is durable.
+    last = later[0].first
+    return past._replace(last=last, floor=min(past.floor, Synced(last, FILE_HEADER_BYTES)))

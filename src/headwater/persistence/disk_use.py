@@ -1,0 +1,103 @@
+"""What uses the disk in a data directory. A server may use it meanwhile."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+from typing import NamedTuple
+
+from headwater.errors import StoreUnusable
+from headwater.journal.blobs import BlobPlace
+from headwater.journal.failures import MANIFEST_NAME
+from headwater.journal.files import DiskFiles, Files
+from headwater.journal.locks import BACKUP_LOCK_NAME, held_for_backup
+from headwater.journal.manifest import StoreManifest, read_manifest
+from headwater.journal.names import (
+    UNNEEDED_NAME,
+    file_name,
+    image_name,
+    image_numbers,
+    is_unfinished,
+    journal_numbers,
+    past_name,
+    past_numbers,
+)
+from headwater.journal.retention import read_unneeded
+from headwater.journal.segments import segment_name, segment_numbers
+from headwater.persistence.reading import Progress, StoreReader, silent, stored_blocks
+
+
+class DiskUse(NamedTuple):
+    """Files of one kind. ``bytes`` is the allocated space, which a sparse file has less of than its size."""
+
+    what: str
+    files: int
+    bytes: int
+
+
+class StreamOnDisk(NamedTuple):
+    """The blocks of a stream that are in segments. Its other entries are in the image, the journal and memory."""
+
+    database: int
+    stream: str
+    blocks: int
+    entries: int
+    bytes: int
+
+
+def disk_use(directory: Path) -> list[DiskUse]:
+    """Return what uses the disk, by kind. Raises `StoreUnusable` if there is no store, and `JournalDamaged` for a
+    flawed MANIFEST."""
+    files = DiskFiles(directory)
+    manifest = read_manifest(files) if directory.is_dir() else None
+    if manifest is None:
+        raise StoreUnusable(f"{directory} has no store: there is no {MANIFEST_NAME}")
+    named = _named(files, manifest)
+    used: dict[str, list[int]] = {what: [] for what in dict.fromkeys(named.values())}
+    for name in files.names():
+        try:
+            size = (directory / name).stat().st_blocks * 512
+        except FileNotFoundError:
+            continue  # removed meanwhile
+        used.setdefault(named.get(name, _other(name)), []).append(size)
+    return [DiskUse(what, len(sizes), sum(sizes)) for what, sizes in used.items()]
+
+
+def _named(files: Files, manifest: StoreManifest) -> dict[str, str]:
+    """Return data files, and what each is."""
+    image = 0 if manifest.image is None else manifest.image.number
+    kept, unneeded = "kept by journal-retention", read_unneeded(files)
+    named = {image_name(one): "image" if one == image else kept for one in image_numbers(files)}
+    named |= {
+        file_name(one): "journal" if one >= manifest.first else kept
+        for one in journal_numbers(files)
+    }
+    named |= {
+        segment_name(one): kept if one in unneeded else "segments" for one in segment_numbers(files)
+    }
+    return named | {past_name(one): kept for one in past_numbers(files)} | {UNNEEDED_NAME: kept}
+
+
+def _other(name: str) -> str:
+    return "unfinished" if is_unfinished(name) else "other"
+
+
+def streams_on_disk(files: Files, progress: Progress = silent) -> list[StreamOnDisk]:
+    """Return the streams with blocks in segments, the largest first. Raises `JournalDamaged`."""
+    with held_for_backup(files.path(BACKUP_LOCK_NAME)):
+        store = StoreReader(files, progress)
+        for batches in (store.of_image(), store.of_journal()):
+            for batch in batches:
+                store.applying.apply(batch)
+        totals: dict[tuple[int, bytes], list[int]] = defaultdict(lambda: [0, 0, 0])
+        for key, block in stored_blocks(store.applying.finish()):
+            assert block.packed is not None
+            assert block.packed.blob is not None
+            place = BlobPlace(*block.packed.blob.place())
+            for at, more in enumerate((1, block.live, place.size)):
+                totals[key][at] += more
+    found = [
+        StreamOnDisk(database, key.decode("utf-8", "backslashreplace"), *total)
+        for (database, key), total in totals.items()
+    ]
+    return sorted(found, key=lambda one: -one.bytes)

@@ -1,0 +1,143 @@
+"""Lists the record groups of a store's journal, for people who look for a change.
+
+Rule 1. A group is shown with the facts in it by name (`headwater.engine.facts`), and the streams, groups and keys that it
+        changed. For this the store is replayed: facts on streams have their numbers only.
+Rule 2. It begins with the oldest image that is kept (``journal-retention``). A server may use the directory.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from headwater.engine.garbage import free
+from headwater.engine.replay import Replay
+from headwater.journal.batches import JournalBatch
+from headwater.journal.files import Files
+from headwater.journal.locks import BACKUP_LOCK_NAME, held_for_backup
+from headwater.journal.records import GROUP_HEADER_BYTES
+from headwater.journal.retention import oldest_past
+from headwater.persistence.reading import Progress, StoreReader, silent
+
+KINDS: Final[dict[int, str]] = {
+    0x10: "stream created",
+    0x11: "string set",
+    0x12: "hash set",
+    0x13: "hash fields deleted",
+    0x14: "key deleted",
+    0x15: "expiry set",
+    0x16: "flushed",
+    0x17: "list pushed",
+    0x18: "list popped",
+    0x19: "set members added",
+    0x1A: "set members removed",
+    0x1B: "key renamed",
+    0x1C: "key copied",
+    0x1D: "databases swapped",
+    0x20: "appended",
+    0x21: "trimmed",
+    0x22: "deleted",
+    0x23: "stream id set",
+    0x24: "stream configured",
+    0x25: "iid recorded",
+    0x26: "iids expired",
+    0x27: "idempotency restored",
+    0x28: "iid repeated",
+    0x29: "stored",
+    0x30: "group created",
+    0x31: "group destroyed",
+    0x32: "group id set",
+    0x33: "consumer created",
+    0x34: "consumer deleted",
+    0x35: "consumer seen",
+    0x40: "delivered",
+    0x41: "acknowledged",
+    0x42: "owned",
+    0x43: "released",
+    0x44: "delayed",
+    0x45: "came due",
+}
+"""The names of the kinds of facts, as `headwater.engine.facts` lists them."""
+
+_ALL = 2**62
+
+
+class DumpedGroup(NamedTuple):
+    """One record group. ``at_ms`` is the server's time, in Unix milliseconds; ``offset`` and ``bytes`` are with its
+    header."""
+
+    at_ms: int
+    file: str
+    offset: int
+    bytes: int
+    facts: dict[str, int]
+    """The facts by name, with their number."""
+
+
+class JournalPart(NamedTuple):
+    """What one journal file has. Times are those of its first and its last group, in Unix milliseconds."""
+
+    file: str
+    groups: int
+    bytes: int
+    first_ms: int
+    last_ms: int
+
+
+def dumped_groups(
+    files: Files, *, from_ms: int = 0, to_ms: int | None = None, progress: Progress = silent
+) -> Iterator[DumpedGroup]:
+    """Yield the record groups of the journal from ``from_ms`` to ``to_ms``, Unix milliseconds, oldest first.
+
+    Raises `JournalDamaged` at a damaged place, and `StoreUnusable` if the directory has no store.
+    """
+    with held_for_backup(files.path(BACKUP_LOCK_NAME)):
+        store = StoreReader(files, progress, past=oldest_past(files))
+        for batch in store.of_image():
+            store.applying.apply(batch)
+        replay = Replay(store.applying.keyspace)
+        for batch in store.of_journal():
+            if batch.times[-1] < from_ms:
+                store.applying.apply(batch)
+                continue
+            for group in _groups(batch, replay, store):
+                if to_ms is not None and group.at_ms > to_ms:
+                    return
+                if group.at_ms >= from_ms:
+                    yield group
+
+
+def _groups(batch: JournalBatch, replay: Replay, store: StoreReader) -> Iterator[DumpedGroup]:
+    keyspace = store.applying.keyspace
+    rows = zip(batch.starts, batch.ends, batch.times, strict=True)
+    for index, (start, end, now_ms) in enumerate(rows):
+        kinds: Counter[str] = Counter()
+        replay.begin(batch.data[start:end], now_ms)
+        while (kind := replay.step()) >= 0:
+            kinds[KINDS.get(kind, f"{kind:#04x}")] += 1
+        if keyspace.garbage:
+            free(keyspace.garbage, _ALL)
+        size = end - start + GROUP_HEADER_BYTES
+        yield DumpedGroup(now_ms, batch.name, batch.offset(index), size, dict(kinds))
+
+
+def journal_parts(files: Files, progress: Progress = silent) -> list[JournalPart]:
+    """Read the image and the journal with all checksums, without applying them. Return what each journal file has.
+
+    Raises as `dumped_groups`.
+    """
+    found: dict[str, JournalPart] = {}
+    with held_for_backup(files.path(BACKUP_LOCK_NAME)):
+        store = StoreReader(files, progress, past=oldest_past(files))
+        for _batch in store.of_image():
+            pass
+        for batch in store.of_journal():
+            size = sum(batch.ends) - sum(batch.starts) + len(batch.starts) * GROUP_HEADER_BYTES
+            before = found.get(batch.name)
+            first = batch.times[0] if before is None else before.first_ms
+            groups, total = (0, 0) if before is None else (before.groups, before.bytes)
+            found[batch.name] = JournalPart(
+                batch.name, groups + len(batch.times), total + size, first, batch.times[-1]
+            )
+    return list(found.values())
