@@ -118,23 +118,28 @@ def rows(events: list[EntryEvent]) -> list[Row]:
     return [(one.what.value, one.consumer, one.deliveries) for one in events]
 
 
-def test_the_history_of_every_entry_is_the_drivers_own_log(tmp_path: Path) -> None:
-    # Given 3,000 random commands with kills and rotations between them
+@pytest.mark.parametrize("commands", [3_000, pytest.param(100_000, marks=pytest.mark.slice)])
+def test_the_history_of_every_entry_is_the_drivers_own_log(commands: int) -> None:
+    # Given random commands with kills, rotations and images between them, and a retention
     chance = random.Random(20)
-    with server_process("--appendfsync", "always") as server:
+    kills = set(chance.sample(range(commands), 4))
+    images = set(chance.sample(range(commands), 12))
+    with server_process("--appendfsync", "always", "--journal-retention", "1d") as server:
         with redis.Redis.from_url(server.url) as client:
             driver = Driver(client, chance)
-            for number in range(3_000):
-                if number in (1_000, 2_000):
+            for number in range(commands):
+                if number in kills:
                     server.kill()
                     server.start()
+                if number in images:
+                    client.save()
                 driver.step()
         # Then the history of each entry equals the driver's log, while the server runs
         files = DiskFiles(server.data)
         for entry_id in chance.sample(list(driver.log), 60):
             found = entry_history(files, b"s", StreamID.parse(entry_id))
-            assert found.begins_ms is None
             assert rows(found.events) == driver.log[entry_id], entry_id
+        assert entry_history(files, b"s", StreamID(1, 1)).begins_ms is None
 
 
 def test_the_history_begins_with_the_last_image(tmp_path: Path, run_headwater: Run) -> None:
