@@ -7,6 +7,7 @@
   is durable;
 - that holds, too, while blocks are written to segments, and moved to others, and what is recovered has all bytes of
   all entries;
+- it can be read from each past that ``journal-retention`` keeps, with the same result;
 - a store that was recovered goes on, also if the wall clock has jumped, and recovers again.
 
 At random turns a checkpoint begins, and ends some turns later: the image is built from the files alone, as the
@@ -18,11 +19,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
+from itertools import chain
 from random import Random
 from typing import Any
 
+from headwater.config.config import Config
 from headwater.engine.check import broken_invariants
 from headwater.errors import HeadwaterError
+from headwater.journal.manifest import read_manifest
+from headwater.journal.retention import read_pasts
+from headwater.persistence.reading import StoreReader
 from headwater.persistence.replaying import recovered_keyspace
 from headwater.server.session.session import Session
 from headwater.testing.clock import ManualClock
@@ -40,6 +46,8 @@ from tests.crash.node_store import (
 )
 
 CONSUMERS = (b"a", b"b")
+RETENTIONS_S = (0, 60, 86_400)
+"""Of ``journal-retention``. A history takes some minutes."""
 
 
 @dataclasses.dataclass
@@ -73,7 +81,8 @@ class NodeCampaign:
     def _begin(self) -> Session:
         self._random = Random(self.seed)
         self._draws = Random(self.seed + 1)
-        self._store = SmallFiles(clock=ManualClock(), cold=self.cold)
+        config = Config(port=0, journal_retention=RETENTIONS_S[self.seed % len(RETENTIONS_S)])
+        self._store = SmallFiles(clock=ManualClock(), cold=self.cold, config=config)
         files = self._store.files
         assert files is not None
         self._files = files
@@ -222,7 +231,15 @@ def recovered(image: CrashableFiles) -> Any:
     keyspace = recovered_keyspace(opened(image))
     broken = broken_invariants(keyspace)
     assert broken == [], f"broken invariants: {broken}"
-    return content(keyspace)
+    found = content(keyspace)
+    current = read_manifest(image)
+    for past in read_pasts(image):
+        assert current is not None
+        reader = StoreReader(image, past=current._replace(image=past.image, first=past.first))
+        for batch in chain(reader.of_image(), reader.of_journal()):
+            reader.applying.apply(batch)
+        assert content(reader.applying.finish()) == found, f"another state, read from {past}"
+    return found
 
 
 def idle_times(reply: Reply) -> list[int]:

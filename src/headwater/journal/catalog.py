@@ -203,19 +203,34 @@ class Catalog:
         """Remove the journal files and images that neither MANIFEST nor a past names any more, oldest first; with
         ``expire`` also the pasts that are too old. A failure is logged. What is left, because of a failure or a
         backup, is removed by the next image or start."""
-        files, image = self._files, self.image
-        with files.removable() as free:
-            if not free:
-                return
-            now_ms = 0 if image is None else image.now_ms
-            old = self.retention.too_old(now_ms) if expire else []
-            pasts = self.retention.pasts
-            first = min([self.first, *(one.first for one in pasts)])
-            kept = {image_number(one) for one in pasts} | {0 if image is None else image.number}
-            old += [file_name(number) for number in journal_numbers(files) if number < first]
-            old += [image_name(number) for number in image_numbers(files) if number not in kept]
-            for name in old:
-                self._remove(name)
+        with self._files.removable() as free:
+            if free and (not expire or self._expire()):
+                for name in self._unnamed():
+                    self._remove(name)
+
+    def _expire(self) -> bool:
+        """Remove the pasts that are too old, durably: what they name is removed afterwards. Return whether that
+        was possible."""
+        old = self.retention.too_old(0 if self.image is None else self.image.now_ms)
+        for name in old:
+            self._remove(name)
+        try:
+            if old:
+                self._files.sync_directory()
+        except OSError as error:
+            log.warning("%s could not be synced: %s", self._files.path(""), error)
+            return False
+        return True
+
+    def _unnamed(self) -> list[str]:
+        """Return the journal files and images that neither MANIFEST nor a past names."""
+        files, pasts = self._files, self.retention.pasts
+        first = min([self.first, *(one.first for one in pasts)])
+        kept = {image_number(one) for one in pasts} | {
+            0 if self.image is None else self.image.number
+        }
+        old = [file_name(number) for number in journal_numbers(files) if number < first]
+        return old + [image_name(number) for number in image_numbers(files) if number not in kept]
 
     def discard_image(self, number: int) -> None:
         """Remove an image that is not used, and its unfinished file, unless it is unknown what MANIFEST says

@@ -12,7 +12,7 @@ import logging
 
 from headwater.errors import StoreUnusable
 from headwater.journal.files import Files
-from headwater.journal.records import FILE_HEADER_BYTES
+from headwater.journal.records import FILE_HEADER_BYTES, Synced
 from headwater.journal.recovery import Recovery
 from headwater.journal.repair import repair
 from headwater.journal.reserve import Reserve
@@ -39,12 +39,20 @@ def begin(files: Files, recovery: Recovery, reserve: Reserve, writer: Writer, se
         if not reserve.reclaim(recovery.current):
             # Its space may not be allocated, so it counts as full.
             writer.size = 0
-    writer.unrecorded_sync, writer.clean = writer.here(), recovery.clean
+    writer.unrecorded_sync, writer.clean = _durable(recovery, writer), recovery.clean
     writer.turn, writer.now_ms = recovery.last_turn, recovery.last_now_ms
     if writer.end > FILE_HEADER_BYTES:
         recovery.catalog.floor = writer.here()
     reserve.prepare(writer.number + 1)
     _write_manifest(files, recovery, reserve.last(writer.number), seed)
+
+
+def _durable(recovery: Recovery, writer: Writer) -> Synced:
+    """Return how far the journal is durable, for its next record: if that is the first of its file, the end of the
+    file before, which the image has replaced and a past may need (`headwater.journal.retention`)."""
+    floor = recovery.catalog.floor
+    begins = writer.end == FILE_HEADER_BYTES and 0 < floor.number == writer.number - 1
+    return floor if begins else writer.here()
 
 
 def _write_manifest(files: Files, recovery: Recovery, last: int, seed: int) -> None:
