@@ -15,6 +15,8 @@ import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
+from headwater.cli.exporter import StoreCollector
+from headwater.cli.query import query
 from headwater.operations.metrics import GROUPS, TABLE
 from headwater.prometheus import serve
 from tests.waiting import eventually
@@ -29,7 +31,8 @@ Get = Callable[[str], tuple[int, str]]
 def get(url: str) -> Iterator[Get]:
     """Runs an exporter of the store; the function returns the status and the text of a page."""
     command = [sys.executable, "-m", "headwater.cli.main", "exporter", "--listen", "127.0.0.1:0"]
-    with subprocess.Popen([*command, "--url", url], stdout=subprocess.PIPE, text=True) as process:
+    command += ["--consumers", "--url", url]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         address = process.stdout.readline().strip().rpartition(" ")[2].removesuffix("/metrics")
 
@@ -77,6 +80,8 @@ def test_groups_and_streams_have_their_metrics(core: Core, get: Get) -> None:
     assert 3_600 <= found["headwater_group_lag_seconds", "g", "s"] < 3_700
     assert 3_600 <= found["headwater_group_oldest_pending_seconds", "g", "s"] < 3_700
     assert found["headwater_dead_letters", "s"] == 1
+    assert found["redis_stream_group_consumer_messages_pending", "one", "g", "s"] == 1
+    assert 0 <= found["redis_stream_group_consumer_idle_seconds", "one", "g", "s"] < 60
     assert found["redis_memory_used_bytes",] > 0
     assert found["redis_commands_processed_total",] > 0
     assert {name for name, *_labels in found} <= {one.name for one in TABLE}
@@ -100,6 +105,13 @@ def test_readiness_follows_the_store(core: Core, get: Get) -> None:
     assert eventually(lambda: get("/readyz")[0] == 200)
 
 
+def test_metrics_of_consumers_need_the_flag(core: Core, url: str) -> None:
+    core.client.xadd("s", {"v": 1})
+    core.read(1)
+    found = StoreCollector(lambda operation: query(url, operation)).collect()
+    assert not [one.name for one in found if "consumer_" in one.name]
+
+
 def test_an_address_of_ipv6_is_served() -> None:
     port, end = serve(
         CollectorRegistry(), port=0, host="::1", option="--listen", pages={"/x": lambda: (True, {})}
@@ -112,8 +124,5 @@ def test_an_address_of_ipv6_is_served() -> None:
 
 
 def test_a_store_that_is_away_is_down(get: Get, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from headwater.cli.exporter import StoreCollector
-    from headwater.cli.query import query
-
     (family,) = StoreCollector(lambda operation: query("redis://127.0.0.1:1", operation)).collect()
     assert [(one.name, one.value) for one in family.samples] == [("redis_up", 0.0)]

@@ -26,9 +26,16 @@ log = logging.getLogger("headwater.metrics")
 class StoreCollector:
     """The collector that prometheus_client calls at each scrape. It reads the store at each of them."""
 
-    def __init__(self, ask: Callable[[Operation[Any]], Any], pattern: str = "*") -> None:
+    def __init__(
+        self,
+        ask: Callable[[Operation[Any]], Any],
+        pattern: str = "*",
+        *,
+        consumers: bool = False,
+    ) -> None:
         self._ask = ask
         self._pattern = pattern
+        self._consumers = consumers
 
     def describe(self) -> list[Any]:
         """Return nothing, so that no scrape takes place at the start."""
@@ -41,7 +48,7 @@ class StoreCollector:
         from headwater.operations.metrics import UP, MetricSample, samples
 
         try:
-            found = self._ask(samples(self._pattern))
+            found = self._ask(samples(self._pattern, consumers=self._consumers))
         except HeadwaterError as error:
             log.warning("%s", error)
             found = [MetricSample(UP, (), 0.0)]
@@ -64,6 +71,9 @@ def exporter(
     streams: Annotated[
         str, typer.Option(metavar="PATTERN", help="Streams whose names match.")
     ] = "*",
+    consumers: Annotated[
+        bool, typer.Option("--consumers", help="Also metrics of each consumer.")
+    ] = False,
     url: Url = DEFAULT_URL,
 ) -> None:
     """Serve metrics of a store for Prometheus.
@@ -84,7 +94,7 @@ def exporter(
         "/readyz": lambda: readiness_page(ask, "unreachable"),
     }
     found, end = serve(
-        StoreCollector(ask, streams),
+        StoreCollector(ask, streams, consumers=consumers),
         port=port,
         host=host,
         option="--listen",

@@ -120,7 +120,7 @@ def load(name: str) -> Any:
     return with_example(name, typer_command(single))
 
 
-app = typer.Typer(cls=LazyGroup, no_args_is_help=True, **SETTINGS)
+app = typer.Typer(cls=LazyGroup, no_args_is_help=True, **SETTINGS | {"add_completion": True})
 
 
 def _print_version(wanted: bool) -> None:

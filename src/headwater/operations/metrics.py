@@ -11,11 +11,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 from headwater.groups.capabilities import info_fields
-from headwater.groups.operation import Command, Operation, Refused, accepted
+from headwater.groups.operation import Command, Operation, Refused, accepted, mapping
 from headwater.messages import dead_letter_stream
 from headwater.operations.streams import GroupLag, StreamSummary, lags, names, summaries
 
 T = TypeVar("T")
+
+GROUPS_AT_ONCE = 500
+"""For how many groups the consumers are read together."""
 
 
 class Metric(NamedTuple):
@@ -37,6 +40,7 @@ class MetricSample(NamedTuple):
 
 
 _STREAM, _GROUP = ("db", "stream"), ("db", "stream", "group")
+_CONSUMER = (*_GROUP, "consumer")
 
 
 def _gauge(name: str, text: str, labels: Sequence[str] = ()) -> Metric:
@@ -136,31 +140,70 @@ GROUPS: Final[Mapping[Metric, Callable[[GroupLag], float | None]]] = {
     ): lambda one: one.delayed,
 }
 
+CONSUMERS: Final[Sequence[Metric]] = (
+    _gauge(
+        "redis_stream_group_consumer_messages_pending", "Pending entries of a consumer.", _CONSUMER
+    ),
+    _gauge(
+        "redis_stream_group_consumer_idle_seconds", "Seconds since a consumer was seen.", _CONSUMER
+    ),
+)
+"""Metrics of consumers: ``pending`` and ``idle`` of XINFO CONSUMERS."""
+
 DEAD_LETTERS: Final = _gauge(
     "headwater_dead_letters",
     "Dead letters of a stream that nobody has replayed or dropped.",
     _STREAM,
 )
 
-TABLE: Final[Sequence[Metric]] = (UP, *SERVER, *HEALTH, *STREAMS, *GROUPS, DEAD_LETTERS)
+TABLE: Final[Sequence[Metric]] = (
+    UP,
+    *SERVER,
+    *HEALTH,
+    *STREAMS,
+    *GROUPS,
+    *CONSUMERS,
+    DEAD_LETTERS,
+)
 """All metrics of a store."""
 
 
-def samples(pattern: str = "*", *, db: int = 0) -> Operation[list[MetricSample]]:
-    """Return all samples of a store: of the server, and of the streams that match ``pattern``."""
+def samples(
+    pattern: str = "*", *, db: int = 0, consumers: bool = False
+) -> Operation[list[MetricSample]]:
+    """Return all samples of a store: of the server, and of the streams that match ``pattern``; with ``consumers``
+    also of each consumer, of which a group may have many."""
     replies = yield [["INFO"]]
     found = [MetricSample(UP, (), 1.0), *_of_server(info_fields(replies[0]))]
     streams = yield from names(pattern)
     database = f"db{db}"
     for summary in (yield from summaries(streams)):
         found += _of(STREAMS, (database, summary.stream), summary)
-    for lag in (yield from lags(streams)):
+    groups = yield from lags(streams)
+    for lag in groups:
         found += _of(GROUPS, (database, lag.stream, lag.group), lag)
+    if consumers:
+        found += yield from _of_consumers(groups, database)
     commands: list[Command] = [["XLEN", dead_letter_stream(one)] for one in streams]
     replies = (yield commands) if commands else []
     for one, length in zip(streams, replies, strict=True):
         if not isinstance(length, Refused):
             found.append(MetricSample(DEAD_LETTERS, (database, one), accepted(length)))
+    return found
+
+
+def _of_consumers(groups: Sequence[GroupLag], database: str) -> Operation[list[MetricSample]]:
+    found: list[MetricSample] = []
+    for first in range(0, len(groups), GROUPS_AT_ONCE):
+        part = groups[first : first + GROUPS_AT_ONCE]
+        replies = yield [["XINFO", "CONSUMERS", one.stream, one.group] for one in part]
+        for one, reply in zip(part, replies, strict=True):
+            for row in () if isinstance(reply, Refused) else map(mapping, accepted(reply)):
+                name = row[b"name"].decode("utf-8", "backslashreplace")
+                labels = (database, one.stream, one.group, name)
+                pending, idle = row[b"pending"], row[b"idle"] / 1000
+                values = zip(CONSUMERS, (pending, idle), strict=True)
+                found += [MetricSample(metric, labels, value) for metric, value in values]
     return found
 
 
