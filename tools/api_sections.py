@@ -155,6 +155,7 @@ SECTIONS: Final = (
             Shown("headwater.spark.write"),
             Shown("headwater.spark.write_stream"),
             Shown("headwater.spark.QueryListener"),
+            Shown("headwater.spark.TracingListener"),
             Shown("headwater.spark.archived_files"),
             Shown("headwater.spark.serving"),
             Shown("headwater.spark.pack_environment"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import random
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,7 +14,7 @@ import pytest
 import redis
 
 import headwater
-from headwater.errors import StoreUnusable
+from headwater.errors import StoreInUse, StoreUnusable
 from headwater.journal.files import DiskFiles
 from headwater.journal.locks import BACKUP_LOCK_NAME, held_for_backup
 from headwater.persistence.backup import back_up, restore_at
@@ -86,6 +87,58 @@ def test_backups_under_load_start_and_are_whole(tmp_path: Path, backups: int) ->
                 ((last, _fields),) = client.xrevrange("s", count=1)
                 assert before <= int(last.split(b"-")[0]) <= after
                 assert client.xlen("s") == 5_000
+
+
+def test_backups_are_whole_while_segments_are_compacted(tmp_path: Path) -> None:
+    # Given a store on disk of which most entries are deleted, so that its segments are compacted
+    chance = random.Random(7)
+    with server_process(*STORED) as server, redis.Redis.from_url(server.url) as client:
+        pipe = client.pipeline(transaction=False)
+        for n in range(1, 12_001):
+            pipe.xadd("s", {"n": n, "text": chance.randbytes(4_000)}, id=f"{n}-0")
+            if n % 500 == 0:
+                pipe.execute()
+        server.stop()  # the segment that is being written is never compacted
+        server.start()
+        kept = [n for n in range(1, 12_001) if n // 100 % 5 == 0]
+        gone = sorted(set(range(1, 12_001)) - set(kept))
+        for first in range(0, len(gone), 500):
+            client.xdel("s", *(f"{n}-0" for n in gone[first : first + 500]))
+
+        # When it is backed up until something was compacted
+        copies, compacted = 0, False
+        deadline = time.monotonic() + 60
+        while copies < 3 or not compacted:
+            assert time.monotonic() < deadline
+            with contextlib.suppress(redis.ResponseError):  # one is being written
+                client.bgrewriteaof()
+            copy = tmp_path / f"copy-{copies}"
+            back_up(server.data, copy)
+            copies += 1
+            # Then the copy is whole
+            assert check_store(DiskFiles(copy)).healthy
+            with headwater.connect(f"headwater://{copy}") as past:
+                assert past.xlen("s") == len(kept)
+            info: Any = client.info("persistence")
+            compacted = info["segment_moved_bytes"] > 0
+
+
+def test_a_backup_is_opened_by_one_process_at_a_time(tmp_path: Path) -> None:
+    with server_process() as server:
+        with redis.Redis.from_url(server.url) as client:
+            client.xadd("s", {"n": 1})
+        copy = tmp_path / "data"
+        back_up(server.data, copy)
+        # Given a server on the backup, and one on its origin
+        with server_process(directory=tmp_path) as other:
+            assert other.data == copy
+            # When it is opened a second time, then that is refused, and both go on
+            with pytest.raises(StoreInUse, match="is in use by process"):
+                headwater.connect(f"headwater://{copy}")
+            for one in (server, other):
+                with redis.Redis.from_url(one.url) as client:
+                    client.xadd("s", {"n": 2})
+                    assert client.xlen("s") == 2
 
 
 def test_nothing_is_removed_while_a_backup_is_made(tmp_path: Path) -> None:

@@ -66,6 +66,8 @@ class Catalog:
         self.fresh = False
         self._seed: int | None = None
         self.broken: str | None = None
+        self._removes = True
+        """Whether files may be removed. A failed fsync of the directory may bring back a past that names them."""
         self._mutex = threading.Lock()
         known = 1 if self.manifest is None else self.manifest.next_segment
         self.next_segment = max([known, *(number + 1 for number in segment_numbers(files))])
@@ -204,7 +206,7 @@ class Catalog:
         ``expire`` also the pasts that are too old. A failure is logged. What is left, because of a failure or a
         backup, is removed by the next image or start."""
         with self._files.removable() as free:
-            if free and (not expire or self._expire()):
+            if free and self._removes and (not expire or self._expire()):
                 for name in self._unnamed():
                     self._remove(name)
 
@@ -218,9 +220,13 @@ class Catalog:
             if old:
                 self._files.sync_directory()
         except OSError as error:
-            log.warning("%s could not be synced: %s", self._files.path(""), error)
-            return False
-        return True
+            log.warning(
+                "nothing is removed from %s until a restart: it could not be synced: %s",
+                self._files.path(""),
+                error,
+            )
+            self._removes = False
+        return self._removes
 
     def _unnamed(self) -> list[str]:
         """Return the journal files and images that neither MANIFEST nor a past names."""
@@ -248,7 +254,7 @@ class Catalog:
         backup is made."""
         known = 1 if self.manifest is None else self.manifest.next_segment
         with self._files.removable() as free:
-            unneeded = [one for one in numbers if free and one < known]
+            unneeded = [one for one in numbers if free and self._removes and one < known]
             needed = self.retention.needed(unneeded, 0 if self.image is None else self.image.number)
             return [
                 one for one in unneeded if one not in needed and self._remove(segment_name(one))

@@ -24,9 +24,11 @@ if TYPE_CHECKING:
     from headwater.spark.packing import pack_module as pack_module
     from headwater.spark.query_listener import QueryListener as QueryListener
     from headwater.spark.sessions import session as session
+    from headwater.spark.tracing import TracingListener as TracingListener
 
 _HOMES: Final = {
     "QueryListener": "query_listener",
+    "TracingListener": "tracing",
     "archived_files": "archive.manifest",
     "pack_environment": "packing",
     "pack_module": "packing",
@@ -40,6 +42,7 @@ _HOMES: Final = {
 
 __all__ = [
     "QueryListener",
+    "TracingListener",
     "archived_files",
     "pack_environment",
     "pack_module",

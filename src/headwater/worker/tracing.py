@@ -13,32 +13,31 @@ Source: OpenTelemetry, "Semantic conventions for messaging spans"; W3C, "Trace C
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
-from headwater.errors import DeclarationError
 from headwater.messages import TRACE_FIELDS, Pairs
+from headwater.trace_context import (
+    Context,
+    Span,
+    SpanKind,
+    StatusCode,
+    TracerProvider,
+    attributes_of,
+    carried,
+    context_of,
+    links_to,
+    trace,
+)
 from headwater.worker.batches import Batch
 from headwater.worker.delivery import Delivery
 from headwater.worker.middleware import Middleware
 from headwater.worker.outcome import Ending
 
-try:
-    from opentelemetry import trace
-    from opentelemetry.context import Context
-    from opentelemetry.trace import Link, Span, SpanKind, StatusCode
-    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
-except ImportError as error:
-    raise DeclarationError(
-        f"Tracing needs opentelemetry-api ({error}): pip install 'headwater[otel]'"
-    ) from error
-
 T = TypeVar("T")
 
 MOST = 10_000
-
-_PROPAGATOR = TraceContextTextMapPropagator()
 
 _handled: ContextVar[Context | None] = ContextVar("headwater_handled", default=None)
 """The context of the delivery that this task handles, or has just handled: its results are sent in it."""
@@ -53,7 +52,7 @@ class Tracing(Middleware):
 
     __module__ = "headwater.worker.tracing"
 
-    def __init__(self, provider: trace.TracerProvider | None = None) -> None:
+    def __init__(self, provider: TracerProvider | None = None) -> None:
         self._tracer = trace.get_tracer("headwater", tracer_provider=provider)
         self._processed: dict[tuple[str, str, str], Context] = {}
         """The contexts of process spans of deliveries that are not settled yet."""
@@ -64,19 +63,20 @@ class Tracing(Middleware):
         if not trace.get_current_span().get_span_context().is_valid:
             parent = _handled.get()
         span = self._tracer.start_span(
-            f"send {stream}", parent, kind=SpanKind.PRODUCER, attributes=_attributes(stream, "send")
+            f"send {stream}",
+            parent,
+            kind=SpanKind.PRODUCER,
+            attributes=attributes_of(stream, "send"),
         )
-        carrier: dict[str, str] = {}
-        _PROPAGATOR.inject(carrier, trace.set_span_in_context(span))
         span.end()
         mutable: Any = fields
         mutable[:] = [
             one for one in fields if one[0].decode("utf-8", "replace") not in TRACE_FIELDS
         ]
-        mutable += [(name.encode(), value.encode()) for name, value in carrier.items()]
+        mutable += carried(span)
 
     def receive(self, delivery: Delivery) -> None:
-        links = _links([delivery.fields])
+        links = links_to([delivery.fields])
         attributes = _of_delivery(delivery, "receive")
         name = f"receive {delivery.stream}"
         self._tracer.start_span(
@@ -86,10 +86,10 @@ class Tracing(Middleware):
     async def handle(
         self, delivery: Delivery, message: Any, call_next: Callable[[], Awaitable[Any]]
     ) -> Any:
-        parent, links = _context_of(delivery.fields), []
+        parent, links = context_of(delivery.fields), []
         attributes = _of_delivery(delivery, "process")
         if isinstance(message, Batch):
-            parent, links = Context(), _links([one.fields for one in message.deliveries])
+            parent, links = Context(), links_to([one.fields for one in message.deliveries])
             attributes["messaging.batch.message_count"] = len(message)
         with self._tracer.start_as_current_span(
             f"process {delivery.stream}",
@@ -104,7 +104,7 @@ class Tracing(Middleware):
             return await call_next()
 
     def before_settle(self, delivery: Delivery, ending: Ending) -> None:
-        parent = self._processed.pop(_key(delivery), None) or _context_of(delivery.fields)
+        parent = self._processed.pop(_key(delivery), None) or context_of(delivery.fields)
         attributes = _of_delivery(delivery, "settle")
         attributes["headwater.ending"] = ending.value
         name = f"settle {delivery.stream}"
@@ -131,35 +131,9 @@ def _key(delivery: Delivery) -> tuple[str, str, str]:
     return delivery.stream, delivery.group, delivery.id
 
 
-def _context_of(fields: Pairs) -> Context:
-    """Return the context that an entry carries; an empty one if it carries none."""
-    carrier = {
-        name.decode(): value.decode("ascii", "replace")
-        for name, value in fields
-        if name in (b"traceparent", b"tracestate")
-    }
-    return _PROPAGATOR.extract(carrier, Context())
-
-
-def _links(messages: Sequence[Pairs]) -> list[Link]:
-    contexts = (
-        trace.get_current_span(_context_of(fields)).get_span_context() for fields in messages
-    )
-    return [Link(context) for context in contexts if context.is_valid]
-
-
-def _attributes(stream: str, operation: str) -> dict[str, Any]:
-    return {
-        "messaging.system": "redis",
-        "messaging.destination.name": stream,
-        "messaging.operation.name": operation,
-        "messaging.operation.type": operation,
-    }
-
-
 def _of_delivery(delivery: Delivery, operation: str) -> dict[str, Any]:
     return {
-        **_attributes(delivery.stream, operation),
+        **attributes_of(delivery.stream, operation),
         "messaging.message.id": delivery.id,
         "messaging.consumer.group.name": delivery.group,
         "messaging.client.id": delivery.consumer,

@@ -1,0 +1,129 @@
+"""Spans of OpenTelemetry for the batches of Spark's queries, with links to the traces of their entries. Extra ``otel``.
+
+    send orders ─▶ process orders ─▶ send invoices ◀── a link ── process invoices (a batch)
+
+Rule 1. A batch is one span, from its trigger to its end, for each stream that it has read. It has links to the traces of
+        its first entries, at most `LINKS`: a span with more would not be exported.
+Rule 2. The entries are read again, by the ids in Spark's own progress, after the batch. If that is not possible, the span
+        has no links: tracing never ends a query.
+Rule 3. In group mode the progress does not name entries, so the span has no links.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any, Final
+
+import redis
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+
+from headwater.client.redaction import redacted
+from headwater.errors import HeadwaterError
+from headwater.spark.core.connection import connect
+from headwater.spark.core.positions import ReadSpan
+from headwater.spark.log_mode.offsets import spans_of
+from headwater.trace_context import Link, SpanKind, TracerProvider, attributes_of, links_to, trace
+
+_log = logging.getLogger("headwater.spark")
+
+LINKS: Final = 128
+"""The default limit of OpenTelemetry's SDK for the links of a span."""
+
+
+class TracingListener(StreamingQueryListener):
+    """Makes spans for the batches of a session's queries on the store at ``url``.
+
+        spark.streams.addListener(TracingListener("redis://localhost:6379"))
+
+    ``provider`` is a TracerProvider; by default the global one, which the program configures.
+    """
+
+    def __init__(self, url: str, provider: TracerProvider | None = None) -> None:
+        self._url = url
+        self._client = connect(url)
+        self._tracer = trace.get_tracer("headwater", tracer_provider=provider)
+
+    def close(self) -> None:
+        """Close the connection to the store."""
+        self._client.close()
+
+    # --- called by Spark --------------------------------------------------------------------------
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
+        """Do nothing."""
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
+        """Make the spans of a batch."""
+        progress = event.progress
+        began = round(datetime.fromisoformat(progress.timestamp).timestamp() * 1e9)
+        ended = began + progress.durationMs.get("triggerExecution", 0) * 1_000_000
+        for source in progress.sources:
+            for stream, read in _read_by(source):
+                attributes = attributes_of(stream, "process") | {
+                    "messaging.batch.message_count": source.numInputRows
+                    if read is None
+                    else read.end.added - read.start.added,
+                    "headwater.query": progress.name or str(progress.id),
+                    "headwater.batch": progress.batchId,
+                }
+                self._tracer.start_span(
+                    f"process {stream}",
+                    kind=SpanKind.CONSUMER,
+                    links=[] if read is None else self._links(stream, read),
+                    attributes=attributes,
+                    start_time=began,
+                ).end(ended)
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
+        """Do nothing."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
+        """Do nothing."""
+
+    # --- the entries ------------------------------------------------------------------------------
+
+    def _links(self, stream: str, read: ReadSpan) -> list[Link]:
+        try:
+            rows: Any = self._client.execute_command(
+                "XRANGE", stream, f"({read.start.id}", str(read.end.id), "COUNT", LINKS
+            )
+        except (redis.RedisError, HeadwaterError, OSError) as error:
+            _log.warning("%s: no links to the traces of %s: %s", redacted(self._url), stream, error)
+            return []
+        return links_to([list(_pairs(row)) for row in rows])
+
+
+def _pairs(row: Any) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the fields of an entry, from a list of names and values or a dictionary of them."""
+    fields = row[1]
+    if isinstance(fields, dict):
+        yield from fields.items()
+    else:
+        yield from zip(fields[::2], fields[1::2], strict=True)
+
+
+def _read_by(source: Any) -> Iterator[tuple[str, ReadSpan | None]]:
+    """Yield the streams of which a batch has read entries, from Spark's progress on one source; nothing for a source
+    that is not Headwater's. What was read is None in group mode."""
+    if not source.numInputRows:
+        return
+    try:
+        end = json.loads(source.endOffset)
+        if "group" in end:
+            yield from ((stream, None) for stream in end.get("streams", {}))
+            return
+        spans = spans_of(end)
+    except (ValueError, AttributeError, TypeError, HeadwaterError):
+        return
+    yield from (
+        (stream, span) for stream, span in spans.items() if span.end.added > span.start.added
+    )
