@@ -56,11 +56,22 @@ class Freshness:
         If entries were ``lost``, this does not count as fresh, because they are dropped a little later.
         """
         with self._writing:
-            if began - self.renewed_at > self._lease:
+            late = began - self.renewed_at
+            if late > self._lease:
                 self._suspended_at = began
             self.renewed_at = began
             if not lost and self._needed == self._done:
                 self.until = began + self._seconds
+        if lost and late > self._seconds:
+            self._say_suspended(late)
+
+    def _say_suspended(self, late: float) -> None:
+        log.warning(
+            "%s: leases were last renewed %.1f s ago, which is longer than claim_after: this process was "
+            "suspended, or the store did not answer. It continues with the entries that it still owns.",
+            self._name,
+            late,
+        )
 
     def read(self, sent: float) -> None:
         """Record that a command sent at ``sent`` has returned entries. No handler of them has begun."""
@@ -82,13 +93,7 @@ class Freshness:
             if began <= self.until:
                 return  # another slot has renewed
             if began - self.renewed_at > self._seconds:
-                log.warning(
-                    "%s: leases were last renewed %.1f s ago, which is longer than claim_after: this "
-                    "process was suspended, or the store did not answer. It continues with the entries "
-                    "that it still owns.",
-                    self._name,
-                    began - self.renewed_at,
-                )
+                self._say_suspended(began - self.renewed_at)
             try:
                 await self._renew()
             except Refused as error:

@@ -116,6 +116,8 @@ class TableLogReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Divide the files of the commits between two offsets among tasks."""
+        if start == end:  # Spark also plans such a batch, before the table is there
+            return []
         files = self._log.added(position_of(start), position_of(end))
         sizes = list(map(_size, files))
         least = max(_LEAST_BYTES, -(-sum(sizes) // self._tasks))
