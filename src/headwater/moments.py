@@ -7,6 +7,9 @@ from datetime import UTC, datetime
 
 from headwater.errors import HeadwaterError
 
+LAST_MS = 253_402_300_799_999
+"""The last millisecond of the year 9999, after which there is no ISO 8601 of four digits."""
+
 
 def milliseconds_of(text: str, option: str) -> int:
     """Parse a time and return Unix milliseconds. Raises `HeadwaterError`, which names ``option``, the place of the
@@ -16,6 +19,10 @@ def milliseconds_of(text: str, option: str) -> int:
     (1526569258055, 1526569258055)
     """
     if re.fullmatch(r"\d{1,15}", text):
+        if int(text) > LAST_MS:
+            raise HeadwaterError(
+                f"{option}: {text} is after the year 9999: write Unix milliseconds"
+            )
         return int(text)
     try:
         moment = datetime.fromisoformat(text)

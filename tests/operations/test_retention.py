@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -128,7 +129,11 @@ def test_a_store_is_opened_as_it_was_at_a_moment(kept: Kept) -> None:
     # And other moments are errors
     with pytest.raises(StoreUnusable, match="there is no directory"):
         headwater.connect(f"headwater://{server.data}x?at=5")
-    for query, said in (("at=soon", "is not a time"), ("at=2026-11-23T09:30:00", "no time zone")):
+    for query, said in (
+        ("at=soon", "is not a time"),
+        ("at=2026-11-23T09:30:00", "no time zone"),
+        ("at=999999999999999", "after the year 9999"),
+    ):
         with pytest.raises(ConfigError, match=said):
             headwater.connect(f"headwater://{server.data}?{query}")
     server.start()
@@ -229,7 +234,7 @@ def test_the_disk_use_names_what_is_kept(kept: Kept, run_headwater: Run) -> None
     assert "there is no directory" in run_headwater("store", f"{server.data}x", status=1)
 
 
-def test_the_journal_is_listed_and_verified(kept: Kept, run_headwater: Run) -> None:
+def test_the_journal_is_listed_and_verified(kept: Kept, tmp_path: Path, run_headwater: Run) -> None:
     server, client, times = kept
     # Given a journal with a change of a known time
     began = now_ms(client)
@@ -247,15 +252,15 @@ def test_the_journal_is_listed_and_verified(kept: Kept, run_headwater: Run) -> N
     # And verifying it reads all files
     parts = json.loads(run_headwater("journal", "verify", str(server.data), "-o", "json"))
     assert sum(one["groups"] for one in parts) >= 12_000
-    server.stop()
-    name = parts[0]["file"]
-    path = server.data / name
-    content = bytearray(path.read_bytes())
-    content[1_000] ^= 1
-    path.write_bytes(content)
-    output = run_headwater("journal", "verify", str(server.data), status=1)
-    assert f"{name} is damaged at offset" in output
-    server.start()
+    # And finds damage in the image in use, and in the journal from before it
+    for path in (max(server.data.glob("image-*")), server.data / parts[0]["file"]):
+        copy = tmp_path / path.name
+        shutil.copytree(server.data, copy)
+        content = bytearray(path.read_bytes())
+        content[min(1_000, len(content) // 2)] ^= 1
+        (copy / path.name).write_bytes(content)
+        output = run_headwater("journal", "verify", str(copy), status=1)
+        assert f"{path.name} is damaged at offset" in output
 
 
 def test_a_mistyped_retention_is_an_error() -> None:

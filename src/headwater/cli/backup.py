@@ -11,11 +11,10 @@ from typing import Annotated
 
 import typer
 
+from headwater.cli.directories import Directory
 from headwater.cli.progress import progress
 from headwater.errors import HeadwaterError
 from headwater.moments import milliseconds_of
-
-Directory = Annotated[Path, typer.Argument(metavar="DIR", help="The data directory, or a backup.")]
 
 
 def backup(
@@ -56,7 +55,7 @@ def restore(
 ) -> None:
     """Make a data directory as it was at a moment.
 
-    From a backup, or from a data directory. The journal must reach back to the moment: it begins with the last image of the directory.
+    From a backup, or from a data directory. What is kept must reach back to the moment: to the last image, or as far as journal-retention says.
     """
     from headwater.moments import iso_time
     from headwater.persistence.backup import back_up, restore_at

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headwater.cli.directories import files_of
 from headwater.cli.output import UNHEALTHY, Output, OutputFormat, show
 from headwater.cli.progress import progress
-from headwater.errors import HeadwaterError
 
 if TYPE_CHECKING:
     from headwater.persistence.checking import StoreCheck
@@ -30,12 +30,9 @@ def check(
     recovered state. Changes no data. The exit status is 0 if all is well, and 3 if something is
     damaged. Of a server that runs, check a backup.
     """
-    from headwater.journal.files import DiskFiles
     from headwater.persistence.checking import check_store
 
-    if not directory.is_dir():
-        raise HeadwaterError(f"there is no directory {directory}")
-    found = check_store(DiskFiles(directory), progress())._replace(directory=str(directory))
+    found = check_store(files_of(directory), progress())._replace(directory=str(directory))
     document = {**found._asdict(), "healthy": found.healthy}
     document["unreadable"] = [one._asdict() for one in found.unreadable]
     document["cuts"] = [one._asdict() for one in found.cuts]

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headwater.cli.arguments import EntryId, StreamName
+from headwater.cli.directories import files_of
 from headwater.cli.output import Output, OutputFormat, print_table, show
 from headwater.cli.progress import progress
-from headwater.errors import HeadwaterError
 
 if TYPE_CHECKING:
     from headwater.persistence.history import EntryEvent, EntryHistory
@@ -36,15 +36,12 @@ def history(
     Reads the journal of a Headwater store on this machine, as far back as it reaches; a server may use
     it meanwhile. Redis and Valkey keep no history.
     """
-    from headwater.journal.files import DiskFiles
     from headwater.model import StreamID
     from headwater.moments import iso_time
     from headwater.persistence.history import entry_history
 
-    if not directory.is_dir():
-        raise HeadwaterError(f"there is no directory {directory}")
     found = entry_history(
-        DiskFiles(directory),
+        files_of(directory),
         stream.encode("utf-8", "surrogateescape"),
         StreamID.parse(entry),
         database=database,

@@ -9,31 +9,17 @@ from __future__ import annotations
 
 import json
 from itertools import islice
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from headwater.cli.directories import Directory, files_of
 from headwater.cli.main import SETTINGS
 from headwater.cli.output import Output, OutputFormat, print_csv, print_table, show
 from headwater.cli.progress import progress
-from headwater.errors import HeadwaterError
 from headwater.moments import iso_time, milliseconds_of
 
-if TYPE_CHECKING:
-    from headwater.journal.files import DiskFiles
-
 app = typer.Typer(no_args_is_help=True, help="List and verify the journal of a store.", **SETTINGS)
-
-Directory = Annotated[Path, typer.Argument(metavar="DIR", help="The data directory, or a backup.")]
-
-
-def _files(directory: Path) -> DiskFiles:
-    from headwater.journal.files import DiskFiles
-
-    if not directory.is_dir():
-        raise HeadwaterError(f"there is no directory {directory}")
-    return DiskFiles(directory)
 
 
 @app.command()
@@ -45,7 +31,7 @@ def verify(directory: Directory, *, output: Output = OutputFormat.TABLE) -> None
     """
     from headwater.persistence.dumping import journal_parts
 
-    parts = journal_parts(_files(directory), progress())
+    parts = journal_parts(files_of(directory), progress())
     documents = [
         {**one._asdict(), "first": iso_time(one.first_ms), "last": iso_time(one.last_ms)}
         for one in parts
@@ -85,7 +71,7 @@ def dump(
     from headwater.persistence.dumping import dumped_groups
 
     groups = dumped_groups(
-        _files(directory),
+        files_of(directory),
         from_ms=0 if first is None else milliseconds_of(first, "--from"),
         to_ms=None if last is None else milliseconds_of(last, "--to"),
         progress=progress(),
@@ -126,7 +112,7 @@ def store(
     from headwater.persistence.disk_use import disk_use, streams_on_disk
 
     if streams:
-        on_disk = streams_on_disk(_files(directory), progress())
+        on_disk = streams_on_disk(files_of(directory), progress())
         rows = [
             (str(one.database), one.stream, f"{one.entries:,}", f"{one.blocks:,}", f"{one.bytes:,}")
             for one in on_disk
@@ -134,7 +120,7 @@ def store(
         titles = ("DB", "STREAM", "ENTRIES", "BLOCKS", "BYTES")
         show([one._asdict() for one in on_disk], output, lambda: print_table(titles, rows))
         return
-    used = disk_use(_files(directory).directory)
+    used = disk_use(files_of(directory).directory)
     lines = [(one.what, f"{one.files:,}", f"{one.bytes:,}") for one in used]
     lines.append(
         ("total", f"{sum(one.files for one in used):,}", f"{sum(one.bytes for one in used):,}")

@@ -51,7 +51,7 @@ class Catalog:
         fresh        whether this process has written MANIFEST, durably
         broken       why MANIFEST cannot be replaced until a restart; None if it can
 
-    ``past`` is a former MANIFEST, to read the store from there on (`retention.past_of`).
+    ``past`` is a former MANIFEST, to read the store from there on (`retention.past_before`).
 
     The constructor raises `JournalDamaged` for a flawed MANIFEST or a missing image, and `StoreUnusable` for a
     later format.

@@ -64,6 +64,12 @@ def read_pasts(files: Files) -> list[StoreManifest]:
     return found
 
 
+def read_all(files: Files) -> list[StoreManifest]:
+    """Return the pasts that are kept, oldest first, and what MANIFEST says; nothing if there is no MANIFEST."""
+    current = read_manifest(files)
+    return [] if current is None else [*read_pasts(files), current]
+
+
 def read_unneeded(files: Files) -> dict[int, int]:
     """Return the segments that were found without references, each with the number of the image of that time."""
     if UNNEEDED_NAME not in files.names():
@@ -136,11 +142,8 @@ class Retention:
 def oldest_past(files: Files) -> StoreManifest | None:
     """Return a MANIFEST for reading the store from the oldest past on, to the journal's end. None if there is no
     MANIFEST."""
-    current = read_manifest(files)
-    if current is None:
-        return None
-    first, *_later = [*read_pasts(files), current]
-    return current._replace(image=first.image, first=first.first)
+    known = read_all(files)
+    return known[-1]._replace(image=known[0].image, first=known[0].first) if known else None
 
 
 def past_before(files: Files, at_ms: int) -> StoreManifest:
@@ -148,26 +151,22 @@ def past_before(files: Files, at_ms: int) -> StoreManifest:
 
     Raises `StoreUnusable` if there is no MANIFEST, or if what is kept does not reach back so far.
     """
-    where, current = files.path("").rstrip("/"), read_manifest(files)
-    if current is None:
+    where, known = files.path("").rstrip("/"), read_all(files)
+    if not known:
         raise StoreUnusable(f"{where} has no {MANIFEST_NAME}: no store was ever started there")
-    pasts = [*read_pasts(files), current]
-    before = [one for one in pasts if began_ms(one) <= at_ms]
+    before = [one for one in known if began_ms(one) <= at_ms]
     if not before:
         raise StoreUnusable(
-            f"{where} keeps nothing of {iso_time(at_ms)}: it begins with an image of {iso_time(began_ms(pasts[0]))}. "
+            f"{where} keeps nothing of {iso_time(at_ms)}: it begins with an image of {iso_time(began_ms(known[0]))}. "
             "Use an earlier backup; journal-retention says for how long a store keeps its journal"
         )
-    return current._replace(image=before[-1].image, first=before[-1].first)
+    return known[-1]._replace(image=before[-1].image, first=before[-1].first)
 
 
 def until_next_image(files: Files, past: StoreManifest) -> StoreManifest:
     """Return the MANIFEST of a past, with a journal that ends with the file after the next image. For a past that has
     the last image it is the same."""
-    later = [one for one in read_pasts(files) if image_number(one) > image_number(past)]
-    current = read_manifest(files)
-    if current is not None and image_number(current) > image_number(past):
-        later.append(current)
+    later = [one for one in read_all(files) if image_number(one) > image_number(past)]
     if not later:
         return past
     # The files before the last one are closed, and all of it is durable.

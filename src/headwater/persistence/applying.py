@@ -8,9 +8,13 @@ Rule 2. Blocks are sealed at the pace of turns, because a store may be larger th
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import NamedTuple
+
 from headwater.config.streams import StreamConfig
 from headwater.engine.blobs import BlobSource
 from headwater.engine.facts import FactBuffer
+from headwater.engine.garbage import free
 from headwater.engine.keyspace import Keyspace
 from headwater.engine.replay import Replay
 from headwater.journal.batches import JournalBatch
@@ -19,6 +23,17 @@ from headwater.journal.files import Files
 
 _SEALED_AT_ONCE = 64
 _REASON_CHARACTERS = 200
+
+_ALL = 2**62
+
+
+class AppliedGroup(NamedTuple):
+    """A record group that was applied: its place in the batch, its time, its facts, and their kinds in order."""
+
+    place: int
+    now_ms: int
+    facts: memoryview
+    kinds: list[int]
 
 
 class Applying:
@@ -54,6 +69,21 @@ class Applying:
         sealing = self.keyspace.sealing
         if sealing.due():
             sealing.help(_SEALED_AT_ONCE)
+
+    def step_through(self, batch: JournalBatch) -> Iterator[AppliedGroup]:
+        """Apply the groups of a batch one by one, and yield each when it is applied."""
+        keyspace, replay = self.keyspace, self._replay
+        rows = zip(batch.starts, batch.ends, batch.times, strict=True)
+        for index, (start, end, now_ms) in enumerate(rows):
+            facts, kinds = batch.data[start:end], []
+            replay.begin(facts, now_ms)
+            while (kind := replay.step()) >= 0:
+                kinds.append(kind)
+            if keyspace.garbage:
+                free(keyspace.garbage, _ALL)
+            yield AppliedGroup(index, now_ms, facts, kinds)
+        if keyspace.sealing.due():
+            keyspace.sealing.help(_SEALED_AT_ONCE)
 
     def finish(self) -> Keyspace:
         """Return the keyspace, ready for commands."""

@@ -1,23 +1,22 @@
 """Lists the record groups of a store's journal, for people who look for a change.
 
-Rule 1. A group is shown with the facts in it by name (`headwater.engine.facts`), and the streams, groups and keys that it
-        changed. For this the store is replayed: facts on streams have their numbers only.
+Rule 1. A group is shown with the facts in it by name (`headwater.engine.facts`). For this the store is replayed: only a
+        replay knows where a fact ends.
 Rule 2. It begins with the oldest image that is kept (``journal-retention``). A server may use the directory.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from headwater.engine.garbage import free
-from headwater.engine.replay import Replay
 from headwater.journal.batches import JournalBatch
 from headwater.journal.files import Files
+from headwater.journal.images import read_image
 from headwater.journal.locks import BACKUP_LOCK_NAME, held_for_backup
 from headwater.journal.records import GROUP_HEADER_BYTES
-from headwater.journal.retention import oldest_past
+from headwater.journal.retention import oldest_past, read_all
 from headwater.persistence.reading import Progress, StoreReader, silent
 
 KINDS: Final[dict[int, str]] = {
@@ -60,8 +59,6 @@ KINDS: Final[dict[int, str]] = {
 }
 """The names of the kinds of facts, as `headwater.engine.facts` lists them."""
 
-_ALL = 2**62
-
 
 class DumpedGroup(NamedTuple):
     """One record group. ``at_ms`` is the server's time, in Unix milliseconds; ``offset`` and ``bytes`` are with its
@@ -96,42 +93,35 @@ def dumped_groups(
         store = StoreReader(files, progress, past=oldest_past(files))
         for batch in store.of_image():
             store.applying.apply(batch)
-        replay = Replay(store.applying.keyspace)
         for batch in store.of_journal():
             if batch.times[-1] < from_ms:
                 store.applying.apply(batch)
                 continue
-            for group in _groups(batch, replay, store):
+            for group in _groups(batch, store):
                 if to_ms is not None and group.at_ms > to_ms:
                     return
                 if group.at_ms >= from_ms:
                     yield group
 
 
-def _groups(batch: JournalBatch, replay: Replay, store: StoreReader) -> Iterator[DumpedGroup]:
-    keyspace = store.applying.keyspace
-    rows = zip(batch.starts, batch.ends, batch.times, strict=True)
-    for index, (start, end, now_ms) in enumerate(rows):
-        kinds: Counter[str] = Counter()
-        replay.begin(batch.data[start:end], now_ms)
-        while (kind := replay.step()) >= 0:
-            kinds[KINDS.get(kind, f"{kind:#04x}")] += 1
-        if keyspace.garbage:
-            free(keyspace.garbage, _ALL)
-        size = end - start + GROUP_HEADER_BYTES
-        yield DumpedGroup(now_ms, batch.name, batch.offset(index), size, dict(kinds))
+def _groups(batch: JournalBatch, store: StoreReader) -> Iterator[DumpedGroup]:
+    for one in store.applying.step_through(batch):
+        facts = Counter(KINDS.get(kind, f"{kind:#04x}") for kind in one.kinds)
+        size = len(one.facts) + GROUP_HEADER_BYTES
+        yield DumpedGroup(one.now_ms, batch.name, batch.offset(one.place), size, dict(facts))
 
 
 def journal_parts(files: Files, progress: Progress = silent) -> list[JournalPart]:
-    """Read the image and the journal with all checksums, without applying them. Return what each journal file has.
+    """Read all images and the journal with all checksums, without applying them. Return what each journal file has.
 
     Raises as `dumped_groups`.
     """
     found: dict[str, JournalPart] = {}
     with held_for_backup(files.path(BACKUP_LOCK_NAME)):
         store = StoreReader(files, progress, past=oldest_past(files))
-        for _batch in store.of_image():
-            pass
+        for manifest in read_all(files):
+            if manifest.image is not None:
+                deque(read_image(files, manifest.image, store.seed), maxlen=0)
         for batch in store.of_journal():
             size = sum(batch.ends) - sum(batch.starts) + len(batch.starts) * GROUP_HEADER_BYTES
             before = found.get(batch.name)

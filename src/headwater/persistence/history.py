@@ -22,11 +22,8 @@ from enum import StrEnum
 from struct import Struct
 from typing import NamedTuple
 
-from headwater.engine.garbage import free
 from headwater.engine.group import ConsumerGroup
-from headwater.engine.keyspace import Keyspace
 from headwater.engine.pending import NOBODY, NOWHERE
-from headwater.engine.replay import Replay
 from headwater.engine.stream import StoredStream
 from headwater.errors import StoreUnusable
 from headwater.journal.batches import JournalBatch
@@ -35,14 +32,13 @@ from headwater.journal.locks import BACKUP_LOCK_NAME, held_for_backup
 from headwater.journal.manifest import StoreManifest
 from headwater.journal.retention import oldest_past, past_before
 from headwater.model import StreamID
+from headwater.persistence.applying import Applying
 from headwater.persistence.reading import Progress, StoreReader, silent
 
 _ID = Struct("<QQ")
 
 _APPENDED, _TRIMMED, _CONSUMER_DELETED, _DELIVERED = 0x20, 0x21, 0x34, 0x40
 """Kinds of facts (`headwater.engine.facts`)."""
-
-_ALL = 2**62
 
 
 class What(StrEnum):
@@ -165,7 +161,7 @@ def _read(
     store = StoreReader(files, progress, past=past)
     for batch in store.of_image():
         store.applying.apply(batch)
-    watch = _Watch(store.applying.keyspace, watched)
+    watch = _Watch(store.applying, watched)
     began = None if store.image is None else store.image.now_ms
     if began is not None:
         watch.begin(began)
@@ -188,14 +184,13 @@ class _Watched(NamedTuple):
 class _Watch:
     """Compares the state of one entry before and after each record group."""
 
-    def __init__(self, keyspace: Keyspace, watched: _Watched) -> None:
+    def __init__(self, applying: Applying, watched: _Watched) -> None:
         self.events: list[EntryEvent] = []
-        self._keyspace = keyspace
+        self._applying = applying
         self._key, entry, self._database = watched
         self._id = (entry.ms, entry.seq)
         self._wire = _ID.pack(*entry)
         self._text = str(entry).encode()
-        self._replay = Replay(keyspace)
         self._state = _NOWHERE
 
     def begin(self, at_ms: int) -> None:
@@ -218,25 +213,16 @@ class _Watch:
 
     def step_through(self, batch: JournalBatch) -> None:
         """Apply the record groups one by one, and note what each did to the entry."""
-        sealing = self._keyspace.sealing
-        for start, end, now_ms in zip(batch.starts, batch.ends, batch.times, strict=True):
-            facts = batch.data[start:end]
-            kinds = set()
-            self._replay.begin(facts, now_ms)
-            while (kind := self._replay.step()) >= 0:
-                kinds.add(kind)
-            if self._keyspace.garbage:
-                free(self._keyspace.garbage, _ALL)
+        for one in self._applying.step_through(batch):
             state = self._look()
             if state != self._state:
-                buried = _APPENDED in kinds and self._text in bytes(facts)
-                self.events += _changes(self._state, state, kinds, now_ms, buried=buried)
+                kinds = set(one.kinds)
+                buried = _APPENDED in kinds and self._text in bytes(one.facts)
+                self.events += _changes(self._state, state, kinds, one.now_ms, buried=buried)
                 self._state = state
-        if sealing.due():
-            sealing.help(64)
 
     def _look(self) -> _State:
-        databases = self._keyspace.databases
+        databases = self._applying.keyspace.databases
         if self._database >= len(databases):
             return _NOWHERE
         value = databases[self._database].values.get(self._key)
