@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from headwater.journal.names import past_numbers
 from headwater.testing.node import LocalStore
 from headwater.testing.replies import Failure
 
@@ -85,6 +86,31 @@ def test_a_disk_full_of_entries_can_be_emptied() -> None:
     assert store.files is not None
     assert store.files.free_bytes() > 32 * MIB
     assert not isinstance(client("XADD", "s", "*", "text", "x" * MIB), Failure)
+
+
+@pytest.mark.parametrize("cold", [False, True], ids=["journal", "segments"])
+def test_a_disk_too_small_for_its_retention_keeps_the_newest_of_it_and_refuses_nothing(
+    caplog: pytest.LogCaptureFixture, cold: bool
+) -> None:
+    # Given a store that keeps what images replace for a day, on a disk for a part of that
+    store = LocalStore(cold=cold)
+    client, chance = store.client(), random.Random(1)
+    client("CONFIG", "SET", "journal-retention", "86400")
+    full(store, free=96 * MIB)
+    for number in range(600):
+        # When a stream with a limit is written, with a checkpoint now and then, then no write is refused
+        reply = client("XADD", "s", "MAXLEN", 20, "*", "text", chance.randbytes(400_000))
+        assert not isinstance(reply, Failure)
+        if number % 30 == 0:
+            store.advance(60)
+            client("BGREWRITEAOF")
+            assert info_of(store, "aof_last_bgrewrite_status") == "ok"
+    # because the oldest is removed, which is logged, and the newest stays
+    assert "journal-retention asks for more than there is space for" in caplog.text
+    assert store.files is not None
+    kept = past_numbers(store.files)
+    assert kept
+    assert kept[-1] - kept[0] == len(kept) - 1
 
 
 def test_a_checkpoint_that_is_to_make_room_is_tried_again() -> None:

@@ -29,12 +29,14 @@ from headwater.journal.names import (
     image_name,
     image_numbers,
     journal_numbers,
+    past_name,
 )
 from headwater.journal.records import Synced
 from headwater.journal.replacing import replace_file
-from headwater.journal.retention import Retention, image_number
+from headwater.journal.retention import Retention, began_ms, image_number, read_unneeded
 from headwater.journal.rotation import Rotation
 from headwater.journal.segments import segment_name, segment_numbers
+from headwater.moments import iso_time
 
 log = logging.getLogger("headwater.journal")
 
@@ -68,6 +70,8 @@ class Catalog:
         self.broken: str | None = None
         self._removes = True
         """Whether files may be removed. A failed fsync of the directory may bring back a past that names them."""
+        self._removing = threading.Lock()
+        """Held while pasts are removed: by a checkpoint, or for want of space."""
         self._mutex = threading.Lock()
         known = 1 if self.manifest is None else self.manifest.next_segment
         self.next_segment = max([known, *(number + 1 for number in segment_numbers(files))])
@@ -205,19 +209,41 @@ class Catalog:
         """Remove the journal files and images that neither MANIFEST nor a past names any more, oldest first; with
         ``expire`` also the pasts that are too old. A failure is logged. What is left, because of a failure or a
         backup, is removed by the next image or start."""
-        with self._files.removable() as free:
-            if free and self._removes and (not expire or self._expire()):
-                for name in self._unnamed():
-                    self._remove(name)
+        now_ms = 0 if self.image is None else self.image.now_ms
+        with self._files.removable() as free, self._removing:
+            if free and self._removes:
+                self._remove_with(self.retention.too_old(now_ms) if expire else [])
 
-    def _expire(self) -> bool:
-        """Remove the pasts that are too old, durably: what they name is removed afterwards. Return whether that
-        was possible."""
-        old = self.retention.too_old(0 if self.image is None else self.image.now_ms)
-        for name in old:
+    def make_room(self, needed: int) -> int:
+        """Return how many bytes of the disk are free. As long as it is fewer than ``needed``, the oldest past is
+        removed first. Raises `OSError`; any thread may call this."""
+        free = self._files.free_bytes()
+        while free < needed and self._give_up_oldest():
+            free = self._files.free_bytes()
+        return free
+
+    def _give_up_oldest(self) -> bool:
+        """Remove the oldest past. Return whether there was one. Removes nothing while a backup is made."""
+        with self._files.removable() as free, self._removing:
+            oldest = self.retention.give_up_oldest() if free and self._removes else None
+            if oldest is None:
+                return False
+            log.warning(
+                "the disk is full, so %s no longer keeps its past before the image after %s: journal-retention asks for more "
+                "than there is space for",
+                self._files.path("").rstrip("/"),
+                "its beginning" if oldest.image is None else iso_time(began_ms(oldest)),
+            )
+            self._remove_with([past_name(image_number(oldest))])
+        self.remove_segments(read_unneeded(self._files))
+        return True
+
+    def _remove_with(self, pasts: list[str]) -> None:
+        """Remove these files of pasts, durably, and then what nothing names any more."""
+        for name in pasts:
             self._remove(name)
         try:
-            if old:
+            if pasts:
                 self._files.sync_directory()
         except OSError as error:
             log.warning(
@@ -226,7 +252,9 @@ class Catalog:
                 error,
             )
             self._removes = False
-        return self._removes
+            return
+        for name in self._unnamed():
+            self._remove(name)
 
     def _unnamed(self) -> list[str]:
         """Return the journal files and images that neither MANIFEST nor a past names."""

@@ -141,7 +141,7 @@ class Reserve:
         file = JournalFile(number, size)
         temporary = file.name + TEMPORARY_SUFFIX
         try:
-            free = files.free_bytes()
+            free = self._catalog.make_room(size + left)
             if free < size + left:
                 # Checking is cheap. Trying to allocate until the disk is full would keep it busy for
                 # each refused write.

@@ -11,7 +11,9 @@ Rule 2. A store can be read as it was at a moment if there is a past before the 
         that MANIFEST names: a store that writes no image keeps all of its journal anyway.
 Rule 3. A checkpoint removes what is too old, a start nothing: who opens the directory once, with other settings,
         does not remove what a server keeps.
-Rule 4. A segment is needed as long as there is a past from before the image in whose time it lost its last
+Rule 4. If there is no space for the next journal file or segment, the oldest pasts are removed although they are not too
+        old: that writes are accepted matters more.
+Rule 5. A segment is needed as long as there is a past from before the image in whose time it lost its last
         reference. The file ``unneeded`` notes that image. If it is lost, segments are kept for longer.
 """
 
@@ -116,6 +118,14 @@ class Retention:
             [UNNEEDED_NAME] if not self.keep_ms and UNNEEDED_NAME in self._files.names() else []
         )
         return unused + [past_name(one) for one in numbers if one not in named]
+
+    def give_up_oldest(self) -> StoreManifest | None:
+        """Forget the oldest past. None if there is none, or if the next checkpoint removes all of them anyway."""
+        past = self.pasts if self.keep_ms else []
+        if not past:
+            return None
+        self._pasts = past[1:]
+        return past[0]
 
     def needed(self, unneeded: Iterable[int], image: int) -> set[int]:
         """Return those of the segments without references that a past needs. ``image`` is the number of the

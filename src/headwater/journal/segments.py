@@ -80,8 +80,8 @@ def segment_header(number: int, seed: int) -> bytes:
 class SegmentWriter:
     """Appends blobs to the newest segment. One thread at a time uses it.
 
-    ``next_number`` returns a reserved number for the next segment, ``spare_bytes`` how much of the disk must
-    stay free.
+    ``next_number`` returns a reserved number for the next segment, ``room`` how many bytes of the disk may be used,
+    given how many are needed.
 
     >>> from headwater.testing.files import CrashableFiles
     >>> files, numbers = CrashableFiles(), iter(range(1, 10))
@@ -99,7 +99,7 @@ class SegmentWriter:
         next_number: Callable[[], int],
         segment_bytes: int = SEGMENT_BYTES,
         *,
-        spare_bytes: Callable[[], int] = int,
+        room: Callable[[int], int] | None = None,
     ) -> None:
         self.number: int | None = None
         """The segment that is being written; None if the next blob begins one."""
@@ -108,7 +108,7 @@ class SegmentWriter:
         self._files = files
         self._seed = seed
         self._next_number = next_number
-        self._spare_bytes = spare_bytes
+        self._room = room or (lambda _needed: files.free_bytes())
         self._segment_bytes = segment_bytes
         self._end = 0
         self._allocated = 0
@@ -215,7 +215,7 @@ class SegmentWriter:
         needed = self._end + size
         step = min(STEP_BYTES, max(_FIRST_STEP_BYTES, self._allocated))
         ahead = max(needed, min(self._allocated + step, self._segment_bytes))
-        free = self._files.free_bytes() - self._spare_bytes()
+        free = self._room(needed - self._allocated)
         for wanted in (ahead, needed):
             if wanted - self._allocated <= free:
                 return wanted

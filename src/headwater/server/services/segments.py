@@ -26,12 +26,12 @@ def segment_writer(journal: Journal) -> SegmentWriter:
     """Return a writer of new segments. It leaves the space for the next image and for the journal file that
     a rotation needs, so that a disk full of journal can still be emptied by a checkpoint."""
     catalog = journal.catalog
-    return SegmentWriter(
-        journal.files,
-        journal.seed,
-        catalog.take_segment,
-        spare_bytes=lambda: catalog.spare_bytes + FIRST_FILE_BYTES,
-    )
+
+    def room(needed: int) -> int:
+        left = catalog.spare_bytes + FIRST_FILE_BYTES
+        return catalog.make_room(needed + left) - left
+
+    return SegmentWriter(journal.files, journal.seed, catalog.take_segment, room=room)
 
 
 class Segments:
