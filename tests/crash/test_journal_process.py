@@ -20,11 +20,11 @@ import sys
 from headwater.journal.files import DiskFiles
 from tests.crash.journal_tools import open_journal, write_turn
 journal, facts = open_journal(DiskFiles(sys.argv[1]), policy="always", file_bytes=16384)
-turn = journal.recovery.last_turn
+turn, number = journal.recovery.last_turn, len(facts)
 while True:
-    turn += 1
-    write_turn(journal, f"turn {turn} " + "x" * (turn * 37 % 900), turn=turn)
-    print(turn, flush=True)
+    turn, number = turn + 1, number + 1
+    write_turn(journal, f"fact {number} " + "x" * (number * 37 % 900), turn=turn)
+    print(number, flush=True)
 """
 
 FILLER = """
@@ -61,15 +61,16 @@ print("turns:", turn)
 ROOT = Path(__file__).parents[2]
 
 
-def text(turn: int) -> str:
-    return f"turn {turn} " + "x" * (turn * 37 % 900)
+def text(number: int) -> str:
+    return f"fact {number} " + "x" * (number * 37 % 900)
 
 
 def test_a_killed_process_loses_nothing_that_it_acknowledged(tmp_path: Path) -> None:
     random = Random(1)
     acknowledged = 0
     for _ in range(10):
-        # Given a process that writes and reports each turn
+        # Given a process that writes a fact in each turn, and reports it. A turn that is killed after its fsync
+        # record, before its fact, leaves a number of a turn without a fact.
         with subprocess.Popen(
             [sys.executable, "-c", WRITER, str(tmp_path)],
             stdout=subprocess.PIPE,
@@ -77,15 +78,15 @@ def test_a_killed_process_loses_nothing_that_it_acknowledged(tmp_path: Path) -> 
             cwd=ROOT,
         ) as writer:
             assert writer.stdout is not None
-            # When it is killed after some turns
+            # When it is killed after some facts
             for _ in range(random.randint(1, 60)):
                 acknowledged = int(writer.stdout.readline())
             writer.kill()
             acknowledged = max([acknowledged, *map(int, writer.stdout.read().split())])
-        # Then all of these turns are there, in order, without a gap
+        # Then all of these facts are there, in order, without a gap
         journal, facts = open_journal(DiskFiles(tmp_path), file_bytes=16384)
         assert len(facts) >= acknowledged
-        assert facts == [fact(text(turn)) for turn in range(1, len(facts) + 1)]
+        assert facts == [fact(text(number)) for number in range(1, len(facts) + 1)]
         journal.close()
     assert acknowledged > 100
 
