@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from headwater.config.config import Config
 from headwater.engine.keyspace import Keyspace
 from headwater.errors import JournalDamaged
+from headwater.journal.files import DiskFiles
 from headwater.journal.journal import Journal
+from headwater.persistence.dumping import DumpedGroup, dumped_groups
 from headwater.server.opening import open_node
 from headwater.testing.files import CrashableFiles
 from tests.crash.journal_tools import (
@@ -37,7 +40,7 @@ def journal_of(*facts: bytes) -> tuple[CrashableFiles, list[int]]:
 FACTS = {name: bytes.fromhex(text) for name, text in GOLDEN.items()}
 
 
-@pytest.mark.parametrize(
+UNFIT = pytest.mark.parametrize(
     ("facts", "cause"),
     [
         ([FACTS["string_set"], FACTS["appended"]], "KeyError"),
@@ -48,6 +51,10 @@ FACTS = {name: bytes.fromhex(text) for name, text in GOLDEN.items()}
         ([FACTS["string_set"], b"\x11\xfe" + FACTS["string_set"][2:]], "IndexError"),
     ],
 )
+"""Facts that do not fit the earlier ones."""
+
+
+@UNFIT
 def test_a_record_that_cannot_be_applied_is_damage_with_its_place(
     facts: list[bytes], cause: str
 ) -> None:
@@ -66,6 +73,22 @@ def test_a_record_that_cannot_be_applied_is_damage_with_its_place(
     files.corrupt(FIRST, ends[0], bytes(8192 - ends[0]))
     correct_manifest(files, str(caught.value))
     open_node(Config(), files=files).close()
+
+
+@UNFIT
+def test_a_list_of_the_journal_ends_there_with_the_same_error(
+    facts: list[bytes], cause: str, tmp_path: Path
+) -> None:
+    # Given a directory with such a record
+    files, ends = journal_of(*facts)
+    for name, content in bytes_of(files).items():
+        (tmp_path / name).write_bytes(content)
+    # When its record groups are listed one by one
+    listed: list[DumpedGroup] = []
+    with pytest.raises(JournalDamaged, match=rf"cannot be applied \({cause}") as caught:
+        listed.extend(dumped_groups(DiskFiles(tmp_path)))
+    # Then the error names the place
+    assert place(str(caught.value).replace(f"{tmp_path}/", "memory:/")) == (FIRST, ends[0])
 
 
 @pytest.mark.parametrize("error", [MemoryError, lambda: OSError(5, "Input/output error")])

@@ -17,6 +17,7 @@ from headwater.engine.facts import FactBuffer
 from headwater.engine.garbage import free
 from headwater.engine.keyspace import Keyspace
 from headwater.engine.replay import Replay
+from headwater.errors import JournalDamaged
 from headwater.journal.batches import JournalBatch
 from headwater.journal.failures import damaged_at
 from headwater.journal.files import Files
@@ -63,9 +64,7 @@ class Applying:
         except (MemoryError, OSError):
             raise
         except Exception as error:
-            reason = f"{type(error).__name__}: {error}"[:_REASON_CHARACTERS]
-            found = f"a whole record that cannot be applied ({reason})"
-            raise damaged_at(self._files, batch.name, batch.offset(replay.done), found) from error
+            raise self._damage(batch, replay.done, error) from error
         sealing = self.keyspace.sealing
         if sealing.due():
             sealing.help(_SEALED_AT_ONCE)
@@ -76,14 +75,25 @@ class Applying:
         rows = zip(batch.starts, batch.ends, batch.times, strict=True)
         for index, (start, end, now_ms) in enumerate(rows):
             facts, kinds = batch.data[start:end], []
-            replay.begin(facts, now_ms)
-            while (kind := replay.step()) >= 0:
-                kinds.append(kind)
+            try:
+                replay.begin(facts, now_ms)
+                while (kind := replay.step()) >= 0:
+                    kinds.append(kind)
+            except (MemoryError, OSError):
+                raise
+            except Exception as error:
+                raise self._damage(batch, index, error) from error
             if keyspace.garbage:
                 free(keyspace.garbage, _ALL)
             yield AppliedGroup(index, now_ms, facts, kinds)
         if keyspace.sealing.due():
             keyspace.sealing.help(_SEALED_AT_ONCE)
+
+    def _damage(self, batch: JournalBatch, index: int, error: Exception) -> JournalDamaged:
+        """Return the error for group ``index`` of the batch, which could not be applied."""
+        reason = f"{type(error).__name__}: {error}"[:_REASON_CHARACTERS]
+        found = f"a whole record that cannot be applied ({reason})"
+        return damaged_at(self._files, batch.name, batch.offset(index), found)
 
     def finish(self) -> Keyspace:
         """Return the keyspace, ready for commands."""
