@@ -71,7 +71,7 @@ class Catalog:
         self._removes = True
         """Whether files may be removed. A failed fsync of the directory may bring back a past that names them."""
         self._removing = threading.Lock()
-        """Held while pasts are removed: by a checkpoint, or for want of space."""
+        """Held while something is removed: a checkpoint's thread, the sealer and the node may do so."""
         self._mutex = threading.Lock()
         known = 1 if self.manifest is None else self.manifest.next_segment
         self.next_segment = max([known, *(number + 1 for number in segment_numbers(files))])
@@ -235,7 +235,8 @@ class Catalog:
                 "its beginning" if oldest.image is None else iso_time(began_ms(oldest)),
             )
             self._remove_with([past_name(image_number(oldest))])
-        self.remove_segments(read_unneeded(self._files))
+            unneeded = read_unneeded(self._files)
+        self.remove_segments(unneeded)
         return True
 
     def _remove_with(self, pasts: list[str]) -> None:
@@ -281,7 +282,7 @@ class Catalog:
         not. Return which ones are gone. A failure is logged; any thread may call this. Removes nothing while a
         backup is made."""
         known = 1 if self.manifest is None else self.manifest.next_segment
-        with self._files.removable() as free:
+        with self._files.removable() as free, self._removing:
             unneeded = [one for one in numbers if free and self._removes and one < known]
             needed = self.retention.needed(unneeded, 0 if self.image is None else self.image.number)
             return [
