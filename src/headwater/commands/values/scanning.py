@@ -3,8 +3,8 @@
 A small value is returned whole, as by Redis. The names of a large one are divided by their hashes, which do not
 change while this process runs: a cursor is the number of the next part and, in its low bits, the logarithm of the number of
 parts. So a name that is there from the first call to the last is returned once, whatever is added or removed
-meanwhile. Each call looks at every name: 60 ms for a million fields, 0.2 s for a
-million members.
+meanwhile. Each call looks at every name: 60 ms for a million fields, 0.2 s for a million members. So the number of calls
+is bounded, whatever COUNT says.
 
 Source: Redis's command pages and db.c.
 """
@@ -23,6 +23,9 @@ T = TypeVar("T", dict[bytes, bytes], set[bytes])
 
 _WHOLE: Final = 512
 """A part has at least about so many names: a client's COUNT of 10 would take 100,000 calls for a million names."""
+
+_PARTS: Final = 256
+"""A value has fewer than twice as many parts."""
 
 _BITS: Final = 6
 _MOST_BITS: Final = 1 << _BITS
@@ -63,7 +66,8 @@ def part_of(names: Collection[bytes], cursor: int, count: int) -> tuple[int, lis
     """
     part, bits = cursor >> _BITS, cursor % _MOST_BITS
     if not cursor:
-        bits = ((len(names) - 1) // max(count, _WHOLE)).bit_length()
+        least = max(count, _WHOLE, len(names) // _PARTS)
+        bits = ((len(names) - 1) // least).bit_length()
     mask = (1 << bits) - 1
     found = [name for name in names if hash(name) & mask == part]
     return (0 if part >= mask else (part + 1) << _BITS | bits), found
