@@ -59,8 +59,10 @@ async def transcript(server: SharedServer, address: ServerAddress) -> list[Any]:
         await asyncio.to_thread(eventually, lambda: not pending_count(server), "an ack")
     finally:
         worker.cancel()
-        await asyncio.gather(worker, return_exceptions=True)
+        # Its cancellation may be lost in a read, for which it then waits; closing the connections ends that.
+        await asyncio.wait([worker], timeout=SECONDS / 4)
         await broker.shutdown()
+        await asyncio.gather(worker, return_exceptions=True)
     return [*seen, pending_count(server)]
 
 
