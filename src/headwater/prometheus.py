@@ -63,19 +63,6 @@ def serve(
     return int(server.server_port), end
 
 
-def host_and_port(text: str, option: str) -> tuple[str, int]:
-    """Parse ``HOST:PORT``. Raises `ListenError`, which names ``option``.
-
-    >>> host_and_port("127.0.0.1:9121", "--listen"), host_and_port("[::1]:9121", "--listen")
-    (('127.0.0.1', 9121), ('::1', 9121))
-    """
-    host, _colon, port = text.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not host or not port.isascii() or not port.isdecimal() or int(port) > 65_535:
-        raise ListenError(f"{option}: {text!r} is not HOST:PORT, such as 127.0.0.1:9121")
-    return host, int(port)
-
-
 class _Server(ThreadingMixIn, WSGIServer):
     """One thread for each request, so that a slow client delays no other."""
 

@@ -157,7 +157,7 @@ async def test_clients_that_send_nothing_are_disconnected(
 
 async def test_an_invalid_or_used_address_is_an_error() -> None:
     for wrong in ("9100", ":9100", "here:", "here:port", "here:99999"):
-        with pytest.raises(HeadwaterError, match="expected HOST:PORT"):
+        with pytest.raises(HeadwaterError, match="is not HOST:PORT"):
             Health(wrong, list, metrics_text)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

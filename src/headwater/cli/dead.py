@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headwater.cli.arguments import entry_id
 from headwater.cli.main import SETTINGS
 from headwater.cli.output import Output, OutputFormat, show
 from headwater.cli.query import DEFAULT_URL, AllGroups, Url, query
@@ -186,12 +187,10 @@ def _some(ids: list[str] | None) -> list[str]:
 
 
 def _id(text: str) -> str:
-    """Parse an id, whose sequence number may be omitted. Raises `HeadwaterError` for anything else."""
-    from headwater.model import StreamID
-
+    """Parse an id like `entry_id`. Raises `HeadwaterError`, which names the command that lists ids."""
     try:
-        return str(StreamID.parse(text if "-" in text else f"{text}-0"))
-    except ValueError:
+        return entry_id(text)
+    except HeadwaterError:
         raise HeadwaterError(
             f"{text!r} is not the id of a dead letter; `headwater dead list` shows their ids, such as "
             "1526569498055-0"

@@ -81,8 +81,9 @@ def exporter(
     Ends at SIGTERM or SIGINT. /metrics has the server, its streams and groups, under redis_exporter's names where it has them.
     /healthz answers 200 while this process works; /readyz while the store takes what workers send.
     """
+    from headwater.addresses import host_and_port
     from headwater.client.redaction import redacted
-    from headwater.prometheus import host_and_port, serve
+    from headwater.prometheus import serve
 
     host, port = host_and_port(listen, "--listen")
 

@@ -16,11 +16,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from headwater.addresses import host_and_port
 from headwater.cli.exporter import StoreCollector, readiness_page
 from headwater.client.sync.connect import connect
 from headwater.errors import HeadwaterError
 from headwater.groups.operation import Operation, run
-from headwater.prometheus import host_and_port, serve
+from headwater.prometheus import serve
 from headwater.server.running import Server
 
 log = logging.getLogger("headwater.metrics")

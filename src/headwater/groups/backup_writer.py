@@ -13,7 +13,15 @@ from typing import Any, Final, NamedTuple
 
 from headwater.groups.group_backup import FIELDS, MOST, PARKED, SIGNED, GroupBackup, Row, parse
 from headwater.groups.member import BACKUP_VALID_MS, SEEN_FIELD, Member
-from headwater.groups.operation import Command, Operation, Refused, accepted, executed, mapping
+from headwater.groups.operation import (
+    Command,
+    Operation,
+    Refused,
+    accepted,
+    executed,
+    mapping,
+    server_ms,
+)
 from headwater.messages import SIGN_CONSUMER, group_backup_key, group_settings_key
 from headwater.model import StreamID
 
@@ -55,8 +63,7 @@ class BackupWriter:
         member = self.member
         key = group_backup_key(member.stream, member.group)
         replies = yield [["TIME"], ["HMGET", key, "at", SIGNED]]
-        seconds, micros = accepted(replies[0])
-        now = int(seconds) * 1000 + int(micros) // 1000
+        now = server_ms(replies[0])
         at, signed = accepted(replies[1])
         before = int(at or 0)
         set_back = before - now if before - now > SET_BACK_MS else 0

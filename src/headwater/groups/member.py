@@ -19,6 +19,7 @@ from headwater.groups.operation import (
     accepted,
     executed,
     mapping,
+    server_ms,
 )
 from headwater.groups.scripts import RETIRE
 from headwater.messages import delays_key, due_key, group_backup_key, group_settings_key
@@ -321,9 +322,7 @@ def _group(reply: Any, name: str) -> dict[bytes, Any] | None:
 
 def _now_ms(reply: Any) -> int | None:
     """Return the server's time from TIME's reply; None if an ACL rule forbids TIME."""
-    if isinstance(reply, Refused):
-        return None
-    return int(reply[0]) * 1000 + int(reply[1]) // 1000
+    return None if isinstance(reply, Refused) else server_ms(reply)
 
 
 def _number(reply: Any) -> int:

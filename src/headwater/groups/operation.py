@@ -52,6 +52,16 @@ def accepted(reply: Any) -> Any:
     return reply
 
 
+def server_ms(reply: Any) -> int:
+    """Return the server's time in Unix milliseconds, given the reply to TIME. Raises its error.
+
+    >>> server_ms([b"1526569258", b"55300"])
+    1526569258055
+    """
+    seconds, micros = accepted(reply)
+    return int(seconds) * 1000 + int(micros) // 1000
+
+
 def executed(replies: Sequence[Any]) -> list[Any]:
     """Return the replies in EXEC's reply, given the replies to MULTI … EXEC. The reply of a command that
     failed is its error. If EXEC itself failed, raise the first error."""

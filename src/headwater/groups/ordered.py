@@ -27,6 +27,7 @@ from headwater.groups.operation import (
     accepted,
     executed,
     mapping,
+    server_ms,
 )
 from headwater.messages import PARKED_CONSUMER, delays_key, group_reader_key
 from headwater.model import StreamID
@@ -218,8 +219,7 @@ def _due(member: Member, ids: Sequence[bytes], replies: Sequence[Any]) -> Callab
         delayed = [] if isinstance(replies[0], Refused) else replies[0]
         times = {row[0]: int(row[1]) for row in delayed}
         return lambda row: times.get(row[0], 0)
-    seconds, micros = accepted(replies[1])
-    now = int(seconds) * 1000 + int(micros) // 1000
+    now = server_ms(replies[1])
     scores = dict(zip(ids, accepted(replies[0]), strict=True))
 
     def left(row: Any) -> int:

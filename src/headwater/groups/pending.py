@@ -14,7 +14,7 @@ from headwater.groups.capabilities import Capabilities, probe
 from headwater.groups.consumers import ConsumerState, consumers
 from headwater.groups.member import CLAIM_AFTER_FIELD
 from headwater.groups.missing_stream import instead_of
-from headwater.groups.operation import Operation, Refused, Word, accepted, mapping
+from headwater.groups.operation import Operation, Refused, Word, accepted, mapping, server_ms
 from headwater.messages import PARKED_CONSUMER, delays_key, due_key, group_settings_key
 from headwater.model import StreamID
 
@@ -121,8 +121,7 @@ def pending(
 def groups(stream: str, group: str | None = None) -> Operation[list[GroupInfo]]:
     """Return the groups of ``stream``, or only ``group``. Raises `HeadwaterError` as `pending` does."""
     replies = yield [["TIME"], ["XINFO", "GROUPS", stream]]
-    seconds, micros = accepted(replies[0])
-    now_ms = int(seconds) * 1000 + int(micros) // 1000
+    now_ms = server_ms(replies[0])
     if isinstance(replies[1], Refused) and "no such key" in str(replies[1]):
         remedy = yield from instead_of(stream)
         raise HeadwaterError(f"there is no stream {stream!r}: {remedy}")

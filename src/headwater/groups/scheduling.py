@@ -21,7 +21,7 @@ from headwater.errors import HeadwaterError
 from headwater.groups.capabilities import Capabilities
 from headwater.groups.claiming import Delivered
 from headwater.groups.member import Member
-from headwater.groups.operation import Operation, Refused, accepted, executed
+from headwater.groups.operation import Operation, Refused, accepted, executed, server_ms
 from headwater.groups.settling import LUA_WORDS, Addition, How, Settlement, SettleOutcome, settle
 from headwater.groups.store_errors import Remedy, Step, remedy
 from headwater.messages import Pairs, delays_key, later_key
@@ -126,8 +126,7 @@ def publish_due(member: Member, stream: str, found: Sequence[Delivered]) -> Oper
     Raises a temporary error of the store, such as OOM. The member then still owns the entries that were not
     settled.
     """
-    seconds, micros = accepted((yield [["TIME"]])[0])
-    now = int(seconds) * 1000 + int(micros) // 1000
+    now = server_ms((yield [["TIME"]])[0])
     refused: list[Refusal] = []
     decided = [_settlement(stream, one, now) for one in found]
     for settlements in _batches(decided):

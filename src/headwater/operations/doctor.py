@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from headwater.groups.capabilities import info_fields, probe
-from headwater.groups.operation import Operation, Refused, accepted
+from headwater.groups.operation import Operation, Refused, server_ms
 from headwater.operations.refusals import COMMANDS, command_probe, refusals
 
 SKEW_MS = 1_000
@@ -29,9 +29,8 @@ def examine(stream: str, *, local_ms: int) -> Operation[list[Examination]]:
     able = yield from probe()
     replies = yield [["INFO"], ["TIME"], ["ACL", "WHOAMI"]]
     info = info_fields(replies[0])
-    seconds, micros = accepted(replies[1])
     found = [Examination("server", good=True, text=_server(able.server, verbs=able.verbs))]
-    found.append(_clock(int(seconds) * 1000 + int(micros) // 1000 - local_ms))
+    found.append(_clock(server_ms(replies[1]) - local_ms))
     found += _memory(info) + _durability(info)
     for one in (yield from refusals(stream)):
         found.append(Examination("writes", good=False, text=f"{one.code}: {one.statement}"))

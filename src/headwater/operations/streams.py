@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from headwater.errors import HeadwaterError
 from headwater.groups.capabilities import probe
 from headwater.groups.missing_stream import instead_of
-from headwater.groups.operation import Command, Operation, Refused, accepted, mapping
+from headwater.groups.operation import Command, Operation, Refused, accepted, mapping, server_ms
 from headwater.messages import delays_key
 from headwater.messages.keys import RESERVED
 from headwater.model import StreamID
@@ -104,8 +104,7 @@ def lags(streams: Sequence[str], group: str | None = None) -> Operation[list[Gro
     found: list[GroupLag] = []
     for part in _parts(streams):
         replies = yield [["TIME"], *(["XINFO", "GROUPS", one] for one in part)]
-        seconds, micros = accepted(replies[0])
-        now_ms = int(seconds) * 1000 + int(micros) // 1000
+        now_ms = server_ms(replies[0])
         places: list[tuple[str, Mapping[bytes, Any]]] = []
         for one, groups in zip(part, replies[1:], strict=True):
             if isinstance(groups, Refused):

@@ -18,6 +18,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from headwater.addresses import host_and_port
 from headwater.errors import HeadwaterError
 from headwater.worker.supervisor_pipe import ReceivedReports
 
@@ -74,7 +75,7 @@ class Health:
         look: Callable[[], Sequence[WorkerHealth]],
         metrics: Callable[[Sequence[WorkerHealth]], bytes],
     ) -> None:
-        self._host, self._port = parse_address(address)
+        self._host, self._port = host_and_port(address, "--health")
         self._look = look
         self._text = metrics
         self._clients = 0
@@ -154,16 +155,3 @@ async def _request_line(reader: asyncio.StreamReader) -> bytes:
     """Read a whole request and return its first line. Raises `ValueError` if it is too long."""
     head = await reader.readuntil(b"\r\n\r\n")
     return head.partition(b"\r\n")[0]
-
-
-def parse_address(text: str) -> tuple[str, int]:
-    """Return host and port. Raises `HeadwaterError` for anything else.
-
-    >>> parse_address("127.0.0.1:9100"), parse_address("[::1]:9100")
-    (('127.0.0.1', 9100), ('::1', 9100))
-    """
-    host, _colon, port = text.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not host or not port.isascii() or not port.isdecimal() or int(port) > 65_535:
-        raise HeadwaterError(f"--health {text!r}: expected HOST:PORT, such as 127.0.0.1:9100")
-    return host, int(port)

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from headwater.errors import HeadwaterError
-from headwater.groups.operation import Script
+from headwater.groups.operation import Script, server_ms
 from headwater.messages.keys import queries_key
 from headwater.model import MAX_ID, StreamID
 from headwater.spark.archive.index import Index
@@ -202,8 +202,7 @@ class Trimmer:
         return int(self._store.run(_LUA, [stream], [str(bound)]))
 
     def _now_ms(self) -> int:
-        seconds, microseconds = self._store.ask("TIME")
-        return int(seconds) * 1000 + int(microseconds) // 1000
+        return server_ms(self._store.ask("TIME"))
 
 
 def _next(id_: StreamID) -> StreamID:
