@@ -6,7 +6,8 @@ import random
 
 import pytest
 
-from headwater.journal.names import past_numbers
+from headwater.journal.names import image_numbers, past_numbers
+from headwater.persistence.building import write_image
 from headwater.testing.node import LocalStore
 from headwater.testing.replies import Failure
 
@@ -111,6 +112,32 @@ def test_a_disk_too_small_for_its_retention_keeps_the_newest_of_it_and_refuses_n
     kept = past_numbers(store.files)
     assert kept
     assert kept[-1] - kept[0] == len(kept) - 1
+
+
+def test_want_of_space_removes_no_image_that_is_about_to_be_used() -> None:
+    # Given a store with two pasts, and its next image, which is complete, and which MANIFEST does not name yet
+    store = LocalStore()
+    client = store.client()
+    client("CONFIG", "SET", "journal-retention", "86400")
+    for value in range(3):
+        client("SET", "key", value)
+        client("BGREWRITEAOF")
+    client("SET", "key", "newest")
+    journal = store.node.services.records.journal
+    assert store.files is not None
+    assert journal is not None
+    assert len(past_numbers(store.files)) == 3
+    rotation = journal.rotate()
+    entry = write_image(store.files, store.node.keyspace, rotation, journal.seed)
+    # When another thread needs more space than there is
+    journal.catalog.make_room(1 << 61)
+    # Then the pasts are removed, and not this image
+    assert past_numbers(store.files) == []
+    assert image_numbers(store.files) == [entry.number - 1, entry.number]
+    journal.use_image(rotation, entry)
+    journal.remove_replaced()
+    store.crash()
+    assert store.client()("GET", "key") == b"newest"
 
 
 def test_a_checkpoint_that_is_to_make_room_is_tried_again() -> None:

@@ -201,29 +201,32 @@ class Catalog:
         `OSError` if MANIFEST was not replaced."""
         assert self.manifest is not None, "no MANIFEST was written"
         assert self.first <= first, "a journal file that is not there any more"
-        self.retention.note(self.manifest)
+        with self._removing:
+            self.retention.note(self.manifest)
         self.replace(self.manifest._replace(image=entry, first=first, next_image=entry.number + 1))
         self.closed = [end for end in self.closed if end.number >= first]
 
     def remove_old(self, *, expire: bool = False) -> None:
         """Remove the journal files and images that neither MANIFEST nor a past names any more, oldest first; with
         ``expire`` also the pasts that are too old. A failure is logged. What is left, because of a failure or a
-        backup, is removed by the next image or start."""
+        backup, is removed by the next image or start. No image may be being written."""
         now_ms = 0 if self.image is None else self.image.now_ms
         with self._files.removable() as free, self._removing:
             if free and self._removes:
-                self._remove_with(self.retention.too_old(now_ms) if expire else [])
+                self._remove_pasts(self.retention.too_old(now_ms) if expire else [])
+                self._remove_unnamed(self.next_image())
 
     def make_room(self, needed: int) -> int:
         """Return how many bytes of the disk are free. As long as it is fewer than ``needed``, the oldest past is
-        removed first. Raises `OSError`; any thread may call this."""
+        removed first. Raises `OSError`; any thread may call this, also while an image is written."""
         free = self._files.free_bytes()
         while free < needed and self._give_up_oldest():
             free = self._files.free_bytes()
         return free
 
     def _give_up_oldest(self) -> bool:
-        """Remove the oldest past. Return whether there was one. Removes nothing while a backup is made."""
+        """Remove the oldest past and what only it names. Return whether there was one. Removes nothing while a backup
+        is made."""
         with self._files.removable() as free, self._removing:
             oldest = self.retention.give_up_oldest() if free and self._removes else None
             if oldest is None:
@@ -234,17 +237,19 @@ class Catalog:
                 self._files.path("").rstrip("/"),
                 "its beginning" if oldest.image is None else iso_time(began_ms(oldest)),
             )
-            self._remove_with([past_name(image_number(oldest))])
+            self._remove_pasts([past_name(image_number(oldest))])
+            # The next image may be complete, and not yet in MANIFEST.
+            self._remove_unnamed(0 if self.image is None else self.image.number)
             unneeded = read_unneeded(self._files)
         self.remove_segments(unneeded)
         return True
 
-    def _remove_with(self, pasts: list[str]) -> None:
-        """Remove these files of pasts, durably, and then what nothing names any more."""
-        for name in pasts:
+    def _remove_pasts(self, names: list[str]) -> None:
+        """Remove these files of pasts, durably: what they name is removed afterwards."""
+        for name in names:
             self._remove(name)
         try:
-            if pasts:
+            if names:
                 self._files.sync_directory()
         except OSError as error:
             log.warning(
@@ -253,19 +258,20 @@ class Catalog:
                 error,
             )
             self._removes = False
-            return
-        for name in self._unnamed():
-            self._remove(name)
 
-    def _unnamed(self) -> list[str]:
-        """Return the journal files and images that neither MANIFEST nor a past names."""
+    def _remove_unnamed(self, last: int) -> None:
+        """Remove the journal files, and the images up to number ``last``, that neither MANIFEST nor a past names."""
+        if not self._removes:
+            return
         files, pasts = self._files, self.retention.pasts
         first = min([self.first, *(one.first for one in pasts)])
         kept = {image_number(one) for one in pasts} | {
             0 if self.image is None else self.image.number
         }
         old = [file_name(number) for number in journal_numbers(files) if number < first]
-        return old + [image_name(number) for number in image_numbers(files) if number not in kept]
+        images = [one for one in image_numbers(files) if one <= last and one not in kept]
+        for name in [*old, *map(image_name, images)]:
+            self._remove(name)
 
     def discard_image(self, number: int) -> None:
         """Remove an image that is not used, and its unfinished file, unless it is unknown what MANIFEST says
