@@ -157,14 +157,13 @@ class Database:
 
     def set_string(self, key: bytes, value: bytes) -> None:
         """Set ``key`` to ``value``, replacing any value there. A key that is a string already keeps its place
-        in the order of keys."""
+        in the order of keys, and the time of its last use, which the caller sets with `use`."""
         old = self.values.get(key)
-        if isinstance(old, bytes):
+        if type(old) is bytes:
             self.values[key] = value
             if len(value) != len(old):
                 self.account.count(text_bytes(value) - text_bytes(old))
             self.expiries.pop(key, None)
-            self.used.pop(key, None)
             self.touch(key)
         else:
             self._drop(key)

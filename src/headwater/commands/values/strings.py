@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from headwater.commands.call import SYNTAX, Call
 from headwater.commands.expire import let_expire, let_live, moment
 from headwater.commands.keys import clear_expired, delete_key, notify_overwritten
-from headwater.commands.values.typed import changed, prepare_text, reading, writing
+from headwater.commands.values.typed import prepare_text, reading, writing
 from headwater.engine.database import Value
 from headwater.engine.events import GENERIC, STRING
 from headwater.engine.facts import HEADROOM
@@ -264,7 +264,9 @@ def change_string(call: Call, key: bytes, value: bytes, event: bytes) -> None:
     call.db.set_string(key, value)
     if at_ms is not None:
         call.db.set_expiry(key, at_ms)
-    changed(call, key, STRING, event, 1)
+    call.db.use(key, value, call.now_ms)
+    call.modified(key)
+    call.notify(STRING, event, key)
 
 
 def strlen(call: Call) -> None:
