@@ -95,6 +95,11 @@ class Catalog:
         return None if self.manifest is None else self.manifest.image
 
     @property
+    def current_image(self) -> int:
+        """The number of the image, 0 if there is none."""
+        return 0 if self.image is None else self.image.number
+
+    @property
     def first(self) -> int:
         """The number of the first journal file."""
         return 1 if self.manifest is None else self.manifest.first
@@ -239,7 +244,7 @@ class Catalog:
             )
             self._remove_pasts([past_name(image_number(oldest))])
             # The next image may be complete, and not yet in MANIFEST.
-            self._remove_unnamed(0 if self.image is None else self.image.number)
+            self._remove_unnamed(self.current_image)
             unneeded = read_unneeded(self._files)
         self.remove_segments(unneeded)
         return True
@@ -265,9 +270,7 @@ class Catalog:
             return
         files, pasts = self._files, self.retention.pasts
         first = min([self.first, *(one.first for one in pasts)])
-        kept = {image_number(one) for one in pasts} | {
-            0 if self.image is None else self.image.number
-        }
+        kept = {self.current_image, *map(image_number, pasts)}
         old = [file_name(number) for number in journal_numbers(files) if number < first]
         images = [one for one in image_numbers(files) if one <= last and one not in kept]
         for name in [*old, *map(image_name, images)]:
@@ -290,7 +293,7 @@ class Catalog:
         known = 1 if self.manifest is None else self.manifest.next_segment
         with self._files.removable() as free, self._removing:
             unneeded = [one for one in numbers if free and self._removes and one < known]
-            needed = self.retention.needed(unneeded, 0 if self.image is None else self.image.number)
+            needed = self.retention.needed(unneeded, self.current_image)
             return [
                 one for one in unneeded if one not in needed and self._remove(segment_name(one))
             ]
