@@ -29,7 +29,7 @@ def writing(call: Call, key: bytes, kind: type[T]) -> T | None:
 
 
 def _checked(value: Value | None, kind: type[T]) -> T | None:
-    if value is None or type(value) is kind:  # in compiled code a tenth of the time of isinstance
+    if value is None or isinstance(value, kind):
         return value
     raise CommandError(WRONGTYPE)
 
