@@ -16,3 +16,12 @@ def host_and_port(text: str, option: str) -> tuple[str, int]:
     if not host or not port.isascii() or not port.isdecimal() or int(port) > 65_535:
         raise ListenError(f"{option}: {text!r} is not HOST:PORT, such as 127.0.0.1:9121")
     return host, int(port)
+
+
+def address_text(host: str, port: int) -> str:
+    """Return ``HOST:PORT``, with an IPv6 address in brackets.
+
+    >>> address_text("localhost", 9121), address_text("::1", 9121)
+    ('localhost:9121', '[::1]:9121')
+    """
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
+from headwater.groups.operation import Operation
 from headwater.groups.settling import How
+from headwater.operations.entries import PAGE, Condition, LastEntries, last
 from tests.worker.core import Core
 
 pytestmark = pytest.mark.slow
@@ -111,6 +113,28 @@ def test_only_entries_that_fit_all_conditions_are_printed(core: Core, run_headwa
     assert values("--from", "1h", "--where", "n = 5") == [5]
     assert "is not a condition" in run_headwater("tail", "s", "--where", "n", status=1)
     assert "there is no stream 'x'" in run_headwater("tail", "x", status=1)
+
+
+def test_an_entry_added_while_the_last_ones_are_read_comes_after_them(core: Core) -> None:
+    # Given more entries than one page has, of which the first fits
+    core.client.xadd("s", {"n": 1})
+    ids = [core.client.xadd("s", {"n": 0}) for _ in range(2 * PAGE)]
+
+    # When one is added between two pages
+    def meanwhile(reading: Operation[LastEntries]) -> Operation[LastEntries]:
+        replies = yield next(reading)
+        ids.append(core.client.xadd("s", {"n": 1}))
+        try:
+            while True:
+                replies = yield reading.send(replies)
+        except StopIteration as done:
+            result: LastEntries = done.value
+            return result
+
+    found = core.do(meanwhile(last("s", 5, [Condition.parse("n = 1")])))
+    # Then it is not among those found, and what follows begins with it
+    assert len(found.found) == 1
+    assert found.end.encode() == ids[-2]
 
 
 def test_an_entry_is_added_once_for_each_name(core: Core, run_headwater: Run) -> None:

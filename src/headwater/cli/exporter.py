@@ -45,6 +45,7 @@ class StoreCollector:
         """Yield one family for each metric that the store has samples of."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
+        from headwater.names import printable
         from headwater.operations.metrics import UP, MetricSample, samples
 
         try:
@@ -59,7 +60,7 @@ class StoreCollector:
             kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
             family = kind(metric.name, metric.text, labels=metric.labels)
             for sample in its:
-                family.add_metric(sample.labels, sample.value)
+                family.add_metric([*map(printable, sample.labels)], sample.value)
             yield family
 
 
@@ -81,7 +82,7 @@ def exporter(
     Ends at SIGTERM or SIGINT. /metrics has the server, its streams and groups, under redis_exporter's names where it has them.
     /healthz answers 200 while this process works; /readyz while the store takes what workers send.
     """
-    from headwater.addresses import host_and_port
+    from headwater.addresses import address_text, host_and_port
     from headwater.client.redaction import redacted
     from headwater.prometheus import serve
 
@@ -90,6 +91,9 @@ def exporter(
     def ask(operation: Operation[Any]) -> Any:
         return query(url, operation)
 
+    stopped = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopped.set())
     pages = {
         "/healthz": lambda: (True, {"status": "ok"}),
         "/readyz": lambda: readiness_page(ask, "unreachable"),
@@ -101,10 +105,7 @@ def exporter(
         option="--listen",
         pages=pages,
     )
-    print(f"metrics of {redacted(url)} at http://{host}:{found}/metrics", flush=True)
-    stopped = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopped.set())
+    print(f"metrics of {redacted(url)} at http://{address_text(host, found)}/metrics", flush=True)
     stopped.wait()
     end()
 

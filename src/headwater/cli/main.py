@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
+from io import TextIOWrapper
 from typing import Annotated, Any, NamedTuple
 
 import typer
@@ -145,6 +146,10 @@ def headwater(
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line, and exit the process with its status."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(
+            errors="surrogateescape"
+        )  # names are printed as the bytes that they are
     try:
         typer_command(app).main(args=arguments, prog_name="headwater")
     except HeadwaterError as problem:

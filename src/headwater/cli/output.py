@@ -44,7 +44,9 @@ def show(documents: Documents, output: OutputFormat, table: Callable[[], object]
 
 def print_json(document: Any) -> None:
     """Print one JSON document, indented."""
-    print(json.dumps(document, indent=2, ensure_ascii=False))
+    text = json.dumps(document, indent=2, ensure_ascii=False)
+    # A byte of a name that is not UTF-8 is the escape of its surrogate, so that the document is UTF-8.
+    print(text.encode("utf-8", "backslashreplace").decode())
 
 
 def print_csv(documents: Documents) -> None:

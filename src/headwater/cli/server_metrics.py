@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from headwater.addresses import host_and_port
+from headwater.addresses import address_text, host_and_port
 from headwater.cli.exporter import StoreCollector, readiness_page
 from headwater.client.sync.connect import connect
 from headwater.errors import HeadwaterError
@@ -108,7 +108,7 @@ def metrics_served(server: Server) -> Iterator[None]:
         option="metrics",
         pages={"/healthz": pages.healthy, "/readyz": pages.ready},
     )
-    log.info("metrics at http://%s:%d/metrics", f"[{host}]" if ":" in host else host, found)
+    log.info("metrics at http://%s/metrics", address_text(host, found))
     try:
         yield
     finally:

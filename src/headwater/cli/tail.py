@@ -65,12 +65,9 @@ def tail(
     from headwater.operations.entries import Condition, last, next_after
 
     conditions = [Condition.parse(one) for one in where or ()]
-    after = "0-0"
     if since is None:
-        found = query(url, last(stream, max(1, count), conditions))
+        found, after = query(url, last(stream, max(1, count), conditions))
         _print(found[-count:] if count else [], output)
-        newest = query(url, last(stream, 1)) if follow else []
-        after = newest[-1].id if newest else after
     else:
         after = _print_from(url, stream, _start(since), conditions, output)
     while follow:

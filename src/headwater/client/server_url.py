@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit
 
+from headwater.addresses import address_text
 from headwater.client.redaction import redacted
 from headwater.errors import ConfigError
 
@@ -49,7 +50,7 @@ class NodeAddress(NamedTuple):
     port: int
 
     def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return address_text(self.host, self.port)
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from headwater.groups.member import Member, retire
 from headwater.groups.missing_stream import instead_of
 from headwater.groups.operation import Operation, Refused, accepted, mapping
 from headwater.messages import RESERVED_PREFIX, reader_key
+from headwater.names import text_of
 
 UNSEEN_MS = 24 * 60 * 60 * 1000
 """A consumer that owns nothing and was not seen for this time is removed."""
@@ -74,7 +75,7 @@ def _parsed(reply: Sequence[Any], unseen_ms: int) -> list[ConsumerInfo]:
     found = []
     for row in reply:
         about = mapping(row)
-        name = about[b"name"].decode("utf-8", "backslashreplace")
+        name = text_of(about[b"name"])
         pending, idle = about[b"pending"], max(0, about[b"idle"])
         state = _state(name, pending, idle, unseen_ms)
         found.append(ConsumerInfo(name, pending, idle, state))

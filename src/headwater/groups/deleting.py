@@ -11,6 +11,7 @@ from __future__ import annotations
 from headwater.errors import DeclarationError
 from headwater.groups.member import Member
 from headwater.groups.operation import Operation, Refused, mapping
+from headwater.names import text_of
 
 
 def check_deleting(member: Member) -> Operation[None]:
@@ -20,7 +21,7 @@ def check_deleting(member: Member) -> Operation[None]:
     replies = yield [["XINFO", "GROUPS", member.stream]]
     if isinstance(replies[0], Refused):
         return
-    names = [mapping(one)[b"name"].decode("utf-8", "backslashreplace") for one in replies[0]]
+    names = [text_of(mapping(one)[b"name"]) for one in replies[0]]
     others = [name for name in names if name != member.group]
     if others:
         raise DeclarationError(

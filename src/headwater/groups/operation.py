@@ -20,6 +20,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from headwater.errors import HeadwaterError
+from headwater.names import bytes_of
 
 if TYPE_CHECKING:
     import redis
@@ -201,10 +202,19 @@ async def perform(client: redis.asyncio.Redis, operation: Operation[T]) -> T:
 
 
 def _wire(command: Command) -> list[Word]:
-    """Return the command with its name as bytes. redis-py converts the replies of commands whose name is a
-    str; unconverted replies are faster, and the same in either protocol version."""
+    """Return the command as redis-py is to send it.
+
+    Its name is bytes: redis-py converts the replies of commands whose name is a str; unconverted replies are faster,
+    and the same in either protocol version. So are names of streams and groups that redis-py could not encode.
+    """
     name = command[0]
-    return [name.encode() if isinstance(name, str) else name, *command[1:]]
+    return [
+        name.encode() if isinstance(name, str) else name,
+        *(
+            bytes_of(one) if isinstance(one, str) and not one.isascii() else one
+            for one in command[1:]
+        ),
+    ]
 
 
 def _judged(reply: Any) -> Any:

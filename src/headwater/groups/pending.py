@@ -17,6 +17,7 @@ from headwater.groups.missing_stream import instead_of
 from headwater.groups.operation import Operation, Refused, Word, accepted, mapping, server_ms
 from headwater.messages import PARKED_CONSUMER, delays_key, due_key, group_settings_key
 from headwater.model import StreamID
+from headwater.names import text_of
 
 ROWS = 100
 """How many entries of a group are reported by default."""
@@ -126,7 +127,7 @@ def groups(stream: str, group: str | None = None) -> Operation[list[GroupInfo]]:
         remedy = yield from instead_of(stream)
         raise HeadwaterError(f"there is no stream {stream!r}: {remedy}")
     found = [mapping(row) for row in accepted(replies[1])]
-    names = [about[b"name"].decode("utf-8", "backslashreplace") for about in found]
+    names = [text_of(about[b"name"]) for about in found]
     if group is not None and group not in names:
         known = f"its groups are {', '.join(names)}" if names else "it has none"
         raise HeadwaterError(f"stream {stream!r} has no group {group!r}: {known}")
@@ -213,7 +214,7 @@ def _by_verbs(stream: str, group: str, ids: Sequence[bytes]) -> Operation[dict[b
 def _entry(
     row: Sequence[Any], due: int | None, now_ms: int, claim_after_ms: int | None
 ) -> PendingDelivery:
-    entry_id, owner = row[0].decode(), row[1].decode("utf-8", "backslashreplace")
+    entry_id, owner = row[0].decode(), text_of(row[1])
     idle = None if not owner or row[2] < 0 else row[2]
     parked = owner == PARKED_CONSUMER
     if due is None and parked and idle is not None and claim_after_ms is not None:

@@ -19,6 +19,7 @@ from headwater.groups.capabilities import probe
 from headwater.groups.operation import Command, Operation, Refused, Word, accepted, mapping
 from headwater.messages import PARKED_CONSUMER, DeadLetter, delays_key, poison_key
 from headwater.model import StreamID
+from headwater.names import bytes_of
 
 
 class ReplayResult(StrEnum):
@@ -89,7 +90,7 @@ def _replay(
     if not accepted(replies[1]):
         return (yield from _undone(Replayed(letter, ReplayResult.GONE)))
     groups = {} if isinstance(replies[2], Refused) else _last_delivered(replies[2])
-    last = groups.pop(letter.group.encode(), None)
+    last = groups.pop(bytes_of(letter.group), None)
     there = bool(letter.entry_id) and not isinstance(replies[3], Refused) and bool(replies[3])
     commands: list[Command]
     if last is not None and there:

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from headwater.groups.member import Member
 from headwater.groups.operation import Operation, Refused, accepted, mapping
 from headwater.messages import group_settings_key
+from headwater.names import bytes_of
 
 COUNTED_FIELD = "lost_upto"
 """Field with the number of the last entry whose loss was counted."""
@@ -62,7 +63,7 @@ def _counters(stream: str, group: str) -> Operation[Unread | None]:
         return None
     facts = mapping(about)
     added, gone = facts[b"entries-added"], facts[b"entries-added"] - facts[b"length"]
-    mine = [one for one in map(mapping, groups) if one[b"name"] == group.encode()]
+    mine = [one for one in map(mapping, groups) if one[b"name"] == bytes_of(group)]
     if not mine or mine[0][b"entries-read"] is None:
         return None
     if counted is None and mine[0][b"last-delivered-id"] == b"0-0":

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from headwater.messages.codecs import Pairs
 from headwater.messages.keys import RESERVED_PREFIX
 from headwater.moments import iso_time
+from headwater.names import bytes_of, text_of
 
 MAX_ERROR_CHARACTERS = 2_000
 """Length at which an error message is cut. A longer one may quote the whole input."""
@@ -20,6 +21,9 @@ MAX_ERROR_CHARACTERS = 2_000
 TRACE_FRAMES = 8
 """How many frames of a traceback are stored: the last ones, where the error occurred. The first ones
 are always Headwater's."""
+
+_NAMES = frozenset({"stream", "group", "consumer"})
+"""What of a record is a name, whose bytes are kept."""
 
 
 class DeadLetter(NamedTuple):
@@ -97,10 +101,9 @@ def dead_letter_fields(
         "at": iso_time(at_ms),
     }
     prefix = RESERVED_PREFIX.encode()
-    pairs += [
-        (prefix + name.encode(), value.encode("utf-8", "backslashreplace"))
-        for name, value in about.items()
-    ]
+    for name, value in about.items():
+        text = bytes_of(value) if name in _NAMES else value.encode("utf-8", "backslashreplace")
+        pairs.append((prefix + name.encode(), text))
     return pairs
 
 
@@ -112,7 +115,8 @@ def parse_dead_letter(record_id: str, flat: Sequence[bytes]) -> DeadLetter:
     fields: Pairs = []
     for name, value in zip(flat[::2], flat[1::2], strict=False):
         if name.startswith(prefix):
-            about[name[len(prefix) :].decode("utf-8", "replace")] = value.decode("utf-8", "replace")
+            word = name[len(prefix) :].decode("utf-8", "replace")
+            about[word] = text_of(value) if word in _NAMES else value.decode("utf-8", "replace")
         else:
             fields.append((name, value))
     deliveries = about.get("deliveries", "")

@@ -22,6 +22,15 @@ class TextEntry(NamedTuple):
     fields: Sequence[tuple[str, str]]
 
 
+class LastEntries(NamedTuple):
+    """The last entries of a stream."""
+
+    found: Sequence[TextEntry]
+    """Those that fit, oldest first."""
+    end: str
+    """The id of the last entry that was examined: what follows comes after it."""
+
+
 class Condition(NamedTuple):
     """A condition on one field of an entry."""
 
@@ -88,12 +97,10 @@ def read_entry(stream: str, entry_id: str) -> Operation[TextEntry | None]:
     return next(_parsed(accepted(replies[0])), None)
 
 
-def last(
-    stream: str, count: int, conditions: Sequence[Condition] = ()
-) -> Operation[list[TextEntry]]:
-    """Return the last ``count`` entries that fit, oldest first. Raises `HeadwaterError` if there is no stream."""
+def last(stream: str, count: int, conditions: Sequence[Condition] = ()) -> Operation[LastEntries]:
+    """Return the last ``count`` entries that fit. Raises `HeadwaterError` if there is no stream."""
     found: list[TextEntry] = []
-    end = "+"
+    newest, end = "", "+"
     while len(found) < count:
         size = PAGE if conditions else count
         replies = yield [["XREVRANGE", stream, end, "-", "COUNT", size], ["EXISTS", stream]]
@@ -101,11 +108,12 @@ def last(
             remedy = yield from instead_of(stream)
             raise HeadwaterError(f"there is no stream {stream!r}: {remedy}")
         page = list(_parsed(accepted(replies[0])))
+        newest = newest or (page[0].id if page else "0-0")
         found += [one for one in page if all(each.holds(one) for each in conditions)]
         if len(page) < size:
             break
         end = f"({page[-1].id}"
-    return found[:count][::-1]
+    return LastEntries(found[:count][::-1], newest)
 
 
 def page_after(stream: str, after: str) -> Operation[list[TextEntry]]:

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple, TypeVar
 from headwater.groups.capabilities import info_fields
 from headwater.groups.operation import Command, Operation, Refused, accepted, mapping
 from headwater.messages import dead_letter_stream
+from headwater.names import text_of
 from headwater.operations.streams import GroupLag, StreamSummary, lags, names, summaries
 
 T = TypeVar("T")
@@ -199,7 +200,7 @@ def _of_consumers(groups: Sequence[GroupLag], database: str) -> Operation[list[M
         replies = yield [["XINFO", "CONSUMERS", one.stream, one.group] for one in part]
         for one, reply in zip(part, replies, strict=True):
             for row in () if isinstance(reply, Refused) else map(mapping, accepted(reply)):
-                name = row[b"name"].decode("utf-8", "backslashreplace")
+                name = text_of(row[b"name"])
                 labels = (database, one.stream, one.group, name)
                 pending, idle = row[b"pending"], row[b"idle"] / 1000
                 values = zip(CONSUMERS, (pending, idle), strict=True)

@@ -115,7 +115,7 @@ def trim_before(stream: str, minid: str) -> Operation[TrimPreview]:
 
 
 def trim(preview: TrimPreview) -> Operation[int]:
-    """TrimPreview as previewed. Return how many entries were removed."""
+    """Trim as previewed. Return how many entries were removed."""
     replies = yield [["XTRIM", preview.stream, "MINID", "=", preview.minid]]
     return int(accepted(replies[0]))
 

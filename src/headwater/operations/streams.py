@@ -17,6 +17,7 @@ from headwater.groups.operation import Command, Operation, Refused, accepted, ma
 from headwater.messages import delays_key
 from headwater.messages.keys import RESERVED
 from headwater.model import StreamID
+from headwater.names import text_of
 
 TOGETHER = 500
 """How many streams are asked for in one round trip."""
@@ -62,7 +63,7 @@ def names(pattern: str = "*") -> Operation[list[str]]:
         found.update(keys)
         if int(cursor) == 0:
             break
-    texts = (key.decode("utf-8", "backslashreplace") for key in found)
+    texts = map(text_of, found)
     return sorted(text for text in texts if RESERVED not in text)
 
 
@@ -115,7 +116,7 @@ def lags(streams: Sequence[str], group: str | None = None) -> Operation[list[Gro
                     continue  # it was deleted meanwhile
                 raise groups
             rows = [mapping(row) for row in groups]
-            places += [(one, row) for row in rows if group in (None, _text(row[b"name"]))]
+            places += [(one, row) for row in rows if group in (None, text_of(row[b"name"]))]
         for step in _parts(places):
             measured = _by_verbs(step) if able.verbs else _elsewhere(step, now_ms)
             found += yield from _lags(step, now_ms, (yield from measured))
@@ -142,7 +143,7 @@ def _lags(places: Places, now_ms: int, measured: Sequence[_Measured]) -> Operati
         found.append(
             GroupLag(
                 stream=stream,
-                group=_text(row[b"name"]),
+                group=text_of(row[b"name"]),
                 consumers=int(row[b"consumers"]),
                 pending=int(row[b"pending"]),
                 unread=more.unread,
@@ -182,7 +183,7 @@ def _elsewhere(places: Places, now_ms: int) -> Operation[list[_Measured]]:
             ["EVAL_RO", _FIRST_AFTER, 1, stream, row[b"last-delivered-id"]]
             for stream, row in behind
         ),
-        *(["ZCARD", delays_key(stream, _text(row[b"name"]))] for stream, row in places),
+        *(["ZCARD", delays_key(stream, text_of(row[b"name"]))] for stream, row in places),
     ]
     firsts = replies[: len(behind)]
     if any(isinstance(one, Refused) and one.code == "NOPERM" for one in firsts):
@@ -213,7 +214,3 @@ def _parts(items: Sequence[Any]) -> Iterator[list[Any]]:
 
 def _age(entry_id: bytes, now_ms: int) -> int:
     return max(0, now_ms - StreamID.parse(entry_id).ms)
-
-
-def _text(name: bytes) -> str:
-    return name.decode("utf-8", "backslashreplace")

@@ -18,7 +18,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from headwater.addresses import host_and_port
+from headwater.addresses import address_text, host_and_port
 from headwater.errors import HeadwaterError
 from headwater.worker.supervisor_pipe import ReceivedReports
 
@@ -92,7 +92,7 @@ class Health:
                 f"--health {self._host}:{self._port}: cannot listen there: {error.strerror}"
             ) from error
         host, port = self._server.sockets[0].getsockname()[:2]
-        log.info("health at http://%s:%d%s", f"[{host}]" if ":" in host else host, port, PATH)
+        log.info("health at http://%s%s", address_text(host, port), PATH)
 
     def close(self) -> None:
         """Stop listening."""

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from headwater.addresses import address_text
 from headwater.config.config import Config
 from headwater.errors import ListenError
 from headwater.server.net.driver import Driver
@@ -184,8 +185,7 @@ def listener_info(listeners: list[Listener]) -> dict[str, str]:
 
 def show(address: tuple[str, int] | tuple[str, int, int, int]) -> str:
     """Format an address: ``127.0.0.1:6379``, ``[::1]:6379``."""
-    host, port = address[:2]
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return address_text(*address[:2])
 
 
 _ABSENT = {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT}
