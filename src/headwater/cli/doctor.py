@@ -34,7 +34,7 @@ def doctor(
 
     began = time.monotonic()
     try:
-        found = query(url, examine(stream, local_ms=int(time.time() * 1000)))
+        found = query(url, examine(stream, clock=lambda: int(time.time() * 1000)))
     except HeadwaterError as error:
         found = [Examination("connection", good=False, text=str(error))]
     else:

@@ -118,7 +118,7 @@ def trim(
         lambda: _print_trim(found),
     )
     _ask_and_do(
-        f"Remove {found.removed:,} entries of {stream}?",
+        f"Remove {_removed(found)} of {stream}?",
         lambda: query(url, carry_out(found)),
         dry_run=dry_run or not found.removed,
         yes=yes,
@@ -126,10 +126,14 @@ def trim(
 
 
 def _print_trim(found: TrimPreview) -> None:
-    print(f"{found.stream}: {found.removed:,} entries before {found.minid}")
+    print(f"{found.stream}: {_removed(found)} before {found.minid}")
     if found.groups:
         rows = [(one.group, f"{one.unread:,}", f"{one.pending:,}") for one in found.groups]
         print_table(("  GROUP", "UNREAD", "PENDING"), [(f"  {a}", b, c) for a, b, c in rows])
+
+
+def _removed(found: TrimPreview) -> str:
+    return f"{found.removed:,} {'entry' if found.removed == 1 else 'entries'}"
 
 
 def _ask_and_do(question: str, change: Callable[[], object], *, dry_run: bool, yes: bool) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from headwater.groups.capabilities import info_fields, probe
@@ -24,17 +24,18 @@ class Examination(NamedTuple):
     text: str
 
 
-def examine(stream: str, *, local_ms: int) -> Operation[list[Examination]]:
-    """Examine a store for workers of ``stream``. ``local_ms`` is this machine's time in Unix milliseconds."""
+def examine(stream: str, *, clock: Callable[[], int]) -> Operation[list[Examination]]:
+    """Examine a store for workers of ``stream``. ``clock`` is this machine's, in Unix milliseconds."""
     able = yield from probe()
-    replies = yield [["INFO"], ["TIME"], ["ACL", "WHOAMI"]]
+    skew_ms = yield from _skew_ms(clock)
+    replies = yield [["INFO"], ["ACL", "WHOAMI"]]
     info = info_fields(replies[0])
     found = [Examination("server", good=True, text=_server(able.server, verbs=able.verbs))]
-    found.append(_clock(server_ms(replies[1]) - local_ms))
+    found.append(_clock(skew_ms))
     found += _memory(info) + _durability(info)
     for one in (yield from refusals(stream)):
         found.append(Examination("writes", good=False, text=f"{one.code}: {one.statement}"))
-    user = "default" if isinstance(replies[2], Refused) else replies[2].decode()
+    user = "default" if isinstance(replies[1], Refused) else replies[1].decode()
     found.append((yield from _rights(user, stream, verbs=able.verbs)))
     return found
 
@@ -44,9 +45,21 @@ def _server(name: str, *, verbs: bool) -> str:
     return f"{name}; workers use {how}"
 
 
+def _skew_ms(clock: Callable[[], int]) -> Operation[int]:
+    """Return by how much the store's clock is ahead, at least; 0 if its time is between sending and receiving."""
+    sent = clock()
+    replies = yield [["TIME"]]
+    found = server_ms(replies[0])
+    return found - min(max(found, sent), clock())
+
+
 def _clock(skew_ms: int) -> Examination:
     ahead = "ahead of" if skew_ms > 0 else "behind"
-    text = f"the store's clock is {abs(skew_ms)} ms {ahead} this machine's"
+    text = (
+        f"the store's clock is {abs(skew_ms):,} ms {ahead} this machine's"
+        if skew_ms
+        else "as this machine's"
+    )
     return Examination("clock", good=abs(skew_ms) <= SKEW_MS, text=text)
 
 
