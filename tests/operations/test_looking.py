@@ -77,6 +77,17 @@ def test_a_group_without_unread_entries_has_no_lag(core: Core, run_headwater: Ru
     assert "there is no stream 'x'" in run_headwater("lag", "x", status=1)
 
 
+def test_a_key_of_another_type_is_named(core: Core, run_headwater: Run) -> None:
+    core.client.set("text", "x")
+    for words in (
+        ("tail", "text"),
+        ("lag", "text"),
+        ("explain", "text"),
+        ("pending", "list", "text"),
+    ):
+        assert "'text' is not a stream" in run_headwater(*words, status=1)
+
+
 def test_many_streams_are_read_a_few_hundred_at_a_time(core: Core, run_headwater: Run) -> None:
     pipe = core.client.pipeline(transaction=False)
     for n in range(1_203):

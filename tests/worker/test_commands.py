@@ -139,7 +139,7 @@ def test_an_error_of_the_store_is_one_line(member: Core, run_headwater: Run) -> 
     output = run_headwater("pending", "list", "s", "--url", bad, status=1)
     assert "cannot be used: Invalid SSL Certificate Requirements Flag: bogus" in output
     assert "Traceback" not in output
-    output = run_headwater("pending", "list", "text", status=1)
+    output = run_headwater("add", "text", "n=1", status=1)
     assert output.startswith(f"headwater: {address} refuses this: WRONGTYPE")
 
 

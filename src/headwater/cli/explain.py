@@ -79,7 +79,7 @@ def _exit(unhealthy: bool) -> None:
 
 def _observed(url: str, stream: str | None, group: str | None) -> list[Observation]:
     """Observe one stream's groups, or those of all streams, many at a time."""
-    from headwater.operations.explaining import look
+    from headwater.operations.explaining import look, look_if_there
     from headwater.operations.refusals import refusals
     from headwater.operations.streams import names
 
@@ -87,7 +87,7 @@ def _observed(url: str, stream: str | None, group: str | None) -> list[Observati
         return query(url, look(stream, group))
     streams = query(url, names())
     refused = query(url, refusals(*streams))
-    looks = query_together(url, (look(one, group, refused) for one in streams))
+    looks = query_together(url, (look_if_there(one, refused) for one in streams))
     return [one for found in looks for one in found]
 
 

@@ -13,10 +13,9 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from headwater.errors import HeadwaterError
 from headwater.groups.member import Member, retire
-from headwater.groups.missing_stream import instead_of
-from headwater.groups.operation import Operation, Refused, accepted, mapping
+from headwater.groups.missing_stream import GroupMissing, of_stream
+from headwater.groups.operation import Operation, Refused, mapping
 from headwater.messages import RESERVED_PREFIX, reader_key
 from headwater.names import text_of
 
@@ -59,15 +58,12 @@ def consumers(
     exist."""
     replies = yield [["XINFO", "CONSUMERS", stream, group]]
     reply = replies[0]
-    if isinstance(reply, Refused) and "no such key" in str(reply).lower():
-        remedy = yield from instead_of(stream)
-        raise HeadwaterError(f"there is no stream {stream!r}: {remedy}")
     if isinstance(reply, Refused) and reply.code == "NOGROUP":
-        raise HeadwaterError(
+        raise GroupMissing(
             f"there is no group {group!r} of stream {stream!r}; `headwater groups list {stream}` lists "
             "them"
         )
-    return _parsed(accepted(reply), unseen_ms)
+    return _parsed((yield from of_stream(reply, stream)), unseen_ms)
 
 
 def _parsed(reply: Sequence[Any], unseen_ms: int) -> list[ConsumerInfo]:

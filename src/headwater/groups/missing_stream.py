@@ -1,8 +1,19 @@
-"""The advice in errors about a stream that does not exist: perhaps only its partitions exist."""
+"""Errors about a stream or group that does not exist, with advice: perhaps only the stream's partitions exist."""
 
 from __future__ import annotations
 
-from headwater.groups.operation import Operation, accepted
+from typing import Any
+
+from headwater.errors import HeadwaterError
+from headwater.groups.operation import Operation, Refused, accepted
+
+
+class StreamMissing(HeadwaterError):
+    """There is no such stream: no such key, or it has a value of another type."""
+
+
+class GroupMissing(HeadwaterError):
+    """The stream has no such group."""
 
 
 def partitions_of(stream: str) -> Operation[str]:
@@ -12,9 +23,19 @@ def partitions_of(stream: str) -> Operation[str]:
     return f"'{first}'" if accepted(replies[0]) else ""
 
 
-def instead_of(stream: str) -> Operation[str]:
-    """Return what to do about a stream that does not exist, as the end of a sentence."""
+def missing(stream: str) -> Operation[StreamMissing]:
+    """Return the error about a stream that does not exist."""
     first = yield from partitions_of(stream)
-    if first:
-        return f"it is split into partitions: name one of them, such as {first}"
-    return "look at the name and the address"
+    advice = f"it is split into partitions: name one of them, such as {first}"
+    advice = advice if first else "look at the name and the address"
+    return StreamMissing(f"there is no stream {stream!r}: {advice}")
+
+
+def of_stream(reply: Any, stream: str) -> Operation[Any]:
+    """Return the reply to a command that reads ``stream``. Raises `StreamMissing`, or another error that it is."""
+    if isinstance(reply, Refused):
+        if "no such key" in str(reply).lower():
+            raise (yield from missing(stream))
+        if reply.code == "WRONGTYPE":
+            raise StreamMissing(f"{stream!r} is not a stream: TYPE says what the key has")
+    return accepted(reply)

@@ -9,11 +9,10 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from headwater.errors import HeadwaterError
 from headwater.groups.capabilities import Capabilities, probe
 from headwater.groups.consumers import ConsumerState, consumers
 from headwater.groups.member import CLAIM_AFTER_FIELD
-from headwater.groups.missing_stream import instead_of
+from headwater.groups.missing_stream import GroupMissing, of_stream
 from headwater.groups.operation import Operation, Refused, Word, accepted, mapping, server_ms
 from headwater.messages import PARKED_CONSUMER, delays_key, due_key, group_settings_key
 from headwater.model import StreamID
@@ -123,14 +122,11 @@ def groups(stream: str, group: str | None = None) -> Operation[list[GroupInfo]]:
     """Return the groups of ``stream``, or only ``group``. Raises `HeadwaterError` as `pending` does."""
     replies = yield [["TIME"], ["XINFO", "GROUPS", stream]]
     now_ms = server_ms(replies[0])
-    if isinstance(replies[1], Refused) and "no such key" in str(replies[1]):
-        remedy = yield from instead_of(stream)
-        raise HeadwaterError(f"there is no stream {stream!r}: {remedy}")
-    found = [mapping(row) for row in accepted(replies[1])]
+    found = [mapping(row) for row in (yield from of_stream(replies[1], stream))]
     names = [text_of(about[b"name"]) for about in found]
     if group is not None and group not in names:
         known = f"its groups are {', '.join(names)}" if names else "it has none"
-        raise HeadwaterError(f"stream {stream!r} has no group {group!r}: {known}")
+        raise GroupMissing(f"stream {stream!r} has no group {group!r}: {known}")
     able = yield from probe()
     return [
         GroupInfo(stream, name, about, now_ms, able)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from headwater.errors import HeadwaterError
-from headwater.groups.missing_stream import instead_of
+from headwater.groups.missing_stream import missing, of_stream
 from headwater.groups.operation import Operation, Word, accepted, mapping
 
 PAGE = 200
@@ -105,9 +105,8 @@ def last(stream: str, count: int, conditions: Sequence[Condition] = ()) -> Opera
         size = PAGE if conditions else count
         replies = yield [["XREVRANGE", stream, end, "-", "COUNT", size], ["EXISTS", stream]]
         if not accepted(replies[1]):
-            remedy = yield from instead_of(stream)
-            raise HeadwaterError(f"there is no stream {stream!r}: {remedy}")
-        page = list(_parsed(accepted(replies[0])))
+            raise (yield from missing(stream))
+        page = list(_parsed((yield from of_stream(replies[0], stream))))
         newest = newest or (page[0].id if page else "0-0")
         found += [one for one in page if all(each.holds(one) for each in conditions)]
         if len(page) < size:

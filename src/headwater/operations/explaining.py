@@ -11,7 +11,8 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from headwater.groups.consumers import ConsumerState
-from headwater.groups.operation import Operation, accepted
+from headwater.groups.missing_stream import GroupMissing, StreamMissing
+from headwater.groups.operation import GroupVanished, Operation, accepted
 from headwater.groups.pending import GroupInfo, PendingDelivery, PendingState, groups
 from headwater.model import StreamID
 from headwater.operations.causes import Cause, causes, delayed, held
@@ -64,9 +65,22 @@ def look(
     if refused is None:
         refused = yield from refusals(stream)
     for one in (yield from groups(stream, group)):
-        seen = yield from observe(one, refused)
+        try:
+            seen = yield from observe(one, refused)
+        except (StreamMissing, GroupMissing, GroupVanished):
+            if group is not None:
+                raise
+            continue  # it was deleted meanwhile
         found.append(seen)
     return found
+
+
+def look_if_there(stream: str, refused: Sequence[ServerRefusal]) -> Operation[list[Observation]]:
+    """Observe the groups of a stream; none if it was deleted meanwhile."""
+    try:
+        return (yield from look(stream, None, refused))
+    except StreamMissing:
+        return []
 
 
 def explained(now: Sequence[Observation], before: Sequence[Observation] = ()) -> list[Explanation]:

@@ -10,9 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
-from headwater.errors import HeadwaterError
 from headwater.groups.capabilities import probe
-from headwater.groups.missing_stream import instead_of
+from headwater.groups.missing_stream import StreamMissing, of_stream
 from headwater.groups.operation import Command, Operation, Refused, accepted, mapping, server_ms
 from headwater.messages import delays_key
 from headwater.messages.keys import RESERVED
@@ -76,11 +75,10 @@ def summaries(streams: Sequence[str]) -> Operation[list[StreamSummary]]:
             commands += [["XLEN", one], ["XINFO", "GROUPS", one]]
         replies = yield commands
         for one, length, groups in zip(part, replies[::2], replies[1::2], strict=True):
-            if isinstance(groups, Refused):
-                if "no such key" in str(groups):
-                    continue
-                raise groups
-            rows = [mapping(row) for row in groups]
+            try:
+                rows = [mapping(row) for row in (yield from of_stream(groups, one))]
+            except StreamMissing:
+                continue  # it was deleted meanwhile
             unread = [row.get(b"lag") for row in rows]
             found.append(
                 StreamSummary(
@@ -108,14 +106,12 @@ def lags(streams: Sequence[str], group: str | None = None) -> Operation[list[Gro
         now_ms = server_ms(replies[0])
         places: list[tuple[str, Mapping[bytes, Any]]] = []
         for one, groups in zip(part, replies[1:], strict=True):
-            if isinstance(groups, Refused):
-                if len(streams) == 1 and "no such key" in str(groups):
-                    remedy = yield from instead_of(one)
-                    raise HeadwaterError(f"there is no stream {one!r}: {remedy}")
-                if "no such key" in str(groups):
-                    continue  # it was deleted meanwhile
-                raise groups
-            rows = [mapping(row) for row in groups]
+            try:
+                rows = [mapping(row) for row in (yield from of_stream(groups, one))]
+            except StreamMissing:
+                if len(streams) == 1:
+                    raise
+                continue  # it was deleted meanwhile
             places += [(one, row) for row in rows if group in (None, text_of(row[b"name"]))]
         for step in _parts(places):
             measured = _by_verbs(step) if able.verbs else _elsewhere(step, now_ms)
