@@ -95,6 +95,23 @@ def test_entries_that_nobody_owns_can_be_settled(
     assert len(letters) == (3 if word == "bury" else 0)
 
 
+def test_many_entries_are_buried_a_few_megabytes_at_a_time(core: Core, run_headwater: Run) -> None:
+    # Given entries of different sizes, of which one was deleted
+    for n in range(60):
+        core.client.xadd("s", {"v": bytes(1_000_000 if n % 20 == 0 else 10), "n": n})
+    found = core.read(60)
+    core.client.xdel("s", found[30].id)
+    # When all are buried
+    said = run_headwater("pending", "bury", "s", "g", "--all", "--yes", status=1)
+    # Then each has its dead letter, but for the deleted one
+    assert "1 not buried" in said
+    letters = json.loads(run_headwater("dead", "list", "s", "-o", "json"))
+    assert [one["entry_id"] for one in letters] == [
+        one.id.decode() for one in found if one is not found[30]
+    ]
+    assert core.client.xpending("s", "g")["pending"] == 1
+
+
 def test_only_entries_that_fit_all_filters_are_claimed(core: Core, run_headwater: Run) -> None:
     # Given entries of two consumers
     mine = three_pending(core)

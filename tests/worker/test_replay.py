@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import redis
 
 from headwater.groups.dead_letters import bury, find, page
-from headwater.groups.operation import run
-from headwater.groups.replay import Replayed, ReplayResult, replay
+from headwater.groups.operation import Operation, run
+from headwater.groups.replay import TOGETHER_BYTES, Replayed, ReplayResult, replay
 from headwater.groups.settling import settle
 from headwater.messages import DeadLetter
 from tests.worker.core import Core
@@ -92,6 +93,68 @@ def test_concurrent_replays_replay_each_dead_letter_once(core: Core) -> None:
     ]
     assert sorted(returned) == sorted(letter.id for letter in letters)
     assert len(core.read()) == 100
+
+
+def before_the_change(
+    do: Callable[[], object], operation: Operation[list[Replayed]]
+) -> Operation[list[Replayed]]:
+    """Do something before the first MULTI of an operation."""
+    commands = next(operation)
+    try:
+        while commands[0][0] != "MULTI":
+            commands = operation.send((yield commands))
+        do()
+        while True:
+            commands = operation.send((yield commands))
+    except StopIteration as done:
+        found: list[Replayed] = done.value
+        return found
+
+
+def test_a_dead_letter_that_is_added_meanwhile_hinders_no_replay(core: Core) -> None:
+    letters = _dead_letters(core, b"a", b"b")
+
+    outcomes = core.do(
+        before_the_change(lambda: core.client.xadd(DEAD, {"hw.stream": "s"}), replay(DEAD, letters))
+    )
+
+    assert [one.how for one in outcomes] == [ReplayResult.RETURNED] * 2
+    assert len(core.read(2)) == 2
+    assert core.client.xlen(DEAD) == 1
+
+
+def test_a_dead_letter_stays_if_its_group_is_deleted_in_that_moment(core: Core) -> None:
+    letters = _dead_letters(core, b"a")
+
+    outcomes = core.do(
+        before_the_change(lambda: core.client.xgroup_destroy("s", "g"), replay(DEAD, letters))
+    )
+
+    assert [one.how for one in outcomes] == [ReplayResult.REFUSED]
+    assert "NOGROUP" in outcomes[0].reason
+    (again,) = core.do(page(DEAD))
+    assert again._replace(id="") == letters[0]._replace(id="")
+
+
+def test_a_dead_letter_that_is_named_twice_is_replayed_once(core: Core) -> None:
+    (letter,) = _dead_letters(core, b"a")
+    core.client.xgroup_destroy("s", "h")
+    core.client.xdel("s", letter.entry_id)
+
+    outcomes = _replay(core, letter, letter)
+
+    assert [one.how for one in outcomes] == [ReplayResult.ADDED, ReplayResult.GONE]
+    assert len(core.read(2)) == 1
+
+
+def test_dead_letters_with_much_content_are_replayed_in_several_steps(core: Core) -> None:
+    letters = _dead_letters(core, *[bytes(TOGETHER_BYTES // 3)] * 5)
+
+    outcomes = _replay(core, *letters)
+
+    assert [one.how for one in outcomes] == [ReplayResult.RETURNED] * 5
+    assert len(core.read(5)) == 5
+    assert core.client.xlen(DEAD) == 0
 
 
 def test_a_deleted_entry_is_added_again_if_the_stream_has_no_other_group(core: Core) -> None:

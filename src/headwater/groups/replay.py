@@ -4,22 +4,41 @@ Rule 1. An entry that its stream still has becomes pending in its own group agai
         0. Other groups, which have handled it, do not get it.
 Rule 2. An entry that is gone from its stream, or whose group is gone, can only be added again, and then every
         group of the stream gets it. This is done only if there is no other group, or if the caller allows it.
-Rule 3. The record is deleted in the same step. Nothing is done if the record was deleted since it was read
-        (WATCH), so two operators never replay a record twice. This needs one connection for both steps, which
-        a client with a pool has if one thread uses it.
+Rule 3. The record is deleted in the same step. The dead-letter stream is watched from before the reads until
+        then (WATCH), so two operators never replay a record twice; if it has changed, all is read again. This
+        needs one connection for both steps, which a client with a pool has if one thread uses it.
+Rule 4. A record whose entry could not be handed back, because its group was deleted in that moment, is added to
+        the dead-letter stream again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple
 
 from headwater.groups.capabilities import probe
-from headwater.groups.operation import Command, Operation, Refused, Word, accepted, mapping
+from headwater.groups.operation import (
+    Command,
+    Operation,
+    Refused,
+    Word,
+    accepted,
+    executed,
+    mapping,
+)
 from headwater.messages import PARKED_CONSUMER, DeadLetter, delays_key, poison_key
 from headwater.model import StreamID
 from headwater.names import bytes_of
+
+TOGETHER = 100
+"""How many records are replayed in one step."""
+
+TOGETHER_BYTES = 4_000_000
+"""No more are replayed in one step if they have this much content."""
+
+ATTEMPTS = 20
+"""How often a step is begun again because the dead-letter stream has changed."""
 
 
 class ReplayResult(StrEnum):
@@ -59,54 +78,105 @@ def replay(
     are added again even if other groups get them too.
     """
     verbs = (yield from probe()).verbs
-    outcomes = []
-    for letter in letters:
-        if letter.stream and letter.fields:
-            replayed = yield from _replay(destination, letter, all_groups=all_groups, verbs=verbs)
-            outcomes.append(replayed)
+    outcomes: list[Replayed] = []
+    for part in _parts(letters):
+        how = _How(destination, part[0].stream, verbs=verbs, all_groups=all_groups)
+        if part[0].stream and part[0].fields:
+            outcomes += yield from _together(how, part)
         else:
             reason = (
                 "it does not name its entry and stream; look at it with `headwater dead show` and "
                 "drop it"
             )
-            outcomes.append(Replayed(letter, ReplayResult.REFUSED, reason=reason))
+            outcomes += [Replayed(one, ReplayResult.REFUSED, reason=reason) for one in part]
     return outcomes
 
 
-def _replay(
-    destination: str, letter: DeadLetter, *, all_groups: bool, verbs: bool
-) -> Operation[Replayed]:
-    """Replay one record. The dead-letter stream is watched from before the reads until the change."""
-    entry, record = letter.entry_id or "-", letter.id
-    pending: list[Word] = ["XPENDING", letter.stream, letter.group, entry, entry, 1]
-    replies = yield [
-        ["WATCH", destination],
-        ["XRANGE", destination, record, record],
-        ["XINFO", "GROUPS", letter.stream],
-        ["XRANGE", letter.stream, entry, entry],
-        pending,
-    ]
+class _How(NamedTuple):
+    """How records are replayed."""
+
+    destination: str
+    """The dead-letter stream."""
+    stream: str
+    """The stream of the entries."""
+    verbs: bool
+    all_groups: bool
+
+
+class _Step(NamedTuple):
+    """What is done about one record."""
+
+    outcome: Replayed
+    commands: Sequence[Command] = ()
+    record: Sequence[Word] = ()
+    """The fields and values of the record."""
+
+
+def _parts(letters: Sequence[DeadLetter]) -> Iterator[list[DeadLetter]]:
+    """Yield records of one stream, not too many, each once. Records that name no stream or entry are apart."""
+    part: list[DeadLetter] = []
+    size = 0
+    for one in letters:
+        alike = part and part[0].stream == one.stream and bool(part[0].fields) == bool(one.fields)
+        again = any(other.id == one.id for other in part)
+        if part and (not alike or again or len(part) == TOGETHER or size > TOGETHER_BYTES):
+            yield part
+            part, size = [], 0
+        part.append(one)
+        size += sum(len(name) + len(value) for name, value in one.fields)
+    if part:
+        yield part
+
+
+def _together(how: _How, letters: Sequence[DeadLetter]) -> Operation[list[Replayed]]:
+    """Replay records of one stream in one step."""
+    for _attempt in range(ATTEMPTS):
+        steps = yield from _steps(how, letters)
+        done = yield from _in_one_step(how, steps)
+        if done is not None:
+            return done
+    reason = f"{how.destination!r} changed at each of {ATTEMPTS} attempts: try again"
+    return [Replayed(one, ReplayResult.REFUSED, reason=reason) for one in letters]
+
+
+def _steps(how: _How, letters: Sequence[DeadLetter]) -> Operation[list[_Step]]:
+    """Watch the dead-letter stream, and decide what is done about each record."""
+    reads: list[Command] = []
+    for one in letters:
+        entry = one.entry_id or "-"
+        reads += [
+            ["XRANGE", how.destination, one.id, one.id],
+            ["XRANGE", how.stream, entry, entry],
+            ["XPENDING", how.stream, one.group, entry, entry, 1],
+        ]
+    replies = yield [["WATCH", how.destination], ["XINFO", "GROUPS", how.stream], *reads]
     accepted(replies[0])
-    if not accepted(replies[1]):
-        return (yield from _undone(Replayed(letter, ReplayResult.GONE)))
-    groups = {} if isinstance(replies[2], Refused) else _last_delivered(replies[2])
-    last = groups.pop(bytes_of(letter.group), None)
-    there = bool(letter.entry_id) and not isinstance(replies[3], Refused) and bool(replies[3])
-    commands: list[Command]
+    groups = {} if isinstance(replies[1], Refused) else _last_delivered(replies[1])
+    found = zip(letters, replies[2::3], replies[3::3], replies[4::3], strict=True)
+    return [_step(how, groups, *each) for each in found]
+
+
+def _step(
+    how: _How, groups: Mapping[bytes, bytes], letter: DeadLetter, record: Any, entry: Any, row: Any
+) -> _Step:
+    """Decide what is done about a record, given the last-delivered ids of the groups, and what was read: the record,
+    its entry, and its row of XPENDING."""
+    if not accepted(record):
+        return _Step(Replayed(letter, ReplayResult.GONE))
+    words = record[0][1]
+    last = groups.get(bytes_of(letter.group))
+    others = len(groups) - (last is not None)
+    there = bool(letter.entry_id) and not isinstance(entry, Refused) and bool(entry)
     if last is not None and there:
-        if accepted(replies[4]) or StreamID.parse(last) < StreamID.parse(entry):
-            how, commands = ReplayResult.COMING, []
-        else:
-            how, commands = ReplayResult.RETURNED, _returned(letter, verbs=verbs)
-    elif groups and not all_groups:
-        return (yield from _undone(_refused(letter, known=last is not None, others=len(groups))))
-    else:
-        fields: list[Word] = [part for pair in letter.fields for part in pair]
-        how, commands = ReplayResult.ADDED, [["XADD", letter.stream, "*", *fields]]
-    done = yield from _in_one_step(commands, ["XDEL", destination, record])
-    if done is None:
-        return Replayed(letter, ReplayResult.GONE)
-    return Replayed(letter, how, done[0].decode() if how is ReplayResult.ADDED else entry)
+        if accepted(row) or StreamID.parse(last) < StreamID.parse(letter.entry_id):
+            return _Step(Replayed(letter, ReplayResult.COMING, letter.entry_id))
+        done = Replayed(letter, ReplayResult.RETURNED, letter.entry_id)
+        return _Step(done, _returned(letter, verbs=how.verbs), words)
+    if others and not how.all_groups:
+        return _Step(_refused(letter, known=last is not None, others=others))
+    fields: list[Word] = [part for pair in letter.fields for part in pair]
+    added: Command = ["XADD", letter.stream, "*", *fields]
+    return _Step(Replayed(letter, ReplayResult.ADDED), [added], words)
 
 
 def _returned(letter: DeadLetter, *, verbs: bool) -> list[Command]:
@@ -128,25 +198,44 @@ def _last_delivered(groups: Sequence[Any]) -> dict[bytes, bytes]:
     return {one[b"name"]: one[b"last-delivered-id"] for one in found}
 
 
-def _undone(outcome: Replayed) -> Operation[Replayed]:
-    """End the WATCH without a change, and return the result."""
-    yield [["UNWATCH"]]
-    return outcome
-
-
-def _in_one_step(commands: list[Command], remove: Command) -> Operation[list[Any] | None]:
-    """Run the commands and ``remove`` in one step. Return the replies, or None if the dead-letter stream has
+def _in_one_step(how: _How, steps: Sequence[_Step]) -> Operation[list[Replayed] | None]:
+    """Do all steps, and delete the records, at once. Return the results, or None if the dead-letter stream has
     changed since it was watched."""
-    replies = yield [["MULTI"], *commands, remove, ["EXEC"]]
+    records = [one.outcome.letter.id for one in steps if one.outcome.how in DONE]
+    if not records:
+        yield [["UNWATCH"]]
+        return [one.outcome for one in steps]
+    commands = [command for one in steps for command in one.commands]
+    delete: Command = ["XDEL", how.destination, *records]
+    replies = yield [["MULTI"], *commands, delete, ["EXEC"]]
     if any(isinstance(one, Refused) and one.code == "CROSSSLOT" for one in replies):
-        # The dead-letter stream is in another slot of the cluster: first the entry, then the record.
-        replies = yield [["UNWATCH"], *commands, remove]
-        return [accepted(one) for one in replies[1:]]
-    done: list[Any] | None = accepted(replies[-1])
-    for one in done or ():
-        if isinstance(one, Exception):
-            raise one
-    return done
+        # The dead-letter stream is in another slot of the cluster: first the entries, then the records.
+        done = yield [["UNWATCH"], *commands, delete]
+        done = done[1:]
+    elif replies[-1] is None:
+        return None
+    else:
+        done = executed(replies)
+    accepted(done[-1])
+    rest = iter(done)
+    outcomes = []
+    for step in steps:
+        outcome = yield from _outcome(how, step, [next(rest) for _ in step.commands])
+        outcomes.append(outcome)
+    return outcomes
+
+
+def _outcome(how: _How, step: _Step, replies: Sequence[Any]) -> Operation[Replayed]:
+    """Return the result of a step, given the replies to its commands."""
+    planned = step.outcome
+    problem = next((one for one in replies if isinstance(one, Refused)), None)
+    if problem is not None:
+        again = yield [["XADD", how.destination, "*", *step.record]]
+        accepted(again[0])
+        return Replayed(planned.letter, ReplayResult.REFUSED, reason=str(problem))
+    if planned.how is ReplayResult.ADDED:
+        return planned._replace(entry_id=replies[0].decode())
+    return planned
 
 
 def _refused(letter: DeadLetter, *, known: bool, others: int) -> Replayed:

@@ -30,6 +30,12 @@ from headwater.operations.observation import SILENT_MS
 PAGE = 500
 """How many entries are read, or acted on, in one step."""
 
+FIRST_TOGETHER = 10
+"""How many entries the first step makes dead letters. The next ones adapt to the size of the entries."""
+
+TOGETHER_BYTES = 4_000_000
+"""About how much content one step moves to the dead letters."""
+
 OPERATOR = "hw.operator"
 """The consumer that settles entries that nobody owned, on Headwater."""
 
@@ -144,39 +150,51 @@ def bury(of: GroupInfo, rows: Sequence[PendingDelivery], *, error: str) -> Opera
     done: list[Done] = []
     for owner, part in _by_owner(of, rows):
         member = _member(of, owner)
-        taken = yield from _take(of, part)
-        for row in part:
-            if row.id in taken:
-                done.append((yield from _bury(of, member, row, destination, error)))
-            else:
-                done.append(Done(row.id, False, _OTHERS))
+        taken = frozenset((yield from _take(of, part)))
+        done += [Done(row.id, False, _OTHERS) for row in part if row.id not in taken]
+        rest = [row for row in part if row.id in taken]
+        most = FIRST_TOGETHER
+        while rest:
+            some, rest = rest[:most], rest[most:]
+            outcomes, size = yield from _bury(of, member, some, destination, error)
+            done += outcomes
+            most = max(1, min(PAGE, len(some) * TOGETHER_BYTES // max(1, size)))
     yield from _record(of, Action.BURY, done, to=destination)
     return done
 
 
 def _bury(
-    of: GroupInfo, member: Member, row: PendingDelivery, destination: str, error: str
-) -> Operation[Done]:
-    replies = yield [["XRANGE", of.stream, row.id, row.id]]
-    entries = accepted(replies[0])
-    if not entries:
-        return Done(row.id, False, "the stream does not have it any more: acknowledge it")
-    letter = dead_letter(
-        member,
-        destination,
-        id=row.id.encode(),
-        fields=entries[0][1],
-        deliveries=row.deliveries,
-        error=error,
-        at_ms=of.now_ms,
-    )
-    outcome = (yield from settle(member, [letter]))[0]
-    if outcome.done:
-        yield from forget(member, [row.id.encode()])
-    return Done(row.id, outcome.done, "" if outcome.done else _OTHERS)
+    of: GroupInfo, member: Member, rows: Sequence[PendingDelivery], destination: str, error: str
+) -> Operation[tuple[list[Done], int]]:
+    """Make entries of one owner dead letters. Return the results, and the size of their content."""
+    replies = yield [["XRANGE", of.stream, row.id, row.id] for row in rows]
+    entries = {row.id: accepted(reply) for row, reply in zip(rows, replies, strict=True)}
+    letters = [
+        dead_letter(
+            member,
+            destination,
+            id=row.id.encode(),
+            fields=entries[row.id][0][1],
+            deliveries=row.deliveries,
+            error=error,
+            at_ms=of.now_ms,
+        )
+        for row in rows
+        if entries[row.id]
+    ]
+    outcomes = (yield from settle(member, letters)) if letters else []
+    buried = {one.id.decode() for one, how in zip(letters, outcomes, strict=True) if how.done}
+    if buried:
+        yield from forget(member, [one.encode() for one in buried])
+    size = sum(len(word) for found in entries.values() if found for word in found[0][1])
+    reasons = {one: _OTHERS if found else _DELETED for one, found in entries.items()}
+    return [
+        Done(one, one in buried, "" if one in buried else why) for one, why in reasons.items()
+    ], size
 
 
 _OTHERS = "a consumer has claimed or settled it meanwhile"
+_DELETED = "the stream does not have it any more: acknowledge it"
 
 
 def _settled(
