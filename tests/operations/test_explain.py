@@ -12,12 +12,9 @@ import pytest
 
 from headwater.cli.output import UNHEALTHY
 from headwater.groups.early_claims import note_early
-from headwater.groups.member import join
-from headwater.groups.operation import Operation, run
+from headwater.groups.operation import run
 from headwater.groups.poison import Record, write
 from headwater.groups.settling import How
-from headwater.operations.explaining import look_if_there
-from headwater.operations.observation import Observation
 from tests.command_line import in_thread
 from tests.waiting import eventually
 from tests.worker.core import Core
@@ -253,45 +250,3 @@ def test_an_entry_is_explained_wherever_it_is(core: Core, run_headwater: Run) ->
     assert "deleted or trimmed before the group read it" in state(deleted)[1]
     (waiting,) = answers("s", "g", later.id.decode())
     assert named(waiting["causes"]) == ["delayed"]
-
-
-# --- streams and groups that are deleted meanwhile ------------------------------------------------
-
-
-def interrupted(
-    step: int, delete: Callable[[], object], looking: Operation[list[Observation]]
-) -> Operation[tuple[list[Observation], bool]]:
-    """Delete something before a step. Return the result, and whether there was such a step."""
-    steps = 0
-    try:
-        commands = next(looking)
-        while True:
-            if steps == step:
-                delete()
-            steps += 1
-            commands = looking.send((yield commands))
-    except StopIteration as done:
-        return done.value, steps > step
-
-
-@pytest.mark.parametrize("command", [("DEL", "s"), ("XGROUP", "DESTROY", "s", "g")])
-def test_what_is_deleted_while_all_streams_are_examined_is_left_out(
-    core: Core, command: tuple[str, ...]
-) -> None:
-    step, there = 0, True
-    while there:
-        # Given a group with an entry that is pending, and one that is unread
-        core.client.flushall()
-        core.do(join(core.member))
-        for n in range(2):
-            core.client.xadd("s", {"n": n})
-        core.read(1)
-        # When the stream or the group is deleted before a step
-        looking = interrupted(
-            step, lambda: core.client.execute_command(*command), look_if_there("s", [])
-        )
-        # Then there is no error
-        found, there = core.do(looking)
-        assert len(found) <= 1
-        step += 1
-    assert step > 5

@@ -13,7 +13,15 @@ from headwater.groups.capabilities import Capabilities, probe
 from headwater.groups.consumers import ConsumerState, consumers
 from headwater.groups.member import CLAIM_AFTER_FIELD
 from headwater.groups.missing_stream import GroupMissing, of_stream
-from headwater.groups.operation import Operation, Refused, Word, accepted, mapping, server_ms
+from headwater.groups.operation import (
+    GroupVanished,
+    Operation,
+    Refused,
+    Word,
+    accepted,
+    mapping,
+    server_ms,
+)
 from headwater.messages import PARKED_CONSUMER, delays_key, due_key, group_settings_key
 from headwater.model import StreamID
 from headwater.names import text_of
@@ -113,7 +121,12 @@ def pending(
     """
     reports = []
     for one in (yield from groups(stream, group)):
-        found = yield from report(one, which)
+        try:
+            found = yield from report(one, which)
+        except (GroupVanished, GroupMissing):
+            if group is not None:
+                raise
+            continue  # it was deleted meanwhile
         reports.append(found)
     return reports
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from headwater.groups.capabilities import probe
 from headwater.groups.operation import Operation, accepted
 from headwater.groups.pending import GroupInfo, groups
-from headwater.model import StreamID
+from headwater.model import StreamID, id_after
 from headwater.operations.counting import count_between, entry_before, entry_number
 
 PAGE = 1_000
@@ -103,8 +103,10 @@ def trim_to_length(stream: str, length: int) -> Operation[TrimPreview]:
     first = yield from entry_number(stream, removed + 1, verbs=able.verbs)
     if first is None:  # all of them
         replies = yield [["XREVRANGE", stream, "+", "-", "COUNT", 1]]
-        newest = StreamID.parse(accepted(replies[0])[0][0])
-        first = str(StreamID(newest.ms, newest.seq + 1))
+        newest = accepted(replies[0])
+        if not newest:
+            return TrimPreview(stream, 0, "0-0", [])  # it was deleted meanwhile
+        first = str(StreamID(*id_after(*StreamID.parse(newest[0][0]))))
     return (yield from _trim(stream, first, found))
 
 
