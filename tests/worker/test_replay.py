@@ -123,15 +123,22 @@ def test_a_dead_letter_that_is_added_meanwhile_hinders_no_replay(core: Core) -> 
     assert core.client.xlen(DEAD) == 1
 
 
-def test_a_dead_letter_stays_if_its_group_is_deleted_in_that_moment(core: Core) -> None:
+@pytest.mark.parametrize("what", ["group", "entry"])
+def test_a_dead_letter_stays_if_its_group_or_entry_is_deleted_in_that_moment(
+    core: Core, what: str
+) -> None:
     letters = _dead_letters(core, b"a")
 
-    outcomes = core.do(
-        before_the_change(lambda: core.client.xgroup_destroy("s", "g"), replay(DEAD, letters))
-    )
+    def delete() -> None:
+        if what == "group":
+            core.client.xgroup_destroy("s", "g")
+        else:
+            core.client.xdel("s", letters[0].entry_id)
+
+    outcomes = core.do(before_the_change(delete, replay(DEAD, letters)))
 
     assert [one.how for one in outcomes] == [ReplayResult.REFUSED]
-    assert "NOGROUP" in outcomes[0].reason
+    assert ("NOGROUP" if what == "group" else "was deleted in that moment") in outcomes[0].reason
     (again,) = core.do(page(DEAD))
     assert again._replace(id="") == letters[0]._replace(id="")
 

@@ -7,8 +7,8 @@ Rule 2. An entry that is gone from its stream, or whose group is gone, can only 
 Rule 3. The record is deleted in the same step. The dead-letter stream is watched from before the reads until
         then (WATCH), so two operators never replay a record twice; if it has changed, all is read again. This
         needs one connection for both steps, which a client with a pool has if one thread uses it.
-Rule 4. A record whose entry could not be handed back, because its group was deleted in that moment, is added to
-        the dead-letter stream again.
+Rule 4. A record whose entry could not be handed back, because it or its group was deleted in that moment, is added
+        to the dead-letter stream again.
 """
 
 from __future__ import annotations
@@ -80,9 +80,9 @@ def replay(
     verbs = (yield from probe()).verbs
     outcomes: list[Replayed] = []
     for part in _parts(letters):
-        how = _How(destination, part[0].stream, verbs=verbs, all_groups=all_groups)
+        asked = _Request(destination, part[0].stream, verbs=verbs, all_groups=all_groups)
         if part[0].stream and part[0].fields:
-            outcomes += yield from _together(how, part)
+            outcomes += yield from _together(asked, part)
         else:
             reason = (
                 "it does not name its entry and stream; look at it with `headwater dead show` and "
@@ -92,8 +92,8 @@ def replay(
     return outcomes
 
 
-class _How(NamedTuple):
-    """How records are replayed."""
+class _Request(NamedTuple):
+    """What is asked for some records."""
 
     destination: str
     """The dead-letter stream."""
@@ -128,36 +128,41 @@ def _parts(letters: Sequence[DeadLetter]) -> Iterator[list[DeadLetter]]:
         yield part
 
 
-def _together(how: _How, letters: Sequence[DeadLetter]) -> Operation[list[Replayed]]:
+def _together(asked: _Request, letters: Sequence[DeadLetter]) -> Operation[list[Replayed]]:
     """Replay records of one stream in one step."""
     for _attempt in range(ATTEMPTS):
-        steps = yield from _steps(how, letters)
-        done = yield from _in_one_step(how, steps)
+        steps = yield from _steps(asked, letters)
+        done = yield from _in_one_step(asked, steps)
         if done is not None:
             return done
-    reason = f"{how.destination!r} changed at each of {ATTEMPTS} attempts: try again"
+    reason = f"{asked.destination!r} changed at each of {ATTEMPTS} attempts: try again"
     return [Replayed(one, ReplayResult.REFUSED, reason=reason) for one in letters]
 
 
-def _steps(how: _How, letters: Sequence[DeadLetter]) -> Operation[list[_Step]]:
+def _steps(asked: _Request, letters: Sequence[DeadLetter]) -> Operation[list[_Step]]:
     """Watch the dead-letter stream, and decide what is done about each record."""
     reads: list[Command] = []
     for one in letters:
         entry = one.entry_id or "-"
         reads += [
-            ["XRANGE", how.destination, one.id, one.id],
-            ["XRANGE", how.stream, entry, entry],
-            ["XPENDING", how.stream, one.group, entry, entry, 1],
+            ["XRANGE", asked.destination, one.id, one.id],
+            ["XRANGE", asked.stream, entry, entry],
+            ["XPENDING", asked.stream, one.group, entry, entry, 1],
         ]
-    replies = yield [["WATCH", how.destination], ["XINFO", "GROUPS", how.stream], *reads]
+    replies = yield [["WATCH", asked.destination], ["XINFO", "GROUPS", asked.stream], *reads]
     accepted(replies[0])
     groups = {} if isinstance(replies[1], Refused) else _last_delivered(replies[1])
     found = zip(letters, replies[2::3], replies[3::3], replies[4::3], strict=True)
-    return [_step(how, groups, *each) for each in found]
+    return [_step(asked, groups, *each) for each in found]
 
 
 def _step(
-    how: _How, groups: Mapping[bytes, bytes], letter: DeadLetter, record: Any, entry: Any, row: Any
+    asked: _Request,
+    groups: Mapping[bytes, bytes],
+    letter: DeadLetter,
+    record: Any,
+    entry: Any,
+    row: Any,
 ) -> _Step:
     """Decide what is done about a record, given the last-delivered ids of the groups, and what was read: the record,
     its entry, and its row of XPENDING."""
@@ -171,8 +176,8 @@ def _step(
         if accepted(row) or StreamID.parse(last) < StreamID.parse(letter.entry_id):
             return _Step(Replayed(letter, ReplayResult.COMING, letter.entry_id))
         done = Replayed(letter, ReplayResult.RETURNED, letter.entry_id)
-        return _Step(done, _returned(letter, verbs=how.verbs), words)
-    if others and not how.all_groups:
+        return _Step(done, _returned(letter, verbs=asked.verbs), words)
+    if others and not asked.all_groups:
         return _Step(_refused(letter, known=last is not None, others=others))
     fields: list[Word] = [part for pair in letter.fields for part in pair]
     added: Command = ["XADD", letter.stream, "*", *fields]
@@ -198,7 +203,7 @@ def _last_delivered(groups: Sequence[Any]) -> dict[bytes, bytes]:
     return {one[b"name"]: one[b"last-delivered-id"] for one in found}
 
 
-def _in_one_step(how: _How, steps: Sequence[_Step]) -> Operation[list[Replayed] | None]:
+def _in_one_step(asked: _Request, steps: Sequence[_Step]) -> Operation[list[Replayed] | None]:
     """Do all steps, and delete the records, at once. Return the results, or None if the dead-letter stream has
     changed since it was watched."""
     records = [one.outcome.letter.id for one in steps if one.outcome.how in DONE]
@@ -206,7 +211,7 @@ def _in_one_step(how: _How, steps: Sequence[_Step]) -> Operation[list[Replayed] 
         yield [["UNWATCH"]]
         return [one.outcome for one in steps]
     commands = [command for one in steps for command in one.commands]
-    delete: Command = ["XDEL", how.destination, *records]
+    delete: Command = ["XDEL", asked.destination, *records]
     replies = yield [["MULTI"], *commands, delete, ["EXEC"]]
     if any(isinstance(one, Refused) and one.code == "CROSSSLOT" for one in replies):
         # The dead-letter stream is in another slot of the cluster: first the entries, then the records.
@@ -220,19 +225,21 @@ def _in_one_step(how: _How, steps: Sequence[_Step]) -> Operation[list[Replayed] 
     rest = iter(done)
     outcomes = []
     for step in steps:
-        outcome = yield from _outcome(how, step, [next(rest) for _ in step.commands])
+        outcome = yield from _outcome(asked, step, [next(rest) for _ in step.commands])
         outcomes.append(outcome)
     return outcomes
 
 
-def _outcome(how: _How, step: _Step, replies: Sequence[Any]) -> Operation[Replayed]:
+def _outcome(asked: _Request, step: _Step, replies: Sequence[Any]) -> Operation[Replayed]:
     """Return the result of a step, given the replies to its commands."""
     planned = step.outcome
-    problem = next((one for one in replies if isinstance(one, Refused)), None)
-    if problem is not None:
-        again = yield [["XADD", how.destination, "*", *step.record]]
+    problem = next((str(one) for one in replies if isinstance(one, Refused)), "")
+    if planned.how is ReplayResult.RETURNED and not problem and not replies[0]:
+        problem = f"its entry {planned.entry_id} was deleted in that moment: replay its new record"
+    if problem:
+        again = yield [["XADD", asked.destination, "*", *step.record]]
         accepted(again[0])
-        return Replayed(planned.letter, ReplayResult.REFUSED, reason=str(problem))
+        return Replayed(planned.letter, ReplayResult.REFUSED, reason=problem)
     if planned.how is ReplayResult.ADDED:
         return planned._replace(entry_id=replies[0].decode())
     return planned
