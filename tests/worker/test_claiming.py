@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+from headwater.groups.claiming import Delivered
 from headwater.groups.member import join
 from headwater.groups.operation import Operation, single
 from headwater.groups.settling import How
@@ -224,6 +225,34 @@ def counted(operation: Operation[T]) -> Operation[tuple[T, int]]:
             commands = operation.send(replies)
         except StopIteration as finished:
             return finished.value, count
+
+
+def test_finding_deleted_entries_transfers_no_others(core: Core) -> None:
+    # Given ten large entries that can be claimed, and one that is deleted
+    found = add(core, *(bytes(200_000) for _ in range(11)))
+    core.read(limit=11)
+    for one in found:
+        core.age(one, CLAIMABLE_IDLE_MS)
+    core.client.xdel("s", found[5])
+    # When a consumer that checks them reads one of them
+    other, size = core.another("two"), 0
+
+    def measured(reading: Operation[list[Delivered]]) -> Operation[list[Delivered]]:
+        nonlocal size
+        commands = next(reading)
+        try:
+            while True:
+                replies = yield commands
+                size += len(repr(replies)) // len(repr(b"\0")[2:-1])
+                commands = reading.send(replies)
+        except StopIteration as finished:
+            claimed: list[Delivered] = finished.value
+            return claimed
+
+    (claimed,) = other.do(measured(other.reader.read(limit=1, now=other.now + 1)))
+    # Then it gets the content of that one, and at most of the first one of the stream
+    assert claimed.id == found[0]
+    assert 200_000 <= size < 500_000
 
 
 @pytest.mark.slow

@@ -20,12 +20,13 @@ from math import inf
 from typing import Any, NamedTuple, TypeVar
 
 from headwater.groups.member import Member
-from headwater.groups.operation import Operation, Refused, Word, accepted
+from headwater.groups.operation import Command, Operation, Refused, Word, accepted
 from headwater.groups.scripts import CLAIM, SWEEP
 from headwater.messages import PARKED_CONSUMER
 from headwater.model import MAX_ID, StreamID
 
 T = TypeVar("T")
+Id = TypeVar("Id", str, bytes)
 
 SCAN_ROWS = 1_000
 """Pending entries that one step of a sweep examines: half a millisecond of the server's time."""
@@ -177,8 +178,7 @@ class MemberReader:
             first = StreamID.parse(entry[0])
         gone = [one for one in ids if StreamID.parse(one) < first]
         asked = [one for one in ids[len(gone) :] if one not in waiting]
-        replies = (yield [["XRANGE", member.stream, one, one] for one in asked]) if asked else []
-        gone += [one for one, reply in zip(asked, replies, strict=True) if accepted(reply) == []]
+        gone += yield from gone_from(member.stream, asked)
         yield from drop_gone(member, gone, self._gone)
 
     # --- servers that do not ----------------------------------------------------------------------
@@ -270,6 +270,16 @@ def _unless_moving(claim: Operation[T]) -> Operation[T | None]:
 def claim_interval_ms(member: Member) -> int:
     """Return how often a member looks for claimable entries, if the server does not wake it for them."""
     return max(20, min(1_000, member.claim_after_ms // 20))
+
+
+def gone_from(stream: str, ids: Sequence[Id]) -> Operation[list[Id]]:
+    """Return those ids that a stream of Headwater does not have, without reading the entries of the others."""
+    commands: list[Command] = [["XSPLIT", stream, one, one, 1] for one in ids]
+    replies = (yield commands) if commands else []
+    if any(isinstance(reply, Refused) for reply in replies):  # an ACL rule forbids XSPLIT
+        replies = yield [["XRANGE", stream, one, one] for one in ids]
+        return [one for one, reply in zip(ids, replies, strict=True) if not accepted(reply)]
+    return [one for one, reply in zip(ids, replies, strict=True) if not reply[0]]
 
 
 def drop_gone(member: Member, ids: Sequence[bytes], gone: Gone) -> Operation[None]:

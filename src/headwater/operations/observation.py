@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from headwater.groups.claiming import gone_from
 from headwater.groups.consumers import ConsumerInfo, ConsumerState, consumers
 from headwater.groups.early_claims import early_claims
 from headwater.groups.held import HeldKey, read_held
 from headwater.groups.member import SEEN_FIELD
-from headwater.groups.operation import Operation, Refused, Word, accepted, mapping
+from headwater.groups.operation import Operation, Refused, accepted, mapping
 from headwater.groups.pending import (
     GroupInfo,
     GroupPending,
@@ -139,10 +140,7 @@ def _missing(of: GroupInfo, ids: Sequence[str]) -> Operation[list[str] | None]:
     if not ids:
         return []
     if of.able.verbs:
-        commands: list[Sequence[Word]] = [["XSPLIT", of.stream, one, one, 1] for one in ids]
-        replies = yield commands
-        counts = [accepted(reply)[0] for reply in replies]
-        return [one for one, count in zip(ids, counts, strict=True) if not count]
+        return (yield from gone_from(of.stream, ids))
     ordered = sorted(ids, key=StreamID.parse)
     gone: list[str] = []
     while ordered:
