@@ -297,8 +297,8 @@ def test_one_consumer_a_minute_sweeps_the_whole_pending_entries_list(core: Core)
 
 @in_lua
 def test_entries_of_a_silent_consumer_are_claimed_without_a_sweep(core: Core) -> None:
-    # Given a consumer that claims after 100 ms and has swept, and another that stops calling the server
-    core = core.claiming_after(100)
+    # Given a consumer that claims after a second and has swept, and another that stops calling the server
+    core = core.claiming_after(1_000)
     add(core, b"a", b"b")
     (first, second) = core.read()
     other = core.another("two")
@@ -306,7 +306,7 @@ def test_entries_of_a_silent_consumer_are_claimed_without_a_sweep(core: Core) ->
         assert other.read() == []
 
     # When the server has not seen the other for that long
-    while core.client.xinfo_consumers("s", "g")[0]["idle"] < 100:  # "one" is the first by name
+    while core.client.xinfo_consumers("s", "g")[0]["idle"] < 1_000:  # "one" is the first by name
         pass
 
     # Then the next read claims the entries that it owned
