@@ -178,3 +178,26 @@ def test_pending_entries_are_listed_in_pages(reader: Core, monkeypatch: pytest.M
     assert found == ids[1:4]
     assert reader.gone == [ids[4]]
     assert reader.do(last_delivered(reader.member)) == ids[4]
+
+
+def test_pending_entries_with_much_content_are_listed_a_few_megabytes_at_a_time(
+    reader: Core,
+) -> None:
+    # Given pending entries of which some are large, and one that was deleted
+    sizes = [2_000_000 if number % 10 == 0 else 10 for number in range(60)]
+    ids: list[Any] = [reader.client.xadd("s", {"v": bytes(size)}) for size in sizes]
+    read(reader)
+    reader.client.xdel("s", ids[7])
+    # When they are listed
+    start: bytes | None = b"-"
+    pages: list[list[tuple[bytes, list[bytes]]]] = []
+    while start is not None:
+        page = pending_page(reader.member, set(), start=start, gone=reader.gone.extend)
+        found, start = reader.do(page)
+        pages.append(found)
+    # Then each is listed once, with its content, and no page has much more than four megabytes
+    listed = {one: len(fields[1]) for page in pages for one, fields in page}
+    assert listed == {one: size for one, size in zip(ids, sizes, strict=True) if one != ids[7]}
+    assert [one for page in pages for one, _fields in page] == list(listed)
+    assert all(sum(len(fields[1]) for _id, fields in page) < 8_000_000 for page in pages)
+    assert reader.gone == [ids[7]]

@@ -18,6 +18,7 @@ from collections.abc import Callable, Container, Sequence
 from typing import Any, NamedTuple
 
 from headwater.groups.claiming import Delivered, Gone, claim_interval_ms, drop_gone
+from headwater.groups.content import CONTENT_BYTES, ContentPages
 from headwater.groups.member import Member
 from headwater.groups.operation import (
     Command,
@@ -85,17 +86,23 @@ def pending_page(
     member: Member, known: Container[bytes], *, start: bytes, gone: Gone
 ) -> Operation[tuple[list[tuple[bytes, list[bytes]]], bytes | None]]:
     """Return pending entries from ``start`` on that are not ``known``, with their fields, in id order; and
-    the start of the next page, None after the last one."""
+    the start of the next page, None after the last one. A page ends early if its entries are large."""
     replies = yield [["XPENDING", member.stream, member.group, start, b"+", PAGE]]
     rows = accepted(replies[0])
-    ids = [row[0] for row in rows if row[0] not in known]
+    rest = [row[0] for row in rows if row[0] not in known]
     found: list[tuple[bytes, list[bytes]]] = []
-    if ids:
+    pages, size = ContentPages(), 0
+    while rest:
+        ids, rest = rest[: pages.entries], rest[pages.entries :]
         replies = yield [["XRANGE", member.stream, one, one] for one in ids]
         entries = [accepted(reply) for reply in replies]
-        found = [(one, entry[0][1]) for one, entry in zip(ids, entries, strict=True) if entry]
+        there = [(one, entry[0][1]) for one, entry in zip(ids, entries, strict=True) if entry]
         lost = [one for one, entry in zip(ids, entries, strict=True) if not entry]
         yield from drop_gone(member, lost, gone)
+        size += pages.read([fields for _id, fields in there])
+        found += there
+        if rest and size >= CONTENT_BYTES:
+            return found, b"(" + ids[-1]
     return found, (b"(" + rows[-1][0] if len(rows) == PAGE else None)
 
 

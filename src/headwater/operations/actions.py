@@ -13,6 +13,7 @@ from enum import StrEnum
 from itertools import islice
 from typing import NamedTuple
 
+from headwater.groups.content import ContentPages
 from headwater.groups.dead_letters import bury as dead_letter
 from headwater.groups.member import CLAIM_AFTER_FIELD, Member
 from headwater.groups.operation import Operation, Refused, accepted
@@ -29,12 +30,6 @@ from headwater.operations.observation import SILENT_MS
 
 PAGE = 500
 """How many entries are read, or acted on, in one step."""
-
-FIRST_TOGETHER = 10
-"""How many entries the first step makes dead letters. The next ones adapt to the size of the entries."""
-
-TOGETHER_BYTES = 4_000_000
-"""About how much content one step moves to the dead letters."""
 
 OPERATOR = "hw.operator"
 """The consumer that settles entries that nobody owned, on Headwater."""
@@ -148,25 +143,28 @@ def bury(of: GroupInfo, rows: Sequence[PendingDelivery], *, error: str) -> Opera
     """Make entries dead letters, with ``error`` as the reason, each in one step with its acknowledgement."""
     destination = dead_letter_stream(of.stream)
     done: list[Done] = []
+    pages = ContentPages()
     for owner, part in _by_owner(of, rows):
         member = _member(of, owner)
         taken = frozenset((yield from _take(of, part)))
         done += [Done(row.id, False, _OTHERS) for row in part if row.id not in taken]
         rest = [row for row in part if row.id in taken]
-        most = FIRST_TOGETHER
         while rest:
-            some, rest = rest[:most], rest[most:]
-            outcomes, size = yield from _bury(of, member, some, destination, error)
-            done += outcomes
-            most = max(1, min(PAGE, len(some) * TOGETHER_BYTES // max(1, size)))
+            some, rest = rest[: pages.entries], rest[pages.entries :]
+            done += yield from _bury(of, member, some, destination, error, pages)
     yield from _record(of, Action.BURY, done, to=destination)
     return done
 
 
 def _bury(
-    of: GroupInfo, member: Member, rows: Sequence[PendingDelivery], destination: str, error: str
-) -> Operation[tuple[list[Done], int]]:
-    """Make entries of one owner dead letters. Return the results, and the size of their content."""
+    of: GroupInfo,
+    member: Member,
+    rows: Sequence[PendingDelivery],
+    destination: str,
+    error: str,
+    pages: ContentPages,
+) -> Operation[list[Done]]:
+    """Make entries of one owner dead letters."""
     replies = yield [["XRANGE", of.stream, row.id, row.id] for row in rows]
     entries = {row.id: accepted(reply) for row, reply in zip(rows, replies, strict=True)}
     letters = [
@@ -186,11 +184,9 @@ def _bury(
     buried = {one.id.decode() for one, how in zip(letters, outcomes, strict=True) if how.done}
     if buried:
         yield from forget(member, [one.encode() for one in buried])
-    size = sum(len(word) for found in entries.values() if found for word in found[0][1])
+    pages.read([found[0][1] for found in entries.values() if found])
     reasons = {one: _OTHERS if found else _DELETED for one, found in entries.items()}
-    return [
-        Done(one, one in buried, "" if one in buried else why) for one, why in reasons.items()
-    ], size
+    return [Done(one, one in buried, "" if one in buried else why) for one, why in reasons.items()]
 
 
 _OTHERS = "a consumer has claimed or settled it meanwhile"
