@@ -147,9 +147,8 @@ def headwater(
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line, and exit the process with its status."""
     if isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(
-            errors="surrogateescape"
-        )  # names are printed as the bytes that they are
+        # Names are printed as the bytes that they are.
+        sys.stdout.reconfigure(errors="surrogateescape")
     try:
         typer_command(app).main(args=arguments, prog_name="headwater")
     except HeadwaterError as problem:

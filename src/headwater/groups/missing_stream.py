@@ -26,8 +26,9 @@ def partitions_of(stream: str) -> Operation[str]:
 def missing(stream: str) -> Operation[StreamMissing]:
     """Return the error about a stream that does not exist."""
     first = yield from partitions_of(stream)
-    advice = f"it is split into partitions: name one of them, such as {first}"
-    advice = advice if first else "look at the name and the address"
+    advice = "look at the name and the address"
+    if first:
+        advice = f"it is split into partitions: name one of them, such as {first}"
     return StreamMissing(f"there is no stream {stream!r}: {advice}")
 
 

@@ -55,11 +55,9 @@ def _skew_ms(clock: Callable[[], int]) -> Operation[int]:
 
 def _clock(skew_ms: int) -> Examination:
     ahead = "ahead of" if skew_ms > 0 else "behind"
-    text = (
-        f"the store's clock is {abs(skew_ms):,} ms {ahead} this machine's"
-        if skew_ms
-        else "as this machine's"
-    )
+    text = f"the store's clock is {abs(skew_ms):,} ms {ahead} this machine's"
+    if not skew_ms:
+        text = "as this machine's"
     return Examination("clock", good=abs(skew_ms) <= SKEW_MS, text=text)
 
 
