@@ -118,7 +118,10 @@ def rows(events: list[EntryEvent]) -> list[Row]:
     return [(one.what.value, one.consumer, one.deliveries) for one in events]
 
 
-@pytest.mark.parametrize("commands", [3_000, pytest.param(100_000, marks=pytest.mark.slice)])
+LONG = pytest.param(100_000, marks=[pytest.mark.slice, pytest.mark.timeout(600)])
+
+
+@pytest.mark.parametrize("commands", [3_000, LONG])
 def test_the_history_of_every_entry_is_the_drivers_own_log(commands: int) -> None:
     # Given random commands with kills, rotations and images between them, and a retention
     chance = random.Random(20)
