@@ -227,6 +227,22 @@ def counted(operation: Operation[T]) -> Operation[tuple[T, int]]:
             return finished.value, count
 
 
+@headwater_only
+def test_deleted_entries_are_found_without_the_right_to_count(core: Core) -> None:
+    found = add(core, *(b"x" for _ in range(30)))
+    core.read(limit=30)
+    for one in found:
+        core.age(one, CLAIMABLE_IDLE_MS)
+    core.client.xdel("s", found[5], found[20])
+    other = core.another("two")
+    core.client.execute_command("ACL", "SETUSER", "default", "-xsplit")
+    try:
+        other.read(limit=1)
+    finally:
+        core.client.execute_command("ACL", "SETUSER", "default", "+xsplit")
+    assert other.gone == [found[5], found[20]]
+
+
 def test_finding_deleted_entries_transfers_no_others(core: Core) -> None:
     # Given ten large entries that can be claimed, and one that is deleted
     found = add(core, *(bytes(200_000) for _ in range(11)))

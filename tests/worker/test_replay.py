@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 import redis
 
+from headwater.groups.content import CONTENT_BYTES
 from headwater.groups.dead_letters import bury, find, page
 from headwater.groups.operation import Operation, run
-from headwater.groups.replay import TOGETHER_BYTES, Replayed, ReplayResult, replay
+from headwater.groups.replay import Replayed, ReplayResult, replay
 from headwater.groups.settling import settle
 from headwater.messages import DeadLetter
 from tests.worker.core import Core
@@ -155,7 +156,7 @@ def test_a_dead_letter_that_is_named_twice_is_replayed_once(core: Core) -> None:
 
 
 def test_dead_letters_with_much_content_are_replayed_in_several_steps(core: Core) -> None:
-    letters = _dead_letters(core, *[bytes(TOGETHER_BYTES // 3)] * 5)
+    letters = _dead_letters(core, *[bytes(CONTENT_BYTES // 3)] * 5)
 
     outcomes = _replay(core, *letters)
 

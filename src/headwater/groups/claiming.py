@@ -19,6 +19,7 @@ from collections.abc import Callable, Collection, Sequence
 from math import inf
 from typing import Any, NamedTuple, TypeVar
 
+from headwater.groups.content import ContentPages
 from headwater.groups.member import Member
 from headwater.groups.operation import Command, Operation, Refused, Word, accepted
 from headwater.groups.scripts import CLAIM, SWEEP
@@ -178,7 +179,10 @@ class MemberReader:
             first = StreamID.parse(entry[0])
         gone = [one for one in ids if StreamID.parse(one) < first]
         asked = [one for one in ids[len(gone) :] if one not in waiting]
-        gone += yield from gone_from(member.stream, asked)
+        found = yield from gone_from(member.stream, asked)
+        if found is None:
+            found = yield from _gone_by_reading(member.stream, asked)
+        gone += found
         yield from drop_gone(member, gone, self._gone)
 
     # --- servers that do not ----------------------------------------------------------------------
@@ -272,14 +276,25 @@ def claim_interval_ms(member: Member) -> int:
     return max(20, min(1_000, member.claim_after_ms // 20))
 
 
-def gone_from(stream: str, ids: Sequence[Id]) -> Operation[list[Id]]:
-    """Return those ids that a stream of Headwater does not have, without reading the entries of the others."""
+def gone_from(stream: str, ids: Sequence[Id]) -> Operation[list[Id] | None]:
+    """Return those ids that a stream of Headwater does not have, without reading the entries of the others. None if
+    an ACL rule forbids XSPLIT."""
     commands: list[Command] = [["XSPLIT", stream, one, one, 1] for one in ids]
     replies = (yield commands) if commands else []
-    if any(isinstance(reply, Refused) for reply in replies):  # an ACL rule forbids XSPLIT
-        replies = yield [["XRANGE", stream, one, one] for one in ids]
-        return [one for one, reply in zip(ids, replies, strict=True) if not accepted(reply)]
+    if any(isinstance(reply, Refused) for reply in replies):
+        return None
     return [one for one, reply in zip(ids, replies, strict=True) if not reply[0]]
+
+
+def _gone_by_reading(stream: str, ids: Sequence[bytes]) -> Operation[list[bytes]]:
+    """Return those ids that a stream does not have. Reads a few megabytes at a time."""
+    gone: list[bytes] = []
+    pages = ContentPages()
+    for part in pages.of(ids):
+        replies = yield [["XRANGE", stream, one, one] for one in part]
+        gone += [one for one, reply in zip(part, replies, strict=True) if not accepted(reply)]
+        pages.read([entry[1] for reply in replies for entry in reply])
+    return gone
 
 
 def drop_gone(member: Member, ids: Sequence[bytes], gone: Gone) -> Operation[None]:

@@ -205,7 +205,7 @@ def _wire(command: Command) -> list[Word]:
     """Return the command as redis-py is to send it.
 
     Its name is bytes: redis-py converts the replies of commands whose name is a str; unconverted replies are faster,
-    and the same in either protocol version. So are names of streams and groups that redis-py could not encode.
+    and the same in either protocol version. So is text that is not ASCII: redis-py cannot encode all names.
     """
     name = command[0]
     return [

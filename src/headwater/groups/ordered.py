@@ -89,11 +89,10 @@ def pending_page(
     the start of the next page, None after the last one. A page ends early if its entries are large."""
     replies = yield [["XPENDING", member.stream, member.group, start, b"+", PAGE]]
     rows = accepted(replies[0])
-    rest = [row[0] for row in rows if row[0] not in known]
+    unknown = [row[0] for row in rows if row[0] not in known]
     found: list[tuple[bytes, list[bytes]]] = []
     pages, size = ContentPages(), 0
-    while rest:
-        ids, rest = rest[: pages.entries], rest[pages.entries :]
+    for ids in pages.of(unknown):
         replies = yield [["XRANGE", member.stream, one, one] for one in ids]
         entries = [accepted(reply) for reply in replies]
         there = [(one, entry[0][1]) for one, entry in zip(ids, entries, strict=True) if entry]
@@ -101,7 +100,7 @@ def pending_page(
         yield from drop_gone(member, lost, gone)
         size += pages.read([fields for _id, fields in there])
         found += there
-        if rest and size >= CONTENT_BYTES:
+        if size >= CONTENT_BYTES and ids[-1] != unknown[-1]:
             return found, b"(" + ids[-1]
     return found, (b"(" + rows[-1][0] if len(rows) == PAGE else None)
 

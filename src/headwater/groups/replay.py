@@ -18,6 +18,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from headwater.groups.capabilities import probe
+from headwater.groups.content import CONTENT_BYTES
 from headwater.groups.operation import (
     Command,
     Operation,
@@ -32,10 +33,7 @@ from headwater.model import StreamID
 from headwater.names import bytes_of
 
 TOGETHER = 100
-"""How many records are replayed in one step."""
-
-TOGETHER_BYTES = 4_000_000
-"""No more are replayed in one step if they have this much content."""
+"""How many records are replayed in one step, unless they have more than `CONTENT_BYTES`."""
 
 ATTEMPTS = 20
 """How often a step is begun again because the dead-letter stream has changed."""
@@ -119,7 +117,7 @@ def _parts(letters: Sequence[DeadLetter]) -> Iterator[list[DeadLetter]]:
     for one in letters:
         alike = part and part[0].stream == one.stream and bool(part[0].fields) == bool(one.fields)
         again = any(other.id == one.id for other in part)
-        if part and (not alike or again or len(part) == TOGETHER or size > TOGETHER_BYTES):
+        if part and (not alike or again or len(part) == TOGETHER or size > CONTENT_BYTES):
             yield part
             part, size = [], 0
         part.append(one)

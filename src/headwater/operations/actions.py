@@ -148,9 +148,7 @@ def bury(of: GroupInfo, rows: Sequence[PendingDelivery], *, error: str) -> Opera
         member = _member(of, owner)
         taken = frozenset((yield from _take(of, part)))
         done += [Done(row.id, False, _OTHERS) for row in part if row.id not in taken]
-        rest = [row for row in part if row.id in taken]
-        while rest:
-            some, rest = rest[: pages.entries], rest[pages.entries :]
+        for some in pages.of([row for row in part if row.id in taken]):
             done += yield from _bury(of, member, some, destination, error, pages)
     yield from _record(of, Action.BURY, done, to=destination)
     return done
