@@ -5,14 +5,14 @@ These operations only read: they do not claim or renew entries, nor change deliv
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from headwater.groups.capabilities import Capabilities, probe
 from headwater.groups.consumers import ConsumerState, consumers
 from headwater.groups.member import CLAIM_AFTER_FIELD
-from headwater.groups.missing_stream import GroupMissing, of_stream
+from headwater.groups.missing_stream import GroupMissing, StreamMissing, of_stream
 from headwater.groups.operation import (
     GroupVanished,
     Operation,
@@ -25,6 +25,8 @@ from headwater.groups.operation import (
 from headwater.messages import PARKED_CONSUMER, delays_key, due_key, group_settings_key
 from headwater.model import StreamID
 from headwater.names import text_of
+
+T = TypeVar("T")
 
 ROWS = 100
 """How many entries of a group are reported by default."""
@@ -119,16 +121,24 @@ def pending(
 
     Raises `HeadwaterError` if the stream or group does not exist.
     """
-    reports = []
+    return (yield from each_group(stream, group, lambda one: report(one, which)))
+
+
+def each_group(
+    stream: str, group: str | None, ask: Callable[[GroupInfo], Operation[T]]
+) -> Operation[list[T]]:
+    """Return what is found out about each group of ``stream``, or only about ``group``. Groups that are deleted
+    meanwhile are left out. Raises `HeadwaterError` if the stream or the group does not exist."""
+    answers = []
     for one in (yield from groups(stream, group)):
         try:
-            found = yield from report(one, which)
-        except (GroupVanished, GroupMissing):
+            answer = yield from ask(one)
+        except (StreamMissing, GroupMissing, GroupVanished):
             if group is not None:
                 raise
-            continue  # it was deleted meanwhile
-        reports.append(found)
-    return reports
+            continue
+        answers.append(answer)
+    return answers
 
 
 def groups(stream: str, group: str | None = None) -> Operation[list[GroupInfo]]:

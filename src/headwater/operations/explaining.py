@@ -11,9 +11,9 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from headwater.groups.consumers import ConsumerState
-from headwater.groups.missing_stream import GroupMissing, StreamMissing
-from headwater.groups.operation import GroupVanished, Operation, accepted
-from headwater.groups.pending import GroupInfo, PendingDelivery, PendingState, groups
+from headwater.groups.missing_stream import StreamMissing
+from headwater.groups.operation import Operation, accepted
+from headwater.groups.pending import GroupInfo, PendingDelivery, PendingState, each_group
 from headwater.model import StreamID
 from headwater.operations.causes import Cause, causes, delayed, held
 from headwater.operations.observation import Observation, observe
@@ -61,18 +61,8 @@ def look(
 
     ``refused`` is why the server refuses commands, if the caller has asked already.
     """
-    found = []
-    if refused is None:
-        refused = yield from refusals(stream)
-    for one in (yield from groups(stream, group)):
-        try:
-            seen = yield from observe(one, refused)
-        except (StreamMissing, GroupMissing, GroupVanished):
-            if group is not None:
-                raise
-            continue  # it was deleted meanwhile
-        found.append(seen)
-    return found
+    known = (yield from refusals(stream)) if refused is None else refused
+    return (yield from each_group(stream, group, lambda one: observe(one, known)))
 
 
 def look_if_there(stream: str, refused: Sequence[ServerRefusal]) -> Operation[list[Observation]]:
@@ -105,12 +95,8 @@ def entry(
 
     Raises `HeadwaterError` if the stream or the group does not exist.
     """
-    found = []
     refused = yield from refusals(stream)
-    for one in (yield from groups(stream, group)):
-        explanation = yield from _entry(one, entry_id, refused)
-        found.append(explanation)
-    return found
+    return (yield from each_group(stream, group, lambda one: _entry(one, entry_id, refused)))
 
 
 def _entry(
