@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 
-from headwater.groups.operation import Operation
 from headwater.groups.settling import How
-from headwater.operations.entries import PAGE, Condition, LastEntries, last
-from tests.worker.core import Core
+from headwater.operations.entries import PAGE, Condition, last
+from tests.worker.core import Core, stepped
 
 pytestmark = pytest.mark.slow
 
@@ -132,17 +131,11 @@ def test_an_entry_added_while_the_last_ones_are_read_comes_after_them(core: Core
     ids = [core.client.xadd("s", {"n": 0}) for _ in range(2 * PAGE)]
 
     # When one is added between two pages
-    def meanwhile(reading: Operation[LastEntries]) -> Operation[LastEntries]:
-        replies = yield next(reading)
-        ids.append(core.client.xadd("s", {"n": 1}))
-        try:
-            while True:
-                replies = yield reading.send(replies)
-        except StopIteration as done:
-            result: LastEntries = done.value
-            return result
+    def meanwhile(step: int, _commands: object) -> None:
+        if step == 1:
+            ids.append(core.client.xadd("s", {"n": 1}))
 
-    found = core.do(meanwhile(last("s", 5, [Condition.parse("n = 1")])))
+    found = core.do(stepped(last("s", 5, [Condition.parse("n = 1")]), meanwhile))
     # Then it is not among those found, and what follows begins with it
     assert len(found.found) == 1
     assert found.end.encode() == ids[-2]

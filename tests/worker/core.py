@@ -115,6 +115,21 @@ class Core:
         return bool(summary["pending"] == 0)
 
 
+def stepped(
+    operation: Operation[Any], before: Callable[[int, Sequence[Command]], object]
+) -> Operation[Any]:
+    """The same operation. ``before`` is called before each step with its number, from 0 on, and its commands."""
+    step, commands = 0, next(operation)
+    while True:
+        before(step, commands)
+        step += 1
+        replies = yield commands
+        try:
+            commands = operation.send(replies)
+        except StopIteration as finished:
+            return finished.value
+
+
 def _unblocked(operation: Operation[Any]) -> Operation[Any]:
     """The same operation without BLOCK in its reads."""
     commands = next(operation)

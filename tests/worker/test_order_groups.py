@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -21,7 +21,7 @@ from headwater.groups.ordered import (
 )
 from headwater.groups.settling import How
 from headwater.messages import group_reader_key
-from tests.worker.core import Core
+from tests.worker.core import Core, stepped
 
 TTL_MS = 60_000
 KEY = group_reader_key("s", "g")
@@ -50,19 +50,7 @@ def claimed(core: Core, *ids: bytes) -> Claimed:
 
 def between(operation: Operation[Any], meanwhile: Callable[[], object]) -> Operation[Any]:
     """The operation, with ``meanwhile`` called before its transaction."""
-
-    def steps() -> Generator[Any, Any, Any]:
-        commands = next(operation)
-        while True:
-            if commands[0][0] == "MULTI":
-                meanwhile()
-            replies = yield commands
-            try:
-                commands = operation.send(replies)
-            except StopIteration as finished:
-                return finished.value
-
-    return steps()
+    return stepped(operation, lambda _step, commands: commands[0][0] == "MULTI" and meanwhile())
 
 
 def test_one_consumer_at_a_time_holds_the_reader_key(reader: Core) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -11,11 +11,11 @@ import redis
 
 from headwater.groups.content import CONTENT_BYTES
 from headwater.groups.dead_letters import bury, find, page
-from headwater.groups.operation import Operation, run
+from headwater.groups.operation import Command, Operation, run
 from headwater.groups.replay import Replayed, ReplayResult, replay
 from headwater.groups.settling import settle
 from headwater.messages import DeadLetter
-from tests.worker.core import Core
+from tests.worker.core import Core, stepped
 
 DEAD = "{s}.dead"
 
@@ -99,17 +99,14 @@ def test_concurrent_replays_replay_each_dead_letter_once(core: Core) -> None:
 def before_the_change(
     do: Callable[[], object], operation: Operation[list[Replayed]]
 ) -> Operation[list[Replayed]]:
-    """Do something before the first MULTI of an operation."""
-    commands = next(operation)
-    try:
-        while commands[0][0] != "MULTI":
-            commands = operation.send((yield commands))
-        do()
-        while True:
-            commands = operation.send((yield commands))
-    except StopIteration as done:
-        found: list[Replayed] = done.value
-        return found
+    """The operation, with ``do`` called before its first MULTI."""
+    started: list[object] = []
+
+    def before(_step: int, commands: Sequence[Command]) -> None:
+        if commands[0][0] == "MULTI" and not started:
+            started.append(do())
+
+    return stepped(operation, before)
 
 
 def test_a_dead_letter_that_is_added_meanwhile_hinders_no_replay(core: Core) -> None:
