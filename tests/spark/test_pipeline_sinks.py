@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import DeltaTable
 
-from headwater.errors import DeclarationError, PipelineError
+from headwater.errors import DataLoss, DeclarationError, PipelineError
 from headwater.spark.pipeline import load, run
 from headwater.spark.pipeline.sinks import THERE_ALREADY, BatchId
 from headwater.spark.pipeline.sinks.console import Console
@@ -189,6 +189,33 @@ def test_a_stream_has_each_batch_of_each_series_once(
         kept.finished(spark, frame.schema)
     with pytest.raises(DeclarationError, match="Did you mean 'maxlen'"):
         StreamTable(shop.url, "out", checkpoint=tmp_path / "c", options={"maxlne": "3"})
+
+
+def test_a_stream_that_was_lost_with_its_record_is_refused(
+    spark: SparkSession, shop: Shop, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    # Given a stream with a batch, in a store that is then emptied
+    at = tmp_path / "c"
+    kept = StreamTable(shop.url, "out", checkpoint=at, options={})
+    kept.prepare()
+    give_checkpoint(kept.checkpoint)
+    frame = some(spark, 0, 5).selectExpr("id AS n")
+    kept.write(frame, BatchId(0))
+    shop.client.flushall()
+
+    # When the next batch is written, then it is refused, but not a backfill
+    with pytest.raises(
+        DataLoss, match=r"has no batch of query .* on record .*, and this is batch 1"
+    ):
+        kept.write(frame, BatchId(1))
+    assert shop.client.keys() == []
+    assert kept.write(frame, BatchId(3, "backfill")) == 5
+
+    # And with the option it is a warning
+    accepting = StreamTable(shop.url, "out", checkpoint=at, options={"failOnDataLoss": "false"})
+    assert accepting.write(frame, BatchId(1)) == 5
+    assert "has no batch of query" in caplog.text
+    assert kept.write(frame, BatchId(2)) == 5
 
 
 def test_a_console_prints_each_batch_once(

@@ -10,11 +10,13 @@ import pytest
 from headwater.errors import DataLoss
 from tests.spark.stores import Shop
 from tests.spark.test_access import as_user, rules
-from tests.spark.writes import Writing, numbers
+from tests.spark.writes import Writing, numbers, stages
 
 pytestmark = pytest.mark.peer
 
 STORES = ("headwater", "redis-7.0", "redis-8.2", "valkey-9.1")
+
+MARKER = "{s}:hw:sink:q"
 
 LOST = "'s' was deleted, created again, or restored from an older copy: after batch 1 of query q"
 
@@ -51,6 +53,56 @@ def test_a_batch_is_refused_after_the_stream_has_lost_earlier_ones(
         with pytest.raises(DataLoss, match=LOST):
             query.epoch(2, numbers(5, start=11))
     assert shop.client.xlen("s") == before
+
+
+def flushed(shop: Shop) -> None:
+    shop.client.flushall()
+
+
+def marker_evicted(shop: Shop) -> None:
+    shop.client.delete(MARKER)
+
+
+def store_restored(shop: Shop) -> None:
+    """Replace the stream and the marker by the copies that were made after the first batch."""
+    shop.client.rename("copy", "s")
+    shop.client.rename("copied marker", MARKER)
+
+
+@pytest.mark.parametrize(
+    ("lose", "said"),
+    [
+        (flushed, "has no batch of query q on record"),
+        (marker_evicted, "has no batch of query q on record"),
+        (store_restored, "has no batch after 0 of query q on record"),
+    ],
+)
+def test_a_batch_is_refused_if_the_one_before_is_not_on_record(
+    shop: Shop, lose: Callable[[Shop], None], said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    # Given a store that has lost the stream together with the record, or the record alone
+    query = Writing(shop)
+    query.epoch(0, numbers(5))
+    shop.client.copy("s", "copy")
+    shop.client.copy(MARKER, "copied marker")
+    query.epoch(1, numbers(5, start=6))
+    lose(shop)
+    left = shop.client.xlen("s")
+
+    # When the next batch is written, then it is refused, again and again, and nothing is written
+    for _ in range(2):
+        with pytest.raises(DataLoss, match=rf"{said} \({MARKER}\), and this is batch 2"):
+            query.epoch(2, numbers(5, start=11))
+    assert shop.client.xlen("s") == left
+    assert stages(shop) == {}
+
+    # And with the option it is a warning once, and the option can be removed
+    accepting = Writing(shop, failOnDataLoss="false")
+    accepting.epoch(2, numbers(5, start=11))
+    accepting.epoch(3, numbers(5, start=16))
+    query.epoch(4, numbers(5, start=21))
+    assert shop.client.xlen("s") == left + 15
+    assert caplog.text.count(said) == 1
 
 
 def test_with_the_option_a_loss_is_a_warning_once(
@@ -109,9 +161,9 @@ def test_a_loss_in_the_middle_of_a_batch_is_noticed_at_its_end(
     # And also after Spark has repeated that batch, which is written
     monkeypatch.setattr(Mover, "move", move)
     query.epoch(1, numbers(12, start=6))
-    for epoch in (2, 3):
+    for _ in range(2):
         with pytest.raises(DataLoss, match=LOST):
-            query.epoch(epoch, numbers(5, start=20))
+            query.epoch(2, numbers(5, start=20))
 
     # And no more if the option accepts it
     accepting = Writing(shop, failOnDataLoss="false")
@@ -142,6 +194,14 @@ def test_who_names_transactions_may_start_over_with_a_new_stream(shop: Shop) -> 
     for version in (1, 2, 3):
         publish_all(given, "nightly", version, {"s": []})
         shop.client.delete("s")
+
+
+def test_who_names_transactions_may_leave_out_numbers(shop: Shop) -> None:
+    for version in (20261101, 20261103):
+        options = {"txnAppId": "nightly", "txnVersion": str(version), "failOnDataLoss": "true"}
+        Writing(shop, **options).batch(numbers(2))
+
+    assert shop.numbers("s") == [1, 2, 1, 2]
 
 
 def test_without_the_right_to_read_counters_batches_are_written(shop: Shop) -> None:

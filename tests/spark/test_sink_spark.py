@@ -21,13 +21,22 @@ pytestmark = [pytest.mark.spark, pytest.mark.peer, pytest.mark.xdist_group("spar
 STORES = ("headwater",)
 
 
-def copy(spark: SparkSession, shop: Shop, at: Path, *, columns: str = "n", **options: str) -> None:
+def copy(
+    spark: SparkSession,
+    shop: Shop,
+    at: Path,
+    *,
+    columns: str = "n",
+    where: str = "true",
+    **options: str,
+) -> None:
     """Run a query from ``s`` to ``t`` over the current entries."""
     frame = (
         spark.readStream.format("headwater")
         .options(url=shop.url, stream="s", maxEntriesPerTrigger="40", minPartitions="3")
         .schema("id string, n bigint")
         .load()
+        .where(where)
         .selectExpr(*columns.split(";"))
     )
     query: StreamingQuery = (
@@ -58,6 +67,30 @@ def test_a_stream_is_copied_to_a_stream_once_across_restarts(
     (marker,) = keys
     metadata = (tmp_path / "c" / "metadata").read_text()
     assert marker.decode().removeprefix("{t}:hw:sink:") in metadata
+
+
+def test_a_query_whose_target_was_emptied_with_its_record_is_refused(
+    spark: SparkSession, shop: Shop, tmp_path: Path
+) -> None:
+    # Given a first batch of which no partition is left to read: Spark runs a task nevertheless
+    shop.add("s", range(1, 21))
+    copy(spark, shop, tmp_path / "c", columns="n", where="false")
+    keys: Any = shop.client.keys("{t}:hw:sink:*")
+    (marker,) = keys
+    shop.add("s", range(21, 31))
+    copy(spark, shop, tmp_path / "c")
+    assert shop.numbers("t") == list(range(21, 31))
+
+    # When the stream and the record are gone
+    shop.client.delete("t", marker)
+    shop.add("s", range(31, 41))
+
+    # Then the query fails, and goes on if its options accept the loss
+    with pytest.raises(Exception, match=r"has no batch of query .* on record"):
+        copy(spark, shop, tmp_path / "c")
+    assert shop.client.keys("{t}*") == shop.client.keys("t") == []
+    copy(spark, shop, tmp_path / "c", failOnDataLoss="false")
+    assert shop.numbers("t") == list(range(31, 41))
 
 
 @pytest.mark.slice

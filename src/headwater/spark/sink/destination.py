@@ -1,13 +1,15 @@
 """Notices that the stream to which a query writes was deleted, created again, or restored from an older copy.
 
     after a batch ──▶ note: the marker gets the stream's counter and last id
-    before the next ──▶ checked: the stream must have at least as much
+    before the next ──▶ checked: the marker must have the batch before, and the stream at least as much
 
 Rule 1. Both numbers only grow, also when others write and trim. They are less if entries were copied by XADD, or
         set by XSETID; the error says what to do then.
 Rule 2. A loss is reported at each attempt until the options accept it.
 Rule 3. A user without the right to read the counters writes without this check.
-Rule 4. The marker is next to the stream: the loss of both, as by FLUSHALL, is not noticed.
+Rule 4. Each batch is recorded, because Spark runs a task even for a batch without partitions. So if the marker is
+        missing or older, it was lost together with the stream, as by FLUSHALL or an older copy of the store. Two kinds
+        of writers may leave out numbers and are not checked: who names transactions, and streams that a column names.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from headwater.client.redaction import redacted
 from headwater.errors import DataLoss
 from headwater.messages.keys import sink_key
 from headwater.model import MIN_ID
@@ -42,18 +45,22 @@ class Destination:
         name_of: Callable[[int], str],
     ) -> None:
         self._client = client
-        self._stream = options.stream
-        self._fails = options.fail_on_data_loss is not False
+        self._options = options
+        self._query = query
+        self._consecutive = options.transaction is None and options.stream_column is None
         self._name_of = name_of
         self._key = sink_key(options.stream, query)
         self._counters = CounterReader(client)
 
-    def checked(self, before: Marker) -> Reached | None:
-        """Return what the stream is known to have, before the next batch. Raises `DataLoss`, or logs a warning if the
-        options accept it."""
-        least = before.reached
-        now = None if least is None else self._now(before.epoch)
-        if least is None or now is None or (now.added >= least.added and now.last >= least.last):
+    def checked(self, before: Marker | None, epoch: int) -> Reached | None:
+        """Return what the stream is known to have before batch ``epoch``, after ``before``. Raises `DataLoss`, or logs a
+        warning if the options accept it."""
+        if self._consecutive:
+            check_recorded(self._options, self._query, before, epoch)
+        if before is None or before.reached is None:
+            return None
+        least, now = before.reached, self._now(before.epoch)
+        if now is None or (now.added >= least.added and now.last >= least.last):
             return least
         self._report(least, now)
         return now
@@ -80,7 +87,7 @@ class Destination:
                     least = max(
                         now, before._replace(epoch=epoch, added=before.added + state.entries)
                     )
-                kept = least if self._fails else now
+                kept = now if self._options.fail_on_data_loss is False else least
                 pipeline.multi()
                 pipeline.hset(self._key, mapping=replace(state, reached=kept).fields())
                 pipeline.execute()
@@ -95,7 +102,7 @@ class Destination:
         import redis
 
         try:
-            state = self._counters.state(self._stream)
+            state = self._counters.state(self._options.stream)
         except redis.exceptions.NoPermissionError:
             return None
         if state is None:
@@ -104,14 +111,35 @@ class Destination:
 
     def _report(self, least: Reached, now: Reached) -> None:
         text = (
-            f"{self._stream!r} was deleted, created again, or restored from an older copy: after "
+            f"{self._options.stream!r} was deleted, created again, or restored from an older copy: after "
             f"{self._name_of(least.epoch)} it had got {least.added} entries up to {least.last}, now it has got "
             f"{now.added} up to {now.last}. What was written before is not all there"
         )
-        if self._fails:
-            raise DataLoss(
-                f"{text}. Restore the stream; or start with a new checkpoint and another stream, because a new "
-                "query writes everything again; or go on with failOnDataLoss=false, also if entries were copied "
-                "there one by one."
-            )
+        _fail_or_warn(self._options, text, "entries were copied there one by one")
+
+
+def check_recorded(options: SinkOptions, query: str, before: Marker | None, epoch: int) -> None:
+    """Check that ``before`` has recorded the batch before ``epoch``, or this one. Raises `DataLoss`, or logs a warning if
+    the options accept it."""
+    last = -1 if before is None else before.epoch
+    if last >= epoch - 1:
+        return
+    found = "no batch" if before is None else f"no batch after {last}"
+    text = (
+        f"{options.stream!r} at {redacted(options.url)} has {found} of query {query} on record "
+        f"({sink_key(options.stream, query)}), and this is batch {epoch}: the store was emptied, was restored from an "
+        "older copy, or has evicted the record. What was written before may be missing; if only the record is, rows of "
+        "this batch may be there already"
+    )
+    _fail_or_warn(options, text, "the query wrote elsewhere before, or with delivery=atLeastOnce")
+
+
+def _fail_or_warn(options: SinkOptions, text: str, harmless: str) -> None:
+    """Raise `DataLoss` with the remedies; or log a warning if the options accept the loss."""
+    if options.fail_on_data_loss is False:
         _log.warning("%s.", text)
+        return
+    raise DataLoss(
+        f"{text}. Restore the store; or start with a new checkpoint and another stream, because a new query writes "
+        f"everything again; or go on with failOnDataLoss=false, also if {harmless}."
+    )

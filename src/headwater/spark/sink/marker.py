@@ -32,7 +32,7 @@ class Reached(NamedTuple):
 
 @dataclass(frozen=True)
 class Marker:
-    """One state of the hash. Batches without tasks leave no trace in it."""
+    """One state of the hash."""
 
     epoch: int
     stages: tuple[tuple[str, int, int], ...]

@@ -48,8 +48,8 @@ class SinkOptions:
         return f"SinkOptions(url={redacted(self.url)!r}, stream={self.stream!r})"
 
     def to(self, stream: str) -> SinkOptions:
-        """Return the options of one stream of several."""
-        return replace(self, stream=stream, stream_column=None)
+        """Return the options with which the rows of one stream are published."""
+        return replace(self, stream=stream)
 
 
 def _stream(name: str, text: str | None) -> str:

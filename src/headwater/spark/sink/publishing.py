@@ -112,8 +112,8 @@ class EpochPublisher:
                 )
         self._check_target(full)
         reached = None
-        if before is not None and self._destination is not None:
-            reached = self._destination.checked(before)
+        if self._destination is not None:
+            reached = self._destination.checked(before, epoch)
         made = Marker.begin(epoch, [(one.uuid, one.count, one.packs) for one in full], reached)
         old = before.uuids - made.uuids if before is not None else set()
         try:

@@ -2,7 +2,7 @@
 
 Spark calls `write` in tasks, and `commit` and `abort` in a Python process of the driver, with a new writer
 each time. Only tasks know the query's id (a local property of the job), so their messages carry it to the
-driver. A batch without tasks has no rows and leaves no trace.
+driver. A batch without partitions also has a task.
 """
 
 from __future__ import annotations

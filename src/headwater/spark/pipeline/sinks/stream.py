@@ -15,6 +15,7 @@ from headwater.errors import PipelineError
 from headwater.spark.embedded import reachable_options
 from headwater.spark.pipeline.checkpoints import Checkpoint
 from headwater.spark.pipeline.sinks import THERE_ALREADY, BatchId
+from headwater.spark.sink.destination import check_recorded
 from headwater.spark.sink.options import SinkOptions, parse_options
 from headwater.spark.sink.publishing import recorded_of
 
@@ -50,6 +51,8 @@ class StreamTable:
             return THERE_ALREADY
         assert options.transaction is not None
         app, version = options.transaction
+        if not batch.series:
+            check_recorded(options, app, before, batch.number)
         given = reachable_options(self._given, frame.sparkSession)
         frame.write.format("headwater").mode("append").options(
             **given, txnAppId=app, txnVersion=str(version)
