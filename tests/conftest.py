@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
@@ -11,7 +12,7 @@ from hypothesis import settings
 
 from headwater.cli.output import UNHEALTHY
 from headwater.testing.server import server_process
-from tests import peers
+from tests import jvm, peers
 from tests.command_line import in_process, in_thread
 from tests.skips import (
     pytest_make_collect_report,
@@ -23,6 +24,8 @@ __all__ = ["pytest_make_collect_report", "pytest_runtest_makereport", "pytest_te
 
 settings.register_profile("headwater", deadline=None)  # benchmarks measure speed, not tests
 settings.load_profile("headwater")
+
+os.environ.setdefault("SPARK_SUBMIT_OPTS", jvm.submit_options())
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -24,6 +24,7 @@ from pathlib import Path
 from shutil import rmtree
 
 from headwater.spark.java import java_home
+from tests.jvm import QUICK_JVM
 from tests.peers import free_port
 from tests.processes import children, command_line, descendants
 
@@ -149,7 +150,7 @@ def _environment(directory: Path, path: str | None) -> dict[str, str]:
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_LOCAL_DIRS": str(directory / "local"),
         "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "JDK_JAVA_OPTIONS": QUICK_JVM,  # also of executors
         "SPARK_NO_DAEMONIZE": "1",
     }
 

@@ -12,7 +12,7 @@ import redis
 
 from headwater.testing.server import server_process
 from tests import peers
-from tests.spark.stores import QUICK_JVM, QUICK_QUERIES, Shop
+from tests.spark.stores import QUICK_QUERIES, Shop
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -99,7 +99,6 @@ def spark() -> Iterator[SparkSession]:
             .config("spark.ui.showConsoleProgress", "false")
             .config(map=QUICK_QUERIES)
             .config("spark.sql.session.timeZone", "UTC")
-            .config("spark.driver.extraJavaOptions", QUICK_JVM)
             .getOrCreate()
         )
         session.sparkContext.setLogLevel("ERROR")

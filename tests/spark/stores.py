@@ -8,9 +8,6 @@ from typing import Any
 
 import redis
 
-QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""With tables of a few rows the JVM's optimising compiler would take half of a test's time."""
-
 QUICK_QUERIES = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",

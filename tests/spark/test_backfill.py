@@ -15,7 +15,7 @@ from headwater.spark.pipeline.checkpoints import Checkpoint
 from headwater.spark.pipeline.sinks import THERE_ALREADY
 from headwater.spark.pipeline.sinks.parquet import AppendTable
 from headwater.spark.pipeline.table_sinks import TableSinks
-from tests.spark.stores import QUICK_JVM, Shop
+from tests.spark.stores import Shop
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,7 +27,6 @@ STORES = ("headwater",)
 FILE = """
 [spark]
 master = "local[2]"
-conf = { "spark.driver.extraJavaOptions" = "QUICK_JVM" }
 
 [source.raw]
 url = "${HW_TEST_URL}"
@@ -44,7 +43,7 @@ path = "tables/numbers"
 name = "not_seven"
 predicate = "n <> 7"
 action = "drop"
-""".replace("QUICK_JVM", QUICK_JVM)
+"""
 
 
 @pytest.fixture

@@ -104,6 +104,11 @@ def cluster(dependencies: Path) -> Iterator[Cluster]:
         yield made
 
 
+@pytest.fixture(scope="module")
+def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return packing.pack_environment(tmp_path_factory.mktemp("packed") / "headwater-env.tar.gz").path
+
+
 def run(
     command: list[str], place: Path, session: str, store: Shop, **environment: str
 ) -> list[Any]:
@@ -124,14 +129,13 @@ def run(
 
 
 def test_executors_run_in_the_packed_environment(
-    cluster: Cluster, store: Shop, tmp_path: Path
+    cluster: Cluster, store: Shop, packed: Path, tmp_path: Path
 ) -> None:
-    packed = packing.pack_environment(tmp_path / "headwater-env.tar.gz")
     session = f"""
 import headwater.spark
 spark = headwater.spark.session(
     master={cluster.master!r},
-    environment={str(packed.path)!r},
+    environment={str(packed)!r},
     config={{"spark.executorEnv.HEADWATER_PYTHON": {BASE_PYTHON!r}}},
 )
 """
@@ -144,16 +148,15 @@ spark = headwater.spark.session(
 
 
 def test_spark_submit_uses_an_environment_that_is_unpacked_in_its_directory(
-    cluster: Cluster, store: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, store: Shop, packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    packed = packing.pack_environment(tmp_path / "headwater-env.tar.gz")
-    with tarfile.open(packed.path) as archive:
+    with tarfile.open(packed) as archive:
         archive.extractall(tmp_path / "environment", filter="data")
     monkeypatch.chdir(tmp_path)
     total, copied, files = run(
         [
             str(spark_home() / "bin" / "spark-submit"),
-            *("--master", cluster.master, "--archives", f"{packed.path}#environment"),
+            *("--master", cluster.master, "--archives", f"{packed}#environment"),
             *("--conf", f"spark.executorEnv.HEADWATER_PYTHON={BASE_PYTHON}"),
             *("--conf", "spark.ui.enabled=false"),
         ],

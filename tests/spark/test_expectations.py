@@ -15,7 +15,7 @@ from headwater.spark.pipeline.sinks import BatchId
 from headwater.spark.pipeline.status import quality
 from headwater.spark.pipeline.table_sinks import TableSinks
 from tests.spark.checkpoints import give_checkpoint
-from tests.spark.stores import QUICK_JVM, Shop
+from tests.spark.stores import Shop
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,7 +27,6 @@ STORES = ("headwater",)
 FILE = """
 [spark]
 master = "local[2]"
-conf = { "spark.driver.extraJavaOptions" = "QUICK_JVM" }
 
 [source.raw]
 url = "${HW_TEST_URL}"
@@ -68,7 +67,7 @@ path = "tables/totals"
 name = "part_is_not_four"
 predicate = "part <> 4"
 action = "quarantine"
-""".replace("QUICK_JVM", QUICK_JVM)
+"""
 
 
 @pytest.fixture

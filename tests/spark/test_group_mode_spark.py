@@ -22,7 +22,7 @@ from tests.spark.members import (
     idle,
     owners,
 )
-from tests.spark.stores import QUICK_JVM, Shop
+from tests.spark.stores import Shop
 from tests.waiting import eventually
 
 if TYPE_CHECKING:
@@ -134,17 +134,14 @@ import sys, time
 from headwater.spark.sessions import prepare_environment
 prepare_environment(local=True)
 from pyspark.sql import SparkSession
-spark = (
-    SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
-    .config("spark.driver.extraJavaOptions", sys.argv[3]).getOrCreate()
-)
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
 def write(frame, number):
     frame.collect()
     print(spark.sparkContext._gateway.proc.pid, flush=True)
     time.sleep(600)
 (
     spark.readStream.format("headwater").option("url", sys.argv[1]).option("stream", "s")
-    .option("group", "g").option("minIdleTime", sys.argv[4]).schema("n bigint").load()
+    .option("group", "g").option("minIdleTime", sys.argv[3]).schema("n bigint").load()
     .writeStream.foreachBatch(write).option("checkpointLocation", sys.argv[2]).start()
     .awaitTermination()
 )
@@ -156,7 +153,7 @@ def test_a_killed_drivers_entries_are_claimed_by_others(shop: Shop, tmp_path: Pa
     # Given a query whose batch is running, and whose entries are renewed
     shop.add("s", range(1, 11))
     worker = Consumer(shop)
-    arguments = [shop.url, str(tmp_path / "c"), QUICK_JVM, f"{CLAIM_AFTER_MS}ms"]
+    arguments = [shop.url, str(tmp_path / "c"), f"{CLAIM_AFTER_MS}ms"]
     command = [sys.executable, "-c", DRIVER, *arguments]
     with (tmp_path / "errors").open("wb") as errors:
         driver = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors)

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from headwater.errors import DataLoss, PipelineError
 from headwater.spark.pipeline import Made, load, run
 from headwater.spark.pipeline.sinks import parquet
-from tests.spark.stores import QUICK_JVM, Shop
+from tests.spark.stores import Shop
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,7 +30,6 @@ STORES = ("headwater",)
 FILE = """
 [spark]
 master = "local[2]"
-conf = { "spark.driver.extraJavaOptions" = "QUICK_JVM" }
 
 [source.raw]
 url = "${HW_TEST_URL}"
@@ -61,7 +60,7 @@ path = "tables/totals"
 mode = "complete"
 sql = "SELECT category FROM totals ORDER BY total DESC LIMIT 1"
 path = "tables/best"
-""".replace("QUICK_JVM", QUICK_JVM)
+"""
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from headwater.spark.pipeline import Progress, load
 from headwater.spark.pipeline.expectations import WriteOutcome
 from headwater.spark.pipeline.lag import Lag
 from headwater.spark.pipeline.metrics import served
-from tests.spark.stores import QUICK_JVM, Shop
+from tests.spark.stores import Shop
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,7 +36,6 @@ PASSWORD = "hunter2"
 FILE = """
 [spark]
 master = "local[2]"
-conf = { "spark.driver.extraJavaOptions" = "QUICK_JVM" }
 
 [source.orders]
 url = "${HW_TEST_URL}"
@@ -68,7 +67,7 @@ path = "tables/dead"
 mode = "complete"
 sql = "SELECT `group`, count(*) AS n, max(deliveries) AS most FROM dead_letters GROUP BY `group`"
 path = "tables/dead_by_group"
-""".replace("QUICK_JVM", QUICK_JVM)
+"""
 
 LATE = """
 [table.per_minute]

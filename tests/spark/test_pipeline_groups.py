@@ -11,7 +11,7 @@ import pytest
 
 from headwater.spark.pipeline import load, run
 from headwater.spark.pipeline.status import status
-from tests.spark.stores import QUICK_JVM, Shop
+from tests.spark.stores import Shop
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,7 +23,6 @@ STORES = ("headwater",)
 FILE = """
 [spark]
 master = "local[2]"
-conf = { "spark.driver.extraJavaOptions" = "QUICK_JVM" }
 
 [source.raw]
 url = "${HW_TEST_URL}"
@@ -35,7 +34,7 @@ schema = "id string, n bigint"
 mode = "append"
 sql = "SELECT * FROM raw"
 path = "tables/numbers"
-""".replace("QUICK_JVM", QUICK_JVM)
+"""
 
 
 def silent(_line: str) -> None:

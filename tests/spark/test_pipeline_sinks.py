@@ -20,7 +20,7 @@ from headwater.spark.pipeline.sinks.console import Console
 from headwater.spark.pipeline.sinks.delta import DeltaAppend, DeltaComplete, DeltaUpdate
 from headwater.spark.pipeline.sinks.stream import StreamTable
 from tests.spark.checkpoints import give_checkpoint
-from tests.spark.stores import QUICK_JVM, Shop
+from tests.spark.stores import Shop
 from tests.spark.writes import stages
 
 if TYPE_CHECKING:
@@ -244,7 +244,7 @@ def test_a_console_prints_each_batch_once(
 FILE = """
 [spark]
 master = "local[2]"
-conf = { "spark.driver.extraJavaOptions" = "QUICK_JVM", "spark.sql.shuffle.partitions" = "2" }
+conf = { "spark.sql.shuffle.partitions" = "2" }
 
 [source.raw]
 url = "${HW_TEST_URL}"
@@ -254,7 +254,7 @@ maxEntriesPerTrigger = 40
 
 [table.t]
 sql = "SELECT n FROM raw"
-""".replace("QUICK_JVM", QUICK_JVM)
+"""
 
 TARGETS = {
     "delta": 'mode = "append"\nsink = "delta"\npath = "t"',

@@ -19,7 +19,6 @@ import redis
 
 from headwater.testing.server import server_process
 from tests.peers import free_port
-from tests.spark.stores import QUICK_JVM
 
 pytestmark = [pytest.mark.spark, pytest.mark.slice, pytest.mark.xdist_group("spark-secrets")]
 
@@ -48,7 +47,7 @@ spark = headwater.spark.session(
         "spark.sql.debug.maxToStringFields": "1000",
         "spark.sql.maxPlanStringLength": "1000000",
         "spark.driver.extraJavaOptions":
-            "QUICK_JVM -Dlog4j2.configurationFile=file:" + str(place / "log4j2.properties"),
+            "-Dlog4j2.configurationFile=file:" + str(place / "log4j2.properties"),
     },
 )
 spark.range(1).collect()
@@ -136,7 +135,7 @@ print(declared)
 for made in pipeline.run(declared, once=True):
     print(made)
 spark.stop()
-""".replace("QUICK_JVM", QUICK_JVM)
+"""
 
 LOGGING = """
 rootLogger.level = info

@@ -17,7 +17,7 @@ from headwater.spark.pipeline.plan import plan
 from headwater.spark.pipeline.sinks.parquet import AppendTable
 from headwater.spark.pipeline.status import status
 from headwater.spark.pipeline.table_sinks import TableSinks
-from tests.spark.stores import QUICK_JVM, Shop
+from tests.spark.stores import Shop
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,13 +29,12 @@ STORES = ("headwater",)
 HEAD = """
 [spark]
 master = "local[2]"
-conf = { "spark.driver.extraJavaOptions" = "QUICK_JVM" }
 
 [source.raw]
 url = "${HW_TEST_URL}"
 stream = "s"
 schema = "id string, n bigint, at timestamp, part string, price decimal(10, 2)"
-""".replace("QUICK_JVM", QUICK_JVM)
+"""
 
 BRONZE = """
 [table.bronze]

@@ -18,7 +18,6 @@ from typing import Any
 from headwater.spark.sessions import session
 from tests.spark.chaos.driver_options import DriverOptions
 from tests.spark.chaos.ways import WAYS
-from tests.spark.stores import QUICK_JVM
 
 MOST_FAILURES = 200
 """Kills of its processes may end a query that often. More failures mean a persistent error."""
@@ -30,7 +29,7 @@ def say(**what: Any) -> None:
 
 def main() -> None:
     options = DriverOptions.parse(sys.argv[1])
-    quick = {"spark.driver.extraJavaOptions": QUICK_JVM, "spark.sql.shuffle.partitions": "2"}
+    quick = {"spark.sql.shuffle.partitions": "2"}
     spark = session(app="chaos", master=options.master, config=quick | options.conf)
     spark.sparkContext.setLogLevel("FATAL")
     jvm = spark.sparkContext._gateway.proc.pid  # type: ignore[union-attr]

@@ -389,7 +389,6 @@ def _on_cluster(cluster: Cluster | None) -> dict[str, Any]:
         "spark.deploy.maxExecutorRetries": "-1",
         "spark.task.maxFailures": "100",
         "spark.executor.memory": "512m",
-        "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.executorEnv.PYTHONPATH": path,
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",

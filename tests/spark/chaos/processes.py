@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
+from tests.jvm import submit_options
 from tests.processes import command_line, session, stat
 from tests.spark.chaos.driver_options import DriverOptions, Victim, strike
 
@@ -42,7 +43,11 @@ class Driver:
             stdout=subprocess.PIPE,
             stderr=self._errors,
             text=True,
-            env=os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])},
+            env=os.environ
+            | {
+                "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
+                "SPARK_SUBMIT_OPTS": submit_options(),
+            },
             start_new_session=True,
         )
         self._said: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
