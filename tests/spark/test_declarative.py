@@ -24,7 +24,7 @@ pytestmark = [
     pytest.mark.peer,
     pytest.mark.slice,
     pytest.mark.timeout(400),
-    pytest.mark.xdist_group("spark"),
+    pytest.mark.xdist_group("spark-declarative"),
 ]
 
 STORES = ("headwater",)
