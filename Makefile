@@ -158,12 +158,12 @@ chaos-worker: build peers
 demo: build
 	@$(BIN)/headwater demo $(ARGS)
 
-# The libraries that embedded stores are compared with; `make install` does not install them. In CI, where
-# they are required, the tests that need them fail without them.
 # With it the tests' JVMs start in half the time.
 build/spark-classes.jsa: $(VENV)/.installed tests/jvm.py
 	@$(PY) -m tests.jvm
 
+# The libraries that embedded stores are compared with; `make install` does not install them. In CI, where
+# they are required, the tests that need them fail without them.
 build/bench-installed: $(VENV)/.installed pyproject.toml constraints.txt
 	@mkdir -p build
 	@wanted=$$($(PY) -c 'import tomllib; project = tomllib.load(open("pyproject.toml", "rb"))["project"]; \

@@ -148,8 +148,7 @@ def test_a_pipeline_without_java_fails_with_one_line(tmp_path: Path) -> None:
 
 JOB = """
 import os, headwater.spark
-quick = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
-spark = headwater.spark.session(master="local[1]", config=quick)
+spark = headwater.spark.session(master="local[1]")
 home = spark._jvm.java.lang.System.getProperty("java.home")
 rows = spark.range(5).selectExpr("sum(id) AS s").collect()
 print("RESULT", home, rows[0].s)

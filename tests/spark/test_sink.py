@@ -181,6 +181,8 @@ def test_an_epoch_below_the_last_one_names_the_checkpoint(shop: Shop) -> None:
 def test_an_epoch_without_rows_leaves_no_entry(shop: Shop) -> None:
     query = Writing(shop)
 
+    query.epoch(0, [])
+    assert shop.client.keys() == []
     query.epoch(0, numbers(0, 0))
 
     assert shop.client.keys() == [MARKER.encode()]

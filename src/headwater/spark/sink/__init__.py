@@ -7,6 +7,7 @@
     packs.py       the entries of a stage: many rows in one
     appending.py   sends XADDs to the server, many at a time
     marker.py      the record of a query's epochs and their stages
+    destination.py notices that the stream was lost, or the store with the record
     chunks.py      one step: moves a chunk of a stage to the stream
     staging.py     writes the rows of one task, and returns its report
     publishing.py  publishes stages to the stream, each entry once

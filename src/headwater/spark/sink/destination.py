@@ -47,7 +47,6 @@ class Destination:
         self._client = client
         self._options = options
         self._query = query
-        self._consecutive = options.transaction is None and options.stream_column is None
         self._name_of = name_of
         self._key = sink_key(options.stream, query)
         self._counters = CounterReader(client)
@@ -55,7 +54,7 @@ class Destination:
     def checked(self, before: Marker | None, epoch: int) -> Reached | None:
         """Return what the stream is known to have before batch ``epoch``, after ``before``. Raises `DataLoss`, or logs a
         warning if the options accept it."""
-        if self._consecutive:
+        if self._options.transaction is None and self._options.stream_column is None:
             check_recorded(self._options, self._query, before, epoch)
         if before is None or before.reached is None:
             return None
