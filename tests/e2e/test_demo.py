@@ -15,6 +15,10 @@ from pathlib import Path
 import pytest
 
 FLIGHTS = 1_000
+HEADWATER = Path(sys.executable).with_name("headwater")
+"""The installed program. ``python -m headwater`` also ends with status 130 after Ctrl-C, but not always:
+CPython ends by the signal itself if the interrupt arrived within an ``exec`` of source text, as the
+definition of a dataclass is one."""
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
@@ -23,7 +27,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.xdist_group("spar
 def demo(directory: Path, *flags: str) -> Iterator[subprocess.Popen[str]]:
     """Run the demo with its files in ``directory``; kill all its processes at the end."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "headwater", "demo", "--flights", str(FLIGHTS), *flags],
+        [HEADWATER, "demo", "--flights", str(FLIGHTS), *flags],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
