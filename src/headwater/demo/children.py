@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
@@ -177,18 +177,34 @@ def ignoring_interrupts() -> Iterator[None]:
 
 
 @contextmanager
-def interrupted_by_signals() -> Iterator[None]:
+def interrupted_by_signals() -> Iterator[Callable[[], None]]:
     """Inside the block, SIGTERM and SIGHUP end the demo as Ctrl-C does, cleanup included. Signals after
-    the first are ignored."""
+    the first are ignored.
 
-    def interrupt(_number: int, _frame: object) -> None:
-        for number in _STOP_SIGNALS:
-            signal.signal(number, signal.SIG_IGN)
+    The block gets a function that raises `KeyboardInterrupt` if a signal has arrived. Python loses an
+    interrupt that arrives within a finalizer or a weak reference's callback (each import has one), and
+    a library may raise an error of its own for it. So the end of the block looks too.
+    """
+    arrived: list[int] = []
+
+    def interrupt(number: int, _frame: object) -> None:
+        for stopping in _STOP_SIGNALS:
+            signal.signal(stopping, signal.SIG_IGN)
+        arrived.append(number)
         raise KeyboardInterrupt
+
+    def look() -> None:
+        if arrived:
+            raise KeyboardInterrupt
 
     previous = {number: signal.signal(number, interrupt) for number in _STOP_SIGNALS}
     try:
-        yield
+        yield look
+    except Exception:
+        look()
+        raise
+    else:
+        look()
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)

@@ -10,6 +10,7 @@ import shutil
 import signal
 import tempfile
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from importlib import resources
 from importlib.util import find_spec
@@ -95,8 +96,8 @@ def run(options: DemoOptions, console: DemoConsole) -> DemoResult:
     check_installed()
     place = Path(tempfile.mkdtemp(prefix="headwater-demo-"))
     try:
-        with interrupted_by_signals(), Children(place / "logs") as children:
-            outcome = Demo(options, console, place, children).run()
+        with interrupted_by_signals() as look, Children(place / "logs") as children:
+            outcome = Demo(options, console, place, children, look).run()
     except KeyboardInterrupt:
         shutil.rmtree(place, ignore_errors=True)
         raise
@@ -123,15 +124,22 @@ def check_installed() -> None:
 
 
 class Demo:
-    """One run, in the directory ``place``."""
+    """One run, in the directory ``place``. ``look`` is called between its steps: it raises
+    `KeyboardInterrupt` if the run was asked to end."""
 
     def __init__(
-        self, options: DemoOptions, console: DemoConsole, place: Path, children: Children
+        self,
+        options: DemoOptions,
+        console: DemoConsole,
+        place: Path,
+        children: Children,
+        look: Callable[[], None],
     ) -> None:
         self.options = options
         self.console = console
         self.place = place
         self.children = children
+        self.look = look
         self.facts: list[tuple[str, str]] = []
         self._step = ""
         self._step_began = 0.0
@@ -312,6 +320,7 @@ class Demo:
 
     def begin(self, step: str, text: str) -> None:
         """Begin the next step; record the duration of the last one."""
+        self.look()
         self.end_step()
         self._step, self._step_began = step, time.monotonic()
         self.console.step(text)

@@ -7,6 +7,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -143,3 +144,44 @@ def test_sigterm_ends_the_demo_as_ctrl_c_does() -> None:
     with pytest.raises(KeyboardInterrupt), interrupted_by_signals():
         os.kill(os.getpid(), signal.SIGTERM)
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+@pytest.mark.usefixtures("ctrl_c")
+def test_an_interrupt_that_a_finalizer_loses_is_raised_at_the_next_look() -> None:
+    steps = []
+    with pytest.raises(KeyboardInterrupt), interrupted_by_signals() as look:
+        # Given Ctrl-C in a callback, whose errors Python only prints
+        with suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        steps.append("first")
+        # When the demo goes on to its next step
+        look()
+        steps.append("second")
+    # Then it has ended before that
+    assert steps == ["first"]
+
+
+@pytest.mark.usefixtures("ctrl_c")
+def test_a_lost_interrupt_is_raised_at_the_end_at_the_latest() -> None:
+    with (
+        pytest.raises(KeyboardInterrupt),
+        interrupted_by_signals(),
+        suppress(KeyboardInterrupt),
+    ):
+        signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.usefixtures("ctrl_c")
+def test_an_error_that_a_library_makes_of_an_interrupt_is_an_interrupt() -> None:
+    with pytest.raises(KeyboardInterrupt), interrupted_by_signals():
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt as interrupt:
+            raise ImportError("could not be imported") from interrupt
+
+
+@pytest.mark.usefixtures("ctrl_c")
+def test_without_a_signal_a_look_and_an_error_change_nothing() -> None:
+    with pytest.raises(ImportError, match="none"), interrupted_by_signals() as look:
+        look()
+        raise ImportError("none")
