@@ -39,11 +39,12 @@ class Signals:
 
     def __init__(self, *, reopen: Callable[[str], None]) -> None:
         self._reopen = reopen
+        self._stop_requested = ""
 
     def install(self) -> None:
         """Install the handlers for the start: a signal that stops the server raises `StopRequested`."""
         for number in STOPPING:
-            signal.signal(number, _interrupt)
+            signal.signal(number, self._interrupt)
         for number in REOPENING:
             signal.signal(number, self._on_reopen)
         for number in IGNORED:
@@ -51,11 +52,17 @@ class Signals:
 
     def serve(self, loop: asyncio.AbstractEventLoop, *, stop: Callable[[str], None]) -> None:
         """Install the handlers for the running server: ``loop`` calls ``stop`` with the signal's
-        name, or reopens the log."""
+        name, or reopens the log.
+
+        Raises `StopRequested` if a signal arrived during the start after all: Python only prints what a
+        handler raises within a finalizer or a weak reference's callback, as an import has one.
+        """
         for number in REOPENING:
             loop.add_signal_handler(number, self._reopen, number.name)
         for number in STOPPING:
             loop.add_signal_handler(number, stop, number.name)
+        if self._stop_requested:
+            raise StopRequested(self._stop_requested)
 
     def ignore(self) -> None:
         """Ignore all signals after an interrupted start, so that the cleanup is not interrupted too."""
@@ -74,6 +81,6 @@ class Signals:
     def _on_reopen(self, number: int, _frame: FrameType | None) -> None:
         self._reopen(signal.Signals(number).name)
 
-
-def _interrupt(number: int, _frame: FrameType | None) -> None:
-    raise StopRequested(signal.Signals(number).name)
+    def _interrupt(self, number: int, _frame: FrameType | None) -> None:
+        self._stop_requested = signal.Signals(number).name
+        raise StopRequested(self._stop_requested)
