@@ -31,7 +31,12 @@ def test_a_row_that_was_not_measured_does_not_pass() -> None:
 
 @pytest.mark.parametrize(
     ("ratios", "passes", "seconds"),
-    [([2.0], True, [0.25]), ([0.5, 1.2], True, [0.25, 0.5]), ([0.5, 0.6], False, [0.25, 0.5])],
+    [
+        ([2.0], True, [0.25]),
+        ([0.5, 1.2], True, [0.25, 0.5]),
+        ([0.5, 0.6, 0.5, 1.2], True, [0.25, 0.5, 0.5, 0.5]),
+        ([0.5, 0.6, 0.7, 0.8], False, [0.25, 0.5, 0.5, 0.5]),
+    ],
 )
 def test_a_row_that_fails_is_measured_again(
     ratios: list[float],
