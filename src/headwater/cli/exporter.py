@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import logging
 import signal
-import threading
 from collections.abc import Callable, Iterator, Mapping
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -91,9 +91,10 @@ def exporter(
     def ask(operation: Operation[Any]) -> Any:
         return query(url, operation)
 
-    stopped = threading.Event()
+    # Not an event: a handler that interrupts `threading.Event.wait` waits for ever for its lock.
+    signals: SimpleQueue[int] = SimpleQueue()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopped.set())
+        signal.signal(number, lambda number, _frame: signals.put(number))
     pages = {
         "/healthz": lambda: (True, {"status": "ok"}),
         "/readyz": lambda: readiness_page(ask, "unreachable"),
@@ -106,7 +107,7 @@ def exporter(
         pages=pages,
     )
     print(f"metrics of {redacted(url)} at http://{address_text(host, found)}/metrics", flush=True)
-    stopped.wait()
+    signals.get()
     end()
 
 

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -111,7 +112,7 @@ def run(
     declared = _load(file, set_)
     progress = Progress()
     with ExitStack() as shown:
-        stop = shown.enter_context(_stop_on_signals())
+        stop = shown.enter_context(stop_on_signals())
         if metrics is not None:
             from headwater.spark.pipeline.metrics import served
 
@@ -273,16 +274,30 @@ def _print_made(made: list[Made]) -> None:
 
 
 @contextmanager
-def _stop_on_signals() -> Iterator[threading.Event]:
+def stop_on_signals() -> Iterator[threading.Event]:
     """Yield an event that the first SIGINT or SIGTERM sets. A second one interrupts the run; the next
-    run repairs what that leaves unfinished."""
+    run repairs what that leaves unfinished.
+
+    A thread sets it: the handler interrupts the main thread, perhaps within `threading.Event.wait`, and
+    would wait for ever for the lock that this holds. `SimpleQueue.put` may be called anywhere.
+    """
     stop = threading.Event()
+    signals: SimpleQueue[int | None] = SimpleQueue()
+    requested = False
 
-    def request_stop(_number: int, _frame: Any) -> None:
-        if stop.is_set():
+    def request_stop(number: int, _frame: Any) -> None:
+        nonlocal requested
+        if requested:
             raise KeyboardInterrupt
-        stop.set()
+        requested = True
+        signals.put(number)
 
+    def set_at_signal() -> None:
+        if signals.get() is not None:
+            stop.set()
+
+    setting = threading.Thread(target=set_at_signal, name="stop at a signal", daemon=True)
+    setting.start()
     previous = {
         number: signal.signal(number, request_stop) for number in (signal.SIGINT, signal.SIGTERM)
     }
@@ -291,3 +306,5 @@ def _stop_on_signals() -> Iterator[threading.Event]:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+        signals.put(None)
+        setting.join()
