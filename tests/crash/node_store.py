@@ -7,6 +7,7 @@ that, and then sparse segments are compacted.
 
 from __future__ import annotations
 
+import math
 from typing import Any, Final
 
 import pytest
@@ -92,7 +93,8 @@ def content(keyspace: Keyspace) -> dict[bytes, Any]:
 
 class HelpedCheckpoint:
     """A checkpoint of a store whose image is built from its files. It begins with a rotation. Raises `OSError` and
-    `HeadwaterError`; then it has failed, and the journal has everything."""
+    `HeadwaterError`; then it has failed, and the journal has everything. Meanwhile the store begins none itself, also
+    if the disk is full."""
 
     def __init__(self, store: LocalStore) -> None:
         self._store = store
@@ -100,6 +102,7 @@ class HelpedCheckpoint:
         self._floor = self._segments.floor()
         self._rotation: Rotation = self._journal.rotate()
         self._built: BuiltImage | None = None
+        self._let_others_begin(at=math.inf)
 
     @property
     def is_built(self) -> bool:
@@ -110,18 +113,26 @@ class HelpedCheckpoint:
         """Write the image, as the helper process does it."""
         journal = self._journal
         order = CheckpointOrder("", "", journal.seed, journal.image, self._rotation, 0, "none")
-        self._built = build_image(journal.files, order)
+        try:
+            self._built = build_image(journal.files, order)
+        except BaseException:
+            self._let_others_begin()
+            raise
 
     def end(self) -> list[int]:
         """Take the image into use and remove what it replaces. Return the segments that it made needless."""
         journal, segments, built = self._journal, self._segments, self._built
         assert built is not None
+        self._let_others_begin()
         journal.use_image(self._rotation, built.entry)
         live = self._store.node.keyspace.sealing.segments()
         unneeded: list[int] = segments.unneeded(self._floor, built.segments, live)
         journal.remove_replaced()
         segments.remove(unneeded)
         return unneeded
+
+    def _let_others_begin(self, *, at: float = 0.0) -> None:
+        self._store.node.services.checkpoints._retry_at = at
 
 
 def checkpoint_now(store: LocalStore) -> None:

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import random
 
 import pytest
 
-from headwater.journal.names import image_numbers, past_numbers
+from headwater.journal.names import (
+    file_name,
+    image_name,
+    image_numbers,
+    journal_numbers,
+    past_name,
+    past_numbers,
+)
+from headwater.journal.retention import image_number, read_pasts
 from headwater.persistence.building import write_image
 from headwater.testing.node import LocalStore
 from headwater.testing.replies import Failure
@@ -138,6 +147,102 @@ def test_want_of_space_removes_no_image_that_is_about_to_be_used() -> None:
     journal.remove_replaced()
     store.crash()
     assert store.client()("GET", "key") == b"newest"
+
+
+def without_their_files(store: LocalStore) -> list[int]:
+    """Return the pasts of which the image or the first journal file is missing."""
+    files = store.files
+    assert files is not None
+    pasts, images, journals = read_pasts(files), image_numbers(files), journal_numbers(files)
+    return [
+        image_number(one)
+        for one in pasts
+        if one.first not in journals or image_number(one) not in (0, *images)
+    ]
+
+
+def keeping_pasts(seconds: int, images: int) -> LocalStore:
+    """Return a store that keeps what images replace for this long, and that has written some, a minute apart."""
+    store = LocalStore()
+    client = store.client()
+    client("CONFIG", "SET", "journal-retention", seconds)
+    for value in range(images):
+        client("SET", "key", value)
+        client("BGREWRITEAOF")
+        store.advance(60)
+    return store
+
+
+def refuse_removal(store: LocalStore, name: str, *, times: int) -> None:
+    """Let the removal of this file fail."""
+    files = store.files
+    assert files is not None
+    left = times
+
+    def fail(line: str) -> None:
+        nonlocal left
+        if line == f"remove {name}" and left:
+            left -= 1
+            files.fail("any", error=errno.EIO)
+
+    files.on_operation = fail
+
+
+def test_a_past_that_could_not_be_removed_keeps_its_files_until_the_next_checkpoint() -> None:
+    # Given a store with pasts that are too old, and a disk that refuses once to remove one of them
+    store = keeping_pasts(200, 3)
+    assert store.files is not None
+    oldest = past_numbers(store.files)[0]
+    refuse_removal(store, past_name(oldest), times=1)
+    # When a checkpoint wants to remove them
+    store.advance(1000)
+    store.client()("SET", "key", "newest")
+    store.client()("BGREWRITEAOF")
+    # Then the past that is still there can be read, also by the next start
+    assert past_numbers(store.files)[0] == oldest
+    assert without_their_files(store) == []
+    store.crash()
+    assert without_their_files(store) == []
+    assert store.client()("GET", "key") == b"newest"
+    # And the next checkpoint removes it, with its files
+    store.client()("BGREWRITEAOF")
+    assert oldest not in past_numbers(store.files)
+    assert without_their_files(store) == []
+
+
+def test_a_past_that_cannot_be_removed_ends_the_search_for_space() -> None:
+    # Given a store whose oldest past cannot be removed
+    store = keeping_pasts(86_400, 3)
+    assert store.files is not None
+    before = past_numbers(store.files)
+    refuse_removal(store, past_name(before[0]), times=1_000_000)
+    journal = store.node.services.records.journal
+    assert journal is not None
+    # When there is too little space
+    free = journal.catalog.make_room(1 << 61)
+    # Then the search ends, and what is left can be read
+    assert free < 1 << 61
+    assert past_numbers(store.files) == before
+    assert without_their_files(store) == []
+
+
+@pytest.mark.parametrize("name", [file_name(2), image_name(1)])
+def test_a_past_whose_files_are_gone_is_ignored_and_removed(
+    caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    # Given a store in which a crash has brought back a past, but not a file that it names
+    store = keeping_pasts(86_400, 3)
+    assert store.files is not None
+    store.files.remove(name)
+    store.crash()
+    # When it starts again, then it has everything, and the other pasts, and says so
+    assert store.client()("GET", "key") == b"2"
+    assert [image_number(one) for one in read_pasts(store.files)] == [2]
+    assert f"manifest-000001 is ignored: {name} is missing" in caplog.text
+    # And the next checkpoint removes what is ignored
+    store.client()("CONFIG", "SET", "journal-retention", 86_400)
+    store.client()("BGREWRITEAOF")
+    assert past_numbers(store.files)[0] == 2
 
 
 def test_a_checkpoint_that_is_to_make_room_is_tried_again() -> None:

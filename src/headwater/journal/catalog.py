@@ -230,8 +230,8 @@ class Catalog:
         return free
 
     def _give_up_oldest(self) -> bool:
-        """Remove the oldest past and what only it names. Return whether there was one. Removes nothing while a backup
-        is made."""
+        """Remove the oldest past and what only it names. Return whether there was one that could be removed. Removes
+        nothing while a backup is made."""
         with self._files.removable() as free, self._removing:
             oldest = self.retention.give_up_oldest() if free and self._removes else None
             if oldest is None:
@@ -242,17 +242,20 @@ class Catalog:
                 self._files.path("").rstrip("/"),
                 "its beginning" if oldest.image is None else iso_time(began_ms(oldest)),
             )
-            self._remove_pasts([past_name(image_number(oldest))])
+            if not self._remove_pasts([past_name(image_number(oldest))]):
+                return False
             # The next image may be complete, and not yet in MANIFEST.
             self._remove_unnamed(self.current_image)
             unneeded = read_unneeded(self._files)
         self.remove_segments(unneeded)
         return True
 
-    def _remove_pasts(self, names: list[str]) -> None:
-        """Remove these files of pasts, durably: what they name is removed afterwards."""
-        for name in names:
-            self._remove(name)
+    def _remove_pasts(self, names: list[str]) -> bool:
+        """Remove these files of pasts, durably: what they name is removed afterwards. Return whether all are gone; one
+        that could not be removed is still a past, and keeps what it names."""
+        removed = [self._remove(name) for name in names]
+        if not all(removed):
+            self.retention.read_again()
         try:
             if names:
                 self._files.sync_directory()
@@ -263,6 +266,7 @@ class Catalog:
                 error,
             )
             self._removes = False
+        return all(removed)
 
     def _remove_unnamed(self, last: int) -> None:
         """Remove the journal files, and the images up to number ``last``, that neither MANIFEST nor a past names."""

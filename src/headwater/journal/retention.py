@@ -27,7 +27,13 @@ from headwater.errors import JournalDamaged, StoreUnusable
 from headwater.journal.failures import MANIFEST_NAME
 from headwater.journal.files import Files
 from headwater.journal.manifest import StoreManifest, read_manifest
-from headwater.journal.names import UNNEEDED_NAME, past_name, past_numbers
+from headwater.journal.names import (
+    UNNEEDED_NAME,
+    file_name,
+    image_name,
+    past_name,
+    past_numbers,
+)
 from headwater.journal.records import FILE_HEADER_BYTES, Synced
 from headwater.journal.replacing import replace_file
 from headwater.journal.segments import segment_numbers
@@ -52,18 +58,33 @@ def read_pasts(files: Files) -> list[StoreManifest]:
     """Return the pasts that are kept, oldest first, without MANIFEST's. A flawed one is logged and left out, with
     all before it."""
     found: list[StoreManifest] = []
+    names = frozenset(files.names())
     for number in past_numbers(files):
-        name = past_name(number)
-        try:
-            manifest = read_manifest(files, name)
-        except (JournalDamaged, StoreUnusable, OSError) as error:
-            log.warning("%s is ignored: %s", files.path(name), error)
-            manifest = None
-        if manifest is None or image_number(manifest) != number:
+        past = _read_past(files, number, names)
+        if past is None:
             found.clear()
         else:
-            found.append(manifest)
+            found.append(past)
     return found
+
+
+def _read_past(files: Files, number: int, names: frozenset[str]) -> StoreManifest | None:
+    """Return the past of this image, None if it is flawed. ``names`` are all files. A crash may bring back a past that
+    was removed, although the files that it names are gone: a sync of the directory may have failed before."""
+    name = past_name(number)
+    try:
+        past = read_manifest(files, name)
+    except (JournalDamaged, StoreUnusable, OSError) as error:
+        log.warning("%s is ignored: %s", files.path(name), error)
+        return None
+    if past is None or image_number(past) != number:
+        return None
+    named = [file_name(past.first)] + ([image_name(number)] if number else [])
+    missing = [one for one in named if one not in names]
+    if missing:
+        log.warning("%s is ignored: %s is missing", files.path(name), missing[0])
+        return None
+    return past
 
 
 def read_all(files: Files) -> list[StoreManifest]:
@@ -96,6 +117,10 @@ class Retention:
         if self._pasts is None:
             self._pasts = read_pasts(self._files)
         return self._pasts
+
+    def read_again(self) -> None:
+        """Look for the pasts in the directory at the next use: one that was forgotten could not be removed."""
+        self._pasts = None
 
     def note(self, manifest: StoreManifest) -> None:
         """Keep this MANIFEST, which is about to be replaced. Its name is durable with the next MANIFEST. Does
