@@ -13,7 +13,9 @@ pytestmark = pytest.mark.slow
 MOMENTS_OF_ONE = 10
 
 
-@pytest.mark.parametrize("moments", [60, pytest.param(1_000, marks=pytest.mark.slice)])
+@pytest.mark.parametrize(
+    "moments", [60, pytest.param(1_000, marks=[pytest.mark.slice, pytest.mark.timeout(300)])]
+)
 def test_a_store_at_a_moment_equals_the_naive_model_at_that_moment(
     tmp_path: Path, moments: int
 ) -> None:
