@@ -26,8 +26,7 @@ from typing import Any
 from headwater.config.config import Config
 from headwater.engine.check import broken_invariants
 from headwater.errors import HeadwaterError
-from headwater.journal.manifest import read_manifest
-from headwater.journal.retention import read_pasts
+from headwater.journal.retention import read_all, read_pasts
 from headwater.persistence.reading import StoreReader
 from headwater.persistence.replaying import recovered_keyspace
 from headwater.server.session.session import Session
@@ -89,6 +88,11 @@ class NodeCampaign:
         self._states = [self._state()]
         self._checkpoint: HelpedCheckpoint | None = None
         return self._store.node.connect(kind="embedded", address="", on_output=self._take)
+
+    @property
+    def names_are_durable(self) -> bool:
+        """Whether what a sync of the directory covers is durable: none has failed."""
+        return True
 
     @property
     def stored(self) -> int:
@@ -186,7 +190,7 @@ class NodeCampaign:
             if self._draws.random() < 0.1:
                 found = self._go_on(image, where)
             else:
-                found = recovered(image)
+                found = recovered(image, all_pasts=self.names_are_durable)
         except (HeadwaterError, OSError, AssertionError) as error:
             self.failures.append(f"{where}: {error}")
             return
@@ -217,7 +221,7 @@ class NodeCampaign:
             checkpoint_now(store)
         before = content(store.node.keyspace)
         for second in image.crash_images(seed=self.seed, count=1):
-            if recovered(second) != before:
+            if recovered(second, all_pasts=self.names_are_durable) != before:
                 what = "a state from before it"
                 self.failures.append(
                     f"{where}: the store went on and crashed again, and {what} was recovered"
@@ -226,16 +230,18 @@ class NodeCampaign:
         return found
 
 
-def recovered(image: CrashableFiles) -> Any:
-    """Return the content that is recovered. Raises `HeadwaterError`, and `AssertionError` if an invariant is broken."""
+def recovered(image: CrashableFiles, *, all_pasts: bool = True) -> Any:
+    """Return the content that is recovered, after it was also read from each past; with ``all_pasts`` the files of each
+    must be there. Raises `HeadwaterError`, and `AssertionError` if an invariant is broken."""
     keyspace = recovered_keyspace(opened(image))
     broken = broken_invariants(keyspace)
     assert broken == [], f"broken invariants: {broken}"
     found = content(keyspace)
-    current = read_manifest(image)
-    for past in read_pasts(image):
-        assert current is not None
-        reader = StoreReader(image, past=current._replace(image=past.image, first=past.first))
+    known = read_all(image)
+    if all_pasts:
+        assert known[:-1] == read_pasts(image), "a past without its files"
+    for past in known[:-1]:
+        reader = StoreReader(image, past=known[-1]._replace(image=past.image, first=past.first))
         for batch in chain(reader.of_image(), reader.of_journal()):
             reader.applying.apply(batch)
         assert content(reader.applying.finish()) == found, f"another state, read from {past}"

@@ -30,6 +30,10 @@ class FailingNode(NodeCampaign):
         self._left = operation
         self._full_until = 0
 
+    @property
+    def names_are_durable(self) -> bool:
+        return self.failed != "sync directory"
+
     def run(self) -> FailingNode:
         """Run the history up to its end, or to that of the store. `failures` has what did not hold."""
         session = self._begin()

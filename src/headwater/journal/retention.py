@@ -15,6 +15,8 @@ Rule 4. If there is no space for the next journal file or segment, the oldest pa
         old: that writes are accepted matters more.
 Rule 5. A segment is needed as long as there is a past from before the image in whose time it lost its last
         reference. The file ``unneeded`` notes that image. If it is lost, segments are kept for longer.
+Rule 6. A past that could not be removed keeps what it names. One that lacks a file is not read; what is left of it
+        is removed when it is too old, like any other.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from headwater.journal.names import (
     UNNEEDED_NAME,
     file_name,
     image_name,
+    journal_numbers,
     past_name,
     past_numbers,
 )
@@ -58,39 +61,43 @@ def read_pasts(files: Files) -> list[StoreManifest]:
     """Return the pasts that are kept, oldest first, without MANIFEST's. A flawed one is logged and left out, with
     all before it."""
     found: list[StoreManifest] = []
-    names = frozenset(files.names())
     for number in past_numbers(files):
-        past = _read_past(files, number, names)
-        if past is None:
+        name = past_name(number)
+        try:
+            manifest = read_manifest(files, name)
+        except (JournalDamaged, StoreUnusable, OSError) as error:
+            log.warning("%s is ignored: %s", files.path(name), error)
+            manifest = None
+        if manifest is None or image_number(manifest) != number:
             found.clear()
         else:
-            found.append(past)
+            found.append(manifest)
     return found
 
 
-def _read_past(files: Files, number: int, names: frozenset[str]) -> StoreManifest | None:
-    """Return the past of this image, None if it is flawed. ``names`` are all files. A crash may bring back a past that
-    was removed, although the files that it names are gone: a sync of the directory may have failed before."""
-    name = past_name(number)
-    try:
-        past = read_manifest(files, name)
-    except (JournalDamaged, StoreUnusable, OSError) as error:
-        log.warning("%s is ignored: %s", files.path(name), error)
-        return None
-    if past is None or image_number(past) != number:
-        return None
-    named = [file_name(past.first)] + ([image_name(number)] if number else [])
-    missing = [one for one in named if one not in names]
-    if missing:
-        log.warning("%s is ignored: %s is missing", files.path(name), missing[0])
-        return None
-    return past
-
-
 def read_all(files: Files) -> list[StoreManifest]:
-    """Return the pasts that are kept, oldest first, and what MANIFEST says; nothing if there is no MANIFEST."""
+    """Return the pasts that can be read, oldest first, and what MANIFEST says; nothing if there is no MANIFEST. One whose
+    files are not all there is logged and left out: if a sync of the directory failed, a crash may bring it back
+    after they were removed."""
     current = read_manifest(files)
-    return [] if current is None else [*read_pasts(files), current]
+    if current is None:
+        return []
+    names, journals = frozenset(files.names()), set(journal_numbers(files))
+    begin = current.first
+    while begin - 1 in journals:
+        begin -= 1
+    found = [current]
+    for past in reversed(read_pasts(files)):
+        number = image_number(past)
+        if past.first < begin:
+            missing = file_name(begin - 1)
+        elif number and image_name(number) not in names:
+            missing = image_name(number)
+        else:
+            found.insert(0, past)
+            continue
+        log.warning("%s is ignored: %s is missing", files.path(past_name(number)), missing)
+    return found
 
 
 def read_unneeded(files: Files) -> dict[int, int]:
