@@ -124,7 +124,7 @@ def check_installed() -> None:
 
 
 class Demo:
-    """One run, in the directory ``place``. ``look`` is called between its steps: it raises
+    """One run, in the directory ``place``. ``look`` is called after each step: it raises
     `KeyboardInterrupt` if the run was asked to end."""
 
     def __init__(
@@ -320,13 +320,14 @@ class Demo:
 
     def begin(self, step: str, text: str) -> None:
         """Begin the next step; record the duration of the last one."""
-        self.look()
         self.end_step()
         self._step, self._step_began = step, time.monotonic()
         self.console.step(text)
 
     def end_step(self) -> None:
-        """Record how long the step took."""
+        """Record how long the step took. Raises `KeyboardInterrupt` if the run was asked to end meanwhile: before a
+        server is left running, not after it."""
+        self.look()
         if self._step:
             self.facts.append((self._step, f"{time.monotonic() - self._step_began:.1f} s"))
 
