@@ -230,7 +230,7 @@ class NodeCampaign:
         return found
 
 
-def recovered(image: CrashableFiles, *, all_pasts: bool = True) -> Any:
+def recovered(image: CrashableFiles, *, all_pasts: bool) -> Any:
     """Return the content that is recovered, after it was also read from each past; with ``all_pasts`` the files of each
     must be there. Raises `HeadwaterError`, and `AssertionError` if an invariant is broken."""
     keyspace = recovered_keyspace(opened(image))

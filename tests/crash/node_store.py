@@ -102,7 +102,7 @@ class HelpedCheckpoint:
         self._floor = self._segments.floor()
         self._rotation: Rotation = self._journal.rotate()
         self._built: BuiltImage | None = None
-        self._let_others_begin(at=math.inf)
+        self._begin_others_at(math.inf)
 
     @property
     def is_built(self) -> bool:
@@ -116,14 +116,14 @@ class HelpedCheckpoint:
         try:
             self._built = build_image(journal.files, order)
         except BaseException:
-            self._let_others_begin()
+            self._begin_others_at(0.0)
             raise
 
     def end(self) -> list[int]:
         """Take the image into use and remove what it replaces. Return the segments that it made needless."""
         journal, segments, built = self._journal, self._segments, self._built
         assert built is not None
-        self._let_others_begin()
+        self._begin_others_at(0.0)
         journal.use_image(self._rotation, built.entry)
         live = self._store.node.keyspace.sealing.segments()
         unneeded: list[int] = segments.unneeded(self._floor, built.segments, live)
@@ -131,8 +131,8 @@ class HelpedCheckpoint:
         segments.remove(unneeded)
         return unneeded
 
-    def _let_others_begin(self, *, at: float = 0.0) -> None:
-        self._store.node.services.checkpoints._retry_at = at
+    def _begin_others_at(self, when: float) -> None:
+        self._store.node.services.checkpoints._retry_at = when
 
 
 def checkpoint_now(store: LocalStore) -> None:

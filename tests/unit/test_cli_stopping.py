@@ -1,4 +1,4 @@
-"""A signal that stops a command is handled in whatever step of a wait it arrives."""
+"""A signal stops a command, also if it interrupts the begin or the end of a wait."""
 
 from __future__ import annotations
 

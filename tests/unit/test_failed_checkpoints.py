@@ -11,7 +11,6 @@ from headwater.journal.names import (
     file_name,
     image_name,
     image_numbers,
-    journal_numbers,
     past_name,
     past_numbers,
 )
@@ -150,15 +149,10 @@ def test_want_of_space_removes_no_image_that_is_about_to_be_used() -> None:
 
 
 def without_their_files(store: LocalStore) -> list[int]:
-    """Return the pasts of which the image or the first journal file is missing."""
-    files = store.files
-    assert files is not None
-    pasts, images, journals = read_pasts(files), image_numbers(files), journal_numbers(files)
-    return [
-        image_number(one)
-        for one in pasts
-        if one.first not in journals or image_number(one) not in (0, *images)
-    ]
+    """Return the pasts that lack a file."""
+    assert store.files is not None
+    readable = read_all(store.files)
+    return [image_number(one) for one in read_pasts(store.files) if one not in readable]
 
 
 def keeping_pasts(seconds: int, images: int) -> LocalStore:

@@ -1,4 +1,4 @@
-"""A signal that stops a server is never lost, whatever the start does when it arrives."""
+"""A signal during its start stops a server, also if Python drops what the handler raises."""
 
 from __future__ import annotations
 

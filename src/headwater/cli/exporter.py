@@ -91,10 +91,10 @@ def exporter(
     def ask(operation: Operation[Any]) -> Any:
         return query(url, operation)
 
-    # Not an event: a handler that interrupts `threading.Event.wait` waits for ever for its lock.
+    # A handler must not set a `threading.Event`: `wait`, which the signal may interrupt, holds its lock.
     signals: SimpleQueue[int] = SimpleQueue()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda number, _frame: signals.put(number))
+        signal.signal(number, lambda which, _frame: signals.put(which))
     pages = {
         "/healthz": lambda: (True, {"status": "ok"}),
         "/readyz": lambda: readiness_page(ask, "unreachable"),

@@ -278,8 +278,8 @@ def stop_on_signals() -> Iterator[threading.Event]:
     """Yield an event that the first SIGINT or SIGTERM sets. A second one interrupts the run; the next
     run repairs what that leaves unfinished.
 
-    A thread sets it: the handler interrupts the main thread, perhaps within `threading.Event.wait`, and
-    would wait for ever for the lock that this holds. `SimpleQueue.put` may be called anywhere.
+    A thread sets it. The handler must not: `threading.Event.wait`, which the signal may interrupt, holds the
+    lock that `set` needs. `SimpleQueue.put` may be called in a handler.
     """
     stop = threading.Event()
     signals: SimpleQueue[int | None] = SimpleQueue()

@@ -200,14 +200,10 @@ def interrupted_by_signals() -> Iterator[Callable[[], None]]:
     previous = {number: signal.signal(number, interrupt) for number in _STOP_SIGNALS}
     try:
         yield look
-    except Exception:
-        look()
-        raise
-    else:
-        look()
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+        look()
 
 
 @contextmanager

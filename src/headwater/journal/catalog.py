@@ -236,14 +236,14 @@ class Catalog:
             oldest = self.retention.give_up_oldest() if free and self._removes else None
             if oldest is None:
                 return False
+            if not self._remove_pasts([past_name(image_number(oldest))]):
+                return False
             log.warning(
                 "the disk is full, so %s no longer keeps its past before the image after %s: journal-retention asks for more "
                 "than there is space for",
                 self._files.path("").rstrip("/"),
                 "its beginning" if oldest.image is None else iso_time(began_ms(oldest)),
             )
-            if not self._remove_pasts([past_name(image_number(oldest))]):
-                return False
             # The next image may be complete, and not yet in MANIFEST.
             self._remove_unnamed(self.current_image)
             unneeded = read_unneeded(self._files)

@@ -33,7 +33,6 @@ from headwater.journal.names import (
     UNNEEDED_NAME,
     file_name,
     image_name,
-    journal_numbers,
     past_name,
     past_numbers,
 )
@@ -76,28 +75,33 @@ def read_pasts(files: Files) -> list[StoreManifest]:
 
 
 def read_all(files: Files) -> list[StoreManifest]:
-    """Return the pasts that can be read, oldest first, and what MANIFEST says; nothing if there is no MANIFEST. One whose
-    files are not all there is logged and left out: if a sync of the directory failed, a crash may bring it back
-    after they were removed."""
+    """Return the pasts that can be read, oldest first, and what MANIFEST says; nothing if there is no MANIFEST. A past
+    that lacks a file is logged and left out. If a sync of the directory failed, a crash can bring back a past whose
+    files were removed."""
     current = read_manifest(files)
     if current is None:
         return []
-    names, journals = frozenset(files.names()), set(journal_numbers(files))
-    begin = current.first
-    while begin - 1 in journals:
+    names, begin = frozenset(files.names()), current.first
+    while file_name(begin - 1) in names:
         begin -= 1
-    found = [current]
-    for past in reversed(read_pasts(files)):
-        number = image_number(past)
-        if past.first < begin:
-            missing = file_name(begin - 1)
-        elif number and image_name(number) not in names:
-            missing = image_name(number)
+    found: list[StoreManifest] = []
+    for past in read_pasts(files):
+        missing = _missing_file(past, begin, names)
+        if missing is None:
+            found.append(past)
         else:
-            found.insert(0, past)
-            continue
-        log.warning("%s is ignored: %s is missing", files.path(past_name(number)), missing)
-    return found
+            name = past_name(image_number(past))
+            log.warning("%s is ignored: %s is missing", files.path(name), missing)
+    return [*found, current]
+
+
+def _missing_file(past: StoreManifest, begin: int, names: frozenset[str]) -> str | None:
+    """Return the name of a file that this past needs and that is not there. ``begin`` is the first journal file from which
+    on none is missing."""
+    if past.first < begin:
+        return file_name(begin - 1)
+    image = image_name(image_number(past))
+    return image if past.image is not None and image not in names else None
 
 
 def read_unneeded(files: Files) -> dict[int, int]:
@@ -126,7 +130,7 @@ class Retention:
         return self._pasts
 
     def read_again(self) -> None:
-        """Look for the pasts in the directory at the next use: one that was forgotten could not be removed."""
+        """Forget what was read of the directory. The next use of the pasts reads it again."""
         self._pasts = None
 
     def note(self, manifest: StoreManifest) -> None:
@@ -134,7 +138,7 @@ class Retention:
         nothing if nothing is to be kept. Raises `OSError`."""
         if self.keep_ms:
             replace_file(self._files, past_name(image_number(manifest)), manifest.text())
-            self._pasts = None
+            self.read_again()
 
     def too_old(self, now_ms: int) -> list[str]:
         """Return the names of the files of this module that need not be kept at ``now_ms``, and forget them."""
