@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import redis
 
+import headwater
 from headwater.testing.server import ServerProcess, server_process
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -60,7 +61,7 @@ def work(directory: Path, server: ServerProcess, *, invoices: int) -> None:
     command = commands()[1].split()
     assert command[:2] == ["headwater", "work"]
     with (
-        redis.Redis.from_url(server.url) as client,
+        headwater.connect(server.url) as client,
         subprocess.Popen(
             [sys.executable, "-m", *command], cwd=directory, stderr=subprocess.DEVNULL
         ) as worker,

@@ -72,7 +72,7 @@ def test_a_blocked_read_at_the_socket_is_woken_by_this_process() -> None:
     with (
         headwater.connect(MEMORY) as shop,
         headwater.spark.serving(MEMORY) as url,
-        redis.Redis.from_url(url) as other,
+        redis.Redis.from_url(url, socket_timeout=None) as other,
     ):
         got: list[Any] = []
         waiting = threading.Thread(

@@ -12,6 +12,8 @@ from typing import Any
 
 import redis
 
+import headwater
+
 GUIDE = Path(__file__).resolve().parent.parent.parent / "docs" / "guide" / "worker.md"
 
 
@@ -42,7 +44,7 @@ def test_headwater_work_runs_the_app_of_the_guide(
     url = store_url("headwater")
     first_block = _programs(url).split("\n# in a web application")[0]
     (tmp_path / "shop.py").write_text(first_block)
-    with redis.Redis.from_url(url) as client:
+    with headwater.connect(url) as client:
         client.xadd("orders", {"number": 7, "item": "tea", "price": 2.5})
         command = [sys.executable, "-m", "headwater.cli.main", "work", "shop:app"]
         with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL) as worker:
