@@ -82,7 +82,10 @@ def add_round(row: Row, kind: str, entries: int, directory: Path) -> None:
 def ratio(replaying: float, executing: float) -> float:
     """Return the ratio of processor times. Raises `Unmeasured` if the work was too short to be measured."""
     if replaying <= 0 or executing <= 0:
-        raise Unmeasured("too few entries: the processor time is below its resolution")
+        raise Unmeasured(
+            "the replay took no longer than that of the commands that prepare it: there are too few entries, or "
+            "the machine's speed changes"
+        )
     return replaying / executing
 
 

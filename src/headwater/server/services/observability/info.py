@@ -8,7 +8,6 @@ sections about past activity.
 from __future__ import annotations
 
 import os
-import platform
 import resource
 import sys
 from collections.abc import Callable
@@ -63,6 +62,7 @@ def running() -> str:
 def _server(services: Services) -> Fields:
     times = services.times
     uptime = (times.now() - services.state.started_ms) // 1000
+    system = os.uname()
     fields: Fields = {
         "redis_version": COMPATIBLE_VERSION.decode(),
         "redis_git_sha1": "0" * 8,
@@ -72,8 +72,8 @@ def _server(services: Services) -> Fields:
         "server_name": "headwater",
         "headwater_version": version().decode(),
         "headwater_code": running(),
-        "python_version": platform.python_version(),
-        "os": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "python_version": sys.version.split()[0],
+        "os": f"{system.sysname} {system.release} {system.machine}",
         "arch_bits": 64 if sys.maxsize > 2**32 else 32,
         "multiplexing_api": "epoll" if sys.platform == "linux" else "asyncio",
         "process_id": os.getpid(),

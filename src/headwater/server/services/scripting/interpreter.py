@@ -15,7 +15,6 @@ import hashlib
 import logging
 import math
 from collections.abc import Callable
-from importlib import resources
 from time import monotonic
 from typing import Any, NamedTuple
 
@@ -69,6 +68,9 @@ class Interpreter:
     """
 
     def __init__(self) -> None:
+        # Only scripts need these; a server without any starts sooner.
+        from importlib import resources
+
         from lupa import lua51
 
         self._lua = lua51.LuaRuntime(
