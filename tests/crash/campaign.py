@@ -10,6 +10,8 @@
 - ``calls``: a real server or its helper, killed before a random system call
 - ``kills``: a real server with four clients, killed with SIGKILL at random points
 
+With odd seeds, files in memory are read in small pieces.
+
 Each run uses new seeds and appends a line for each part to campaigns/crash.jsonl. To repeat a single seed
 without recording it: ``python -m tests.crash.campaign --only journal --seed 104 --seeds 1``.
 """
@@ -33,6 +35,7 @@ from tests.crash.call_campaign import CallCampaign
 from tests.crash.flip_campaign import FlipCampaign
 from tests.crash.flipped_servers import FlippedServers
 from tests.crash.journal_campaign import Campaign, failing
+from tests.crash.journal_tools import small_pieces
 from tests.crash.node_campaign import NodeCampaign
 from tests.crash.node_failures import failing_nodes
 from tests.crash.node_store import tiny_segments
@@ -143,7 +146,10 @@ def run(part: str, seed: int, seeds: int, one: Callable[[int], Found] | None = N
     """Run one part with ``seeds`` seeds. ``one`` replaces its function, for a sample."""
     began, trials, failures = time.monotonic(), 0, list[str]()
     for number in range(seed, seed + seeds):
-        tried, found = (one or PARTS[part].run)(number)
+        with pytest.MonkeyPatch.context() as patches:
+            if number % 2:
+                small_pieces(patches)
+            tried, found = (one or PARTS[part].run)(number)
         trials += tried
         failures += [text if "seed" in text else f"seed {number}: {text}" for text in found]
     took = time.monotonic() - began

@@ -12,7 +12,7 @@ import pytest
 
 from headwater.config.storage import FsyncPolicy
 from headwater.errors import JournalDamaged
-from headwater.journal import records, recovery
+from headwater.journal import batches, records, recovery
 from headwater.journal.batches import JournalBatch, groups_of
 from headwater.journal.checksum import bind_groups
 from headwater.journal.closed import read_closed
@@ -100,9 +100,9 @@ def image_facts_in(files: Files, entry: ImageEntry, seed: int) -> list[bytes]:
     return facts_of(read_image(files, entry, seed))
 
 
-def facts_of(batches: Iterable[JournalBatch]) -> list[bytes]:
+def facts_of(read: Iterable[JournalBatch]) -> list[bytes]:
     """Return the facts in batches, one item for each group."""
-    return [bytes(group.facts) for batch in batches for group in batch.groups()]
+    return [bytes(group.facts) for batch in read for group in batch.groups()]
 
 
 def facts_at(journal: Journal, rotation: Rotation) -> list[bytes]:
@@ -238,6 +238,11 @@ def place(text: str) -> tuple[str, int]:
     return match[1], int(match[2])
 
 
+def small_pieces(patches: pytest.MonkeyPatch) -> None:
+    """Let files be read in pieces that are smaller than some of the records of a history."""
+    patches.setattr(batches, "PIECE_BYTES", 100)
+
+
 def read_with(monkeypatch: pytest.MonkeyPatch, checksum: Checksum) -> None:
     """Read journals in plain Python with this function for the checksum. In compiled modules it cannot be
     replaced."""
@@ -247,7 +252,7 @@ def read_with(monkeypatch: pytest.MonkeyPatch, checksum: Checksum) -> None:
         monkeypatch.setattr(recovery, name, getattr(plain, name))
     scanning = _plain("batches")
     monkeypatch.setattr(scanning, "whole_group", plain.whole_group)
-    monkeypatch.setattr(recovery, "GroupScanner", scanning.GroupScanner)
+    monkeypatch.setattr(recovery, "PieceReader", scanning.PieceReader)
 
 
 def _plain(module: str) -> ModuleType:

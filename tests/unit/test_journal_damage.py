@@ -31,6 +31,8 @@ from tests.crash.journal_tools import (
 
 FILE_BYTES = 512
 
+pytestmark = pytest.mark.usefixtures("pieces")
+
 
 # --- damage -------------------------------------------------------------------------------------
 

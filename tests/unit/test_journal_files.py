@@ -93,6 +93,26 @@ def test_the_end_of_the_used_bytes_is_known(files: Files, size: int, used: int) 
     assert bytes(content.data).rstrip(b"\0") == (bytes(used - 1) + b"x" if used else b"")
 
 
+def test_a_content_is_that_of_its_time_and_is_read_in_parts(files: Files) -> None:
+    # Given the content of a file that is written to
+    files.create("a", 10)
+    files.write("a", 0, b"abcd")
+    content = files.content("a")
+    # When more is written after what was used
+    files.write("a", 4, b"later")
+    # Then that does not belong to the content
+    assert (content.size, content.used) == (10, 4)
+    assert [bytes(content.part(at, 4)) for at in (0, 3, 8, 10, 12)] == [
+        b"abcd",
+        b"d\0\0\0",
+        b"\0\0",
+        b"",
+        b"",
+    ]
+    assert bytes(content.data) == b"abcd" + bytes(6)
+    assert bytes(files.content("a").data) == b"abcdlater\0"
+
+
 def test_a_removed_file_is_gone(files: Files) -> None:
     files.create("a", 2)
     files.remove("a")

@@ -42,6 +42,8 @@ from tests.crash.journal_tools import (
 
 FILE_BYTES = 512
 
+pytestmark = pytest.mark.usefixtures("pieces")
+
 
 def groups_of(files: CrashableFiles, name: str) -> list[Group]:
     """Return all whole groups of a file, including the journal's own."""

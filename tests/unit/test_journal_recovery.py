@@ -6,6 +6,7 @@ import pytest
 
 from headwater.config.storage import FsyncPolicy
 from headwater.errors import JournalDamaged
+from headwater.journal import batches
 from headwater.journal.batches import groups_of
 from headwater.journal.journal import Journal
 from headwater.journal.records import (
@@ -35,6 +36,8 @@ from tests.crash.journal_tools import (
 )
 
 FILE_BYTES = 512
+
+pytestmark = pytest.mark.usefixtures("pieces")
 
 
 @pytest.mark.parametrize(
@@ -79,6 +82,30 @@ def test_the_length_of_a_replay_is_known_before_it_begins() -> None:
     # Then what was expected exceeds that by the zeros of the last file only
     last = len(written.files.content(recovery.current.name).data)
     assert expected == recovery.bytes - recovery.end + last
+
+
+@pytest.mark.parametrize("piece", [1, 89, 90, 200, 1000])
+def test_a_file_is_read_in_pieces_as_at_once(monkeypatch: pytest.MonkeyPatch, piece: int) -> None:
+    # Given a clean stop after records that are smaller and larger than a piece
+    written = Written(0, file_bytes=8192)
+    texts = ["x" * (number * 37 % 400) for number in range(20)]
+    for turn, text in enumerate(texts, start=1):
+        write_turn(written.journal, text, turn=turn)
+    written.journal.close()
+    at_once, expected = facts_in(written.files)
+    # When its file is read in pieces
+    monkeypatch.setattr(batches, "PIECE_BYTES", piece)
+    found, recovery = facts_in(written.files)
+    # Then the records and what is known after the last one are the same
+    assert found == at_once == [fact(text) for text in texts]
+    assert recovery.clean is expected.clean is True
+    assert (recovery.end, recovery.last_turn, recovery.last_now_ms, recovery.last_synced) == (
+        expected.end,
+        expected.last_turn,
+        expected.last_now_ms,
+        expected.last_synced,
+    )
+    assert recovery.groups == expected.groups == len(texts)
 
 
 def test_zeros_after_the_records_are_not_a_tail() -> None:

@@ -24,7 +24,7 @@ cdef class GroupScanner:
 
     @cython.locals(
         base=u64, seed=u32, offset=Py_ssize_t, turn=u64, size=Py_ssize_t, last_now_ms=u64, clean=bint,
-        left=long, limit=Py_ssize_t, result=int, mask=u32, end=Py_ssize_t, now_ms=u64,
+        left=long, result=int, mask=u32, end=Py_ssize_t, now_ms=u64,
     )
     cpdef int scan(self, array.array starts, array.array ends, array.array times) except -1
 

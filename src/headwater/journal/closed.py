@@ -34,8 +34,10 @@ def read_closed(
             offset = end.offset
             if number < end.number:
                 offset = _end_of(files, file, seed, turn)
-            reader = PieceReader(files, file.name, offset, _Damaged(files, file))
-            yield from reader.batches(FILE_HEADER_BYTES, number, seed, turn, file.key)
+            content = files.content(file.name)
+            reader = PieceReader(file.name, content, offset, number=number, seed=seed, key=file.key)
+            yield from reader.batches(FILE_HEADER_BYTES, turn)
+            reader.refuse_rest(_Damaged(files, file))
             turn = reader.turn
         finally:
             files.close(file_name(number))

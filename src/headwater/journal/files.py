@@ -18,16 +18,17 @@ import contextlib
 import errno
 import fcntl
 import logging
-import mmap
 import os
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Protocol
 from weakref import WeakSet
 
 from headwater.clock import Clock, SystemClock
 from headwater.errors import ForkedStore, StoreInUse, StoreUnusable
 from headwater.journal import locks
+from headwater.journal.content import Content
 from headwater.journal.reads import DiskReads, FileReads
 from headwater.journal.regular import (
     check_directory,
@@ -50,13 +51,6 @@ SLOW_FSYNC_SECONDS = 1.0
 _log = logging.getLogger("headwater.journal")
 
 Bytes = bytes | bytearray | memoryview
-
-
-class Content(NamedTuple):
-    """The content of a file. ``used`` is the offset after its last byte that is not zero."""
-
-    data: memoryview
-    used: int
 
 
 class Files(Protocol):
@@ -97,7 +91,7 @@ class Files(Protocol):
         ...
 
     def content(self, name: str) -> Content:
-        """Return the content of the file."""
+        """Return the content of the file as it is now."""
         ...
 
     def read(self, name: str, limit: int, offset: int = 0) -> memoryview:
@@ -300,14 +294,7 @@ class DiskFiles:
     def content(self, name: str) -> Content:
         descriptor = self._descriptor(name)
         size = os.fstat(descriptor).st_size
-        used = used_bytes(descriptor, size)
-        if used == 0:
-            return Content(memoryview(bytes(size)), 0)
-        # Untouched pages cost nothing, and most of a new file is zeros. Private pages cost half as much as
-        # those that could be shared. Huge pages cost a quarter, but four times as much if memory is fragmented.
-        data = memoryview(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
-        read_into(descriptor, data[:used], 0)
-        return Content(data.toreadonly(), used)
+        return Content(size, used_bytes(descriptor, size), partial(read_into, descriptor))
 
     def read(self, name: str, limit: int, offset: int = 0) -> memoryview:
         data = memoryview(bytearray(limit))

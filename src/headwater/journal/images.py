@@ -130,11 +130,12 @@ def read_image(files: Files, entry: ImageEntry, seed: int) -> Iterator[JournalBa
     try:
         _check_header(files, name, entry, seed)
         body_end = entry.size - END_GROUP_BYTES
-        reader = PieceReader(files, name, body_end, damaged)
         if body_end < FILE_HEADER_BYTES:
             raise damaged(FILE_HEADER_BYTES, f"an image of {entry.size} bytes")
         key = image_key(entry.number)
-        yield from reader.batches(FILE_HEADER_BYTES, 0, seed, entry.turn, key)
+        reader = PieceReader(name, files.content(name), body_end, number=0, seed=seed, key=key)
+        yield from reader.batches(FILE_HEADER_BYTES, entry.turn)
+        reader.refuse_rest(damaged)
         _check_end(files, name, entry, seed)
         if reader.groups != entry.groups:
             found = f"the end after {reader.groups} groups, although there were {entry.groups}"

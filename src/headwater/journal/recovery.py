@@ -28,14 +28,14 @@ Then `headwater.journal.repair` changes the files.
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterator
 
 from headwater.errors import JournalDamaged, StoreUnusable
-from headwater.journal.batches import FOREIGN, FULL, GroupScanner, JournalBatch
+from headwater.journal.batches import JournalBatch, PieceReader
 from headwater.journal.catalog import Catalog
+from headwater.journal.content import Content
 from headwater.journal.failures import MANIFEST_NAME, damaged_file
-from headwater.journal.files import Content, Files
+from headwater.journal.files import Files
 from headwater.journal.flipped import flipped_bit
 from headwater.journal.names import JournalFile, file_name, names_in_order, number_of
 from headwater.journal.records import (
@@ -108,9 +108,9 @@ class Recovery:
         """Whether rule 3 applies to the file."""
         if read_file_header(self._files.read(name, FILE_HEADER_BYTES)) is not None:
             return False
-        data, used = self._files.content(name)
+        content = self._files.content(name)
         # A file that is shorter than a header was truncated, and its former content is unknown.
-        return used <= FILE_HEADER_BYTES <= len(data)
+        return content.used <= FILE_HEADER_BYTES <= content.size
 
     def _known(self, name: str) -> JournalFile:
         """Return the file with this name, if its header matches the name."""
@@ -172,7 +172,7 @@ class Recovery:
         for index, file in enumerate(self._found):
             self.current = file
             content = self._files.content(file.name)
-            yield from self._batches_of(file, content.data)
+            yield from self._batches_of(file, content)
             self.bytes += self.end if self.end > FILE_HEADER_BYTES else 0
             later = self._found[index + 1 :]
             continued = bool(later) and self._is_continued(file, content, later[0])
@@ -199,7 +199,7 @@ class Recovery:
 
     def _refuse_short(self, file: JournalFile, content: Content, *, named: bool) -> None:
         """Apply rule 4. ``named`` says whether a fact names the end of the records as the end."""
-        size = len(content.data)
+        size = content.size
         if size >= file.size:
             return
         if not named or content.used > self.end:
@@ -216,23 +216,24 @@ class Recovery:
                 "record says that it ends there, as after a clean stop; what may have followed is unknown"
             )
 
-    def _batches_of(self, file: JournalFile, data: memoryview) -> Iterator[JournalBatch]:
-        self.end = FILE_HEADER_BYTES
-        self.clean = False
-        scanner = GroupScanner(data, 0, file.number, self._seed, self.last_turn, file.key)
-        scanner.offset = self.end
-        state = FULL
-        while state == FULL:
-            batch = JournalBatch(file.name, data, array("Q"), array("Q"), array("Q"))
-            state = scanner.scan(batch.starts, batch.ends, batch.times)
-            self.end, self.last_turn, self.clean = scanner.offset, scanner.turn, scanner.clean
-            self.last_now_ms = max(self.last_now_ms, scanner.last_now_ms)
-            self.last_synced = scanner.last_synced() or self.last_synced
+    def _batches_of(self, file: JournalFile, content: Content) -> Iterator[JournalBatch]:
+        self.end, self.clean = FILE_HEADER_BYTES, False
+        reader = PieceReader(
+            file.name, content, content.size, number=file.number, seed=self._seed, key=file.key
+        )
+        for batch in reader.batches(FILE_HEADER_BYTES, self.last_turn):
             self.groups += len(batch.starts)
-            if batch.starts:
-                yield batch
-        if state == FOREIGN:
-            raise self._foreign(file, scanner.foreign())
+            self._took(reader)
+            yield batch
+        self._took(reader)
+        if reader.foreign is not None:
+            raise self._foreign(file, reader.foreign)
+
+    def _took(self, reader: PieceReader) -> None:
+        """Take over what is known after the groups that were read last."""
+        self.end, self.last_turn, self.clean = reader.offset, reader.turn, reader.clean
+        self.last_now_ms = max(self.last_now_ms, reader.last_now_ms)
+        self.last_synced = reader.last_synced or self.last_synced
 
     def _foreign(self, file: JournalFile, facts: memoryview) -> JournalDamaged:
         """Return the error for a fact that the journal never writes."""
@@ -279,17 +280,18 @@ class Recovery:
         self._judge(last, content, self.end, later)
         for index, file in enumerate(later):
             content = self._files.content(file.name)
-            if len(content.data) < file.size:
-                found = f"a file of {len(content.data)} bytes that was created with {file.size}"
+            if content.size < file.size:
+                found = f"a file of {content.size} bytes that was created with {file.size}"
                 raise self.damaged(file.name, FILE_HEADER_BYTES, found, size=file.size)
             self._judge(file, content, FILE_HEADER_BYTES, later[index + 1 :])
 
     def _judge(
         self, file: JournalFile, content: Content, end: int, later: list[JournalFile]
     ) -> None:
-        data, used = content
+        used = content.used
         if used <= end and file == self.current:
             return
+        data = content.data
         if next(self._read(file, data, end), None) is not None:
             found = "a first record that does not say where the previous file ended"
             raise self.damaged(file.name, end, found)
@@ -324,7 +326,8 @@ class Recovery:
 
     def _first_with_records(self, later: list[JournalFile]) -> JournalFile | None:
         for file in later:
-            data, used = self._files.content(file.name)
+            content = self._files.content(file.name)
+            data, used = content.data, content.used
             if holds_group(
                 data, FILE_HEADER_BYTES, used, seed=self._seed, turn=self.last_turn, key=file.key
             ):

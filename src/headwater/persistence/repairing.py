@@ -176,7 +176,8 @@ def _later(files: Files, recovery: Recovery, cut: Synced, seed: int) -> Iterator
         if header is None:
             continue
         key = JournalFile(number, header.size, header.version).key
-        data, used = files.content(file_name(number))
+        content = files.content(file_name(number))
+        data, used = content.data, content.used
         at = cut.offset + 1 if number == cut.number else FILE_HEADER_BYTES
         while at < used:
             at = find_group(data, at, used, seed=seed, turn=turn, key=key)

@@ -20,10 +20,12 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 
 from headwater.errors import StoreInUse
-from headwater.journal.files import Bytes, Content
+from headwater.journal.content import Content
+from headwater.journal.files import Bytes
 from headwater.testing.unsynced import CrashableFile, Naming, Ranges, Write
 
 SECTOR_BYTES = 512
@@ -151,7 +153,7 @@ class CrashableFiles:
 
     def content(self, name: str) -> Content:
         data = bytes(self._file(name).content)
-        return Content(memoryview(data), len(data.rstrip(b"\0")))
+        return Content(len(data), len(data.rstrip(b"\0")), partial(_read_into, data))
 
     def read(self, name: str, limit: int = -1, offset: int = 0) -> memoryview:
         data = self._file(name).content
@@ -352,6 +354,13 @@ class CrashableFiles:
     def _name(self, naming: Naming) -> None:
         naming.apply(self._names)
         self._namings.append(naming)
+
+
+def _read_into(content: bytes, data: memoryview, offset: int) -> int:
+    """Fill ``data`` from an offset of ``content`` on, as `headwater.journal.system.read_into` does from a file."""
+    part = content[offset : offset + len(data)]
+    data[: len(part)] = part
+    return len(part)
 
 
 def _error(number: int) -> OSError:

@@ -1,0 +1,45 @@
+"""`Content`: what a file contains, read as far as it is needed."""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Callable
+from functools import cached_property
+
+
+class Content:
+    """The content of a file at one time. It is read later, and can be until the file is closed.
+
+        size     how many bytes it has
+        used     the offset after its last byte that is not zero
+
+    What another process writes after ``used`` in the meantime does not belong to it: zeros are read there.
+    ``read_into`` fills a view from an offset of the file on.
+    """
+
+    def __init__(self, size: int, used: int, read_into: Callable[[memoryview, int], int]) -> None:
+        self.size = size
+        self.used = used
+        self._read_into = read_into
+
+    def part(self, offset: int, limit: int) -> memoryview:
+        """Return ``limit`` bytes from ``offset`` on, or fewer if the file ends before."""
+        data = memoryview(bytearray(max(0, min(limit, self.size - offset))))
+        self._fill(data, offset)
+        return data.toreadonly()
+
+    @cached_property
+    def data(self) -> memoryview:
+        """All bytes."""
+        if not self.size:
+            return memoryview(b"")
+        # Untouched pages cost nothing, and most of a new file is zeros. Private pages cost half as much as
+        # those that could be shared.
+        data = memoryview(mmap.mmap(-1, self.size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
+        self._fill(data, 0)
+        return data.toreadonly()
+
+    def _fill(self, data: memoryview, offset: int) -> None:
+        written = data[: max(0, self.used - offset)]
+        if written:
+            self._read_into(written, offset)
