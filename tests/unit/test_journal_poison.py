@@ -121,13 +121,19 @@ def test_a_disk_that_cannot_be_read_is_reported(files: CrashableFiles, journal: 
             return super().read(name, limit, offset)
 
         def content(self, name: str) -> Content:
+            if self.bad == "content":
+                raise OSError(errno.EIO, "Input/output error")
+            found = super().content(name)
+            return Content(found.size, found.used, self.read_part)
+
+        def read_part(self, _data: memoryview, _offset: int) -> int:
             raise OSError(errno.EIO, "Input/output error")
 
     broken = Unreadable()
     broken._names = files._names
     with pytest.raises(StoreUnusable, match="cannot be read"):
         open_journal(broken)
-    broken.bad = "content"
-    with pytest.raises(StoreUnusable, match="cannot be recovered"):
-        open_journal(broken)
+    for broken.bad in ("content", "part"):
+        with pytest.raises(StoreUnusable, match="cannot be recovered"):
+            open_journal(broken)
     assert not broken._locked

@@ -1,10 +1,11 @@
 """Durable storage of record groups: the only package that opens data files. It does not import the engine.
 
     files.py      access to the file system
+    content.py    the content of a file, read as far as it is needed
     system.py     its calls that differ between systems
     records.py    the record format
     checksum.py   its checksums, and the mask that binds a checksum to its position
-    batches.py    finds groups, in batches
+    batches.py    reads groups, in pieces of a file and in batches
     names.py      names of files, and their order
     manifest.py   the text of MANIFEST
     catalog.py    reads and replaces MANIFEST, and removes what it does not name
