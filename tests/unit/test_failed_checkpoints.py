@@ -241,6 +241,25 @@ def test_a_past_whose_files_are_not_all_there_is_not_read_and_nothing_else_is_re
     assert before <= {*store.files.names()}
 
 
+def test_a_past_with_a_damaged_manifest_takes_no_other_with_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    # Given a store with a damaged file that says what a past begins with
+    store = keeping_pasts(86_400, 3)
+    assert store.files is not None
+    store.files.corrupt(past_name(1), 10, b"?")
+    # When it starts again, and writes another image
+    store.crash()
+    client = store.client()
+    client("CONFIG", "SET", "journal-retention", 86_400)
+    client("SET", "key", "newest")
+    client("BGREWRITEAOF")
+    # Then only the damaged past is gone, and the log says so
+    assert [image_number(one) for one in read_all(store.files)] == [0, 2, 3, 4]
+    assert without_their_files(store) == []
+    assert "manifest-000001 is ignored: memory:/manifest-000001 is damaged" in caplog.text
+
+
 def test_a_checkpoint_that_is_to_make_room_is_tried_again() -> None:
     # Given a full disk, and a checkpoint that fails
     store = LocalStore()

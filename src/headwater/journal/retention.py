@@ -16,7 +16,8 @@ Rule 4. If there is no space for the next journal file or segment, the oldest pa
 Rule 5. A segment is needed as long as there is a past from before the image in whose time it lost its last
         reference. The file ``unneeded`` notes that image. If it is lost, segments are kept for longer.
 Rule 6. A past that could not be removed keeps what it names. One that lacks a file is not read; what is left of it
-        is removed when it is too old, like any other.
+        is removed when it is too old, like any other. One whose ``manifest-NNNNNN`` is damaged is not read either, and
+        the next checkpoint removes it. The other pasts stay readable.
 """
 
 from __future__ import annotations
@@ -57,8 +58,8 @@ def began_ms(manifest: StoreManifest) -> int:
 
 
 def read_pasts(files: Files) -> list[StoreManifest]:
-    """Return the pasts that are kept, oldest first, without MANIFEST's. A flawed one is logged and left out, with
-    all before it."""
+    """Return the pasts that are kept, oldest first, without MANIFEST's. A flawed one is logged and left out: those
+    before it need only the journal, which is there from the oldest of them on."""
     found: list[StoreManifest] = []
     for number in past_numbers(files):
         name = past_name(number)
@@ -66,10 +67,8 @@ def read_pasts(files: Files) -> list[StoreManifest]:
             manifest = read_manifest(files, name)
         except (JournalDamaged, StoreUnusable, OSError) as error:
             log.warning("%s is ignored: %s", files.path(name), error)
-            manifest = None
-        if manifest is None or image_number(manifest) != number:
-            found.clear()
-        else:
+            continue
+        if manifest is not None and image_number(manifest) == number:
             found.append(manifest)
     return found
 
