@@ -8,7 +8,7 @@ from functools import cached_property
 
 
 class Content:
-    """The content of a file at one time. It is read later, and can be until the file is closed.
+    """The content of a file at one time. It is read later.
 
         size     how many bytes it has
         used     the offset after its last byte that is not zero

@@ -294,11 +294,14 @@ class DiskFiles:
     def content(self, name: str) -> Content:
         descriptor = self._descriptor(name)
         size = os.fstat(descriptor).st_size
-        return Content(size, used_bytes(descriptor, size), partial(read_into, descriptor))
+        return Content(size, used_bytes(descriptor, size), partial(self._read_into, name))
 
     def read(self, name: str, limit: int, offset: int = 0) -> memoryview:
         data = memoryview(bytearray(limit))
-        return data[: read_into(self._descriptor(name), data, offset)].toreadonly()
+        return data[: self._read_into(name, data, offset)].toreadonly()
+
+    def _read_into(self, name: str, data: memoryview, offset: int) -> int:
+        return read_into(self._descriptor(name), data, offset)
 
     def create(self, name: str, size: int) -> None:
         self._refuse_after_fork()
