@@ -240,7 +240,7 @@ def place(text: str) -> tuple[str, int]:
 
 def small_pieces(patches: pytest.MonkeyPatch) -> None:
     """Let files be read in pieces that are smaller than some of the records of a history."""
-    patches.setattr(batches, "PIECE_BYTES", 100)
+    patches.setattr(batches, "PIECE_BYTES", 300)
 
 
 def read_with(monkeypatch: pytest.MonkeyPatch, checksum: Checksum) -> None:
