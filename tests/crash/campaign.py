@@ -48,6 +48,9 @@ TURNS: Final = 80
 IMAGES: Final = 5
 TRIALS_OF_ONE: Final = 200
 """Number of servers that are killed with the same data directory, before a system call."""
+PIECE_BYTES: Final = 1000
+"""The size of the pieces in which files in memory are read with odd seeds. Smaller ones make a part a third
+slower."""
 POINTS_OF_ONE: Final = 50
 """Number of kills with the same data directory."""
 FLIPS_OF_ONE: Final = 1000
@@ -148,7 +151,7 @@ def run(part: str, seed: int, seeds: int, one: Callable[[int], Found] | None = N
     for number in range(seed, seed + seeds):
         with pytest.MonkeyPatch.context() as patches:
             if number % 2:
-                small_pieces(patches)
+                small_pieces(patches, PIECE_BYTES)
             tried, found = (one or PARTS[part].run)(number)
         trials += tried
         failures += [text if "seed" in text else f"seed {number}: {text}" for text in found]

@@ -238,9 +238,9 @@ def place(text: str) -> tuple[str, int]:
     return match[1], int(match[2])
 
 
-def small_pieces(patches: pytest.MonkeyPatch) -> None:
-    """Let files be read in pieces that are smaller than some of the records of a history."""
-    patches.setattr(batches, "PIECE_BYTES", 300)
+def small_pieces(patches: pytest.MonkeyPatch, size: int) -> None:
+    """Let files be read in pieces of this size, so that small files are read in several."""
+    patches.setattr(batches, "PIECE_BYTES", size)
 
 
 def read_with(monkeypatch: pytest.MonkeyPatch, checksum: Checksum) -> None:

@@ -11,4 +11,4 @@ from tests.crash.journal_tools import small_pieces
 def pieces(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Journal files are read at once, as small ones are, and in many pieces."""
     if request.param == "in pieces":
-        small_pieces(monkeypatch)
+        small_pieces(monkeypatch, 100)
