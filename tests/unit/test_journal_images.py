@@ -82,6 +82,21 @@ def test_an_image_is_read_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     assert max(sizes) <= 24 + max(map(len, facts))
 
 
+def test_a_length_that_runs_past_the_end_is_damage_and_the_end_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Given an image of many pieces, with a group that claims more than the file has
+    files, entry = image([fact("x" * 100)] * 20)
+    monkeypatch.setattr(batches, "PIECE_BYTES", 256)
+    files.corrupt(NAME, 64, (1 << 20).to_bytes(4, "little"))
+    # Then the error names the end of the groups, not that of a piece
+    end = entry.size - images.END_GROUP_BYTES
+    assert (
+        f"damaged at offset 64: found a record of length {1 << 20}, which runs past the end of the file at {end}"
+        in refusal(files, entry)
+    )
+
+
 def test_batches_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     files, entry = image([fact("x")] * (batches.BATCH_GROUPS + 5))
     assert [len(batch.starts) for batch in read_image(files, entry, SEED)] == [

@@ -216,19 +216,19 @@ class PieceReader:
     def batches(self, offset: int, turn: int) -> Iterator[JournalBatch]:
         """Yield the engine's groups from ``offset`` on; ``turn`` is that of the last group before."""
         self.offset, self.turn = offset, turn
+        end = min(self._end, self._content.size)
         wanted = PIECE_BYTES
         while wanted:
-            begin, left = self.offset, self._end - self.offset
-            self._rest = data = self._content.part(begin, min(wanted, left))
+            begin = self.offset
+            data = self._content.part(begin, min(wanted, end - begin))
             scanner = GroupScanner(data, begin, self._number, self._seed, self.turn, self._key)
             scanner.clean = self.clean
             yield from self._scanned(scanner)
-            if self.offset > begin:
-                wanted = PIECE_BYTES
-            else:
-                # The next group may be larger than the piece; otherwise there is none.
-                needed = _group_bytes(data)
-                wanted = needed if wanted < needed <= left else 0
+            self._rest = data[self.offset - begin :]
+            needed = _group_bytes(self._rest)
+            # A group that was read whole is not valid, and one that would end after the file neither.
+            is_cut = len(self._rest) < needed <= end - self.offset
+            wanted = max(PIECE_BYTES, needed) if is_cut else 0
 
     def refuse_rest(self, damaged: Callable[[int, str], JournalDamaged]) -> None:
         """Raise the error that ``damaged`` returns for an offset and what was found there, unless the groups end
@@ -241,7 +241,13 @@ class PieceReader:
         if size < self._end:
             raise damaged(size, f"the end of the file instead of {self._end - size} bytes")
         found = flaw(
-            self._rest, 0, seed=self._seed, turn=self.turn, key=self._key, base=self.offset
+            self._rest,
+            0,
+            seed=self._seed,
+            turn=self.turn,
+            key=self._key,
+            base=self.offset,
+            file_end=self._end,
         )
         raise damaged(self.offset, found)
 

@@ -232,9 +232,10 @@ def flaw(
     turn: int = 0,
     key: int | None = None,
     base: int = 0,
+    file_end: int | None = None,
 ) -> str:
     """Describe what is at ``offset``, where there is no valid group, for an error message. ``base`` is the
-    offset in the file of ``data``."""
+    offset in the file of ``data``; ``file_end`` that of the file's end, if ``data`` may end before it."""
     size = len(data)
     if offset + GROUP_HEADER_BYTES >= size:
         return f"{size - offset} bytes, too few for a record"
@@ -245,7 +246,7 @@ def flaw(
     if length > MAX_RECORD_GROUP_BYTES:
         return f"a record of length {length}, more than the limit of {MAX_RECORD_GROUP_BYTES}"
     if end > size:
-        past = f"which runs past the end of the file at {base + size}"
+        past = f"which runs past the end of the file at {base + size if file_end is None else file_end}"
         return f"a record of length {length}, {past}"
     found = extend_view(seed ^ length, data, offset + 8, end) ^ _mask(key, base + offset)
     if found != checksum:

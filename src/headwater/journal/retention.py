@@ -74,7 +74,7 @@ def read_pasts(files: Files) -> list[StoreManifest]:
 
 
 def read_all(files: Files) -> list[StoreManifest]:
-    """Return the pasts that can be read, oldest first, and what MANIFEST says; nothing if there is no MANIFEST. A past
+    """Return the pasts that can be read, oldest first, then what MANIFEST says; an empty list without MANIFEST. A past
     that lacks a file is logged and left out. If a sync of the directory failed, a crash can bring back a past whose
     files were removed."""
     current = read_manifest(files)
