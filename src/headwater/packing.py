@@ -51,9 +51,10 @@ def pass_entries(data: bytearray, at: int, count: int) -> int:
 def _number_at(data: bytearray, at: int, mark: bytes) -> tuple[int, int]:
     """The number in the header at ``at``, and the position after the header."""
     stop = data.find(b"\r\n", at)
-    if stop < 0 or data[at : at + 1] != mark:
+    digits = data[at + 1 : stop]
+    if stop < 0 or data[at : at + 1] != mark or not digits.isdigit() or len(digits) > 18:
         raise ValueError("not an entry")
-    return int(data[at + 1 : stop]), stop + 2
+    return int(digits), stop + 2
 
 
 def _behind_bulk(data: bytearray, at: int) -> int:

@@ -26,10 +26,22 @@ cdef inline Py_ssize_t _number_at(
 
 
 cdef inline int _pass_bulk(const char *text, Py_ssize_t size, Py_ssize_t *at) except -1:
-    cdef Py_ssize_t length = _number_at(text, size, at, 36)
-    if length > size - at[0] - 2:
+    # Almost all names and values have a length of one or two digits. Those are read without a loop, because
+    # the next one can only be read when they are known.
+    cdef Py_ssize_t here = at[0], length
+    if here + 5 > size or text[here] != 36 or not 48 <= text[here + 1] <= 57:
+        length = _number_at(text, size, &here, 36)
+    elif text[here + 2] == 13 and text[here + 3] == 10:
+        length = text[here + 1] - 48
+        here += 4
+    elif 48 <= text[here + 2] <= 57 and text[here + 3] == 13 and text[here + 4] == 10:
+        length = 10 * (text[here + 1] - 48) + text[here + 2] - 48
+        here += 5
+    else:
+        length = _number_at(text, size, &here, 36)
+    if length > size - here - 2:
         raise ValueError("not an entry")
-    at[0] += length + 2
+    at[0] = here + length + 2
     return 0
 
 

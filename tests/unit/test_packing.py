@@ -80,10 +80,11 @@ def test_a_truncated_entry_is_refused(data: st.DataObject) -> None:
 
 
 def test_an_entry_of_a_sealed_block_is_found_in_any_order_of_searches() -> None:
-    # Given entries of different sizes
+    # Given entries with values of one to four digits of length
     data, offsets = bytearray(), array("I")
+    sizes = [0, 1, 9, 10, 11, 99, 100, 101, 999, 1000]
     for number in range(40):
-        value = b"v" * (number * 7 % 23)
+        value = b"v" * sizes[number * 7 % 10]
         data += b"*2\r\n$3\r\n5-1\r\n*2\r\n$1\r\na\r\n$%d\r\n%s\r\n" % (len(value), value)
     index_entries(data, offsets)
     packed = SealedBlock("none", None, b"", len(data), len(offsets))
@@ -95,3 +96,28 @@ def test_an_entry_of_a_sealed_block_is_found_in_any_order_of_searches() -> None:
     # And one that is not there is an error
     with pytest.raises(ValueError, match="not an entry"):
         start_in(packed, data, 41)
+
+
+@pytest.mark.parametrize("size", [0, 9, 10, 99, 100, 5000])
+def test_a_search_beyond_a_truncated_entry_is_refused(size: int) -> None:
+    # Given an entry with a value of this size
+    whole, _ = entries([b"field", b"v" * size])
+    # When it is cut in its headers, in its value or before its end
+    for length in {*range(min(60, len(whole))), *range(len(whole) - 60, len(whole))} - {
+        *range(-60, 1)
+    }:
+        packed = SealedBlock("none", None, b"", length, 1)
+        # Then what follows it is not found
+        with pytest.raises(ValueError, match="not an entry"):
+            start_in(packed, whole[:length], 1)
+    # And behind the complete one there is an end
+    assert start_in(SealedBlock("none", None, b"", len(whole), 1), whole, 1) == len(whole)
+
+
+@pytest.mark.parametrize(
+    "length", [b"", b"-1", b"+1", b"1 ", b"a", b"1a", b"1\n", b"123456789012345678"]
+)
+def test_a_length_that_is_none_is_refused(length: bytes) -> None:
+    data = bytearray(b"*2\r\n$3\r\n5-1\r\n*2\r\n$1\r\na\r\n$" + length + b"\r\nvv\r\n")
+    with pytest.raises(ValueError, match="not an entry"):
+        start_in(SealedBlock("none", None, b"", len(data), 1), data, 1)
