@@ -4,6 +4,7 @@ from headwater.memory_c cimport append_bytes, resize, set_u32, set_u64, u32, u64
 
 cdef long long MAX_RECORD_GROUP_BYTES
 cdef bytes _BLANK
+cdef Py_ssize_t _HEADER_BYTES
 
 
 @cython.locals(mark=Py_ssize_t)

@@ -75,6 +75,8 @@ _FILE_KIND = 0x01
 _SYNCED_KIND = 0x02
 _MAGIC = b"headwater journal"
 _BLANK = bytes(GROUP_HEADER_BYTES)
+_HEADER_BYTES = GROUP_HEADER_BYTES
+"""The same as a number in C, for each group. `GROUP_HEADER_BYTES` cannot be one, as other modules import it."""
 
 assert GROUP_HEADER_BYTES == _GROUP.size
 assert GROUP_HEADER_BYTES + _FILE.size == FILE_HEADER_BYTES
@@ -136,7 +138,7 @@ def seal_group(buffer: bytearray, mark: int, turn: int, now_ms: int, seed: int) 
     The group must be the last thing in ``buffer``. ``seed`` is `Journal.seed`.
     """
     end = len(buffer)
-    length = end - mark - GROUP_HEADER_BYTES
+    length = end - mark - _HEADER_BYTES
     if length == 0:
         resize(buffer, mark)
         return False
@@ -204,7 +206,7 @@ def whole_group(data: memoryview, offset: int, seed: int, turn: int, mask: int) 
     """Return where the group at ``offset`` ends if it is complete, valid with this mask, and of a turn not
     before ``turn``; otherwise 0. At least the header of a group must be there."""
     length = view_u32(data, offset)
-    end = offset + GROUP_HEADER_BYTES + length
+    end = offset + _HEADER_BYTES + length
     if length == 0 or length > MAX_RECORD_GROUP_BYTES or end > len(data):
         return 0
     if view_u64(data, offset + 8) < turn:
