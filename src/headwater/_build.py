@@ -11,9 +11,11 @@ source would run unnoticed.
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import sys
 from importlib.machinery import EXTENSION_SUFFIXES
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -80,12 +82,14 @@ def _pure_is_installed() -> bool:
 def hot_modules(package: Path) -> list[HotModule]:
     """Return every hot module in the directory of the package ``headwater``, sorted by name."""
     found = []
-    for declarations in sorted(package.rglob("*.pxd")):
-        source = declarations.with_suffix(".py")
-        if source.exists():
-            words = source.relative_to(package.parent).with_suffix("").parts
-            found.append(HotModule(".".join(words), source))
-    return found
+    # A server asks before it serves its first client, and `Path.rglob` takes twice as long.
+    for directory, _, files in os.walk(package):
+        sources = {name[:-3] for name in files if name.endswith(".py")}
+        hot = sources.intersection(name[:-4] for name in files if name.endswith(".pxd"))
+        if hot:
+            prefix = Path(directory).relative_to(package.parent).as_posix().replace("/", ".")
+            found += [HotModule(f"{prefix}.{name}", Path(directory, f"{name}.py")) for name in hot]
+    return sorted(found, key=attrgetter("name"))
 
 
 def summary(modules: list[HotModule]) -> str:
