@@ -11,6 +11,7 @@ import pytest
 
 from headwater.errors import DeclarationError, Disconnected, HeadwaterError
 from headwater.model import MAX_ID, MIN_ID, StreamID
+from headwater.spark.core import counters
 from headwater.spark.core.ids import after, before
 from headwater.spark.core.lua_planning import LuaPlanner
 from headwater.spark.core.options import parse_options
@@ -158,14 +159,15 @@ def test_lua_walks_only_if_entries_may_have_been_removed(
 ) -> None:
     plans = LuaPlanner(store)
     walks: list[int] = []
-    run = store.run
+    run = store.run_all
 
-    def counted(script: Any, keys: list[str], arguments: list[Any]) -> Any:
-        reply = run(script, keys, arguments)
-        walks.append(int(reply[0]))
-        return reply
+    def counted(script: Any, calls: Any) -> Any:
+        replies = run(script, calls)
+        if script is not counters.SCRIPT:
+            walks.extend(int(reply[0]) for reply in replies)
+        return replies
 
-    monkeypatch.setattr(store, "run", counted)
+    monkeypatch.setattr(store, "run_all", counted)
 
     def total_after(number: int) -> int:
         walks.clear()
@@ -283,6 +285,71 @@ def test_streams_with_nothing_new_take_few_requests_together(
     assert [look and look.total for look in looks.values()] == [0] * len(names)
     assert len(requests) <= (1 if shop.name == "headwater" else 6)
     assert int(shop.client.info("stats")["total_net_output_bytes"]) - sent < 100_000
+
+
+def test_many_streams_with_new_entries_are_planned_in_few_requests(
+    shop: Shop, plans: Planner, requests: list[int]
+) -> None:
+    # Given streams of different lengths, some of which lost entries, that were looked at before
+    names = [f"m{number}" for number in range(200)]
+    for number, name in enumerate(names):
+        shop.add(name, range(1, 3 + number % 7))
+    at = {name: (Position(MIN_ID, 0), None) for name in names}
+    plans.look_at_all(at)
+    for number, name in enumerate(names):
+        shop.add(name, range(20, 22 + number % 5))
+    for name in names[::10]:
+        shop.delete(name, 20)
+    requests.clear()
+
+    # When a batch of all of them is planned
+    looks = plans.look_at_all(at)
+    spans = {
+        name: (ReadSpan(*at[name][:1], Position(look.to, look.taken)), 2)
+        for name, look in looks.items()
+        if look is not None
+    }
+    cuts = plans.cut_all(spans)
+
+    # Then every entry is counted once, and a request is not for one stream only. Those that lost entries are looked at
+    # for the reason, elsewhere one by one.
+    held = [shop.client.xlen(name) for name in names]
+    assert [look and look.total for look in looks.values()] == held
+    assert [cut.entries for cut in cuts.values()] == held
+    assert all(len(cut.parts) == 2 for cut in cuts.values())
+    assert len(requests) <= (3 if shop.name == "headwater" else 25 + 20)
+
+
+@pytest.mark.parametrize("shop", ["redis-8.2", "valkey-9.1"], indirect=True)
+def test_long_streams_are_walked_together_with_short_ones(
+    shop: Shop, plans: Planner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given streams that need up to a hundred calls, and more of them than one request has calls
+    monkeypatch.setattr("headwater.spark.core.lua_planning._BUDGET", 12)
+    monkeypatch.setattr("headwater.spark.core.lua_planning._TOGETHER", 4)
+    lengths = {f"m{number}": length for number, length in enumerate((1, 100, 3, 0, 40, 7, 99, 12))}
+    for name, length in lengths.items():
+        shop.add(name, range(1, length + 1) or [1])
+        if not length:
+            shop.delete(name, 1)
+
+    # When all are cut together
+    cuts = plans.cut_all(
+        {
+            name: (ReadSpan(Position(MIN_ID, 0), Position(MAX_ID, length or 1)), 5)
+            for name, length in lengths.items()
+        }
+    )
+
+    # Then each is cut as alone
+    assert {name: cut.entries for name, cut in cuts.items()} == lengths
+    for name, length in lengths.items():
+        alone = plans.cut(name, ReadSpan(Position(MIN_ID, 0), Position(MAX_ID, length or 1)), 5)
+        assert alone == cuts[name]
+        ends = [*itertools.accumulate(size for _ids, size in alone.parts)]
+        assert [ids.start for ids, _size in alone.parts[1:]] == [
+            StreamID(end + 1, 1) for end in ends[:-1]
+        ]
 
 
 def test_a_key_of_another_type_among_many_streams_is_named(shop: Shop, plans: Planner) -> None:

@@ -1,14 +1,20 @@
 """Plans on Redis and Valkey: Lua calls page through XRANGE inside the server, up to the last id that XINFO has
 reported, and return only counts and ids.
 
-Entries that are removed between the calls count as missing, which is correct.
+    plan of a stream ──▶ Walk ─┐                             ┌─▶ its number and ids ──▶ the plan goes on
+    plan of a stream ──▶ Walk ─┴─▶ calls of one request ─────┴─▶ …
+
+Rule 1. A plan is a generator. It yields a walk and goes on when that has ended, so what many plans want next is
+        sent together.
+Rule 2. Entries that are removed between the calls count as missing, which is correct.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections import deque
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 from headwater.groups.operation import Script
 from headwater.model import StreamID
@@ -16,12 +22,14 @@ from headwater.spark.core.ids import before
 from headwater.spark.core.planning import CutRange, Look, Wanted, part_sizes, parts_between
 from headwater.spark.core.positions import Position, ReadSpan
 from headwater.spark.core.state import StreamState
-from headwater.spark.core.store import SourceStore
+from headwater.spark.core.store import ScriptCall, SourceStore
+
+T = TypeVar("T")
 
 _WALK: Final = Script("""
-local seen, last, marks, nextMark, ended = 0, false, {}, 4, 0
-local start, budget = ARGV[1], tonumber(ARGV[3])
-local most, bytes = 16, 16777216
+local seen, last, marks, nextMark, ended = 0, false, {}, 5, 0
+local start, budget, bytes = ARGV[1], tonumber(ARGV[3]), tonumber(ARGV[4])
+local most = math.max(1, math.min(16, math.floor(bytes / 1048576)))
 while seen < budget and bytes > 0 do
   local want = math.min(most, budget - seen)
   local page = redis.call('XRANGE', KEYS[1], start, ARGV[2], 'COUNT', want)
@@ -45,12 +53,61 @@ while seen < budget and bytes > 0 do
 end
 return {seen, last, marks, ended}
 """)
-"""Walks a range. Arguments: start, end, the maximum number of entries, then increasing indexes (0 is the
-first entry). Returns the number of entries, the last id, the ids at those indexes, and whether the range
-ended there.
+"""Walks a range. Arguments: start, end, the maximum number of entries, after about how many bytes the call ends,
+then increasing indexes (0 is the first entry). Returns the number of entries, the last id, the ids at those
+indexes, and whether the range ended there.
 
 XRANGE copies the entries into Lua. So the size of a page's last entry decides how many entries the next page
-has (about 1 MB, at most 200 entries), and a call ends after it has copied some 16 MB."""
+has: about 1 MB, at most 200 entries."""
+
+_BUDGET: Final = 10_000
+_BUDGET_BYTES: Final = 16 * 1024 * 1024
+"""How much the calls of one request may walk: some 10 ms during which the server serves no other client."""
+
+_TOGETHER: Final = 32
+"""The number of calls in one request. More save little, and leave each stream too small a share."""
+
+
+class Walk:
+    """A walk over the live entries in (start, to], at most ``most`` of them. ``seen`` is their number so far,
+    ``starts`` the ids at the indexes ``places`` (increasing; 0 is the first entry)."""
+
+    def __init__(
+        self,
+        stream: str,
+        start: StreamID,
+        to: StreamID,
+        places: Sequence[int] = (),
+        most: int | None = None,
+    ) -> None:
+        self.seen = 0
+        self.starts: list[StreamID] = []
+        self.ended = start >= to
+        self._stream, self._to = stream, str(to)
+        self._begin = f"({start}"
+        self._places, self._most = places, most
+
+    def call(self, share: int) -> ScriptCall:
+        """Return the next call, which may walk one ``share``-th of what a request may."""
+        budget = max(1, _BUDGET // share)
+        if self._most is not None:
+            budget = min(budget, self._most - self.seen)
+        ahead = (place - self.seen for place in self._places[len(self.starts) :])
+        marks = [place for place in ahead if place < budget]
+        return [self._stream], [self._begin, self._to, budget, _BUDGET_BYTES // share, *marks]
+
+    def go_on(self, reply: Any) -> None:
+        """Take the reply to the last call."""
+        found, last, marks, ended = reply
+        self.seen += int(found)
+        self.starts += [StreamID.parse(mark) for mark in marks]
+        self.ended = bool(ended) or self.seen == self._most
+        if not self.ended:
+            self._begin = f"({StreamID.parse(last)}"
+
+
+Plan = Generator[Walk, None, T]
+"""Yields walks that have not ended, and goes on when they have (rule 1)."""
 
 
 class LuaPlanner:
@@ -63,125 +120,144 @@ class LuaPlanner:
     is needed because a stream that was created again can have the rest in common.)
     """
 
-    _BUDGET: Final = 10_000
-    """How many entries one call may walk: some 10 ms during which the server serves no other client."""
-
     def __init__(self, store: SourceStore) -> None:
         self._store = store
         self._complete: dict[str, StreamState] = {}
         """The streams that missed nothing at the last look, with their state at that time."""
 
     def look(self, stream: str, position: Position, upto: Position | None) -> Look | None:
-        state = self._store.state(stream)
-        return state and self._look(stream, position, upto, state)
+        return self.look_at_all({stream: (position, upto)})[stream]
 
     def look_at_all(self, wanted: Wanted) -> dict[str, Look | None]:
-        return {
-            stream: state and self._look(stream, *wanted[stream], state)
-            for stream, state in self._store.states(wanted).items()
-        }
+        states = self._store.states(wanted)
+        found = self._carried_out(
+            {
+                stream: self._look(stream, *wanted[stream], state)
+                for stream, state in states.items()
+                if state is not None
+            }
+        )
+        return {stream: found.get(stream) for stream in states}
 
     def _look(
         self, stream: str, position: Position, upto: Position | None, state: StreamState
-    ) -> Look | None:
+    ) -> Plan[Look | None]:
         expected = state.entries_added - position.added
-        if self._unharmed(stream, state):
+        if (yield from self._is_unharmed(stream, state)):
             total = expected
         elif state.first_id > position.id or not state.length:
             total = state.length
         else:
-            total, _ = self._walk(stream, position.id, state.last_id)
+            total = yield from _counted(stream, position.id, state.last_id)
         to = state.last_id if upto is None else min(upto.id, state.last_id)
         if total == expected:
             self._complete[stream] = state
-            return Look(state, to, total, self._taken(stream, position, upto, state, total))
+            taken = yield from _taken(stream, position, upto, state, total)
+            return Look(state, to, total, taken)
         self._complete.pop(stream, None)
-        taken = total if to == state.last_id else self._walk(stream, position.id, to)[0]
+        taken = total
+        if to != state.last_id:
+            taken = yield from _counted(stream, position.id, to)
         # An XDEL that ran during the count must be recognised as an XDEL.
         now = self._store.state(stream)
         if now is None:
             return None
         return Look(state._replace(max_deleted_id=now.max_deleted_id), to, total, taken)
 
+    def _is_unharmed(self, stream: str, state: StreamState) -> Plan[bool]:
+        then = self._complete.get(stream)
+        if (
+            then is None
+            or state.removed != then.removed
+            or state.first_id != then.first_id
+            or state.entries_added < then.entries_added
+            or state.last_id < then.last_id
+        ):
+            return False
+        since = yield from _counted(stream, then.last_id, state.last_id)
+        return since == state.entries_added - then.entries_added
+
     def limit(self, stream: str, position: Position, look: Look, count: int) -> Look | None:
-        found, marks = self._walk(stream, position.id, look.to, [count], most=count + 1)
-        to = before(marks[0]) if marks else look.to
-        return look._replace(to=to, taken=min(found, count))
+        walk = self._walked(Walk(stream, position.id, look.to, [count], most=count + 1))
+        to = before(walk.starts[0]) if walk.starts else look.to
+        return look._replace(to=to, taken=min(walk.seen, count))
 
     def cut(self, stream: str, span: ReadSpan, parts: int) -> CutRange:
+        return self.cut_all({stream: (span, parts)})[stream]
+
+    def cut_all(self, spans: Mapping[str, tuple[ReadSpan, int]]) -> dict[str, CutRange]:
+        return self._carried_out(
+            {stream: self._cut(stream, span, parts) for stream, (span, parts) in spans.items()}
+        )
+
+    def _cut(self, stream: str, span: ReadSpan, parts: int) -> Plan[CutRange]:
         start, to = span.start.id, span.end.id
         sizes = part_sizes(span.entries, max(1, min(parts, span.entries)))
         places = list(itertools.accumulate(sizes[:-1]))
-        found, starts = self._walk(stream, start, to, places)
-        edges = [0, *places[: len(starts)], found]
+        walk = Walk(stream, start, to, places)
+        if not walk.ended:
+            yield walk
+        edges = [0, *places[: len(walk.starts)], walk.seen]
         counted = [end - start for start, end in itertools.pairwise(edges)]
-        cut = parts_between(start, to, starts, counted)
+        cut = parts_between(start, to, walk.starts, counted)
         # The state only explains what is missing.
         missing = sum(counted) != span.entries
         return CutRange(self._store.state(stream) if missing else None, cut)
 
-    def cut_all(self, spans: Mapping[str, tuple[ReadSpan, int]]) -> dict[str, CutRange]:
-        return {stream: self.cut(stream, span, parts) for stream, (span, parts) in spans.items()}
-
     def count(self, stream: str, start: StreamID, to: StreamID) -> int:
-        return self._walk(stream, start, to)[0]
+        return self._walked(Walk(stream, start, to)).seen
 
-    def _taken(
-        self,
-        stream: str,
-        position: Position,
-        upto: Position | None,
-        state: StreamState,
-        total: int,
-    ) -> int:
-        """Return how many of the ``total`` entries after ``position`` are up to ``upto``.
+    # --- walks ------------------------------------------------------------------------------------
 
-        All ``total`` entries are live.
-        """
-        if upto is None or upto.id >= state.last_id:
-            return total
-        if state.max_deleted_id <= upto.id:
-            return upto.added - position.added
-        # Entries deleted after the end are counted in `position`, but not in `upto`.
-        return total - self._walk(stream, max(position.id, upto.id), state.last_id)[0]
+    def _carried_out(self, plans: Mapping[str, Plan[T]]) -> dict[str, T]:
+        """Return the results of plans."""
+        found: dict[str, T] = {}
+        going = dict(plans)
+        while going:
+            walks = []
+            for stream, plan in list(going.items()):
+                try:
+                    walks.append(next(plan))
+                except StopIteration as end:
+                    found[stream] = end.value
+                    del going[stream]
+            self._walk(walks)
+        return {stream: found[stream] for stream in plans}
 
-    def _unharmed(self, stream: str, state: StreamState) -> bool:
-        then = self._complete.get(stream)
-        return (
-            then is not None
-            and state.removed == then.removed
-            and state.first_id == then.first_id
-            and state.entries_added >= then.entries_added
-            and state.last_id >= then.last_id
-            and self.count(stream, then.last_id, state.last_id)
-            == state.entries_added - then.entries_added
-        )
+    def _walked(self, walk: Walk) -> Walk:
+        if not walk.ended:
+            self._walk([walk])
+        return walk
 
-    def _walk(
-        self,
-        stream: str,
-        start: StreamID,
-        to: StreamID,
-        places: Sequence[int] = (),
-        *,
-        most: int | None = None,
-    ) -> tuple[int, list[StreamID]]:
-        """Return how many entries are live in (start, to], at most ``most``, and some of their ids.
+    def _walk(self, walks: Iterable[Walk]) -> None:
+        """Carry out walks to their ends."""
+        left = deque(walks)
+        while left:
+            together = [left.popleft() for _ in range(min(_TOGETHER, len(left)))]
+            calls = [walk.call(len(together)) for walk in together]
+            for walk, reply in zip(together, self._store.run_all(_WALK, calls), strict=True):
+                walk.go_on(reply)
+            left.extendleft(walk for walk in reversed(together) if not walk.ended)
 
-        The ids are those at the indexes ``places`` (increasing; 0 is the first entry).
-        """
-        seen, starts = 0, list[StreamID]()
-        if start >= to:
-            return seen, starts
-        begin = f"({start}"
-        while True:
-            budget = self._BUDGET if most is None else min(self._BUDGET, most - seen)
-            ahead = [place - seen for place in places[len(starts) :] if place - seen < budget]
-            found, last, marks, ended = self._store.run(
-                _WALK, [stream], [begin, str(to), budget, *ahead]
-            )
-            starts += [StreamID.parse(mark) for mark in marks]
-            seen += int(found)
-            if ended or seen == most:
-                return seen, starts
-            begin = f"({StreamID.parse(last)}"
+
+def _counted(stream: str, start: StreamID, to: StreamID) -> Plan[int]:
+    """Return how many entries are live in (start, to]."""
+    walk = Walk(stream, start, to)
+    if not walk.ended:
+        yield walk
+    return walk.seen
+
+
+def _taken(
+    stream: str, position: Position, upto: Position | None, state: StreamState, total: int
+) -> Plan[int]:
+    """Return how many of the ``total`` entries after ``position`` are up to ``upto``.
+
+    All ``total`` entries are live.
+    """
+    if upto is None or upto.id >= state.last_id:
+        return total
+    if state.max_deleted_id <= upto.id:
+        return upto.added - position.added
+    # Entries deleted after the end are counted in `position`, but not in `upto`.
+    return total - (yield from _counted(stream, max(position.id, upto.id), state.last_id))

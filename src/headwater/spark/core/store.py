@@ -27,12 +27,13 @@ from headwater.spark.core.state import StreamState
 
 if TYPE_CHECKING:
     import redis
-    from redis.commands.core import Script as RegisteredScript
 
 _log = logging.getLogger("headwater.spark")
 
 T = TypeVar("T")
 Command = tuple[str | bytes | int, ...]
+ScriptCall = tuple[Sequence[str], Sequence[str | int]]
+"""The keys and the arguments of a Lua script."""
 
 _MOST_LEFT_OUT: Final = 1000
 """Keys that are not read and named in the log."""
@@ -72,7 +73,6 @@ class SourceStore:
         self.clustered = is_cluster(options.url)
         """Whether the streams are on several nodes."""
         self._splits: bool | None = None
-        self._scripts: dict[str, RegisteredScript] = {}
         self._is_single = False
         """Whether the url is known to name a server that is not a node of a cluster."""
         self._left_out: set[bytes] = set()
@@ -109,15 +109,31 @@ class SourceStore:
 
         return self._patiently(send)
 
-    def run(self, script: Script, keys: list[str], arguments: list[str | int]) -> Any:
-        """Return the reply of a Lua script that may run twice."""
+    def run_all(self, script: Script, calls: Sequence[ScriptCall]) -> list[Any]:
+        """Return the replies of a Lua script that may run twice to ``calls``, which are sent together."""
         if self.clustered:
-            return self._run_on_nodes(lambda: [script.call(keys, arguments)])[0]
-        # By SCRIPT LOAD, which users may be permitted without EVAL. A cluster's client would send it to one node.
-        if script.digest not in self._scripts:
-            self._scripts[script.digest] = self.client.register_script(script.text)
-        known = self._scripts[script.digest]
-        return self._patiently(lambda: known(keys=keys, args=arguments))
+            return self._run_on_nodes(lambda: [script.call(*call) for call in calls])
+        return self._patiently(lambda: self._evaluated(script, calls))
+
+    def _evaluated(self, script: Script, calls: Sequence[ScriptCall]) -> list[Any]:
+        import redis
+
+        def evaluate() -> list[Any]:
+            pipeline = self.client.pipeline(transaction=False)
+            for keys, arguments in calls:
+                pipeline.evalsha(script.digest, len(keys), *keys, *arguments)
+            replies: list[Any] = pipeline.execute(raise_on_error=False)
+            return replies
+
+        replies = evaluate()
+        if any(isinstance(one, redis.exceptions.NoScriptError) for one in replies):
+            # Users may be permitted SCRIPT LOAD without EVAL. A cluster's client would send it to one node.
+            self.client.script_load(script.text)
+            replies = evaluate()
+        for one in replies:
+            if isinstance(one, Exception):
+                raise one
+        return replies
 
     def _run_on_nodes(self, operations: Callable[[], list[Operation[Any]]]) -> list[Any]:
         """Return the results of operations that may run twice, on a cluster."""
@@ -280,7 +296,7 @@ class SourceStore:
             return [reply[0] if reply else None for reply in replies]
         counted: list[Any] = []
         while len(counted) < len(streams):
-            counted += self.run(counters.SCRIPT, list(streams[len(counted) :]), [])
+            counted += self.run_all(counters.SCRIPT, [(streams[len(counted) :], ())])[0]
         return counted
 
     def read_state(self, stream: str, reply: Any) -> StreamState | None:
