@@ -6,8 +6,9 @@ can always be replayed, even if its entries were trimmed between two attempts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from headwater.spark.archive.planning import ArchivePlanner
@@ -42,7 +43,7 @@ class ArchiveBackend:
         assert isinstance(store, ArchiveStore), store
         return store.manifest(stream).end
 
-    def read(self, part: EntryRange) -> Iterator[pa.RecordBatch]:
+    def read(self, parts: Sequence[EntryRange]) -> Iterator[pa.RecordBatch]:
         from headwater.spark.archive.reading import read_range
 
-        return read_range(self.options, self.shape, part)
+        return chain.from_iterable(read_range(self.options, self.shape, part) for part in parts)

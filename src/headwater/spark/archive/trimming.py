@@ -199,7 +199,7 @@ class Trimmer:
                 if "syntax" not in str(error):
                     raise
                 self._acked = False
-        return int(self._store.run(_LUA, [stream], [str(bound)]))
+        return int(self._store.run_all(_LUA, [([stream], [str(bound)])])[0])
 
     def _now_ms(self) -> int:
         return server_ms(self._store.ask("TIME"))

@@ -1,17 +1,21 @@
-"""Reads one partition in an executor: pages of XRANGE as record batches, and a count.
+"""Reads the ranges of a task in an executor: pages of XRANGE as record batches, and a count.
 
-Rule 1. A partition says how many entries it has. If fewer arrive, the others were removed after they were
+Rule 1. A range says how many entries it has. If fewer arrive, the others were removed after they were
         counted, and core/completeness.py decides what that means. Rows are never missing silently.
 Rule 2. Each page is requested by the last id that was read, so a lost connection costs only that page.
+Rule 3. The ranges of a task share a connection, and the next one is requested while the last page of this one is
+        decoded: a task may read hundreds of small streams. On a cluster each may be at another node.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
 
+from headwater.client.server_url import is_cluster
 from headwater.collector import collector_off
 from headwater.errors import ProtocolError
 from headwater.model import MIN_ID, IDRange, StreamID
@@ -44,34 +48,41 @@ PAGE_BYTES: Final = 4 * 1024 * 1024
 """The target size of a page; pages of large entries have fewer of them."""
 
 
-def read_range(
-    options: SourceOptions, shape: RowShape, part: EntryRange
+def read_ranges(
+    options: SourceOptions, shape: RowShape, parts: Sequence[EntryRange]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the entries of ``part`` as record batches of ``shape``.
+    """Yield the entries of ``parts``, one after the other, as record batches of ``shape``.
 
     Raises `DataLoss` if there are fewer entries than were counted, and `DecodeError` depending on ``mode``.
     """
     freeze_loaded_objects()
-    builder = RowBuilder(shape, part.stream)
-    found = 0
-    pages = pages_of(options, part)
-    while True:
-        # A page is thousands of lists without cycles: the collector would take a third of the time.
-        with collector_off():
-            page = next(pages, None)
-            if page is None:
-                break
-            batch = builder.build(page)
-        found += len(page)
-        counted(len(page))
-        if batch.num_rows:
-            yield batch
-    if builder.bad_rows:
-        _log.warning(
-            "entries that did not fit the schema: %d; %s.", builder.bad_rows, builder.first_bad
-        )
-    if found != part.count:
-        judge_count(SourceStore(options), part, found)
+    builder = RowBuilder(shape, parts[0].stream)
+    shared = None if is_cluster(options.url) else PageSource(options.url)
+    try:
+        for part, following in zip_longest(parts, parts[1:]):
+            builder.stream = part.stream
+            found = 0
+            with closing(pages_of(options, part, source=shared, following=following)) as pages:
+                while True:
+                    # A page is thousands of lists without cycles: the collector would take a third of the time.
+                    with collector_off():
+                        page = next(pages, None)
+                        if page is None:
+                            break
+                        batch = builder.build(page)
+                    found += len(page)
+                    counted(len(page))
+                    if batch.num_rows:
+                        yield batch
+            if found != part.count:
+                judge_count(SourceStore(options), part, found)
+    finally:
+        if shared is not None:
+            shared.close()
+        if builder.bad_rows:
+            _log.warning(
+                "entries that did not fit the schema: %d; %s.", builder.bad_rows, builder.first_bad
+            )
 
 
 def judge_count(store: SourceStore, part: EntryRange, found: int) -> None:
@@ -92,24 +103,38 @@ def judge_count(store: SourceStore, part: EntryRange, found: int) -> None:
         report(finding, store.options)
 
 
-def pages_of(options: SourceOptions, part: EntryRange) -> Generator[Page, None, None]:
-    """Yield the entries of ``part`` that the stream holds now, page by page in the order of their ids."""
-    source = PageSource(options.url)
-    request: Request | None = Request(part.stream, part.ids, FIRST_PAGE)
+def pages_of(
+    options: SourceOptions,
+    part: EntryRange,
+    *,
+    source: PageSource | None = None,
+    following: EntryRange | None = None,
+) -> Generator[Page, None, None]:
+    """Yield the entries of ``part`` that the stream holds now, page by page in the order of their ids. If a ``source`` is
+    given, the caller closes it, and ``following`` is what it will be asked for next."""
+    pages = source if source is not None else PageSource(options.url)
+    request: Request | None = _first_of(part)
     try:
         while request is not None:
             asked = request
-            page = patiently(options.url, lambda: source.page(asked))  # noqa: B023 - called now
-            weight = source.weight
+            page = patiently(options.url, lambda: pages.page(asked))  # noqa: B023 - called now
+            weight = pages.weight
             request = _following(asked, page, weight)
             if request is not None:
-                source.ahead(request)
+                pages.ahead(request)
+            elif source is not None and following is not None:
+                pages.ahead(_first_of(following))
             if weight > MOST_BYTES:
                 yield from one_by_one(page)
             elif page:
                 yield page
     finally:
-        source.close()
+        if source is None:
+            pages.close()
+
+
+def _first_of(part: EntryRange) -> Request:
+    return Request(part.stream, part.ids, FIRST_PAGE)
 
 
 def _following(asked: Request, page: Page, weight: int) -> Request | None:

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -31,17 +31,16 @@ class Backend(Protocol):
     def restart(self, store: SourceStore, stream: str) -> Position:
         """Return where reading restarts in a stream that was deleted, recreated or set back."""
 
-    def read(self, part: EntryRange) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a range as record batches. Runs in an executor."""
+    def read(self, parts: Sequence[EntryRange]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of ranges, one after the other, as record batches. Runs in an executor."""
 
 
 def read_task(backend: Backend, task: EntryTask) -> Iterator[pa.RecordBatch]:
     """Yield the rows of one task. Runs in an executor."""
     from headwater.spark.decoding.merging import merged
 
-    if len(task.ranges) == 1:
-        return backend.read(task.ranges[0])  # page by page
-    return merged(batch for part in task.ranges for batch in backend.read(part))
+    batches = backend.read(task.ranges)
+    return batches if len(task.ranges) == 1 else merged(batches)
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,7 @@ class ServerBackend:
         """Return the stream's beginning."""
         return BEGINNING
 
-    def read(self, part: EntryRange) -> Iterator[pa.RecordBatch]:
-        from headwater.spark.decoding.reading import read_range
+    def read(self, parts: Sequence[EntryRange]) -> Iterator[pa.RecordBatch]:
+        from headwater.spark.decoding.reading import read_ranges
 
-        return read_range(self.options, self.shape, part)
+        return read_ranges(self.options, self.shape, parts)
