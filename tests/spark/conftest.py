@@ -10,6 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import redis
 
+from headwater.spark.core.options import parse_options
+from headwater.spark.core.planners import planner
+from headwater.spark.core.planning import Planner
+from headwater.spark.core.store import SourceStore
 from headwater.testing.server import server_process
 from tests import peers
 from tests.spark.stores import QUICK_QUERIES, Shop
@@ -119,3 +123,16 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     from headwater.spark.sink import appending
 
     monkeypatch.setattr(appending, "FLUSH_ROWS", 4)
+
+
+@pytest.fixture
+def store(shop: Shop) -> Iterator[SourceStore]:
+    """What planning knows of the stream ``s``."""
+    opened = SourceStore(parse_options({"url": shop.url, "stream": "s"}))
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def plans(store: SourceStore) -> Planner:
+    return planner(store)

@@ -107,7 +107,7 @@ def test_a_key_of_another_type_among_the_ranges_is_an_error(shop: Shop) -> None:
 def test_bad_rows_of_all_ranges_are_counted_together(
     shop: Shop, caplog: pytest.LogCaptureFixture
 ) -> None:
-    # Given streams with values that are no numbers
+    # Given streams with values that cannot be numbers
     parts = filled(shop, [2] * 4)
     for stream in ("m1", "m3"):
         shop.client.xadd(stream, {"n": "many"}, id="9-1")

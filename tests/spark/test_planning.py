@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,7 +14,6 @@ from headwater.spark.core import counters
 from headwater.spark.core.ids import after, before
 from headwater.spark.core.lua_planning import LuaPlanner
 from headwater.spark.core.options import parse_options
-from headwater.spark.core.planners import planner
 from headwater.spark.core.planning import Planner
 from headwater.spark.core.positions import Position, ReadSpan
 from headwater.spark.core.split_planning import SplitPlanner
@@ -23,18 +21,6 @@ from headwater.spark.core.store import SourceStore
 from tests.spark.stores import Shop
 
 pytestmark = pytest.mark.peer
-
-
-@pytest.fixture
-def store(shop: Shop) -> Iterator[SourceStore]:
-    opened = SourceStore(parse_options({"url": shop.url, "stream": "s"}))
-    yield opened
-    opened.close()
-
-
-@pytest.fixture
-def plans(store: SourceStore) -> Planner:
-    return planner(store)
 
 
 def ids_in(shop: Shop, start: StreamID, end: StreamID) -> list[StreamID]:
@@ -226,139 +212,6 @@ def test_a_recreated_stream_with_the_same_first_entry_is_counted_again(
     assert look is not None
     assert look.state.entries_added - at.added == 3
     assert look.total == 7
-
-
-@pytest.fixture
-def requests(store: SourceStore, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """A 1 for each request of the store: each is a round trip."""
-    made: list[int] = []
-    patiently = store._patiently
-
-    def counted(ask: Any) -> Any:
-        made.append(1)
-        return patiently(ask)
-
-    assert store.splits in {True, False}  # asked once
-    monkeypatch.setattr(store, "_patiently", counted)
-    return made
-
-
-def test_many_streams_are_looked_at_as_one_by_one(
-    shop: Shop, store: SourceStore, plans: Planner
-) -> None:
-    # Given streams that are read up to their ends, behind, trimmed, empty and gone
-    wanted: dict[str, tuple[Position, Position | None]] = {}
-    for number in range(40):
-        shop.add(f"m{number}", range(1, 11))
-        read = number % 12
-        wanted[f"m{number}"] = Position(StreamID(read, 1) if read else MIN_ID, read), None
-    shop.client.xtrim("m3", maxlen=2, approximate=False)
-    shop.delete("m4", 9)
-    shop.delete("m5", *range(1, 11))
-    shop.client.delete("m6")
-    wanted["m7"] = Position(StreamID(2, 1), 2), Position(StreamID(6, 1), 6)
-    wanted["m8"] = Position(MAX_ID, 10), None
-    one_by_one = {stream: plans.look(stream, *places) for stream, places in wanted.items()}
-
-    # When all are looked at together, then the numbers are the same
-    assert planner(store).look_at_all(wanted) == one_by_one
-
-
-def test_streams_with_nothing_new_take_few_requests_together(
-    shop: Shop, plans: Planner, requests: list[int]
-) -> None:
-    # Given many streams that are read up to their ends, and whose entries are large
-    names = [f"m{number}" for number in range(100)]
-    for name in names:
-        shop.add(name, range(1, 4), body=b"x" * 100_000)
-    wanted: dict[str, tuple[Position, Position | None]] = {
-        name: (Position(StreamID(3, 1), 3), None) for name in names
-    }
-    plans.look_at_all(wanted)
-    requests.clear()
-    sent = int(shop.client.info("stats")["total_net_output_bytes"])
-
-    # When they are looked at again
-    looks = plans.look_at_all(wanted)
-
-    # Then that takes one request, or elsewhere one for each 4 MB that XINFO copies; no entries are transferred
-    assert [look and look.total for look in looks.values()] == [0] * len(names)
-    assert len(requests) <= (1 if shop.name == "headwater" else 6)
-    assert int(shop.client.info("stats")["total_net_output_bytes"]) - sent < 100_000
-
-
-def test_many_streams_with_new_entries_are_planned_in_few_requests(
-    shop: Shop, plans: Planner, requests: list[int]
-) -> None:
-    # Given streams of different lengths, some of which lost entries, that were looked at before
-    names = [f"m{number}" for number in range(200)]
-    for number, name in enumerate(names):
-        shop.add(name, range(1, 3 + number % 7))
-    at = {name: (Position(MIN_ID, 0), None) for name in names}
-    plans.look_at_all(at)
-    for number, name in enumerate(names):
-        shop.add(name, range(20, 22 + number % 5))
-    for name in names[::10]:
-        shop.delete(name, 20)
-    requests.clear()
-
-    # When a batch of all of them is planned
-    looks = plans.look_at_all(at)
-    spans = {
-        name: (ReadSpan(*at[name][:1], Position(look.to, look.taken)), 2)
-        for name, look in looks.items()
-        if look is not None
-    }
-    cuts = plans.cut_all(spans)
-
-    # Then every entry is counted once, and a request is not for one stream only. Those that lost entries are looked at
-    # for the reason, elsewhere one by one.
-    held = [shop.client.xlen(name) for name in names]
-    assert [look and look.total for look in looks.values()] == held
-    assert [cut.entries for cut in cuts.values()] == held
-    assert all(len(cut.parts) == 2 for cut in cuts.values())
-    assert len(requests) <= (3 if shop.name == "headwater" else 25 + 20)
-
-
-@pytest.mark.parametrize("shop", ["redis-8.2", "valkey-9.1"], indirect=True)
-def test_long_streams_are_walked_together_with_short_ones(
-    shop: Shop, plans: Planner, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Given streams that need up to a hundred calls, and more of them than one request has calls
-    monkeypatch.setattr("headwater.spark.core.lua_planning._BUDGET", 12)
-    monkeypatch.setattr("headwater.spark.core.lua_planning._TOGETHER", 4)
-    lengths = {f"m{number}": length for number, length in enumerate((1, 100, 3, 0, 40, 7, 99, 12))}
-    for name, length in lengths.items():
-        shop.add(name, range(1, length + 1) or [1])
-        if not length:
-            shop.delete(name, 1)
-
-    # When all are cut together
-    cuts = plans.cut_all(
-        {
-            name: (ReadSpan(Position(MIN_ID, 0), Position(MAX_ID, length or 1)), 5)
-            for name, length in lengths.items()
-        }
-    )
-
-    # Then each is cut as alone
-    assert {name: cut.entries for name, cut in cuts.items()} == lengths
-    for name, length in lengths.items():
-        alone = plans.cut(name, ReadSpan(Position(MIN_ID, 0), Position(MAX_ID, length or 1)), 5)
-        assert alone == cuts[name]
-        ends = [*itertools.accumulate(size for _ids, size in alone.parts)]
-        assert [ids.start for ids, _size in alone.parts[1:]] == [
-            StreamID(end + 1, 1) for end in ends[:-1]
-        ]
-
-
-def test_a_key_of_another_type_among_many_streams_is_named(shop: Shop, plans: Planner) -> None:
-    shop.add("a", [1])
-    shop.client.set("b", "text")
-    at = Position(MIN_ID, 0)
-
-    with pytest.raises(DeclarationError, match="the key 'b' holds a string, not a stream"):
-        plans.look_at_all({"a": (at, None), "b": (at, None)})
 
 
 def test_a_running_query_looks_for_new_streams_from_time_to_time(

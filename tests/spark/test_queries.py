@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from headwater.errors import HeadwaterError
@@ -14,13 +12,6 @@ from headwater.spark.core.store import SourceStore
 from tests.spark.stores import Shop
 
 pytestmark = pytest.mark.peer
-
-
-@pytest.fixture
-def store(shop: Shop) -> Iterator[SourceStore]:
-    opened = SourceStore(parse_options({"url": shop.url, "stream": "s"}))
-    yield opened
-    opened.close()
 
 
 def test_the_query_furthest_behind_comes_first_and_forgotten_ones_are_missing(
