@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 
 import pytest
 
@@ -109,8 +110,8 @@ def test_entries_and_bytes_both_limit_a_batch(shop: Shop) -> None:
 
 
 def test_allowances_are_divided_and_include_at_least_one_entry() -> None:
-    def weigh(stream: str) -> int:
-        return {"a": 10, "b": 1000}[stream]
+    def weigh(streams: Sequence[str]) -> dict[str, int]:
+        return {stream: {"a": 10, "b": 1000}[stream] for stream in streams}
 
     def of(entries: int | None, size: int | None) -> dict[str, int]:
         return allowances({"a": 50, "b": 50, "c": 0}, entries=entries, size=size, weigh=weigh)

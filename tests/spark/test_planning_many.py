@@ -110,6 +110,44 @@ def test_many_streams_with_new_entries_are_planned_in_few_requests(
     assert len(requests) <= (3 if shop.name == "headwater" else 25 + 20)
 
 
+def test_many_streams_are_limited_in_few_requests(
+    shop: Shop, store: SourceStore, plans: Planner, requests: list[int]
+) -> None:
+    # Given streams of different lengths, some of which lost entries
+    names = [f"m{number}" for number in range(100)]
+    for number, name in enumerate(names):
+        shop.add(name, range(1, 4 + number % 9))
+    shop.delete("m3", 2)
+    shop.delete("m4", 1, 2)
+    start = Position(MIN_ID, 0)
+    looks = plans.look_at_all(dict.fromkeys(names, (start, None)))
+    wanted = {
+        name: (start, look, 1 + number % 2)
+        for number, (name, look) in enumerate(looks.items())
+        if look is not None and look.taken > 1 + number % 2
+    }
+    assert len(wanted) > 90
+    requests.clear()
+
+    # When a batch may take one or two entries of each
+    limited = plans.limit_all(wanted)
+    sizes = store.entry_sizes(dict.fromkeys(names, 3))
+
+    # Then the batch ends after those, and a request is not for one stream only
+    assert {name: look and look.taken for name, look in limited.items()} == {
+        name: count for name, (_at, _look, count) in wanted.items()
+    }
+    assert len(requests) <= 5
+    assert min(sizes.values()) > 1
+    # And each is limited as alone
+    for name in ("m3", "m4", "m5", "m99"):
+        alone = plans.limit(name, *wanted[name])
+        assert alone is not None
+        held: Any = shop.client.xrange(name, "-", str(alone.to))
+        assert len(held) == alone.taken
+        assert limited[name] == alone
+
+
 @pytest.mark.parametrize("shop", ["redis-8.2", "valkey-9.1"], indirect=True)
 def test_long_streams_are_walked_together_with_short_ones(
     shop: Shop, plans: Planner, monkeypatch: pytest.MonkeyPatch

@@ -21,7 +21,7 @@ from headwater.spark.archive.index import Index
 from headwater.spark.archive.store import ArchiveStore, archived_state, set_back_behind
 from headwater.spark.core.ids import after
 from headwater.spark.core.planners import planner
-from headwater.spark.core.planning import CutRange, Look, Planner, Wanted, part_sizes
+from headwater.spark.core.planning import CutRange, Limits, Look, Planner, Wanted, part_sizes
 from headwater.spark.core.positions import Position, ReadSpan
 from headwater.spark.core.state import StreamState
 
@@ -76,6 +76,9 @@ class ArchivePlanner:
             )
 
         return self._while_unchanged(stream, ask)
+
+    def limit_all(self, wanted: Limits) -> dict[str, Look | None]:
+        return {stream: self.limit(stream, *one) for stream, one in wanted.items()}
 
     def cut(self, stream: str, span: ReadSpan, parts: int) -> CutRange:
         start, to = span.start.id, span.end.id

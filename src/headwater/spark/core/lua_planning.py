@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar
 from headwater.groups.operation import Script
 from headwater.model import StreamID
 from headwater.spark.core.ids import before
-from headwater.spark.core.planning import CutRange, Look, Wanted, part_sizes, parts_between
+from headwater.spark.core.planning import CutRange, Limits, Look, Wanted, part_sizes, parts_between
 from headwater.spark.core.positions import Position, ReadSpan
 from headwater.spark.core.state import StreamState
 from headwater.spark.core.store import ScriptCall, SourceStore
@@ -178,9 +178,10 @@ class LuaPlanner:
         return since == state.entries_added - then.entries_added
 
     def limit(self, stream: str, position: Position, look: Look, count: int) -> Look | None:
-        walk = self._walked(Walk(stream, position.id, look.to, [count], most=count + 1))
-        to = before(walk.starts[0]) if walk.starts else look.to
-        return look._replace(to=to, taken=min(walk.seen, count))
+        return self.limit_all({stream: (position, look, count)})[stream]
+
+    def limit_all(self, wanted: Limits) -> dict[str, Look | None]:
+        return self._carried_out({stream: _limited(stream, *one) for stream, one in wanted.items()})
 
     def cut(self, stream: str, span: ReadSpan, parts: int) -> CutRange:
         return self.cut_all({stream: (span, parts)})[stream]
@@ -205,7 +206,7 @@ class LuaPlanner:
         return CutRange(self._store.state(stream) if missing else None, cut)
 
     def count(self, stream: str, start: StreamID, to: StreamID) -> int:
-        return self._walked(Walk(stream, start, to)).seen
+        return self._carried_out({stream: _counted(stream, start, to)})[stream]
 
     # --- walks ------------------------------------------------------------------------------------
 
@@ -224,11 +225,6 @@ class LuaPlanner:
             self._walk(walks)
         return {stream: found[stream] for stream in plans}
 
-    def _walked(self, walk: Walk) -> Walk:
-        if not walk.ended:
-            self._walk([walk])
-        return walk
-
     def _walk(self, walks: Iterable[Walk]) -> None:
         """Carry out walks to their ends."""
         left = deque(walks)
@@ -246,6 +242,15 @@ def _counted(stream: str, start: StreamID, to: StreamID) -> Plan[int]:
     if not walk.ended:
         yield walk
     return walk.seen
+
+
+def _limited(stream: str, position: Position, look: Look, count: int) -> Plan[Look | None]:
+    """Return ``look`` reduced to its first ``count`` entries."""
+    walk = Walk(stream, position.id, look.to, [count], most=count + 1)
+    if not walk.ended:
+        yield walk
+    to = before(walk.starts[0]) if walk.starts else look.to
+    return look._replace(to=to, taken=min(walk.seen, count))
 
 
 def _taken(

@@ -41,6 +41,9 @@ class CutRange(NamedTuple):
 Wanted = Mapping[str, tuple[Position, Position | None]]
 """Streams, each with the position from which it is looked at, and up to which, or None."""
 
+Limits = Mapping[str, tuple[Position, Look, int]]
+"""Streams, each with a position, a look from there, and how many of its entries a batch may take."""
+
 
 class Planner(Protocol):
     """What readers need to know about streams. Starts are always excluded, ends are included."""
@@ -56,6 +59,9 @@ class Planner(Protocol):
 
     def limit(self, stream: str, position: Position, look: Look, count: int) -> Look | None:
         """Reduce ``look`` to its first ``count`` entries; requires ``count < look.taken``."""
+
+    def limit_all(self, wanted: Limits) -> dict[str, Look | None]:
+        """Return `limit` of each stream."""
 
     def cut(self, stream: str, span: ReadSpan, parts: int) -> CutRange:
         """Split ``span`` into at most ``parts`` parts."""

@@ -6,7 +6,7 @@ Rule 2. The counters alone show that a stream has nothing new, and cost some mic
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from typing import Any, Final
 
 from headwater.errors import HeadwaterError
@@ -14,6 +14,7 @@ from headwater.model import StreamID
 from headwater.spark.core.ids import before
 from headwater.spark.core.planning import (
     CutRange,
+    Limits,
     Look,
     Wanted,
     look_without_new_entries,
@@ -24,14 +25,17 @@ from headwater.spark.core.positions import Position, ReadSpan
 from headwater.spark.core.store import Command, SourceStore, batched
 
 _TOGETHER: Final = 200
-"""Streams in one MULTI: some milliseconds during which the server serves no other client."""
+"""Streams in one request: some milliseconds during which the server serves no other client."""
+
+_FAN: Final = 256
+"""Parts per step of the search for the n-th entry: three steps cover 16 million entries."""
+
+Search = Generator[Command, Any, StreamID]
+"""Yields a command, is sent its reply, and returns an id."""
 
 
 class SplitPlanner:
     """Plans with XSPLIT, which uses block counts: a few milliseconds for a stream of any length."""
-
-    _FAN: Final = 256
-    """Parts per step of the search for the n-th entry: three steps cover 16 million entries."""
 
     def __init__(self, store: SourceStore) -> None:
         self._store = store
@@ -76,31 +80,40 @@ class SplitPlanner:
         return found
 
     def limit(self, stream: str, position: Position, look: Look, count: int) -> Look | None:
+        return self.limit_all({stream: (position, look, count)})[stream]
+
+    def limit_all(self, wanted: Limits) -> dict[str, Look | None]:
         # Finding the end takes several steps, during which entries may be removed. The result is
         # counted again in one step, so it may be fewer than `count` entries, but never more.
-        end = self._end_of(stream, position.id, look.to, count)
-        return self.look(stream, position, Position(end, position.added + count))
+        ends = self._found(
+            {
+                stream: _end_of(stream, position.id, look.to, count)
+                for stream, (position, look, count) in wanted.items()
+            }
+        )
+        return self.look_at_all(
+            {
+                stream: (position, Position(ends[stream], position.added + count))
+                for stream, (position, _look, count) in wanted.items()
+            }
+        )
 
-    def _end_of(self, stream: str, start: StreamID, to: StreamID, count: int) -> StreamID:
-        """Return the greatest id such that at most ``count`` entries are live in (start, id]."""
-        begin, skip = f"({start}", count
-        while True:
-            live, starts = _cuts(self._store.ask("XSPLIT", stream, begin, str(to), self._FAN))
-            if live <= skip:
-                return to
-            passed, inside = 0, 0
-            for index, size in enumerate(part_sizes(live, len(starts) + 1)):
-                if passed + size > skip:
-                    inside = index
-                    break
-                passed += size
-            if passed == skip:
-                return before(starts[inside - 1])
-            skip -= passed
-            if inside < len(starts):
-                to = before(starts[inside])
-            if inside:
-                begin = str(starts[inside - 1])
+    def _found(self, searches: Mapping[str, Search]) -> dict[str, StreamID]:
+        """Return the results of searches, whose commands are sent together."""
+        found: dict[str, StreamID] = {}
+        replies: dict[str, Any] = dict.fromkeys(searches)
+        while replies:
+            commands: dict[str, Command] = {}
+            for stream, reply in replies.items():
+                try:
+                    commands[stream] = searches[stream].send(reply)
+                except StopIteration as end:
+                    found[stream] = end.value
+            replies = {}
+            for names in batched(commands, _TOGETHER):
+                answers = self._store.ask_all(commands[name] for name in names)
+                replies |= zip(names, answers, strict=True)
+        return found
 
     def cut(self, stream: str, span: ReadSpan, parts: int) -> CutRange:
         return self.cut_all({stream: (span, parts)})[stream]
@@ -125,6 +138,28 @@ class SplitPlanner:
         if start >= to:
             return 0
         return _cuts(self._store.ask("XSPLIT", stream, f"({start}", str(to), 1))[0]
+
+
+def _end_of(stream: str, start: StreamID, to: StreamID, count: int) -> Search:
+    """Return the greatest id such that at most ``count`` entries are live in (start, id]."""
+    begin, skip = f"({start}", count
+    while True:
+        live, starts = _cuts((yield ("XSPLIT", stream, begin, str(to), _FAN)))
+        if live <= skip:
+            return to
+        passed, inside = 0, 0
+        for index, size in enumerate(part_sizes(live, len(starts) + 1)):
+            if passed + size > skip:
+                inside = index
+                break
+            passed += size
+        if passed == skip:
+            return before(starts[inside - 1])
+        skip -= passed
+        if inside < len(starts):
+            to = before(starts[inside])
+        if inside:
+            begin = str(starts[inside - 1])
 
 
 def _cuts(reply: Any) -> tuple[int, list[StreamID]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -344,11 +344,17 @@ class SourceStore:
             pass  # ACL rules forbid SCAN, so there is no hint
         return [name for name in found if RESERVED not in name]
 
-    def entry_bytes(self, stream: str, length: int) -> int:
-        """Estimate the bytes per entry of a stream of ``length`` entries, at least 1.
+    def entry_sizes(self, lengths: Mapping[str, int]) -> dict[str, int]:
+        """Estimate the bytes per entry of streams with these numbers of entries, at least 1 each.
 
-        Divides the key's memory by ``length``: one command for a stream of any length. The memory
+        Divides the key's memory by the number: one command for a stream of any length. The memory
         includes that of groups.
         """
-        memory = self.ask("MEMORY USAGE", stream)
-        return max(1, int(memory or 0) // max(1, length))
+        found: dict[str, int] = {}
+        for names in batched(lengths, _COUNTED_TOGETHER):
+            memory = self.ask_all(("MEMORY USAGE", name) for name in names)
+            for name, size in zip(names, memory, strict=True):
+                if isinstance(size, Exception):
+                    raise HeadwaterError(f"{redacted(self.options.url)} answered: {size}")
+                found[name] = max(1, int(size or 0) // max(1, lengths[name]))
+        return found

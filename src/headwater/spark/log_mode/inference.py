@@ -101,7 +101,7 @@ def _entries(
     options: SourceOptions, store: SourceStore, plans: Planner, stream: str, span: ReadSpan
 ) -> Iterable[tuple[bytes, list[bytes]]]:
     """Yield the sampled entries of one stream: ids, and names and values in turn."""
-    weight = store.entry_bytes(stream, span.entries)
+    weight = store.entry_sizes({stream: span.entries})[stream]
     wanted = max(1, min(options.sampling_entries, _MOST_BYTES // weight))
     parts = plans.cut(stream, span, min(_PARTS, wanted)).parts
     for place, (ids, _count) in enumerate(parts):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -364,9 +364,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         wanted = {stream: look.taken for stream, (_at, look) in looks.items() if look}
         first = sorted(wanted, key=lambda stream: looks[stream][0].id)
 
-        def weigh(stream: str) -> int:
-            look = looks[stream][1]
-            return store.entry_bytes(stream, look.state.length if look else 0)
+        def weigh(streams: Iterable[str]) -> dict[str, int]:
+            found = {stream: looks[stream][1] for stream in streams}
+            return store.entry_sizes(
+                {stream: look.state.length if look else 0 for stream, look in found.items()}
+            )
 
         allowed = allowances(
             {stream: wanted[stream] for stream in first},
@@ -374,14 +376,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             size=self._options.max_bytes_per_trigger,
             weigh=weigh,
         )
+        limited: dict[str, tuple[Position, Look, int]] = {}
         for stream, share in allowed.items():
             at, look = looks[stream]
             if look is None or share >= look.taken:
                 continue
-            if not share:
+            if share:
+                limited[stream] = at, look, share
+            else:
                 looks[stream] = at, look._replace(to=at.id, taken=0)
-                continue
-            shorter = plans.limit(stream, at, look, share)
+        for stream, shorter in plans.limit_all(limited).items():
+            at = limited[stream][0]
             if shorter is None or was_set_back(at, shorter.state):
                 looks[stream] = at, None  # the next batch reports it
             else:

@@ -6,7 +6,7 @@ its stream's memory divided by the number of entries. A batch with anything to r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 
 def allowances(
@@ -14,20 +14,20 @@ def allowances(
     *,
     entries: int | None,
     size: int | None,
-    weigh: Callable[[str], int],
+    weigh: Callable[[Sequence[str]], Mapping[str, int]],
 ) -> dict[str, int]:
     """Return how many entries of each stream a batch may take; earlier streams have priority.
 
-    ``entries`` and ``size`` (bytes) limit the whole batch. ``weigh`` returns the size of a stream's entry,
+    ``entries`` and ``size`` (bytes) limit the whole batch. ``weigh`` returns the sizes of the streams' entries,
     and is called only if it is needed.
 
-    >>> allowances({"a": 9, "b": 9}, entries=None, size=1000, weigh={"a": 100, "b": 300}.get)
+    >>> allowances({"a": 9, "b": 9}, entries=None, size=1000, weigh=lambda _: {"a": 100, "b": 300})
     {'a': 5, 'b': 1}
     """
     allowed = dict(wanted)
     hungry = [stream for stream, want in wanted.items() if want]
     if size is not None and hungry:
-        weights = {stream: weigh(stream) for stream in hungry}
+        weights = weigh(hungry)
         heavy = {stream: wanted[stream] * weights[stream] for stream in hungry}
         dealt = shares(heavy, size)
         allowed |= {stream: dealt[stream] // weights[stream] for stream in hungry}
