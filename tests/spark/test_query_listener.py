@@ -102,7 +102,9 @@ def test_a_query_is_reported_while_it_runs_and_after(
     assert facts.lost == {0: 4}
     assert facts.lags[0].entries == 0
     assert "query orders: batch 0, 10 rows in" in caplog.text
-    assert "4 entries were removed before they were read" in caplog.text
+    eventually(
+        lambda: "4 entries were removed before they were read" in caplog.text, "the loss is logged"
+    )
 
     # And so has Prometheus
     with urllib.request.urlopen(f"http://127.0.0.1:{listener.port}/metrics") as reply:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 import pytest
@@ -48,3 +49,35 @@ def test_a_start_without_a_signal_serves() -> None:
         signals.serve(asyncio.get_running_loop(), stop=unused)
 
     asyncio.run(start())
+
+
+class Freed:
+    """Something whose finalizer a signal interrupts, or that fails."""
+
+    def __init__(self, do: Callable[[], object]) -> None:
+        self.do = do
+
+    def __del__(self) -> None:
+        self.do()
+
+
+@pytest.mark.parametrize("number", STOPPING)
+def test_a_stop_that_a_finalizer_loses_is_not_printed_as_its_failure(
+    number: signal.Signals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given a server that starts, in a process that prints what finalizers raise
+    printed: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda dropped: printed.append(dropped.exc_type))
+    signals = Signals(reopen=unused)
+    signals.install()
+
+    # When a signal arrives within a finalizer, and when another finalizer fails
+    Freed(lambda: signal.raise_signal(number))
+    assert printed == []
+    Freed([].pop)
+
+    # Then only the failure is printed, also after an interrupted start
+    assert printed == [IndexError]
+    signals.ignore()
+    Freed([].pop)
+    assert printed == [IndexError, IndexError]

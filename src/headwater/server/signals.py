@@ -10,6 +10,7 @@ Source: Redis, server.c, setupSignalHandlers; logrotate and systemd send SIGHUP,
 from __future__ import annotations
 
 import signal
+import sys
 from collections.abc import Callable
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -40,9 +41,11 @@ class Signals:
     def __init__(self, *, reopen: Callable[[str], None]) -> None:
         self._reopen = reopen
         self._stop_requested = ""
+        self._print_unraisable = sys.unraisablehook
 
     def install(self) -> None:
         """Install the handlers for the start: a signal that stops the server raises `StopRequested`."""
+        sys.unraisablehook = self._on_unraisable
         for number in STOPPING:
             signal.signal(number, self._interrupt)
         for number in REOPENING:
@@ -54,9 +57,10 @@ class Signals:
         """Install the handlers for the running server: ``loop`` calls ``stop`` with the signal's
         name, or reopens the log.
 
-        Raises `StopRequested` if a signal arrived during the start after all: Python only prints what a
+        Raises `StopRequested` if a signal arrived during the start after all: Python drops what a
         handler raises within a finalizer or a weak reference's callback, as an import has one.
         """
+        sys.unraisablehook = self._print_unraisable
         for number in REOPENING:
             loop.add_signal_handler(number, self._reopen, number.name)
         for number in STOPPING:
@@ -66,6 +70,7 @@ class Signals:
 
     def ignore(self) -> None:
         """Ignore all signals after an interrupted start, so that the cleanup is not interrupted too."""
+        sys.unraisablehook = self._print_unraisable
         for number in (*STOPPING, *REOPENING):
             signal.signal(number, signal.SIG_IGN)
 
@@ -84,3 +89,8 @@ class Signals:
     def _interrupt(self, number: int, _frame: FrameType | None) -> None:
         self._stop_requested = signal.Signals(number).name
         raise StopRequested(self._stop_requested)
+
+    def _on_unraisable(self, dropped: sys.UnraisableHookArgs) -> None:
+        """Print what was raised within a finalizer, unless it is a `StopRequested`: that is noted."""
+        if not isinstance(dropped.exc_value, StopRequested):
+            self._print_unraisable(dropped)
