@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
+import redis
+import redis.asyncio
 from redis.backoff import NoBackoff
 from redis.exceptions import AskError, MovedError, ResponseError
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.retry import Retry
 
+from headwater.client.aio.cluster import AsyncClusterClient
 from headwater.client.attempts import say_may_have_run
 from headwater.client.cluster_calls import ClusterCalls
 from headwater.client.drivers import run
 from headwater.client.routing import QueuedCommand, Router, SlotMoved
 from headwater.client.server_url import NodeAddress
 from headwater.client.slots import Topology
+from headwater.client.sync.cluster import ClusterClient
 
 A, B = NodeAddress("a", 1), NodeAddress("b", 2)
 
@@ -187,3 +192,50 @@ def test_a_pipeline_on_a_cluster_goes_to_its_nodes() -> None:
     nodes = Nodes(1, b"1-1")
     assert run(nodes.calls().run_pipeline(queue, queue.execute, raise_on_error=True)) == [1, b"1-1"]
     assert queue.calls == ["reset"]
+
+
+class _Closing:
+    """The client of a node that is gone if ``fails``."""
+
+    def __init__(self, *, fails: bool) -> None:
+        self.fails = fails
+        self.closed = False
+
+    def close(self) -> None:
+        self.closed = True
+        if self.fails:
+            raise RedisConnectionError("the node is gone")
+
+    async def aclose(self) -> None:
+        self.close()
+
+
+def closing_nodes() -> tuple[ClusterCalls, list[_Closing]]:
+    nodes = [_Closing(fails=True), _Closing(fails=False), _Closing(fails=True)]
+    router = Router(Topology([A, B], cluster=True), stays=False)
+    left = iter(nodes)
+    calls = ClusterCalls(router, lambda _node: next(left), retry=Retry(NoBackoff(), 0))
+    for number in range(len(nodes)):
+        calls.client_of(NodeAddress("n", number))
+    return calls, nodes
+
+
+def test_a_node_that_is_gone_does_not_keep_the_others_open() -> None:
+    calls, nodes = closing_nodes()
+
+    with pytest.raises(RedisConnectionError, match="the node is gone"):
+        ClusterClient(redis.ConnectionPool(), calls).close()
+
+    assert all(node.closed for node in nodes)
+
+
+def test_a_node_that_is_gone_does_not_keep_the_others_open_for_asyncio() -> None:
+    async def close() -> None:
+        await AsyncClusterClient(redis.asyncio.ConnectionPool(), calls).aclose()
+
+    calls, nodes = closing_nodes()
+
+    with pytest.raises(RedisConnectionError, match="the node is gone"):
+        asyncio.run(close())
+
+    assert all(node.closed for node in nodes)

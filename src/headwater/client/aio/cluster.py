@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
 from typing import Any
 
 from redis.asyncio.client import Pipeline
@@ -58,9 +59,8 @@ class AsyncClusterClient(OneNodeOnly, AsyncClient):  # type: ignore[misc]  # red
         return AsyncNodePipeline(self, self.connection_pool)
 
     async def aclose(self, close_connection_pool: bool | None = None) -> None:
-        """Close the connections to all nodes."""
-        try:
+        """Close the connections to all nodes. Raises what one of them raises, after all are closed."""
+        async with AsyncExitStack() as closing:
+            closing.push_async_callback(super().aclose, close_connection_pool)
             for client in self.calls.take_nodes():
-                await client.aclose()
-        finally:
-            await super().aclose(close_connection_pool)
+                closing.push_async_callback(client.aclose)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any, TypeVar
 
 from redis.client import Pipeline
@@ -73,7 +74,8 @@ class ClusterClient(OneNodeOnly, Client):
         return found
 
     def close(self) -> None:
-        """Close the connections to all nodes."""
-        for client in self.calls.take_nodes():
-            client.close()
-        super().close()
+        """Close the connections to all nodes. Raises what one of them raises, after all are closed."""
+        with ExitStack() as closing:
+            closing.callback(super().close)
+            for client in self.calls.take_nodes():
+                closing.callback(client.close)
