@@ -6,10 +6,11 @@ Rule 2. The counters alone show that a stream has nothing new, and cost some mic
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from headwater.errors import HeadwaterError
+from headwater.groups.operation import Operation, single
 from headwater.model import StreamID
 from headwater.spark.core.ids import before
 from headwater.spark.core.planning import (
@@ -29,9 +30,6 @@ _TOGETHER: Final = 200
 
 _FAN: Final = 256
 """Parts per step of the search for the n-th entry: three steps cover 16 million entries."""
-
-Search = Generator[Command, Any, StreamID]
-"""Yields a command, is sent its reply, and returns an id."""
 
 
 class SplitPlanner:
@@ -85,35 +83,18 @@ class SplitPlanner:
     def limit_all(self, wanted: Limits) -> dict[str, Look | None]:
         # Finding the end takes several steps, during which entries may be removed. The result is
         # counted again in one step, so it may be fewer than `count` entries, but never more.
-        ends = self._found(
-            {
-                stream: _end_of(stream, position.id, look.to, count)
-                for stream, (position, look, count) in wanted.items()
-            }
-        )
+        ends: dict[str, StreamID] = {}
+        for names in batched(wanted, _TOGETHER):
+            found = self._store.run_operations(
+                lambda: [_end_of(one, *wanted[one]) for one in names]  # noqa: B023 - called now
+            )
+            ends |= zip(names, found, strict=True)
         return self.look_at_all(
             {
                 stream: (position, Position(ends[stream], position.added + count))
                 for stream, (position, _look, count) in wanted.items()
             }
         )
-
-    def _found(self, searches: Mapping[str, Search]) -> dict[str, StreamID]:
-        """Return the results of searches, whose commands are sent together."""
-        found: dict[str, StreamID] = {}
-        replies: dict[str, Any] = dict.fromkeys(searches)
-        while replies:
-            commands: dict[str, Command] = {}
-            for stream, reply in replies.items():
-                try:
-                    commands[stream] = searches[stream].send(reply)
-                except StopIteration as end:
-                    found[stream] = end.value
-            replies = {}
-            for names in batched(commands, _TOGETHER):
-                answers = self._store.ask_all(commands[name] for name in names)
-                replies |= zip(names, answers, strict=True)
-        return found
 
     def cut(self, stream: str, span: ReadSpan, parts: int) -> CutRange:
         return self.cut_all({stream: (span, parts)})[stream]
@@ -140,11 +121,11 @@ class SplitPlanner:
         return _cuts(self._store.ask("XSPLIT", stream, f"({start}", str(to), 1))[0]
 
 
-def _end_of(stream: str, start: StreamID, to: StreamID, count: int) -> Search:
-    """Return the greatest id such that at most ``count`` entries are live in (start, id]."""
-    begin, skip = f"({start}", count
+def _end_of(stream: str, position: Position, look: Look, count: int) -> Operation[StreamID]:
+    """Return the greatest id such that at most ``count`` entries are live after ``position``, up to it."""
+    begin, to, skip = f"({position.id}", look.to, count
     while True:
-        live, starts = _cuts((yield ("XSPLIT", stream, begin, str(to), _FAN)))
+        live, starts = _cuts((yield from single("XSPLIT", stream, begin, str(to), _FAN)))
         if live <= skip:
             return to
         passed, inside = 0, 0

@@ -112,7 +112,7 @@ class SourceStore:
     def run_all(self, script: Script, calls: Sequence[ScriptCall]) -> list[Any]:
         """Return the replies of a Lua script that may run twice to ``calls``, which are sent together."""
         if self.clustered:
-            return self._run_on_nodes(lambda: [script.call(*call) for call in calls])
+            return self.run_operations(lambda: [script.call(*call) for call in calls])
         return self._patiently(lambda: self._evaluated(script, calls))
 
     def _evaluated(self, script: Script, calls: Sequence[ScriptCall]) -> list[Any]:
@@ -135,8 +135,8 @@ class SourceStore:
                 raise one
         return replies
 
-    def _run_on_nodes(self, operations: Callable[[], list[Operation[Any]]]) -> list[Any]:
-        """Return the results of operations that may run twice, on a cluster."""
+    def run_operations(self, operations: Callable[[], list[Operation[Any]]]) -> list[Any]:
+        """Return the results of operations that may run twice; what they send next goes in one request."""
 
         def ask() -> list[Any]:
             return run_together(self.client, operations())
@@ -290,7 +290,7 @@ class SourceStore:
 
     def _script_counters(self, streams: Sequence[str]) -> list[Any]:
         if self.clustered:  # a script has the keys of one slot
-            replies = self._run_on_nodes(
+            replies = self.run_operations(
                 lambda: [counters.SCRIPT.call([one], []) for one in streams]
             )
             return [reply[0] if reply else None for reply in replies]
