@@ -51,11 +51,11 @@ while seen < budget and bytes > 0 do
     break
   end
 end
-return {seen, last, marks, ended}
+return {seen, last, marks, ended, tonumber(ARGV[4]) - bytes}
 """)
 """Walks a range. Arguments: start, end, the maximum number of entries, after about how many bytes the call ends,
 then increasing indexes (0 is the first entry). Returns the number of entries, the last id, the ids at those
-indexes, and whether the range ended there.
+indexes, whether the range ended there, and about how many bytes were copied.
 
 XRANGE copies the entries into Lua. So the size of a page's last entry decides how many entries the next page
 has: about 1 MB, at most 200 entries."""
@@ -65,12 +65,15 @@ _BUDGET_BYTES: Final = 16 * 1024 * 1024
 """How much the calls of one request may walk: some 10 ms during which the server serves no other client."""
 
 _TOGETHER: Final = 32
-"""The number of calls in one request. More save little, and leave each stream too small a share."""
+"""The most calls in one request. More save little, and leave each stream too small a share."""
+
+_AT_FIRST: Final = 16
+"""The calls in the first request, when the sizes of entries are not known."""
 
 
 class Walk:
     """A walk over the live entries in (start, to], at most ``most`` of them. ``seen`` is their number so far,
-    ``starts`` the ids at the indexes ``places`` (increasing; 0 is the first entry)."""
+    ``starts`` the ids at the indexes ``places`` (increasing; 0 is the first entry), ``copied`` the bytes of the last call."""
 
     def __init__(
         self,
@@ -80,7 +83,7 @@ class Walk:
         places: Sequence[int] = (),
         most: int | None = None,
     ) -> None:
-        self.seen = 0
+        self.seen = self.copied = 0
         self.starts: list[StreamID] = []
         self.ended = start >= to
         self._stream, self._to = stream, str(to)
@@ -98,7 +101,7 @@ class Walk:
 
     def go_on(self, reply: Any) -> None:
         """Take the reply to the last call."""
-        found, last, marks, ended = reply
+        found, last, marks, ended, self.copied = reply
         self.seen += int(found)
         self.starts += [StreamID.parse(mark) for mark in marks]
         self.ended = bool(ended) or self.seen == self._most
@@ -124,6 +127,7 @@ class LuaPlanner:
         self._store = store
         self._complete: dict[str, StreamState] = {}
         """The streams that missed nothing at the last look, with their state at that time."""
+        self._together = _AT_FIRST
 
     def look(self, stream: str, position: Position, upto: Position | None) -> Look | None:
         return self.look_at_all({stream: (position, upto)})[stream]
@@ -229,10 +233,13 @@ class LuaPlanner:
         """Carry out walks to their ends."""
         left = deque(walks)
         while left:
-            together = [left.popleft() for _ in range(min(_TOGETHER, len(left)))]
+            together = [left.popleft() for _ in range(min(_TOGETHER, self._together, len(left)))]
             calls = [walk.call(len(together)) for walk in together]
             for walk, reply in zip(together, self._store.run_all(_WALK, calls), strict=True):
                 walk.go_on(reply)
+            # One entry is always copied, and may have more than a call's share of the bytes.
+            largest = max(1, *(walk.copied for walk in together))
+            self._together = max(1, min(2 * self._together, _TOGETHER, _BUDGET_BYTES // largest))
             left.extendleft(walk for walk in reversed(together) if not walk.ended)
 
 
