@@ -22,14 +22,14 @@ pytestmark = pytest.mark.peer
 def requests(store: SourceStore, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """A 1 for each request of the store: each is a round trip."""
     made: list[int] = []
-    patiently = store._patiently
+    patiently = store.patiently
 
     def counted(ask: Any) -> Any:
         made.append(1)
         return patiently(ask)
 
     assert store.splits in {True, False}  # asked once
-    monkeypatch.setattr(store, "_patiently", counted)
+    monkeypatch.setattr(store, "patiently", counted)
     return made
 
 

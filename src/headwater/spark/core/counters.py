@@ -16,7 +16,7 @@ from headwater.spark.core.state import StreamState
 if TYPE_CHECKING:
     import redis
 
-SCRIPT: Final = Script("""
+_LOOK: Final = """
 local found, bytes = {}, 0
 local function weigh(entry)
   if not entry then return end
@@ -38,10 +38,14 @@ for i, key in ipairs(KEYS) do
   end
   if bytes > 4194304 then break end
 end
-return found
-""")
-"""Returns for each key what XCOUNTERS returns, until XINFO has copied 4 MB of entries into Lua: some milliseconds
-during which the server does nothing else."""
+"""
+"""Ends when XINFO has copied 4 MB of entries into Lua: some milliseconds during which the server does nothing else."""
+
+SCRIPT: Final = Script(_LOOK + "return found\n")
+"""Returns for each key what XCOUNTERS returns, for the first keys (`_LOOK`)."""
+
+DIGEST: Final = Script(_LOOK + "return {#found, redis.sha1hex(cjson.encode(found))}\n")
+"""Returns how many keys `SCRIPT` would return, and a digest of what it would return for them."""
 
 
 class CounterReader:

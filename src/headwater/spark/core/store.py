@@ -45,7 +45,7 @@ _SEARCH_SHARE: Final = 20
 _MOST_SEARCHES: Final = 5
 """How often a cluster is searched until a search finds nothing new."""
 
-_COUNTED_TOGETHER: Final = 500
+COUNTED_TOGETHER: Final = 500
 """Streams whose counters are asked for at once: some milliseconds on Redis and Valkey."""
 
 _SEARCH_CALLS: Final = 20
@@ -84,7 +84,7 @@ class SourceStore:
 
     def ask(self, *words: str | bytes | int) -> Any:
         """Return the reply to one command, as the server sent it."""
-        return self._patiently(lambda: self.client.execute_command(*words))
+        return self.patiently(lambda: self.client.execute_command(*words))
 
     def ask_together(self, *commands: Command) -> list[Any]:
         """Return the replies to commands that run in one MULTI, at one moment of the stream.
@@ -107,13 +107,13 @@ class SourceStore:
             replies: list[Any] = pipeline.execute(raise_on_error=False)
             return replies
 
-        return self._patiently(send)
+        return self.patiently(send)
 
     def run_all(self, script: Script, calls: Sequence[ScriptCall]) -> list[Any]:
         """Return the replies of a Lua script that may run twice to ``calls``, which are sent together."""
         if self.clustered:
             return self.run_operations(lambda: [script.call(*call) for call in calls])
-        return self._patiently(lambda: self._evaluated(script, calls))
+        return self.patiently(lambda: self._evaluated(script, calls))
 
     def _evaluated(self, script: Script, calls: Sequence[ScriptCall]) -> list[Any]:
         import redis
@@ -142,11 +142,12 @@ class SourceStore:
             return run_together(self.client, operations())
 
         try:
-            return self._patiently(ask)
+            return self.patiently(ask)
         except Refused as error:
             raise HeadwaterError(f"{redacted(self.options.url)} answered: {error}") from error
 
-    def _patiently(self, ask: Callable[[], T]) -> T:
+    def patiently(self, ask: Callable[[], T]) -> T:
+        """Call ``ask`` as `connection.patiently` does."""
         return patiently(self.options.url, ask)
 
     @property
@@ -169,7 +170,7 @@ class SourceStore:
         if self.options.pattern is None:
             return list(self.options.streams)
         found: set[str] = set()
-        for key in self._patiently(self._keys):
+        for key in self.patiently(self._keys):
             try:
                 name = key.decode()
             except UnicodeDecodeError:
@@ -232,18 +233,8 @@ class SourceStore:
     def states(self, streams: Iterable[str]) -> dict[str, StreamState | None]:
         """Return `state` of many streams, in few requests and without bodies."""
         found: dict[str, StreamState | None] = {}
-        for names in batched(streams, _COUNTED_TOGETHER):
+        for names in batched(streams, COUNTED_TOGETHER):
             found |= self.states_and(names, ())[0]
-        return found
-
-    def all_counters(self, streams: Iterable[str]) -> list[Any] | None:
-        """Return the names and counters of streams as the server sent them, to be compared; None if it refused."""
-        found: list[Any] = []
-        for names in batched(streams, _COUNTED_TOGETHER):
-            counted, _ = self._counted(names, ())
-            if isinstance(counted, Exception):
-                return None
-            found += [names, counted]
         return found
 
     def missing(self, streams: Sequence[str]) -> list[str]:
@@ -281,14 +272,15 @@ class SourceStore:
             if self.splits:
                 reply, *replies = self.ask_together(("XCOUNTERS", *streams), *commands)
                 return reply, replies
-            counted = self._script_counters(streams)
+            counted = self.script_counters(streams)
         except Disconnected:
             raise
         except HeadwaterError as error:
             return error, self.ask_together(*commands) if commands else []
         return counted, self.ask_together(*commands) if commands else []
 
-    def _script_counters(self, streams: Sequence[str]) -> list[Any]:
+    def script_counters(self, streams: Sequence[str]) -> list[Any]:
+        """Return the counters of streams of a server that does not know XCOUNTERS, as a script returned them."""
         if self.clustered:  # a script has the keys of one slot
             replies = self.run_operations(
                 lambda: [counters.SCRIPT.call([one], []) for one in streams]
@@ -351,7 +343,7 @@ class SourceStore:
         includes that of groups.
         """
         found: dict[str, int] = {}
-        for names in batched(lengths, _COUNTED_TOGETHER):
+        for names in batched(lengths, COUNTED_TOGETHER):
             memory = self.ask_all(("MEMORY USAGE", name) for name in names)
             for name, size in zip(names, memory, strict=True):
                 if isinstance(size, Exception):

@@ -32,6 +32,7 @@ from headwater.spark.core.completeness import (
     was_set_back,
 )
 from headwater.spark.core.idle import IdlePauses
+from headwater.spark.core.idle_counters import IdleCounters
 from headwater.spark.core.options import SourceOptions
 from headwater.spark.core.planning import Look, Planner
 from headwater.spark.core.positions import BEGINNING, Position, ReadSpan
@@ -85,6 +86,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._checked = False
         self._pauses = IdlePauses()
         self._rest = Rest()
+        self._idle_counters = IdleCounters()
         self._idle = False
         """Whether the last poll found nothing."""
 
@@ -132,7 +134,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._pauses.wait()
         store, plans = self._open()
         # Only an idle query asks twice: what it asks here makes its next polls cheap.
-        seen = store.all_counters(store.recent_streams()) if self._idle else None
+        seen = self._idle_counters.now(store, store.recent_streams()) if self._idle else None
         rests = self._rest.lasts(start, seen)
         end = start if rests else self._next(store, plans, start, limit)
         self._idle = end is start

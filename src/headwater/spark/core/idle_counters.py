@@ -1,0 +1,96 @@
+"""The counters of streams as an idle query asks for them: ten times a second, only to compare them.
+
+What a poll runs and touches has left the processor's caches since the poll before, which makes it three times
+as slow. So a request is packed once, and a server that runs scripts returns a digest: a poll of 1,000 streams
+takes half of the processor time that it took with redis-py's pipelines and all counters.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from headwater.errors import Disconnected, HeadwaterError
+from headwater.spark.core.counters import DIGEST
+from headwater.spark.core.store import COUNTED_TOGETHER, SourceStore, batched
+
+if TYPE_CHECKING:
+    import redis
+
+
+class IdleCounters:
+    """Asks for the counters of the streams of one query."""
+
+    def __init__(self) -> None:
+        self._store: SourceStore | None = None
+        self._streams: list[str] = []
+        self._requests: list[_Request] = []
+
+    def now(self, store: SourceStore, streams: list[str]) -> list[Any] | None:
+        """Return something that differs from what was returned before if one of the streams, or its counters, do;
+        None if the server refused."""
+        try:
+            if store.clustered:
+                names = batched(streams, COUNTED_TOGETHER)
+                return [streams, *(store.script_counters(some) for some in names)]
+            if store is not self._store or streams != self._streams:
+                self._requests = [
+                    _Request(store, names) for names in batched(streams, COUNTED_TOGETHER)
+                ]
+                self._store, self._streams = store, streams
+            return [streams, *self._replies()]
+        except Disconnected:
+            raise
+        except HeadwaterError:
+            return None
+
+    def _replies(self) -> list[Any]:
+        replies: list[Any] = []
+        while len(replies) < len(self._requests):
+            at = len(replies)
+            request = self._requests[at]
+            reply, looked_at = request.ask()
+            replies.append(reply)
+            if looked_at < len(request.streams):  # their entries are large
+                self._requests[at : at + 1] = request.divided(looked_at)
+        return replies
+
+
+class _Request:
+    """A request for the counters of ``streams``, or for a digest of them, on one server."""
+
+    def __init__(self, store: SourceStore, streams: list[str]) -> None:
+        self._store = store
+        self.streams = streams
+        self._words: list[str | int] = ["EVALSHA", DIGEST.digest, len(streams), *streams]
+        if store.splits:
+            self._words = ["XCOUNTERS", *streams]
+        self._packed: list[bytes] | None = None
+
+    def ask(self) -> tuple[Any, int]:
+        """Return what the server answers, and for how many of the streams."""
+        reply = self._store.patiently(self._send)
+        return (reply, len(self.streams)) if self._store.splits else (reply, int(reply[0]))
+
+    def divided(self, at: int) -> tuple[_Request, _Request]:
+        """Return a request for the first ``at`` streams, and one for the others."""
+        return _Request(self._store, self.streams[:at]), _Request(self._store, self.streams[at:])
+
+    def _send(self) -> Any:
+        import redis
+
+        pool = self._store.client.connection_pool
+        connection: redis.Connection = pool.get_connection()
+        try:
+            if self._packed is None:
+                self._packed = connection.pack_command(*self._words)
+            connection.send_packed_command(self._packed)
+            try:
+                return connection.read_response()
+            except redis.exceptions.NoScriptError:
+                # Users may be permitted SCRIPT LOAD without EVAL.
+                connection.send_command("SCRIPT LOAD", DIGEST.text)
+                connection.read_response()
+                connection.send_packed_command(self._packed)
+                return connection.read_response()
+        finally:
+            pool.release(connection)
