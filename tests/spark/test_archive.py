@@ -147,7 +147,7 @@ def test_a_partly_trimmed_page_is_not_considered_complete(shop: Shop, tmp_path: 
     assert numbers == list(range(1, 20_001))
 
 
-@pytest.mark.parametrize("question", ["look", "cut", "limit"])
+@pytest.mark.parametrize("question", ["look_at_all", "cut_all", "limit_all"])
 def test_entries_archived_and_trimmed_during_planning_are_counted_once(
     shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, question: str
 ) -> None:

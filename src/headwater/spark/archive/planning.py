@@ -12,8 +12,8 @@ they are not trimmed yet) count as the archive's, so each entry is counted once.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
-from typing import Final, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, NamedTuple, TypeVar
 
 from headwater.errors import HeadwaterError
 from headwater.model import IDRange, StreamID
@@ -23,16 +23,27 @@ from headwater.spark.core.ids import after
 from headwater.spark.core.planners import planner
 from headwater.spark.core.planning import CutRange, Limits, Look, Planner, Wanted, part_sizes
 from headwater.spark.core.positions import Position, ReadSpan
-from headwater.spark.core.state import StreamState
 
 T = TypeVar("T")
+
+
+class _Archive(NamedTuple):
+    """An archive at one moment."""
+
+    ranks: Index
+    end: Position
+
+
+_Archives = Mapping[str, _Archive]
+"""Streams, each with its archive."""
 
 _ATTEMPTS: Final = 100
 """How often planning is repeated. An archive rarely grows between two reads that are milliseconds apart."""
 
 
 class ArchivePlanner:
-    """A `Planner` for archive and stream. Each method reads both as of one moment (`_while_unchanged`)."""
+    """A `Planner` for archives and streams. Each method reads both as of one moment (`_while_unchanged`), and asks for
+    what many streams have after their archives together."""
 
     def __init__(self, store: ArchiveStore) -> None:
         self._store = store
@@ -40,103 +51,169 @@ class ArchivePlanner:
         self._indexes: dict[str, Index] = {}
 
     def look(self, stream: str, position: Position, upto: Position | None) -> Look | None:
-        def ask(index: Index, end: Position) -> Look | None:
-            begin = max(position, end, key=lambda one: one.id)
-            look = self._stream.look(stream, begin, upto)
-            if look is None:
-                state = archived_state(self._store.manifest(stream))
-                if state is None:
-                    return None
-                look = Look(state, state.last_id, 0, 0)
-            elif look.state.last_id < end.id:
-                raise set_back_behind(self._store.manifest(stream), look.state)
-            archived = index.count(position.id, end.id)
-            if upto is None or upto.id >= end.id:
-                return look._replace(total=look.total + archived, taken=look.taken + archived)
-            to = max(position.id, upto.id)
-            taken = index.count(position.id, to)
-            return look._replace(to=upto.id, total=look.total + archived, taken=taken)
-
-        return self._while_unchanged(stream, ask)
+        return self.look_at_all({stream: (position, upto)})[stream]
 
     def look_at_all(self, wanted: Wanted) -> dict[str, Look | None]:
-        return {stream: self.look(stream, *places) for stream, places in wanted.items()}
+        def ask(archives: _Archives) -> dict[str, Look | None]:
+            looks = self._stream.look_at_all(
+                {
+                    stream: (_later(wanted[stream][0], archive.end), wanted[stream][1])
+                    for stream, archive in archives.items()
+                }
+            )
+            return {
+                stream: self._whole(stream, looks[stream], archive, *wanted[stream])
+                for stream, archive in archives.items()
+            }
+
+        return self._while_unchanged(wanted, ask)
+
+    def _whole(
+        self,
+        stream: str,
+        look: Look | None,
+        archive: _Archive,
+        position: Position,
+        upto: Position | None,
+    ) -> Look | None:
+        """Add what the archive has after ``position`` to ``look``, which is at the stream after its archive."""
+        index, end = archive
+        if look is None:
+            state = archived_state(self._store.manifest(stream))
+            if state is None:
+                return None
+            look = Look(state, state.last_id, 0, 0)
+        elif look.state.last_id < end.id:
+            raise set_back_behind(self._store.manifest(stream), look.state)
+        archived = index.count(position.id, end.id)
+        if upto is None or upto.id >= end.id:
+            return look._replace(total=look.total + archived, taken=look.taken + archived)
+        to = max(position.id, upto.id)
+        taken = index.count(position.id, to)
+        return look._replace(to=upto.id, total=look.total + archived, taken=taken)
 
     def limit(self, stream: str, position: Position, look: Look, count: int) -> Look | None:
-        def ask(index: Index, end: Position) -> Look | None:
-            archived = index.count(position.id, min(end.id, look.to))
-            if archived >= count:
-                to = index.id_at(index.rank(position.id) + count)
-                return look._replace(to=to, taken=count)
-            begin = max(position, end, key=lambda one: one.id)
-            live = look._replace(total=look.total - archived, taken=look.taken - archived)
-            shorter = self._stream.limit(stream, begin, live, count - archived)
-            return shorter and shorter._replace(
-                total=shorter.total + archived, taken=shorter.taken + archived
-            )
-
-        return self._while_unchanged(stream, ask)
+        return self.limit_all({stream: (position, look, count)})[stream]
 
     def limit_all(self, wanted: Limits) -> dict[str, Look | None]:
-        return {stream: self.limit(stream, *one) for stream, one in wanted.items()}
+        def ask(archives: _Archives) -> dict[str, Look | None]:
+            found: dict[str, Look | None] = {}
+            rests: dict[str, tuple[Position, Look, int]] = {}
+            counts: dict[str, int] = {}
+            for stream, (index, end) in archives.items():
+                position, look, count = wanted[stream]
+                archived = counts[stream] = index.count(position.id, min(end.id, look.to))
+                if archived >= count:
+                    to = index.id_at(index.rank(position.id) + count)
+                    found[stream] = look._replace(to=to, taken=count)
+                    continue
+                live = look._replace(total=look.total - archived, taken=look.taken - archived)
+                rests[stream] = _later(position, end), live, count - archived
+            for stream, shorter in self._stream.limit_all(rests).items():
+                found[stream] = shorter and shorter._replace(
+                    total=shorter.total + counts[stream], taken=shorter.taken + counts[stream]
+                )
+            return found
+
+        return self._while_unchanged(wanted, ask)
 
     def cut(self, stream: str, span: ReadSpan, parts: int) -> CutRange:
-        start, to = span.start.id, span.end.id
-
-        def ask(index: Index, end: Position) -> CutRange:
-            archived = index.count(start, min(to, end.id))
-            rest = max(0, span.entries - archived)
-            state: StreamState | None = None
-            cuts: list[tuple[IDRange, int]] = []
-            if archived:
-                share = parts if not rest else max(1, parts * archived // span.entries)
-                cuts = _archived_parts(index, start, min(to, end.id), share)
-            if to > end.id:
-                begin = max(span.start, end, key=lambda one: one.id)
-                live = self._stream.cut(
-                    stream, ReadSpan(begin, span.end), max(1, parts - len(cuts))
-                )
-                state, cuts = live.state, cuts + live.parts
-            if state is None and sum(count for _ids, count in cuts) != span.entries:
-                state = self._store.state(stream)  # it explains what is missing
-            return CutRange(state, cuts)
-
-        return self._while_unchanged(stream, ask)
+        return self.cut_all({stream: (span, parts)})[stream]
 
     def cut_all(self, spans: Mapping[str, tuple[ReadSpan, int]]) -> dict[str, CutRange]:
-        return {stream: self.cut(stream, *asked) for stream, asked in spans.items()}
+        def ask(archives: _Archives) -> dict[str, CutRange]:
+            cuts = {
+                stream: _archived_cut(archive, *spans[stream])
+                for stream, archive in archives.items()
+            }
+            lives = self._stream.cut_all(
+                {
+                    stream: (
+                        ReadSpan(_later(span.start, archive.end), span.end),
+                        max(1, parts - len(cuts[stream])),
+                    )
+                    for stream, archive in archives.items()
+                    for span, parts in [spans[stream]]
+                    if span.end.id > archive.end.id
+                }
+            )
+            return {
+                stream: self._joined(stream, spans[stream][0], cuts[stream], lives.get(stream))
+                for stream in archives
+            }
+
+        return self._while_unchanged(spans, ask)
+
+    def _joined(
+        self,
+        stream: str,
+        span: ReadSpan,
+        archived: list[tuple[IDRange, int]],
+        live: CutRange | None,
+    ) -> CutRange:
+        state, parts = (None, archived) if live is None else (live.state, archived + live.parts)
+        if state is None and sum(count for _ids, count in parts) != span.entries:
+            state = self._store.state(stream)  # it explains what is missing
+        return CutRange(state, parts)
 
     def count(self, stream: str, start: StreamID, to: StreamID) -> int:
-        def ask(index: Index, end: Position) -> int:
+        def ask(archives: _Archives) -> dict[str, int]:
+            index, end = archives[stream]
             archived = index.count(start, min(to, end.id))
-            return archived + self._stream.count(stream, max(start, end.id), to)
+            return {stream: archived + self._stream.count(stream, max(start, end.id), to)}
 
-        return self._while_unchanged(stream, ask)
+        return self._while_unchanged([stream], ask)[stream]
 
-    def _while_unchanged(self, stream: str, ask: Callable[[Index, Position], T]) -> T:
-        """Call ``ask`` with the archive's index and end, until the archive has not grown during the call; return
-        the result.
+    def _while_unchanged(
+        self, streams: Iterable[str], ask: Callable[[_Archives], dict[str, T]]
+    ) -> dict[str, T]:
+        """Call ``ask`` with the archives of streams, and again with those that have grown during the call; return the
+        results.
 
         Raises `HeadwaterError` after `_ATTEMPTS` calls.
         """
-        manifest = self._store.manifest(stream)
+        answers: dict[str, T] = {}
+        left = list(streams)
         for _attempt in range(_ATTEMPTS):
-            end = manifest.end
-            answer = ask(self._index(stream), end)
-            if manifest.end == end:
-                return answer
+            archives = {stream: self._archive(stream) for stream in left}
+            answers |= ask(archives)
+            left = [
+                stream
+                for stream, archive in archives.items()
+                if self._store.manifest(stream).end != archive.end
+            ]
+            if not left:
+                return answers
         raise HeadwaterError(
-            f"the archive of {stream!r} grew during each of {_ATTEMPTS} attempts to plan a batch; archive it "
+            f"the archive of {left[0]!r} grew during each of {_ATTEMPTS} attempts to plan a batch; archive it "
             "less often"
         )
 
-    def _index(self, stream: str) -> Index:
-        """Return the index of the manifest's current segments; make it only if they have changed."""
+    def _archive(self, stream: str) -> _Archive:
+        """Return the archive as it is now; make its index only if the segments have changed."""
         manifest = self._store.manifest(stream)
+        end = manifest.end
         index = self._indexes.get(stream)
         if index is None or index.segments is not manifest.segments():
             index = self._indexes[stream] = Index(manifest)
-        return index
+        return _Archive(index, end)
+
+
+def _later(one: Position, other: Position) -> Position:
+    """Return the position further on; the first if both have the same id."""
+    return max(one, other, key=lambda position: position.id)
+
+
+def _archived_cut(archive: _Archive, span: ReadSpan, parts: int) -> list[tuple[IDRange, int]]:
+    """Return the ranges of what the archive has of ``span``: a share of ``parts``."""
+    index, end = archive
+    to = min(span.end.id, end.id)
+    archived = index.count(span.start.id, to)
+    if not archived:
+        return []
+    rest = max(0, span.entries - archived)
+    share = parts if not rest else max(1, parts * archived // span.entries)
+    return _archived_parts(index, span.start.id, to, share)
 
 
 def _archived_parts(

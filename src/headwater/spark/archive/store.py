@@ -8,6 +8,7 @@ from headwater.errors import DataLoss
 from headwater.model import MIN_ID
 from headwater.spark.archive.manifest import Manifest, archived_streams
 from headwater.spark.core.options import SourceOptions
+from headwater.spark.core.positions import Position
 from headwater.spark.core.state import StreamState
 from headwater.spark.core.store import SourceStore
 
@@ -36,15 +37,25 @@ class ArchiveStore(SourceStore):
         return sorted({*found, *archived})
 
     def states(self, streams: Iterable[str]) -> dict[str, StreamState | None]:
-        return {stream: self.state(stream) for stream in streams}
-
-    def state(self, stream: str) -> StreamState | None:
-        """Return what the server reports about ``stream``, or the archive if there is no such key.
+        """Return what the server reports about streams, or the archive about those of which there is no key.
 
         Raises `DataLoss` for a stream that ends before its archive.
         """
-        end = self.manifest(stream).end  # read before the server's state: both only grow
-        state = super().state(stream)
+        # Read before the server's states: both only grow.
+        ends = {stream: self.manifest(stream).end for stream in streams}
+        return {
+            stream: self._or_archived(stream, state, ends[stream])
+            for stream, state in super().states(ends).items()
+        }
+
+    def state(self, stream: str) -> StreamState | None:
+        """Return `states` of one stream."""
+        end = self.manifest(stream).end
+        return self._or_archived(stream, super().state(stream), end)
+
+    def _or_archived(
+        self, stream: str, state: StreamState | None, end: Position
+    ) -> StreamState | None:
         if state is not None and state.last_id < end.id:
             raise set_back_behind(self.manifest(stream), state)
         return state or archived_state(self.manifest(stream))
