@@ -6,7 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
 import redis
+
+from headwater.spark.core.store import SourceStore
 
 QUICK_QUERIES = {
     "spark.sql.codegen.wholeStage": "false",
@@ -40,3 +43,17 @@ class Shop:
         """Return the ``n`` of every entry in the stream."""
         entries: Any = self.client.xrange(stream)
         return [int(fields[b"n"]) for _id, fields in entries]
+
+
+def count_requests(store: SourceStore, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return a list that gets a 1 for each request of the store from now on: each is a round trip."""
+    made: list[int] = []
+    patiently = store.patiently
+
+    def counted(ask: Any) -> Any:
+        made.append(1)
+        return patiently(ask)
+
+    assert store.splits in {True, False}  # asked once
+    monkeypatch.setattr(store, "patiently", counted)
+    return made

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from headwater.errors import DataLoss
-from headwater.model import MIN_ID, StreamID
+from headwater.model import MAX_ID, MIN_ID, StreamID
 from headwater.spark.archive.planning import ArchivePlanner
 from headwater.spark.archive.store import ArchiveStore
 from headwater.spark.core.options import parse_options
 from headwater.spark.core.planning import CutRange, Look
 from headwater.spark.core.positions import Position, ReadSpan
 from tests.spark.archives import archive
-from tests.spark.stores import Shop
+from tests.spark.stores import Shop, count_requests
 
 pytestmark = pytest.mark.peer
 
@@ -77,6 +77,50 @@ def test_archived_streams_are_planned_as_one_by_one(archived: ArchiveStore, read
     }
 
 
+def test_entries_of_archives_and_streams_are_counted_once(archived: ArchiveStore) -> None:
+    # Given streams of which the first entries are archived, some are trimmed, and some came later
+    live = {0: 7, 4: 6, 5: 5, **dict.fromkeys(range(6, 12), 6)}
+    totals = {
+        name: (3 + number if number else 0) + live.get(number, 0)
+        for number, name in enumerate(NAMES)
+    }
+    plans = ArchivePlanner(archived)
+
+    # When they are looked at from their beginnings, then no entry is missing and none counts twice
+    looks = plans.look_at_all(dict.fromkeys(NAMES, (START, None)))
+    assert {name: look and look.total for name, look in looks.items()} == totals
+    cuts = plans.cut_all(spans_of(looks))
+    assert {name: cut.entries for name, cut in cuts.items()} == totals
+    assert {name: plans.count(name, MIN_ID, MAX_ID) for name in NAMES} == totals
+
+
+@pytest.mark.parametrize(("upto", "taken"), [(2, 2), (30, 11 + 1), (99, 11 + 6)])
+def test_a_look_ends_within_the_archive_or_after_it(
+    archived: ArchiveStore, upto: int, taken: int
+) -> None:
+    # Given a stream with 11 archived entries and six later ones, from 30-1 on
+    until = Position(StreamID(upto, 1), taken)
+    look = ArchivePlanner(archived).look_at_all({NAMES[8]: (START, until)})[NAMES[8]]
+    assert look is not None
+    assert (look.total, look.taken) == (17, taken)
+
+
+@pytest.mark.parametrize(("count", "last"), [(4, 4), (13, 31)])
+def test_a_limited_look_ends_within_the_archive_or_after_it(
+    archived: ArchiveStore, count: int, last: int
+) -> None:
+    # Given a look at 11 archived entries and six later ones
+    plans = ArchivePlanner(archived)
+    look = plans.look(NAMES[8], START, None)
+    assert look is not None
+
+    # When a batch may take some of them, then it ends before the entry that follows
+    limited = plans.limit_all({NAMES[8]: (START, look, count)})[NAMES[8]]
+    assert limited is not None
+    assert limited.taken == count
+    assert StreamID(last, 1) <= limited.to < StreamID(last + 1, 1)
+
+
 def test_many_archived_streams_are_planned_in_few_requests(
     shop: Shop, archived: ArchiveStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -84,14 +128,7 @@ def test_many_archived_streams_are_planned_in_few_requests(
     plans = ArchivePlanner(archived)
     wanted = dict.fromkeys(NAMES, (START, None))
     plans.look_at_all(wanted)
-    requests: list[int] = []
-    patiently = archived.patiently
-
-    def counted(ask: Any) -> Any:
-        requests.append(1)
-        return patiently(ask)
-
-    monkeypatch.setattr(archived, "patiently", counted)
+    requests = count_requests(archived, monkeypatch)
 
     # When a batch of all streams is planned
     looks = plans.look_at_all(wanted)
@@ -129,6 +166,29 @@ def test_only_streams_whose_archives_have_grown_are_planned_again(
     look = looks[NAMES[6]]
     assert look is not None
     assert look.total == 3 + 6 + 6
+
+
+def test_streams_whose_archives_grow_whenever_all_are_planned_are_planned_one_by_one(
+    shop: Shop, archived: ArchiveStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given two streams that are archived each time several streams are looked at
+    plans = ArchivePlanner(archived)
+    inner: Any = plans._stream
+    look_at_all, growing = inner.look_at_all, NAMES[6:8]
+
+    def archive_two(wanted: Any) -> Any:
+        looks = look_at_all(wanted)
+        if len(wanted) > 1:
+            for name in growing:
+                shop.client.xadd(name, {"n": 1})
+                archive(shop, tmp_path, stream=name)
+        return looks
+
+    monkeypatch.setattr(inner, "look_at_all", archive_two)
+
+    # When all are looked at, then each entry is counted once
+    looks = plans.look_at_all(dict.fromkeys(NAMES, (START, None)))
+    assert [look and look.total for look in map(looks.get, growing)] == [15 + 3, 16 + 3]
 
 
 def test_a_stream_behind_its_archive_is_named_among_many(

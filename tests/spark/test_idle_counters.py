@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 
 from headwater.spark.core.idle_counters import IdleCounters
+from headwater.spark.core.lua_planning import LuaPlanner
+from headwater.spark.core.split_planning import SplitPlanner
 from headwater.spark.core.store import SourceStore
-from tests.spark.stores import Shop
+from tests.spark.queries import Query
+from tests.spark.stores import Shop, count_requests
 
 pytestmark = pytest.mark.peer
 
@@ -87,6 +90,60 @@ def test_streams_with_large_entries_are_seen_whole(shop: Shop, store: SourceStor
         after = counters.now(store, names)
         assert after not in (before, None)
         before = after
+
+
+def test_small_entries_share_requests_again(
+    shop: Shop, store: SourceStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given streams of which a script copies so much that it ends early
+    names = [f"s{number}" for number in range(12)]
+    for name in names:
+        shop.client.xadd(name, {"body": b"x" * 1_000_000}, id="1-1")
+    counters = IdleCounters()
+    counters.now(store, names)
+    counters.now(store, names)
+
+    # When their entries are small
+    for name in names:
+        shop.client.xadd(name, {"n": 1}, id="2-1")
+        shop.client.xtrim(name, maxlen=1, approximate=False)
+    changed = counters.now(store, names)
+    requests = count_requests(store, monkeypatch)
+
+    # Then one request is enough again, and its reply is the same from then on
+    seen = counters.now(store, names)
+    assert len(requests) == 1
+    assert changed is not None
+    assert counters.now(store, names) == seen
+
+
+def test_a_resting_query_asks_for_nothing_else_and_finds_what_is_added(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given a query that has found nothing twice
+    shop.add("s", [1, 2])
+    query = Query(shop)
+    assert query.batches() == [[1, 2]]
+    assert not query.plan()
+    looks: list[Any] = []
+    kind = SplitPlanner if shop.name == "headwater" else LuaPlanner
+    look_at_all = kind.look_at_all
+
+    def counted(self: Any, wanted: Any) -> Any:
+        looks.append(wanted)
+        return look_at_all(self, wanted)
+
+    monkeypatch.setattr(kind, "look_at_all", counted)
+
+    # When it polls again, then it looks at no stream
+    assert not query.plan()
+    assert not query.plan()
+    assert looks == []
+
+    # When entries are added, then they are a batch
+    shop.add("s", [3])
+    assert query.batches() == [[3]]
+    assert looks
 
 
 def test_a_server_that_has_forgotten_scripts_and_connections_answers(

@@ -13,24 +13,15 @@ from headwater.spark.core.planners import planner
 from headwater.spark.core.planning import Planner
 from headwater.spark.core.positions import Position, ReadSpan
 from headwater.spark.core.store import SourceStore
-from tests.spark.stores import Shop
+from tests.spark.stores import Shop, count_requests
 
 pytestmark = pytest.mark.peer
 
 
 @pytest.fixture
 def requests(store: SourceStore, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """A 1 for each request of the store: each is a round trip."""
-    made: list[int] = []
-    patiently = store.patiently
-
-    def counted(ask: Any) -> Any:
-        made.append(1)
-        return patiently(ask)
-
-    assert store.splits in {True, False}  # asked once
-    monkeypatch.setattr(store, "patiently", counted)
-    return made
+    """A 1 for each request of the store."""
+    return count_requests(store, monkeypatch)
 
 
 def test_many_streams_are_looked_at_as_one_by_one(

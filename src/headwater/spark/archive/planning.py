@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, NamedTuple, TypeVar
+from dataclasses import dataclass
+from typing import Final, TypeVar
 
 from headwater.errors import HeadwaterError
 from headwater.model import IDRange, StreamID
@@ -22,15 +23,16 @@ from headwater.spark.archive.store import ArchiveStore, archived_state, set_back
 from headwater.spark.core.ids import after
 from headwater.spark.core.planners import planner
 from headwater.spark.core.planning import CutRange, Limits, Look, Planner, Wanted, part_sizes
-from headwater.spark.core.positions import Position, ReadSpan
+from headwater.spark.core.positions import BEGINNING, Position, ReadSpan
 
 T = TypeVar("T")
 
 
-class _Archive(NamedTuple):
+@dataclass(frozen=True)
+class _Archive:
     """An archive at one moment."""
 
-    ranks: Index
+    index: Index
     end: Position
 
 
@@ -38,7 +40,10 @@ _Archives = Mapping[str, _Archive]
 """Streams, each with its archive."""
 
 _ATTEMPTS: Final = 100
-"""How often planning is repeated. An archive rarely grows between two reads that are milliseconds apart."""
+"""How often planning is repeated. An archive rarely grows while its stream is planned, which takes milliseconds."""
+
+_ATTEMPTS_TOGETHER: Final = 3
+"""How often streams are planned together: many take longer, so that some archive may grow each time."""
 
 
 class ArchivePlanner:
@@ -77,7 +82,7 @@ class ArchivePlanner:
         upto: Position | None,
     ) -> Look | None:
         """Add what the archive has after ``position`` to ``look``, which is at the stream after its archive."""
-        index, end = archive
+        index, end = archive.index, archive.end
         if look is None:
             state = archived_state(self._store.manifest(stream))
             if state is None:
@@ -100,7 +105,8 @@ class ArchivePlanner:
             found: dict[str, Look | None] = {}
             rests: dict[str, tuple[Position, Look, int]] = {}
             counts: dict[str, int] = {}
-            for stream, (index, end) in archives.items():
+            for stream, archive in archives.items():
+                index, end = archive.index, archive.end
                 position, look, count = wanted[stream]
                 archived = counts[stream] = index.count(position.id, min(end.id, look.to))
                 if archived >= count:
@@ -158,9 +164,9 @@ class ArchivePlanner:
 
     def count(self, stream: str, start: StreamID, to: StreamID) -> int:
         def ask(archives: _Archives) -> dict[str, int]:
-            index, end = archives[stream]
-            archived = index.count(start, min(to, end.id))
-            return {stream: archived + self._stream.count(stream, max(start, end.id), to)}
+            end = archives[stream].end.id
+            archived = archives[stream].index.count(start, min(to, end))
+            return {stream: archived + self._stream.count(stream, max(start, end), to)}
 
         return self._while_unchanged([stream], ask)[stream]
 
@@ -174,7 +180,11 @@ class ArchivePlanner:
         """
         answers: dict[str, T] = {}
         left = list(streams)
-        for _attempt in range(_ATTEMPTS):
+        for attempt in range(_ATTEMPTS):
+            if attempt >= _ATTEMPTS_TOGETHER and len(left) > 1:
+                for stream in left:
+                    answers |= self._while_unchanged([stream], ask)
+                return answers
             archives = {stream: self._archive(stream) for stream in left}
             answers |= ask(archives)
             left = [
@@ -192,11 +202,10 @@ class ArchivePlanner:
     def _archive(self, stream: str) -> _Archive:
         """Return the archive as it is now; make its index only if the segments have changed."""
         manifest = self._store.manifest(stream)
-        end = manifest.end
         index = self._indexes.get(stream)
         if index is None or index.segments is not manifest.segments():
             index = self._indexes[stream] = Index(manifest)
-        return _Archive(index, end)
+        return _Archive(index, index.segments[-1].end if index.segments else BEGINNING)
 
 
 def _later(one: Position, other: Position) -> Position:
@@ -206,8 +215,8 @@ def _later(one: Position, other: Position) -> Position:
 
 def _archived_cut(archive: _Archive, span: ReadSpan, parts: int) -> list[tuple[IDRange, int]]:
     """Return the ranges of what the archive has of ``span``: a share of ``parts``."""
-    index, end = archive
-    to = min(span.end.id, end.id)
+    index = archive.index
+    to = min(span.end.id, archive.end.id)
     archived = index.count(span.start.id, to)
     if not archived:
         return []

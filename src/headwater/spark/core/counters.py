@@ -16,7 +16,7 @@ from headwater.spark.core.state import StreamState
 if TYPE_CHECKING:
     import redis
 
-_LOOK: Final = """
+_COLLECT: Final = """
 local found, bytes = {}, 0
 local function weigh(entry)
   if not entry then return end
@@ -41,11 +41,18 @@ end
 """
 """Ends when XINFO has copied 4 MB of entries into Lua: some milliseconds during which the server does nothing else."""
 
-SCRIPT: Final = Script(_LOOK + "return found\n")
-"""Returns for each key what XCOUNTERS returns, for the first keys (`_LOOK`)."""
+SCRIPT: Final = Script(_COLLECT + "return found\n")
+"""Returns what XCOUNTERS returns, for the first keys only (`_COLLECT`)."""
 
-DIGEST: Final = Script(_LOOK + "return {#found, redis.sha1hex(cjson.encode(found))}\n")
-"""Returns how many keys `SCRIPT` would return, and a digest of what it would return for them."""
+DIGEST: Final = Script(
+    _COLLECT
+    + """
+local lines = {}
+for i = 1, #found do lines[i] = found[i] and table.concat(found[i], ' ') or '-' end
+return {#found, redis.sha1hex(table.concat(lines, ','))}
+"""
+)
+"""Returns for how many keys `SCRIPT` would return counters, and a digest of them."""
 
 
 class CounterReader:

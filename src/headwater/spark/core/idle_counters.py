@@ -1,8 +1,8 @@
 """The counters of streams as an idle query asks for them: ten times a second, only to compare them.
 
-What a poll runs and touches has left the processor's caches since the poll before, which makes it three times
-as slow. So a request is packed once, and a server that runs scripts returns a digest: a poll of 1,000 streams
-takes half of the processor time that it took with redis-py's pipelines and all counters.
+After 100 ms the processor's caches no longer hold what a poll uses, so that packing the names and parsing the counters of
+a thousand streams is slow. Requests are therefore packed once. A server that runs scripts returns a digest, except on a
+cluster, where a script has the keys of one slot.
 """
 
 from __future__ import annotations
@@ -24,24 +24,32 @@ class IdleCounters:
         self._store: SourceStore | None = None
         self._streams: list[str] = []
         self._requests: list[_Request] = []
+        self._seen: list[Any] = []
+        self._divided = False
 
     def now(self, store: SourceStore, streams: list[str]) -> list[Any] | None:
-        """Return something that differs from what was returned before if one of the streams, or its counters, do;
-        None if the server refused."""
+        """Return something that differs from the result before if the streams or their counters do; None if the
+        server refused."""
         try:
             if store.clustered:
-                names = batched(streams, COUNTED_TOGETHER)
-                return [streams, *(store.script_counters(some) for some in names)]
+                parts = batched(streams, COUNTED_TOGETHER)
+                return [streams, *(store.script_counters(names) for names in parts)]
             if store is not self._store or streams != self._streams:
-                self._requests = [
-                    _Request(store, names) for names in batched(streams, COUNTED_TOGETHER)
-                ]
-                self._store, self._streams = store, streams
-            return [streams, *self._replies()]
+                self._begin(store, streams)
+            replies = self._replies()
+            if self._divided and replies != self._seen:
+                self._begin(store, streams)  # their entries may have become smaller
+            self._seen = replies
+            return [streams, *replies]
         except Disconnected:
             raise
         except HeadwaterError:
             return None
+
+    def _begin(self, store: SourceStore, streams: list[str]) -> None:
+        self._store, self._streams = store, streams
+        self._requests = [_Request(store, names) for names in batched(streams, COUNTED_TOGETHER)]
+        self._divided = False
 
     def _replies(self) -> list[Any]:
         replies: list[Any] = []
@@ -52,6 +60,7 @@ class IdleCounters:
             replies.append(reply)
             if looked_at < len(request.streams):  # their entries are large
                 self._requests[at : at + 1] = request.divided(looked_at)
+                self._divided = True
         return replies
 
 
@@ -92,5 +101,10 @@ class _Request:
                 connection.read_response()
                 connection.send_packed_command(self._packed)
                 return connection.read_response()
+        except redis.ResponseError:
+            raise
+        except BaseException:
+            connection.disconnect()  # its reply may still come
+            raise
         finally:
             pool.release(connection)
