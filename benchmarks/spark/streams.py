@@ -1,6 +1,7 @@
 """A thousand streams in one query: polling, planning, and reading them, compared with one stream.
 
-    poll    latestOffset of an idle query of 1,000 streams, on Headwater and on Redis 8.2
+    poll    latestOffset of an idle query of 1,000 streams, on Headwater and on Redis 8.2; and for comparison a
+            PING by redis-py: after a pause of 100 ms some machines run anything several times slower
     plan    latestOffset and partitions after each stream got an entry
     long    latestOffset and partitions of one stream with 10,000,000 entries, in 40 ranges
     batch   5,000 entries of 200 streams to a count, compared with the same number in one stream
@@ -93,13 +94,17 @@ def _polls(url: str, client: redis.Redis) -> dict[str, float]:
     _fill(client, STREAMS, STREAMS)
     query = _Polled(url)
     query.next()
-    times, spent = [], []
+    times, spent, pings = [], [], []
     for _ in range(POLLS):
         time.sleep(LONGEST_PAUSE_S)  # the reader would wait
         began, cpu = time.perf_counter(), time.process_time()
         query.reader.latestOffset(query.at, query.limit)
         times.append(time.perf_counter() - began)
         spent.append(time.process_time() - cpu)
+        time.sleep(LONGEST_PAUSE_S)
+        cpu = time.process_time()
+        client.ping()
+        pings.append(time.process_time() - cpu)
     plans = []
     for _ in range(ROUNDS):
         _fill(client, STREAMS, STREAMS)
@@ -111,6 +116,7 @@ def _polls(url: str, client: redis.Redis) -> dict[str, float]:
     return {
         "poll_ms": statistics.median(times) * 1000,
         "poll_cpu_ms": statistics.median(spent) * 1000,
+        "ping_cpu_ms": statistics.median(pings) * 1000,
         "plan_ms": statistics.median(plans) * 1000,
         "offset_kb": len(json.dumps(query.at)) / 1000,
     }
@@ -178,6 +184,7 @@ def show(found: dict[str, Any]) -> None:
     for name, title in (
         ("poll_ms", "idle poll, ms"),
         ("poll_cpu_ms", "idle poll, ms of processor time"),
+        ("ping_cpu_ms", "PING after the same pause, the same"),
         ("plan_ms", "planning a batch, ms"),
         ("long_ms", f"planning {LONG // 1_000_000} million entries, ms"),
         ("offset_kb", "offset, KB"),
