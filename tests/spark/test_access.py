@@ -10,6 +10,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from headwater.errors import HeadwaterError
+from headwater.spark.core.idle_counters import IdleCounters
+from headwater.spark.core.options import parse_options
+from headwater.spark.core.store import SourceStore
 from tests.spark.members import member_query
 from tests.spark.queries import Query
 from tests.spark.stores import Shop
@@ -51,6 +54,22 @@ def test_log_mode(shop: Shop) -> None:
     user = as_user(shop, *rules(f"log mode, {server_of(shop)}"))
     shop.add("s", SIXTY)
     assert all_of(Query(user, maxEntriesPerTrigger="25")) == SIXTY
+
+
+def test_an_idle_query_compares_counters_with_the_same_permissions(shop: Shop) -> None:
+    # Given a user without EVAL, on a server that does not know the scripts
+    user = as_user(shop, *rules(f"log mode, {server_of(shop)}"))
+    shop.add("s", SIXTY)
+    store = SourceStore(parse_options({"url": user.url, "stream": "s"}))
+    shop.client.script_flush()
+
+    # When an idle query asks for the counters, then it gets them, and sees a change
+    counters = IdleCounters()
+    before = counters.now(store, ["s"])
+    assert before is not None
+    shop.add("s", [61])
+    assert counters.now(store, ["s"]) not in (before, None)
+    store.close()
 
 
 def test_log_mode_reads_without_permission_to_store_its_offset(
