@@ -184,7 +184,7 @@ def show(found: dict[str, Any]) -> None:
     for name, title in (
         ("poll_ms", "idle poll, ms"),
         ("poll_cpu_ms", "idle poll, ms of processor time"),
-        ("ping_cpu_ms", "PING after the same pause, the same"),
+        ("ping_cpu_ms", "PING instead, ms of processor time"),
         ("plan_ms", "planning a batch, ms"),
         ("long_ms", f"planning {LONG // 1_000_000} million entries, ms"),
         ("offset_kb", "offset, KB"),

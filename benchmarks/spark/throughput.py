@@ -120,15 +120,13 @@ def _of_size(
     found: dict[str, dict[str, list[float]]] = {
         name: {action: [] for action in ACTIONS} for name in readers
     }
-    for _ in range(1 + rounds):
+    for turn in range(1 + rounds):
         for action in ACTIONS:
             for name, read in readers.items():
                 seconds = _timed(read(rows), action, place / "out")
-                found[name][action].append(rows / seconds)
-    return {
-        name: {action: rates[1:] for action, rates in by_action.items()}
-        for name, by_action in found.items()
-    }
+                if turn:  # the first is not measured
+                    found[name][action].append(rows / seconds)
+    return found
 
 
 def _same(readers: dict[str, Read], rows: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -60,16 +61,15 @@ def test_an_idle_query_compares_counters_with_the_same_permissions(shop: Shop) -
     # Given a user without EVAL, on a server that does not know the scripts
     user = as_user(shop, *rules(f"log mode, {server_of(shop)}"))
     shop.add("s", SIXTY)
-    store = SourceStore(parse_options({"url": user.url, "stream": "s"}))
     shop.client.script_flush()
 
     # When an idle query asks for the counters, then it gets them, and sees a change
     counters = IdleCounters()
-    before = counters.now(store, ["s"])
-    assert before is not None
-    shop.add("s", [61])
-    assert counters.now(store, ["s"]) not in (before, None)
-    store.close()
+    with closing(SourceStore(parse_options({"url": user.url, "stream": "s"}))) as store:
+        before = counters.now(store, ["s"])
+        assert before is not None
+        shop.add("s", [61])
+        assert counters.now(store, ["s"]) not in (before, None)
 
 
 def test_log_mode_reads_without_permission_to_store_its_offset(

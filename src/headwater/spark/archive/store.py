@@ -37,7 +37,7 @@ class ArchiveStore(SourceStore):
         return sorted({*found, *archived})
 
     def states(self, streams: Iterable[str]) -> dict[str, StreamState | None]:
-        """Return what the server reports about streams, or the archive about those of which there is no key.
+        """Return the state of each stream as the server reports it, or as the archive does if there is no key.
 
         Raises `DataLoss` for a stream that ends before its archive.
         """
