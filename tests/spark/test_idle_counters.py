@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import redis
 
 from headwater.spark.core.idle_counters import IdleCounters
 from headwater.spark.core.lua_planning import LuaPlanner
@@ -157,6 +158,29 @@ def test_a_server_that_has_forgotten_scripts_and_connections_answers(
     streams.client.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
 
     assert counters.now(store, STREAMS) == before
+
+
+def test_a_connection_that_is_lost_before_the_reply_is_replaced(
+    streams: Shop, store: SourceStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counters = IdleCounters()
+    before = counters.now(store, STREAMS)
+    send = redis.Connection.send_packed_command
+    lost: list[redis.Connection] = []
+
+    def send_and_lose(self: redis.Connection, *of: Any, **how: Any) -> None:
+        send(self, *of, **how)
+        if not lost:
+            lost.append(self)
+            self.disconnect()
+
+    # When the connection ends after the request was sent, then it is sent again
+    monkeypatch.setattr(redis.Connection, "send_packed_command", send_and_lose)
+    assert counters.now(store, STREAMS) == before
+    assert lost
+    # Then the next answer belongs to the next request
+    streams.add("b", [9])
+    assert counters.now(store, STREAMS) not in (before, None)
 
 
 def test_a_key_that_is_no_stream_leaves_the_answer_to_the_full_poll(

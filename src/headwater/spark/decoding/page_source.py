@@ -1,4 +1,4 @@
-"""The connection from which pages are read; the only place that takes bytes from redis-py's socket.
+"""The connection from which pages are read. Only this module and `sink/wire.py` take bytes from redis-py's socket.
 
 redis-py returns only decoded replies. After it has connected and authenticated, this module reads the raw
 bytes of replies from its socket (TCP, TLS or unix).
