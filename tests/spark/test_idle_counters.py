@@ -165,7 +165,7 @@ def test_a_connection_that_is_lost_before_the_reply_is_replaced(
 ) -> None:
     counters = IdleCounters()
     before = counters.now(store, STREAMS)
-    send = redis.Connection.send_packed_command
+    send: Any = redis.Connection.send_packed_command
     lost: list[redis.Connection] = []
 
     def send_and_lose(self: redis.Connection, *of: Any, **how: Any) -> None:
