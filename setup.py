@@ -234,6 +234,8 @@ class BuildExtensions(build_ext):
                 extension = place.extension()
                 if extension and BUILD.digest_in(extension, module.name) != module.digest():
                     extension.unlink()
+        for extension in BUILD.left_over(ROOT / PACKAGE):
+            extension.unlink()
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from headwater import limits
-from headwater.engine.blobs import StoredPlace
+from headwater.engine.blobs import BlobPlace
 from headwater.engine.check import broken_invariants
 from headwater.engine.codecs import make_codec
 from headwater.engine.entry_block import EntryBlock
@@ -32,40 +32,40 @@ class MemoryBlobs:
     def __init__(self, seed: int = 0) -> None:
         self.random = Random(seed)
         self.cached = 1.0
-        self.blobs: dict[StoredPlace, tuple[bytes, bytes]] = {}
-        self.lost: set[StoredPlace] = set()
+        self.blobs: dict[BlobPlace, tuple[bytes, bytes]] = {}
+        self.lost: set[BlobPlace] = set()
         self.reads = 0
         """How many bodies were read."""
-        self.ahead: list[StoredPlace] = []
+        self.ahead: list[BlobPlace] = []
 
     # --- as a source ----------------------------------------------------------------------------
 
-    def body(self, place: StoredPlace) -> bytes:
+    def body(self, place: BlobPlace) -> bytes:
         self.reads += 1
         return self._blob(place)[1]
 
-    def cached_body(self, place: StoredPlace) -> bytes | None:
+    def cached_body(self, place: BlobPlace) -> bytes | None:
         if place in self.lost or self.random.random() >= self.cached:
             return None
         return self.body(place)
 
-    def ids(self, place: StoredPlace) -> bytes:
+    def ids(self, place: BlobPlace) -> bytes:
         return self._blob(place)[0]
 
-    def read_ahead(self, places: Sequence[StoredPlace]) -> None:
+    def read_ahead(self, places: Sequence[BlobPlace]) -> None:
         self.ahead += places
 
-    def _blob(self, place: StoredPlace) -> tuple[bytes, bytes]:
+    def _blob(self, place: BlobPlace) -> tuple[bytes, bytes]:
         if place in self.lost:
             raise JournalDamaged(f"the blob at {place} is damaged")
         return self.blobs[place]
 
     # --- as segments ----------------------------------------------------------------------------
 
-    def write(self, ids: bytes, body: bytes) -> StoredPlace:
+    def write(self, ids: bytes, body: bytes) -> BlobPlace:
         """Store a blob, and return its place."""
         number = len(self.blobs)
-        place = StoredPlace(
+        place = BlobPlace(
             1 + number // SEGMENT_BLOBS,
             64 + 10**6 * (number % SEGMENT_BLOBS),
             68 + len(ids),
@@ -108,7 +108,7 @@ def stored_blocks(log: EntryLog, segments: set[int]) -> list[EntryBlock]:
     ]
 
 
-def places(stream: StoredStream) -> list[StoredPlace | None]:
+def places(stream: StoredStream) -> list[BlobPlace | None]:
     """Return where each block is stored."""
     found = [block.packed for block in stream.log.blocks]
     return [None if one is None or one.blob is None else one.blob.place() for one in found]

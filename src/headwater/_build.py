@@ -92,6 +92,14 @@ def hot_modules(package: Path) -> list[HotModule]:
     return sorted(found, key=attrgetter("name"))
 
 
+def left_over(package: Path) -> list[Path]:
+    """Return the extensions of modules that are not hot any more. Python would load them instead of the
+    sources."""
+    hot = {module.source.with_suffix("") for module in hot_modules(package)}
+    found = package.rglob(f"*{EXTENSION_SUFFIXES[0]}")
+    return [path for path in found if path.with_name(path.name.partition(".")[0]) not in hot]
+
+
 def summary(modules: list[HotModule]) -> str:
     """Return one word for all modules, as the server's ready line and ``headwater info`` print it.
 

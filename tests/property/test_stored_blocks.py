@@ -13,7 +13,7 @@ import pytest
 
 from headwater.commands.call import Call
 from headwater.commands.dispatch import find_command
-from headwater.engine.blobs import StoredPlace
+from headwater.engine.blobs import BlobPlace
 from headwater.engine.bodies import Opened
 from headwater.engine.check import broken_invariants
 from headwater.engine.codecs import make_codec
@@ -166,7 +166,7 @@ class History:
                 assert block.packed is not None
                 assert block.packed.blob is not None
                 old = block.packed.blob.place()
-                new = StoredPlace(1000 + len(self.blobs.blobs), *old[1:])
+                new = BlobPlace(1000 + len(self.blobs.blobs), *old[1:])
                 self.blobs.blobs[new] = self.blobs.blobs[old]
                 keyspace.move(sid, block, old, new)
 

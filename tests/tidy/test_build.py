@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from importlib.machinery import EXTENSION_SUFFIXES
 from io import BytesIO
 from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZipFile
@@ -12,7 +13,7 @@ from zipfile import ZIP_DEFLATED, ZipFile
 import pytest
 
 import headwater
-from headwater._build import HotModule, digest_in, hot_modules, summary
+from headwater._build import HotModule, digest_in, hot_modules, left_over, summary
 
 PACKAGE = Path(headwater.__file__).parent
 
@@ -75,8 +76,6 @@ def test_an_edit_of_any_compiled_file_changes_the_digest(package: Path, edited: 
 def test_an_extension_of_other_sources_is_stale(package: Path) -> None:
     # Given an extension that contains the digest of the sources
     (module,) = hot_modules(package)
-    from importlib.machinery import EXTENSION_SUFFIXES
-
     extension = module.source.with_suffix(EXTENSION_SUFFIXES[0])
     mark = f"headwater-sources:{module.name}:{module.digest()}".encode()
     extension.write_bytes(b"\x7fELF\0" + mark + b"\0")
@@ -86,6 +85,15 @@ def test_an_extension_of_other_sources_is_stale(package: Path) -> None:
     module.source.write_text("value = 3\n")
     # Then the extension does not match the source
     assert module.compiled_digest() != module.digest()
+
+
+def test_an_extension_of_a_module_that_is_not_hot_any_more_is_left_over(package: Path) -> None:
+    # Given extensions of two modules, of which one is hot
+    extensions = [package / "engine" / f"{name}{EXTENSION_SUFFIXES[0]}" for name in ("hot", "cold")]
+    for extension in extensions:
+        extension.touch()
+    # Then a build removes the other one
+    assert left_over(package) == [extensions[1]]
 
 
 def test_a_wheel_of_the_compiled_package_has_at_most_7_mb_and_20_mb_installed() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from headwater.engine import facts, replay
-from headwater.engine.blobs import StoredPlace
+from headwater.engine.blobs import BlobPlace
 from headwater.engine.check import broken_invariants
 from headwater.engine.database import Database
 from headwater.engine.facts import FactBuffer
@@ -89,7 +89,7 @@ def history() -> tuple[Keyspace, dict[str, str]]:
     note("stream_created")
     stream.append(5, 1, WIRE, 1, True)
     note("appended")
-    place = StoredPlace(3, 64, 80, 96)
+    place = BlobPlace(3, 64, 80, 96)
     stream.note_stored(StoredRecord((5, 1), (5, 1), 2, "zlib", False, 128, place, 0x12345678))
     note("stored")
     _group_history(stream, note)

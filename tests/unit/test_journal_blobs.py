@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from headwater.engine.blobs import CHECKSUM_BYTES, BlobPlace
 from headwater.journal import blobs
 from headwater.journal.blobs import (
-    CHECKSUM_BYTES,
     FIRST,
     SECOND,
     BlobDamaged,
-    BlobPlace,
     check_body,
     decode_ids,
     encode_blob,

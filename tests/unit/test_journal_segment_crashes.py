@@ -7,7 +7,8 @@ from random import Random
 
 import pytest
 
-from headwater.journal.blobs import BlobDamaged, BlobPlace
+from headwater.engine.blobs import BlobPlace
+from headwater.journal.blobs import BlobDamaged
 from headwater.journal.segment_reader import SegmentReader
 from headwater.journal.segment_scan import scan_segment
 from headwater.journal.segments import segment_name, segment_numbers

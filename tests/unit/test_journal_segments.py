@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from headwater.engine.blobs import BlobPlace
 from headwater.errors import JournalDamaged
-from headwater.journal.blobs import BlobDamaged, BlobPlace
+from headwater.journal.blobs import BlobDamaged
 from headwater.journal.files import DiskFiles
 from headwater.journal.records import FILE_HEADER_BYTES, read_file_header
 from headwater.journal.segment_reader import SegmentReader

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwater.engine.sealed_block import SealedBlock, start_in
+from headwater.engine.sealed_block import SealedBlock, marks_of, start_in
 from headwater.memory import append_entry
 from headwater.packing import index_entries, pack_ids, unpack_ids
 
@@ -79,7 +79,8 @@ def test_a_truncated_entry_is_refused(data: st.DataObject) -> None:
         index_entries(whole[:cut], array("I"))
 
 
-def test_an_entry_of_a_sealed_block_is_found_in_any_order_of_searches() -> None:
+@pytest.mark.parametrize("marked", [True, False])
+def test_an_entry_of_a_sealed_block_is_found_in_any_order_of_searches(*, marked: bool) -> None:
     # Given entries with values of one to four digits of length
     data, offsets = bytearray(), array("I")
     sizes = [0, 1, 9, 10, 11, 99, 100, 101, 999, 1000]
@@ -87,7 +88,8 @@ def test_an_entry_of_a_sealed_block_is_found_in_any_order_of_searches() -> None:
         value = b"v" * sizes[number * 7 % 10]
         data += b"*2\r\n$3\r\n5-1\r\n*2\r\n$1\r\na\r\n$%d\r\n%s\r\n" % (len(value), value)
     index_entries(data, offsets)
-    packed = SealedBlock("none", None, b"", len(data), len(offsets))
+    marks = marks_of(offsets, len(data)) if marked else b""
+    packed = SealedBlock("none", None, b"", len(data), len(offsets), marks)
     # When they are searched for forwards, backwards and at random
     chance = Random(1)
     order = [*range(40), *reversed(range(40)), *(chance.randrange(40) for _ in range(200))]
@@ -96,6 +98,16 @@ def test_an_entry_of_a_sealed_block_is_found_in_any_order_of_searches() -> None:
     # And one that is not there is an error
     with pytest.raises(ValueError, match="not an entry"):
         start_in(packed, data, 41)
+
+
+@pytest.mark.parametrize(("size", "marks"), [(2**16, 39), (2**16 + 1, 0)])
+def test_entries_are_marked_in_blocks_whose_positions_fit_into_two_bytes(
+    size: int, marks: int
+) -> None:
+    # Given the positions of 640 entries, up to the end of a block of this size
+    offsets = array("I", range(size - 640, size))
+    # Then every sixteenth is marked, except the first, or none is
+    assert len(marks_of(offsets, size)) == 2 * marks
 
 
 @pytest.mark.parametrize("size", [0, 9, 10, 99, 100, 5000])

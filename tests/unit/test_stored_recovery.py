@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headwater.engine.blobs import StoredPlace
+from headwater.engine.blobs import BlobPlace
 from headwater.engine.check import broken_invariants
 from headwater.engine.facts import FactBuffer
 from headwater.engine.image import image_facts
@@ -161,7 +161,7 @@ def test_a_moved_blob_is_moved_for_all_copies(stream: StoredStream, blobs: Memor
         assert block.packed is not None
         assert block.packed.blob is not None
         old = block.packed.blob.place()
-        new = StoredPlace(99, old.offset, old.head_bytes, old.body_bytes)
+        new = BlobPlace(99, old.offset, old.head_bytes, old.body_bytes)
         blobs.blobs[new] = blobs.blobs[old]
         assert keyspace.move(1, block, old, new)
         assert not keyspace.move(1, block, old, new)

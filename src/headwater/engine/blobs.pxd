@@ -1,5 +1,7 @@
 cimport cython
 
+cpdef Py_ssize_t blob_size(Py_ssize_t head_bytes, Py_ssize_t body_bytes) except -1
+
 
 @cython.final
 cdef class SegmentUse:

@@ -18,34 +18,66 @@ from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-_CHECKSUM_BYTES = 4
+CHECKSUM_BYTES = 4
+"""The size of the checksum after the body of a blob (`headwater.journal.blobs` has the format)."""
 
 
-class StoredPlace(NamedTuple):
-    """Where a blob is. The fields are those of `headwater.journal.blobs.BlobPlace`."""
+class BlobPlace(NamedTuple):
+    """Where a blob is: the number of its segment, and its offset in bytes. ``head_bytes`` is the size of one
+    copy of head and ids with its checksum, ``body_bytes`` that of the body without.
+
+    >>> place = BlobPlace(3, 64, head_bytes=100, body_bytes=400)
+    >>> place.body_offset, place.second_offset, place.size, place.end
+    (164, 568, 604, 668)
+    """
 
     segment: int
     offset: int
     head_bytes: int
     body_bytes: int
 
+    @property
+    def body_offset(self) -> int:
+        """The offset of the body in the segment."""
+        return self.offset + self.head_bytes
+
+    @property
+    def second_offset(self) -> int:
+        """The offset of the second copy of head and ids."""
+        return self.body_offset + self.body_bytes + CHECKSUM_BYTES
+
+    @property
+    def size(self) -> int:
+        """The size of the blob in bytes."""
+        return blob_size(self.head_bytes, self.body_bytes)
+
+    @property
+    def end(self) -> int:
+        """The offset after the blob."""
+        return self.offset + self.size
+
+
+def blob_size(head_bytes: int, body_bytes: int) -> int:
+    """Return the size of a blob with parts of these sizes."""
+    return 2 * head_bytes + body_bytes + CHECKSUM_BYTES
+
 
 class BlobSource(Protocol):
     """Reads blobs. Any thread may call the methods. A damaged blob raises `headwater.errors.JournalDamaged`."""
 
-    def body(self, place: StoredPlace) -> bytes:
+    def body(self, place: BlobPlace) -> bytes:
         """Return the body of a blob. May wait for the disk."""
         ...
 
-    def cached_body(self, place: StoredPlace) -> bytes | None:
+    def cached_body(self, place: BlobPlace) -> bytes | None:
         """Return the body of a blob, None if that would wait for the disk."""
         ...
 
-    def ids(self, place: StoredPlace) -> bytes:
+    def ids(self, place: BlobPlace) -> bytes:
         """Return the packed ids of a blob. May wait for the disk."""
         ...
 
-    def read_ahead(self, places: Sequence[StoredPlace]) -> None:
+    def read_ahead(self, places: Sequence[BlobPlace]) -> None:
         """Ask the system to read these bodies soon."""
         ...
 
@@ -54,7 +86,7 @@ class SegmentUse:
     """How many bytes of blobs that are referred to each segment has.
 
     >>> use = SegmentUse()
-    >>> blob = Blob(use, StoredPlace(3, 64, 100, 400))
+    >>> blob = Blob(use, BlobPlace(3, 64, 100, 400))
     >>> use.segments()
     {3: 604}
     >>> del blob
@@ -95,9 +127,9 @@ class Blob:
     def __del__(self) -> None:
         self._use.left.append((self.segment, self._size()))
 
-    def place(self) -> StoredPlace:
+    def place(self) -> BlobPlace:
         """Return where the blob is."""
-        return StoredPlace(self.segment, self._offset, self._head_bytes, self._body_bytes)
+        return BlobPlace(self.segment, self._offset, self._head_bytes, self._body_bytes)
 
     def move(self, place: tuple[int, int, int, int]) -> None:
         """Change the place, for all blocks that refer to the blob."""
@@ -106,4 +138,5 @@ class Blob:
         self._use.add(self.segment, self._size())
 
     def _size(self) -> int:
-        return 2 * self._head_bytes + self._body_bytes + _CHECKSUM_BYTES
+        size: int = blob_size(self._head_bytes, self._body_bytes)
+        return size

@@ -23,7 +23,7 @@ from collections.abc import Iterable, Sequence
 from weakref import ref
 
 from headwater import limits
-from headwater.engine.blobs import BlobSource, StoredPlace
+from headwater.engine.blobs import BlobPlace, BlobSource
 from headwater.engine.codecs import Codec, codec_in
 from headwater.engine.sealed_block import ColdBlocks, SealedBlock, unpacked
 
@@ -112,7 +112,7 @@ class Bodies:
         self._close_oldest()
         self.holding = False
 
-    def ids(self, place: StoredPlace) -> bytes:
+    def ids(self, place: BlobPlace) -> bytes:
         """Return the packed ids of a blob, for replay. May wait for the disk. Raises `JournalDamaged`."""
         return self._source().ids(place)
 
@@ -202,8 +202,8 @@ def _present(source: BlobSource | None) -> BlobSource:
     return source
 
 
-def place_of(packed: SealedBlock) -> StoredPlace:
+def place_of(packed: SealedBlock) -> BlobPlace:
     """Return the place of a stored block."""
     assert packed.blob is not None
-    place: StoredPlace = packed.blob.place()
+    place: BlobPlace = packed.blob.place()
     return place

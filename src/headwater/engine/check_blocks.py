@@ -10,6 +10,7 @@ from headwater.engine.blobs import Blob
 from headwater.engine.entry_block import EntryBlock
 from headwater.engine.entry_fields import elements
 from headwater.engine.keyspace import Keyspace
+from headwater.engine.sealed_block import marks_of
 from headwater.engine.sealing import SEALED, Sealing
 
 
@@ -63,6 +64,8 @@ def _packed(block: EntryBlock) -> Iterator[str]:
         yield f"{block.live} of {block.count - block.head} entries live, accounted as {block.books}"
     if (packed.wire is None) != (packed.blob is not None):
         yield "it is neither in memory nor on disk, or both"
+    if packed.marks not in (b"", marks_of(block.edges(), packed.size)):
+        yield "an entry does not begin where it is marked"
 
 
 def _well_written(block: EntryBlock, at: int) -> bool:

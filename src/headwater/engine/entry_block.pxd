@@ -1,6 +1,6 @@
 cimport cython
 from cpython cimport array
-from headwater.engine.sealed_block cimport SealedBlock, offsets_in, start_in, unpacked_ids
+from headwater.engine.sealed_block cimport SealedBlock, marks_of, offsets_in, start_in, unpacked_ids
 from headwater.engine.sealing cimport Sealing
 from headwater.memory_c cimport (
     offset_at, reserve, u64, word_at,

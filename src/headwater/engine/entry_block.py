@@ -30,7 +30,7 @@ from array import array
 from typing import TYPE_CHECKING
 from weakref import ref
 
-from headwater.engine.sealed_block import SealedBlock, offsets_in, start_in, unpacked_ids
+from headwater.engine.sealed_block import SealedBlock, marks_of, offsets_in, start_in, unpacked_ids
 from headwater.engine.sealing import HOT, KEPT, SEALED, Sealing
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ _ARRAYS_BYTES = 20
 """Bytes of an entry's id and offset."""
 
 _OBJECTS_BYTES = 700
-_PACKED_BYTES = 430
+_PACKED_BYTES = 470
 """The size of a block's objects, as the allocator rounds them."""
 
 _MAX = 2**64 - 1
@@ -232,7 +232,8 @@ class EntryBlock:
         """Replace the bytes by ``wire``, their compressed form, and the ids by their packed form. ``codec`` is
         the name of the codec."""
         assert self.packed is None
-        self.pack(SealedBlock(codec, wire, ids, len(self.data), len(self.offsets)))
+        size, count = len(self.data), len(self.offsets)
+        self.pack(SealedBlock(codec, wire, ids, size, count, marks_of(self.offsets, size)))
 
     def store(self, packed: SealedBlock) -> None:
         """Replace the bytes of this closed or sealed block by ``packed``, which is stored."""
@@ -247,7 +248,7 @@ class EntryBlock:
         self.data, self.ids, self.offsets, self.dead_bytes = _NO_DATA, _NO_IDS, _NO_OFFSETS, 0
         self._count(packed, 1)
         wire = 0 if packed.wire is None else len(packed.wire)
-        self._move(SEALED, wire + len(packed.ids) + _PACKED_BYTES)
+        self._move(SEALED, wire + len(packed.ids) + len(packed.marks) + _PACKED_BYTES)
         self._note_unstored()
 
     def _count(self, packed: SealedBlock, times: int) -> None:

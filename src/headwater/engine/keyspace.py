@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from heapq import heappop
 
-from headwater.engine.blobs import StoredPlace
+from headwater.engine.blobs import BlobPlace
 from headwater.engine.database import Database
 from headwater.engine.entry_block import EntryBlock
 from headwater.engine.facts import ALL_DATABASES, FactBuffer
@@ -143,7 +143,7 @@ class Keyspace(KeyspaceState):
         holder.note_stored(record_of(block))
         return True
 
-    def move(self, sid: int, block: EntryBlock, old: StoredPlace, new: StoredPlace) -> bool:
+    def move(self, sid: int, block: EntryBlock, old: BlobPlace, new: BlobPlace) -> bool:
         """Note that the blob of a block of stream number ``sid``, which was at ``old``, has been copied to
         ``new``. Return whether a fact was written: not if the stream does not have the block any more."""
         stream, packed = self.streams.get(sid), block.packed

@@ -14,7 +14,7 @@ from array import array
 from collections import deque
 from typing import TYPE_CHECKING
 
-from headwater.engine.blobs import Blob, StoredPlace
+from headwater.engine.blobs import Blob, BlobPlace
 from headwater.engine.codecs import CODECS, make_codec
 from headwater.engine.entry_block import EntryBlock
 from headwater.engine.fact_reader import FactReader
@@ -53,7 +53,7 @@ class Restoring:
         self.begun = False
         self.shared: dict[int, EntryBlock] = {}
         """The blocks that several streams share, by their number in the image."""
-        self.blobs: dict[StoredPlace, Blob] = {}
+        self.blobs: dict[BlobPlace, Blob] = {}
         """The blobs to which several blocks refer, by their place."""
         self.codecs: dict[bytes, str] = {}
         """The names of codecs that are installed, as they occurred."""
@@ -200,7 +200,7 @@ class Restoring:
         block = EntryBlock(sealing, stream.sid)
         number = self._read_block(stream, block, reader)
         codec, size = self._codec(reader.take_text()), reader.take_u64()
-        place = StoredPlace(
+        place = BlobPlace(
             reader.take_u64(), reader.take_u64(), reader.take_u32(), reader.take_u32()
         )
         entries = len(block.ids) // 2
@@ -211,7 +211,7 @@ class Restoring:
         block.pack(packed)
         self._place(stream, block, number)
 
-    def _blob(self, place: StoredPlace) -> Blob:
+    def _blob(self, place: BlobPlace) -> Blob:
         """Return the blob at a place to which several blocks refer."""
         blob = self.blobs.get(place)
         if blob is None:

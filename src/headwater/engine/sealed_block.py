@@ -3,9 +3,10 @@
     in memory   wire ──▶ the bytes, compressed              blob is None
     stored      blob ──▶ where they are on disk             wire is None
     in both     ids, as runs (packing.py); data and offsets while the block is open for reading (bodies.py)
+                marks: where every `MARKED`-th entry begins, two bytes each
 
-Rule. ``wire``, ``ids``, ``size`` and ``count`` never change: storing a block or changing its entries
-replaces its `SealedBlock`. Only the place of ``blob`` may change.
+Rule. ``wire``, ``ids``, ``marks``, ``size`` and ``count`` never change: storing a block or changing its
+entries replaces its `SealedBlock`. Only the place of ``blob`` may change.
 """
 
 from __future__ import annotations
@@ -26,18 +27,35 @@ else:
         from headwater import _cython as cython
 
 if not cython.compiled:  # packing_c.pxd has it in C
+    from headwater.memory import offset_at
     from headwater.packing import index_entries, pass_entries, unpack_ids
+
+MARKED = 16
+"""An entry in the middle of a block is found by passing at most as many."""
+
+_MARKS_BYTES = 2**16
+"""The size of a block up to which two bytes are enough for the position of an entry."""
 
 
 class SealedBlock:
     """What replaces bytes, ids and offsets of a block. It has ``count`` entries of ``size`` bytes, including
     tombstones. ``first_ms`` and ``first_seq`` are the id of the first live entry, 0-0 if it must be looked
-    up. ``holds`` is how often it must stay open."""
+    up. ``holds`` is how often it must stay open. ``marks`` is empty if they are not known: they are not on
+    disk."""
 
-    def __init__(self, codec: str, wire: bytes | None, ids: bytes, size: int, count: int) -> None:
+    def __init__(
+        self,
+        codec: str,
+        wire: bytes | None,
+        ids: bytes,
+        size: int,
+        count: int,
+        marks: bytes = b"",
+    ) -> None:
         self.codec = codec
         self.wire = wire
         self.ids = ids
+        self.marks = marks
         self.size = size
         self.count = count
         self.first_ms = self.first_seq = 0
@@ -50,7 +68,7 @@ class SealedBlock:
 
     def copy(self) -> SealedBlock:
         """Return a copy for another block with the same bytes."""
-        made = SealedBlock(self.codec, self.wire, self.ids, self.size, self.count)
+        made = SealedBlock(self.codec, self.wire, self.ids, self.size, self.count, self.marks)
         if self.blob is not None:
             self.blob.shared = True
             made.blob = self.blob
@@ -87,12 +105,35 @@ def unpacked_ids(packed: SealedBlock) -> array[int]:
 
 def start_in(packed: SealedBlock, data: bytearray, index: int) -> int:
     """Return the offset of one entry in the uncompressed bytes. Readers go on where they have stopped, so the
-    search begins at the entry that was searched for last."""
-    if index < packed.found:
+    search begins at the entry that was searched for last, unless a marked one is nearer."""
+    mark = index // MARKED
+    if mark <= len(packed.marks) // 2 and (index < packed.found or packed.found < mark * MARKED):
+        packed.found, packed.found_at = mark * MARKED, _marked(packed.marks, mark)
+    elif index < packed.found:
         packed.found = packed.found_at = 0
     packed.found_at = pass_entries(data, packed.found_at, index - packed.found)
     packed.found = index
     return packed.found_at
+
+
+def marks_of(offsets: array[int], size: int) -> bytes:
+    """Return the marks of a block of ``size`` bytes whose entries begin at ``offsets``.
+
+    >>> marks_of(array("I", range(0, 1000, 10)), 1000).hex(" ", 2)
+    'a000 4001 e001 8002 2003 c003'
+    """
+    marks = bytearray()
+    if size <= _MARKS_BYTES:
+        for index in range(MARKED, len(offsets), MARKED):
+            at = offset_at(offsets, index)
+            marks.append(at & 255)
+            marks.append(at >> 8)
+    return bytes(marks)
+
+
+def _marked(marks: bytes, mark: int) -> int:
+    """Return the offset of entry ``mark * MARKED``."""
+    return marks[2 * mark - 2] | marks[2 * mark - 1] << 8 if mark else 0
 
 
 def offsets_in(packed: SealedBlock, data: bytearray) -> array[int]:

@@ -1,7 +1,7 @@
 cimport cython
 from cpython cimport array
 from headwater.engine.blobs cimport Blob, SegmentUse
-from headwater.engine.sealed_block cimport SealedBlock
+from headwater.engine.sealed_block cimport SealedBlock, marks_of
 from headwater.memory_c cimport word_at
 
 

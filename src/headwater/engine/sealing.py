@@ -32,7 +32,7 @@ from headwater import limits
 from headwater.engine.blobs import Blob, BlobSource, SegmentUse
 from headwater.engine.bodies import Bodies
 from headwater.engine.codecs import NONE, Codec
-from headwater.engine.sealed_block import SealedBlock
+from headwater.engine.sealed_block import SealedBlock, marks_of
 
 if TYPE_CHECKING:
     from headwater import _cython as cython
@@ -77,6 +77,8 @@ class CompressionJob(NamedTuple):
     """The number of ids."""
     ids: bytes
     """The ids, packed."""
+    marks: bytes
+    """Where some of the entries begin (sealed_block.py)."""
 
     @property
     def size(self) -> int:
@@ -238,7 +240,7 @@ class Sealing:
                 self.enqueue_coldest(block)  # It was compacted meanwhile.
             return False
         if place is not None:
-            made = SealedBlock(codec, None, job.ids, job.size, job.entries)
+            made = SealedBlock(codec, None, job.ids, job.size, job.entries, job.marks)
             made.blob = Blob(self.use, place)
             block.store(made)
             self.sealed_count += packed is None
@@ -290,4 +292,7 @@ def _job(block: EntryBlock, booked: int) -> CompressionJob:
     first = (word_at(ids, 0), word_at(ids, 1))
     last = (word_at(ids, 2 * count - 2), word_at(ids, 2 * count - 1))
     packed, text = block.packed, block.packed_ids()
-    return CompressionJob(block, block.data, packed, booked, block.origin, first, last, count, text)
+    marks = marks_of(block.offsets, len(block.data)) if packed is None else packed.marks
+    return CompressionJob(
+        block, block.data, packed, booked, block.origin, first, last, count, text, marks
+    )

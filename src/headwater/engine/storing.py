@@ -23,7 +23,7 @@ from struct import Struct
 from typing import NamedTuple
 from zlib import crc32
 
-from headwater.engine.blobs import Blob, StoredPlace
+from headwater.engine.blobs import Blob, BlobPlace
 from headwater.engine.codecs import CODECS, ZSTD, has_zstd
 from headwater.engine.entry_block import EntryBlock
 from headwater.engine.entry_log import EntryLog
@@ -51,7 +51,7 @@ class StoredRecord(NamedTuple):
     codec: str
     moved: bool
     raw_bytes: int
-    place: StoredPlace
+    place: BlobPlace
     checksum: int
     """The CRC-32 of the packed ids."""
 
@@ -90,7 +90,7 @@ def decode_record(data: bytes) -> StoredRecord:
     name = checked_blob(codec, entries, raw_bytes)
     first, last = (ms, seq), (last_ms, last_seq)
     return StoredRecord(
-        first, last, entries, name, bool(moved), raw_bytes, StoredPlace(*place), checksum
+        first, last, entries, name, bool(moved), raw_bytes, BlobPlace(*place), checksum
     )
 
 

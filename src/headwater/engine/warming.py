@@ -35,7 +35,9 @@ def warm(
     ``missed`` among those wanted."""
     if most_bytes:
         reads = _begin_of(reads, most_bytes)
-    wanted = [packed for _, spans in reads for packed in stored_among(spans)]
+    wanted: list[SealedBlock] = []
+    for _, spans in reads:
+        wanted += stored_among(spans)
     try:
         sealing.bodies.hold(wanted, missed)
     except ColdBlocks as cold:
@@ -62,7 +64,8 @@ def _begin_of(reads: Sequence[Read], most_bytes: int) -> list[Read]:
             break
         begin = first_piece(spans, most_bytes)
         found.append((log, begin))
-        most_bytes -= sum(_bytes_of(span) for span in begin)
+        for span in begin:
+            most_bytes -= _bytes_of(span)
     return found
 
 
@@ -76,9 +79,12 @@ def _bytes_of(span: Span) -> int:
 
 def stored_among(spans: Iterable[Span]) -> list[SealedBlock]:
     """Return the stored blocks of spans, each once."""
-    found = (span.block.packed for span in spans)
-    stored = [packed for packed in found if packed is not None and packed.blob is not None]
-    return list(dict.fromkeys(stored))
+    found: dict[SealedBlock, None] = {}
+    for span in spans:
+        packed = span.block.packed
+        if packed is not None and packed.blob is not None:
+            found[packed] = None
+    return list(found)
 
 
 def following(log: EntryLog, spans: list[Span], backward: bool) -> list[SealedBlock]:

@@ -28,6 +28,7 @@ from typing import NamedTuple
 
 import google_crc32c
 
+from headwater.engine.blobs import CHECKSUM_BYTES, BlobPlace
 from headwater.engine.codecs import CODECS
 from headwater.errors import JournalDamaged
 from headwater.journal.checksum import place_mask
@@ -36,7 +37,6 @@ from headwater.limits import MAX_BLOB_IDS_BYTES, MAX_RECORD_GROUP_BYTES
 BLOB_VERSION = 1
 
 HEAD_BYTES = 64
-CHECKSUM_BYTES = 4
 MARK = b"\x9ehwb"
 """The first bytes of a head. They are not UTF-8, so text never contains them."""
 FIRST, SECOND = 1, 2
@@ -75,36 +75,6 @@ class BlobHead(NamedTuple):
         return f"{self.entries} entries from {first} to {last} of stream number {self.origin}"
 
 
-class BlobPlace(NamedTuple):
-    """Where a blob is: the number of its segment, and its offset in bytes. ``head_bytes`` is the size of one
-    copy of head and ids with its checksum, ``body_bytes`` that of the body without."""
-
-    segment: int
-    offset: int
-    head_bytes: int
-    body_bytes: int
-
-    @property
-    def body_offset(self) -> int:
-        """The offset of the body in the segment."""
-        return self.offset + self.head_bytes
-
-    @property
-    def second_offset(self) -> int:
-        """The offset of the second copy of head and ids."""
-        return self.body_offset + self.body_bytes + CHECKSUM_BYTES
-
-    @property
-    def size(self) -> int:
-        """The size of the blob in bytes."""
-        return blob_size(self.head_bytes, self.body_bytes)
-
-    @property
-    def end(self) -> int:
-        """The offset after the blob."""
-        return self.offset + self.size
-
-
 class FoundHead(NamedTuple):
     """A valid head, and what it says about its own position."""
 
@@ -116,11 +86,6 @@ class FoundHead(NamedTuple):
 def blob_key(segment: int) -> int:
     """Return the key that binds blobs to a segment, as the functions here take it."""
     return place_mask(_DOMAIN, segment)
-
-
-def blob_size(head_bytes: int, body_bytes: int) -> int:
-    """Return the size of a blob with parts of these sizes."""
-    return 2 * head_bytes + body_bytes + CHECKSUM_BYTES
 
 
 def head_bytes(ids: bytes) -> int:

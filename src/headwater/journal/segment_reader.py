@@ -12,16 +12,8 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterable, Iterator
 
-from headwater.journal.blobs import (
-    CHECKSUM_BYTES,
-    FIRST,
-    SECOND,
-    BlobDamaged,
-    BlobHead,
-    BlobPlace,
-    check_body,
-    decode_ids,
-)
+from headwater.engine.blobs import CHECKSUM_BYTES, BlobPlace
+from headwater.journal.blobs import FIRST, SECOND, BlobDamaged, BlobHead, check_body, decode_ids
 from headwater.journal.files import Files
 from headwater.journal.segments import segment_name
 

@@ -11,15 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from headwater.engine.blobs import BlobPlace
 from headwater.errors import JournalDamaged
-from headwater.journal.blobs import (
-    HEAD_BYTES,
-    MARK,
-    BlobHead,
-    BlobPlace,
-    FoundHead,
-    find_head,
-)
+from headwater.journal.blobs import HEAD_BYTES, MARK, BlobHead, FoundHead, find_head
 from headwater.journal.files import Files
 from headwater.journal.records import FILE_HEADER_BYTES
 from headwater.journal.segments import segment_name, segment_number

@@ -26,7 +26,8 @@ import re
 from collections.abc import Callable
 from struct import Struct
 
-from headwater.journal.blobs import BlobHead, BlobPlace, blob_size, encode_blob, head_bytes
+from headwater.engine.blobs import BlobPlace, blob_size
+from headwater.journal.blobs import BlobHead, encode_blob, head_bytes
 from headwater.journal.files import Files
 from headwater.journal.records import FILE_HEADER_BYTES, begin_group, seal_group
 from headwater.limits import SEGMENT_BYTES

@@ -14,7 +14,6 @@ from typing import NamedTuple
 from headwater.engine.check import broken_invariants
 from headwater.engine.entry_block import EntryBlock
 from headwater.errors import JournalDamaged
-from headwater.journal.blobs import BlobPlace
 from headwater.journal.files import Files
 from headwater.journal.report import Cut
 from headwater.journal.segment_reader import SegmentReader
@@ -98,7 +97,7 @@ def _weakened(reader: SegmentReader, blocks: Sequence[tuple[Key, EntryBlock]]) -
     for _key, block in blocks:
         assert block.packed is not None
         assert block.packed.blob is not None
-        yield from reader.flaws(BlobPlace(*block.packed.blob.place()))
+        yield from reader.flaws(block.packed.blob.place())
 
 
 def _unreadable(

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from headwater.errors import StoreUnusable
-from headwater.journal.blobs import BlobPlace
 from headwater.journal.failures import MANIFEST_NAME
 from headwater.journal.files import DiskFiles, Files
 from headwater.journal.locks import BACKUP_LOCK_NAME, held_for_backup
@@ -93,7 +92,7 @@ def streams_on_disk(files: Files, progress: Progress = silent) -> list[StreamOnD
         for key, block in stored_blocks(store.applying.finish()):
             assert block.packed is not None
             assert block.packed.blob is not None
-            place = BlobPlace(*block.packed.blob.place())
+            place = block.packed.blob.place()
             for at, more in enumerate((1, block.live, place.size)):
                 totals[key][at] += more
     found = [

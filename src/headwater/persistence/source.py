@@ -6,9 +6,9 @@ import logging
 from collections.abc import Iterable
 
 from headwater.clock import SystemClock
-from headwater.engine.blobs import StoredPlace
+from headwater.engine.blobs import BlobPlace
 from headwater.errors import JournalDamaged
-from headwater.journal.blobs import BlobDamaged, BlobPlace
+from headwater.journal.blobs import BlobDamaged
 from headwater.journal.files import Files
 from headwater.journal.segment_reader import SegmentReader
 from headwater.journal.segments import segment_name
@@ -36,11 +36,11 @@ class SegmentSource:
         self._files = files
         self._log = LimitedLog(_log, monotonic=SystemClock().monotonic)
 
-    def body(self, place: StoredPlace) -> bytes:
+    def body(self, place: BlobPlace) -> bytes:
         self.reads += 1
         self.read_bytes += place.body_bytes
         try:
-            return self.reader.body(BlobPlace(*place))
+            return self.reader.body(place)
         except JournalDamaged as error:
             self.failures += 1
             self._log.warning("entries on disk cannot be read: %s", error)
@@ -51,11 +51,11 @@ class SegmentSource:
             self._log.warning("%s cannot be read at offset %d: %s", path, place.offset, error)
             raise BlobDamaged(f"{path} cannot be read at offset {place.offset}: {error}") from error
 
-    def cached_body(self, place: StoredPlace) -> bytes | None:
-        return self.reader.cached_body(BlobPlace(*place))
+    def cached_body(self, place: BlobPlace) -> bytes | None:
+        return self.reader.cached_body(place)
 
-    def ids(self, place: StoredPlace) -> bytes:
-        return self.reader.ids(BlobPlace(*place))
+    def ids(self, place: BlobPlace) -> bytes:
+        return self.reader.ids(place)
 
-    def read_ahead(self, places: Iterable[StoredPlace]) -> None:
-        self.reader.read_ahead(BlobPlace(*place) for place in places)
+    def read_ahead(self, places: Iterable[BlobPlace]) -> None:
+        self.reader.read_ahead(places)

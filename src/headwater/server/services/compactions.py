@@ -19,10 +19,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from weakref import ref
 
-from headwater.engine.blobs import StoredPlace
+from headwater.engine.blobs import BlobPlace
 from headwater.engine.facts import HEADROOM
 from headwater.errors import NodePoisoned
-from headwater.journal.blobs import BlobPlace
 from headwater.journal.compaction import Compaction, compact, sparse_segments
 from headwater.journal.segment_reader import SegmentReader
 from headwater.journal.segments import segment_name, segment_numbers
@@ -195,7 +194,7 @@ class Compactions:
                 if not records.admits(HEADROOM):
                     raise OSError("the journal is full")
                 mark = records.begin()
-                if keyspace.move(sid, block, StoredPlace(*old), StoredPlace(*new)):
+                if keyspace.move(sid, block, old, new):
                     self.moved_bytes += new.size
                 records.seal_unawaited(mark, self._times.now())
         try:
@@ -237,5 +236,5 @@ def _add(found: Holders, sid: int, blocks: list[EntryBlock], sparse: set[int]) -
     for block in blocks:
         packed = block.packed
         if packed is not None and packed.blob is not None and packed.blob.segment in sparse:
-            place = BlobPlace(*packed.blob.place())
+            place = packed.blob.place()
             found.setdefault(place, []).append((sid, ref(block)))

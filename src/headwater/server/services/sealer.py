@@ -32,11 +32,12 @@ from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import ref
 
+from headwater.engine.blobs import BlobPlace
 from headwater.engine.codecs import CODECS, Codec, codec_in
 from headwater.engine.facts import HEADROOM
 from headwater.engine.sealing import CompressionJob, compressed
 from headwater.errors import NodePoisoned
-from headwater.journal.blobs import BlobHead, BlobPlace
+from headwater.journal.blobs import BlobHead
 from headwater.journal.segments import SegmentWriter
 
 if TYPE_CHECKING:
