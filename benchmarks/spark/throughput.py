@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 ROWS: Final = (1_000_000, 2_000_000)
-ROUNDS: Final = 3
-WARM_SECONDS: Final = 10.0
+ROUNDS: Final = 5
+WARM_SECONDS: Final = 15.0
 ACTIONS: Final = ("count", "noop", "parquet")
 
 TUPLES: Final = "redis-py rows to tuples"
@@ -90,6 +90,10 @@ def measure(
         with redis.Redis.from_url(server.url, protocol=2) as client:
             size = fill(client, max(rows))
         readers = _readers(spark, server.url, Path(place))
+        for n in rows:
+            readers[OURS](n).write.parquet(str(Path(place) / f"source-{n}"))
+            _same(readers, n)
+        _warm_up(readers, rows[0], Path(place))
         return {
             "bytes_per_row": round(size / max(rows)),
             "rows": {str(n): _of_size(readers, n, rounds, Path(place)) for n in rows},
@@ -114,19 +118,20 @@ def _readers(spark: SparkSession, url: str, place: Path) -> dict[str, Read]:
     }
 
 
-def _of_size(
-    readers: dict[str, Read], rows: int, rounds: int, place: Path
-) -> dict[str, dict[str, list[float]]]:
-    readers[OURS](rows).write.parquet(str(place / f"source-{rows}"))
-    _same(readers, rows)
-    found: dict[str, dict[str, list[float]]] = {
-        name: {action: [] for action in ACTIONS} for name in readers
-    }
+def _warm_up(readers: dict[str, Read], rows: int, place: Path) -> None:
     for read in readers.values():
         for action in ACTIONS:
             until = time.perf_counter() + WARM_SECONDS
             while time.perf_counter() < until:
                 _timed(read(rows), action, place / "out")
+
+
+def _of_size(
+    readers: dict[str, Read], rows: int, rounds: int, place: Path
+) -> dict[str, dict[str, list[float]]]:
+    found: dict[str, dict[str, list[float]]] = {
+        name: {action: [] for action in ACTIONS} for name in readers
+    }
     for _ in range(rounds):
         for action in ACTIONS:
             for name, read in readers.items():
