@@ -9,12 +9,13 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import redis
 from pyspark.sql.datasource import WriterCommitMessage
@@ -190,6 +191,21 @@ while True:
 """
 
 
+MIN_IDLE_MS: Final = 3000
+
+
+def _await_claimable(url: str) -> None:
+    """Wait until the entries of killed workers can be claimed. The last run looks for such entries once: those
+    that are not idle long enough by then stay pending, and are not lost."""
+    with redis.Redis.from_url(url, protocol=2) as client, suppress(redis.ResponseError):  # no group
+        while any(
+            pending["consumer"].startswith(b"worker")
+            and pending["time_since_delivered"] < MIN_IDLE_MS
+            for pending in client.xpending_range(STREAM, "g", "-", "+", 10_000)
+        ):
+            time.sleep(0.1)
+
+
 class SharedGroup(Query):
     """A member of a group, together with a worker; its sink stores ids in a set."""
 
@@ -197,7 +213,7 @@ class SharedGroup(Query):
     kinds = ("driver", "executor")
     reading: ClassVar[dict[str, str]] = {
         "group": "g",
-        "minIdleTime": "3s",
+        "minIdleTime": f"{MIN_IDLE_MS}ms",
         "maxEntriesPerTrigger": str(ENTRIES_A_BATCH),
     }
 
@@ -237,6 +253,7 @@ class SharedGroup(Query):
         finally:
             ended.set()
             thread.join()
+            _await_claimable(url)
 
     def ids(self, directory: Path, client: redis.Redis) -> Counter[str]:
         members: Any = client.smembers("copy")
