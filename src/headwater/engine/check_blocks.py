@@ -109,8 +109,7 @@ def _segment_faults(sealing: Sealing, blobs: list[Blob]) -> Iterator[str]:
     """Check that every blob is counted in its segment, once. Others may be counted that are still read."""
     found: dict[int, int] = {}
     for blob in blobs:
-        _, _, head_bytes, body_bytes = blob.place()
-        found[blob.segment] = found.get(blob.segment, 0) + 2 * head_bytes + body_bytes + 4
+        found[blob.segment] = found.get(blob.segment, 0) + blob.place().size
     if len({blob.place() for blob in blobs}) < len(blobs):
         yield "two blobs are at the same place"
     counted = sealing.segments()

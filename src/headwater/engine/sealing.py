@@ -77,8 +77,6 @@ class CompressionJob(NamedTuple):
     """The number of ids."""
     ids: bytes
     """The ids, packed."""
-    marks: bytes
-    """Where some of the entries begin (sealed_block.py)."""
 
     @property
     def size(self) -> int:
@@ -240,7 +238,8 @@ class Sealing:
                 self.enqueue_coldest(block)  # It was compacted meanwhile.
             return False
         if place is not None:
-            made = SealedBlock(codec, None, job.ids, job.size, job.entries, job.marks)
+            marks = marks_of(block.offsets, job.size) if packed is None else packed.marks
+            made = SealedBlock(codec, None, job.ids, job.size, job.entries, marks)
             made.blob = Blob(self.use, place)
             block.store(made)
             self.sealed_count += packed is None
@@ -292,7 +291,4 @@ def _job(block: EntryBlock, booked: int) -> CompressionJob:
     first = (word_at(ids, 0), word_at(ids, 1))
     last = (word_at(ids, 2 * count - 2), word_at(ids, 2 * count - 1))
     packed, text = block.packed, block.packed_ids()
-    marks = marks_of(block.offsets, len(block.data)) if packed is None else packed.marks
-    return CompressionJob(
-        block, block.data, packed, booked, block.origin, first, last, count, text, marks
-    )
+    return CompressionJob(block, block.data, packed, booked, block.origin, first, last, count, text)
