@@ -112,7 +112,7 @@ def test_a_wheel_of_the_compiled_package_has_at_most_7_mb_and_20_mb_installed() 
     packed = BytesIO()
     with ZipFile(packed, "w", ZIP_DEFLATED) as wheel:
         for path in files:
-            wheel.write(path)
+            wheel.write(path, path.relative_to(PACKAGE.parent))
 
     # Then both sizes stay below their bounds
     assert len(packed.getvalue()) <= 7_000_000
