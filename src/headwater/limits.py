@@ -97,7 +97,7 @@ DATABASES = 16
 
 BLOCK_MAX_BYTES = 64 * 1024
 """Maximum size of a block of entries, unless a single entry is larger. A block grows with its entries, so
-that 100,000 small streams stay small. Reading one entry of a sealed block decompresses the block, 0.1 ms."""
+that 100,000 small streams stay small. Reading one entry of a sealed block decompresses half of it, 0.05 ms."""
 
 STREAM_HOT_BYTES = 256 * 1024 * 1024
 """How many bytes of a store's newest entries stay uncompressed; blocks of older entries are sealed. This is
@@ -110,13 +110,20 @@ SEALED_MOST_BYTES = 1024 * 1024
 """Larger blocks (of one entry) are never sealed: decompressing one would delay all clients for
 milliseconds."""
 
+PARTED_LEAST_BYTES = 32 * 1024
+"""Blocks from this size on are compressed as two parts, so that reading a few entries decompresses one part."""
+
 SEALING_LAG_BYTES = 192 * 1024 * 1024
 """How far sealing may lag behind the budget before turns help with it. Up to this, a burst of about 800,000
 entries of 250 bytes costs its senders nothing."""
 
 COLD_CACHE_BYTES = 64 * 1024 * 1024
-"""How many bytes of sealed blocks stay decompressed after a read, the latest ones. A client that reads on in
-small steps, and others that follow it, decompress each block once, and read it from disk once."""
+"""How many bytes of sealed blocks that were read more than once stay decompressed, the latest ones. Clients
+that follow each other decompress each block once, and read it from disk once."""
+
+READ_ONCE_BYTES = 1024 * 1024
+"""How many bytes of sealed blocks that were read once stay decompressed. A client that reads on in small steps
+decompresses each block once, and one that reads a whole stream does not close what others read."""
 
 MAX_ENTRIES_COUNT = 2**63 - 1
 """Maximum of ``entries_added`` and ``entries_read``: they stay here once XSETID has set them to it. It is

@@ -8,6 +8,7 @@ as with ``memory.py``.
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterator
 
 # --- entries ------------------------------------------------------------------------------------
 
@@ -110,7 +111,45 @@ def unpack_ids(packed: bytes, count: int, ids: array[int]) -> None:
     >>> list(ids)
     [5, 1, 5, 2, 6, 2]
     """
-    at = ms = seq = 0
+    ms = seq = 0
+    for times, rise, step in _runs(packed):
+        for _ in range(times):
+            seq = step if rise else seq + step
+            ms += rise
+            ids.append(ms)
+            ids.append(seq)
+    assert len(ids) == 2 * count, f"{len(ids)} words for {count} ids"
+
+
+def find_packed(packed: bytes, ms: int, seq: int) -> int:
+    """Return how many of the ids that `pack_ids` packed into ``packed`` are less than ``ms-seq``. A run takes
+    as long as an id.
+
+    >>> packed = pack_ids(array("Q", [5, 1, 5, 2, 6, 2]))
+    >>> find_packed(packed, 5, 2), find_packed(packed, 6, 0), find_packed(packed, 9, 9)
+    (1, 2, 3)
+    """
+    before = last_ms = last_seq = 0
+    for times, rise, step in _runs(packed):
+        if rise:
+            less = min(times, max(0, ms - last_ms - 1) // rise)
+            if less < times and last_ms + rise * (less + 1) == ms and step < seq:
+                less += 1
+            last_ms, last_seq = last_ms + rise * times, step
+        else:
+            less = times if last_ms < ms else 0
+            if last_ms == ms and step:
+                less = min(times, max(0, seq - last_seq - 1) // step)
+            last_seq += step * times
+        before += less
+        if less < times:
+            break
+    return before
+
+
+def _runs(packed: bytes) -> Iterator[tuple[int, int, int]]:
+    """Yield how often a step repeats, by how much ms grows, and seq, of each run."""
+    at = 0
     while at < len(packed):
         values: list[int] = []
         while len(values) < 3:
@@ -121,13 +160,7 @@ def unpack_ids(packed: bytes, count: int, ids: array[int]) -> None:
                 at += 1
             values.append(value | packed[at] << shift)
             at += 1
-        times, rise, step = values
-        for _ in range(times):
-            seq = step if rise else seq + step
-            ms += rise
-            ids.append(ms)
-            ids.append(seq)
-    assert len(ids) == 2 * count, f"{len(ids)} words for {count} ids"
+        yield values[0], values[1], values[2]
 
 
 # --- rows ---------------------------------------------------------------------------------------

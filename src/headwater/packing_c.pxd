@@ -117,25 +117,59 @@ cdef inline bytes pack_ids(array.array ids):
     return PyBytes_FromStringAndSize(<char *>begin, room - begin)
 
 
+cdef inline Py_ssize_t _next_run(const unsigned char *text, Py_ssize_t size, Py_ssize_t at, u64 *values) noexcept:
+    # Reads three numbers. Returns where the next run begins.
+    cdef int which, shift
+    for which in range(3):
+        values[which] = 0
+        shift = 0
+        while at < size and shift < 64:
+            values[which] |= <u64>(text[at] & 127) << shift
+            at += 1
+            if text[at - 1] < 128:
+                break
+            shift += 7
+    return at
+
+
+cdef inline Py_ssize_t find_packed(bytes packed, u64 ms, u64 seq) except -1:
+    cdef const unsigned char *text = <const unsigned char *>PyBytes_AS_STRING(packed)
+    cdef Py_ssize_t size = PyBytes_GET_SIZE(packed), at = 0, before = 0
+    cdef u64 values[3]
+    cdef u64 times, rise, step, less, last_ms = 0, last_seq = 0
+    while at < size:
+        at = _next_run(text, size, at, values)
+        times, rise, step = values[0], values[1], values[2]
+        if rise:
+            less = (ms - last_ms - 1) // rise if ms > last_ms else 0
+            if less >= times:
+                less = times
+            elif last_ms + rise * (less + 1) == ms and step < seq:
+                less += 1
+            last_ms += rise * times
+            last_seq = step
+        else:
+            less = times if last_ms < ms else 0
+            if last_ms == ms and step:
+                less = (seq - last_seq - 1) // step if seq > last_seq else 0
+                less = times if less > times else less
+            last_seq += step * times
+        before += less
+        if less < times:
+            break
+    return before
+
+
 cdef inline int unpack_ids(bytes packed, Py_ssize_t count, array.array ids) except -1:
     cdef u64 *words
     cdef const unsigned char *text = <const unsigned char *>PyBytes_AS_STRING(packed)
     cdef Py_ssize_t size = PyBytes_GET_SIZE(packed), at = 0, made = 0
     cdef u64 values[3]
     cdef u64 ms = 0, seq = 0
-    cdef int which, shift
     array.resize(ids, 2 * count)
     words = <u64 *>ids.data.as_voidptr
     while at < size:
-        for which in range(3):
-            values[which] = 0
-            shift = 0
-            while at < size and shift < 64:
-                values[which] |= <u64>(text[at] & 127) << shift
-                at += 1
-                if text[at - 1] < 128:
-                    break
-                shift += 7
+        at = _next_run(text, size, at, values)
         while values[0]:
             if made == count:
                 raise ValueError("more ids than expected")

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
 from itertools import accumulate
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headwater.engine.sealed_block import SealedBlock, marks_of, start_in
 from headwater.memory import append_entry
-from headwater.packing import index_entries, pack_ids, unpack_ids
+from headwater.packing import find_packed, index_entries, pack_ids, unpack_ids
 
 MOST = 2**64 - 1
 IDS = st.lists(
@@ -52,6 +53,28 @@ def test_packed_ids_of_clocks_take_a_few_bytes(steps: list[tuple[int, int]], mos
     assert len(pack_ids(array("Q", [word for entry_id in ids for word in entry_id]))) < most + 20
 
 
+@given(IDS, st.one_of(st.integers(0, 3), st.integers(0, MOST)), st.integers(0, 3))
+@example([(5, 1), (5, MOST)], 5, MOST)
+@example([(1, MOST), (MOST, MOST)], MOST, MOST)
+def test_ids_are_counted_without_unpacking_them(
+    found: list[tuple[int, int]], ms: int, seq: int
+) -> None:
+    # Given packed ids
+    ids = [entry_id for entry_id in found if entry_id != (0, 0)]
+    packed = pack_ids(array("Q", [word for entry_id in ids for word in entry_id]))
+    # Then as many as unpacked are less than any id, also than each of them and its neighbours
+    near = [(one[0], min(MOST, max(0, one[1] + step))) for one in ids for step in (-1, 0, 1)]
+    for wanted in [(ms, seq), *near]:
+        assert find_packed(packed, *wanted) == bisect_left(ids, wanted)
+
+
+def opened(data: bytearray, count: int, marks: bytes = b"") -> SealedBlock:
+    """Return a sealed block of ``count`` entries that are open."""
+    packed = SealedBlock("none", None, b"", len(data), count, marks)
+    packed.open_all(data)
+    return packed
+
+
 def entries(*fields: list[bytes]) -> tuple[bytearray, list[int]]:
     data, offsets = bytearray(), []
     for seq, words in enumerate(fields, 1):
@@ -89,15 +112,15 @@ def test_an_entry_of_a_sealed_block_is_found_in_any_order_of_searches(*, marked:
         data += b"*2\r\n$3\r\n5-1\r\n*2\r\n$1\r\na\r\n$%d\r\n%s\r\n" % (len(value), value)
     index_entries(data, offsets)
     marks = marks_of(offsets, len(data)) if marked else b""
-    packed = SealedBlock("none", None, b"", len(data), len(offsets), marks)
+    packed = opened(data, len(offsets), marks)
     # When they are searched for forwards, backwards and at random
     chance = Random(1)
     order = [*range(40), *reversed(range(40)), *(chance.randrange(40) for _ in range(200))]
     # Then each is where the index of all entries says
-    assert [start_in(packed, data, index) for index in order] == [offsets[one] for one in order]
+    assert [start_in(packed, index) for index in order] == [offsets[one] for one in order]
     # And one that is not there is an error
     with pytest.raises(ValueError, match="not an entry"):
-        start_in(packed, data, 41)
+        start_in(packed, 41)
 
 
 @pytest.mark.parametrize(("size", "marks"), [(2**16, 39), (2**16 + 1, 0)])
@@ -118,12 +141,11 @@ def test_a_search_beyond_a_truncated_entry_is_refused(size: int) -> None:
     for length in {*range(min(60, len(whole))), *range(len(whole) - 60, len(whole))} - {
         *range(-60, 1)
     }:
-        packed = SealedBlock("none", None, b"", length, 1)
         # Then what follows it is not found
         with pytest.raises(ValueError, match="not an entry"):
-            start_in(packed, whole[:length], 1)
+            start_in(opened(whole[:length], 1), 1)
     # And behind the complete one there is an end
-    assert start_in(SealedBlock("none", None, b"", len(whole), 1), whole, 1) == len(whole)
+    assert start_in(opened(whole, 1), 1) == len(whole)
 
 
 @pytest.mark.parametrize(
@@ -132,4 +154,4 @@ def test_a_search_beyond_a_truncated_entry_is_refused(size: int) -> None:
 def test_a_length_that_is_none_is_refused(length: bytes) -> None:
     data = bytearray(b"*2\r\n$3\r\n5-1\r\n*2\r\n$1\r\na\r\n$" + length + b"\r\nvv\r\n")
     with pytest.raises(ValueError, match="not an entry"):
-        start_in(SealedBlock("none", None, b"", len(data), 1), data, 1)
+        start_in(opened(data, 1), 1)

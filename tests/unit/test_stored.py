@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import pytest
 
+from headwater import limits
 from headwater.engine.check import broken_invariants
 from headwater.engine.codecs import make_codec
 from headwater.engine.image import image_facts
 from headwater.engine.keyspace import Keyspace
-from headwater.engine.sealed_block import ColdBlocks
+from headwater.engine.sealed_block import ColdBlocks, SealedBlock
 from headwater.engine.snapshot import StreamSnapshot
 from headwater.engine.stream import StoredStream
 from headwater.engine.warming import warm
@@ -240,6 +242,114 @@ def test_held_blocks_stay_open_while_others_are_opened(
     assert blobs.reads == before
 
 
+def read(stream: StoredStream, first: int, last: int) -> None:
+    """Read a range as a command does."""
+    spans, _ = stream.log.spans((first, 0), (last, 0))
+    warm(stream.keyspace.sealing, ((stream.log, spans),))
+    for span in spans:
+        assert span.data()
+    stream.keyspace.sealing.bodies.release()
+
+
+def test_a_client_that_reads_a_whole_stream_does_not_close_what_others_read(
+    stream: StoredStream, blobs: MemoryBlobs
+) -> None:
+    # Given a cache of six blocks, and two that clients have read in turn
+    add(stream, 500)
+    blobs.store_all(keyspace_of(stream))
+    stream.keyspace.sealing.bodies.resize(6 * BLOCK)
+    for _ in range(2):
+        read(stream, 1, 1)
+        read(stream, 100, 100)
+    # When another one reads all entries, in steps
+    for first in range(1, 500, 10):
+        read(stream, first, first + 9)
+    # Then the two are still open
+    before = blobs.reads
+    read(stream, 1, 1)
+    read(stream, 100, 100)
+    assert blobs.reads == before
+    # And it has read each block once
+    assert before == len(stream.log.blocks)
+
+
+def test_blocks_that_are_read_in_turn_stay_open_as_far_as_the_cache_reaches(
+    stream: StoredStream, blobs: MemoryBlobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given a cache of eight blocks, of which one is for what was read once
+    monkeypatch.setattr(limits, "READ_ONCE_BYTES", BLOCK)
+    add(stream, 500)
+    blobs.store_all(keyspace_of(stream))
+    bodies = stream.keyspace.sealing.bodies
+    bodies.resize(8 * BLOCK)
+    # When five clients read their blocks in turn
+    for _ in range(10):
+        for entry in (1, 100, 200, 300, 400):
+            read(stream, entry, entry)
+    # Then each block was read twice: when it had been closed, it was known to be needed
+    assert blobs.reads <= 2 * 5
+    assert bodies.open_bytes() <= 8 * BLOCK
+
+
+def _flip(packed: SealedBlock) -> None:
+    assert packed.data is not None
+    packed.data[5] ^= 1
+
+
+OPEN_FAULTS: dict[str, tuple[Callable[[SealedBlock], None], str]] = {
+    "bytes": (_flip, "are others than the block's"),
+    "place": (lambda one: setattr(one, "opened_at", 1), "from byte 1 on are open"),
+    "end": (lambda one: setattr(one, "opened_to", one.count), "bytes from byte 0 on are open"),
+    "copy": (lambda one: setattr(one, "wire", one.rest), "in memory twice"),
+}
+
+
+@pytest.mark.parametrize("name", OPEN_FAULTS)
+def test_a_fault_of_what_is_open_is_reported(
+    stream: StoredStream, blobs: MemoryBlobs, name: str
+) -> None:
+    # Given a stored block of which a part is open
+    add(stream, 100)
+    blobs.store_all(keyspace_of(stream))
+    assert stream.log.get(1, 0)
+    assert broken_invariants(keyspace_of(stream)) == []
+    stream.keyspace.sealing.bodies.close_all()
+    assert stream.log.get(1, 0)
+    packed = stream.log.blocks[0].packed
+    assert packed is not None
+    # When what is open is damaged
+    plant, sentence = OPEN_FAULTS[name]
+    plant(packed)
+    # Then the check says so
+    found = broken_invariants(keyspace_of(stream))
+    assert any(sentence in one for one in found), found
+
+
+def text_of(snapshot: StreamSnapshot) -> bytearray:
+    """Return the bytes of all live entries."""
+    found = bytearray()
+    for _, block, first, end in snapshot.live_runs():
+        stop = block.offsets[end] if end < len(block.offsets) else len(block.data)
+        found += block.data[block.offsets[first] : stop]
+    return found
+
+
+def test_a_snapshot_is_complete_while_a_part_of_a_block_is_open(
+    stream: StoredStream, blobs: MemoryBlobs
+) -> None:
+    # Given a stored stream of which one entry was read
+    add(stream, 100)
+    expected = whole(stream)
+    blobs.store_all(keyspace_of(stream))
+    assert stream.log.get(1, 0)
+    packed = stream.log.blocks[0].packed
+    assert packed is not None
+    assert packed.has_open(0, 1)
+    assert not packed.has_open(0, packed.count)
+    # Then a snapshot has all of them
+    assert text_of(StreamSnapshot(stream)) == expected
+
+
 def test_a_snapshot_is_read_after_its_stream_was_deleted(
     blobs: MemoryBlobs,
 ) -> None:
@@ -256,11 +366,7 @@ def test_a_snapshot_is_read_after_its_stream_was_deleted(
     del stream
     # Then its segments are still in use
     assert keyspace.sealing.segments()
-    found = bytearray()
-    for _, block, first, end in snapshot.live_runs():
-        stop = block.offsets[end] if end < len(block.offsets) else len(block.data)
-        found += block.data[block.offsets[first] : stop]
-    assert found == expected
+    assert text_of(snapshot) == expected
     # And no longer, once it was read
-    del snapshot, block
+    del snapshot
     assert keyspace.sealing.segments() == {}

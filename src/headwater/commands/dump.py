@@ -32,7 +32,8 @@ def dump(call: Call) -> Job | None:
     large = _is_large(value) and may_offload(call)
     if isinstance(value, StoredStream) and not large:
         blocks = [block.packed for block in value.log.blocks if block.packed is not None]
-        call.keyspace.sealing.bodies.hold([one for one in blocks if one.blob is not None])
+        stored = {one: (0, one.count) for one in blocks if one.blob is not None}
+        call.keyspace.sealing.bodies.hold(stored)
     steps = _payload(_snapshot(value), call.settings.dump_format, call.wall.copy())
     job = Job(call.arguments, steps, _answer)
     if large:

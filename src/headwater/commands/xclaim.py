@@ -123,7 +123,7 @@ class _Claims:
     def warm(self, call: Call) -> None:
         """Raise `ColdBlocks` if claimed entries are on disk."""
         if self.missed:
-            call.keyspace.sealing.bodies.hold((), self.missed)
+            call.keyspace.sealing.bodies.hold({}, self.missed)
 
     def take(self, ms: int, seq: int, wire: bytes, time: int, count: int) -> None:
         """Claim an entry, with this delivery time and count."""

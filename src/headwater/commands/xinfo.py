@@ -108,7 +108,7 @@ def _ends(call: Call, stream: StoredStream) -> list[bytes | None]:
     missed: list[SealedBlock] = []
     ends = [log.gather(*entry_id, missed) for entry_id in (log.first(), log.last())]
     if missed:
-        call.keyspace.sealing.bodies.hold((), missed)
+        call.keyspace.sealing.bodies.hold({}, missed)
     return ends
 
 

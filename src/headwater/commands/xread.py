@@ -266,7 +266,7 @@ class NewEntries:
         packed = self.spans[number].block.packed
         if packed is not None and packed.data is None and packed.blob is not None:
             bodies = self.spans[number].block.sealing.bodies
-            if not bodies.try_open(packed):
+            if not bodies.try_open(packed, self.spans[number].first, self.spans[number].end):
                 following = up_to(span.block.packed for span in self.spans[number + 1 :])
                 raise ColdBlocks([packed, *following])
 

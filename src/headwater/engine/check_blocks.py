@@ -10,13 +10,18 @@ from headwater.engine.blobs import Blob
 from headwater.engine.entry_block import EntryBlock
 from headwater.engine.entry_fields import elements
 from headwater.engine.keyspace import Keyspace
-from headwater.engine.sealed_block import marks_of
+from headwater.engine.sealed_block import SealedBlock, marks_of, offsets_in
 from headwater.engine.sealing import SEALED, Sealing
 
 
 def block_faults(block: EntryBlock) -> Iterator[str]:
     """Yield one sentence for each fault of a block."""
     dead = block.dead if block.dead is not None else bytes(block.count)
+    if block.packed is not None:
+        faults = list(_opened(block, block.packed))
+        if faults:
+            yield from faults
+            return
     edges, ids, data = block.edges(), block.known_ids(), block.entries()
     there = len(edges)  # A closed block keeps the bytes of deleted entries at its end.
     if not (len(ids) == 2 * there and len(dead) == block.count <= there) or not (
@@ -66,6 +71,22 @@ def _packed(block: EntryBlock) -> Iterator[str]:
         yield "it is neither in memory nor on disk, or both"
     if packed.marks not in (b"", marks_of(block.edges(), packed.size)):
         yield "an entry does not begin where it is marked"
+
+
+def _opened(block: EntryBlock, packed: SealedBlock) -> Iterator[str]:
+    """Check what is open of a sealed block."""
+    part, first, end, at = packed.data, packed.opened_from, packed.opened_to, packed.opened_at
+    if part is None:
+        return
+    bodies = block.sealing.bodies
+    _, data = bodies.load(packed, bodies.codec(packed.codec))
+    starts = [*offsets_in(packed, data), packed.size]
+    if not 0 <= first < end <= packed.count or (starts[first], starts[end]) != (at, at + len(part)):
+        yield f"{len(part)} bytes from byte {at} on are open as the entries {first} to {end}"
+    elif data[at : at + len(part)] != part:
+        yield f"the bytes that are open as the entries {first} to {end} are others than the block's"
+    if packed.rest is not None and (packed.wire is not None or len(part) == packed.size):
+        yield "its compressed bytes are in memory twice, or not needed"
 
 
 def _well_written(block: EntryBlock, at: int) -> bool:

@@ -1,11 +1,11 @@
 cimport cython
 from cpython cimport array
-from headwater.engine.sealed_block cimport SealedBlock, marks_of, offsets_in, start_in, unpacked_ids
+from headwater.engine.sealed_block cimport SealedBlock, offsets_in, start_in, unpacked_ids
 from headwater.engine.sealing cimport Sealing
 from headwater.memory_c cimport (
-    offset_at, reserve, u64, word_at,
+    cut, offset_at, reserve, u64, word_at,
 )
-from headwater.packing_c cimport pack_ids
+from headwater.packing_c cimport find_packed, pack_ids
 
 cdef Py_ssize_t _ARRAYS_BYTES, _OBJECTS_BYTES, _PACKED_BYTES
 cdef u64 _MAX
@@ -38,6 +38,11 @@ cdef class EntryBlock:
     cdef object __weakref__
 
     cpdef bytearray entries(self)
+    @cython.locals(packed=SealedBlock)
+    cpdef bytearray piece(self, Py_ssize_t first, Py_ssize_t end)
+    cpdef Py_ssize_t base(self) except -1
+    @cython.locals(data=bytearray, base=Py_ssize_t)
+    cpdef bytes take(self, Py_ssize_t index)
     cpdef array.array edges(self)
     @cython.locals(ids=array.array)
     cpdef array.array known_ids(self)
@@ -45,7 +50,7 @@ cdef class EntryBlock:
     @cython.locals(edges=array.array)
     cpdef Py_ssize_t start(self, Py_ssize_t index) except -1
     cpdef bint lives(self, Py_ssize_t index) except -1
-    @cython.locals(packed=SealedBlock, ids=array.array)
+    @cython.locals(packed=SealedBlock, ids=array.array, at=Py_ssize_t)
     cpdef tuple first(self)
     @cython.locals(
         low=Py_ssize_t, high=Py_ssize_t, middle=Py_ssize_t, ids=array.array, found=u64

@@ -20,8 +20,7 @@ Rule 3. A block with more tombstones than live entries is compacted. An unsealed
         sealed one compares the number of entries between its ends, because entries that are trimmed from
         it need almost no memory. Compacting a sealed block makes it a closed one. A stored block is never
         compacted: no change of a store needs the bytes of one.
-Rule 4. A closed block may have a copy that shares its bytes. Each of them has its own values for what
-        can change.
+Rule 4. A closed block may have a copy that shares its bytes. Each has its own values for what can change.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from array import array
 from typing import TYPE_CHECKING
 from weakref import ref
 
-from headwater.engine.sealed_block import SealedBlock, marks_of, offsets_in, start_in, unpacked_ids
+from headwater.engine.sealed_block import SealedBlock, offsets_in, start_in, unpacked_ids
 from headwater.engine.sealing import HOT, KEPT, SEALED, Sealing
 
 if TYPE_CHECKING:
@@ -42,14 +41,13 @@ else:
         from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd and packing_c.pxd have them in C
-    from headwater.memory import offset_at, reserve, word_at
-    from headwater.packing import pack_ids
+    from headwater.memory import cut, offset_at, reserve, word_at
+    from headwater.packing import find_packed, pack_ids
 
 _ARRAYS_BYTES = 20
 """Bytes of an entry's id and offset."""
-
 _OBJECTS_BYTES = 700
-_PACKED_BYTES = 470
+_PACKED_BYTES = 502
 """The size of a block's objects, as the allocator rounds them."""
 
 _MAX = 2**64 - 1
@@ -89,13 +87,28 @@ class EntryBlock:
     # --- reading --------------------------------------------------------------------------------
 
     def entries(self) -> bytearray:
-        """Return the bytes of the entries, to be read at once. Opens a sealed block."""
-        if self.packed is None:
+        """Return the bytes of all entries, to be read at once. Opens a sealed block."""
+        return self.data if self.packed is None else self.piece(0, self.packed.count)
+
+    def piece(self, first: int, end: int) -> bytearray:
+        """Return bytes that contain the entries ``first`` to ``end``-1, at least one, to be read at once. They
+        begin at byte `base` of the block. Opens what is needed of a sealed block."""
+        packed = self.packed
+        if packed is None:
             return self.data
-        if self.packed.data is None:
-            self.sealing.open(self.packed)
-        assert self.packed.data is not None
-        return self.packed.data
+        if not packed.has_open(first, end):
+            self.sealing.bodies.open(packed, first, end)
+        assert packed.data is not None
+        return packed.data
+
+    def base(self) -> int:
+        """Return at which offset of the block the bytes begin that `piece` returned."""
+        return 0 if self.packed is None else self.packed.opened_at
+
+    def take(self, index: int) -> bytes:
+        """Return the bytes of an entry."""
+        data, base = self.piece(index, index + 1), self.base()
+        return cut(data, self.start(index) - base, self.start(index + 1) - base)
 
     def edges(self) -> array[int]:
         """Return the offset in `entries` at which each entry begins. Opens a sealed block."""
@@ -107,21 +120,21 @@ class EntryBlock:
 
     def known_ids(self) -> array[int]:
         """Return two words for each entry, live or not, and possibly for deleted ones after the last."""
-        if self.packed is None:
-            return self.ids
-        return unpacked_ids(self.packed)
+        return self.ids if self.packed is None else unpacked_ids(self.packed)
 
     def packed_ids(self) -> bytes:
         """Return the ids of `known_ids`, packed."""
         return pack_ids(self.ids) if self.packed is None else self.packed.ids
 
     def start(self, index: int) -> int:
-        """Return where entry ``index`` begins. ``start(count)`` is the end of the last."""
+        """Return the offset in the block at which entry ``index`` begins; ``start(count)`` is the end."""
         if self.packed is not None:
             if not 0 < index < self.packed.count:
                 return self.packed.size if index else 0
             if self.packed.offsets is None:
-                return start_in(self.packed, self.entries(), index)
+                if not self.packed.has_open(index, index):
+                    self.piece(index - 1, index)
+                return start_in(self.packed, index)
         edges = self.edges()
         return offset_at(edges, index) if index < len(edges) else len(self.entries())
 
@@ -135,17 +148,18 @@ class EntryBlock:
             return word_at(self.ids, 2 * self.head), word_at(self.ids, 2 * self.head + 1)
         if not packed.first_ms and not packed.first_seq:
             ids = self.known_ids()
-            packed.first_ms = word_at(ids, 2 * self.head)
-            packed.first_seq = word_at(ids, 2 * self.head + 1)
+            at = 2 * self.head
+            packed.first_ms, packed.first_seq = word_at(ids, at), word_at(ids, at + 1)
         return packed.first_ms, packed.first_seq
 
     def lower_bound(self, ms: int, seq: int) -> int:
         """Return the index of the first entry, live or not, whose id is at least ``ms-seq``; ``count`` if
         there is none."""
-        low, high = self.head, self.count
+        low, high, ids = self.head, self.count, self.ids
         if ms > self.last_ms or (ms == self.last_ms and seq > self.last_seq):
             return high
-        ids = self.known_ids()
+        if self.packed is not None:
+            return max(low, min(high, find_packed(self.packed.ids, ms, seq)))
         while low < high:
             middle = (low + high) // 2
             found = word_at(ids, 2 * middle)
@@ -228,22 +242,11 @@ class EntryBlock:
         """Account this closed block as not worth sealing."""
         self._move(KEPT, self.booked)
 
-    def seal(self, codec: str, wire: bytes, ids: bytes) -> None:
-        """Replace the bytes by ``wire``, their compressed form, and the ids by their packed form. ``codec`` is
-        the name of the codec."""
-        assert self.packed is None
-        size, count = len(self.data), len(self.offsets)
-        self.pack(SealedBlock(codec, wire, ids, size, count, marks_of(self.offsets, size)))
-
-    def store(self, packed: SealedBlock) -> None:
-        """Replace the bytes of this closed or sealed block by ``packed``, which is stored."""
+    def pack(self, packed: SealedBlock) -> None:
+        """Replace the bytes of this closed or sealed block by ``packed``."""
+        assert self.closed
         if self.packed is not None:
             self._count(self.packed, -1)
-        self.pack(packed)
-
-    def pack(self, packed: SealedBlock) -> None:
-        """Replace the bytes of this closed block by ``packed``."""
-        assert self.closed
         self.packed = packed
         self.data, self.ids, self.offsets, self.dead_bytes = _NO_DATA, _NO_IDS, _NO_OFFSETS, 0
         self._count(packed, 1)
@@ -377,15 +380,15 @@ class Span:
 
     def data(self) -> bytearray:
         """Return the bytes that contain the entries, to be read at once."""
-        return self.block.entries()
+        return self.block.piece(self.first, self.end)
 
     def start(self) -> int:
-        """Return where the entries begin in `data`."""
-        return self.block.start(self.first)
+        """Return where the entries begin in `data`, which must be called before."""
+        return self.block.start(self.first) - self.block.base()
 
     def stop(self) -> int:
-        """Return where the entries end in `data`."""
-        return self.block.start(self.end)
+        """Return where the entries end in `data`, which must be called before."""
+        return self.block.start(self.end) - self.block.base()
 
     def wire(self) -> bytearray:
         """Return the bytes of the entries in the form of a reply."""

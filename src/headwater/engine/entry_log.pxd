@@ -4,7 +4,7 @@ from headwater.engine.entry_block cimport EntryBlock, Span
 from headwater.engine.sealed_block cimport SealedBlock
 from headwater.engine.sealing cimport Sealing
 from headwater.memory_c cimport (
-    append_entry, cut, offset_at, prefetch_bytes_end, prefetch_end, push_id, push_offset, u32, u64,
+    append_entry, offset_at, prefetch_bytes_end, prefetch_end, push_id, push_offset, u32, u64,
     word_at,
 )
 

@@ -34,7 +34,6 @@ else:
 if not cython.compiled:  # memory_c.pxd has them in C
     from headwater.memory import (
         append_entry,
-        cut,
         prefetch_bytes_end,
         prefetch_end,
         push_id,
@@ -158,7 +157,7 @@ class EntryLog:
         index = self._exact(block, ms, seq)
         if index < 0:
             return None
-        return cut(block.entries(), block.start(index), block.start(index + 1))
+        return block.take(index)
 
     def gather(self, ms: int, seq: int, missed: list[SealedBlock]) -> bytes | None:
         """Like `get`, for a command that reads many entries. If the block is on disk, appends it to
@@ -172,11 +171,11 @@ class EntryLog:
         if index < 0:
             return None
         packed = block.packed
-        if packed is not None and packed.data is None and not self.sealing.bodies.try_open(packed):
+        if packed is not None and not self.sealing.bodies.try_open(packed, index, index + 1):
             if not missed or missed[len(missed) - 1] is not packed:
                 missed.append(packed)
             return bytes(packed.size // packed.count)
-        return cut(block.entries(), block.start(index), block.start(index + 1))
+        return block.take(index)
 
     def contains(self, ms: int, seq: int) -> bool:
         at = self._block_of(ms, seq)

@@ -25,6 +25,7 @@ from headwater.engine.group import ConsumerGroup
 from headwater.engine.image_facts import GROUP_BYTES, ImageFacts
 from headwater.engine.keyspace import Keyspace
 from headwater.engine.nodes import NodeIndex
+from headwater.engine.sealed_block import body_of, marks_of
 from headwater.engine.sealing import HOT
 from headwater.engine.stream import StoredStream
 
@@ -132,7 +133,7 @@ class _Image:
             self.out.sealed_block(sid, number, block, packed.codec, packed.wire, packed.size)
             return
         if self.codec is not None and block.closed and block.books == HOT:
-            wire = self.codec.compress(block.data)
+            wire = body_of(block.data, marks_of(block.offsets, len(block.data)), self.codec)
             small = len(wire) <= _WORTH * len(block.data)
             if small and block.count - block.head <= 2 * block.live:
                 self.out.sealed_block(sid, number, block, self.codec.name, wire, len(block.data))

@@ -5,18 +5,27 @@
     in both     ids, as runs (packing.py); data and offsets while the block is open for reading (bodies.py)
                 marks: where every `MARKED`-th entry begins, two bytes each
 
-Rule. ``wire``, ``ids``, ``marks``, ``size`` and ``count`` never change: storing a block or changing its
-entries replaces its `SealedBlock`. Only the place of ``blob`` may change.
+    body   ┌───────┬───────────┬───────────┬───────┬───────┐      a frame is what the codec made of some of
+           │ parts │ of part 1 │ of part 2 │ frame │ frame │      the entries; a body of less than 32 KiB is
+           └───────┴───────────┴───────────┴───────┴───────┘      one frame and nothing else
+            u8      first entry u16, its offset u16, size of the frame u16; little-endian
+
+Rule 1. ``wire``, ``ids``, ``marks``, ``size`` and ``count`` never change: storing a block or changing its
+        entries replaces its `SealedBlock`. Only the place of ``blob`` may change.
+Rule 2. ``data`` begins and ends where parts do: it has the entries ``opened_from`` to ``opened_to``-1, and its
+        first byte is byte ``opened_at`` of the block. As long as parts are missing, ``rest`` is the body.
 """
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
+from struct import Struct
 from typing import TYPE_CHECKING
 
+from headwater import limits
 from headwater.engine.blobs import Blob
-from headwater.engine.codecs import Codec
+from headwater.engine.codecs import NONE, Codec
 
 if TYPE_CHECKING:
     from headwater import _cython as cython
@@ -35,6 +44,11 @@ MARKED = 16
 
 _MARKS_BYTES = 2**16
 """The size of a block up to which two bytes are enough for the position of an entry."""
+
+_PARTS_MOST = 7
+"""No frame of zlib or zstd begins with a byte of this value or less."""
+_ROW = Struct("<3H")
+_ROW_BYTES = 6
 
 
 class SealedBlock:
@@ -60,11 +74,17 @@ class SealedBlock:
         self.count = count
         self.first_ms = self.first_seq = 0
         self.data: bytearray | None = None
+        self.rest: bytes | None = None
+        self.opened_from = self.opened_to = self.opened_at = 0
         self.offsets: array[int] | None = None
+        """Of all entries. None unless ``data`` has all."""
         self.found = self.found_at = 0
-        """Entry ``found`` begins at byte ``found_at``: the one that was searched for last."""
+        """Entry ``found`` begins at byte ``found_at`` of the block: the one that was searched for last."""
         self.blob: Blob | None = None
-        self.holds = 0
+        self.holds = self.opened = 0
+        """``opened``: the number of its last opening, of all in the store; 0 if there was none."""
+        self.again = False
+        """Whether it was read again after others were opened (bodies.py, rule 1)."""
 
     def copy(self) -> SealedBlock:
         """Return a copy for another block with the same bytes."""
@@ -73,6 +93,24 @@ class SealedBlock:
             self.blob.shared = True
             made.blob = self.blob
         return made
+
+    def has_open(self, first: int, end: int) -> bool:
+        """Whether the entries ``first`` to ``end``-1 are open."""
+        return self.data is not None and self.opened_from <= first and end <= self.opened_to
+
+    def open_all(self, data: bytearray) -> None:
+        """Set the bytes of all entries."""
+        self.data, self.rest = data, None
+        self.opened_from, self.opened_to, self.opened_at = 0, self.count, 0
+
+    def open_bytes(self) -> int:
+        """Return the bytes that the block takes because it is open."""
+        size = 0 if self.data is None else len(self.data)
+        return size if self.rest is None else size + len(self.rest)
+
+    def close(self) -> None:
+        """Forget the bytes that are open."""
+        self.data = self.offsets = self.rest = None
 
 
 class ColdBlocks(Exception):
@@ -88,12 +126,86 @@ class ColdBlocks(Exception):
         self.ahead = ahead
 
 
-def unpacked(packed: SealedBlock, codec: Codec, wire: bytes) -> bytearray:
-    """Return the uncompressed bytes of a sealed block. ``wire`` are the compressed ones. Any thread may call
-    this, with its own codec."""
-    data = bytearray(codec.decompress(wire, packed.size))
+def body_of(data: bytearray, marks: bytes, codec: Codec) -> bytes:
+    """Return the body for the bytes of a closed block: two parts of about the same size, or one frame. With
+    more parts, reading all entries takes longer, and reading a hundred no less. Any thread may call this,
+    with its own codec."""
+    size = len(data)
+    known = range(1, len(marks) // 2 + 1 if size >= limits.PARTED_LEAST_BYTES else 0)
+    mark = min(known, key=lambda one: abs(2 * _marked(marks, one) - size), default=0)
+    if mark == 0:
+        return codec.compress(data)
+    at = _marked(marks, mark)
+    first, second = codec.compress(data[:at]), codec.compress(data[at:])
+    rows = _ROW.pack(0, 0, len(first)) + _ROW.pack(mark * MARKED, at, len(second))
+    return b"".join((b"\x02", rows, first, second))
+
+
+def unpack(packed: SealedBlock, codec: Codec, body: bytes, first: int, end: int) -> None:
+    """Open the parts of a block that contain the entries ``first`` to ``end``-1, and those between them and
+    the open ones."""
+    if packed.data is not None:
+        first, end = min(first, packed.opened_from), max(end, packed.opened_to)
+    parts = parts_in(packed, body)
+    if parts == 0:
+        packed.open_all(unpacked(packed, codec, body))
+    else:
+        _unpack_parts(packed, codec, body, parts, first, end)
+        whole = packed.opened_from == 0 and packed.opened_to == packed.count
+        packed.rest = None if whole or packed.wire is not None else body
+    packed.found, packed.found_at = packed.opened_from, packed.opened_at
+
+
+def unpacked(packed: SealedBlock, codec: Codec, body: bytes) -> bytearray:
+    """Return the uncompressed bytes of all entries. Any thread may call this, with its own codec."""
+    if parts_in(packed, body):
+        whole = SealedBlock(packed.codec, None, b"", packed.size, packed.count)
+        unpack(whole, codec, body, 0, packed.count)
+        assert whole.data is not None
+        return whole.data
+    data = bytearray(codec.decompress(body, packed.size))
     assert len(data) == packed.size, f"{len(data)} bytes instead of {packed.size}"
     return data
+
+
+def parts_in(packed: SealedBlock, body: bytes) -> int:
+    """Return the number of parts, 0 if the body is one frame."""
+    return body[0] if packed.codec != NONE and body and body[0] <= _PARTS_MOST else 0
+
+
+def _unpack_parts(
+    packed: SealedBlock, codec: Codec, body: bytes, parts: int, first: int, end: int
+) -> None:
+    """Do what `unpack` does for a body of several parts. Changes nothing if that fails."""
+    before, data = packed.data, bytearray()
+    opened_from = opened_to = opened_at = 0
+    rows_end = frame_at = 1 + _ROW_BYTES * parts
+    for row in range(1, rows_end, _ROW_BYTES):
+        entry, at, size = _u16(body, row), _u16(body, row + 2), _u16(body, row + 4)
+        next_entry, next_at = packed.count, packed.size
+        if row + _ROW_BYTES < rows_end:
+            next_entry, next_at = _u16(body, row + _ROW_BYTES), _u16(body, row + _ROW_BYTES + 2)
+        if next_entry > first and entry < end:
+            if not data:
+                opened_from, opened_at = entry, at
+            if (
+                before is not None
+                and packed.opened_from <= entry
+                and next_entry <= packed.opened_to
+            ):
+                data += before[at - packed.opened_at : next_at - packed.opened_at]
+            else:
+                data += codec.decompress(body[frame_at : frame_at + size], next_at - at)
+            opened_to = next_entry
+            found = opened_at + len(data)
+            assert found == next_at, f"part of {packed.size} bytes: {found} instead of {next_at}"
+        frame_at += size
+    packed.data = data
+    packed.opened_from, packed.opened_to, packed.opened_at = opened_from, opened_to, opened_at
+
+
+def _u16(text: bytes, at: int) -> int:
+    return text[at] | text[at + 1] << 8
 
 
 def unpacked_ids(packed: SealedBlock) -> array[int]:
@@ -103,16 +215,18 @@ def unpacked_ids(packed: SealedBlock) -> array[int]:
     return ids
 
 
-def start_in(packed: SealedBlock, data: bytearray, index: int) -> int:
-    """Return the offset of one entry in the uncompressed bytes. Readers go on where they have stopped, so the
-    search begins at the entry that was searched for last, unless a marked one is nearer."""
+def start_in(packed: SealedBlock, index: int) -> int:
+    """Return the offset in the block at which entry ``index`` begins: an open one, or the one after the last.
+    Readers go on where they have stopped, so the search begins at the entry that was searched for last,
+    unless a marked one is nearer."""
+    assert packed.data is not None
+    if index < packed.found:
+        packed.found, packed.found_at = packed.opened_from, packed.opened_at
     mark = index // MARKED
-    if mark <= len(packed.marks) // 2 and (index < packed.found or packed.found < mark * MARKED):
+    if packed.found < mark * MARKED and mark <= len(packed.marks) // 2:
         packed.found, packed.found_at = mark * MARKED, _marked(packed.marks, mark)
-    elif index < packed.found:
-        packed.found = packed.found_at = 0
-    packed.found_at = pass_entries(data, packed.found_at, index - packed.found)
-    packed.found = index
+    passed = pass_entries(packed.data, packed.found_at - packed.opened_at, index - packed.found)
+    packed.found, packed.found_at = index, packed.opened_at + passed
     return packed.found_at
 
 
@@ -132,8 +246,8 @@ def marks_of(offsets: array[int], size: int) -> bytes:
 
 
 def _marked(marks: bytes, mark: int) -> int:
-    """Return the offset of entry ``mark * MARKED``."""
-    return marks[2 * mark - 2] | marks[2 * mark - 1] << 8 if mark else 0
+    """Return the offset of entry ``mark * MARKED``, which is not the first."""
+    return _u16(marks, 2 * mark - 2)
 
 
 def offsets_in(packed: SealedBlock, data: bytearray) -> array[int]:

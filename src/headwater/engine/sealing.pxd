@@ -1,6 +1,7 @@
 cimport cython
 from cpython cimport array
 from headwater.engine.blobs cimport Blob, SegmentUse
+from headwater.engine.bodies cimport Bodies
 from headwater.engine.sealed_block cimport SealedBlock, marks_of
 from headwater.memory_c cimport word_at
 
@@ -23,14 +24,13 @@ cdef class Sealing:
     cdef public object order
     cdef public bint storing
     cdef public object unstored
-    cdef public object bodies
+    cdef public Bodies bodies
     cdef public SegmentUse use
     cdef Py_ssize_t _asked
     cdef Py_ssize_t _in_jobs
 
     cpdef book(self, int books, Py_ssize_t size)
     cpdef bint due(self) except -1
-    cpdef open(self, SealedBlock packed)
 
 
 @cython.locals(ids=array.array, count=Py_ssize_t, packed=SealedBlock)

@@ -32,7 +32,7 @@ from headwater import limits
 from headwater.engine.blobs import Blob, BlobSource, SegmentUse
 from headwater.engine.bodies import Bodies
 from headwater.engine.codecs import NONE, Codec
-from headwater.engine.sealed_block import SealedBlock, marks_of
+from headwater.engine.sealed_block import SealedBlock, body_of, marks_of
 
 if TYPE_CHECKING:
     from headwater import _cython as cython
@@ -77,6 +77,8 @@ class CompressionJob(NamedTuple):
     """The number of ids."""
     ids: bytes
     """The ids, packed."""
+    marks: bytes
+    """Where entries begin (sealed_block.py)."""
 
     @property
     def size(self) -> int:
@@ -89,7 +91,7 @@ def compressed(job: CompressionJob, codec: Codec) -> tuple[str, bytes]:
     not shrink is returned as it is, with `NONE`. Any thread may call this, with its own codec."""
     if job.packed is not None and job.packed.wire is not None:
         return job.packed.codec, job.packed.wire
-    wire = codec.compress(job.data)
+    wire = body_of(job.data, job.marks, codec)
     if codec.name == NONE or len(wire) > _WORTH * len(job.data):
         return NONE, bytes(job.data)
     return codec.name, wire
@@ -237,11 +239,10 @@ class Sealing:
             if block.books == HOT:
                 self.enqueue_coldest(block)  # It was compacted meanwhile.
             return False
+        made = SealedBlock(codec, None, job.ids, job.size, job.entries, job.marks)
         if place is not None:
-            marks = marks_of(block.offsets, job.size) if packed is None else packed.marks
-            made = SealedBlock(codec, None, job.ids, job.size, job.entries, marks)
             made.blob = Blob(self.use, place)
-            block.store(made)
+            block.pack(made)
             self.sealed_count += packed is None
             return True
         if packed is not None:
@@ -249,7 +250,8 @@ class Sealing:
         elif wire is None or (len(wire) > _WORTH * len(job.data) and not self.storing):
             block.keep()
         else:
-            block.seal(codec, wire, job.ids)
+            made.wire = wire
+            block.pack(made)
             self.sealed_count += 1
         return False
 
@@ -277,12 +279,6 @@ class Sealing:
             self.settle(jobs[0], *compressed(jobs[0], self.bodies.codec(self.codec)))
             most -= 1
 
-    # --- reading --------------------------------------------------------------------------------
-
-    def open(self, packed: SealedBlock) -> None:
-        """Set data and offsets of ``packed``. Raises `ColdBlocks` (bodies.py)."""
-        self.bodies.open(packed)
-
 
 def _job(block: EntryBlock, booked: int) -> CompressionJob:
     """Return the job for a closed or sealed block."""
@@ -291,4 +287,7 @@ def _job(block: EntryBlock, booked: int) -> CompressionJob:
     first = (word_at(ids, 0), word_at(ids, 1))
     last = (word_at(ids, 2 * count - 2), word_at(ids, 2 * count - 1))
     packed, text = block.packed, block.packed_ids()
-    return CompressionJob(block, block.data, packed, booked, block.origin, first, last, count, text)
+    marks = marks_of(block.offsets, len(block.data)) if packed is None else packed.marks
+    return CompressionJob(
+        block, block.data, packed, booked, block.origin, first, last, count, text, marks
+    )

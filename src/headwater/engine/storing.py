@@ -139,7 +139,7 @@ def _store(log: EntryLog, at: int, record: StoredRecord) -> None:
             block.origin = log.sid
             log.replace(at, at + 1, [block])
     block.close()
-    block.store(_packed(log, record, block.packed_ids()))
+    block.pack(_packed(log, record, block.packed_ids()))
 
 
 def _packed(log: EntryLog, record: StoredRecord, ids: bytes) -> SealedBlock:

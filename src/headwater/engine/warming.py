@@ -35,9 +35,9 @@ def warm(
     ``missed`` among those wanted."""
     if most_bytes:
         reads = _begin_of(reads, most_bytes)
-    wanted: list[SealedBlock] = []
+    wanted: dict[SealedBlock, tuple[int, int]] = {}
     for _, spans in reads:
-        wanted += stored_among(spans)
+        note_stored(spans, wanted)
     try:
         sealing.bodies.hold(wanted, missed)
     except ColdBlocks as cold:
@@ -77,14 +77,14 @@ def _bytes_of(span: Span) -> int:
     return packed.size * taken // packed.count
 
 
-def stored_among(spans: Iterable[Span]) -> list[SealedBlock]:
-    """Return the stored blocks of spans, each once."""
-    found: dict[SealedBlock, None] = {}
+def note_stored(spans: Iterable[Span], wanted: dict[SealedBlock, tuple[int, int]]) -> None:
+    """Add to what is ``wanted`` (`Bodies.hold`) the stored blocks of spans."""
     for span in spans:
-        packed = span.block.packed
+        packed, first, end = span.block.packed, span.first, span.end
         if packed is not None and packed.blob is not None:
-            found[packed] = None
-    return list(found)
+            if packed in wanted:
+                first, end = min(first, wanted[packed][0]), max(end, wanted[packed][1])
+            wanted[packed] = first, end
 
 
 def following(log: EntryLog, spans: list[Span], backward: bool) -> list[SealedBlock]:

@@ -10,8 +10,8 @@
     head   mark 4 bytes, copy u8 (1 or 2), codec u8, version u16, origin u32, entries u32, raw bytes u32,
            body bytes u32, ids bytes u32, first id u64 u64, last id u64 u64, crc32c u32; little-endian
 
-Rule 1. Ids and body are opaque here. The body is what ``codec`` made of ``raw bytes`` bytes; the ids are
-        what the engine needs to know about the entries without their bodies.
+Rule 1. Ids and body are opaque here. The body is what ``codec`` made of ``raw bytes`` bytes, in one or
+        more parts (engine/sealed_block.py); the ids are what the engine needs to know about the entries without their bodies.
 Rule 2. Each part has its own checksum, and head and ids are stored twice: damage of one part hides no other.
 Rule 3. A checksum starts with seed XOR length, so it covers the length, and no client can send bytes that
         are valid as a part. It is XORed with the mask of the part's position (`checksum.place_mask`): a
@@ -23,16 +23,27 @@ Rule 6. The origin is the stream for which the blob was written. Others may refe
 
 from __future__ import annotations
 
+from functools import lru_cache
 from struct import Struct
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import google_crc32c
 
 from headwater.engine.blobs import CHECKSUM_BYTES, BlobPlace
 from headwater.engine.codecs import CODECS
 from headwater.errors import JournalDamaged
-from headwater.journal.checksum import place_mask
 from headwater.limits import MAX_BLOB_IDS_BYTES, MAX_RECORD_GROUP_BYTES
+
+if TYPE_CHECKING:
+    from headwater import _cython as cython
+else:
+    try:
+        import cython
+    except ImportError:
+        from headwater import _cython as cython
+
+if not cython.compiled:  # checksum_c.pxd has it in C
+    from headwater.journal.checksum import place_mask
 
 BLOB_VERSION = 1
 
@@ -83,6 +94,7 @@ class FoundHead(NamedTuple):
     place: BlobPlace
 
 
+@lru_cache(maxsize=256)
 def blob_key(segment: int) -> int:
     """Return the key that binds blobs to a segment, as the functions here take it."""
     return place_mask(_DOMAIN, segment)
@@ -200,9 +212,10 @@ def decode_ids(
 def check_body(data: bytes, place: BlobPlace, *, seed: int) -> bytes:
     """Return the body; ``data`` is the body and its checksum. Raises `ValueError` with a description of what
     is wrong."""
-    if len(data) != place.body_bytes + CHECKSUM_BYTES:
-        raise ValueError(f"{len(data)} bytes, where the body has {place.body_bytes} and 4")
-    return _verify(data, place.body_offset, blob_key(place.segment), seed)
+    segment, offset, head_size, body_size = place
+    if len(data) != body_size + CHECKSUM_BYTES:
+        raise ValueError(f"{len(data)} bytes, where the body has {body_size} and 4")
+    return _verify(data, offset + head_size, blob_key(segment), seed)
 
 
 def _verify(data: bytes, offset: int, key: int, seed: int) -> bytes:

@@ -61,8 +61,6 @@ class FileReads(Protocol):
 class _OpenFile:
     """A file that is open for reading. It is closed when ``dropped`` is set and ``users`` is 0."""
 
-    __slots__ = ("descriptor", "dropped", "in_memory", "nowait", "users")
-
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
         self.dropped = False

@@ -55,9 +55,10 @@ class SegmentReader:
 
     def cached_body(self, place: BlobPlace) -> bytes | None:
         """Return the body of a blob without waiting for a disk, or None."""
-        length = place.body_bytes + CHECKSUM_BYTES
+        segment, offset, head_bytes, body_bytes = place
+        length = body_bytes + CHECKSUM_BYTES
         try:
-            data = self._reads.cached(segment_name(place.segment), place.body_offset, length)
+            data = self._reads.cached(segment_name(segment), offset + head_bytes, length)
             return None if data is None else check_body(data, place, seed=self._seed)
         except (ValueError, OSError):
             # Explaining damage means to read the head.

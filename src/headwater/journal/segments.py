@@ -24,6 +24,7 @@ import errno
 import os
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from struct import Struct
 
 from headwater.engine.blobs import BlobPlace, blob_size
@@ -45,6 +46,7 @@ _FILE_KIND = 0x08
 _MAGIC = b"headwater segment"
 
 
+@lru_cache(maxsize=256)
 def segment_name(number: int) -> str:
     """Return the name of segment ``number``.
 
