@@ -127,11 +127,14 @@ def row_of(
     section: str = "growth",
     small: Size = SMALL_SIZE,
     large: Size = LARGE_SIZE,
+    before: Callable[[], object] = int,
 ) -> Row:
-    """Measure a command on both sizes. The stores have the large stream already."""
+    """Measure a command on both sizes. The stores have the large stream already. ``before`` is called before
+    each measurement."""
     row = Row(section, subject.name, TIMES, better="less", target=subject.target)
     for turn in range(rounds):
         for store in stores:
+            before()
             small_us, large_us = (
                 min(_cost_us(store, subject, size, turn * REPEATS + at) for at in range(REPEATS))
                 for size in (small, large)
