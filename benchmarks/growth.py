@@ -127,14 +127,15 @@ def row_of(
     section: str = "growth",
     small: Size = SMALL_SIZE,
     large: Size = LARGE_SIZE,
-    before: Callable[[], object] = int,
+    before: Callable[[], None] | None = None,
 ) -> Row:
     """Measure a command on both sizes. The stores have the large stream already. ``before`` is called before
     each measurement."""
     row = Row(section, subject.name, TIMES, better="less", target=subject.target)
     for turn in range(rounds):
         for store in stores:
-            before()
+            if before is not None:
+                before()
             small_us, large_us = (
                 min(_cost_us(store, subject, size, turn * REPEATS + at) for at in range(REPEATS))
                 for size in (small, large)

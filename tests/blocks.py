@@ -15,7 +15,6 @@ def tiny_blocks(patches: pytest.MonkeyPatch, *, block_bytes: int = 160) -> None:
     at their end, so histories are deterministic. Replies are written in pieces of three blocks."""
     patches.setattr(limits, "BLOCK_MAX_BYTES", block_bytes)
     patches.setattr(limits, "SEALED_LEAST_BYTES", 1)
-    patches.setattr(limits, "PARTED_LEAST_BYTES", 512)
     patches.setattr(limits, "SEALING_LAG_BYTES", 0)
     patches.setattr(limits, "REPLY_PIECE_BYTES", 3 * block_bytes)
     nothing_hot(patches)

@@ -117,7 +117,9 @@ cdef inline bytes pack_ids(array.array ids):
     return PyBytes_FromStringAndSize(<char *>begin, room - begin)
 
 
-cdef inline Py_ssize_t _next_run(const unsigned char *text, Py_ssize_t size, Py_ssize_t at, u64 *values) noexcept:
+cdef inline Py_ssize_t _next_run(
+    const unsigned char *text, Py_ssize_t size, Py_ssize_t at, u64 *values
+) noexcept:
     # Reads three numbers. Returns where the next run begins.
     cdef int which, shift
     for which in range(3):

@@ -1,6 +1,6 @@
 cimport cython
 from cpython cimport array
-from headwater.engine.entry_block cimport Span
+from headwater.engine.entry_block cimport EntryBlock, Span
 from headwater.engine.sealed_block cimport SealedBlock
 from headwater.memory_c cimport offset_at
 from headwater.resp.replies cimport ReplyWriter
@@ -15,4 +15,4 @@ cpdef write_spans(ReplyWriter reply, list spans, bint backward)
 cdef write_span(ReplyWriter reply, Span span, bint backward)
 
 @cython.locals(packed=SealedBlock)
-cdef bint _readable(Span span) except -1
+cdef bint _readable(EntryBlock block) except -1

@@ -19,9 +19,9 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from headwater.engine.entry_block import Span
-from headwater.engine.sealed_block import ColdBlocks, SealedBlock
-from headwater.engine.warming import first_piece, note_stored, up_to
+from headwater.engine.entry_block import EntryBlock, Span
+from headwater.engine.sealed_block import ColdBlocks
+from headwater.engine.warming import first_piece, stored_among, up_to
 from headwater.resp.replies import ReplyWriter
 
 if TYPE_CHECKING:
@@ -42,7 +42,9 @@ def write_spans(reply: ReplyWriter, spans: list[Span], backward: bool) -> None:
     for at in range(len(spans)):
         span = spans[at]
         if reply.piece_bytes and (
-            reply.tail is not None or len(reply.out) >= reply.piece_bytes or not _readable(span)
+            reply.tail is not None
+            or len(reply.out) >= reply.piece_bytes
+            or not _readable(span.block)
         ):
             tail: ReplyTail = reply.tail if reply.tail is not None else ReplyTail()
             reply.tail, reply.out = tail, tail.add(spans[at:], backward)
@@ -66,9 +68,9 @@ def write_span(reply: ReplyWriter, span: Span, backward: bool) -> None:
         stop = start
 
 
-def _readable(span: Span) -> bool:
-    """Whether the entries of a span can be read without the disk."""
-    packed = span.block.packed
+def _readable(block: EntryBlock) -> bool:
+    """Whether the entries of a block can be read without the disk."""
+    packed = block.packed
     return packed is None or packed.data is not None or packed.wire is not None
 
 
@@ -105,7 +107,7 @@ class ReplyTail:
             if isinstance(part, bytearray):
                 reply.raw(part)
             elif part.spans:
-                if not _readable(part.spans[0]):
+                if not _readable(part.spans[0].block):
                     break
                 write_span(reply, part.spans.popleft(), part.backward)
                 continue
@@ -118,9 +120,7 @@ class ReplyTail:
         if not spans:
             return
         try:
-            wanted: dict[SealedBlock, tuple[int, int]] = {}
-            note_stored(spans, wanted)
-            spans[0].block.sealing.bodies.hold(wanted)
+            spans[0].block.sealing.bodies.hold(stored_among(spans))
         except ColdBlocks as cold:
             following = islice(self._spans(), len(spans), None)
             cold.ahead = up_to(span.block.packed for span in following)

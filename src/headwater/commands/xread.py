@@ -263,12 +263,12 @@ class NewEntries:
 
     def _open(self, number: int) -> None:
         """Open the block of span ``number``. Raises `ColdBlocks` with it and those after it."""
-        packed = self.spans[number].block.packed
-        if packed is not None and packed.data is None and packed.blob is not None:
-            bodies = self.spans[number].block.sealing.bodies
-            if not bodies.try_open(packed, self.spans[number].first, self.spans[number].end):
-                following = up_to(span.block.packed for span in self.spans[number + 1 :])
-                raise ColdBlocks([packed, *following])
+        span = self.spans[number]
+        packed, bodies = span.block.packed, span.block.sealing.bodies
+        if packed is None or packed.blob is None or bodies.try_open(packed, span.first, span.end):
+            return
+        following = up_to(one.block.packed for one in self.spans[number + 1 :])
+        raise ColdBlocks([packed, *following])
 
     def write(self, reply: ReplyWriter) -> None:
         """Write the entries as an array."""

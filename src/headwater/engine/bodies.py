@@ -6,8 +6,8 @@
 
 Rule 1. `resize` bounds what stays open after it was read. The blocks of one command, held or delivered, are
         open in addition, and so is the one that was opened last until `release`. What was read once makes
-        room for what is read again: of the former, `limits.READ_ONCE_BYTES` stay open. So a scan does not close what
-        others read, and the memory of the blocks that it opens is used again while the processor has it.
+        room for what is read again: of the former, `limits.READ_ONCE_BYTES` stay open. So a scan does not
+        close what others read, and the memory of its blocks is used again while the processor has it.
 Rule 2. A block whose bytes are in memory, compressed, can always be opened. One on disk is read here only
         if the system has it in memory, or if ``may_wait`` is set; otherwise `ColdBlocks` is raised.
 Rule 3. A command calls `hold` once, for all blocks on disk that it reads, after it has chosen and before
@@ -80,8 +80,8 @@ class Bodies:
         self._again = _Kept()
         """Those that were read once, and those that were read again."""
         self._freed: deque[ref[SealedBlock]] = deque()
-        self._note_freed = self._freed.append
         """Those that were freed and are still counted (rule 5)."""
+        self._note_freed = self._freed.append
         self.holding = False
         """Whether `release` closes blocks. After most commands it does not, and their caller asks this first."""
         self._held: list[SealedBlock] = []
@@ -205,7 +205,7 @@ class Bodies:
         size were opened than may stay open."""
         self.opened_count += 1
         since = self.opened_count - packed.opened
-        packed.again = packed.opened > 0 and since * packed.size <= self.most_bytes
+        packed.again = packed.opened > 0 and since <= self.most_bytes // packed.size
         packed.opened = self.opened_count
 
     def _hold(self, packed: SealedBlock, held: list[SealedBlock], was_open: bool) -> None:

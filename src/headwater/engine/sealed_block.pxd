@@ -37,10 +37,10 @@ cdef class SealedBlock:
     cpdef close(self)
 
 
-@cython.locals(parts=Py_ssize_t, whole=bint)
+@cython.locals(parts=Py_ssize_t, whole=bint, data=bytearray)
 cpdef unpack(SealedBlock packed, codec, bytes body, Py_ssize_t first, Py_ssize_t end)
 
-@cython.locals(data=bytearray, whole=SealedBlock)
+@cython.locals(whole=SealedBlock)
 cpdef bytearray unpacked(SealedBlock packed, codec, bytes body)
 
 cpdef Py_ssize_t parts_in(SealedBlock packed, bytes body) except -1

@@ -6,8 +6,8 @@
                 marks: where every `MARKED`-th entry begins, two bytes each
 
     body   ┌───────┬───────────┬───────────┬───────┬───────┐      a frame is what the codec made of some of
-           │ parts │ of part 1 │ of part 2 │ frame │ frame │      the entries; a body of less than 32 KiB is
-           └───────┴───────────┴───────────┴───────┴───────┘      one frame and nothing else
+           │ parts │ of part 1 │ of part 2 │ frame │ frame │      the entries; a small block has one frame and
+           └───────┴───────────┴───────────┴───────┴───────┘      nothing else (`body_of`)
             u8      first entry u16, its offset u16, size of the frame u16; little-endian
 
 Rule 1. ``wire``, ``ids``, ``marks``, ``size`` and ``count`` never change: storing a block or changing its
@@ -148,7 +148,9 @@ def unpack(packed: SealedBlock, codec: Codec, body: bytes, first: int, end: int)
         first, end = min(first, packed.opened_from), max(end, packed.opened_to)
     parts = parts_in(packed, body)
     if parts == 0:
-        packed.open_all(unpacked(packed, codec, body))
+        data = bytearray(codec.decompress(body, packed.size))
+        assert len(data) == packed.size, f"{len(data)} bytes instead of {packed.size}"
+        packed.open_all(data)
     else:
         _unpack_parts(packed, codec, body, parts, first, end)
         whole = packed.opened_from == 0 and packed.opened_to == packed.count
@@ -157,15 +159,12 @@ def unpack(packed: SealedBlock, codec: Codec, body: bytes, first: int, end: int)
 
 
 def unpacked(packed: SealedBlock, codec: Codec, body: bytes) -> bytearray:
-    """Return the uncompressed bytes of all entries. Any thread may call this, with its own codec."""
-    if parts_in(packed, body):
-        whole = SealedBlock(packed.codec, None, b"", packed.size, packed.count)
-        unpack(whole, codec, body, 0, packed.count)
-        assert whole.data is not None
-        return whole.data
-    data = bytearray(codec.decompress(body, packed.size))
-    assert len(data) == packed.size, f"{len(data)} bytes instead of {packed.size}"
-    return data
+    """Return the uncompressed bytes of all entries, whatever is open. Any thread may call this, with its own
+    codec."""
+    whole = SealedBlock(packed.codec, None, b"", packed.size, packed.count)
+    unpack(whole, codec, body, 0, packed.count)
+    assert whole.data is not None
+    return whole.data
 
 
 def parts_in(packed: SealedBlock, body: bytes) -> int:

@@ -239,7 +239,8 @@ class Sealing:
             if block.books == HOT:
                 self.enqueue_coldest(block)  # It was compacted meanwhile.
             return False
-        made = SealedBlock(codec, None, job.ids, job.size, job.entries, job.marks)
+        kept = wire if place is None else None
+        made = SealedBlock(codec, kept, job.ids, job.size, job.entries, job.marks)
         if place is not None:
             made.blob = Blob(self.use, place)
             block.pack(made)
@@ -250,7 +251,6 @@ class Sealing:
         elif wire is None or (len(wire) > _WORTH * len(job.data) and not self.storing):
             block.keep()
         else:
-            made.wire = wire
             block.pack(made)
             self.sealed_count += 1
         return False

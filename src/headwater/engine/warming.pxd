@@ -12,5 +12,5 @@ cdef list _begin_of(reads, Py_ssize_t most_bytes)
 @cython.locals(packed=SealedBlock, taken=Py_ssize_t)
 cdef Py_ssize_t _bytes_of(Span span) except -1
 
-@cython.locals(span=Span, packed=SealedBlock, first=Py_ssize_t, end=Py_ssize_t)
-cpdef note_stored(spans, dict wanted)
+@cython.locals(found=dict, span=Span, packed=SealedBlock, first=Py_ssize_t, end=Py_ssize_t)
+cpdef dict stored_among(spans)

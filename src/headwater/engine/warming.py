@@ -7,8 +7,9 @@ spans that a command chose ──▶ warm ─┬─▶ their blocks are open
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import islice
+from itertools import chain, islice
 
+from headwater.engine.bodies import Wanted
 from headwater.engine.entry_block import EntryBlock, Span
 from headwater.engine.entry_log import EntryLog
 from headwater.engine.sealed_block import ColdBlocks, SealedBlock
@@ -35,9 +36,7 @@ def warm(
     ``missed`` among those wanted."""
     if most_bytes:
         reads = _begin_of(reads, most_bytes)
-    wanted: dict[SealedBlock, tuple[int, int]] = {}
-    for _, spans in reads:
-        note_stored(spans, wanted)
+    wanted = stored_among(chain.from_iterable([spans for _, spans in reads]))
     try:
         sealing.bodies.hold(wanted, missed)
     except ColdBlocks as cold:
@@ -77,14 +76,16 @@ def _bytes_of(span: Span) -> int:
     return packed.size * taken // packed.count
 
 
-def note_stored(spans: Iterable[Span], wanted: dict[SealedBlock, tuple[int, int]]) -> None:
-    """Add to what is ``wanted`` (`Bodies.hold`) the stored blocks of spans."""
+def stored_among(spans: Iterable[Span]) -> Wanted:
+    """Return the stored blocks of spans, with what is needed of each, for `Bodies.hold`."""
+    found: Wanted = {}
     for span in spans:
         packed, first, end = span.block.packed, span.first, span.end
         if packed is not None and packed.blob is not None:
-            if packed in wanted:
-                first, end = min(first, wanted[packed][0]), max(end, wanted[packed][1])
-            wanted[packed] = first, end
+            if packed in found:
+                first, end = min(first, found[packed][0]), max(end, found[packed][1])
+            found[packed] = first, end
+    return found
 
 
 def following(log: EntryLog, spans: list[Span], backward: bool) -> list[SealedBlock]:

@@ -11,7 +11,8 @@
            body bytes u32, ids bytes u32, first id u64 u64, last id u64 u64, crc32c u32; little-endian
 
 Rule 1. Ids and body are opaque here. The body is what ``codec`` made of ``raw bytes`` bytes, in one or
-        more parts (engine/sealed_block.py); the ids are what the engine needs to know about the entries without their bodies.
+        more parts (engine/sealed_block.py); the ids are what the engine needs to know about the entries
+        without their bodies.
 Rule 2. Each part has its own checksum, and head and ids are stored twice: damage of one part hides no other.
 Rule 3. A checksum starts with seed XOR length, so it covers the length, and no client can send bytes that
         are valid as a part. It is XORed with the mask of the part's position (`checksum.place_mask`): a
