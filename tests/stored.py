@@ -92,7 +92,7 @@ def small_stored_blocks(patches: pytest.MonkeyPatch) -> None:
     """Give stores that are created from now on small blocks, and a cache of two of them."""
     patches.setattr(limits, "BLOCK_MAX_BYTES", BLOCK_BYTES)
     patches.setattr(limits, "SEALED_LEAST_BYTES", 100)
-    patches.setattr(limits, "PARTED_LEAST_BYTES", 512)
+    patches.setattr(limits, "PART_LEAST_BYTES", 256)
     patches.setattr(limits, "SEALED_MOST_BYTES", 4096)
     patches.setattr(limits, "SEALING_LAG_BYTES", 0)
     patches.setattr(limits, "COLD_CACHE_BYTES", 2 * BLOCK_BYTES)

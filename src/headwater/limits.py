@@ -110,8 +110,9 @@ SEALED_MOST_BYTES = 1024 * 1024
 """Larger blocks (of one entry) are never sealed: decompressing one would delay all clients for
 milliseconds."""
 
-PARTED_LEAST_BYTES = 32 * 1024
-"""Blocks from this size on are compressed as two parts, so that reading a few entries decompresses one part."""
+PART_LEAST_BYTES = 16 * 1024
+"""Blocks of twice this size are compressed as two parts, larger ones as three, so that reading a few entries
+decompresses one or two parts."""
 
 SEALING_LAG_BYTES = 192 * 1024 * 1024
 """How far sealing may lag behind the budget before turns help with it. Up to this, a burst of about 800,000

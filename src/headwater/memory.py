@@ -16,6 +16,8 @@ from __future__ import annotations
 from array import array
 from struct import pack
 
+Text = bytes | bytearray  # of entries; a bytearray as long as they can change
+
 # --- bytes --------------------------------------------------------------------------------------
 
 
@@ -24,7 +26,7 @@ def append_bytes(target: bytearray, source: bytes) -> None:
     target += source
 
 
-def append_part(target: bytearray, source: bytearray, start: int, end: int) -> None:
+def append_part(target: bytearray, source: Text, start: int, end: int) -> None:
     """Append the bytes of ``source`` from ``start`` to ``end``-1."""
     assert 0 <= start <= end <= len(source)
     target += source[start:end]
@@ -63,7 +65,7 @@ def empty(target: bytearray) -> None:
     target.clear()
 
 
-def cut(source: bytearray, start: int, end: int) -> bytes:
+def cut(source: Text, start: int, end: int) -> bytes:
     """Return the bytes from ``start`` to ``end``-1."""
     assert 0 <= start <= end <= len(source)
     return bytes(source[start:end])
@@ -224,7 +226,7 @@ def append_entry(
 
 
 def append_fours(
-    target: bytearray, source: bytearray, offsets: array[int], first: int, end: int, stop: int
+    target: bytearray, source: Text, offsets: array[int], first: int, end: int, stop: int
 ) -> None:
     """Append entries ``first`` to ``end``-1 of ``source`` in the form in which XREADGROUP CLAIM returns new
     ones: an array of id, fields, idle time 0 and delivery count 0. `append_entry` wrote the entries at
@@ -254,8 +256,7 @@ def new_words(like: array[int], count: int) -> array[int]:
 
 
 def fit_words(words: array[int], count: int) -> None:
-    """Change the length of ``words`` to ``count`` and its memory to exactly that. New words have arbitrary
-    values."""
+    """Change the length of ``words`` to ``count`` and its memory to that. New words have arbitrary values."""
     if count < len(words):
         del words[count:]
     else:

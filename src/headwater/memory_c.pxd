@@ -1,8 +1,12 @@
 # The functions of memory.py in C. They check their arguments too: a wrong one raises an exception and never
 # accesses a byte outside a buffer.
 from cpython cimport array
-from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.bytearray cimport (
+    PyByteArray_AS_STRING, PyByteArray_CheckExact, PyByteArray_GET_SIZE, PyByteArray_Resize,
+)
+from cpython.bytes cimport (
+    PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE,
+)
 from libc.string cimport memchr, memcmp, memcpy, memmove
 
 ctypedef unsigned long long u64
@@ -90,14 +94,27 @@ cdef inline int append_bytes(bytearray target, bytes source) except -1:
     return 0
 
 
+cdef inline const char *content(object source, Py_ssize_t *size) except NULL:
+    # The bytes of a `memory.Text`, and their number.
+    if PyByteArray_CheckExact(source):
+        size[0] = PyByteArray_GET_SIZE(source)
+        return PyByteArray_AS_STRING(source)
+    if not PyBytes_CheckExact(source):
+        raise TypeError("neither bytes nor a bytearray")
+    size[0] = PyBytes_GET_SIZE(source)
+    return PyBytes_AS_STRING(source)
+
+
 cdef inline int append_part(
-    bytearray target, bytearray source, Py_ssize_t start, Py_ssize_t end
+    bytearray target, object source, Py_ssize_t start, Py_ssize_t end
 ) except -1:
+    cdef Py_ssize_t size
     cdef char *room
-    if not 0 <= start <= end <= PyByteArray_GET_SIZE(source):
+    content(source, &size)
+    if not 0 <= start <= end <= size:
         beyond(b"beyond the buffer")
-    room = _room(target, end - start)
-    memcpy(room, PyByteArray_AS_STRING(source) + start, end - start)
+    room = _room(target, end - start)  # may move the bytes, if `source` is `target`
+    memcpy(room, content(source, &size) + start, end - start)
     return 0
 
 
@@ -134,10 +151,12 @@ cdef inline int reserve(bytearray target, Py_ssize_t size) except -1:
     return 0
 
 
-cdef inline bytes cut(bytearray source, Py_ssize_t start, Py_ssize_t end):
-    if not 0 <= start <= end <= PyByteArray_GET_SIZE(source):
+cdef inline bytes cut(object source, Py_ssize_t start, Py_ssize_t end):
+    cdef Py_ssize_t size
+    text = content(source, &size)
+    if not 0 <= start <= end <= size:
         beyond(b"beyond the buffer")
-    return PyBytes_FromStringAndSize(PyByteArray_AS_STRING(source) + start, end - start)
+    return PyBytes_FromStringAndSize(text + start, end - start)
 
 
 cdef inline bint spells(bytearray source, Py_ssize_t start, Py_ssize_t end, bytes word) except -1:
@@ -392,13 +411,13 @@ cdef inline int append_header(bytearray target, int mark, u64 value) except -1:
 
 
 cdef inline int append_fours(
-    bytearray target, bytearray source, array.array offsets, Py_ssize_t first, Py_ssize_t end,
+    bytearray target, object source, array.array offsets, Py_ssize_t first, Py_ssize_t end,
     Py_ssize_t stop,
 ) except -1:
-    cdef Py_ssize_t at, begin, behind
+    cdef Py_ssize_t at, begin, behind, size
     cdef char *room
-    cdef const char *bytes_at = PyByteArray_AS_STRING(source)
-    if not (0 <= first < end <= len(offsets) and stop <= PyByteArray_GET_SIZE(source)):
+    cdef const char *bytes_at = content(source, &size)
+    if not (0 <= first < end <= len(offsets) and stop <= size):
         beyond(b"beyond the buffer")
     begin = offsets.data.as_uints[first]
     if not begin <= stop:

@@ -10,10 +10,12 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator
 
+from headwater.memory import Text
+
 # --- entries ------------------------------------------------------------------------------------
 
 
-def index_entries(data: bytearray, offsets: array[int]) -> None:
+def index_entries(data: Text, offsets: array[int]) -> None:
     """Append to ``offsets`` where each entry in ``data`` begins. `append_entry` wrote the entries.
 
     Raises `ValueError` if ``data`` contains anything else.
@@ -30,7 +32,7 @@ def index_entries(data: bytearray, offsets: array[int]) -> None:
         at = pass_entries(data, at, 1)
 
 
-def pass_entries(data: bytearray, at: int, count: int) -> int:
+def pass_entries(data: Text, at: int, count: int) -> int:
     """Return the position ``count`` entries after the one that begins at ``at``. Raises `ValueError` like
     `index_entries`, also if there are fewer.
 
@@ -49,7 +51,7 @@ def pass_entries(data: bytearray, at: int, count: int) -> int:
     return at
 
 
-def _number_at(data: bytearray, at: int, mark: bytes) -> tuple[int, int]:
+def _number_at(data: Text, at: int, mark: bytes) -> tuple[int, int]:
     """The number in the header at ``at``, and the position after the header."""
     stop = data.find(b"\r\n", at)
     digits = data[at + 1 : stop]
@@ -58,7 +60,7 @@ def _number_at(data: bytearray, at: int, mark: bytes) -> tuple[int, int]:
     return int(digits), stop + 2
 
 
-def _behind_bulk(data: bytearray, at: int) -> int:
+def _behind_bulk(data: Text, at: int) -> int:
     length, at = _number_at(data, at, b"$")
     if at + length + 2 > len(data):
         raise ValueError("not an entry")

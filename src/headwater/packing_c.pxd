@@ -3,7 +3,7 @@
 from cpython cimport array
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from headwater.memory_c cimport push_offset, u32, u64
+from headwater.memory_c cimport content, push_offset, u32, u64
 
 
 cdef inline Py_ssize_t _number_at(
@@ -57,19 +57,22 @@ cdef inline int _pass_entry(const char *text, Py_ssize_t size, Py_ssize_t *at) e
     return 0
 
 
-cdef inline int index_entries(bytearray data, array.array offsets) except -1:
-    cdef Py_ssize_t at = 0
-    while at < PyByteArray_GET_SIZE(data):
+cdef inline int index_entries(data, array.array offsets) except -1:
+    cdef Py_ssize_t at = 0, size
+    text = content(data, &size)
+    while at < size:
         push_offset(offsets, <u32>at)
-        _pass_entry(PyByteArray_AS_STRING(data), PyByteArray_GET_SIZE(data), &at)
+        _pass_entry(text, size, &at)
     return 0
 
 
-cdef inline Py_ssize_t pass_entries(bytearray data, Py_ssize_t at, Py_ssize_t count) except -1:
+cdef inline Py_ssize_t pass_entries(data, Py_ssize_t at, Py_ssize_t count) except -1:
+    cdef Py_ssize_t size
+    text = content(data, &size)
     if at < 0:
         raise ValueError("not an entry")
     while count > 0:
-        _pass_entry(PyByteArray_AS_STRING(data), PyByteArray_GET_SIZE(data), &at)
+        _pass_entry(text, size, &at)
         count -= 1
     return at
 

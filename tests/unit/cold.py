@@ -18,7 +18,7 @@ def small_blocks(patches: pytest.MonkeyPatch) -> None:
     """Give stores that are created from now on blocks of 2 KiB."""
     patches.setattr(limits, "BLOCK_MAX_BYTES", 2048)
     patches.setattr(limits, "SEALED_LEAST_BYTES", 512)
-    patches.setattr(limits, "PARTED_LEAST_BYTES", 512)
+    patches.setattr(limits, "PART_LEAST_BYTES", 256)
 
 
 def made(**settings: object) -> LocalStore:

@@ -29,7 +29,7 @@ WIRE = body(b"field", b"value")
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "BLOCK_MAX_BYTES", 1024)
     monkeypatch.setattr(limits, "SEALED_LEAST_BYTES", 300)
-    monkeypatch.setattr(limits, "PARTED_LEAST_BYTES", 512)
+    monkeypatch.setattr(limits, "PART_LEAST_BYTES", 256)
     monkeypatch.setattr(limits, "SEALING_LAG_BYTES", 0)
     monkeypatch.setattr(pending, "PENDING_BLOCK_RECORDS", 8)
 

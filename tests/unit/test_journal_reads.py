@@ -20,6 +20,10 @@ from headwater.journal.files import DiskFiles, Files
 from headwater.journal.reads import DiskReads
 from headwater.testing.files import CrashableFiles
 
+plain = pytest.mark.skipif(
+    not reads_module.__file__.endswith(".py"), reason="the compiled module calls the system itself"
+)
+
 
 @pytest.fixture(params=["disk", "memory"])
 def files(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Files]:
@@ -177,32 +181,50 @@ def test_a_read_that_returns_less_is_continued(
     assert DiskReads(tmp_path).at("a", 1, 8) == b"12345678"
 
 
-def test_what_the_page_cache_does_not_have_is_not_cached(
-    disk: DiskFiles, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Given a system whose page cache has nothing, or only a part
-    disk.create("a", 100)
-    system_read = os.preadv
-    answers: list[int | OSError] = [BlockingIOError(errno.EAGAIN, "cold"), 50, 100]
+def forget_pages(path: Path) -> None:
+    """Ask the system to drop what it has of a file in memory."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
-    def answer(descriptor: int, buffers: list[bytearray], offset: int, flags: int) -> int:
-        assert flags == os.RWF_NOWAIT
-        found = answers.pop(0)
-        if isinstance(found, OSError):
-            raise found
-        system_read(descriptor, buffers, offset)
-        return found
 
-    monkeypatch.setattr(os, "preadv", answer)
-    monkeypatch.setattr(reads_module, "_NOWAIT", getattr(os, "RWF_NOWAIT", 8))
-
+def test_what_the_page_cache_does_not_have_is_not_cached(disk: DiskFiles) -> None:
+    # Given a file on disk of which the system has nothing in memory
+    disk.create("a", 100_000)
+    disk.write("a", 0, bytes(range(100)) * 1000)
+    path = Path(disk.path("a"))
+    forget_pages(path)
     # When bytes are read from the cache
-    found = [disk.reads.cached("a", 0, 100) for _ in range(3)]
+    # Then there are none, whether the file was open before or not
+    assert disk.reads.cached("a", 0, 5000) is None
+    forget_pages(path)
+    assert disk.reads.cached("a", 0, 5000) is None
+    # And after they have been read from the disk, they are there
+    assert disk.reads.at("a", 0, 5000) == bytes(range(100)) * 50
+    assert disk.reads.cached("a", 100, 150) == bytes(range(100)) + bytes(range(50))
+    # And bytes after the end are not
+    assert disk.reads.cached("a", 99_990, 11) is None
 
-    # Then they are returned only if all of them are there
-    assert found == [None, None, bytes(100)]
+
+@pytest.mark.parametrize("in_memory", [True, False])
+def test_a_file_system_that_does_not_know_the_flag_is_cached_if_it_is_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, in_memory: bool
+) -> None:
+    # Given a file system without RWF_NOWAIT, which the list of mounts shows as one in memory or on disk
+    device = Path("/proc").stat().st_dev
+    kind = "tmpfs" if in_memory else "ext4"
+    mounts = tmp_path / "mounts"
+    mounts.write_text(f"22 27 {os.major(device)}:{os.minor(device)} / /proc rw - {kind} none rw\n")
+    monkeypatch.setattr(system, "_MOUNTS", mounts)
+    reads = DiskReads("/proc")
+    # When bytes are read from the cache, twice
+    found = [reads.cached("version", 0, 5) for _ in range(2)]
+    reads.close()
+    # Then they are found if it is in memory
+    assert found == [b"Linux" if in_memory else None] * 2
 
 
+@plain
 @pytest.mark.parametrize(
     "number", [errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.EPERM], ids=errno.errorcode.get
 )
@@ -242,7 +264,7 @@ def test_without_a_list_of_mounts_nothing_counts_as_cached(
 ) -> None:
     (tmp_path / "a").write_bytes(b"abc")
     monkeypatch.setattr(system, "_MOUNTS", tmp_path / "missing")
-    monkeypatch.setattr(reads_module, "_NOWAIT", 0)
+    monkeypatch.setattr(reads_module, "NOWAIT", 0)
     assert DiskReads(tmp_path).cached("a", 0, 3) is None
 
 
@@ -258,6 +280,7 @@ def test_a_file_in_shared_memory_is_cached() -> None:
         shutil.rmtree(directory)
 
 
+@plain
 def test_an_error_of_the_disk_is_not_a_missing_page(
     disk: DiskFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -267,7 +290,6 @@ def test_an_error_of_the_disk_is_not_a_missing_page(
         raise OSError(errno.EIO, "broken")
 
     monkeypatch.setattr(os, "preadv", fail)
-    monkeypatch.setattr(reads_module, "_NOWAIT", getattr(os, "RWF_NOWAIT", 8))
     with pytest.raises(OSError, match="broken"):
         disk.reads.cached("a", 0, 3)
 

@@ -21,7 +21,7 @@ from headwater.engine.sealed_block import (
 )
 from headwater.memory import append_entry
 
-COUNT = 200
+COUNT = 240
 
 
 def entries(sizes: list[int]) -> tuple[bytearray, array[int]]:
@@ -50,11 +50,11 @@ def sealed(
 def test_entries_are_the_same_in_whatever_order_parts_are_opened(
     codec: str, seed: int, *, marked: bool
 ) -> None:
-    # Given a block of two parts, of a store that runs or was recovered
+    # Given a block of three parts, of a store that runs or was recovered
     chance = Random(seed)
     data, offsets = entries([chance.choice((60, 200, 300)) for _ in range(COUNT)])
     block, body = sealed(data, offsets, codec, marked=marked)
-    assert parts_in(block, body) == 2
+    assert parts_in(block, body) == 3
     edges = [*offsets, len(data)]
     # When ranges of it are read
     for _ in range(20):
@@ -79,13 +79,13 @@ def test_entries_are_the_same_in_whatever_order_parts_are_opened(
 
 @pytest.mark.parametrize("codec", ["zlib", "zstd"])
 def test_a_few_entries_open_one_part_and_all_of_them_the_block(codec: str) -> None:
-    # Given a block of two parts
+    # Given a block of three parts
     data, offsets = entries([200] * COUNT)
     block, body = sealed(data, offsets, codec, marked=True)
     # When one of the first entries is read
     unpack(block, make_codec(codec), body, 3, 4)
-    # Then about half of the bytes are in memory, and the body
-    assert 0.4 * len(data) < block.open_bytes() - len(body) < 0.6 * len(data)
+    # Then about a third of the bytes is in memory, and the body
+    assert 0.3 * len(data) < block.open_bytes() - len(body) < 0.4 * len(data)
     # And when the block is closed, nothing
     block.close()
     assert block.open_bytes() == 0
@@ -97,13 +97,14 @@ def test_a_few_entries_open_one_part_and_all_of_them_the_block(codec: str) -> No
     ("sizes", "parts"),
     [
         ([200] * 100, 0),  # smaller than 32 KiB
-        ([16_000] * 4, 0),  # no entry is marked
-        ([20_000] + [60] * 200, 2),  # the first entry has a third of the bytes
-        ([60] * 200 + [20_000], 2),
-        ([200] * COUNT, 2),
+        ([8_000] * 7, 0),  # no entry is marked
+        ([200] * 180, 2),  # smaller than 48 KiB
+        ([20_000] + [60] * 330, 3),  # the first entry is larger than a part
+        ([60] * 330 + [20_000], 3),
+        ([200] * COUNT, 3),
     ],
 )
-def test_a_block_has_two_parts_if_it_has_enough_bytes_and_entries(
+def test_a_block_has_up_to_three_parts_if_it_has_enough_bytes_and_entries(
     sizes: list[int], parts: int
 ) -> None:
     data, offsets = entries(sizes)
@@ -134,4 +135,4 @@ def test_a_part_that_cannot_be_decompressed_leaves_the_open_one_readable() -> No
 
 
 def test_blocks_of_the_size_that_a_store_makes_have_parts() -> None:
-    assert limits.PARTED_LEAST_BYTES <= limits.BLOCK_MAX_BYTES // 2
+    assert 3 * limits.PART_LEAST_BYTES <= limits.BLOCK_MAX_BYTES

@@ -28,7 +28,7 @@ VALUE = "some words that are repeated, some words that are repeated"
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "BLOCK_MAX_BYTES", 2048)
     monkeypatch.setattr(limits, "SEALED_LEAST_BYTES", 512)
-    monkeypatch.setattr(limits, "PARTED_LEAST_BYTES", 512)
+    monkeypatch.setattr(limits, "PART_LEAST_BYTES", 256)
 
 
 def fill(client: LocalClient, count: int, first: int = 1) -> None:

@@ -23,7 +23,7 @@ BLOCK = 1024
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "BLOCK_MAX_BYTES", BLOCK)
     monkeypatch.setattr(limits, "SEALED_LEAST_BYTES", 300)
-    monkeypatch.setattr(limits, "PARTED_LEAST_BYTES", 512)
+    monkeypatch.setattr(limits, "PART_LEAST_BYTES", 256)
     monkeypatch.setattr(limits, "SEALED_MOST_BYTES", 4096)
     monkeypatch.setattr(limits, "SEALING_LAG_BYTES", 0)
 

@@ -293,7 +293,7 @@ def test_blocks_that_are_read_in_turn_stay_open_as_far_as_the_cache_reaches(
 
 def _flip(packed: SealedBlock) -> None:
     assert packed.data is not None
-    packed.data[5] ^= 1
+    packed.data = packed.data[:5] + bytes([packed.data[5] ^ 1]) + packed.data[6:]
 
 
 OPEN_FAULTS: dict[str, tuple[Callable[[SealedBlock], None], str]] = {

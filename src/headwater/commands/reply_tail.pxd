@@ -9,9 +9,7 @@ from headwater.resp.replies cimport ReplyWriter
 @cython.locals(at=Py_ssize_t, span=Span)
 cpdef write_spans(ReplyWriter reply, list spans, bint backward)
 
-@cython.locals(
-    data=bytearray, edges=array.array, index=Py_ssize_t, start=Py_ssize_t, stop=Py_ssize_t
-)
+@cython.locals(edges=array.array, index=Py_ssize_t, start=Py_ssize_t, stop=Py_ssize_t)
 cdef write_span(ReplyWriter reply, Span span, bint backward)
 
 @cython.locals(packed=SealedBlock)

@@ -89,7 +89,7 @@ cdef class NewEntries:
     cpdef NewEntries within(self, Share share, Py_ssize_t more)
     @cython.locals(span=Span)
     cpdef write(self, ReplyWriter reply)
-    @cython.locals(span=Span, block=EntryBlock, data=bytearray, edges=array.array)
+    @cython.locals(span=Span, block=EntryBlock, edges=array.array)
     cdef write_four(self, ReplyWriter reply)
 
 

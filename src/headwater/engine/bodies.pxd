@@ -46,7 +46,7 @@ cdef class Bodies:
     cdef _let_go(self, list held)
     cdef _keep_open(self, SealedBlock packed)
     cdef _forget_freed(self)
-    @cython.locals(once=Py_ssize_t)
+    @cython.locals(most=Py_ssize_t, once=Py_ssize_t)
     cdef _close_oldest(self, Py_ssize_t bound, Py_ssize_t but=*)
 
 

@@ -29,7 +29,7 @@ from headwater.engine.blobs import BlobPlace, BlobSource
 from headwater.engine.codecs import Codec, codec_in
 from headwater.engine.sealed_block import ColdBlocks, SealedBlock, unpack, unpacked
 
-Opened = tuple[SealedBlock, bytearray]
+Opened = tuple[SealedBlock, bytes]
 """A block and the bytes of all its entries."""
 
 Wanted = dict[SealedBlock, tuple[int, int]]
@@ -112,7 +112,9 @@ class Bodies:
     def hold(self, wanted: Wanted, missed: Iterable[SealedBlock] = ()) -> None:
         """Open what is ``wanted`` and keep it open (rule 3). Raises `ColdBlocks` with the blocks in it and in
         ``missed`` that are on disk."""
-        self._let_go(self._held)
+        if self._held:
+            self._let_go(self._held)
+            self._close_oldest(self.most_bytes)
         cold = dict.fromkeys(missed) if missed else {}
         if self.may_wait and self.source is not None:
             self._read_ahead(wanted)
@@ -124,6 +126,7 @@ class Bodies:
                 cold[packed] = None
         if cold:
             self._let_go(self._held)
+            self._close_oldest(self.most_bytes)
             raise ColdBlocks(list(cold))
 
     def load(self, packed: SealedBlock, codec: Codec) -> Opened:
@@ -227,9 +230,7 @@ class Bodies:
             packed.holds -= 1
             if not packed.holds:
                 self._keep_open(packed)
-        if held:
-            held.clear()
-            self._close_oldest(self.most_bytes)
+        held.clear()
 
     def _keep_open(self, packed: SealedBlock) -> None:
         kept = self._again if packed.again else self._once
@@ -245,12 +246,13 @@ class Bodies:
         """Close blocks until at most ``bound`` bytes are open. The newest ``but`` of each kind stay open. What was
         read once has what the others leave, at least a quarter, and at most `limits.READ_ONCE_BYTES`."""
         self._forget_freed()
-        once = min(limits.READ_ONCE_BYTES, max(bound - self._again.size, bound // 4))
+        most = limits.READ_ONCE_BYTES
+        once = min(most, max(bound - self._again.size, bound // 4))
         self._once.close_oldest(once, but)
         self._again.close_oldest(bound - self._once.size, but)
 
 
-def loaded(packed: SealedBlock, codec: Codec, source: BlobSource | None) -> bytearray:
+def loaded(packed: SealedBlock, codec: Codec, source: BlobSource | None) -> bytes:
     """Return the bytes of a sealed block, which may be on disk. Any thread may call this, with its own codec. May
     raise `JournalDamaged`."""
     wire = packed.wire

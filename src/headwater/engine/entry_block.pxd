@@ -16,7 +16,10 @@ cdef array.array _NO_OFFSETS
 
 @cython.final
 cdef class EntryBlock:
-    # The fields that an append uses are adjacent: one cache line less for each of many streams.
+    # The fields that an append uses are adjacent: one cache line less for each of many streams. The id is next to
+    # the count of references: a search reads both, of blocks that are in no cache.
+    cdef public u64 last_ms
+    cdef public u64 last_seq
     cdef public bytearray data
     cdef public array.array ids
     cdef public array.array offsets
@@ -24,8 +27,6 @@ cdef class EntryBlock:
     cdef public Py_ssize_t room
     cdef public Py_ssize_t count
     cdef public Py_ssize_t live
-    cdef public u64 last_ms
-    cdef public u64 last_seq
     cdef public Py_ssize_t head
     cdef public Py_ssize_t dead_bytes
     cdef public Sealing sealing
@@ -37,11 +38,11 @@ cdef class EntryBlock:
     cdef public long long origin
     cdef object __weakref__
 
-    cpdef bytearray entries(self)
+    cpdef entries(self)
     @cython.locals(packed=SealedBlock)
-    cpdef bytearray piece(self, Py_ssize_t first, Py_ssize_t end)
+    cpdef piece(self, Py_ssize_t first, Py_ssize_t end)
     cpdef Py_ssize_t base(self) except -1
-    @cython.locals(data=bytearray, base=Py_ssize_t)
+    @cython.locals(base=Py_ssize_t)
     cpdef bytes take(self, Py_ssize_t index)
     cpdef array.array edges(self)
     @cython.locals(ids=array.array)
@@ -85,6 +86,6 @@ cdef class Span:
     cdef public Py_ssize_t first
     cdef public Py_ssize_t end
 
-    cpdef bytearray data(self)
+    cpdef data(self)
     cpdef Py_ssize_t start(self) except -1
     cpdef Py_ssize_t stop(self) except -1

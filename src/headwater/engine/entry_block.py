@@ -31,6 +31,7 @@ from weakref import ref
 
 from headwater.engine.sealed_block import SealedBlock, offsets_in, start_in, unpacked_ids
 from headwater.engine.sealing import HOT, KEPT, SEALED, Sealing
+from headwater.memory import Text
 
 if TYPE_CHECKING:
     from headwater import _cython as cython
@@ -51,7 +52,6 @@ _PACKED_BYTES = 502
 """The size of a block's objects, as the allocator rounds them."""
 
 _MAX = 2**64 - 1
-
 _NO_DATA = bytearray()
 _NO_IDS: array[int] = array("Q")
 _NO_OFFSETS: array[int] = array("I")
@@ -86,11 +86,11 @@ class EntryBlock:
 
     # --- reading --------------------------------------------------------------------------------
 
-    def entries(self) -> bytearray:
+    def entries(self) -> Text:
         """Return the bytes of all entries, to be read at once. Opens a sealed block."""
         return self.data if self.packed is None else self.piece(0, self.packed.count)
 
-    def piece(self, first: int, end: int) -> bytearray:
+    def piece(self, first: int, end: int) -> Text:
         """Return bytes that contain the entries ``first`` to ``end``-1, at least one, to be read at once. They
         begin at byte `base` of the block. Opens what is needed of a sealed block."""
         packed = self.packed
@@ -378,7 +378,7 @@ class Span:
         self.first = first
         self.end = end
 
-    def data(self) -> bytearray:
+    def data(self) -> Text:
         """Return the bytes that contain the entries, to be read at once."""
         return self.block.piece(self.first, self.end)
 
@@ -390,7 +390,7 @@ class Span:
         """Return where the entries end in `data`, which must be called before."""
         return self.block.start(self.end) - self.block.base()
 
-    def wire(self) -> bytearray:
+    def wire(self) -> Text:
         """Return the bytes of the entries in the form of a reply."""
         return self.data()[self.start() : self.stop()]
 

@@ -16,7 +16,7 @@ cdef class SealedBlock:
     cdef public int count
     cdef public unsigned long long first_ms
     cdef public unsigned long long first_seq
-    cdef public bytearray data
+    cdef public bytes data
     cdef public bytes rest
     cdef public int opened_from
     cdef public int opened_to
@@ -31,22 +31,22 @@ cdef class SealedBlock:
     cdef object __weakref__
 
     cpdef bint has_open(self, Py_ssize_t first, Py_ssize_t end) except -1
-    cpdef open_all(self, bytearray data)
+    cpdef open_all(self, bytes data)
     @cython.locals(size=Py_ssize_t)
     cpdef Py_ssize_t open_bytes(self) except -1
     cpdef close(self)
 
 
-@cython.locals(parts=Py_ssize_t, whole=bint, data=bytearray)
+@cython.locals(parts=Py_ssize_t, whole=bint, data=bytes)
 cpdef unpack(SealedBlock packed, codec, bytes body, Py_ssize_t first, Py_ssize_t end)
 
 @cython.locals(whole=SealedBlock)
-cpdef bytearray unpacked(SealedBlock packed, codec, bytes body)
+cpdef bytes unpacked(SealedBlock packed, codec, bytes body)
 
 cpdef Py_ssize_t parts_in(SealedBlock packed, bytes body) except -1
 
 @cython.locals(
-    before=bytearray, data=bytearray, opened_from=Py_ssize_t, opened_to=Py_ssize_t, opened_at=Py_ssize_t,
+    before=bytes, pieces=list, piece=bytes, opened_from=Py_ssize_t, opened_to=Py_ssize_t, opened_at=Py_ssize_t,
     rows_end=Py_ssize_t, frame_at=Py_ssize_t, row=Py_ssize_t, entry=Py_ssize_t, at=Py_ssize_t, size=Py_ssize_t,
     next_entry=Py_ssize_t, next_at=Py_ssize_t, found=Py_ssize_t,
 )
@@ -68,4 +68,4 @@ cdef Py_ssize_t _marked(bytes marks, Py_ssize_t mark) except -1
 cpdef Py_ssize_t start_in(SealedBlock packed, Py_ssize_t index) except -1
 
 @cython.locals(offsets=array.array)
-cpdef array.array offsets_in(SealedBlock packed, bytearray data)
+cpdef array.array offsets_in(SealedBlock packed, data)

@@ -46,7 +46,7 @@ class BlockSnapshot:
             data, offsets = packed.data, packed.offsets
             if data is None or len(data) < packed.size:  # closed, or open in part
                 data = loaded(packed, codec_in(codecs, packed.codec), source)
-            self.data = data
+            self.data = bytearray(data)
             self.offsets = offsets_in(packed, data) if offsets is None else offsets
 
     def behind(self, last: ID) -> int:

@@ -221,8 +221,11 @@ def check_body(data: bytes, place: BlobPlace, *, seed: int) -> bytes:
 
 def _verify(data: bytes, offset: int, key: int, seed: int) -> bytes:
     """Return ``data`` without the checksum at its end. Raises `ValueError` if that does not fit."""
-    part = data[:-CHECKSUM_BYTES]
-    (checksum,) = _CHECKSUM.unpack_from(data, len(part))
+    size = len(data) - CHECKSUM_BYTES
+    part = data[:size]
+    checksum = 0
+    for at in range(len(data) - 1, size - 1, -1):
+        checksum = checksum << 8 | data[at]
     found = _checksum(part, offset, key, seed)
     if found != checksum:
         raise ValueError(f"checksum {checksum:08x}, and the bytes have {found:08x} at this offset")

@@ -1,6 +1,9 @@
 cimport cython
+from headwater.forks cimport ForkGeneration
+from headwater.journal.page_cache_c cimport read_cached
 
 cdef Py_ssize_t _SMALL_BYTES
+cdef ForkGeneration FORKS
 
 
 @cython.final
@@ -18,16 +21,19 @@ cdef class DiskReads:
     cdef object _directory
     cdef Py_ssize_t _most
     cdef object _pid
+    cdef long long _generation
     cdef public object _mutex
     cdef object _open
     cdef long long _closings
 
-    @cython.locals(file=_OpenFile, large=bint)
+    @cython.locals(file=_OpenFile)
     cpdef cached(self, str name, unsigned long long offset, Py_ssize_t length)
+    @cython.locals(large=bint)
+    cdef _cached_of(self, _OpenFile file, unsigned long long offset, Py_ssize_t length)
+    cdef _check_process(self)
     @cython.locals(found=_OpenFile, made=_OpenFile, closings="long long")
     cdef _OpenFile _taken(self, str name)
     cdef _leave(self, _OpenFile file)
 
 
-@cython.locals(data=bytearray, done=Py_ssize_t)
 cdef _read_nowait(_OpenFile file, unsigned long long offset, Py_ssize_t length)

@@ -19,12 +19,25 @@ import os
 import threading
 from collections import OrderedDict
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 from weakref import WeakSet
 
 from headwater.errors import ForkedStore
+from headwater.forks import FORKS
+from headwater.journal.page_cache import NOWAIT
 from headwater.journal.regular import open_regular
 from headwater.journal.system import file_system
+
+if TYPE_CHECKING:
+    from headwater import _cython as cython
+else:
+    try:
+        import cython
+    except ImportError:
+        from headwater import _cython as cython
+
+if not cython.compiled:  # page_cache_c.pxd has it in C
+    from headwater.journal.page_cache import read_cached
 
 OPEN_FILES = 64
 """Number of files that stay open for reading: 4 GiB of segments. Opening a file takes 5 µs, if its name is
@@ -32,7 +45,6 @@ in memory."""
 
 _SMALL_BYTES = 1024 * 1024
 """Memory for so much is allocated without asking how large the file is."""
-_NOWAIT = getattr(os, "RWF_NOWAIT", 0) if hasattr(os, "preadv") else 0
 _UNSUPPORTED = {errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.EPERM}
 """What systems answer that do not know RWF_NOWAIT. Older filters of containers refuse it with EPERM."""
 _IN_MEMORY = {"tmpfs", "ramfs"}
@@ -65,7 +77,7 @@ class _OpenFile:
         self.descriptor = descriptor
         self.dropped = False
         self.in_memory: bool | None = None
-        self.nowait = bool(_NOWAIT)
+        self.nowait = bool(NOWAIT)
         self.users = 1
 
 
@@ -85,6 +97,7 @@ class DiskReads:
         self._directory = Path(directory)
         self._most = most
         self._pid = os.getpid()
+        self._generation = FORKS.generation
         self._mutex = threading.Lock()
         self._open: OrderedDict[str, _OpenFile] = OrderedDict()
         self._closings = 0
@@ -101,7 +114,19 @@ class DiskReads:
             self._leave(file)
 
     def cached(self, name: str, offset: int, length: int) -> bytes | None:
-        file = self._taken(name)
+        self._check_process()
+        if length <= _SMALL_BYTES:
+            with self._mutex:
+                # This does not wait, so nobody waits for the mutex, and the file is not counted as used.
+                file = self._open.get(name)
+                if file is not None and file.nowait:
+                    self._open.move_to_end(name)
+                    found = _read_nowait(file, offset, length)
+                    if file.nowait:
+                        return found
+        return self._cached_of(self._taken(name), offset, length)
+
+    def _cached_of(self, file: _OpenFile, offset: int, length: int) -> bytes | None:
         try:
             # A body is small, and a read that is too short says so. A length that is wrong could be any.
             large = length > _SMALL_BYTES
@@ -151,11 +176,7 @@ class DiskReads:
 
     def _taken(self, name: str) -> _OpenFile:
         """Return the file with one more user, opened if necessary."""
-        if os.getpid() != self._pid:
-            raise ForkedStore(
-                f"the store in {self._directory} belongs to process {self._pid}, and this process is a "
-                "fork of it. Open the store after the fork, or connect to it over a socket."
-            )
+        self._check_process()
         with self._mutex:
             found = self._open.get(name)
             if found is not None:
@@ -174,6 +195,13 @@ class DiskReads:
             if len(self._open) > self._most:
                 self._drop(self._open.popitem(last=False)[1])
             return made
+
+    def _check_process(self) -> None:
+        if FORKS.generation != self._generation:
+            raise ForkedStore(
+                f"the store in {self._directory} belongs to process {self._pid}, and this process is a "
+                "fork of it. Open the store after the fork, or connect to it over a socket."
+            )
 
     def _leave(self, file: _OpenFile) -> None:
         with self._mutex:
@@ -213,17 +241,13 @@ def _read(descriptor: int, offset: int, length: int) -> bytes:
 def _read_nowait(file: _OpenFile, offset: int, length: int) -> bytes | None:
     """Return the bytes if all of them are in memory. Clears ``file.nowait`` if the file system cannot say
     so."""
-    data = bytearray(length)
     try:
-        done = os.preadv(file.descriptor, [data], offset, _NOWAIT)
-    except BlockingIOError:
-        return None
+        return read_cached(file.descriptor, offset, length)
     except OSError as error:
         if error.errno not in _UNSUPPORTED:
             raise
         file.nowait = False
         return None
-    return bytes(data) if done == length else None
 
 
 _READS: WeakSet[DiskReads] = WeakSet()

@@ -21,4 +21,4 @@ cdef class ReplyWriter:
     cpdef nil_array(self)
     cpdef array(self, Py_ssize_t length)
     cpdef map(self, Py_ssize_t pairs)
-    cpdef part(self, bytearray wire, Py_ssize_t start, Py_ssize_t end)
+    cpdef part(self, wire, Py_ssize_t start, Py_ssize_t end)

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from headwater.memory import Text
+
 if TYPE_CHECKING:
     from headwater import _cython as cython
 else:
@@ -130,6 +132,6 @@ class ReplyWriter:
         """Write bytes that are a reply already."""
         self.out += wire
 
-    def part(self, wire: bytearray, start: int, end: int) -> None:
+    def part(self, wire: Text, start: int, end: int) -> None:
         """Write the bytes of ``wire`` from ``start`` to ``end``-1, a reply already: a slice of a block."""
         append_part(self.out, wire, start, end)
