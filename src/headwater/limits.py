@@ -111,8 +111,8 @@ SEALED_MOST_BYTES = 1024 * 1024
 milliseconds."""
 
 PART_LEAST_BYTES = 16 * 1024
-"""Blocks of twice this size are compressed as two parts, larger ones as three, so that reading a few entries
-decompresses one or two parts."""
+"""Blocks from twice this size on are compressed as two parts, from three times on as three, so that reading a few
+entries decompresses one or two of them."""
 
 SEALING_LAG_BYTES = 192 * 1024 * 1024
 """How far sealing may lag behind the budget before turns help with it. Up to this, a burst of about 800,000

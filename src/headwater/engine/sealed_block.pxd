@@ -48,7 +48,7 @@ cpdef Py_ssize_t parts_in(SealedBlock packed, bytes body) except -1
 @cython.locals(
     before=bytes, pieces=list, piece=bytes, opened_from=Py_ssize_t, opened_to=Py_ssize_t, opened_at=Py_ssize_t,
     rows_end=Py_ssize_t, frame_at=Py_ssize_t, row=Py_ssize_t, entry=Py_ssize_t, at=Py_ssize_t, size=Py_ssize_t,
-    next_entry=Py_ssize_t, next_at=Py_ssize_t, found=Py_ssize_t,
+    next_entry=Py_ssize_t, next_at=Py_ssize_t,
 )
 cdef _unpack_parts(
     SealedBlock packed, codec, bytes body, Py_ssize_t parts, Py_ssize_t first, Py_ssize_t end

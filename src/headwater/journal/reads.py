@@ -117,7 +117,7 @@ class DiskReads:
         self._check_process()
         if length <= _SMALL_BYTES:
             with self._mutex:
-                # This does not wait, so nobody waits for the mutex, and the file is not counted as used.
+                # This does not wait for the disk, so it may have the mutex, and the file needs no count of users.
                 file = self._open.get(name)
                 if file is not None and file.nowait:
                     self._open.move_to_end(name)
