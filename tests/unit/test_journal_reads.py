@@ -206,6 +206,32 @@ def test_what_the_page_cache_does_not_have_is_not_cached(disk: DiskFiles) -> Non
     assert disk.reads.cached("a", 99_990, 11) is None
 
 
+@plain
+def test_bytes_of_which_the_page_cache_has_a_part_are_not_cached(
+    disk: DiskFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given a system whose page cache has nothing, or only a part
+    disk.create("a", 100)
+    system_read = os.preadv
+    answers: list[int | OSError] = [BlockingIOError(errno.EAGAIN, "cold"), 50, 100]
+
+    def answer(descriptor: int, buffers: list[bytearray], offset: int, flags: int) -> int:
+        assert flags == os.RWF_NOWAIT
+        found = answers.pop(0)
+        if isinstance(found, OSError):
+            raise found
+        system_read(descriptor, buffers, offset)
+        return found
+
+    monkeypatch.setattr(os, "preadv", answer)
+
+    # When bytes are read from the cache
+    found = [disk.reads.cached("a", 0, 100) for _ in range(3)]
+
+    # Then they are returned only if all of them are there
+    assert found == [None, None, bytes(100)]
+
+
 @pytest.mark.parametrize("in_memory", [True, False])
 def test_a_file_system_that_does_not_know_the_flag_is_cached_if_it_is_in_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, in_memory: bool
