@@ -59,6 +59,10 @@ class LimitedLog:
         """Log at WARNING."""
         self._log(logging.WARNING, template, arguments)
 
+    def error(self, template: str, *arguments: object, error: BaseException) -> None:
+        """Log at ERROR, with the traceback of ``error``."""
+        self._log(logging.ERROR, template, arguments, error)
+
     def left_out(self, template: str) -> int:
         """How many lines of this template were left out and are not yet reported."""
         window = self._windows.get(template)
@@ -79,7 +83,13 @@ class LimitedLog:
             for template, window in over:
                 self._report(template, window)
 
-    def _log(self, level: int, template: str, arguments: tuple[object, ...]) -> None:
+    def _log(
+        self,
+        level: int,
+        template: str,
+        arguments: tuple[object, ...],
+        error: BaseException | None = None,
+    ) -> None:
         if not self._logger.isEnabledFor(level):
             return
         self.report()
@@ -93,7 +103,7 @@ class LimitedLog:
             else:
                 window.left_out += 1
         if passes:
-            self._logger.log(level, template, *arguments)
+            self._logger.log(level, template, *arguments, exc_info=error)
 
     def _report(self, template: str, window: _Window) -> None:
         if window.left_out:

@@ -107,14 +107,31 @@ class Failing(SystemClock):
         return super().now_ms()
 
 
-def test_a_store_whose_turn_is_interrupted_is_unusable() -> None:
+def test_a_command_that_fails_before_a_change_does_not_end_the_store() -> None:
     clock = Failing()
     with headwater.connect("headwater://memory", clock=clock) as client:
         client.xadd("orders", {"item": "tea"})
-        # Given an error in the middle of a command
+        # Given an error before a command has changed anything
         clock.armed = True
-        with pytest.raises(RuntimeError, match="stop"):
+        with pytest.raises(redis.ResponseError, match="internal error"):
             client.xadd("orders", {"item": "milk"})
+        # Then the store goes on
+        assert client.xlen("orders") == 1
+        assert client.xadd("orders", {"item": "milk"})
+
+
+def fails_in_a_change(call: Call, _session: Session, _node: Node) -> None:
+    call.admit(1)
+    raise MemoryError
+
+
+def test_a_store_whose_change_is_interrupted_is_unusable(monkeypatch: pytest.MonkeyPatch) -> None:
+    with headwater.connect("headwater://memory") as client:
+        client.xadd("orders", {"item": "tea"})
+        # Given an error in the middle of a change
+        monkeypatch.setitem(SERVER_FUNCTIONS, b"PING", fails_in_a_change)
+        with pytest.raises(MemoryError):
+            client.ping()
         # Then every command is refused
         with pytest.raises(redis.ResponseError, match="MISCONF a turn was aborted"):
             client.xlen("orders")
@@ -144,10 +161,7 @@ async def test_a_blocked_client_gets_an_error_when_the_store_becomes_unusable(
     await blocked(client)
     node = node_of(client)
 
-    def fail(_call: Call, _session: Session, _node: Node) -> None:
-        raise MemoryError
-
-    monkeypatch.setitem(SERVER_FUNCTIONS, b"PING", fail)
+    monkeypatch.setitem(SERVER_FUNCTIONS, b"PING", fails_in_a_change)
     with pytest.raises(MemoryError):
         client.ping()
     monkeypatch.undo()

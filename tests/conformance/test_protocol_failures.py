@@ -72,15 +72,38 @@ def test_a_full_disk_refuses_writes_and_serves_reads(caplog: pytest.LogCaptureFi
     assert server.status == 0
 
 
-def test_an_internal_error_stops_the_server_without_a_reply(
+def broken(call: Call) -> None:
+    raise ZeroDivisionError(f"with {call.arguments.values()}")
+
+
+def broken_in_a_change(call: Call) -> None:
+    call.admit(1)
+    broken(call)
+
+
+def test_an_internal_error_is_the_reply_to_its_command_and_the_server_goes_on(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Given a command with an internal error
-    def broken(call: Call) -> None:
-        raise ZeroDivisionError(f"with {call.arguments.values()}")
+    monkeypatch.setattr(dispatch.find_command(Arguments.of(b"XLEN", b"s")), "function", broken)
+    with server_thread() as server:
+        with connected(server.port) as other:
+            # Then its client gets an error with an id that the log explains, and others are served
+            reply = exchange(server.port, encode("XLEN", "s"))
+            found = re.match(rb"-ERR internal error ([0-9a-f]{8}): ", reply)
+            assert found
+            assert other.ask("PING") == b"+PONG\r\n"
+    assert server.status == 0
+    (record,) = [one for one in caplog.records if found[1].decode() in one.getMessage()]
+    assert record.exc_info
 
+
+def test_an_internal_error_in_a_change_stops_the_server_without_a_reply(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given a command with an internal error in the middle of a change
     xlen = dispatch.find_command(Arguments.of(b"XLEN", b"s"))
-    monkeypatch.setattr(xlen, "function", broken)
+    monkeypatch.setattr(xlen, "function", broken_in_a_change)
     with server_thread() as server:
         with connected(server.port) as other:
             assert other.ask("PING") == b"+PONG\r\n"

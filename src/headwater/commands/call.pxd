@@ -54,6 +54,7 @@ cdef class Call:
     cdef public StreamSettings settings
     cdef public object draw
     cdef public object spare
+    cdef public bint admitted
     cdef public bint touches
     cdef bytes _key
 

@@ -161,6 +161,8 @@ class Call:
         self.spare: object = None
         """An object that a command keeps for its next run."""
         self._key = b""
+        self.admitted = False
+        """Whether the current command has called `admit`: it may have changed something since."""
         self.touches = True
         """Whether looking up a key resets its idle time (CLIENT NO-TOUCH)."""
 
@@ -183,11 +185,11 @@ class Call:
 
         Raises `NoRoom` with the error that `admission` returns. Must be called before the first mutator.
         """
-        if self.admission is always_admitted:
-            return
-        refusal = self.admission(len(self.keyspace.facts.data) + size)
-        if refusal is not None:
-            raise NoRoom(refusal)
+        if self.admission is not always_admitted:
+            refusal = self.admission(len(self.keyspace.facts.data) + size)
+            if refusal is not None:
+                raise NoRoom(refusal)
+        self.admitted = True
 
     def modified(self, key: bytes, changes: int = 1) -> None:
         """Break every WATCH of ``key``, and add ``changes`` to the counter that Redis calls dirty."""

@@ -9,6 +9,7 @@ import threading
 import pytest
 
 from headwater.commands import dump, restore
+from headwater.commands.call import Call
 from headwater.engine.check import broken_invariants
 from headwater.errors import ForkedStore, NodePoisoned
 from headwater.steps import Steps
@@ -225,21 +226,29 @@ def test_a_broken_payload_is_refused_with_the_same_error(
     assert client("EXISTS", "t") == 0
 
 
+def in_a_step(*_values: object) -> Steps[bytes]:
+    yield
+    raise ZeroDivisionError("planted")
+
+
+def at_the_end(_call: Call, _payload: bytes) -> None:
+    raise ZeroDivisionError("planted")
+
+
+@pytest.mark.parametrize(("name", "fault"), [("_payload", in_a_step), ("_answer", at_the_end)])
 def test_an_unexpected_exception_in_a_job_is_an_error_reply(
+    name: str,
+    fault: object,
     store: LocalStore,
     client: LocalClient,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    # Given a job that raises an unexpected exception
+    # Given a job that raises an unexpected exception, in its thread or when its command goes on
     fill(client)
 
-    def fail(*_values: object) -> Steps[bytes]:
-        yield
-        raise ZeroDivisionError("planted")
-
     with monkeypatch.context() as planted, caplog.at_level(logging.ERROR):
-        planted.setattr(dump, "_payload", fail)
+        planted.setattr(dump, name, fault)
         client.send("DUMP", "s")
         refused = settled(store, client)
 

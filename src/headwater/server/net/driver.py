@@ -188,7 +188,10 @@ class Driver:
             for connection in queued:
                 connection.queued = False
                 if not connection.closed:
-                    self._send(connection)
+                    try:
+                        self._send(connection)
+                    except Exception as error:
+                        self._give_up(connection, error)
 
     def _send(self, connection: Connection) -> None:
         """Send queued output. Close the connection after its last output, or if too much is left."""
@@ -313,6 +316,11 @@ class Driver:
         return session.output.stalled or self.node.blocked.works_for(session)
 
     # --- the end of a connection ----------------------------------------------------------------
+
+    def _give_up(self, connection: Connection, error: Exception) -> None:
+        """Close a connection that cannot be served because of an internal error, such as a lack of memory."""
+        self.node.services.faults.record(error, f"the connection of client {connection.session.id}")
+        self.close(connection)
 
     def close(self, connection: Connection, error: BaseException | None = None) -> None:
         """Close a connection, with or without an ``error``."""

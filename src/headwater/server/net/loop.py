@@ -102,17 +102,20 @@ class EpollLoop(Driver):
                     os.eventfd_read(self._waker)
                     self._send_queued()
                 continue
-            if event != _READABLE:
-                if event & _WRITABLE:
-                    self._send(connection)
-                if not event & ~_WRITABLE or connection.closed:
-                    continue
-            if connection.handshaking:
-                if not handshakes:
-                    continue  # The socket is ready again the next time, after the others.
-                handshakes -= 1
-            if self._receive(connection):
-                ready.append(connection.session)
+            try:
+                if event != _READABLE:
+                    if event & _WRITABLE:
+                        self._send(connection)
+                    if not event & ~_WRITABLE or connection.closed:
+                        continue
+                if connection.handshaking:
+                    if not handshakes:
+                        continue  # The socket is ready again the next time, after the others.
+                    handshakes -= 1
+                if self._receive(connection):
+                    ready.append(connection.session)
+            except Exception as error:
+                self._give_up(connection, error)
         if ready:
             self.run_turn(ready)
         return bool(ready)
@@ -145,8 +148,12 @@ class ReaderLoop(Driver):
         self._ready: dict[Session, None] = {}
 
     def _on_readable(self, connection: Connection) -> None:
+        received = False
         with self.node.lock:
-            received = self._receive(connection)
+            try:
+                received = self._receive(connection)
+            except Exception as error:
+                self._give_up(connection, error)
         if received:
             if not self._ready:
                 self._asyncio.call_soon(self._on_ready)
@@ -154,7 +161,10 @@ class ReaderLoop(Driver):
 
     def _on_writable(self, connection: Connection) -> None:
         with self.node.lock:
-            self._send(connection)
+            try:
+                self._send(connection)
+            except Exception as error:
+                self._give_up(connection, error)
 
     def _on_ready(self) -> None:
         ready = [session for session in self._ready if not session.closed]

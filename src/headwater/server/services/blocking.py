@@ -27,7 +27,6 @@ from headwater.server.services.acl.login_delays import LoginDelays
 from headwater.server.services.cold_reads import ColdRead, ColdReads
 from headwater.server.services.observability.observer import Observer
 from headwater.server.services.offloading import Offloading
-from headwater.server.services.pausing import ClientPause
 from headwater.server.services.records import TurnRecords
 from headwater.server.services.runner import Runner
 from headwater.server.services.turn_clock import TurnClock
@@ -48,12 +47,11 @@ class BlockedClients:
         observer: Observer,
         logins: LoginDelays,
         offloading: Offloading,
-        pause: ClientPause,
     ) -> None:
         self.waiting = Waiters()
         self.offloading = offloading
         self.cold_reads = ColdReads()
-        self.pause = pause
+        self.pause = offloading.pause
         self._waiters: dict[Session, Waiter] = {}
         """The waiter of each blocked session, except those that wait for a job."""
         self._keyspace = keyspace

@@ -16,13 +16,11 @@ Rule 4. Jobs run one after the other, in order of arrival; the second job of a c
         first of another. So memory holds results of at most two commands, in addition to what the
         queued commands hold themselves (a request, a snapshot). After every two milliseconds the
         thread sleeps for a moment, so that other threads get Python's lock (the GIL) at once.
-Rule 5. An error that a job raises is the reply to its client. An error that is not meant for
-        clients is logged, and the client gets a reply that says so.
+Rule 5. An error that a job raises is the reply to its client; an internal error as faults.py says.
 """
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections import deque
@@ -35,6 +33,7 @@ from headwater.commands.dispatch import KnownCommand
 from headwater.commands.jobs import Job
 from headwater.errors import CommandError, JournalDamaged
 from headwater.server.services.damage import unreadable
+from headwater.server.services.faults import Faults
 from headwater.server.services.observability.observer import Observer
 from headwater.server.services.pausing import ClientPause
 from headwater.server.services.pubsub import PubSub
@@ -46,15 +45,11 @@ from headwater.server.services.turn_clock import TurnClock
 if TYPE_CHECKING:
     from headwater.server.session.session import Session
 
-log = logging.getLogger("headwater.server")
-
 _SLICE_S = 0.002
 _REST_S = 0.00005
 """How long steps run without a pause, and how long the thread then sleeps at least. Without the
 pause the loop would wait up to 5 ms (`sys.getswitchinterval`) for the GIL, several times in a
 turn."""
-
-FAULT = "ERR internal error: the command could not be executed; the server's log has the reason"
 
 
 class OffloadedJob:
@@ -68,12 +63,12 @@ class OffloadedJob:
         """Whether CLIENT REPLY OFF or SKIP applied when the command was received."""
         self.cancelled = False
         self.result: Any = None
-        self.error: BaseException | None = None
+        self.error: Exception | None = None
 
     def take(self) -> Any:
-        """Return the result of the steps, once. Raises `CommandError` for an error of the steps."""
+        """Return the result of the steps, once. Raises the error of the steps."""
         if self.error is not None:
-            raise _error_of(self)
+            raise self.error
         result, self.result = self.result, None
         return result
 
@@ -113,6 +108,7 @@ class Offloading:
         records: TurnRecords,
         pubsub: PubSub,
         observer: Observer,
+        faults: Faults,
         pause: ClientPause,
     ) -> None:
         self.runner = Runner()
@@ -121,7 +117,8 @@ class Offloading:
         self._records = records
         self._pubsub = pubsub
         self._observer = observer
-        self._pause = pause
+        self._faults = faults
+        self.pause = pause
         self._queue: _Queue = SimpleQueue()
         self._following: deque[OffloadedJob] = deque()
         """Second jobs, which precede the queue. For each an event in the queue wakes the thread."""
@@ -163,7 +160,7 @@ class Offloading:
         served: list[Session] = []
         for _ in range(len(self._done)):
             work = self._done.popleft()
-            session, pause = work.session, self._pause
+            session, pause = work.session, self.pause
             if work.cancelled:
                 work.discard()
                 continue
@@ -234,16 +231,14 @@ class Offloading:
     def _run(self, work: OffloadedJob) -> Job | None:
         """Finish a job, and record statistics when the command ends. Raises `CommandError`."""
         session, arguments = work.session, work.job.arguments
+        session.call.admitted = False
         try:
             self.runner.check(session, work.known, arguments)
             following = work.job.finish(session.call, work.take())
-        except JournalDamaged as damage:
-            error = unreadable(damage, work.known.command, arguments)
+        except Exception as raised:
+            error = self._refusal(work, raised)
             self._observer.failed(session, work.known.name, arguments, session.spent_ns, error)
-            raise error from damage
-        except CommandError as error:
-            self._observer.failed(session, work.known.name, arguments, session.spent_ns, error)
-            raise
+            raise error from raised
         finally:
             if self._pubsub.keyspace.events:
                 self._pubsub.publish_events(session)
@@ -251,16 +246,14 @@ class Offloading:
             self._observer.stopped_waiting(session, arguments, failed=False)
         return following
 
-
-def _error_of(work: OffloadedJob) -> CommandError:
-    """Return the error that the client gets for an error of its job's steps."""
-    error = work.error
-    if isinstance(error, CommandError):
-        return error
-    if isinstance(error, JournalDamaged):
-        return unreadable(error, work.known.command, work.job.arguments)
-    log.error("a job of %s has failed", work.known.title, exc_info=error)
-    return CommandError(FAULT)
+    def _refusal(self, work: OffloadedJob, raised: Exception) -> CommandError:
+        """Return the reply for an exception of a job. Raises it if a change may be incomplete."""
+        known = work.known
+        if isinstance(raised, CommandError):
+            return raised
+        if isinstance(raised, JournalDamaged):
+            return unreadable(raised, known.command, work.job.arguments)
+        return self._faults.refuse(raised, known.title, changed=work.session.call.admitted)
 
 
 def _run_jobs(

@@ -8,6 +8,7 @@ cdef class TurnRecords:
     cdef public FactBuffer facts
     cdef public object journal
     cdef public long long turn
+    cdef public bint is_open
     cdef public object admission
     cdef public long long grown_bytes
     cdef unsigned int _seed

@@ -36,6 +36,8 @@ class TurnRecords:
         self.facts.muted = True
         self.journal: Journal | None = None
         self.turn = 0
+        self.is_open = False
+        """Whether a group was begun and is not sealed: a change may be under way."""
         self.admission: Admission = always_admitted
         self.grown_bytes = 0
         """How many bytes of records follow the last image."""
@@ -75,10 +77,12 @@ class TurnRecords:
 
     def begin(self) -> int:
         """Open a group. Return the mark for `seal`."""
+        self.is_open = True
         return 0 if self.facts.muted else begin_group(self.facts.data)
 
     def seal(self, mark: int, now_ms: int) -> None:
         """Close the group that began at ``mark``. A group without facts is dropped."""
+        self.is_open = False
         if not self.facts.muted and seal_group(
             self.facts.data, mark, self.turn, now_ms, self._seed
         ):
@@ -86,6 +90,7 @@ class TurnRecords:
 
     def seal_unawaited(self, mark: int, now_ms: int) -> None:
         """Like `seal`, for facts that need no fsync of their own."""
+        self.is_open = False
         if not self.facts.muted:
             seal_group(self.facts.data, mark, self.turn, now_ms, self._seed)
 
@@ -134,4 +139,4 @@ class TurnRecords:
         """Discard what the turn wrote, because there is no journal or it is poisoned."""
         if self.facts.data:
             self.facts.data.clear()
-        self._awaited = False
+        self._awaited = self.is_open = False

@@ -111,6 +111,7 @@ class Sealer:
         self._state = services.state
         self._times = services.times
         self._memory = services.memory
+        self._faults = services.faults
         self._lock = lock
         self._reported = threading.Event()
         """Set when the thread has results."""
@@ -172,10 +173,8 @@ class Sealer:
                 job.block.sealing.settle(job, codec, wire)
             else:
                 mark = records.begin()
-                try:
-                    keyspace.store(job, codec, wire, place)
-                finally:
-                    records.seal_unawaited(mark, self._times.now())
+                keyspace.store(job, codec, wire, place)
+                records.seal_unawaited(mark, self._times.now())
             if place is not None and self.segments is not None:
                 self.segments.settled, self.segments.failure = place.segment, ""
 
@@ -201,13 +200,20 @@ class Sealer:
         if self._lock.acquire(timeout=_PATIENCE_S):
             try:
                 applied = self.take_turn()
-            except Exception:
-                log.exception("blocks of entries could not be sealed; they remain as they are")
+            except Exception as error:
+                self._rest(error)
             finally:
                 self._lock.release()
         if not self.done or self._stopped or self._state.poisoned is not None:
             return None
         return _BETWEEN_S if applied else _BLOCKED_S
+
+    def _rest(self, error: Exception) -> None:
+        """Seal nothing for a while. If a change may be incomplete, the next turn reports that."""
+        try:
+            self._faults.rest(error, "sealing blocks of entries")
+        except Exception as poison:
+            log.critical("blocks of entries could not be stored", exc_info=poison)
 
     def stop(self) -> None:
         """End the thread after the queued blocks. Call it with or without the node's lock; with it,

@@ -29,6 +29,7 @@ from headwater.server.services.blocking import BlockedClients
 from headwater.server.services.checkpoints import Checkpoints
 from headwater.server.services.client_list import describe
 from headwater.server.services.compactions import Compactions
+from headwater.server.services.faults import Faults
 from headwater.server.services.memory_use import MemoryUse
 from headwater.server.services.observability.observer import Observer
 from headwater.server.services.observability.traffic import Traffic
@@ -85,6 +86,7 @@ class Services:
         self.client_log = LimitedLog(
             logging.getLogger("headwater.server"), monotonic=clock.monotonic
         )
+        self.faults = Faults(self.state, self.records, self.times, self.client_log)
         self.watches = Watches(keyspace)
         self.scripts = Scripts()
         self.memory = MemoryUse(keyspace, self.clients, self.scripts, self.times)
@@ -93,9 +95,14 @@ class Services:
         self.runner = Runner()
         """Runs commands for EXEC, scripts and unblocked clients. Unusable until `run_with` replaces it."""
         logins = LoginDelays(self.times, self.client_log)
-        pause = ClientPause()
         offloading = Offloading(
-            self.state, self.times, self.records, self.pubsub, self.observer, pause
+            self.state,
+            self.times,
+            self.records,
+            self.pubsub,
+            self.observer,
+            self.faults,
+            ClientPause(),
         )
         self.blocked = BlockedClients(
             keyspace,
@@ -105,7 +112,6 @@ class Services:
             self.observer,
             logins,
             offloading,
-            pause,
         )
         shown = partial(describe, times=self.times, blocked=self.blocked, watches=self.watches)
         self.authorization = Authorization(access, logins, self.times, shown)

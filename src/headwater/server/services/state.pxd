@@ -6,6 +6,7 @@ cdef class NodeState:
     cdef public long long started_ms
     cdef public object loading
     cdef public object poisoned
+    cdef public double rests_until
     cdef public bint stopping
     cdef public long long checkpoint_at
     cdef public bint writes_image_at_stop

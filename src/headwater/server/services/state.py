@@ -26,6 +26,8 @@ class NodeState:
         commands with the flag ``loading`` run; none of them writes."""
         self.poisoned: NodePoisoned | None = None
         """The error with which every request is refused; None while the node works."""
+        self.rests_until = 0.0
+        """Monotonic time until which the node's own work rests, after an internal error (faults.py)."""
         self.stopping = False
         """Set by SHUTDOWN. The driver stops the node after releasing the output."""
         self.checkpoint_at = NEVER

@@ -1,20 +1,24 @@
-"""The end of a connection that sends bytes that are not a request."""
+"""The end of a connection whose input cannot be read: it is not a request, or reading it has failed."""
 
 from __future__ import annotations
 
 from headwater.errors import ProtocolError
-from headwater.log_limit import LimitedLog
 from headwater.server.log import escaped
+from headwater.server.services.services import Services
 from headwater.server.session.session import Session
 
 
-def refuse_input(session: Session, error: ProtocolError, log: LimitedLog) -> None:
+def refuse_input(session: Session, error: Exception, services: Services) -> None:
     """Reply with an error, and close the connection."""
-    session.output.reply.error(f"ERR {error}")
+    if isinstance(error, ProtocolError):
+        text = f"ERR {error}"
+    else:
+        text = str(services.faults.refuse(error, "reading a request", changed=False))
+    session.output.reply.error(text)
     session.closing = True
-    log.warning(
+    services.client_log.warning(
         "client %d (%s) is disconnected: %s",
         session.id,
         session.client.address,
-        escaped(str(error)),
+        escaped(text.removeprefix("ERR ")),
     )

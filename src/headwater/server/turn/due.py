@@ -2,22 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from headwater.server.services.services import Services
 from headwater.server.services.timers import end_delays, expire_keys, forget_iids
 
 
 def run_due(services: Services) -> None:
-    """End delays, expire keys, forget idempotent ids, and serve the blocked clients whose time has come."""
+    """End delays, expire keys, forget idempotent ids, and serve the blocked clients whose time has come.
+
+    Each of these runs also if one before it fails (services/faults.py).
+    """
     keyspace, records, times = services.keyspace, services.records, services.times
     blocked = services.blocked
-    end_delays(keyspace, records, times.now())
-    if services.state.expires_by_itself:
-        expire_keys(keyspace, records, times.now())
-    forget_iids(keyspace, records, times.now())
-    services.pubsub.publish_events(None)
-    if times.monotonic() >= blocked.pause.until:
-        blocked.end_pause()
-    blocked.run_due()
-    blocked.serve_signalled()
-    blocked.end_timed_out()
+    steps: tuple[tuple[str, Callable[[], object]], ...] = (
+        ("ending delays", lambda: end_delays(keyspace, records, times.now())),
+        ("expiring keys", lambda: _expire(services)),
+        ("forgetting idempotent ids", lambda: forget_iids(keyspace, records, times.now())),
+        ("publishing events", lambda: services.pubsub.publish_events(None)),
+        ("ending CLIENT PAUSE", lambda: _end_pause(services)),
+        ("serving blocked clients", blocked.run_due),
+        ("serving blocked clients", blocked.serve_signalled),
+        ("ending timeouts", blocked.end_timed_out),
+    )
+    for work, step in steps:
+        try:
+            step()
+        except Exception as error:
+            services.faults.rest(error, work)
     times.ended_ns = 0
+
+
+def _expire(services: Services) -> None:
+    if services.state.expires_by_itself:
+        expire_keys(services.keyspace, services.records, services.times.now())
+
+
+def _end_pause(services: Services) -> None:
+    if services.times.monotonic() >= services.blocked.pause.until:
+        services.blocked.end_pause()

@@ -28,6 +28,7 @@ cdef class Execution(Runner):
 
     @cython.locals(mark=Py_ssize_t, chosen=KnownCommand, known=KnownCommand)
     cdef execute(self, Session session, Arguments arguments)
+    cdef _refusal(self, Session session, KnownCommand known, raised)
     cdef _check_gates(self, Session session, KnownCommand known, Arguments arguments)
     @cython.locals(queue=TransactionQueue, enlarges=bint)
     cdef _check_memory(self, Session session, KnownCommand known, Arguments arguments)
@@ -37,7 +38,7 @@ cdef class Execution(Runner):
     cpdef run_queued(self, Session session, TransactionQueue queue)
     @cython.locals(
         known=KnownCommand, arguments=Arguments, outbox=bytearray, mark=Py_ssize_t,
-        began="long long",
+        began="long long", call=Call, changed=bint,
     )
     cdef _run_each(self, Session session, TransactionQueue queue)
     cpdef run(

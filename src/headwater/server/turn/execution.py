@@ -88,7 +88,8 @@ class Execution(Runner):
         except ColdBlocks as cold:
             session.output.discard(mark)
             return ColdRead(arguments.copy(), cold.wanted, cold.ahead)
-        except CommandError as error:
+        except Exception as raised:
+            error = self._refusal(session, chosen, raised)
             session.output.discard(mark)
             if chosen is not None:
                 self._failed(session, chosen, arguments, self._times.began_ns, error)
@@ -97,6 +98,17 @@ class Execution(Runner):
                 error = self._rejected(session, arguments, error)
             session.output.reply.error(str(error))
             return None
+
+    def _refusal(
+        self, session: Session, known: KnownCommand | None, raised: Exception
+    ) -> CommandError:
+        """Return the error reply for an exception of a command. Raises it if a change may be incomplete
+        (services/faults.py)."""
+        if isinstance(raised, CommandError):
+            return raised
+        title = "the request" if known is None else known.title
+        self.keyspace.events.clear()  # of a change that has not happened
+        return self._services.faults.refuse(raised, title, changed=session.call.admitted)
 
     def _rejected(
         self, session: Session, arguments: Arguments, error: CommandError
@@ -171,7 +183,8 @@ class Execution(Runner):
             reply.piece_bytes = piece_bytes
 
     def _run_each(self, session: Session, queue: TransactionQueue) -> None:
-        arguments, outbox = Arguments(), session.output.outbox
+        arguments, outbox, call = Arguments(), session.output.outbox, session.call
+        changed = False
         queue.begin()
         for known in queue.commands:
             queue.next(arguments)
@@ -187,6 +200,8 @@ class Execution(Runner):
             except CommandError as error:
                 del outbox[mark:]
                 session.output.reply.error(str(error))
+            changed |= call.admitted
+            call.admitted = changed  # for an error of EXEC itself
 
     def run(
         self, session: Session, known: KnownCommand, arguments: Arguments, began: int
@@ -195,9 +210,10 @@ class Execution(Runner):
         ns). Raises `CommandError`."""
         try:
             return self._run(session, known, arguments, began)
-        except CommandError as error:
+        except Exception as raised:
+            error = self._refusal(session, known, raised)
             self._failed(session, known, arguments, began, error)
-            raise
+            raise error from None
 
     def _failed(
         self,
@@ -222,6 +238,7 @@ class Execution(Runner):
     ) -> Wait | Job | None:
         """Like `run`, but without recording a failure."""
         call = session.call
+        call.admitted = False
         call.arguments = arguments
         observer = self._observer
         timing = observer.timing

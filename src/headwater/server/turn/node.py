@@ -11,9 +11,9 @@
 Rule 1. A reply is sent only after the commit of the turn that wrote it (design rule 4).
 Rule 2. A command is one record group, and so are EXEC with all its commands, each blocked client
         that is served, each end of a delay and each expiry (design rule 5).
-Rule 3. A failed commit, or a turn that is aborted, poisons the node: the turn's output is never
-        released, the state is not read any more, and every later request gets that error as its
-        reply.
+Rule 3. A failed commit, or an exception in the middle of a change, poisons the node: the turn's output is
+        never released, the state is not read any more, and every later request gets that error as its
+        reply. An exception before a change ends only its own command (services/faults.py).
 Rule 4. All methods require ``lock``; those that begin or end something acquire it themselves.
 """
 
@@ -28,7 +28,7 @@ from headwater.clock import Clock, SystemClock
 from headwater.config.config import Config
 from headwater.engine.garbage import FREED_AT_ONCE, free
 from headwater.engine.keyspace import Keyspace
-from headwater.errors import ForkedStore, NodePoisoned, ProtocolError
+from headwater.errors import ForkedStore, NodePoisoned
 from headwater.forks import FORKS
 from headwater.journal.journal import Journal
 from headwater.persistence.progress import LoadProgress
@@ -189,8 +189,9 @@ class Node:
 
     def next_deadline(self) -> float | None:
         """Return the monotonic time, in seconds, when `tick` next has work; None if there is none."""
+        rests_until = self.state.rests_until
         if self.keyspace.garbage:
-            return self.clock.monotonic()
+            return max(rests_until, self.clock.monotonic())
         waiting = self.blocked.waiting
         deadline = min(waiting.next_deadline(), self._seen_deadline, self.blocked.pause.until)
         at_ms = self.keyspace.next_event_ms(self.state.expires_by_itself)
@@ -199,7 +200,7 @@ class Node:
             at_ms = recheck
         if at_ms is not None:
             deadline = min(deadline, self.times.monotonic_at(at_ms))
-        return None if deadline == inf else deadline
+        return None if deadline == inf else max(deadline, rests_until)
 
     def close(self) -> None:
         """Stop cleanly: write and sync the last seen times and the end of the journal."""
@@ -236,7 +237,10 @@ class Node:
     def _run_due(self) -> None:
         run_due(self.services)
         self._drain_resumed()
-        self._record_seen()
+        try:
+            self._record_seen()
+        except Exception as error:
+            self.services.faults.rest(error, "recording when consumers were seen")
 
     def _check_journal(self) -> None:
         """Poison the node if a background fsync has failed since the last turn (rule 3)."""
@@ -253,11 +257,7 @@ class Node:
     def _abort_turn(self, error: BaseException) -> None:
         """Poison the node after an interrupted turn (Ctrl-C, an internal error): a change may be
         incomplete (rule 3)."""
-        if self.state.poisoned is None:
-            self.state.poisoned = NodePoisoned(
-                f"a turn was aborted by {error!r}, and its change in memory may be incomplete. "
-                "Open the store again: its journal has everything that was answered"
-            )
+        self.services.faults.poison(error)
         self.records.drop()
         self.clients.discard_output()
 
@@ -282,8 +282,8 @@ class Node:
             try:
                 if not session.scanner.next(self._arguments):
                     break
-            except ProtocolError as error:
-                refuse_input(session, error, self.services.client_log)
+            except Exception as error:
+                refuse_input(session, error, self.services)
                 break
             self.run(session, self._arguments)
         if len(self.records.facts.data) > facts_mark:
@@ -304,15 +304,23 @@ class Node:
             session.output.reply.error(f"MISCONF {self.state.poisoned}")
             return
         call, keyspace = session.call, self.keyspace
-        self.times.begin_command()
-        call.now_ms = self.times.now_ms
-        if keyspace.expiring or keyspace.due_notes or keyspace.events or keyspace.signalled:
-            self._prepare(call.now_ms)
         reply_mark = len(session.output.outbox)
         silent = session.reply_mode != "on"
-        facts_mark = self.records.begin()
-        wait = self.execution.execute(session, arguments)
-        self.records.seal(facts_mark, call.now_ms)
+        wait = None
+        try:
+            self.times.begin_command()
+            call.now_ms = self.times.now_ms
+            if keyspace.expiring or keyspace.due_notes or keyspace.events or keyspace.signalled:
+                self._prepare(call.now_ms)
+        except Exception as error:
+            refusal = self.services.faults.refuse(
+                error, "what precedes a command", changed=self.records.is_open
+            )
+            session.output.reply.error(str(refusal))
+        else:
+            facts_mark = self.records.begin()
+            wait = self.execution.execute(session, arguments)
+            self.records.seal(facts_mark, call.now_ms)
         if wait is not None:
             self.blocked.block(session, wait)
         if session.output.reply.tail is not None:
@@ -340,12 +348,15 @@ class Node:
     def _prepare(self, now_ms: int) -> None:
         """Before a command: expire keys, end delays, and serve the clients that this unblocks."""
         keyspace = self.keyspace
-        if keyspace.expiring and self.state.expires_by_itself:
-            expire_keys(keyspace, self.records, now_ms)
-        if keyspace.due_notes:
-            end_delays(keyspace, self.records, now_ms)
-        if keyspace.events:  # of earlier changes
-            self.services.pubsub.publish_events(None)
+        try:
+            if keyspace.expiring and self.state.expires_by_itself:
+                expire_keys(keyspace, self.records, now_ms)
+            if keyspace.due_notes:
+                end_delays(keyspace, self.records, now_ms)
+            if keyspace.events:  # of earlier changes
+                self.services.pubsub.publish_events(None)
+        except Exception as error:
+            self.services.faults.rest(error, "a timer")
         if keyspace.signalled:  # clients that waited come before this command
             self.blocked.serve_signalled()
         self.times.begin_again()
@@ -365,12 +376,15 @@ class Node:
             session.output.changed = False
             if not session.closed and (session.output.release() or session.closing):
                 session.tell()
-        if self.keyspace.garbage:
-            free(self.keyspace.garbage, FREED_AT_ONCE)
-        if self.keyspace.sealing.due():
-            self.sealer.step()
-        if self.records.grown_bytes >= self.state.checkpoint_at and self.state.poisoned is None:
-            self.services.checkpoints.step()
+        try:
+            if self.keyspace.garbage:
+                free(self.keyspace.garbage, FREED_AT_ONCE)
+            if self.keyspace.sealing.due():
+                self.sealer.step()
+            if self.records.grown_bytes >= self.state.checkpoint_at and self.state.poisoned is None:
+                self.services.checkpoints.step()
+        except Exception as error:
+            self.services.faults.rest(error, "freeing, sealing or a checkpoint")
 
     def _commit(self) -> None:
         began = passed_ns() if self.observer.times_commits else 0

@@ -11,8 +11,8 @@ from headwater.server.session.session import Session
 
 def continue_reply(session: Session, services: Services) -> bool:
     """Write the next piece of the reply that ``session`` gets. Return False if the client must read more
-    first. If blocks must be read from disk, the session waits for them. If one of them is damaged, its
-    connection is closed: the reply has begun, so it cannot become an error any more."""
+    first. If blocks must be read from disk, the session waits for them. If one of them is damaged, or writing
+    fails, the connection is closed: the reply has begun, so it cannot become an error any more."""
     if not session.output.takes_more(services.clients.output_ahead_bytes):
         return False
     bodies, blocked = services.keyspace.sealing.bodies, services.blocked
@@ -22,17 +22,22 @@ def continue_reply(session: Session, services: Services) -> bool:
     except ColdBlocks as cold:
         blocked.block(session, ColdRead(None, cold.wanted, cold.ahead))
     except JournalDamaged as error:
-        session.output.tail, session.closing = None, True
-        services.client_log.warning(
-            "client %s (%s) is disconnected in the middle of a reply: entries cannot be read from "
-            "disk. %s",
-            session.id,
-            session.client.address,
-            error,
-        )
+        _end(session, services, f"entries cannot be read from disk. {error}")
+    except Exception as error:
+        _end(session, services, str(services.faults.refuse(error, "a long reply", changed=False)))
     else:
         blocked.cold_reads.end(session)
     finally:
         bodies.may_wait = True
         bodies.release()
     return True
+
+
+def _end(session: Session, services: Services, reason: str) -> None:
+    session.output.tail, session.closing = None, True
+    services.client_log.warning(
+        "client %s (%s) is disconnected in the middle of a reply: %s",
+        session.id,
+        session.client.address,
+        reason,
+    )

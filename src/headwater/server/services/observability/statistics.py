@@ -38,6 +38,7 @@ def stats(services: Services) -> Fields:
         "latest_fork_usec": 0,
         "total_forks": 0,
         "unexpected_error_replies": 0,
+        "internal_errors": services.faults.count,
         "total_error_replies": sum(observer.errors.values()),
         "total_reads_processed": traffic.reads,
         "total_writes_processed": traffic.writes,

@@ -117,6 +117,7 @@ class ScriptRun:
             self._check(known, arguments)
             if self._runner.run(self._session, known, arguments, passed_ns()) is not None:
                 inner.nil_array()
+            call.admitted = False  # what it changed is complete (rule 3)
         except CommandError as error:
             raise ScriptFailed(str(error).encode("utf-8", "surrogateescape")) from None
         finally:
