@@ -281,11 +281,12 @@ def test_cached_scripts_cannot_fill_the_memory(
     assert client("EVAL", "return 1", 0) == 1
 
 
-def test_a_script_cannot_catch_an_exception_of_the_server(
+def test_a_script_cannot_catch_an_exception_in_the_middle_of_a_change(
     store: LocalStore, client: LocalClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Given a command that raises an unexpected exception
+    # Given a command that raises an unexpected exception after it has begun to write
     def broken(call: Call) -> None:
+        call.admit(1)
         raise ZeroDivisionError
 
     strlen = dispatch.find_command(Arguments.of(b"STRLEN", b"key"))

@@ -212,7 +212,7 @@ def test_a_result_that_cannot_be_applied_leaves_no_open_group(
     # When the thread applies it
     sealer.try_step()
     # Then the log says so, and what is written later can be recovered
-    assert "could not be sealed" in caplog.text
+    assert "sealing blocks of entries failed" in caplog.text
     sealer.keyspace = keyspace
     assert not store.node.records.facts.data
     fill(client, 1, first=101)

@@ -173,8 +173,10 @@ class Sealer:
                 job.block.sealing.settle(job, codec, wire)
             else:
                 mark = records.begin()
-                keyspace.store(job, codec, wire, place)
-                records.seal_unawaited(mark, self._times.now())
+                try:
+                    keyspace.store(job, codec, wire, place)
+                finally:  # an error leaves the block as it is
+                    records.seal_unawaited(mark, self._times.now())
             if place is not None and self.segments is not None:
                 self.segments.settled, self.segments.failure = place.segment, ""
 
@@ -201,19 +203,12 @@ class Sealer:
             try:
                 applied = self.take_turn()
             except Exception as error:
-                self._rest(error)
+                self._faults.rest(error, "sealing blocks of entries")
             finally:
                 self._lock.release()
         if not self.done or self._stopped or self._state.poisoned is not None:
             return None
         return _BETWEEN_S if applied else _BLOCKED_S
-
-    def _rest(self, error: Exception) -> None:
-        """Seal nothing for a while. If a change may be incomplete, the next turn reports that."""
-        try:
-            self._faults.rest(error, "sealing blocks of entries")
-        except Exception as poison:
-            log.critical("blocks of entries could not be stored", exc_info=poison)
 
     def stop(self) -> None:
         """End the thread after the queued blocks. Call it with or without the node's lock; with it,

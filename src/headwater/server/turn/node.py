@@ -367,7 +367,7 @@ class Node:
         try:
             if self.state.poisoned is None:
                 if self._sealed:
-                    self.sealer.settle()
+                    self._settle_sealed()
                 self._commit()
         except NodePoisoned as error:
             self.state.poisoned = error
@@ -385,6 +385,12 @@ class Node:
                 self.services.checkpoints.step()
         except Exception as error:
             self.services.faults.rest(error, "freeing, sealing or a checkpoint")
+
+    def _settle_sealed(self) -> None:
+        try:
+            self.sealer.settle()
+        except Exception as error:
+            self.services.faults.rest(error, "sealing blocks of entries")
 
     def _commit(self) -> None:
         began = passed_ns() if self.observer.times_commits else 0
