@@ -93,7 +93,7 @@ class Services:
         self.runner = Runner()
         """Runs commands for EXEC, scripts and unblocked clients. Unusable until `run_with` replaces it."""
         logins = LoginDelays(self.times, self.client_log)
-        pause = ClientPause()
+        pause = ClientPause(self.scripts)
         offloading = Offloading(
             self.state, self.times, self.records, self.pubsub, self.observer, pause
         )

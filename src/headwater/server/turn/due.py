@@ -6,12 +6,13 @@ from headwater.server.services.services import Services
 from headwater.server.services.timers import end_delays, expire_keys, forget_iids
 
 
-def run_due(services: Services) -> None:
-    """End delays, expire keys, forget idempotent ids, and serve the blocked clients whose time has come."""
+def run_due(services: Services, *, expires: bool) -> None:
+    """End delays, expire keys if ``expires``, forget idempotent ids, and serve the blocked clients
+    whose time has come."""
     keyspace, records, times = services.keyspace, services.records, services.times
     blocked = services.blocked
     end_delays(keyspace, records, times.now())
-    if services.state.expires_by_itself:
+    if expires:
         expire_keys(keyspace, records, times.now())
     forget_iids(keyspace, records, times.now())
     services.pubsub.publish_events(None)

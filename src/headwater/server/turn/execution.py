@@ -29,6 +29,7 @@ from headwater.server.services.cold_reads import ColdRead
 from headwater.server.services.damage import unreadable
 from headwater.server.services.memory_use import OOM
 from headwater.server.services.runner import Runner
+from headwater.server.services.scripting.cache import SCRIPTS
 from headwater.server.services.services import Services
 from headwater.server.services.state import LOADING
 from headwater.server.session.session import Session
@@ -49,8 +50,6 @@ if not cython.compiled:  # compiled modules use clock.pxd
 NO_AUTH = "NOAUTH Authentication required."
 
 _NEVER_QUEUED = frozenset({b"EXEC", b"DISCARD", b"MULTI", b"WATCH", b"QUIT", b"RESET"})
-
-_SCRIPTS = frozenset({b"EVAL", b"EVALSHA", b"EVAL_RO", b"EVALSHA_RO"})
 
 
 class Execution(Runner):
@@ -77,7 +76,7 @@ class Execution(Runner):
             known = find_command(arguments) if known is None else find_like(known, arguments)
             session.last = known
             self._check_gates(session, known, arguments)
-            if self._pause.active and self._pause.holds(session, known.command):
+            if self._pause.active and self._pause.holds(session, known, arguments):
                 return self._pause.postpone(session, arguments)
             if session.transaction.queue is not None and known.name not in _NEVER_QUEUED:
                 session.transaction.queue.add(known, arguments)
@@ -134,8 +133,9 @@ class Execution(Runner):
         elif known.name == b"EXEC":
             queue = session.transaction.queue
             enlarges = queue is not None and queue.enlarges
-        elif known.name in _SCRIPTS:
-            enlarges = self._services.scripts.may_enlarge(arguments)
+        elif known.name in SCRIPTS:
+            flags = self._services.scripts.declared(known, arguments)
+            enlarges = flags is not None and not flags & {b"allow-oom", b"no-writes"}
         else:
             return
         if self._memory.exceeded() and not self._memory.relieve() and enlarges:

@@ -193,7 +193,7 @@ class Node:
             return self.clock.monotonic()
         waiting = self.blocked.waiting
         deadline = min(waiting.next_deadline(), self._seen_deadline, self.blocked.pause.until)
-        at_ms = self.keyspace.next_event_ms(self.state.expires_by_itself)
+        at_ms = self.keyspace.next_event_ms(self._deletes_expired())
         recheck = waiting.next_recheck() if waiting.count else None
         if recheck is not None and (at_ms is None or recheck < at_ms):
             at_ms = recheck
@@ -234,9 +234,13 @@ class Node:
         self._drain_resumed()
 
     def _run_due(self) -> None:
-        run_due(self.services)
+        run_due(self.services, expires=self._deletes_expired())
         self._drain_resumed()
         self._record_seen()
+
+    def _deletes_expired(self) -> bool:
+        """Return whether expired keys are deleted now. Otherwise they only stay invisible."""
+        return self.state.expires_by_itself and not self.blocked.pause.active
 
     def _check_journal(self) -> None:
         """Poison the node if a background fsync has failed since the last turn (rule 3)."""
@@ -340,7 +344,7 @@ class Node:
     def _prepare(self, now_ms: int) -> None:
         """Before a command: expire keys, end delays, and serve the clients that this unblocks."""
         keyspace = self.keyspace
-        if keyspace.expiring and self.state.expires_by_itself:
+        if keyspace.expiring and self._deletes_expired():
             expire_keys(keyspace, self.records, now_ms)
         if keyspace.due_notes:
             end_delays(keyspace, self.records, now_ms)

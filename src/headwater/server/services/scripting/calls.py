@@ -130,7 +130,7 @@ class ScriptRun:
         row = known.command
         if "noscript" in row.flags:
             raise CommandError("ERR This Redis command is not allowed from script")
-        if self._read_only and row.writes:
+        if self._read_only and row.may_change:
             raise CommandError("ERR Write commands are not allowed from read-only scripts.")
         if not self._session.user.unrestricted:
             try:
