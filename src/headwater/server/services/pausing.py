@@ -57,9 +57,7 @@ class ClientPause:
             return self._may_change(known, arguments)
         queued = Arguments()
         queue.begin()
-        return any(
-            queue.next(queued) and self._may_change(each, queued) for each in queue.commands
-        )
+        return any(queue.next(queued) and self._may_change(each, queued) for each in queue.commands)
 
     def _may_change(self, known: KnownCommand, arguments: Arguments) -> bool:
         flags = self._scripts.declared(known, arguments)

@@ -21,7 +21,7 @@ from headwater.commands.dispatch import KnownCommand, find_command, find_like
 from headwater.commands.jobs import Job
 from headwater.engine.keyspace import Keyspace
 from headwater.engine.sealed_block import ColdBlocks
-from headwater.errors import CommandError, JournalDamaged
+from headwater.errors import CommandError, JournalDamaged, NoRoom
 from headwater.resp.arguments import Arguments
 from headwater.server.commands import SERVER_FUNCTIONS
 from headwater.server.commands.transactions import aborted
@@ -141,6 +141,10 @@ class Execution(Runner):
         if self._memory.exceeded() and not self._memory.relieve() and enlarges:
             raise CommandError(OOM)
 
+    def rejected(self, arguments: Arguments, error: CommandError) -> None:
+        """Record that a command of a script was rejected before it ran."""
+        self._observer.rejected(arguments, error)
+
     def check(self, session: Session, known: KnownCommand, arguments: Arguments) -> None:
         """Check the permissions of the session's user. Raises `CommandError` (NOPERM)."""
         if not session.user.unrestricted:
@@ -150,11 +154,21 @@ class Execution(Runner):
         """Run the command of a blocked client again, if its user still has the permission. Raises
         `CommandError`."""
         known, reply = find_command(arguments), session.output.reply
-        self.check(session, known, arguments)
+        try:
+            self.check(session, known, arguments)
+        except CommandError as error:
+            self._observer.rejected(arguments, error)
+            raise
         piece_bytes, reply.piece_bytes = reply.piece_bytes, 0
         self.patient = True
+        began = passed_ns()
         try:
-            found: Any = self.run(session, known, arguments, passed_ns())
+            found: Any = self._run(session, known, arguments, began)
+        except NoRoom:  # no reply: the client waits on
+            raise
+        except CommandError as error:
+            self._failed(session, known, arguments, began, error)
+            raise
         finally:
             self.patient = False
             reply.piece_bytes = piece_bytes
@@ -181,12 +195,20 @@ class Execution(Runner):
                 began = passed_ns()
             try:
                 if not session.user.unrestricted:
-                    self._services.authorization.check_queued(session, known.command, arguments)
+                    self._check_queued(session, known, arguments)
                 if self.run(session, known, arguments, began) is not None:
                     session.output.reply.nil_array()
             except CommandError as error:
                 del outbox[mark:]
                 session.output.reply.error(str(error))
+
+    def _check_queued(self, session: Session, known: KnownCommand, arguments: Arguments) -> None:
+        """Check the permissions for a queued command. As in Redis, a refusal counts as EXEC's failure."""
+        try:
+            self._services.authorization.check_queued(session, known.command, arguments)
+        except CommandError as error:
+            self._observer.replied(b"EXEC", [error])
+            raise
 
     def run(
         self, session: Session, known: KnownCommand, arguments: Arguments, began: int

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from headwater.commands.dispatch import KnownCommand, find_command
-from headwater.errors import CommandError
+from headwater.errors import CommandError, CountedError
 from headwater.resp.arguments import Arguments
 from headwater.server.services.acl import permissions
 from headwater.server.services.acl.authorization import Authorization
@@ -76,9 +76,9 @@ class ScriptRun:
         self._interpreter = interpreter
         self._arguments = self._interpreter.arguments
 
-    def answer(self, words: tuple[bytes, ...], key_count: int) -> None:
-        """Run the script with its keys and the arguments after them, and write its reply. Raises
-        `CommandError` with the error that ended it."""
+    def answer(self, words: tuple[bytes, ...], key_count: int) -> list[CommandError]:
+        """Run the script with its keys and the arguments after them, and write its reply. Return the
+        errors in the reply. Raises `CommandError` with the error that ended it."""
         call, interpreter = self._session.call, self._interpreter
         arguments, db, may_block = call.arguments, call.db, call.may_block
         call.may_block = False
@@ -89,11 +89,11 @@ class ScriptRun:
             interpreter.current = None
             call.arguments, call.db, call.may_block = arguments, db, may_block
         if isinstance(value, Problem):
-            raise CommandError(self._told(value))
+            raise (CountedError if value.counted else CommandError)(self._told(value))
         if isinstance(value, list | tuple):
-            write_words(call.reply, value, says_false=self._resp == 3)
-        else:
-            write_word(call.reply, value, says_false=self._resp == 3)
+            return write_words(call.reply, value, says_false=self._resp == 3)
+        write_word(call.reply, value, says_false=self._resp == 3)
+        return []
 
     def _told(self, problem: Problem) -> str:
         where = f", on @user_script:{problem.line}" if problem.line is not None else ""
@@ -113,12 +113,17 @@ class ScriptRun:
         inner.out, inner.resp = answer, self._resp
         call.reply = inner
         try:
-            known = _found(arguments)
-            self._check(known, arguments)
+            try:
+                known = _found(arguments)
+                self._check(known, arguments)
+            except CommandError as error:
+                self._runner.rejected(arguments, error)
+                raise
             if self._runner.run(self._session, known, arguments, passed_ns()) is not None:
                 inner.nil_array()
         except CommandError as error:
-            raise ScriptFailed(str(error).encode("utf-8", "surrogateescape")) from None
+            text = str(error).encode("utf-8", "surrogateescape")
+            raise ScriptFailed(text, counted=True) from None
         finally:
             call.reply, inner.out = reply, _NOTHING
         if len(answer) > _SMALL_BYTES:
@@ -137,7 +142,7 @@ class ScriptRun:
                 self._authorization.check(self._session, row, arguments, context="lua")
             except CommandError as error:
                 reason = str(error).partition(" ")[2]
-                raise CommandError(f"NOPERM ACL failure in script: {reason}") from None
+                raise CommandError(f"ERR ACL failure in script: {reason}") from None
         if self._is_bounded:
             if known.takes_memory(arguments):
                 raise CommandError(OOM)

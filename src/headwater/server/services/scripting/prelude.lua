@@ -8,7 +8,7 @@
 -- Rule 3. A call that would run without end in C, or overflow C's stack, is refused in advance
 --         (bounded.lua).
 
-local host, bounded, words_of, NAME, redis, cjson, answer, line_of_script = ...
+local host, bounded, words_of, NAME, redis, cjson, reset_cjson, answer, line_of_script = ...
 
 local error, getmetatable, ipairs, next, pairs, rawget, rawset, select, setmetatable, tonumber,
     tostring, type, unpack, xpcall, loadstring, setfenv, pcall =
@@ -71,11 +71,11 @@ local function describe(problem)
     if type(problem) ~= "table" then
         return { err = "ERR " .. tostring(problem), line = line_of_script() }
     end
-    local err, line = rawget(problem, "err"), rawget(problem, "line")
+    local err, counted = rawget(problem, "err"), rawget(problem, "ignore_error_stats_update")
     if type(err) ~= "string" and type(err) ~= "number" then
         err = "ERR unknown error"
     end
-    return { err = tostring(err), line = type(line) == "number" and line or line_of_script() }
+    return { err = tostring(err), line = line_of_script(), counted = counted and true }
 end
 
 local function message(ok, ...)
@@ -116,6 +116,8 @@ for _, library in ipairs({ libraries.string, libraries.table }) do
         library[name] = bounded[name] or library[name]
     end
 end
+libraries.string.gfind = libraries.string.gmatch -- Lua 5.0's names
+libraries.math.mod = libraries.math.fmod
 libraries.coroutine.create = create
 libraries.coroutine.resume = resume
 
@@ -156,8 +158,7 @@ local function handled(handler, ok, ...)
     if ok then
         return ok, ...
     end
-    local _, problem = message(ok, ...)
-    local fine, told = pcall(handler, problem)
+    local fine, told = pcall(handler, (...))
     if not fine and type(told) == "table" and told.err == host.timeout then
         error(told, 0)
     end
@@ -230,6 +231,19 @@ function plain.loadstring(text)
     return chunk and setfenv(chunk, environment), problem
 end
 
+-- Loads the text that a function returns in parts.
+function plain.load(read)
+    local parts = {}
+    repeat
+        local part = read()
+        if part ~= nil and type(part) ~= "string" then
+            return nil, "reader function must return a string"
+        end
+        parts[#parts + 1] = part
+    until part == nil or part == ""
+    return plain.loadstring(bounded.concat(parts))
+end
+
 for name, value in pairs(plain) do
     globals[name] = value
 end
@@ -257,6 +271,7 @@ local function finish(ok, value)
         sethook(watch_time, "", INSTRUCTIONS)
     end
     globals.KEYS, globals.ARGV = false, false
+    reset_cjson()
     if gcinfo() > ROOMY_KILOBYTES then
         host.unbound()
     end
@@ -280,13 +295,14 @@ local function body()
 end
 
 -- Runs a script. Returns a word; or the words of a table, the first of which is true; or, if there
--- are many, nil, their table and their number; or false, the text of an error and its line.
+-- are many, nil, their table and their number; or false, the text of an error, its line, and whether
+-- it was counted.
 local function run(script, keys, argv)
     globals.KEYS, globals.ARGV = keys, argv
     current, words, count = script, nil, 0
     local ok, value = finish(xpcall(body, describe))
     if not ok then
-        return false, value.err, value.line
+        return false, value.err, value.line, value.counted or false
     elseif not words then
         return value
     elseif count > DIRECT_WORDS then
