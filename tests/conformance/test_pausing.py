@@ -98,3 +98,31 @@ def test_a_blocked_reader_times_out_during_a_pause() -> None:
     assert reader.reply() is None
     store.advance(0.001)
     assert reader.reply() is Nil.ARRAY
+
+
+def test_keys_that_expire_during_a_pause_are_deleted_at_its_end() -> None:
+    # Given keys that expire during a pause of writes
+    store, (admin, reader) = store_with(2)
+    admin("SET", "one", "1", "PX", 100)
+    admin("SET", "two", "2", "PX", 100)
+    admin("CLIENT", "PAUSE", 1000, "WRITE")
+    store.advance(0.5)
+
+    # Then they are invisible, and not deleted yet
+    assert reader("GET", "one") is Nil.BULK
+    assert reader("RANDOMKEY") is Nil.BULK
+    assert reader("DBSIZE") == 0
+    assert b"\r\nexpired_keys:0\r\n" in bytes_of(reader("INFO", "stats"))
+    deadline = store.node.next_deadline()
+    assert deadline is not None
+    assert deadline > store.clock.monotonic(), "the loop would run without end"
+
+    # When the pause ends, then they are deleted
+    store.advance(0.5)
+    store.advance(0.001)
+    assert b"\r\nexpired_keys:2\r\n" in bytes_of(reader("INFO", "stats"))
+
+
+def bytes_of(reply: object) -> bytes:
+    assert isinstance(reply, bytes)
+    return reply

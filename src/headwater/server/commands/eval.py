@@ -62,6 +62,8 @@ def _run(
     script = scripts.find(text) if by_sha else scripts.take(text, loaded=False)
     if script is None:
         raise CommandError(_UNKNOWN)
+    if read_only and script.flags is not None and not script.read_only:
+        raise CommandError("ERR Can not execute a script with write flag using *_ro command.")
     words = [arguments.bytes(index) for index in range(3, arguments.count)]
     run = ScriptRun(
         session,

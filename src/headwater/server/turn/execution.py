@@ -203,11 +203,11 @@ class Execution(Runner):
                 session.output.reply.error(str(error))
 
     def _check_queued(self, session: Session, known: KnownCommand, arguments: Arguments) -> None:
-        """Check the permissions for a queued command. As in Redis, a refusal counts as EXEC's failure."""
+        """Check the permissions for a queued command, and count a refusal. Raises `CommandError`."""
         try:
             self._services.authorization.check_queued(session, known.command, arguments)
         except CommandError as error:
-            self._observer.replied(b"EXEC", [error])
+            self._observer.count_error(error)
             raise
 
     def run(

@@ -141,6 +141,8 @@ class Observer:
         microseconds = nanoseconds // 1000
         if microseconds >= slowlog.threshold_us != OFF and "skip_slowlog" not in row.flags:
             address, client_name = session.client.address.encode(), session.client.name
+            if self.monitors.source is not None:  # Redis runs a script's commands as another client
+                address = client_name = b""
             values = cut_values(shown_values(name, first_values(arguments)), arguments.count)
             slowlog.add(wall_ms // 1000, microseconds, values, address, client_name)
         if self.monitors and not session.blocked:

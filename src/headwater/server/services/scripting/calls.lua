@@ -298,7 +298,8 @@ function new_cjson()
         elseif type(text) ~= "string" then
             error("bad argument #1 to 'decode' (string expected, got " .. type(text) .. ")", 2)
         end
-        local ok, value = ask(host.json_decode, text, settings.decode_depth, settings.decode_invalid)
+        local lenient = settings.decode_invalid and 1 or 0
+        local ok, value = ask(host.json_decode, text, settings.decode_depth, lenient)
         if not ok then
             error(value, 2)
         end

@@ -348,7 +348,7 @@ class Interpreter:
                 self._lua.table,
                 self._null,
                 max_depth=int(max_depth),
-                invalid_numbers=invalid_numbers,
+                invalid_numbers=bool(invalid_numbers),
             )
         except NotJSON as error:
             raise ScriptFailed(str(error).encode("utf-8", "replace")) from None
