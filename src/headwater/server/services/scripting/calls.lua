@@ -315,4 +315,4 @@ end
 
 local cjson, reset_cjson = new_cjson()
 
-return redis, cjson, reset_cjson, answer, line_of_script
+return ask, redis, cjson, reset_cjson, answer, line_of_script

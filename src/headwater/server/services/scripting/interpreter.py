@@ -30,6 +30,15 @@ from headwater.server.services.scripting.cjson import (
     NotJSON,
     decode,
 )
+from headwater.server.services.scripting.libraries import (
+    Packer,
+    Unpacker,
+    bits,
+    lua_value,
+    struct_pack,
+    struct_size,
+    struct_unpack,
+)
 from headwater.server.services.scripting.tailcalls import without_tail_calls
 from headwater.server.services.scripting.values import ScriptFailed
 
@@ -117,9 +126,10 @@ class Interpreter:
         slow = chunk("matching", parse, set_first_bytes, growth, steps, matcher, charge, unfinished)
         bounded = chunk("bounded", slow, parse, coarse_growth, steps, charge)
         value_of, words_of = chunk("replies", host)
-        calls = chunk("calls", host, self._box, value_of, _CHUNK)
+        ask, *calls = chunk("calls", host, self._box, value_of, _CHUNK)
+        libraries = chunk("libraries", host, self._box, ask, calls[3])
         self._compile, self._run, self._run_bounded = chunk(
-            "prelude", host, bounded, words_of, _CHUNK, *calls
+            "prelude", host, bounded, words_of, _CHUNK, *libraries, *calls
         )
 
     def kind(self, value: Any) -> str:
@@ -234,6 +244,12 @@ class Interpreter:
             b"set_null": self._set_null,
             b"json_encode": self._answering(lambda words: self._json_encode(*words)),
             b"json_decode": self._answering(lambda words: self._json_decode(*words)),
+            b"bits": self._answering(lambda words: bits(*words)),
+            b"struct_pack": self._answering(lambda words: struct_pack(*words)),
+            b"struct_unpack": self._answering(lambda words: struct_unpack(*words)),
+            b"struct_size": self._answering(lambda words: struct_size(*words)),
+            b"msgpack_pack": self._answering(lambda words: self._pack(*words)),
+            b"msgpack_unpack": self._answering(lambda words: self._unpack(*words)),
         }.items():
             host[name] = value
         return host
@@ -327,6 +343,38 @@ class Interpreter:
             text = f"Cannot serialise, excessive nesting ({MAX_DEPTH + 1})"
             raise ScriptFailed(text.encode()) from None
         return text.encode("utf-8", "surrogateescape")
+
+    def _pack(self, count: Any) -> bytes:
+        packer, table = Packer(self.kind, self._check_json), self._box[2]
+        try:
+            for index in range(1, int(count) + 1):
+                packer.add(table[index])
+        except NotJSON as error:
+            raise ScriptFailed(str(error).encode()) from None
+        return bytes(packer.made)
+
+    def _unpack(self, data: bytes, limit: float, offset: float) -> Any:
+        """Unpack at most ``limit`` values (0: all). Return a table with their number and the offset
+        after them, -1 at the end."""
+        if limit < 0 or offset < 0:
+            text = f"offset of {int(offset)} and limit of {int(limit)}"
+            raise ScriptFailed(f"Invalid request to unpack with {text}.".encode())
+        if offset > len(data):
+            text = f"Start offset {int(offset)} greater than input length {len(data)}."
+            raise ScriptFailed(text.encode())
+        unpacker, values = Unpacker(data, int(offset), self._check_json), list[Any]()
+        try:
+            while unpacker.at < len(data) and (not limit or len(values) < limit):
+                values.append(unpacker.next())
+            self.make_room(_JSON_BYTES * len(data) + _JSON_VALUE_BYTES * unpacker.values)
+            made = lua_value(values, self._lua.table)
+        except NotJSON as error:
+            raise ScriptFailed(str(error).encode()) from None
+        except RecursionError:
+            raise ScriptFailed(b"Bad data format in input.") from None
+        made[b"count"] = len(values)
+        made[b"offset"] = unpacker.at if unpacker.at < len(data) else -1
+        return made
 
     def _check_json(self, length: int) -> None:
         if length > self.room:

@@ -8,7 +8,8 @@
 -- Rule 3. A call that would run without end in C, or overflow C's stack, is refused in advance
 --         (bounded.lua).
 
-local host, bounded, words_of, NAME, redis, cjson, reset_cjson, answer, line_of_script = ...
+local host, bounded, words_of, NAME, bit, struct, cmsgpack, redis, cjson, reset_cjson, answer,
+    line_of_script = ...
 
 local error, getmetatable, ipairs, next, pairs, rawget, rawset, select, setmetatable, tonumber,
     tostring, type, unpack, xpcall, loadstring, setfenv, pcall =
@@ -103,6 +104,9 @@ local libraries = {
     redis = redis,
     server = redis,
     cjson = cjson,
+    bit = bit,
+    struct = struct,
+    cmsgpack = cmsgpack,
     string = copy(string, "byte char find format gmatch gsub len lower match rep reverse sub upper"),
     table = copy(table, "concat foreach foreachi getn insert maxn remove sort"),
     math = copy(math, [[abs acos asin atan atan2 ceil cos cosh deg exp floor fmod frexp huge ldexp log
