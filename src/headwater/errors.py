@@ -27,10 +27,6 @@ class NoRoom(CommandError):
     """A write is refused because the journal cannot accept it now. It may be accepted later."""
 
 
-class CountedError(CommandError):
-    """An error that a script passes on, which statistics counted where it occurred."""
-
-
 class ProtocolError(HeadwaterError):
     """A client sent bytes that are not a RESP request. The server replies with the text and closes the
     connection, as Redis does."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from headwater.commands.dispatch import KNOWN_COUNT, KnownCommand
 from headwater.commands.table import COMMANDS, Command
-from headwater.errors import CommandError, CountedError
+from headwater.errors import CommandError
 from headwater.limits import MAX_ERROR_CODES
 from headwater.resp.arguments import Arguments
 from headwater.server.services.observability.latency import (
@@ -43,6 +43,10 @@ _CODE_BYTES = 31
 
 _DISABLED = "ERRORSTATS_DISABLED"
 """Replaces all codes if there are too many of them."""
+
+
+class CountedError(CommandError):
+    """An error that a script passes on, which statistics counted where it occurred."""
 
 
 class CommandStatistics:

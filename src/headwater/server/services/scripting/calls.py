@@ -12,11 +12,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from headwater.commands.dispatch import KnownCommand, find_command
-from headwater.errors import CommandError, CountedError
+from headwater.errors import CommandError
 from headwater.resp.arguments import Arguments
 from headwater.server.services.acl import permissions
 from headwater.server.services.acl.authorization import Authorization
 from headwater.server.services.memory_use import OOM, MemoryUse
+from headwater.server.services.observability.observer import CountedError
 from headwater.server.services.runner import Runner
 from headwater.server.services.scripting.cache import CachedScript
 from headwater.server.services.scripting.interpreter import Interpreter, Problem

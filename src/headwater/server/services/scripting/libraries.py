@@ -294,7 +294,7 @@ class Packer:
                 return
 
 
-class Map(list[tuple[Any, Any]]):
+class Pairs(list[tuple[Any, Any]]):
     """An unpacked map: its pairs, because names may be tables."""
 
 
@@ -351,9 +351,9 @@ class Unpacker:
         """Return the next values."""
         return [self.next() for _ in range(count)]
 
-    def map(self, count: int) -> Map:
+    def map(self, count: int) -> Pairs:
         """Return the next pairs."""
-        return Map((self.next(), self.next()) for _ in range(count))
+        return Pairs((self.next(), self.next()) for _ in range(count))
 
 
 _CONSTANTS = {0xC0: None, 0xC2: False, 0xC3: True}
@@ -366,7 +366,7 @@ _LENGTHS: tuple[tuple[int, tuple[int, ...], Callable[[Unpacker, int], Any]], ...
 
 def lua_value(value: Any, table: Callable[[], Any]) -> Any:
     """Convert an unpacked value to a Lua value."""
-    if isinstance(value, Map):
+    if isinstance(value, Pairs):
         made = table()
         for name, item in value:
             if name is not None and not (isinstance(name, float) and isnan(name)):

@@ -30,8 +30,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from headwater.errors import CommandError, CountedError
+from headwater.errors import CommandError
 from headwater.resp.replies import ReplyWriter
+from headwater.server.services.observability.observer import CountedError
 
 _EXACT = 2**52
 """Integers below this are written without a fraction. Precedent: Redis, util.c, double2ll."""
