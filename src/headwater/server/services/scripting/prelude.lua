@@ -107,7 +107,7 @@ local libraries = {
     bit = bit,
     struct = struct,
     cmsgpack = cmsgpack,
-    string = copy(string, "byte char find format gmatch gsub len lower match rep reverse sub upper"),
+    string = copy(string, "byte char dump find format gmatch gsub len lower match rep reverse sub upper"),
     table = copy(table, "concat foreach foreachi getn insert maxn remove sort"),
     math = copy(math, [[abs acos asin atan atan2 ceil cos cosh deg exp floor fmod frexp huge ldexp log
         log10 max min modf pi pow rad random randomseed sin sinh sqrt tan tanh]]),
@@ -140,15 +140,10 @@ end
 
 local plain = {
     _VERSION = _VERSION, assert = assert, error = error, ipairs = ipairs, next = next,
-    rawequal = rawequal, select = select, setmetatable = setmetatable, tonumber = tonumber,
+    rawequal = rawequal, select = select, tonumber = tonumber,
     tostring = tostring, type = type, gcinfo = gcinfo, rawget = rawget,
     unpack = bounded.unpack,
 }
-
-function plain.getmetatable(value)
-    -- The metatable of strings leads to the string library itself.
-    return type(value) ~= "string" and getmetatable(value) or nil
-end
 
 function plain.collectgarbage(option)
     return option == "count" and collectgarbage("count") or 0
@@ -220,12 +215,32 @@ bounded.set_read_only(function(value)
     return read_only_content(value) and READ_ONLY
 end)
 
+function plain.setmetatable(...)
+    if read_only_content((...)) then
+        error({ err = "ERR " .. READ_ONLY }, 0)
+    end
+    local ok, made = pcall(setmetatable, ...)
+    if not ok then
+        error((made:gsub("to '%?'", "to 'setmetatable'")), 2)
+    end
+    return made
+end
+
 local globals = setmetatable({}, {
     __index = function(_, name)
         error("Script attempted to access nonexistent global variable '" .. tostring(name) .. "'", 2)
     end,
 })
 local environment = setmetatable({}, read_only(globals))
+local sealed = setmetatable({}, read_only({}))
+
+function plain.getmetatable(value)
+    if value == environment then
+        return sealed
+    end
+    -- The metatable of strings leads to the string library itself.
+    return type(value) ~= "string" and getmetatable(value) or nil
+end
 
 function plain.loadstring(text)
     if type(text) ~= "string" or sub(text, 1, 1) == "\27" then
