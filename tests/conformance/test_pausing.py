@@ -98,3 +98,61 @@ def test_a_blocked_reader_times_out_during_a_pause() -> None:
     assert reader.reply() is None
     store.advance(0.001)
     assert reader.reply() is Nil.ARRAY
+
+
+def test_keys_that_expire_during_a_pause_are_deleted_at_its_end() -> None:
+    # Given keys that expire during a pause of writes
+    store, (admin, reader) = store_with(2)
+    admin("SET", "one", "1", "PX", 100)
+    admin("SET", "two", "2", "PX", 100)
+    admin("CLIENT", "PAUSE", 1000, "WRITE")
+    store.advance(0.5)
+
+    # Then they are invisible, and not deleted yet
+    assert reader("GET", "one") is Nil.BULK
+    assert reader("RANDOMKEY") is Nil.BULK
+    assert reader("DBSIZE") == 0
+    assert b"\r\nexpired_keys:0\r\n" in bytes_of(reader("INFO", "stats"))
+    deadline = store.node.next_deadline()
+    assert deadline is not None
+    assert deadline > store.clock.monotonic(), "the loop would run without end"
+
+    # When the pause ends, then they are deleted
+    store.advance(0.5)
+    store.advance(0.001)
+    assert b"\r\nexpired_keys:2\r\n" in bytes_of(reader("INFO", "stats"))
+
+
+def bytes_of(reply: object) -> bytes:
+    assert isinstance(reply, bytes)
+    return reply
+
+
+def test_a_key_that_expires_during_a_pause_breaks_its_watch() -> None:
+    # Given a client that watches a key, and one that has expired already
+    store, (admin, one, late) = store_with(3)
+    admin("SET", "k", "1", "PX", 100)
+    one("WATCH", "k")
+    admin("CLIENT", "PAUSE", 1000, "WRITE")
+    store.advance(0.5)
+    late("WATCH", "k")
+
+    # When both run a transaction, then only the first one's key has changed
+    for client in (one, late):
+        client("MULTI")
+        client("PING")
+    assert one("EXEC") is Nil.ARRAY
+    assert late("EXEC") == [Simple(b"PONG")]
+
+
+def test_deleting_a_key_that_had_expired_breaks_no_watch() -> None:
+    store, (admin, one) = store_with(2)
+    admin("SET", "k", "1", "PX", 100)
+    admin("CLIENT", "PAUSE", 1000, "WRITE")
+    store.advance(0.5)
+    one("WATCH", "k")
+    store.advance(0.5)
+    store.advance(0.001)
+    one("MULTI")
+    one("PING")
+    assert one("EXEC") == [Simple(b"PONG")]

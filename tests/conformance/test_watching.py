@@ -53,6 +53,27 @@ WATCH a
 UNWATCH
 ECHO aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa
 DEL a b c d e f g h i j k l m n o p q r s t u v w x y z 1 2 3 4 5 6 7 8 9 0
+SELECT 0
+EVAL "return redis.call('set', KEYS[1], ARGV[1])" 1 k "\x00v"
+EVAL "redis.call('select', 3) redis.call('ping') return redis.pcall('incr', 'k')" 0
+EVAL "return redis.call('incr', 'k')" 0
+EVAL "return redis.call('get')" 0
+EVAL "return redis.call('nosuch')" 0
+EVAL "return redis.pcall('subscribe', 'c')" 0
+EVAL "syntax(" 0
+EVAL "return 1" x
+EVAL "return 1"
+EVAL_RO "return redis.call('get', 'k')" 0
+EVAL_RO "return redis.call('set', 'k', '1')" 0
+SCRIPT LOAD "return redis.call('get', KEYS[1])"
+EVALSHA d3c21d0c2b9ca22f82737626a27bcaf5d288f99f 1 k
+EVALSHA_RO d3c21d0c2b9ca22f82737626a27bcaf5d288f99f 1 k
+EVALSHA ffffffffffffffffffffffffffffffffffffffff 0
+MULTI
+EVAL "return redis.call('incr', 'k')" 0
+INCR k
+EXEC
+GET k
 SLOWLOG LEN
 SELECT 0
 """
@@ -60,6 +81,13 @@ SELECT 0
 
 @pytest.fixture
 def ours() -> Iterator[ServerThread]:
+    with server_thread(Config(port=0, appendonly=False, save=())) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def shared_ours() -> Iterator[ServerThread]:
+    """A server for tests that reset its statistics first."""
     with server_thread(Config(port=0, appendonly=False, save=())) as started:
         yield started
 
@@ -82,7 +110,10 @@ def monitored(port: int) -> list[bytes]:
         shown: list[bytes] = []
         while not shown or b"the end" not in shown[-1]:
             shown.append(monitor.reply())
-    return [re.sub(rb"^\+\d+\.\d{6} \[(\d+) 127\.0\.0\.1:\d+\]", rb"+[\1]", line) for line in shown]
+    return [
+        re.sub(rb"^\+\d+\.\d{6} \[(\d+) (?:127\.0\.0\.1:\d+|(lua))\]", rb"+[\1 \2]", line)
+        for line in shown
+    ]
 
 
 @pytest.mark.peer
@@ -140,7 +171,7 @@ def _entries(raw: bytes) -> list[list[bytes]]:
         assert isinstance(time, int)
         assert isinstance(duration, int)
         assert isinstance(address, bytes)
-        assert address.startswith(b"127.0.0.1:")
+        assert address == b"" or address.startswith(b"127.0.0.1:")  # empty: of a script
         assert name in (b"", b"n")
         assert isinstance(words, list)
         found.append([word for word in words if isinstance(word, bytes)])
@@ -180,10 +211,14 @@ def counted(port: int) -> list[bytes]:
     with connected(port) as wire:
         wire.ask("CONFIG", "RESETSTAT")
         play(port)
-        raw = wire.ask("INFO", "commandstats", "errorstats", "stats")
+        return statistics(wire)
+
+
+def statistics(wire: Wire) -> list[bytes]:
+    """Return the statistics in INFO that do not depend on time."""
     kept = re.findall(
         rb"^(?:errorstat_\S+|cmdstat_\S+|total_error_replies\S+|total_commands_processed\S+)",
-        raw,
+        wire.ask("INFO", "commandstats", "errorstats", "stats"),
         re.MULTILINE,
     )
     return sorted(re.sub(rb"usec=\d+,usec_per_call=[\d.]+,", b"", line) for line in kept)
@@ -194,6 +229,133 @@ def test_calls_and_errors_are_counted_as_in_redis(
     ours: ServerThread, peer: Callable[..., Peer]
 ) -> None:
     assert counted(ours.port) == counted(peer("redis-8.2").port)
+
+
+ERRORS = r"""
+return redis.call('incr', 'k')
+return redis.pcall('incr', 'k')
+redis.pcall('incr', 'k') return 1
+return redis.call('nosuch')
+redis.pcall('nosuch') return 1
+return redis.call('get')
+redis.pcall('get') return 1
+redis.pcall() return 1
+return redis.pcall({})
+redis.pcall('subscribe', 'c') return 1
+redis.pcall('config', 'nosuch') return 1
+return redis.call('xreadgroup', 'group', 'g', 'c', 'streams', 's', '>')
+return redis.error_reply('MY text')
+return {err = 'lone'}
+return {err = ''}
+return {redis.error_reply('A b'), {1, redis.error_reply('C d')}}
+error('text')
+error({err = 'MY text'})
+error({err = 'MY text', ignore_error_stats_update = true})
+local e = redis.pcall('incr', 'k') error(e)
+local e = redis.pcall('incr', 'k') return {e, 1, e}
+local e = redis.pcall('incr', 'k') return {e, redis.error_reply('MY text')}
+local e = redis.pcall('incr', 'k') return {err = e.err}
+local ok, e = pcall(redis.call, 'incr', 'k') return e
+syntax(
+#!bad
+return redis.error_reply('A:B#C text')
+return redis.error_reply('A\r\nB text')
+return redis.error_reply('01234567890123456789012345678 text')
+return redis.error_reply('012345678901234567890123456789 text')
+return redis.error_reply('0123456789012345678901234567890 text')
+"""
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("script", ERRORS.strip().splitlines())
+def test_each_error_of_a_script_is_counted_once_as_in_redis(
+    script: str, shared_ours: ServerThread, shared_peer: Callable[[str], Peer]
+) -> None:
+    def counts(port: int) -> list[bytes]:
+        with connected(port) as wire:
+            wire.ask("SET", "k", "text")
+            wire.ask("CONFIG", "RESETSTAT")
+            wire.ask("EVAL", script, "0")
+            return statistics(wire)
+
+    assert counts(shared_ours.port) == counts(shared_peer("redis-8.2").port)
+
+
+BLOCKED = {
+    "unblocked with an error": "B: BLPOP l 0|A: CLIENT UNBLOCK <B> ERROR",
+    "unblocked": "B: BLPOP l 0|A: CLIENT UNBLOCK <B>",
+    "timed out": "B: BLPOP l 0.01|B:",
+    "served": "B: BLPOP l 0|A: RPUSH l x",
+    "group destroyed": "A: XGROUP CREATE s g $ MKSTREAM|B: XREADGROUP GROUP g c BLOCK 0 STREAMS s >|"
+    "A: XGROUP DESTROY s g",
+    "stream deleted": "A: XGROUP CREATE s g $ MKSTREAM|B: XREADGROUP GROUP g c BLOCK 0 STREAMS s >|"
+    "A: DEL s",
+    "stream replaced": "A: XGROUP CREATE s g $ MKSTREAM|B: XREADGROUP GROUP g c BLOCK 0 STREAMS s >|"
+    "A: SET s x",
+    "permission revoked": "A: ACL SETUSER bob on nopass allkeys +@all|B: AUTH bob x|B: BLPOP l 0|"
+    "A: ACL SETUSER bob -blpop|A: RPUSH l x",
+    "no permission": "A: ACL SETUSER bob on nopass ~a +@all -lpush|B: AUTH bob x|B: LPUSH a 1|B: GET b|"
+    "B: EVAL \"return redis.pcall('get','b')\" 0|B: EVAL \"return redis.call('lpush','a','1')\" 0",
+    "permission revoked in MULTI": "A: ACL SETUSER bob on nopass allkeys +@all|B: AUTH bob x|B: MULTI|"
+    "B: GET k|B: PING|A: ACL SETUSER bob -get|B: EXEC",
+    "no subcommand": "A: CLIENT NOSUCH|A: XGROUP NOSUCH a|A: XGROUP|A: NOSUCH",
+    "no memory": "A: CONFIG SET maxmemory 1|A: EVAL \"redis.pcall('set','a','1') return redis.call('set','a','1')\" 0|"
+    'A: EVAL "#!lua\\nreturn 1" 0|A: SET a 1|A: MULTI|A: SET a 1|A: EXEC|A: CONFIG SET maxmemory 0',
+}
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("scene", BLOCKED.values(), ids=BLOCKED)
+def test_refusals_of_blocked_clients_and_of_rights_are_counted_as_in_redis(
+    scene: str, shared_ours: ServerThread, shared_peer: Callable[[str], Peer]
+) -> None:
+    def counts(port: int) -> list[bytes]:
+        with connected(port) as one, connected(port) as other:
+            number = other.ask("CLIENT", "ID")[1:-2].decode()
+            one.ask("CONFIG", "RESETSTAT")
+            for line in scene.replace("<B>", number).split("|"):
+                client, _, words = line.partition(": ")
+                blocks = words.startswith(("BLPOP", "XREADGROUP"))
+                if client == "A":
+                    one.ask(*split(words.encode()))
+                elif words and not blocks:
+                    other.ask(*split(words.encode()))
+                elif words:
+                    other.send(*split(words.encode()))
+                    while b"blocked_clients:0" in one.ask("INFO", "clients"):
+                        pass
+                else:
+                    other.reply()
+            found = statistics(one)
+            one.ask("ACL", "DELUSER", "bob")
+            one.ask("FLUSHALL")
+            polls = (b"cmdstat_info", b"total_commands")
+            return [line for line in found if not line.startswith(polls)]
+
+    assert counts(shared_ours.port) == counts(shared_peer("redis-8.2").port)
+
+
+@pytest.mark.peer
+def test_more_kinds_of_errors_than_redis_counts_end_the_counting_until_resetstat(
+    shared_ours: ServerThread, shared_peer: Callable[[str], Peer]
+) -> None:
+    def counts(port: int) -> list[list[bytes]]:
+        found = []
+        with connected(port) as wire:
+            wire.ask("CONFIG", "RESETSTAT")
+            for number in range(128):
+                wire.ask("EVAL", f"return redis.error_reply('E{number} text')", "0")
+            found.append(statistics(wire))
+            wire.ask("EVAL", "return redis.error_reply('ONE more')", "0")
+            found.append(statistics(wire))
+            wire.ask("GET")
+            found.append(statistics(wire))
+            wire.ask("CONFIG", "RESETSTAT")
+            wire.ask("GET")
+            found.append(statistics(wire))
+        return found
+
+    assert counts(shared_ours.port) == counts(shared_peer("redis-8.2").port)
 
 
 def test_monitor_slowlog_and_client_list_show_no_passwords(ours: ServerThread) -> None:

@@ -63,6 +63,10 @@ class Wire:
         self.socket = client
         self.file = client.makefile("rb")
 
+    def send(self, *words: str | bytes) -> None:
+        """Send a request, whose reply is read later."""
+        self.socket.sendall(encode(*words))
+
     def ask(self, *words: str | bytes) -> bytes:
         """Send a request and return the raw reply."""
         self.socket.sendall(encode(*words))

@@ -6,6 +6,7 @@ import ast
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterable, Iterator
 
 import pytest
 
@@ -93,3 +94,43 @@ def test_the_table_is_read_without_the_engine_and_without_the_functions() -> Non
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
     )
     assert done.stdout.split() == []
+
+
+def flags_tested(text: str) -> Iterator[str]:
+    """Yield what code tests for membership in the flags of a command or of its keys: the literal, or the
+    source of what is not a literal."""
+    for node in ast.walk(ast.parse(text)):
+        if not isinstance(node, ast.Compare) or not isinstance(node.ops[0], ast.In | ast.NotIn):
+            continue
+        holder = node.comparators[0]
+        if isinstance(holder, ast.Attribute) and holder.attr in {"flags", "shown_flags"}:
+            tested = node.left
+            yield str(tested.value) if isinstance(tested, ast.Constant) else ast.unparse(tested)
+
+
+def unknown_flags(texts: Iterable[str]) -> set[str]:
+    """Return what code tests and no declaration has."""
+    rows = [*every_command(), *COMMANDS.values()]
+    known = {flag for row in rows for flag in row.flags}
+    known |= {flag for row in rows for spec in row.keys for flag in spec.flags}
+    known |= {"movablekeys"}
+    return {flag for text in texts for flag in flags_tested(text) if flag not in known}
+
+
+def test_every_flag_that_code_tests_is_the_flag_of_some_command() -> None:
+    source = [tree.text(path) for path in tree.code() if path.parts[0] == "src"]
+    tested = [flag for text in source for flag in flags_tested(text)]
+    assert len(tested) > 10
+    assert unknown_flags(source) == set()
+
+
+@pytest.mark.parametrize(
+    ("fault", "found"),
+    [
+        ("held = 'may_repeat' in row.flags", {"may_repeat"}),
+        ("held = any(flag in row.flags for flag in NAMES)", {"flag"}),
+        ("held = 'noscript' not in known.command.flags", set()),
+    ],
+)
+def test_a_flag_that_no_command_has_is_found(fault: str, found: set[str]) -> None:
+    assert unknown_flags([fault]) == found

@@ -50,8 +50,8 @@ def loaded(client: LocalClient, script: str) -> bytes:
 @pytest.mark.parametrize(
     "name",
     [
-        *("io", "require", "package", "debug", "dofile", "loadfile", "load", "module", "newproxy"),
-        *("print", "getfenv", "setfenv", "python", "host", "bit", "struct", "cmsgpack"),
+        *("io", "require", "package", "debug", "dofile", "loadfile", "module", "newproxy"),
+        *("print", "getfenv", "setfenv", "python", "host"),
     ],
 )
 def test_unsafe_globals_are_missing(client: LocalClient, name: str) -> None:
@@ -61,7 +61,6 @@ def test_unsafe_globals_are_missing(client: LocalClient, name: str) -> None:
 @pytest.mark.parametrize(
     "script",
     [
-        "return string.dump(function() end)",
         "return redis.call.__globals__",
         "return redis.sha1hex.__self__",
         "return tostring.x",
@@ -298,7 +297,7 @@ def test_a_script_cannot_catch_an_exception_in_the_middle_of_a_change(
 
 def test_endlessly_nested_tables_are_refused(client: LocalClient) -> None:
     assert "lua stack limit" in failure(client, "local t = {} t[1] = t return t")
-    assert "excessive depth" in failure(client, "local t = {} t[1] = t return cjson.encode(t)")
+    assert "excessive nesting" in failure(client, "local t = {} t[1] = t return cjson.encode(t)")
     assert "too many nested" in failure(client, "return cjson.decode(('['):rep(5000))")
 
 
@@ -348,8 +347,8 @@ def test_a_script_has_the_permissions_of_its_user(client: LocalClient) -> None:
     client("AUTH", "ann", "x")
     # Then the user's scripts have the same permissions
     assert client("EVAL", "return type(redis.call('get', KEYS[1]))", 1, "mine:1") == b"boolean"
-    assert "NOPERM ACL failure in script" in failure(client, "return redis.call('get', 'yours')")
-    assert "NOPERM ACL failure in script" in failure(client, "return redis.call('del', 'mine:1')")
+    assert "ERR ACL failure in script" in failure(client, "return redis.call('get', 'yours')")
+    assert "ERR ACL failure in script" in failure(client, "return redis.call('del', 'mine:1')")
     allowed = "return {redis.acl_check_cmd('get','mine:1'), redis.acl_check_cmd('get','yours')}"
     assert client("EVAL", allowed, 0)[0] == 1  # type: ignore[index]
     assert isinstance(client("EVAL", "return 1", 1, "yours"), Failure)

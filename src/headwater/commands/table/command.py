@@ -133,6 +133,18 @@ class Command:
         return "write" in self.flags
 
     @property
+    def may_change(self) -> bool:
+        """Whether the command may change a key or send a message: CLIENT PAUSE WRITE delays it, and a
+        read-only script may not call it."""
+        return self.writes or "may_replicate" in self.flags
+
+    @property
+    def shown_flags(self) -> tuple[str, ...]:
+        """The flags as COMMAND shows them. Like Redis, it does not show ``may_replicate``."""
+        movable = ("movablekeys",) if self.movable_keys else ()
+        return (*(flag for flag in self.flags if flag != "may_replicate"), *movable)
+
+    @property
     def movable_keys(self) -> bool:
         """Whether first, last and step do not suffice to find the keys."""
         flags_vary = any("variable_flags" in spec.flags for spec in self.keys)

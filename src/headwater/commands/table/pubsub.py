@@ -37,7 +37,7 @@ PUNSUBSCRIBE = Command(
 )
 
 PUBLISH = Command(
-    "publish", arity=3, flags="pubsub loading stale fast", group="pubsub", since="2.0.0",
+    "publish", arity=3, flags="pubsub loading stale fast may_replicate", group="pubsub", since="2.0.0",
     summary="Sends a message to a channel.",
     syntax="channel message",
     run="server:pubsub.publish",
@@ -58,8 +58,8 @@ SUNSUBSCRIBE = Command(
 )
 
 SPUBLISH = Command(
-    "spublish", arity=3, flags="pubsub loading stale fast", keys="not_key 1", group="pubsub",
-    since="7.0.0",
+    "spublish", arity=3, flags="pubsub loading stale fast may_replicate", keys="not_key 1",
+    group="pubsub", since="7.0.0",
     summary="Sends a message to a shard channel.",
     syntax="shardchannel message",
     run="server:pubsub.spublish",

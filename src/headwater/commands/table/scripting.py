@@ -12,14 +12,14 @@ _EVAL = "noscript stale skip_monitor no_mandatory_keys"
 
 # fmt: off
 EVAL = Command(
-    "eval", arity=-3, flags=_EVAL, keys="RW access update 2#", group="scripting", since="2.6.0",
+    "eval", arity=-3, flags=f"may_replicate {_EVAL}", keys="RW access update 2#", group="scripting", since="2.6.0",
     summary="Runs a Lua script.",
     syntax="script numkeys:integer [key ...] [arg ...]",
     requires="lupa", run="server:eval.eval_",
 )
 
 EVALSHA = Command(
-    "evalsha", arity=-3, flags=_EVAL, keys="RW access update 2#", group="scripting", since="2.6.0",
+    "evalsha", arity=-3, flags=f"may_replicate {_EVAL}", keys="RW access update 2#", group="scripting", since="2.6.0",
     summary="Runs a cached Lua script by its SHA-1.",
     syntax="sha1 numkeys:integer [key ...] [arg ...]",
     requires="lupa", run="server:eval.evalsha",

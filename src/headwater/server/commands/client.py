@@ -117,7 +117,10 @@ def client_unblock(call: Call, session: Session, services: Services) -> None:
             raise CommandError("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR")
         error = reason == b"ERROR"
     target = services.clients.sessions.get(arguments.integer(2))
-    call.reply.integer(int(target is not None and services.blocked.unblock(target, error=error)))
+    unblocked = target is not None and services.blocked.unblock(target, error=error)
+    if unblocked and error:  # As in Redis, an error that a command causes is its failure, too.
+        services.observer.commands[b"CLIENT|UNBLOCK"].failed += 1
+    call.reply.integer(int(unblocked))
 
 
 def client_reply(call: Call, session: Session, services: Services) -> None:

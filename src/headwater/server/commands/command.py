@@ -129,7 +129,7 @@ def _write_command(reply: ReplyWriter, one: Command) -> None:
     reply.array(10)
     reply.bulk(one.name.encode())
     reply.integer(one.arity)
-    _write_flags(reply, [*one.flags, *(["movablekeys"] if one.movable_keys else [])])
+    _write_flags(reply, one.shown_flags)
     reply.integer(first)
     reply.integer(last)
     reply.integer(step)

@@ -12,7 +12,6 @@ from headwater.errors import CommandError
 from headwater.server.services.scripting.calls import ScriptRun
 
 if TYPE_CHECKING:
-    from headwater.server.services.scripting.cache import CachedScript
     from headwater.server.services.services import Services
     from headwater.server.session.session import Session
 
@@ -22,26 +21,22 @@ _UNKNOWN = "NOSCRIPT No matching script. Please use EVAL."
 
 def eval_(call: Call, session: Session, services: Services) -> None:
     """EVAL script numkeys [key …] [arg …]."""
-    count = _key_count(call)
-    _run(call, session, services, _taken(call, services), count, False)
+    _run(call, session, services, by_sha=False, read_only=False)
 
 
 def eval_ro(call: Call, session: Session, services: Services) -> None:
     """EVAL_RO script numkeys [key …] [arg …]: a write in the script is an error."""
-    count = _key_count(call)
-    _run(call, session, services, _taken(call, services), count, True)
+    _run(call, session, services, by_sha=False, read_only=True)
 
 
 def evalsha(call: Call, session: Session, services: Services) -> None:
     """EVALSHA sha1 numkeys [key …] [arg …]."""
-    script = _known(call, services)
-    _run(call, session, services, script, _key_count(call), False)
+    _run(call, session, services, by_sha=True, read_only=False)
 
 
 def evalsha_ro(call: Call, session: Session, services: Services) -> None:
     """EVALSHA_RO sha1 numkeys [key …] [arg …]."""
-    script = _known(call, services)
-    _run(call, session, services, script, _key_count(call), True)
+    _run(call, session, services, by_sha=True, read_only=True)
 
 
 def _key_count(call: Call) -> int:
@@ -54,38 +49,36 @@ def _key_count(call: Call) -> int:
     return count
 
 
-def _taken(call: Call, services: Services) -> CachedScript:
-    """The script that the request contains, which is cached from now on."""
-    return services.scripts.take(call.arguments.bytes(1), loaded=False)
-
-
-def _known(call: Call, services: Services) -> CachedScript:
-    """The cached script that the request names by its SHA-1. Raises `CommandError`."""
-    sha = call.arguments.bytes(1)
-    script = services.scripts.find(sha) if len(sha) == _LENGTH_OF_SHA else None
+def _run(
+    call: Call, session: Session, services: Services, *, by_sha: bool, read_only: bool
+) -> None:
+    """Find the script, or compile and cache it, and run it. Raises `CommandError`."""
+    arguments, observer, scripts = call.arguments, services.observer, services.scripts
+    observer.show_script(session, arguments)
+    text = arguments.bytes(1)
+    if by_sha and len(text) != _LENGTH_OF_SHA:
+        raise CommandError(_UNKNOWN)
+    key_count = _key_count(call)
+    script = scripts.find(text) if by_sha else scripts.take(text, loaded=False)
     if script is None:
         raise CommandError(_UNKNOWN)
-    return script
-
-
-def _run(
-    call: Call,
-    session: Session,
-    services: Services,
-    script: CachedScript,
-    key_count: int,
-    read_only: bool,
-) -> None:
-    arguments = call.arguments
+    if read_only and script.flags is not None and not script.read_only:
+        raise CommandError("ERR Can not execute a script with write flag using *_ro command.")
     words = [arguments.bytes(index) for index in range(3, arguments.count)]
     run = ScriptRun(
         session,
         script,
-        services.scripts.interpreter,
+        scripts.interpreter,
         services.runner,
         services.authorization,
         services.memory,
         read_only=read_only,
         seconds=services.config.lua_time_limit / 1000,
     )
-    run.answer(tuple(words), key_count)
+    observer.monitors.source = b"lua"
+    try:
+        errors = run.answer(tuple(words), key_count)
+    finally:
+        observer.monitors.source = None
+    if errors:
+        observer.replied(arguments.token(0), errors)

@@ -54,7 +54,8 @@ def exec_(call: Call, session: Session, services: Services) -> Wait | None:
     queued = session.transaction.queue
     if queued is None:
         raise CommandError("ERR EXEC without MULTI")
-    failed, broken = session.transaction.failed, services.watches.broken(session.transaction.watch)
+    failed, watch, watches = session.transaction.failed, session.transaction.watch, services.watches
+    broken = watches.broken(watch) or watches.expired(watch, call.now_ms)
     services.leave_transaction(session)
     if failed:
         raise CommandError("EXECABORT Transaction discarded because of previous errors.")
@@ -90,9 +91,8 @@ def watch(call: Call, session: Session, services: Services) -> None:
     if session.transaction.queue is not None:
         raise CommandError("ERR WATCH inside MULTI is not allowed")
     for index in range(1, call.arguments.count):
-        services.watches.add(
-            session.transaction.watch, (call.db.index, call.arguments.bytes(index))
-        )
+        place = (call.db.index, call.arguments.bytes(index))
+        services.watches.add(session.transaction.watch, place, call.now_ms)
     call.reply.ok()
 
 

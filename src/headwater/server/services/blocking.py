@@ -114,7 +114,9 @@ class BlockedClients:
         self._leave(waiter)
         reply, answer = session.output.reply, waiter.wait.at_timeout
         if error:
-            reply.error("UNBLOCKED client unblocked via CLIENT UNBLOCK")
+            unblocked = CommandError("UNBLOCKED client unblocked via CLIENT UNBLOCK")
+            self._observer.count_error(unblocked)
+            reply.error(str(unblocked))
         elif answer is not None:
             reply.raw(answer)
         else:

@@ -164,7 +164,7 @@ class Offloading:
             if work.cancelled:
                 work.discard()
                 continue
-            if pause.active and pause.holds(session, work.known.command):
+            if pause.active and pause.holds(session, work.known, work.job.arguments):
                 self._done.append(work)
                 continue
             del self._running[session]

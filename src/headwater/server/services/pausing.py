@@ -8,7 +8,9 @@ Rule 3. The end is a monotonic time. A second pause can only move it later, and 
         pause of all commands to one of writes. CLIENT UNPAUSE ends the pause; during a pause of all
         commands it waits as well.
 Rule 4. A blocked reader that is signalled during the pause is served at its end. Time continues:
-        keys expire.
+        keys expire, but they are deleted at the end.
+Rule 5. A script with a shebang may change something unless its flags have ``no-writes``; any other
+        script of EVAL or EVALSHA may.
 
 Source: Redis, networking.c, pauseActions; redis.io/commands/client-pause.
 """
@@ -19,21 +21,20 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from headwater.commands.call import Wait
-from headwater.commands.dispatch import find_command
-from headwater.commands.table import Command
+from headwater.commands.dispatch import KnownCommand, find_command
 from headwater.resp.arguments import Arguments
 
 if TYPE_CHECKING:
+    from headwater.server.services.scripting.cache import Scripts
     from headwater.server.services.waiting import Waiter
     from headwater.server.session.session import Session
-
-_MAY_CHANGE = ("write", "may_replicate")
 
 
 class ClientPause:
     """The pause of a node. While ``until`` is infinite, there is none."""
 
-    def __init__(self) -> None:
+    def __init__(self, scripts: Scripts) -> None:
+        self._scripts = scripts
         self.until = inf
         """Monotonic time of the end, in seconds."""
         self.active = False
@@ -47,16 +48,20 @@ class ClientPause:
         self.until = max(until, self.until) if self.active else until
         self.active = True
 
-    def holds(self, session: Session, row: Command) -> bool:
+    def holds(self, session: Session, known: KnownCommand, arguments: Arguments) -> bool:
         """Return whether a command has to wait."""
         if self.everything:
             return True
-        if row.name == "exec":
-            queued = session.transaction.queue
-            return queued is not None and any(
-                _may_change(known.command) for known in set(queued.commands)
-            )
-        return _may_change(row)
+        queue = session.transaction.queue
+        if known.name != b"EXEC" or queue is None:
+            return self._may_change(known, arguments)
+        queued = Arguments()
+        queue.begin()
+        return any(queue.next(queued) and self._may_change(each, queued) for each in queue.commands)
+
+    def _may_change(self, known: KnownCommand, arguments: Arguments) -> bool:
+        flags = self._scripts.declared(known, arguments)
+        return known.command.may_change if flags is None else b"no-writes" not in flags
 
     def postpone(self, session: Session, arguments: Arguments) -> Wait:
         """Store a request until the end of the pause."""
@@ -66,7 +71,8 @@ class ClientPause:
 
     def holds_again(self, waiter: Waiter) -> bool:
         """Return whether a signalled command has to wait. It then runs again at the end."""
-        held = self.holds(waiter.session, find_command(waiter.wait.arguments).command)
+        arguments = waiter.wait.arguments
+        held = self.holds(waiter.session, find_command(arguments), arguments)
         if held:
             self._missed[waiter] = None
         return held
@@ -88,7 +94,3 @@ class ClientPause:
         waiting, self._waiting = self._waiting, {}
         self.until, self.active, self.everything = inf, False, False
         return waiting
-
-
-def _may_change(row: Command) -> bool:
-    return any(flag in row.flags for flag in _MAY_CHANGE)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from headwater.commands.call import Wait
 from headwater.commands.dispatch import KnownCommand
 from headwater.commands.jobs import Job
+from headwater.errors import CommandError
 from headwater.resp.arguments import Arguments
 from headwater.server.session.session import Session
 from headwater.server.session.transaction import TransactionQueue
@@ -22,6 +23,10 @@ class Runner:
     ) -> Wait | Job | None:
         """Run a command that was found, and record statistics. It began at ``began`` (monotonic
         ns). Raises `CommandError`."""
+        raise NotImplementedError
+
+    def rejected(self, arguments: Arguments, error: CommandError) -> None:
+        """Record that a command of a script was rejected before it ran."""
         raise NotImplementedError
 
     def check(self, session: Session, known: KnownCommand, arguments: Arguments) -> None:

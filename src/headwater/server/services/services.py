@@ -102,7 +102,7 @@ class Services:
             self.pubsub,
             self.observer,
             self.faults,
-            ClientPause(),
+            ClientPause(self.scripts),
         )
         self.blocked = BlockedClients(
             keyspace,

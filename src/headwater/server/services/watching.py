@@ -2,6 +2,9 @@
 
 The engine notes each watched key that is modified (`headwater.engine.database`, rule 2). The notes
 are read when needed: before a client begins to watch, and before a watch is checked.
+
+A key that expires breaks its watches, also while it is not deleted. The later deletion of a key that had
+expired before changes nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ class Watches:
         self._keyspace = keyspace
         self._by_key: dict[Place, dict[Watch, None]] = {}
 
-    def add(self, watch: Watch, place: Place) -> None:
+    def add(self, watch: Watch, place: Place, now_ms: int = 0) -> None:
         """Break ``watch`` when the key at ``place`` is modified from now on."""
         self._read_notes()
         watches = self._by_key.setdefault(place, {})
@@ -34,6 +37,8 @@ class Watches:
             watches[watch] = None
             watch.keys.append(place)
             self._note(place)
+            if self._is_stale(place, now_ms):
+                watch.stale.add(place)
 
     def end(self, watch: Watch) -> None:
         """Remove all keys of ``watch``, and reset it if it was broken."""
@@ -45,6 +50,7 @@ class Watches:
                 db, key = place
                 del self._keyspace.databases[db].watched[key]
         watch.keys.clear()
+        watch.stale.clear()
         watch.broken = False
 
     def broken(self, watch: Watch) -> bool:
@@ -53,6 +59,17 @@ class Watches:
             return False
         self._read_notes()
         return watch.broken
+
+    def expired(self, watch: Watch, now_ms: int) -> bool:
+        """Return whether any of its keys has expired since it was added, and is not deleted yet."""
+        return any(
+            place not in watch.stale and self._is_stale(place, now_ms) for place in watch.keys
+        )
+
+    def _is_stale(self, place: Place, now_ms: int) -> bool:
+        db, key = place
+        database = self._keyspace.databases[db]
+        return key in database.expiries and database.lookup(key, now_ms) is None
 
     def count_keys(self) -> int:
         """Return the number of watched keys."""
@@ -74,6 +91,11 @@ class Watches:
         touched = self._keyspace.touched
         if touched:
             for place in touched:
+                db, key = place
+                is_gone = key not in self._keyspace.databases[db].values
                 for watch in self._by_key.get(place, ()):
-                    watch.broken = True
+                    if is_gone and place in watch.stale:
+                        watch.stale.remove(place)
+                    else:
+                        watch.broken = True
             touched.clear()

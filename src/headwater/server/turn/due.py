@@ -8,8 +8,9 @@ from headwater.server.services.services import Services
 from headwater.server.services.timers import end_delays, expire_keys, forget_iids
 
 
-def run_due(services: Services) -> None:
-    """End delays, expire keys, forget idempotent ids, and serve the blocked clients whose time has come.
+def run_due(services: Services, *, expires: bool) -> None:
+    """End delays, expire keys if ``expires``, forget idempotent ids, and serve the blocked clients whose time
+    has come.
 
     Each of these runs also if one before it fails (services/faults.py).
     """
@@ -17,7 +18,7 @@ def run_due(services: Services) -> None:
     blocked = services.blocked
     steps: tuple[tuple[str, Callable[[], object]], ...] = (
         ("ending delays", lambda: end_delays(keyspace, records, times.now())),
-        ("expiring keys", lambda: _expire(services)),
+        ("expiring keys", lambda: expires and expire_keys(keyspace, records, times.now())),
         ("forgetting idempotent ids", lambda: forget_iids(keyspace, records, times.now())),
         ("publishing events", lambda: services.pubsub.publish_events(None)),
         ("ending CLIENT PAUSE", lambda: _end_pause(services)),
@@ -31,11 +32,6 @@ def run_due(services: Services) -> None:
         except Exception as error:
             services.faults.rest(error, work)
     times.ended_ns = 0
-
-
-def _expire(services: Services) -> None:
-    if services.state.expires_by_itself:
-        expire_keys(services.keyspace, services.records, services.times.now())
 
 
 def _end_pause(services: Services) -> None:

@@ -41,6 +41,7 @@ cdef class Execution(Runner):
         began="long long", call=Call, changed=bint,
     )
     cdef _run_each(self, Session session, TransactionQueue queue)
+    cdef _check_queued(self, Session session, KnownCommand known, Arguments arguments)
     cpdef run(
         self, Session session, KnownCommand known, Arguments arguments, long long began
     )

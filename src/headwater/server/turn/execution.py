@@ -21,7 +21,7 @@ from headwater.commands.dispatch import KnownCommand, find_command, find_like
 from headwater.commands.jobs import Job
 from headwater.engine.keyspace import Keyspace
 from headwater.engine.sealed_block import ColdBlocks
-from headwater.errors import CommandError, JournalDamaged
+from headwater.errors import CommandError, JournalDamaged, NoRoom
 from headwater.resp.arguments import Arguments
 from headwater.server.commands import SERVER_FUNCTIONS
 from headwater.server.commands.transactions import aborted
@@ -29,6 +29,7 @@ from headwater.server.services.cold_reads import ColdRead
 from headwater.server.services.damage import unreadable
 from headwater.server.services.memory_use import OOM
 from headwater.server.services.runner import Runner
+from headwater.server.services.scripting.cache import SCRIPTS
 from headwater.server.services.services import Services
 from headwater.server.services.state import LOADING
 from headwater.server.session.session import Session
@@ -49,8 +50,6 @@ if not cython.compiled:  # compiled modules use clock.pxd
 NO_AUTH = "NOAUTH Authentication required."
 
 _NEVER_QUEUED = frozenset({b"EXEC", b"DISCARD", b"MULTI", b"WATCH", b"QUIT", b"RESET"})
-
-_SCRIPTS = frozenset({b"EVAL", b"EVALSHA", b"EVAL_RO", b"EVALSHA_RO"})
 
 
 class Execution(Runner):
@@ -77,7 +76,7 @@ class Execution(Runner):
             known = find_command(arguments) if known is None else find_like(known, arguments)
             session.last = known
             self._check_gates(session, known, arguments)
-            if self._pause.active and self._pause.holds(session, known.command):
+            if self._pause.active and self._pause.holds(session, known, arguments):
                 return self._pause.postpone(session, arguments)
             if session.transaction.queue is not None and known.name not in _NEVER_QUEUED:
                 session.transaction.queue.add(known, arguments)
@@ -146,12 +145,17 @@ class Execution(Runner):
         elif known.name == b"EXEC":
             queue = session.transaction.queue
             enlarges = queue is not None and queue.enlarges
-        elif known.name in _SCRIPTS:
-            enlarges = self._services.scripts.may_enlarge(arguments)
+        elif known.name in SCRIPTS:
+            flags = self._services.scripts.declared(known, arguments)
+            enlarges = flags is not None and not flags & {b"allow-oom", b"no-writes"}
         else:
             return
         if self._memory.exceeded() and not self._memory.relieve() and enlarges:
             raise CommandError(OOM)
+
+    def rejected(self, arguments: Arguments, error: CommandError) -> None:
+        """Record that a command of a script was rejected before it ran."""
+        self._observer.rejected(arguments, error)
 
     def check(self, session: Session, known: KnownCommand, arguments: Arguments) -> None:
         """Check the permissions of the session's user. Raises `CommandError` (NOPERM)."""
@@ -162,11 +166,22 @@ class Execution(Runner):
         """Run the command of a blocked client again, if its user still has the permission. Raises
         `CommandError`."""
         known, reply = find_command(arguments), session.output.reply
-        self.check(session, known, arguments)
+        try:
+            self.check(session, known, arguments)
+        except CommandError as error:
+            self._observer.rejected(arguments, error)
+            raise
         piece_bytes, reply.piece_bytes = reply.piece_bytes, 0
         self.patient = True
+        began = passed_ns()
         try:
-            found: Any = self.run(session, known, arguments, passed_ns())
+            found: Any = self._run(session, known, arguments, began)
+        except NoRoom:  # no reply: the client waits on
+            raise
+        except Exception as raised:
+            error = self._refusal(session, known, raised)
+            self._failed(session, known, arguments, began, error)
+            raise error from None
         finally:
             self.patient = False
             reply.piece_bytes = piece_bytes
@@ -194,7 +209,7 @@ class Execution(Runner):
                 began = passed_ns()
             try:
                 if not session.user.unrestricted:
-                    self._services.authorization.check_queued(session, known.command, arguments)
+                    self._check_queued(session, known, arguments)
                 if self.run(session, known, arguments, began) is not None:
                     session.output.reply.nil_array()
             except CommandError as error:
@@ -202,6 +217,14 @@ class Execution(Runner):
                 session.output.reply.error(str(error))
             changed |= call.admitted
             call.admitted = changed  # for an error of EXEC itself
+
+    def _check_queued(self, session: Session, known: KnownCommand, arguments: Arguments) -> None:
+        """Check the permissions for a queued command, and count a refusal. Raises `CommandError`."""
+        try:
+            self._services.authorization.check_queued(session, known.command, arguments)
+        except CommandError as error:
+            self._observer.count_error(error)
+            raise
 
     def run(
         self, session: Session, known: KnownCommand, arguments: Arguments, began: int

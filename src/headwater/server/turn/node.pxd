@@ -47,6 +47,7 @@ cdef class Node:
     cdef _serve(self, ready)
     cdef int _check_process(self) except -1
     cdef int _check_journal(self) except -1
+    cdef bint _deletes_expired(self)
     cdef int _drain_resumed(self) except -1
     @cython.locals(keyspace=Keyspace)
     cdef _prepare(self, long long now_ms)

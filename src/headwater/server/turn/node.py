@@ -194,7 +194,7 @@ class Node:
             return max(rests_until, self.clock.monotonic())
         waiting = self.blocked.waiting
         deadline = min(waiting.next_deadline(), self._seen_deadline, self.blocked.pause.until)
-        at_ms = self.keyspace.next_event_ms(self.state.expires_by_itself)
+        at_ms = self.keyspace.next_event_ms(self._deletes_expired())
         recheck = waiting.next_recheck() if waiting.count else None
         if recheck is not None and (at_ms is None or recheck < at_ms):
             at_ms = recheck
@@ -235,12 +235,16 @@ class Node:
         self._drain_resumed()
 
     def _run_due(self) -> None:
-        run_due(self.services)
+        run_due(self.services, expires=self._deletes_expired())
         self._drain_resumed()
         try:
             self._record_seen()
         except Exception as error:
             self.services.faults.rest(error, "recording when consumers were seen")
+
+    def _deletes_expired(self) -> bool:
+        """Return whether expired keys are deleted now. Otherwise they only stay invisible."""
+        return self.state.expires_by_itself and not self.blocked.pause.active
 
     def _check_journal(self) -> None:
         """Poison the node if a background fsync has failed since the last turn (rule 3)."""
@@ -349,7 +353,7 @@ class Node:
         """Before a command: expire keys, end delays, and serve the clients that this unblocks."""
         keyspace = self.keyspace
         try:
-            if keyspace.expiring and self.state.expires_by_itself:
+            if keyspace.expiring and self._deletes_expired():
                 expire_keys(keyspace, self.records, now_ms)
             if keyspace.due_notes:
                 end_delays(keyspace, self.records, now_ms)

@@ -39,6 +39,8 @@ class Monitors:
     def __init__(self, clients: Clients) -> None:
         self._clients = clients
         self._sessions: dict[Session, None] = {}
+        self.source: bytes | None = None
+        """Replaces the client's address while commands do not come from the client itself: ``lua``."""
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -52,26 +54,18 @@ class Monitors:
     def discard(self, session: Session) -> None:
         self._sessions.pop(session, None)
 
-    def feed(
-        self,
-        session: Session,
-        row: Command,
-        values: list[bytes],
-        wall_ms: int,
-        *,
-        source: bytes | None = None,
-    ) -> None:
-        """Send a command of ``session`` to all monitors. ``source`` replaces the client's address
-        if the command does not come from a client (``lua``)."""
-        if "admin" in row.flags or "skip_monitor" in row.flags:
-            return
-        if source is None:
-            source = _source(session)
+    def feed(self, session: Session, row: Command, values: list[bytes], wall_ms: int) -> None:
+        """Send a command of ``session`` to all monitors, unless it is one that they do not see."""
+        if "admin" not in row.flags and "skip_monitor" not in row.flags:
+            self.send(session, values, wall_ms)
+
+    def send(self, session: Session, values: list[bytes], wall_ms: int) -> None:
+        """Send a request of ``session`` to all monitors."""
         line = b"+%d.%06d [%d %b] %b\r\n" % (
             wall_ms // 1000,
             wall_ms % 1000 * 1000,
             session.db_index,
-            source,
+            self.source or _source(session),
             b" ".join([quoted(value) for value in values]),
         )
         for monitor in self._sessions:

@@ -17,6 +17,7 @@ cdef class Observer:
     cdef public object commands
     cdef list _numbered
     cdef public dict errors
+    cdef public long long error_count
     cdef public object slowlog
     cdef public object latency
     cdef public object collections

@@ -12,6 +12,7 @@ Rule 2. No output contains a password (`headwater.server.services.observability.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from headwater.commands.dispatch import KNOWN_COUNT, KnownCommand
@@ -37,6 +38,16 @@ if TYPE_CHECKING:
 
 _NEVER_NS = 2**63 - 1
 
+_CODE_BYTES = 31
+"""Maximum number of bytes of an error's code. Precedent: Redis, networking.c, afterErrorReply."""
+
+_DISABLED = "ERRORSTATS_DISABLED"
+"""Replaces all codes if there are too many of them."""
+
+
+class CountedError(CommandError):
+    """An error that a script passes on, which statistics counted where it occurred."""
+
 
 class CommandStatistics:
     """The statistics of a command in INFO commandstats."""
@@ -59,7 +70,8 @@ class Observer:
         self._numbered: list[CommandStatistics | None] = [None] * KNOWN_COUNT
         """The same by the commands' numbers; None until a command is used."""
         self.errors: dict[str, int] = {}
-        """Error replies by their first word."""
+        """Error replies by their code, or only `_DISABLED`."""
+        self.error_count = 0
         self.slowlog = SlowLog(config.slowlog_max_len)
         self.latency = LatencyMonitor()
         self.collections = Collections()
@@ -133,6 +145,8 @@ class Observer:
         microseconds = nanoseconds // 1000
         if microseconds >= slowlog.threshold_us != OFF and "skip_slowlog" not in row.flags:
             address, client_name = session.client.address.encode(), session.client.name
+            if self.monitors.source is not None:  # Redis runs a script's commands as another client
+                address = client_name = b""
             values = cut_values(shown_values(name, first_values(arguments)), arguments.count)
             slowlog.add(wall_ms // 1000, microseconds, values, address, client_name)
         if self.monitors and not session.blocked:
@@ -162,6 +176,19 @@ class Observer:
             values = shown_values(name, arguments.values())
             self.monitors.feed(session, row_of(name), values, session.call.wall_ms())
 
+    def show_script(self, session: Session, arguments: Arguments) -> None:
+        """Show monitors a command that runs a script, before the commands of the script."""
+        if self.monitors:
+            self.monitors.send(session, arguments.values(), session.call.wall_ms())
+
+    def replied(self, name: bytes, errors: Sequence[CommandError]) -> None:
+        """Record errors in the reply of a command that ran. Redis counts a failure for all new errors
+        together, and for each error that was counted elsewhere."""
+        passed_on = [error for error in errors if isinstance(error, CountedError)]
+        for error in errors:
+            self.count_error(error)
+        self.commands[name].failed += len(passed_on) + (len(passed_on) < len(errors))
+
     def rejected(self, arguments: Arguments, error: CommandError) -> None:
         """Record a command that was rejected before it ran. An unknown one has no statistics."""
         self.count_error(error)
@@ -181,10 +208,17 @@ class Observer:
             self.record(session, name, arguments, session.spent_ns)
 
     def count_error(self, error: CommandError) -> None:
-        """Count an error reply by its first word."""
-        code = str(error).partition(" ")[0]
-        if code in self.errors or len(self.errors) < MAX_ERROR_CODES:
+        """Count an error reply by its code, unless it was counted where it occurred."""
+        if isinstance(error, CountedError):
+            return
+        self.error_count += 1
+        first = str(error)[:_CODE_BYTES].replace("\r", " ").replace("\n", " ")
+        code, space, _ = first.partition(" ")
+        code = code if space else "ERR"
+        if _DISABLED not in self.errors:
             self.errors[code] = self.errors.get(code, 0) + 1
+            if len(self.errors) > MAX_ERROR_CODES:
+                self.errors = {_DISABLED: 1}
 
     # --- statistics -----------------------------------------------------------------------------
 
@@ -194,6 +228,7 @@ class Observer:
         self.commands.clear()
         self._numbered = [None] * KNOWN_COUNT
         self.errors.clear()
+        self.error_count = 0
         self.collections.reset()
 
     def commands_processed(self) -> int:
@@ -209,7 +244,7 @@ def row_of(name: bytes) -> Command:
 
 
 def full_name(arguments: Arguments) -> bytes | None:
-    """Return the name of the command of a request, including its subcommand; None if the command
+    """Return the name of the command of a request, including its subcommand; None if one of them
     does not exist."""
     if not arguments.count:
         return None
@@ -219,5 +254,5 @@ def full_name(arguments: Arguments) -> bytes | None:
         return None
     if row.subcommands and arguments.count > 1:
         word = arguments.token(1)
-        return name + b"|" + word if word in row.subcommands else name
+        return name + b"|" + word if word in row.subcommands else None
     return name

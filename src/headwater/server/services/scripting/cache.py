@@ -18,6 +18,7 @@ from headwater.errors import CommandError
 from headwater.server.services.scripting.interpreter import Interpreter
 
 if TYPE_CHECKING:
+    from headwater.commands.dispatch import KnownCommand
     from headwater.resp.arguments import Arguments
 
 MOST_FROM_EVAL = 500
@@ -25,6 +26,11 @@ MOST_FROM_EVAL = 500
 _SCRIPT_BYTES = 400
 """Estimated size of a `CachedScript`, its SHA-1, its dictionary entry and lupa's object for its
 function."""
+
+_BY_TEXT = frozenset({b"EVAL", b"EVAL_RO"})
+_BY_SHA = frozenset({b"EVALSHA", b"EVALSHA_RO"})
+SCRIPTS = _BY_TEXT | _BY_SHA
+"""The commands that run a script."""
 
 _FLAGS = {b"no-writes", b"allow-oom", b"allow-stale", b"no-cluster", b"allow-cross-slot-keys"}
 
@@ -95,17 +101,16 @@ class Scripts:
             self._evaluated.popitem(last=False)
         return script
 
-    def may_enlarge(self, arguments: Arguments) -> bool:
-        """Whether the script of an EVAL or EVALSHA is refused as a whole beyond maxmemory: it has a
-        shebang, and neither the flag ``allow-oom`` nor ``no-writes``."""
-        flags: Flags | None = None
-        if arguments.token(0).startswith(b"EVALSHA"):
+    def declared(self, known: KnownCommand, arguments: Arguments) -> Flags | None:
+        """Return the flags that the script of a request declares in its shebang. None without one, if
+        the script is unknown, and for a command that runs no script."""
+        if known.name in _BY_SHA:
             script = self.find(arguments.bytes(1))
-            flags = None if script is None else script.flags
-        else:
+            return None if script is None else script.flags
+        if known.name in _BY_TEXT:
             with suppress(CommandError):
-                _, flags = _shebang(arguments.bytes(1))
-        return flags is not None and not flags & {b"allow-oom", b"no-writes"}
+                return _shebang(arguments.bytes(1))[1]
+        return None
 
     def flush(self) -> None:
         """Forget all scripts and the interpreter with its memory."""

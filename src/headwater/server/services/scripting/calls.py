@@ -17,6 +17,7 @@ from headwater.resp.arguments import Arguments
 from headwater.server.services.acl import permissions
 from headwater.server.services.acl.authorization import Authorization
 from headwater.server.services.memory_use import OOM, MemoryUse
+from headwater.server.services.observability.observer import CountedError
 from headwater.server.services.runner import Runner
 from headwater.server.services.scripting.cache import CachedScript
 from headwater.server.services.scripting.interpreter import Interpreter, Problem
@@ -76,9 +77,9 @@ class ScriptRun:
         self._interpreter = interpreter
         self._arguments = self._interpreter.arguments
 
-    def answer(self, words: tuple[bytes, ...], key_count: int) -> None:
-        """Run the script with its keys and the arguments after them, and write its reply. Raises
-        `CommandError` with the error that ended it."""
+    def answer(self, words: tuple[bytes, ...], key_count: int) -> list[CommandError]:
+        """Run the script with its keys and the arguments after them, and write its reply. Return the
+        errors in the reply. Raises `CommandError` with the error that ended it."""
         call, interpreter = self._session.call, self._interpreter
         arguments, db, may_block = call.arguments, call.db, call.may_block
         call.may_block = False
@@ -89,11 +90,11 @@ class ScriptRun:
             interpreter.current = None
             call.arguments, call.db, call.may_block = arguments, db, may_block
         if isinstance(value, Problem):
-            raise CommandError(self._told(value))
+            raise (CountedError if value.counted else CommandError)(self._told(value))
         if isinstance(value, list | tuple):
-            write_words(call.reply, value, says_false=self._resp == 3)
-        else:
-            write_word(call.reply, value, says_false=self._resp == 3)
+            return write_words(call.reply, value, says_false=self._resp == 3)
+        write_word(call.reply, value, says_false=self._resp == 3)
+        return []
 
     def _told(self, problem: Problem) -> str:
         where = f", on @user_script:{problem.line}" if problem.line is not None else ""
@@ -113,13 +114,18 @@ class ScriptRun:
         inner.out, inner.resp = answer, self._resp
         call.reply = inner
         try:
-            known = _found(arguments)
-            self._check(known, arguments)
+            try:
+                known = _found(arguments)
+                self._check(known, arguments)
+            except CommandError as error:
+                self._runner.rejected(arguments, error)
+                raise
             if self._runner.run(self._session, known, arguments, passed_ns()) is not None:
                 inner.nil_array()
             call.admitted = False  # what it changed is complete (rule 3)
         except CommandError as error:
-            raise ScriptFailed(str(error).encode("utf-8", "surrogateescape")) from None
+            text = str(error).encode("utf-8", "surrogateescape")
+            raise ScriptFailed(text, counted=True) from None
         finally:
             call.reply, inner.out = reply, _NOTHING
         if len(answer) > _SMALL_BYTES:
@@ -131,14 +137,14 @@ class ScriptRun:
         row = known.command
         if "noscript" in row.flags:
             raise CommandError("ERR This Redis command is not allowed from script")
-        if self._read_only and row.writes:
+        if self._read_only and row.may_change:
             raise CommandError("ERR Write commands are not allowed from read-only scripts.")
         if not self._session.user.unrestricted:
             try:
                 self._authorization.check(self._session, row, arguments, context="lua")
             except CommandError as error:
                 reason = str(error).partition(" ")[2]
-                raise CommandError(f"NOPERM ACL failure in script: {reason}") from None
+                raise CommandError(f"ERR ACL failure in script: {reason}") from None
         if self._is_bounded:
             if known.takes_memory(arguments):
                 raise CommandError(OOM)

@@ -8,17 +8,35 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 MAX_DEPTH = 1000
 """Precedent: cjson, DEFAULT_ENCODE_MAX_DEPTH and DEFAULT_DECODE_MAX_DEPTH. Python's stack may overflow
 earlier; the error is the same."""
 
-MAX_GAPS = 2
-"""An array longer than `MIN_SPARSE` may be at most this many times longer than the number of its
-items."""
-MIN_SPARSE = 10
+_LENIENT = re.compile(
+    r'"(?:[^"\\]|\\.)*"'
+    r"|[+-]?(?:0x[0-9a-f]+(?:\.[0-9a-f]*)?(?:p[+-]?\d+)?|\d+\.?\d*(?:e[+-]?\d+)?|nan|inf(?:inity)?)"
+    r"|-\.\d+(?:e[+-]?\d+)?",
+    re.IGNORECASE | re.DOTALL,
+)
+"""Strings, and the numbers of strtod that JSON does not have."""
+
+_NESTING = re.compile(r'"(?:[^"\\]|\\.)*"|[][{}]', re.DOTALL)
+
+
+class EncodeOptions(NamedTuple):
+    """Options of cjson.encode. An array with more than ``safe`` items may be at most ``ratio`` times
+    longer than the number of its items (0: any length); ``convert`` makes it an object."""
+
+    convert: bool
+    ratio: float
+    safe: float
+    max_depth: float
+    precision: float
+    invalid_numbers: bool | bytes
 
 
 class NotJSON(ValueError):
@@ -33,9 +51,13 @@ class CjsonEncoder:
     practically without end.
     """
 
-    def __init__(self, kind: Callable[[Any], str], check: Callable[[int], None]) -> None:
+    def __init__(
+        self, kind: Callable[[Any], str], check: Callable[[int], None], options: EncodeOptions
+    ) -> None:
         self._kind = kind
         self._check = check
+        self._options = options
+        self._digits = f".{int(options.precision)}g"
         self._length = 0
 
     def encode(self, value: Any, depth: int = 0) -> str:
@@ -48,16 +70,18 @@ class CjsonEncoder:
             self._longer(len(value))
             return _quoted(value)
         if isinstance(value, int | float):
-            if math.isnan(value) or math.isinf(value):
+            if not math.isfinite(value) and self._options.invalid_numbers is not True:
+                if self._options.invalid_numbers:
+                    return "null"
                 raise NotJSON("Cannot serialise number: must not be NaN or Inf")
-            return f"{value:.14g}"
+            return format(value, self._digits)
         kind = self._kind(value)
         if kind == "userdata":
             return "null"
         if kind != "table":
             raise NotJSON(f"Cannot serialise {kind}: type not supported")
-        if depth >= MAX_DEPTH:
-            raise NotJSON(f"Cannot serialise, excessive depth ({depth + 1})")
+        if depth >= self._options.max_depth:
+            raise NotJSON(f"Cannot serialise, excessive nesting ({depth + 1})")
         self._longer(2)
         return self._table(value, depth + 1)
 
@@ -66,39 +90,75 @@ class CjsonEncoder:
         self._check(self._length)
 
     def _table(self, table: Any, depth: int) -> str:
-        content = dict(table.items())
+        content, options = dict(table.items()), self._options
         if content and all(_is_index(name) for name in content):
             length = int(max(content))
-            if length > MIN_SPARSE and length > len(content) * MAX_GAPS:
+            sparse = options.ratio and length > max(options.safe, len(content) * options.ratio)
+            if sparse and not options.convert:
                 raise NotJSON("Cannot serialise table: excessively sparse array")
-            items = (self.encode(content.get(at), depth) for at in range(1, length + 1))
-            return "[" + ",".join(items) + "]"
+            if not sparse:
+                items = (self.encode(content.get(at), depth) for at in range(1, length + 1))
+                return "[" + ",".join(items) + "]"
         pairs = []
         for name, value in content.items():
             if isinstance(name, bytes):
                 spelled = _quoted(name)
             elif isinstance(name, int | float) and not isinstance(name, bool):
-                spelled = f'"{name:.14g}"'
+                spelled = f'"{format(name, self._digits)}"'
             else:
-                raise NotJSON("Cannot serialise table: table key must be a number or string")
+                kind = "boolean" if isinstance(name, bool) else self._kind(name)
+                raise NotJSON(f"Cannot serialise {kind}: table key must be a number or string")
             pairs.append(f"{spelled}:{self.encode(value, depth)}")
         return "{" + ",".join(pairs) + "}"
 
 
-def decode(text: bytes, table: Callable[[], Any], null: Any) -> Any:
-    """Decode a text to a Lua value. Raises `NotJSON`."""
+def decode(
+    text: bytes, table: Callable[[], Any], null: Any, *, max_depth: int, invalid_numbers: bool
+) -> Any:
+    """Decode a text to a Lua value. ``invalid_numbers`` also accepts numbers that JSON does not have.
+    Raises `NotJSON`."""
+    decoded = text.decode("utf-8", "surrogateescape")
     try:
-        value = json.loads(text.decode("utf-8", "surrogateescape"), parse_constant=_no_constant)
-        return _lua(value, table, null, 0)
+        if max_depth < MAX_DEPTH:
+            _check_depth(decoded, max_depth)
+        try:
+            value = json.loads(decoded, parse_constant=_no_constant, strict=False)
+        except ValueError as error:
+            if not invalid_numbers:
+                raise
+            try:
+                value = json.loads(_LENIENT.sub(_strict, decoded), strict=False)
+            except ValueError:
+                raise error from None
+        return _lua(value, table, null)
     except RecursionError:
+        _check_depth(decoded, min(max_depth, MAX_DEPTH))
         raise NotJSON(f"Found too many nested data structures ({MAX_DEPTH + 1})") from None
-    except ValueError as error:
-        raise NotJSON(f"Expected a value but found invalid JSON: {error}") from None
+    except json.JSONDecodeError as error:
+        found = "invalid token" if error.pos < len(error.doc) else "T_END"
+        place = f"at character {error.pos + 1}"
+        raise NotJSON(f"Expected value but found {found} {place}") from None
 
 
-def _lua(value: Any, table: Callable[[], Any], null: Any, depth: int) -> Any:
-    if depth > MAX_DEPTH:
-        raise NotJSON(f"Found too many nested data structures ({depth})")
+def _check_depth(text: str, max_depth: int) -> None:
+    depth = 0
+    for part in _NESTING.finditer(text):
+        depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(part[0], 0)
+        if depth > max_depth:
+            place = f"at character {part.start() + 1}"
+            raise NotJSON(f"Found too many nested data structures ({depth}) {place}")
+
+
+def _strict(part: re.Match[str]) -> str:
+    """Return a number of strtod as JSON of Python has it; strings unchanged."""
+    text = part[0].lower()
+    if text[0] == '"':
+        return part[0]
+    number = float.fromhex(text) if "0x" in text else float(text)
+    return json.dumps(number)
+
+
+def _lua(value: Any, table: Callable[[], Any], null: Any) -> Any:
     if isinstance(value, str):
         return value.encode("utf-8", "surrogatepass" if _paired(value) else "surrogateescape")
     if isinstance(value, int) and not isinstance(value, bool):
@@ -108,12 +168,12 @@ def _lua(value: Any, table: Callable[[], Any], null: Any, depth: int) -> Any:
     if isinstance(value, list):
         made = table()
         for index, item in enumerate(value, 1):
-            made[index] = _lua(item, table, null, depth + 1)
+            made[index] = _lua(item, table, null)
         return made
     if isinstance(value, dict):
         made = table()
         for name, item in value.items():
-            made[_lua(name, table, null, depth + 1)] = _lua(item, table, null, depth + 1)
+            made[_lua(name, table, null)] = _lua(item, table, null)
         return made
     return value
 
@@ -136,4 +196,4 @@ def _paired(text: str) -> bool:
 
 
 def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is not valid in JSON")
+    raise json.JSONDecodeError(name, name, 0)

@@ -16,6 +16,7 @@ cdef class Interpreter:
     cdef Py_ssize_t _collect_above
     cdef object _broken
     cdef object _box
+    cdef object _in_box
     cdef public object current
     cdef public Arguments arguments
     cdef public ReplyWriter reply
@@ -27,6 +28,7 @@ cdef class Interpreter:
     cpdef bint expired(self) except -1
     cdef _words(self, tuple outcome)
     cdef _collect(self)
+    cdef tuple _boxed(self, Py_ssize_t count)
     cpdef _bound(self)
     cpdef _unbound(self)
     cpdef run(self, script, tuple words, Py_ssize_t key_count, double seconds)

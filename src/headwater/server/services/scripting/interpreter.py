@@ -23,7 +23,22 @@ from headwater.limits import MAX_SCRIPT_MEMORY_BYTES
 from headwater.resp.arguments import Arguments
 from headwater.resp.replies import ReplyWriter
 from headwater.server.identity import COMPATIBLE_VERSION
-from headwater.server.services.scripting.cjson import CjsonEncoder, NotJSON, decode
+from headwater.server.services.scripting.cjson import (
+    MAX_DEPTH,
+    CjsonEncoder,
+    EncodeOptions,
+    NotJSON,
+    decode,
+)
+from headwater.server.services.scripting.libraries import (
+    Packer,
+    Unpacker,
+    bits,
+    lua_value,
+    struct_pack,
+    struct_size,
+    struct_unpack,
+)
 from headwater.server.services.scripting.tailcalls import without_tail_calls
 from headwater.server.services.scripting.values import ScriptFailed
 
@@ -46,18 +61,21 @@ _SMALL_BYTES = 4096
 _CHUNK = b"@user_script"
 """The chunk name of a script in Lua's errors."""
 
-_WORDS, _BOXED_WORDS = 2, 3
-"""Codes before a list of words, and for words that are in the box."""
+_WORDS, _BOXED_WORDS, _COUNTED, _BOXED_COUNTED = 2, 3, 4, 5
+"""Codes before a list of words, for words that are in the box, before the text of an error that
+statistics have counted, and for such a text in the box."""
 
 _JSON_BYTES, _JSON_VALUE_BYTES = 4, 200
 """Memory of a byte and of a value of JSON, in Python and Lua together."""
 
 
 class Problem(NamedTuple):
-    """Why a script ended: the text of the error, and the line of the script if known."""
+    """Why a script ended: the text of the error, the line of the script if known, and whether
+    statistics have counted the error."""
 
     text: bytes
     line: int | None
+    counted: bool
 
 
 class Interpreter:
@@ -91,6 +109,8 @@ class Interpreter:
         self._collect_above = 0
         self._broken: BaseException | None = None
         self._box = self._lua.table(b"", b"")
+        self._in_box = object()
+        """The first argument of a call whose arguments are in the box; their number is the second."""
         self.current: Any = None
         self.arguments = Arguments()
         self.reply = ReplyWriter(bytearray(), 2)
@@ -106,9 +126,10 @@ class Interpreter:
         slow = chunk("matching", parse, set_first_bytes, growth, steps, matcher, charge, unfinished)
         bounded = chunk("bounded", slow, parse, coarse_growth, steps, charge)
         value_of, words_of = chunk("replies", host)
-        calls = chunk("calls", host, self._box, value_of, _CHUNK)
+        ask, *calls = chunk("calls", host, self._box, value_of, _CHUNK)
+        libraries = chunk("libraries", host, self._box, ask, calls[3])
         self._compile, self._run, self._run_bounded = chunk(
-            "prelude", host, bounded, words_of, _CHUNK, *calls
+            "prelude", host, bounded, words_of, _CHUNK, *libraries, *calls
         )
 
     def kind(self, value: Any) -> str:
@@ -175,7 +196,7 @@ class Interpreter:
         except self._problems as error:
             self._unbound()
             text = f"ERR {error}".encode("utf-8", "surrogateescape")
-            outcome = Problem(text.partition(b"\n")[0], None)
+            outcome = Problem(text.partition(b"\n")[0], None, False)
         finally:
             self._deadline = math.inf
             if self._used() > self._collect_above:
@@ -190,8 +211,8 @@ class Interpreter:
         if outcome[0] is None:
             _, words, count = outcome
             return [words[index] for index in range(1, count + 1)]
-        _, text, line = outcome
-        return Problem(_text(text), line)
+        _, text, line, counted = outcome
+        return Problem(_text(text), line, counted)
 
     def _collect(self) -> None:
         """Run a full collection, and set when to run the next."""
@@ -213,6 +234,7 @@ class Interpreter:
             b"expired": self.expired,
             b"bound": self._bound,
             b"unbound": self._unbound,
+            b"in_box": self._in_box,
             b"call": self._answering(self._on_call),
             b"setresp": self._answering(lambda words: self._on_setresp(*words)),
             b"acl_check_cmd": self._answering(self._on_acl_check),
@@ -220,8 +242,14 @@ class Interpreter:
             b"log": self._answering(lambda words: self._on_log(*words)),
             b"without_tail_calls": self._answering(lambda words: without_tail_calls(*words)),
             b"set_null": self._set_null,
-            b"json_encode": self._answering(lambda _: self._json_encode()),
+            b"json_encode": self._answering(lambda words: self._json_encode(*words)),
             b"json_decode": self._answering(lambda words: self._json_decode(*words)),
+            b"bits": self._answering(lambda words: bits(*words)),
+            b"struct_pack": self._answering(lambda words: struct_pack(*words)),
+            b"struct_unpack": self._answering(lambda words: struct_unpack(*words)),
+            b"struct_size": self._answering(lambda words: struct_size(*words)),
+            b"msgpack_pack": self._answering(lambda words: self._pack(*words)),
+            b"msgpack_unpack": self._answering(lambda words: self._unpack(*words)),
         }.items():
             host[name] = value
         return host
@@ -252,11 +280,13 @@ class Interpreter:
         def answer(*arguments: Any) -> Any:
             if not self._is_roomy(0):
                 self._unbound()
-            ok = True
+            ok: bool | int = True
             try:
+                if arguments and arguments[0] is self._in_box:
+                    arguments = self._boxed(int(arguments[1]))
                 value = function(arguments)
             except ScriptFailed as failed:
-                ok, value = False, failed.args[0]
+                ok, value = _COUNTED if failed.counted else False, failed.args[0]
             except BaseException as error:
                 self._unbound()
                 self._broken = error
@@ -275,9 +305,16 @@ class Interpreter:
                 return (_WORDS, *value) if many else (ok, value)
             self._box[1] = self._lua.table_from(value) if many else value
             self._bound()
+            if ok is not True and ok:
+                return _BOXED_COUNTED
             return _BOXED_WORDS if many else int(ok)
 
         return answer
+
+    def _boxed(self, count: int) -> tuple[Any, ...]:
+        """Take the arguments of a call from the box, where Lua puts many of them."""
+        table, self._box[2] = self._box[2], False
+        return tuple([table[index] for index in range(1, count + 1)])
 
     def _on_call(self, words: tuple[Any, ...]) -> Any:
         return self.current.call(words)
@@ -296,14 +333,48 @@ class Interpreter:
         text = b" ".join(map(_text, words)).decode("utf-8", "backslashreplace")
         log.log(_LEVELS[int(level)], "%s", text.replace("\n", " "))
 
-    def _json_encode(self) -> bytes:
+    def _json_encode(self, *options: Any) -> bytes:
         try:
-            text = CjsonEncoder(self.kind, self._check_json).encode(self._box[2])
+            encoder = CjsonEncoder(self.kind, self._check_json, EncodeOptions(*options))
+            text = encoder.encode(self._box[2])
         except NotJSON as error:
             raise ScriptFailed(str(error).encode()) from None
         except RecursionError:
-            raise ScriptFailed(b"Cannot serialise, excessive depth") from None
+            text = f"Cannot serialise, excessive nesting ({MAX_DEPTH + 1})"
+            raise ScriptFailed(text.encode()) from None
         return text.encode("utf-8", "surrogateescape")
+
+    def _pack(self, count: Any) -> bytes:
+        packer, table = Packer(self.kind, self._check_json), self._box[2]
+        try:
+            for index in range(1, int(count) + 1):
+                packer.add(table[index])
+        except NotJSON as error:
+            raise ScriptFailed(str(error).encode()) from None
+        return bytes(packer.made)
+
+    def _unpack(self, data: bytes, limit: float, offset: float) -> Any:
+        """Unpack at most ``limit`` values (0: all). Return a table with their number and the offset
+        after them, -1 at the end."""
+        if limit < 0 or offset < 0:
+            text = f"offset of {int(offset)} and limit of {int(limit)}"
+            raise ScriptFailed(f"Invalid request to unpack with {text}.".encode())
+        if offset > len(data):
+            text = f"Start offset {int(offset)} greater than input length {len(data)}."
+            raise ScriptFailed(text.encode())
+        unpacker, values = Unpacker(data, int(offset), self._check_json), list[Any]()
+        try:
+            while unpacker.at < len(data) and (not limit or len(values) < limit):
+                values.append(unpacker.next())
+            self.make_room(_JSON_BYTES * len(data) + _JSON_VALUE_BYTES * unpacker.values)
+            made = lua_value(values, self._lua.table)
+        except NotJSON as error:
+            raise ScriptFailed(str(error).encode()) from None
+        except RecursionError:
+            raise ScriptFailed(b"Bad data format in input.") from None
+        made[b"count"] = len(values)
+        made[b"offset"] = unpacker.at if unpacker.at < len(data) else -1
+        return made
 
     def _check_json(self, length: int) -> None:
         if length > self.room:
@@ -311,7 +382,7 @@ class Interpreter:
         if self.expired():
             raise NotJSON("the script ran for too long")
 
-    def _json_decode(self, text: Any) -> Any:
+    def _json_decode(self, text: Any, max_depth: Any, invalid_numbers: Any) -> Any:
         if not isinstance(text, bytes):
             raise ScriptFailed(b"Expected a string")
         values = text.count(b",") + text.count(b"[") + text.count(b"{")
@@ -320,7 +391,13 @@ class Interpreter:
             raise ScriptFailed(b"not enough memory")
         self.make_room(size)
         try:
-            return decode(text, self._lua.table, self._null)
+            return decode(
+                text,
+                self._lua.table,
+                self._null,
+                max_depth=int(max_depth),
+                invalid_numbers=bool(invalid_numbers),
+            )
         except NotJSON as error:
             raise ScriptFailed(str(error).encode("utf-8", "replace")) from None
 

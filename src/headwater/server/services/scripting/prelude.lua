@@ -8,7 +8,8 @@
 -- Rule 3. A call that would run without end in C, or overflow C's stack, is refused in advance
 --         (bounded.lua).
 
-local host, bounded, words_of, NAME, redis, cjson, answer, line_of_script = ...
+local host, bounded, words_of, NAME, bit, struct, cmsgpack, redis, cjson, reset_cjson, answer,
+    line_of_script = ...
 
 local error, getmetatable, ipairs, next, pairs, rawget, rawset, select, setmetatable, tonumber,
     tostring, type, unpack, xpcall, loadstring, setfenv, pcall =
@@ -71,11 +72,11 @@ local function describe(problem)
     if type(problem) ~= "table" then
         return { err = "ERR " .. tostring(problem), line = line_of_script() }
     end
-    local err, line = rawget(problem, "err"), rawget(problem, "line")
+    local err, counted = rawget(problem, "err"), rawget(problem, "ignore_error_stats_update")
     if type(err) ~= "string" and type(err) ~= "number" then
         err = "ERR unknown error"
     end
-    return { err = tostring(err), line = type(line) == "number" and line or line_of_script() }
+    return { err = tostring(err), line = line_of_script(), counted = counted and true }
 end
 
 local function message(ok, ...)
@@ -103,7 +104,10 @@ local libraries = {
     redis = redis,
     server = redis,
     cjson = cjson,
-    string = copy(string, "byte char find format gmatch gsub len lower match rep reverse sub upper"),
+    bit = bit,
+    struct = struct,
+    cmsgpack = cmsgpack,
+    string = copy(string, "byte char dump find format gmatch gsub len lower match rep reverse sub upper"),
     table = copy(table, "concat foreach foreachi getn insert maxn remove sort"),
     math = copy(math, [[abs acos asin atan atan2 ceil cos cosh deg exp floor fmod frexp huge ldexp log
         log10 max min modf pi pow rad random randomseed sin sinh sqrt tan tanh]]),
@@ -116,6 +120,8 @@ for _, library in ipairs({ libraries.string, libraries.table }) do
         library[name] = bounded[name] or library[name]
     end
 end
+libraries.string.gfind = libraries.string.gmatch -- Lua 5.0's names
+libraries.math.mod = libraries.math.fmod
 libraries.coroutine.create = create
 libraries.coroutine.resume = resume
 
@@ -134,15 +140,10 @@ end
 
 local plain = {
     _VERSION = _VERSION, assert = assert, error = error, ipairs = ipairs, next = next,
-    rawequal = rawequal, select = select, setmetatable = setmetatable, tonumber = tonumber,
+    rawequal = rawequal, select = select, tonumber = tonumber,
     tostring = tostring, type = type, gcinfo = gcinfo, rawget = rawget,
     unpack = bounded.unpack,
 }
-
-function plain.getmetatable(value)
-    -- The metatable of strings leads to the string library itself.
-    return type(value) ~= "string" and getmetatable(value) or nil
-end
 
 function plain.collectgarbage(option)
     return option == "count" and collectgarbage("count") or 0
@@ -156,8 +157,7 @@ local function handled(handler, ok, ...)
     if ok then
         return ok, ...
     end
-    local _, problem = message(ok, ...)
-    local fine, told = pcall(handler, problem)
+    local fine, told = pcall(handler, (...))
     if not fine and type(told) == "table" and told.err == host.timeout then
         error(told, 0)
     end
@@ -215,12 +215,32 @@ bounded.set_read_only(function(value)
     return read_only_content(value) and READ_ONLY
 end)
 
+function plain.setmetatable(...)
+    if read_only_content((...)) then
+        error({ err = "ERR " .. READ_ONLY }, 0)
+    end
+    local ok, made = pcall(setmetatable, ...)
+    if not ok then
+        error((made:gsub("to '%?'", "to 'setmetatable'")), 2)
+    end
+    return made
+end
+
 local globals = setmetatable({}, {
     __index = function(_, name)
         error("Script attempted to access nonexistent global variable '" .. tostring(name) .. "'", 2)
     end,
 })
 local environment = setmetatable({}, read_only(globals))
+local sealed = setmetatable({}, read_only({}))
+
+function plain.getmetatable(value)
+    if value == environment then
+        return sealed
+    end
+    -- The metatable of strings leads to the string library itself.
+    return type(value) ~= "string" and getmetatable(value) or nil
+end
 
 function plain.loadstring(text)
     if type(text) ~= "string" or sub(text, 1, 1) == "\27" then
@@ -228,6 +248,19 @@ function plain.loadstring(text)
     end
     local chunk, problem = loadstring(text, "=loadstring")
     return chunk and setfenv(chunk, environment), problem
+end
+
+-- Loads the text that a function returns in parts.
+function plain.load(read)
+    local parts = {}
+    repeat
+        local part = read()
+        if part ~= nil and type(part) ~= "string" then
+            return nil, "reader function must return a string"
+        end
+        parts[#parts + 1] = part
+    until part == nil or part == ""
+    return plain.loadstring(bounded.concat(parts))
 end
 
 for name, value in pairs(plain) do
@@ -257,6 +290,7 @@ local function finish(ok, value)
         sethook(watch_time, "", INSTRUCTIONS)
     end
     globals.KEYS, globals.ARGV = false, false
+    reset_cjson()
     if gcinfo() > ROOMY_KILOBYTES then
         host.unbound()
     end
@@ -280,13 +314,14 @@ local function body()
 end
 
 -- Runs a script. Returns a word; or the words of a table, the first of which is true; or, if there
--- are many, nil, their table and their number; or false, the text of an error and its line.
+-- are many, nil, their table and their number; or false, the text of an error, its line, and whether
+-- it was counted.
 local function run(script, keys, argv)
     globals.KEYS, globals.ARGV = keys, argv
     current, words, count = script, nil, 0
     local ok, value = finish(xpcall(body, describe))
     if not ok then
-        return false, value.err, value.line
+        return false, value.err, value.line, value.counted or false
     elseif not words then
         return value
     elseif count > DIRECT_WORDS then

@@ -52,7 +52,8 @@ local append -- below
 local function append_special(words, count, one, depth, seen)
     local text = rawget(one, "err")
     if type(text) == "string" then
-        words[count + 1], words[count + 2], words[count + 3] = true, "err", text
+        local kind = rawget(one, "ignore_error_stats_update") and "counted_err" or "err"
+        words[count + 1], words[count + 2], words[count + 3] = true, kind, text
         return count + 3
     end
     text = rawget(one, "ok")

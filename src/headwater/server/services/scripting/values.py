@@ -17,6 +17,7 @@ that value; True begins any other value:
     True, 2, WORDS, WORDS             an array of two values
     True, b"true"                     true
     True, b"ok", TEXT                 a status; the same with err, double and big_number
+    True, b"counted_err", TEXT        an error that statistics have counted
     True, b"map", 1, WORDS, WORDS     a map of one pair
     True, b"set", 1, WORDS            a set of one member
     True, b"verbatim_string", FORMAT, TEXT
@@ -29,14 +30,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from headwater.errors import CommandError
 from headwater.resp.replies import ReplyWriter
+from headwater.server.services.observability.observer import CountedError
 
 _EXACT = 2**52
 """Integers below this are written without a fraction. Precedent: Redis, util.c, double2ll."""
 
 
 class ScriptFailed(Exception):
-    """An error reply to a command that a script called."""
+    """An error reply to a command that a script called. ``counted`` by statistics or not."""
+
+    def __init__(self, text: bytes, *, counted: bool = False) -> None:
+        super().__init__(text)
+        self.counted = counted
 
 
 def reply_words(data: bytearray) -> Any:
@@ -129,18 +136,24 @@ def write_word(reply: ReplyWriter, word: Any, *, says_false: bool) -> None:
         reply.integer(_integer(word))
 
 
-def write_words(reply: ReplyWriter, words: Sequence[Any], *, says_false: bool) -> None:
-    """Write the value that a script returned."""
-    following = iter(words)
+def write_words(
+    reply: ReplyWriter, words: Sequence[Any], *, says_false: bool
+) -> list[CommandError]:
+    """Write the value that a script returned. Return the errors in it."""
+    following, errors = iter(words), list[CommandError]()
     for word in following:
         if word is not True:
             write_word(reply, word, says_false=says_false)
             continue
         kind = next(following)
-        if isinstance(kind, bytes):
+        if kind in _ERRORS:
+            errors.append(_ERRORS[kind](next(following).decode("utf-8", "surrogateescape")))
+            reply.error(str(errors[-1]))
+        elif isinstance(kind, bytes):
             _WRITERS[kind](reply, following)
         else:
             reply.array(kind)
+    return errors
 
 
 def _write_boolean(reply: ReplyWriter, value: bool) -> None:
@@ -148,10 +161,6 @@ def _write_boolean(reply: ReplyWriter, value: bool) -> None:
         reply.raw(b"#t\r\n" if value else b"#f\r\n")
     else:
         reply.integer(int(value))
-
-
-def _write_error(reply: ReplyWriter, words: Any) -> None:
-    reply.error(next(words).decode("utf-8", "surrogateescape"))
 
 
 def _write_status(reply: ReplyWriter, words: Any) -> None:
@@ -184,9 +193,10 @@ def _write_verbatim(reply: ReplyWriter, words: Any) -> None:
         reply.bulk(text)
 
 
+_ERRORS: dict[object, type[CommandError]] = {b"err": CommandError, b"counted_err": CountedError}
+
 _WRITERS: dict[bytes, Callable[[ReplyWriter, Any], None]] = {
     b"true": lambda reply, _words: _write_boolean(reply, True),
-    b"err": _write_error,
     b"ok": _write_status,
     b"double": _write_double,
     b"big_number": _write_big_number,
