@@ -1,0 +1,215 @@
+"""No number of a request overflows: the numeric arguments of all commands, at the ends of types.
+
+Users of redis-py write ``count=sys.maxsize`` for "all of them".
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from headwater.client import connect
+from headwater.config.config import SETTINGS
+from headwater.testing.node import LocalClient, LocalStore
+from headwater.testing.replies import Failure, Reply
+from headwater.testing.server import server_process
+from tests.conformance import differences
+from tests.conformance.numeric_arguments import (
+    EDGES,
+    NEAR,
+    QUICK_NEAR,
+    SCENE,
+    UNLIKE,
+    Numbers,
+    Theirs,
+    digests,
+    numeric_names,
+    small_blocks,
+)
+from tests.conformance.wire import connected
+from tests.peers import Peer
+
+MOST = sys.maxsize
+NAMES = numeric_names()
+OF_STREAMS = [name for name in NAMES if name.startswith(b"X")]
+READS = (
+    "XRANGE s 5-1 + COUNT {}",
+    "XREVRANGE s + 5-1 COUNT {}",
+    "XREAD COUNT {} STREAMS s 4-1",
+    "XREAD MAXCOUNT {} STREAMS s 4-1",
+    "XREAD COUNT {} MAXCOUNT {} MAXSIZE {} STREAMS s 4-1",
+    "XREADGROUP GROUP g a COUNT {} STREAMS s >",
+    "XREADGROUP GROUP g a MAXCOUNT {} MAXSIZE {} STREAMS s >",
+    "XREADGROUP GROUP g a COUNT {} MAXCOUNT {} MAXSIZE {} STREAMS s >",
+)
+"""Reads of the 26 entries after 4-1."""
+
+
+@pytest.fixture(autouse=True)
+def _blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    small_blocks(monkeypatch)
+
+
+def filled(ask: Callable[..., object]) -> None:
+    """Add 30 entries, of which the third is deleted, and a group that has read four."""
+    for at in range(1, 31):
+        ask("XADD", "s", f"{at}-1", "field", "v" * 60)
+    ask("XDEL", "s", "3-1")
+    ask("XGROUP", "CREATE", "s", "g", "4-1")
+
+
+@pytest.fixture
+def client() -> LocalClient:
+    client = LocalStore().client()
+    filled(client)
+    return client
+
+
+def entries(read: str, reply: object) -> list[object]:
+    """Return the entries in the reply to a read."""
+    assert isinstance(reply, list), reply
+    return reply if read.startswith(("XRANGE", "XREVRANGE")) else reply[0][1]
+
+
+@pytest.mark.parametrize("below", [0, 1, 5, 200])
+@pytest.mark.parametrize("read", READS)
+def test_the_greatest_count_returns_all_entries(
+    read: str, below: int, client: LocalClient
+) -> None:
+    # When
+    reply = client(*read.format(*[MOST - below] * 3).split())
+    # Then
+    assert len(entries(read, reply)) == 26
+
+
+def test_the_greatest_count_of_a_stream_that_is_named_twice_returns_all_entries(
+    client: LocalClient,
+) -> None:
+    # When
+    reply = client(*f"XREADGROUP GROUP g a COUNT {MOST} STREAMS s s > 0".split())
+    # Then
+    assert isinstance(reply, list)
+    assert [len(stream[1]) for stream in reply] == [26, 26]  # type: ignore[index, arg-type]
+
+
+def test_xinfo_full_with_the_greatest_count_shows_all_entries(client: LocalClient) -> None:
+    # Given a deleted first entry, so that no part of a block begins where its entries do
+    client("XDEL", "s", "1-1")
+    # When
+    full = client("XINFO", "STREAM", "s", "FULL", "COUNT", MOST)
+    # Then
+    assert isinstance(full, list)
+    assert len(full[full.index(b"entries") + 1]) == 28  # type: ignore[arg-type]
+
+
+def test_maxcount_below_count_is_an_error_for_the_greatest_numbers_too(
+    client: LocalClient,
+) -> None:
+    reply = client(*f"XREAD COUNT {MOST} MAXCOUNT {MOST - 1} STREAMS s 4-1".split())
+    assert reply == Failure(b"ERR MAXCOUNT must be greater than or equal to COUNT")
+
+
+@pytest.mark.parametrize("read", READS)
+def test_a_server_survives_the_greatest_count(read: str) -> None:
+    with server_process() as server, connected(server.port) as wire:
+        # Given
+        filled(lambda *words: wire.ask(*map(str, words)))
+        # When
+        wire.ask(*read.format(*[MOST] * 3).split())
+        # Then
+        assert wire.ask("PING") == b"+PONG\r\n"
+
+
+def test_an_embedded_store_takes_sys_maxsize_as_a_count() -> None:
+    with connect("headwater://memory") as store:
+        # Given
+        filled(store.execute_command)
+        # When
+        found = store.xread({"s": "4-1"}, count=sys.maxsize)
+        given = store.xreadgroup("g", "a", {"s": ">"}, count=sys.maxsize)
+        # Then
+        assert [len(reply[0][1]) for reply in (found, given)] == [26, 26]
+        assert store.xpending_range("s", "g", "-", "+", sys.maxsize)[25]["times_delivered"] == 1
+
+
+@pytest.mark.parametrize("name", OF_STREAMS, ids=bytes.decode)
+def test_no_number_of_a_command_for_streams_overflows(name: bytes) -> None:
+    # When its numbers are replaced by those nearest to 2**63 and others
+    run = Numbers((0,), edges=EDGES[::6])
+    run.command(name)
+    # Then
+    assert [str(failure) for failure in run.failures] == []
+    assert run.requests
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in UNLIKE], ids=bytes.decode)
+def test_compiled_and_plain_reply_the_same_to_any_number(name: bytes) -> None:
+    # Given what the other build replies
+    command = [sys.executable, "-m", "tests.conformance.numeric_arguments", name.decode()]
+    environment = {**os.environ, "HEADWATER_PURE": "1"}
+    plain = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    # Then
+    assert digests(name) == json.loads(plain.stdout)[name.decode()]
+
+
+@pytest.fixture
+def theirs(shared_peer: Callable[[str], Peer]) -> Iterator[Theirs]:
+    theirs = Theirs(shared_peer("redis-8.2"))
+    yield theirs
+    theirs.close()
+
+
+@pytest.mark.slow
+@pytest.mark.peer
+@pytest.mark.parametrize("name", NAMES, ids=bytes.decode)
+def test_numbers_at_the_ends_of_types_have_the_replies_of_redis(name: bytes, theirs: Theirs) -> None:
+    agree(name, Numbers(QUICK_NEAR, theirs))
+
+
+@pytest.mark.slice
+@pytest.mark.peer
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("name", NAMES, ids=bytes.decode)
+def test_two_hundred_numbers_below_the_greatest_have_the_replies_of_redis(
+    name: bytes, theirs: Theirs
+) -> None:
+    agree(name, Numbers(NEAR, theirs))
+
+
+def agree(name: bytes, run: Numbers) -> None:
+    """Compare a command. Each of its known differences must differ."""
+    run.command(name)
+    assert [str(failure) for failure in run.failures[:20]] == []
+    wanted = {one for one in differences.NUMBERS if one.split()[0] == name.decode()}
+    assert wanted <= run.differences.keys()
+
+
+def test_no_number_of_a_setting_stops_the_store() -> None:
+    accepted = 0
+    for name in SETTINGS:
+        for value in EDGES:
+            # Given
+            store = LocalStore()
+            client = store.client()
+            before = client("CONFIG", "GET", name)
+            if not (isinstance(before, list) and before and _is_number(before[1])):
+                break
+            # When
+            reply = client("CONFIG", "SET", name, value)
+            accepted += not isinstance(reply, Failure)
+            # Then
+            replies = [client(*words) for words in SCENE]
+            store.node.tick()
+            assert not any(b"internal" in one.text for one in replies if isinstance(one, Failure))
+            store.node.close()
+    assert accepted > 100
+
+
+def _is_number(value: Reply) -> bool:
+    return isinstance(value, bytes) and value.lstrip(b"-").isdigit()
