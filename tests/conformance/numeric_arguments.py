@@ -41,7 +41,6 @@ Words = tuple[bytes, ...]
 
 NEAR = range(201)
 """How far below the greatest number the numbers of a long run are."""
-QUICK_NEAR = (0, 1, 10, 200)
 EDGES = (
     *(2**62, 2**53 - 1, 2**53, 2**53 + 1, 2**32 - 1, 2**32, 2**32 + 1, 2**31 - 1, 2**31, 2**31 + 1),
     *(-1, 0, -(2**31) - 1, -(2**63), -(2**63) + 1, -(2**63) - 1, 2**63, 2**64 - 1, 2**64),
@@ -57,7 +56,9 @@ NEWER = frozenset(
 )
 """Commands and options that Redis 8.2.3 does not have."""
 BLOCKING = frozenset(b"XREAD XREADGROUP BLPOP BRPOP WAIT WAITAOF".split())
-UNLIKE = frozenset(b"CLIENT|LIST SLOWLOG|GET ACL|GENPASS ACL|LOG MEMORY|USAGE SCAN HSCAN SSCAN".split())
+UNLIKE = frozenset(
+    b"CLIENT|LIST SLOWLOG|GET ACL|GENPASS ACL|LOG MEMORY|USAGE SCAN HSCAN SSCAN".split()
+)
 """Commands of whose replies only errors are compared."""
 
 FAILED, OTHER = "failed:", "another reply:"
@@ -109,8 +110,10 @@ _GIVEN = {b"*": b"50-1", b"7-7": b"50-7", b"9-9": b"50-9"}
 PAYLOAD = b"\x00\x01x\x0a\x00\x22\x80\x86\x5f\xbd\xe8\x48\xd0"
 """What DUMP returns of the string x."""
 _READ = (b"GROUP", b"g", b"a")
-_MORE: dict[bytes, tuple[tuple[object, ...], ...]] = {
-    b"XREAD": ((b"COUNT", 2, b"MAXCOUNT", 2, b"MAXSIZE", 99, b"STREAMS", b"s", b"t", b"4-1", b"0"),),
+_MORE: dict[bytes, tuple[tuple[bytes | int, ...], ...]] = {
+    b"XREAD": (
+        (b"COUNT", 2, b"MAXCOUNT", 2, b"MAXSIZE", 99, b"STREAMS", b"s", b"t", b"4-1", b"0"),
+    ),
     b"XREADGROUP": (
         (*_READ, b"MAXCOUNT", 2, b"MAXSIZE", 99, b"STREAMS", b"s", b">"),
         (*_READ, b"COUNT", 2, b"STREAMS", b"s", b"s", b">", b">"),
@@ -169,7 +172,7 @@ def all_usages(name: bytes) -> list[Words]:
     return list(found)
 
 
-def _word(value: object) -> bytes:
+def _word(value: bytes | int) -> bytes:
     if isinstance(value, bytes):
         return value
     number = Number(b"%d" % value)
@@ -178,19 +181,25 @@ def _word(value: object) -> bytes:
 
 
 def _exchanged(word: bytes, values: dict[bytes, bytes]) -> bytes:
-    is_number = isinstance(word, Number)
-    if word not in values or (is_number and not word.is_id) or (word == b"0" and not is_number):
+    label = "id"
+    if isinstance(word, Number):
+        label = word.label
+        if not word.is_id:
+            return word
+    elif word == b"0":
+        return word
+    if word not in values:
         return word
     made = Number(values[word])
-    made.label, made.is_id = word.label if is_number else "id", True
+    made.label, made.is_id = label, True
     return made
 
 
 def cases(
-    name: bytes, near: Sequence[int], edges: Sequence[int] = EDGES
+    name: bytes, near: Sequence[int], edges: Sequence[int] = EDGES, most: int = 1000
 ) -> Iterator[Case]:
     """Yield the cases of a command. A number gets the values of ``near`` in the first two usages that
-    have it, and few of them in the others. Forms take turns."""
+    have it, and the first of them in the others, up to ``most`` usages. Forms take turns."""
     seen: dict[str, int] = {}
     turn = 0
     for usage in all_usages(name):
@@ -199,6 +208,8 @@ def cases(
         for chosen in [[at] for at in numbers] + ([together] if len(together) > 1 else []):
             label = "+".join(numbers[at].label for at in chosen)
             seen[label] = seen.get(label, 0) + 1
+            if seen[label] > most:
+                continue
             below = near if seen[label] <= 2 else near[:1]
             for value in _values(below, edges, is_id=numbers[chosen[0]].is_id):
                 words = tuple(
@@ -313,8 +324,9 @@ class Numbers:
         theirs: Theirs | None = None,
         *,
         edges: Sequence[int] = EDGES,
+        most: int = 1000,
     ) -> None:
-        self.near, self.edges = near, edges
+        self.near, self.edges, self.most = near, edges, most
         self.theirs = theirs
         self.requests = self.compared = 0
         self.failures: list[Unlike] = []
@@ -331,7 +343,7 @@ class Numbers:
         """Test one command."""
         ours = self._begun(time.time_ns() // 1_000_000)
         case = None
-        for case in cases(name, self.near, self.edges):
+        for case in cases(name, self.near, self.edges, self.most):
             self.requests += 1
             what = self._case(name, ours, case)
             if what.startswith(FAILED) or name == b"CLIENT|PAUSE":
@@ -418,11 +430,11 @@ def numeric_names() -> list[bytes]:
     ]
 
 
-def digests(name: bytes, *, near: Sequence[int] = QUICK_NEAR) -> list[str]:
+def digests(name: bytes) -> list[str]:
     """Return a digest of the replies to each case of a command, and of the state after it. The clock stands
     still, so they do not depend on the run."""
     ours, found = Ours(START_MS), []
-    for case in cases(name, near):
+    for case in cases(name, (0, 1, 200), EDGES[::4], most=2):
         resp = 3 if case.form == "resp3" else 2
         replies = ours.run([*AFRESH, *framed(case), *PROBES], resp)
         found.append(sha256(repr(replies).encode()).hexdigest()[:16])
