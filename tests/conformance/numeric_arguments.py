@@ -199,7 +199,8 @@ def cases(
     name: bytes, near: Sequence[int], edges: Sequence[int] = EDGES, most: int = 1000
 ) -> Iterator[Case]:
     """Yield the cases of a command. A number gets the values of ``near`` in the first two usages that
-    have it, and the first of them in the others, up to ``most`` usages. Forms take turns."""
+    have it, and the first of them in the others, up to ``most`` usages. The first value is sent in each form;
+    for the others forms take turns."""
     seen: dict[str, int] = {}
     turn = 0
     for usage in all_usages(name):
@@ -211,11 +212,13 @@ def cases(
             if seen[label] > most:
                 continue
             below = near if seen[label] <= 2 else near[:1]
-            for value in _values(below, edges, is_id=numbers[chosen[0]].is_id):
+            values = _values(below, edges, is_id=numbers[chosen[0]].is_id)
+            for number, value in enumerate(values):
                 words = tuple(
                     value if at in chosen else bytes(word) for at, word in enumerate(usage)
                 )
-                yield Case(words, usage, label, FORMS[turn % len(FORMS)])
+                for form in FORMS if not number else (FORMS[turn % len(FORMS)],):
+                    yield Case(words, usage, label, form)
                 turn += 1
 
 

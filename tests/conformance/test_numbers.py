@@ -123,7 +123,7 @@ def test_a_server_survives_the_greatest_numbers() -> None:
             wire.ask(*read.format(*[MOST] * 3).split())
         claim = f"XREADGROUP GROUP g a CLAIM {MOST} BLOCK 0 STREAMS s >"
         waiting.socket.sendall(encode(*claim.split()))
-        settled = wire.ask(*f"XSETTLE s g a SILENT DELAY {MOST} IDS 1 5-1".split())
+        settled = wire.ask(*f"XSETTLE s g a FAIL DELAY {MOST} IDS 1 5-1".split())
         # Then
         assert settled == b"*2\r\n*1\r\n:1\r\n*0\r\n"
         assert wire.ask("PING") == b"+PONG\r\n"
@@ -133,7 +133,7 @@ def test_an_entry_with_the_greatest_delay_stays_delayed(client: LocalClient) -> 
     # Given
     client("XREADGROUP", "GROUP", "g", "a", "COUNT", 1, "STREAMS", "s", ">")
     # When
-    client(*f"XSETTLE s g a SILENT DELAY {MOST} IDS 1 5-1".split())
+    client(*f"XSETTLE s g a FAIL DELAY {MOST} IDS 1 5-1".split())
     # Then it is due in some hundred million years
     delayed: Any = client("XDELAYED", "s", "g")
     assert delayed == [[b"5-1", 2**62, 1]]

@@ -191,7 +191,9 @@ class Arguments:
     def count_at(self, index: int) -> int:
         """Return argument ``index``, the largest number of items that a client wants, as an integer of at most
         `MAX_COUNT`. Raises `CommandError`."""
-        return min(self.integer(index), MAX_COUNT)
+        if not self.find_integer(index):
+            raise CommandError(INTEGER_ERROR)
+        return min(self.number, MAX_COUNT)
 
     def id(
         self, index: int, *, missing_seq: int = 0, strict: bool = True, error: str = ID_ERROR
