@@ -66,7 +66,7 @@ sys.exit(f"not compiled with the sanitizer: {', '.join(bare)}" if bare else 0)
 UNITS = (
     *("scanner", "scanner_inline", "arguments", "replies", "entry_log", "pending", "nodes"),
     *("delivery_order", "group", "facts", "stream", "idempotency", "idempotency_store"),
-    *("keyspace", "key_order", "journal_records", "journal_checksum", "replay", "moving_keys"),
+    *("keyspace", "key_order", "journal_records", "journal_checksum", "replay", "rename_and_copy"),
     *("packing", "sealing", "sealer", "waiting"),
 )
 SUITES = {

@@ -33,7 +33,7 @@ from tests.conformance import differences
 from tests.conformance.endpoints import Command, Connection
 from tests.conformance.fuzzing import START_MS
 from tests.conformance.masks import Circumstances, comparable
-from tests.conformance.usages import Number, names, usages
+from tests.conformance.usages import Number, marked_usages, names
 from tests.peers import Peer
 from tests.property.state import picture
 
@@ -162,7 +162,7 @@ def all_usages(name: bytes) -> list[Words]:
     """Return the usages of a command, each also with its ids moved."""
     found: dict[Words, Words] = {}
     more = [(*name.split(b"|"), *map(_word, one)) for one in _MORE.get(name, ())]
-    for usage in (*usages(name), *more):
+    for usage in (*marked_usages(name), *more):
         if not name.startswith(b"X"):
             found.setdefault(usage, usage)
             continue

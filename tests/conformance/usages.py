@@ -56,9 +56,14 @@ def names() -> list[bytes]:
     return sorted(found)
 
 
-@cache
 def usages(name: bytes) -> list[tuple[bytes, ...]]:
     """Return the requests of a command, without duplicates."""
+    return [tuple(map(bytes, words)) for words in marked_usages(name)]
+
+
+@cache
+def marked_usages(name: bytes) -> list[tuple[bytes, ...]]:
+    """Return the same, in which a word that is a number or an id is a `Number`."""
     lower = name.decode().lower()
     arguments = parse_syntax(BY_FULL_NAME[lower].syntax)
     turns = range(_alternatives(arguments))
