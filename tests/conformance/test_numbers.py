@@ -16,14 +16,16 @@ import pytest
 
 from headwater import connect
 from headwater.config.config import SETTINGS
+from headwater.rdb.codes import crc64
 from headwater.testing.node import LocalClient, LocalStore
-from headwater.testing.replies import Failure
+from headwater.testing.replies import Failure, Simple
 from headwater.testing.server import server_process
 from tests.conformance import differences
 from tests.conformance.numeric_arguments import (
     EDGES,
     NEAR,
     ONLY_OURS,
+    PROBES,
     SCENE,
     UNLIKE,
     Numbers,
@@ -149,6 +151,28 @@ def test_an_embedded_store_takes_sys_maxsize_as_a_count() -> None:
         # Then
         assert [len(reply[0][1]) for reply in (found, given)] == [26, 26]
         assert store.xpending_range("s", "g", "-", "+", sys.maxsize)[25]["times_delivered"] == 1
+
+
+def test_a_reader_may_wait_for_an_entry_that_a_payload_delivers_in_the_distant_future() -> None:
+    # Given a stream whose times a client has replaced in its payload
+    store = LocalStore()
+    client = store.client()
+    filled(client)
+    client("XREADGROUP", "GROUP", "g", "a", "STREAMS", "s", ">")
+    dumped = client("DUMP", "s")
+    assert isinstance(dumped, bytes)
+    now = store.clock.now_ms().to_bytes(8, "little")
+    changed = bytearray(dumped[:-8].replace(now, MOST.to_bytes(8, "little")))
+    assert changed != dumped[:-8]
+    changed += crc64(changed, 0, len(changed)).to_bytes(8, "little")
+    assert client("RESTORE", "s", 0, bytes(changed), "REPLACE") == Simple(b"OK")
+    # When
+    client.send("XREADGROUP", "GROUP", "g", "a", "CLAIM", MOST, "BLOCK", 0, "STREAMS", "s", ">")
+    # Then
+    assert client.session.blocked
+    store.node.tick()
+    assert store.node.next_deadline() is not None
+    assert not any(isinstance(store.client()(*words), Failure) for words in PROBES)
 
 
 @pytest.mark.parametrize("name", OF_STREAMS, ids=bytes.decode)
