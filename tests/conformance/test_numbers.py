@@ -186,6 +186,7 @@ def test_no_number_of_a_command_for_streams_overflows(name: bytes) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_compiled_and_plain_reply_the_same_to_any_number() -> None:
     # Given what plain Python replies
     comparable = [name.decode() for name in NAMES if name not in UNLIKE | ONLY_OURS]
