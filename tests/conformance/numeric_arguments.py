@@ -210,7 +210,7 @@ def cases(
 ) -> Iterator[Case]:
     """Yield the cases of a command. A number gets the values of ``near`` in the first two usages that
     have it, and the first of them in the others, up to ``most`` usages. The first value is sent in each form;
-    for the others forms take turns."""
+    for the others forms take turns. Ids and numbers of arguments get a twentieth of ``near``."""
     seen: dict[str, int] = {}
     turn = 0
     for usage in all_usages(name):
@@ -221,8 +221,11 @@ def cases(
             seen[label] = seen.get(label, 0) + 1
             if seen[label] > most:
                 continue
+            first = numbers[chosen[0]]
             below = near if seen[label] <= 2 else near[:1]
-            values = _values(below, edges, is_id=numbers[chosen[0]].is_id)
+            if first.is_id or first.counts:
+                below = below[::20]
+            values = _values(below, edges, is_id=first.is_id)
             for number, value in enumerate(values):
                 words = tuple(
                     value if at in chosen else bytes(word) for at, word in enumerate(usage)
