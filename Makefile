@@ -32,7 +32,7 @@ help:
 	@echo "make chaos-clusters  run 320 random failovers and moved slots under load, 20 minutes"
 	@echo "make conform  compare 1,500,000 random commands with real servers, 200,000 with the model, and odd requests"
 	@echo "make crash    crash before every file operation, failing disks, flipped bits, 10,000 kills, an hour"
-	@echo "make asan     test the hot modules with AddressSanitizer, 10 minutes at most"
+	@echo "make asan     test the hot modules with AddressSanitizer and traps for integer overflow, 10 minutes at most"
 	@echo "make connections  compare 10,000 idle and 10,000 blocked connections with Redis 8.2"
 	@echo "make check    check format, lint rules, types, import layers, tidiness"
 	@echo "make chaos-spark  kill drivers, executors and stores 600 times, over two hours"

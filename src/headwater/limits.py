@@ -130,6 +130,15 @@ MAX_ENTRIES_COUNT = 2**63 - 1
 """Maximum of ``entries_added`` and ``entries_read``: they stay here once XSETID has set them to it. It is
 the greatest integer that RESP and facts can represent. Precedent: none, Redis wraps to a negative number."""
 
+MAX_COUNT = 2**40
+"""Maximum of a count in a request. A larger one means the same, because no store has as many entries.
+`Arguments.count_at` and XREAD's options bound counts by it, so that sums of a count, and its product with
+`MAX_ARGUMENTS`, fit into 64 bits."""
+
+MAX_DURATION_MS = 2**62
+"""Maximum of a delay and of a min-idle-time for which a client waits. The end of a longer one would be a
+time that does not fit into 64 bits with a sign."""
+
 PENDING_BLOCK_RECORDS = 256
 """Number of records, of 32 bytes each, in a block of the pending entries list: one block is 8 KiB."""
 

@@ -39,6 +39,7 @@ LINES = _read("line")
 FIELDS = _read("field")
 VALUES = _read("value")
 WORDS = _read("word")
+NUMBERS = _read("number")
 
 
 def hidden_fields(server: str) -> frozenset[bytes]:

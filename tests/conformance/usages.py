@@ -36,6 +36,16 @@ _OF_COMMAND = {("xadd", "id"): b"7-7", ("xreadgroup", "id"): b">", ("xread", "id
 _KINDS = {"integer": b"1", "double": b"0.1", "pattern": b"*", "unix-time": b"1700000000000"}
 _KEYS = {"l": b"list", "r": b"list", "b": b"list", "s": b"set", "h": b"hash", "x": b"s"}
 _STRINGS = {"set", "setex", "setnx", "strlen"}
+_NUMERIC_KINDS = {"integer", "double", "unix-time"}
+_IDS = {"id", "lastid", "last-id", "max-deleted-id", "start", "end", "threshold"}
+
+
+class Number(bytes):
+    """A word of a usage that is a number or an id. ``label`` is the name of the argument; ``is_id`` tells
+    whether it may be an id; ``counts`` whether it is the number of other arguments."""
+
+    label = ""
+    is_id = counts = False
 
 
 def names() -> list[bytes]:
@@ -46,9 +56,14 @@ def names() -> list[bytes]:
     return sorted(found)
 
 
-@cache
 def usages(name: bytes) -> list[tuple[bytes, ...]]:
     """Return the requests of a command, without duplicates."""
+    return [tuple(map(bytes, words)) for words in marked_usages(name)]
+
+
+@cache
+def marked_usages(name: bytes) -> list[tuple[bytes, ...]]:
+    """Return the same, in which a word that is a number or an id is a `Number`."""
     lower = name.decode().lower()
     arguments = parse_syntax(BY_FULL_NAME[lower].syntax)
     turns = range(_alternatives(arguments))
@@ -96,7 +111,12 @@ def _value(argument: Argument, command: str, *, full: bool) -> bytes:
     if argument.kind == "key":
         found = b"string" if command in _STRINGS else _KEYS.get(command[0], b"string")
         return _VALUES.get(argument.name, found)
-    if argument.name in _COUNTS:
-        return b"%d" % (TWICE if full else 1)
     special = _OF_COMMAND.get((command, argument.name)) or _VALUES.get(argument.name)
-    return special or _KINDS.get(argument.kind, b"x")
+    found = special or _KINDS.get(argument.kind, b"x")
+    counts = argument.name in _COUNTS
+    is_id = argument.kind == "string" and argument.name in _IDS
+    if not is_id and argument.kind not in _NUMERIC_KINDS and argument.name != "min-idle-time":
+        return found
+    number = Number(b"%d" % (TWICE if full else 1) if counts else found)
+    number.label, number.is_id, number.counts = argument.token or argument.name, is_id, counts
+    return number

@@ -33,6 +33,8 @@ from tests.property.state import from_an_image, picture
 
 NODE_MAX_ENTRIES = 3
 TIMES = (1, 1, 10, 1000, 5000)
+MOST = 2**63 - 1
+"""What clients send as a count for all there are."""
 JUMPS_S = (-7200, -3600, -3, 3, 3600, 7200)
 
 
@@ -141,7 +143,7 @@ class StoreMachine(RuleBasedStateMachine):
         return random.choice((b"KEEPREF", b"KEEPREF", b"DELREF", b"ACKED"))
 
     def count(self, random: Random) -> int:
-        return random.choice((0, 0, 1, 1, 2, 3))
+        return random.choice((0, 0, 1, 1, 2, 3, MOST))
 
     def id(self, random: Random, key: bytes) -> ID:
         """An id that is relevant to the stream; sometimes another one."""
@@ -261,7 +263,7 @@ class StoreMachine(RuleBasedStateMachine):
     def xrange(self, random: Random) -> None:
         key, back = self.key(random), random.random() < 0.5
         start, end = self.id(random, key), self.id(random, key)
-        count = random.choice((None, None, 0, 1, 3))
+        count = random.choice((None, None, 0, 1, 3, MOST))
         ends = (end, start) if back else (start, end)
         limit: list[Word] = [] if count is None else ["COUNT", count]
         name = "XREVRANGE" if back else "XRANGE"
@@ -271,7 +273,7 @@ class StoreMachine(RuleBasedStateMachine):
         )  # fmt: skip
 
     def xsplit(self, random: Random) -> None:
-        key, parts = self.key(random), random.randrange(1, 6)
+        key, parts = self.key(random), random.choice((1, 2, 3, 4, 5, MOST))
         start, end = self.id(random, key), self.id(random, key)
         if random.random() < 0.5:
             start, end = LEAST, GREATEST

@@ -8,8 +8,9 @@ from typing import ClassVar
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
+from headwater.limits import MAX_DURATION_MS
 from headwater.testing.node import Word
-from tests.property.machine import TIMES
+from tests.property.machine import MOST, TIMES
 from tests.property.machine_idempotency import IdempotencyMachine
 from tests.property.model import GREATEST, ID, LEAST, Group, spell
 from tests.property.model_groups import To
@@ -127,7 +128,7 @@ class PendingMachine(IdempotencyMachine):
         mode = random.choice((b"ACK", b"ACKDEL", *RELEASES))
         delay = None
         if mode in {b"SILENT", b"FAIL"} and random.random() < 0.7:
-            delay = random.choice((0, *TIMES))
+            delay = random.choice((0, *TIMES, MAX_DURATION_MS))
         references = None
         if mode == b"ACKDEL" and random.random() < 0.7:
             references = self.mode(random)
@@ -158,7 +159,7 @@ class PendingMachine(IdempotencyMachine):
         ids = self.ids(random, key) if force else self.pending_ids(random, key, name)
         min_idle = self.age(random)
         idle = random.choice((None, None, 0, 1000, 7000))
-        retrycount = random.choice((None, None, None, 5, 2**63 - 1))
+        retrycount = random.choice((None, None, None, 5, MOST))
         words: list[Word] = ["XCLAIM", key, name, who, min_idle, *map(spell, ids)]
         time = None
         if idle is not None and random.random() < 0.5:
@@ -180,9 +181,9 @@ class PendingMachine(IdempotencyMachine):
         key, name, who = self._subject(random)
         min_idle = self.age(random)
         if random.random() < 0.3:
-            min_idle = random.choice((10**9, 2**63 - 1))
+            min_idle = random.choice((10**9, MOST))
         start = LEAST if random.random() < 0.6 else self.id(random, key)
-        count, justid = random.choice((1, 1, 2, 100)), random.random() < 0.4
+        count, justid = random.choice((1, 1, 2, MOST // 16)), random.random() < 0.4
         words: list[Word] = ["XAUTOCLAIM", key, name, who, min_idle, spell(start), "COUNT", count]
         words += ["JUSTID"] if justid else []
         self.put(
@@ -205,7 +206,7 @@ class PendingMachine(IdempotencyMachine):
             start, end = LEAST, GREATEST
         idle = random.choice((None, 0, -1, self.age(random)))
         who = consumer if random.random() < 0.3 else None
-        count = random.choice((1, 3, 50))
+        count = random.choice((1, 3, MOST))
         words: list[Word] = ["XPENDING", key, name]
         words += [] if idle is None else ["IDLE", idle]
         words += [spell(start), spell(end), count]

@@ -8,7 +8,7 @@ from typing import ClassVar
 from hypothesis.stateful import initialize
 
 from headwater.testing.node import Word
-from tests.property.machine import StoreMachine
+from tests.property.machine import MOST, StoreMachine
 from tests.property.model import ID, LEAST, spell
 from tests.property.model_reading import Bounds
 
@@ -39,11 +39,11 @@ class ReadingMachine(StoreMachine):
 
     def bounds(self, random: Random) -> Bounds:
         """Limits for a read; often none."""
-        maxcount = random.choice((0, 0, 0, 1, 2, 5))
+        maxcount = random.choice((0, 0, 0, 1, 2, 5, MOST))
         count = self.count(random)
         if maxcount:
             count = min(count, maxcount)
-        return Bounds(count, maxcount, random.choice((0, 0, 0, 1, 60, 100, 200)))
+        return Bounds(count, maxcount, random.choice((0, 0, 0, 1, 60, 100, 200, MOST)))
 
     @staticmethod
     def _spelled(bounds: Bounds) -> list[Word]:
@@ -66,7 +66,7 @@ class ReadingMachine(StoreMachine):
         for _ in range(random.choice((1, 1, 1, 1, 2, 3))):
             key = self.key(random)
             reads.append((key, self.id(random, key) if random.random() < 0.2 else None))
-        claim = self.age(random) if random.random() < 0.5 else None
+        claim = random.choice((None, None, self.age(random), self.age(random), MOST))
         name, who, bounds = self.group(random), self.consumer(random), self.bounds(random)
         self._xreadgroup(name, who, reads, bounds, claim=claim, noack=random.random() < 0.1)
 
@@ -101,7 +101,7 @@ class ReadingMachine(StoreMachine):
             self.put("XDELAYED", key, name, to=lambda: self.model.xdelayed(key, name))
             return
         start, end = sorted((self.id(random, key), self.id(random, key)))
-        count = random.choice((0, 1, 3, 100))
+        count = random.choice((0, 1, 3, MOST))
         self.put(
             *("XDELAYED", key, name, spell(start), spell(end), count),
             to=lambda: self.model.xdelayed(key, name, start, end, count),

@@ -348,7 +348,7 @@ class EntriesModel:
         ids = self.streams[key].between(start, end) if key in self.streams else []
         size, larger = divmod(len(ids), parts)
         begins, at = [], 0
-        for part in range(parts - 1):
+        for part in range(min(parts - 1, len(ids))):
             at += size + (part < larger)
             if at < len(ids):
                 begins.append(ids[at])

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.errors import CommandError
+from headwater.limits import MAX_COUNT
 from headwater.resp.arguments import ID_ERROR, INTEGER_ERROR, Arguments, parse_id
 from headwater.resp.scanner import Scanner
 
@@ -75,6 +76,16 @@ IDS = {
     b"18446744073709551615-18446744073709551615": (MAX_U64, MAX_U64),
     b"5": (5, 0),
 }
+
+
+@given(st.integers(-(2**63), 2**63 - 1))
+def test_a_count_is_the_integer_up_to_what_no_store_holds(value: int) -> None:
+    assert Arguments.of(b"%d" % value).count_at(0) == min(value, MAX_COUNT)
+
+
+def test_a_count_that_is_not_an_integer_is_refused() -> None:
+    with pytest.raises(CommandError, match=INTEGER_ERROR):
+        Arguments.of(b"all").count_at(0)
 
 
 @pytest.mark.parametrize("text", IDS)

@@ -70,7 +70,7 @@ def _check_flush(arguments: Arguments) -> None:
 
 
 def database_at(call: Call, index: int) -> Database:
-    """The database whose number is argument ``index`` of MOVE or COPY. Raises `CommandError`."""
+    """The database whose number is argument ``index`` of SELECT, MOVE or COPY. Raises `CommandError`."""
     number = _int32(call.arguments, index)
     if not 0 <= number < DATABASES:
         raise CommandError("ERR DB index is out of range")

@@ -17,7 +17,7 @@ from headwater.engine.facts import HEADROOM
 from headwater.engine.group import ConsumerGroup
 from headwater.engine.sealed_block import SealedBlock
 from headwater.limits import MAX_DELIVERY_COUNT, SHORTEST_RECHECK_MS
-from headwater.model import id_after
+from headwater.model import MAX_I64, id_after
 from headwater.resp.replies import ReplyWriter
 
 if TYPE_CHECKING:
@@ -248,7 +248,7 @@ class GroupDelivery(GroupRead):
         at = walk.next()
         while at >= 0:
             if log.contains(pel.ms(at), pel.seq(at)):
-                return pel.time(at) + self.claim_ms
+                return min(pel.time(at) + self.claim_ms, MAX_I64)  # a payload may have any time
             at = walk.next()
         return self.call.now_ms + max(self.claim_ms, SHORTEST_RECHECK_MS)
 

@@ -23,7 +23,7 @@ def xdelayed(call: Call) -> None:
     if arguments.count > 3:
         if arguments.count != 6:
             raise CommandError(SYNTAX)
-        count = max(0, arguments.integer(5))
+        count = max(0, arguments.count_at(5))
         start, end = range_start(arguments, 3), range_end(arguments, 4)
     _, group = pending_group(call)
     rows = _positions(group, start, end, len(group.delayed) if count < 0 else count)

@@ -51,7 +51,7 @@ def xinfo_stream(call: Call) -> None:
         if not well_formed:
             raise wrong_arguments(arguments)
         if arguments.count == 6:
-            count = arguments.integer(5)
+            count = arguments.count_at(5)
             count = _DEFAULT_FULL_COUNT if count < 0 else count
     if full:
         log = stream.log

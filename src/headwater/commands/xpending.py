@@ -55,7 +55,7 @@ def xpending(call: Call) -> None:
         if arguments.count < 8:
             raise CommandError(SYNTAX)
         index = 5
-    count = arguments.integer(index + 2)
+    count = arguments.count_at(index + 2)
     start, end = range_start(arguments, index), range_end(arguments, index + 1)
     name = arguments.bytes(index + 3) if index + 3 < arguments.count else None
     _, group = pending_group(call)

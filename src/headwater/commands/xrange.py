@@ -37,7 +37,7 @@ def _range(call: Call, start_at: int, end_at: int, backward: bool) -> None:
     while index < arguments.count:
         if not arguments.is_word(index, b"COUNT") or index + 1 == arguments.count:
             raise CommandError(SYNTAX)
-        count = max(0, arguments.integer(index + 1))
+        count = max(0, arguments.count_at(index + 1))
         index += 2
     stream = call.read_stream(call.key(1))
     if stream is None:

@@ -12,7 +12,7 @@ from headwater.resp.replies cimport ReplyWriter
 
 cdef u64 MAX_U64
 cdef tuple GREATEST
-cdef Py_ssize_t _BULK_FRAME
+cdef Py_ssize_t _BULK_FRAME, MAX_COUNT
 
 
 @cython.final

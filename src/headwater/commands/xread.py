@@ -23,6 +23,7 @@ from headwater.engine.sealed_block import ColdBlocks
 from headwater.engine.stream import StoredStream
 from headwater.engine.warming import up_to, warm
 from headwater.errors import CommandError
+from headwater.limits import MAX_COUNT, MAX_DURATION_MS
 from headwater.model import MAX_U64
 from headwater.resp.arguments import INTEGER_ERROR, Arguments
 from headwater.resp.replies import ReplyWriter
@@ -88,6 +89,7 @@ class ReadOptions:
             raise CommandError("ERR Missing GROUP option for XREADGROUP")
         if 0 <= self.maxcount < self.count:
             raise CommandError("ERR MAXCOUNT must be greater than or equal to COUNT")
+        self.count, self.maxcount = min(self.count, MAX_COUNT), min(self.maxcount, MAX_COUNT)
 
     def _option(self, arguments: Arguments, index: int, more: int) -> int:
         """Parse the option at ``index``, which ``more`` arguments follow; return the index after it."""
@@ -107,7 +109,7 @@ class ReadOptions:
             self._only_grouped("CLAIM")
             if not arguments.find_integer(index + 1):
                 raise CommandError("ERR min-idle-time is not an integer or out of range")
-            self.claim_ms = arguments.number
+            self.claim_ms = min(arguments.number, MAX_DURATION_MS)
             if self.claim_ms < 0:
                 raise CommandError("ERR min-idle-time must be a positive integer")
             return index + 2

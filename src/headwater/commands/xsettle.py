@@ -20,6 +20,7 @@ from headwater.engine.facts import HEADROOM
 from headwater.engine.group import ConsumerGroup
 from headwater.engine.stream import StoredStream
 from headwater.errors import CommandError
+from headwater.limits import MAX_DURATION_MS
 from headwater.model import flat_words, id_pairs
 from headwater.resp.arguments import Arguments
 
@@ -107,7 +108,7 @@ class _Settlement:
             if more and arguments.is_word(index, b"IDS"):
                 index = block.take(arguments, index)
             elif more and self._delays() and arguments.is_word(index, b"DELAY"):
-                self.delay_ms = arguments.integer(index + 1)
+                self.delay_ms = min(arguments.integer(index + 1), MAX_DURATION_MS)
                 if self.delay_ms < 0:
                     raise CommandError("ERR DELAY must be >= 0")
                 index += 2
@@ -233,7 +234,7 @@ def _settle(
         count = released_count(group.pel.delivery_count(group.pel.find(ms, seq)), mode)
         if delays:
             due = settlement.delay_ms
-            due += call.now_ms  # 64 bits without a sign, as in the record
+            due += call.now_ms
             push_id(records, ms, seq)
             push_word(records, due)
             push_word(records, count)

@@ -241,7 +241,9 @@ class EntryLog:
                 if not block.lives(index):
                     index += 1
                     continue
-                limit = stop if count < 0 else min(stop, index + count - total)
+                limit = stop
+                if 0 <= count - total < stop - index:
+                    limit = index + count - total
                 run = block.run(index, limit)
                 spans.append(Span(block, index, run))
                 total += run - index

@@ -15,7 +15,7 @@ from array import array
 from typing import TYPE_CHECKING
 
 from headwater.errors import CommandError
-from headwater.limits import MAX_ID_TEXT_BYTES
+from headwater.limits import MAX_COUNT, MAX_ID_TEXT_BYTES
 
 if TYPE_CHECKING:
     from headwater import _cython as cython
@@ -187,6 +187,13 @@ class Arguments:
             return False
         self.number = value
         return True
+
+    def count_at(self, index: int) -> int:
+        """Return argument ``index``, the largest number of items that a client wants, as an integer of at most
+        `MAX_COUNT`. Raises `CommandError`."""
+        if not self.find_integer(index):
+            raise CommandError(INTEGER_ERROR)
+        return min(self.number, MAX_COUNT)
 
     def id(
         self, index: int, *, missing_seq: int = 0, strict: bool = True, error: str = ID_ERROR

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headwater.commands.call import SYNTAX, Call, Wait, shown
+from headwater.commands.databases import database_at
 from headwater.errors import CommandError
-from headwater.limits import DATABASES
 from headwater.server.identity import COMPATIBLE_VERSION, SERVER_NAME, version
 from headwater.server.session.user import DEFAULT
 
@@ -137,10 +137,7 @@ def _authenticate(
 
 def select(call: Call, session: Session, services: Services) -> None:
     """SELECT index: choose the database, 0 to 15."""
-    index = call.arguments.integer(1)
-    if not 0 <= index < DATABASES:
-        raise CommandError("ERR DB index is out of range")
-    session.db_index = index
+    session.db_index = database_at(call, 1).index
     call.reply.ok()
 
 
