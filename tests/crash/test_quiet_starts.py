@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from datetime import UTC, datetime
+from itertools import chain
 from random import Random
 from typing import Any
 
@@ -16,11 +17,16 @@ import redis
 import headwater
 from headwater import limits
 from headwater.config.config import Config
+from headwater.errors import HeadwaterError
+from headwater.journal.retention import oldest_past
 from headwater.persistence.checking import check_store
+from headwater.persistence.reading import StoreReader
 from headwater.testing.clock import ManualClock
-from headwater.testing.node import LocalClient, Word
+from headwater.testing.files import CrashableFiles
+from headwater.testing.node import LocalClient, LocalStore, Word
 from headwater.testing.server import ServerProcess, server_process
 from tests.alarms import alarms_in, listening
+from tests.crash.node_campaign import recovered
 from tests.crash.node_store import (
     HelpedCheckpoint,
     SmallFiles,
@@ -96,18 +102,39 @@ def quiet_history(seed: int, *, steps: int = 60) -> list[str]:
             checkpoint_now(store)
         elif draw < 0.45 or step == steps - 1:
             running = None
-            assert store.files is not None
             limits.BLOCK_MAX_BYTES = random.choice(BLOCKS)
-            (image,) = store.files.crash_images(seed=random.randrange(2**32), count=1)
-            check = check_store(image)
-            found += [] if check.healthy else [f"step {step}: {check}"]
-            found += [f"step {step}: {note}" for note in check.notes]
-            store.crash()
+            found += [f"step {step}: {what}" for what in checked(stopped(store, random))]
+            store.node = store._open()
             client = store.client()
     return found
 
 
-@pytest.mark.parametrize("seed", range(20))
+def stopped(store: SmallFiles, random: Random) -> CrashableFiles:
+    """End the store, by a crash or a clean stop. Return its files, from which it is opened again."""
+    assert store.files is not None
+    if random.random() < 0.3:
+        assert store.node.journal is not None
+        store.node.journal.close()
+    else:
+        (store.files,) = store.files.crash_images(seed=random.randrange(2**32), count=1)
+    return store.files
+
+
+def checked(files: CrashableFiles) -> list[str]:
+    """Return what a check and a read of each past find."""
+    check = check_store(files)
+    found = [] if check.healthy else [str(check)]
+    try:
+        (image,) = files.crash_images(seed=0, count=1)
+        recovered(image, all_pasts=True)
+    except (HeadwaterError, AssertionError) as error:
+        found.append(str(error))
+    return found + check.notes
+
+
+@pytest.mark.parametrize(
+    "seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(4, 30))]
+)
 def test_a_healthy_store_gives_no_alarm_whatever_was_done_to_its_keys(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,6 +145,34 @@ def test_a_healthy_store_gives_no_alarm_whatever_was_done_to_its_keys(
         found = quiet_history(seed)
     # Then no start says that anything is damaged, and no check finds anything
     assert found == []
+    assert heard == []
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_starts_without_a_write_leave_every_past_readable(*, clean: bool) -> None:
+    # Given a store that keeps what its image replaced
+    store = LocalStore(config=Config(port=0, journal_retention=60))
+    client = store.client()
+    client("XADD", "s", "1-1", "field", "x")
+    checkpoint_now(store)
+    # When it is started and stopped without a write in between
+    assert store.files is not None
+    for _ in range(3):
+        if clean:
+            assert store.node.journal is not None
+            store.node.journal.close()
+        store.crash()
+    store.client()("XADD", "s", "2-1", "field", "x")
+    # Then no past is damaged
+    with listening() as heard:
+        (image,) = store.files.crash_images(seed=0, count=1)
+        past = oldest_past(image)
+        assert past is not None
+        assert past.image is None
+        reader = StoreReader(image, past=past)
+        for batch in chain(reader.of_image(), reader.of_journal()):
+            reader.applying.apply(batch)
+    assert [stream.length for stream in reader.applying.finish().streams.values()] == [2]
     assert heard == []
 
 
