@@ -1,6 +1,6 @@
 """Which lines of a log are alarms: they tell an operator that something is damaged, lost or unknown.
 
-A healthy store has none after any crash: whoever reads a false one restores a backup, or learns to read none. So every
+A healthy store has none after any crash: who reads a false one restores a backup, or learns to read none. So every
 test and campaign that crashes or kills a healthy store asserts that there are none. What breaks a disk or flips bits
 does not.
 """

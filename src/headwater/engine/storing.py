@@ -23,7 +23,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Mapping
 from struct import Struct
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 from zlib import crc32
 
 from headwater.engine.blobs import Blob, BlobPlace
@@ -33,9 +33,6 @@ from headwater.engine.entry_log import EntryLog
 from headwater.engine.sealed_block import SealedBlock, unpacked_ids
 from headwater.errors import JournalDamaged
 from headwater.limits import MAX_RECORD_GROUP_BYTES
-
-if TYPE_CHECKING:
-    from headwater.engine.stream import StoredStream
 
 ID = tuple[int, int]
 
@@ -85,8 +82,9 @@ class UnreadBlob:
         """Whether a record says that the blob was moved: so it was whole, and nothing refers to this place."""
         return sid in self._last and record.first == self._first
 
-    def matters(self, streams: Mapping[int, StoredStream]) -> bool:
-        """Whether an entry of the blob is still there, and not on disk elsewhere."""
+    def matters(self, streams: Mapping[int, Any]) -> bool:
+        """Whether an entry of the blob is still there, and not on disk elsewhere. ``streams`` are those of the
+        keyspace."""
         return any(
             sid in streams and _in_memory(streams[sid].log, self._first, last)
             for sid, last in self._last.items()
