@@ -20,6 +20,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from tests.alarms import alarms_in
 from tests.crash.test_server_kill import Writer
 from tests.crash.zygote import Order
 
@@ -65,13 +66,15 @@ class CallCampaign:
     def run(self) -> Killed:
         """Run all trials."""
         environment = {**os.environ, "LD_PRELOAD": str(compiled(self._directory))}
-        zygote = subprocess.Popen(
-            [sys.executable, "-m", "tests.crash.zygote"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=environment,
-        )
+        log = self._directory / "log"
+        with log.open("wb") as stderr:
+            zygote = subprocess.Popen(
+                [sys.executable, "-m", "tests.crash.zygote"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                env=environment,
+            )
         assert zygote.stdin is not None
         try:
             for trial in range(self._trials):
@@ -83,6 +86,10 @@ class CallCampaign:
             zygote.wait()
             if zygote.stdout is not None:
                 zygote.stdout.close()
+            self._wrong += [
+                f"seed {self._seed}: a false alarm: {line}"
+                for line in alarms_in(log.read_text(errors="replace"))
+            ]
             shutil.rmtree(self._directory, ignore_errors=True)
         return Killed(self._servers, self._helpers, self._checkpoints, self._wrong)
 

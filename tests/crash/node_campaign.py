@@ -8,6 +8,7 @@
 - that holds, too, while blocks are written to segments, and moved to others, and what is recovered has all bytes of
   all entries;
 - it can be read from each past that ``journal-retention`` keeps, with the same result;
+- nothing is logged that is an alarm (`tests.alarms`), and every segment that the journal names is there;
 - a store that was recovered goes on, also if the wall clock has jumped, and recovers again.
 
 At random turns a checkpoint begins, and ends some turns later: the image is built from the files alone, as the
@@ -27,13 +28,15 @@ from headwater.config.config import Config
 from headwater.engine.check import broken_invariants
 from headwater.errors import HeadwaterError
 from headwater.journal.retention import read_all, read_pasts
+from headwater.journal.segments import segment_numbers
 from headwater.persistence.reading import StoreReader
-from headwater.persistence.replaying import recovered_keyspace
+from headwater.persistence.replaying import log_recovery, recovered_keyspace
 from headwater.server.session.session import Session
 from headwater.testing.clock import ManualClock
 from headwater.testing.files import CrashableFiles
 from headwater.testing.node import Word, request
 from headwater.testing.replies import Reply
+from tests.alarms import listening
 from tests.crash.node_store import (
     JUMPS_S,
     HelpedCheckpoint,
@@ -67,14 +70,15 @@ class NodeCampaign:
 
     def run(self) -> NodeCampaign:
         """Run the history. `failures` has what did not hold."""
-        session = self._begin()
-        self._files.on_operation = self._crash
-        try:
-            self._history(session)
-        except HeadwaterError as error:
-            self.failures.append(f"seed {self.seed}: the running store: {error}")
-        self._files.on_operation = None
-        self._crash("the end")
+        with listening() as self._heard:
+            session = self._begin()
+            self._files.on_operation = self._crash
+            try:
+                self._history(session)
+            except HeadwaterError as error:
+                self.failures.append(f"seed {self.seed}: the running store: {error}")
+            self._files.on_operation = None
+            self._crash("the end")
         return self
 
     def _begin(self) -> Session:
@@ -173,6 +177,7 @@ class NodeCampaign:
 
     def _crash(self, line: str) -> None:
         where = f"seed {self.seed}, before {line!r}"
+        self._listen(f"{where}: the running store")
         try:
             # The current command has changed the state. It may be in the journal or not.
             possible = [*self._states[self.answered :], self._state()]
@@ -200,6 +205,12 @@ class NodeCampaign:
             self.failures.append(
                 f"{where}: command {self.answered} was answered, and {what} was recovered"
             )
+        self._listen(where)
+
+    def _listen(self, where: str) -> None:
+        """Count alarms as failures: nothing is damaged."""
+        self.failures += [f"{where}: a false alarm: {line}" for line in self._heard]
+        self._heard.clear()
 
     def _go_on(self, image: CrashableFiles, where: str) -> Any:
         """Open a store whose wall clock has jumped, and use it. Return what it was opened with."""
@@ -233,13 +244,17 @@ class NodeCampaign:
 def recovered(image: CrashableFiles, *, all_pasts: bool) -> Any:
     """Return the content that is recovered, after it was also read from each past; with ``all_pasts`` the files of each
     must be there. Raises `HeadwaterError`, and `AssertionError` if an invariant is broken."""
-    keyspace = recovered_keyspace(opened(image))
+    journal = opened(image)
+    keyspace = recovered_keyspace(journal)
+    log_recovery(journal.recovery, keyspace)
     broken = broken_invariants(keyspace)
     assert broken == [], f"broken invariants: {broken}"
     found = content(keyspace)
     known = read_all(image)
     if all_pasts:
         assert known[:-1] == read_pasts(image), "a past without its files"
+        missing = keyspace.named_segments - set(segment_numbers(image))
+        assert not missing, f"the journal names segments that were removed: {missing}"
     for past in known[:-1]:
         reader = StoreReader(image, past=known[-1]._replace(image=past.image, first=past.first))
         for batch in chain(reader.of_image(), reader.of_journal()):

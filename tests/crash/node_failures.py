@@ -12,6 +12,7 @@ from typing import Final
 
 from headwater.errors import HeadwaterError
 from headwater.server.session.session import Session
+from tests.alarms import listening
 from tests.crash.node_campaign import NodeCampaign
 
 KINDS: Final = ("EIO", "ENOSPC", "full")
@@ -36,20 +37,24 @@ class FailingNode(NodeCampaign):
 
     def run(self) -> FailingNode:
         """Run the history up to its end, or to that of the store. `failures` has what did not hold."""
-        session = self._begin()
-        self._files.on_operation = self._fail
-        try:
-            self._history(session)
-        except HeadwaterError as error:
-            self.failures.append(f"seed {self.seed}, after {self.failed!r}: {error}")
-        self._files.on_operation = self._files.capacity = None
-        where = f"seed {self.seed}, {self._kind} at {self.failed!r}"
-        self._crash(where)
-        self._files._locked = False
-        self._try(
-            self._files, f"{where}, same machine", [*self._states[self.answered :], self._state()]
-        )
+        with listening() as self._heard:
+            session = self._begin()
+            self._files.on_operation = self._fail
+            try:
+                self._history(session)
+            except HeadwaterError as error:
+                self.failures.append(f"seed {self.seed}, after {self.failed!r}: {error}")
+            self._files.on_operation = self._files.capacity = None
+            where = f"seed {self.seed}, {self._kind} at {self.failed!r}"
+            self._crash(where)
+            self._files._locked = False
+            possible = [*self._states[self.answered :], self._state()]
+            self._try(self._files, f"{where}, same machine", possible)
         return self
+
+    def _listen(self, where: str) -> None:
+        """Allow alarms: a failed disk is one."""
+        self._heard.clear()
 
     def _fail(self, line: str) -> None:
         self._left -= 1

@@ -131,6 +131,20 @@ FAULTS: dict[str, Fault] = {
         "crashes",
         "is missing",
     ),
+    "a segment removed at a start while the journal names it": Fault(
+        "server/services/services.py",
+        "named = source.image_segments | keyspace.named_segments",
+        "named = source.image_segments",
+        "cold",
+        "the journal names segments that were removed",
+    ),
+    "a file that a rotation cut called unknown": Fault(
+        "journal/recovery.py",
+        "            if not continued:\n                self._note_short(file, content)\n",
+        "            if self.clean:\n                self._note_short(file, content)\n            if not continued:\n",
+        "crashes",
+        "a false alarm",
+    ),
     "delivery count not persisted": Fault(
         "engine/group.py",
         "        self.facts.owned(self.gid, cid, seen_time, active_time, records)\n",

@@ -22,6 +22,7 @@ from headwater.persistence.helper import OTHER_SOURCES
 from headwater.persistence.order import CheckpointFailed, CheckpointOrder
 from headwater.persistence.process import HelperProcess
 from headwater.testing.server import ServerProcess, server_process
+from tests.alarms import alarms_in
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.slow
@@ -74,8 +75,10 @@ def helpers_of(server: ServerProcess) -> list[int]:
 
 @pytest.fixture
 def server() -> Iterator[ServerProcess]:
+    """A server that must not give an alarm, whatever happens to its helpers and to itself."""
     with server_process("--appendfsync", "always") as server:
         yield server
+        assert alarms_in(server.log()) == []
 
 
 def test_a_start_after_a_checkpoint_has_everything_and_fewer_files(server: ServerProcess) -> None:
@@ -132,7 +135,14 @@ def test_killed_helpers_leave_no_files(server: ServerProcess) -> None:
     assert all(path.stat().st_size < 10_000 for path in closed)
 
 
-def test_damage_that_a_checkpoint_finds_costs_nothing(server: ServerProcess) -> None:
+def test_damage_that_a_checkpoint_finds_costs_nothing() -> None:
+    with server_process("--appendfsync", "always") as server:
+        damage_and_save(server)
+        # And it was said
+        assert any("would be refused" in line for line in alarms_in(server.log()))
+
+
+def damage_and_save(server: ServerProcess) -> None:
     # Given a server, a byte of whose journal changes on the disk
     client = client_of(server)
     fill(client)

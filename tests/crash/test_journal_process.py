@@ -10,7 +10,10 @@ from random import Random
 
 import pytest
 
+from headwater.engine.keyspace import Keyspace
 from headwater.journal.files import DiskFiles
+from headwater.persistence.replaying import log_recovery
+from tests.alarms import listening
 from tests.crash.journal_tools import fact, open_journal
 
 pytestmark = pytest.mark.slow
@@ -85,6 +88,9 @@ def test_a_killed_process_loses_nothing_that_it_acknowledged(tmp_path: Path) -> 
             acknowledged = max([acknowledged, *map(int, writer.stdout.read().split())])
         # Then all of these facts are there, in order, without a gap
         journal, facts = open_journal(DiskFiles(tmp_path), file_bytes=16384)
+        with listening() as heard:
+            log_recovery(journal.recovery, Keyspace())
+        assert heard == []
         assert len(facts) >= acknowledged
         assert facts == [fact(text(number)) for number in range(1, len(facts) + 1)]
         journal.close()

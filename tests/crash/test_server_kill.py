@@ -19,6 +19,7 @@ from redis.retry import Retry
 
 from headwater.testing.server import ServerProcess, server_process
 from tests import campaigns
+from tests.alarms import alarms_in
 from tests.campaigns import Outcome
 
 CLIENTS = 4
@@ -120,6 +121,7 @@ def kill_points(points: int, seed: int) -> list[str]:
             with connection(server) as client:
                 for writer in writers:
                     wrong += [f"point {point}: {what}" for what in writer.settle(client)]
+        wrong += [f"a false alarm: {line}" for line in alarms_in(server.log())]
     return wrong
 
 

@@ -22,6 +22,7 @@ from headwater.persistence.replaying import recovered_keyspace
 from headwater.testing.clock import ManualClock
 from headwater.testing.files import CrashableFiles
 from headwater.testing.node import LocalStore
+from tests.alarms import listening
 from tests.crash.node_store import SmallFiles, content
 from tests.property.machine_pipelined import Step, unlike
 from tests.property.machine_restarts import RestartMachine
@@ -77,7 +78,13 @@ def on_disk(files: CrashableFiles, directory: Path) -> DiskFiles:
 
 def compared(seed: int, directory: Path, *, most: int) -> tuple[int, int, list[str]]:
     """Run a history, and read the store at up to ``most`` of its moments. Return how many moments were compared, how
-    many were older than what is kept, and what was wrong."""
+    many were older than what is kept, and what was wrong, alarms included."""
+    with listening() as heard:
+        found, older, wrong = _compared(seed, directory, most=most)
+    return found, older, wrong + [f"seed {seed}: a false alarm: {line}" for line in heard]
+
+
+def _compared(seed: int, directory: Path, *, most: int) -> tuple[int, int, list[str]]:
     machine = MomentMachine(seed)
     random = Random(seed)
     names = [name for name, often in machine.STEPS.items() for _ in range(often)]

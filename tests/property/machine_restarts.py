@@ -13,6 +13,7 @@ from typing import ClassVar
 from headwater.server.services import compactions
 from headwater.testing.clock import ManualClock
 from headwater.testing.node import LocalStore
+from tests.alarms import listening
 from tests.crash.node_store import (
     JUMPS_S,
     HelpedCheckpoint,
@@ -104,11 +105,12 @@ def history(seed: int) -> list[Step]:
 def restarted(seed: int) -> tuple[RestartMachine, str]:
     """Run a history on a new store. Return the machine, and what went wrong, if anything."""
     machine = RestartMachine()
-    try:
-        for step in history(seed):
-            machine.do(step)
-        machine.finish()
-    except Exception as error:
-        machine.patches.undo()
-        return machine, str(error) if isinstance(error, AssertionError) else repr(error)
-    return machine, ""
+    with listening() as heard:
+        try:
+            for step in history(seed):
+                machine.do(step)
+            machine.finish()
+        except Exception as error:
+            machine.patches.undo()
+            return machine, str(error) if isinstance(error, AssertionError) else repr(error)
+    return machine, f"a false alarm: {heard[0]}" if heard else ""

@@ -37,7 +37,8 @@ def test_a_first_start_without_a_manifest() -> None:
 
 
 def test_a_rotation() -> None:
-    """The next file exists already. MANIFEST names the one after it, and how far the journal is durable."""
+    """The next file exists already. MANIFEST names the one after it, and how far the journal is durable. Only then
+    the file that has ended is cut to its records."""
     story = Story()
     story.start()
     story.write("one")
@@ -47,14 +48,14 @@ def test_a_rotation() -> None:
         """
         write journal-000001 at 133: 41 bytes
         sync journal-000001
-        truncate journal-000001: 174 bytes
         create journal-000003.new: 1024 bytes
         write journal-000003.new at 0: 64 bytes
         sync journal-000003.new
         rename journal-000003.new journal-000003
         sync directory
         """
-        + manifest(105),
+        + manifest(105)
+        + "truncate journal-000001: 174 bytes",
     )
     # Then a second one without a turn in between changes nothing
     story.journal.rotate()

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from headwater import limits
 from headwater.engine.check import broken_invariants
 from headwater.journal.segments import segment_name, segment_numbers
+from headwater.persistence.checking import check_store
+from headwater.persistence.reading import keyspace_at
 from headwater.server.services import compactions, sealer
 from headwater.testing.node import LocalStore
 from tests.unit.cold import (
@@ -177,16 +180,17 @@ def test_a_copy_keeps_the_segment_of_its_source() -> None:
 
 
 def test_a_start_removes_what_nothing_refers_to() -> None:
-    # Given segments whose entries are all deleted, and one that no record names
+    # Given a segment that no record names
     store = filled()
-    assert store.files is not None
     store.client()("DEL", "s")
+    checkpoint(store)
+    assert store.files is not None
     store.files.create(segment_name(7), 100)
     store.files.sync(segment_name(7))
     store.files.sync_directory()
     # When the store starts
     store.crash()
-    # Then they are gone, and their numbers are not used again
+    # Then it is gone, and its number is not used again
     assert segments_of(store) == []
     fill(store.client(), 300)
     store_all(store)
@@ -204,6 +208,73 @@ def test_a_start_keeps_what_the_image_refers_to() -> None:
     assert segments_of(store) == [1]
     checkpoint(store)
     assert segments_of(store) == []
+
+
+def test_a_start_keeps_what_the_journal_refers_to() -> None:
+    # Given entries on disk that were deleted, which the journal has in this order
+    store = filled()
+    length = store.client()("XLEN", "s")
+    before_ms = store.node.services.times.now()
+    store.advance(1)
+    store.client()("DEL", "s")
+    # When the store starts, again and again
+    for _ in range(2):
+        store.crash()
+        # Then the segment is there until the next image, and the time before can be read
+        assert segments_of(store) == [1]
+    assert store.files is not None
+    (image,) = store.files.crash_images(seed=0, count=1)
+    (stream,) = keyspace_at(image, before_ms).streams.values()
+    assert len([block.entries() for block in stream.log.blocks]) > 1
+    assert stream.length == length
+    checkpoint(store)
+    assert segments_of(store) == []
+
+
+REMOVALS: tuple[tuple[tuple[str, ...], ...], ...] = (
+    (("DEL", "s"), ("DEL", "copy")),
+    (("FLUSHALL",),),
+    (("XTRIM", "s", "MAXLEN", "0"), ("XTRIM", "copy", "MAXLEN", "0")),
+    (("SET", "s", "x"), ("RENAME", "s", "copy")),
+    (("RENAME", "s", "copy"), ("SWAPDB", "0", "1"), ("FLUSHALL",)),
+    (("MOVE", "s", "1"), ("MOVE", "copy", "1"), ("FLUSHALL",)),
+    (("PEXPIRE", "s", "1"), ("COPY", "empty", "copy", "REPLACE")),
+)
+
+
+@pytest.mark.parametrize("removal", REMOVALS, ids=str)
+@pytest.mark.parametrize("cuts", [True, False])
+def test_a_segment_is_missed_only_while_its_entries_are_there(
+    removal: tuple[tuple[str, ...], ...],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    *,
+    cuts: bool,
+) -> None:
+    # Given entries on disk that a copy has, too, and whose segment is missing; blocks are cut elsewhere or not
+    store = filled()
+    client = store.client()
+    client("XADD", "empty", "1-1", "field", "x")
+    client("COPY", "s", "copy")
+    store_all(store)
+    if cuts:
+        monkeypatch.setattr(limits, "BLOCK_MAX_BYTES", 5000)
+    assert store.files is not None
+    for number in segments_of(store):
+        store.files.remove(segment_name(number))
+    store.files.sync_directory()
+    # When the store starts, then the log says so
+    store.crash()
+    assert "segment-000001" in caplog.text
+    # And not after a start that finds the entries deleted
+    caplog.clear()
+    for command in removal:
+        store.client()(*command)
+    store.advance(1)
+    store.crash()
+    (image,) = store.files.crash_images(seed=0, count=1)
+    assert check_store(image).notes == []
+    assert caplog.text == ""
 
 
 def test_a_missing_segment_is_reported_and_prevents_no_start(

@@ -85,6 +85,86 @@ def test_a_range_whose_ids_are_damaged_stays_in_memory(
     assert set(again.sealing.segments().values()) != {0}
 
 
+def reported(stream: StoredStream, blobs: MemoryBlobs) -> list[str]:
+    """Return what a recovery into other blocks reports of blobs."""
+    again = replayed(stream.keyspace.facts.data, blobs, block_bytes=5000)
+    return [one.problem for one in again.unread_blobs if one.matters(again.streams)]
+
+
+def test_a_damaged_blob_is_reported_as_long_as_a_stream_or_a_copy_has_its_entries(
+    stream: StoredStream, blobs: MemoryBlobs
+) -> None:
+    # Given a damaged blob of a stream that was copied, and whose copy was copied and renamed
+    add(stream, 100)
+    store(stream, blobs)
+    damaged = min(blobs.blobs)
+    blobs.lost.add(damaged)
+    database, other = stream.db, keyspace_of(stream).databases[1]
+    database.copy(b"s", other, b"t", 2, [])
+    other.copy(b"t", other, b"u", 3, [])
+    other.rename(b"u", database, b"v")
+    # When one after the other is deleted, then it is reported until the last one is
+    for last in (database, b"s"), (other, b"t"), (database, b"v"):
+        assert reported(stream, blobs) == [f"the blob at {damaged} is damaged"]
+        last[0].delete(last[1])
+    assert reported(stream, blobs) == []
+
+
+def test_a_damaged_blob_is_reported_as_long_as_one_of_its_entries_is_there(
+    stream: StoredStream, blobs: MemoryBlobs
+) -> None:
+    # Given a damaged blob
+    add(stream, 100)
+    store(stream, blobs)
+    blobs.lost.add(min(blobs.blobs))
+    block = stream.log.blocks[0]
+    last = block.last_ms
+    # When its entries are deleted, then it is reported until the last one is
+    stream.trim_through(last - 2, 0)
+    assert len(reported(stream, blobs)) == 1
+    stream.delete([(last, 0)], marks=True)
+    assert len(reported(stream, blobs)) == 1
+    stream.delete([(last - 1, 0)], marks=True)
+    assert reported(stream, blobs) == []
+
+
+def test_ids_that_are_used_again_are_not_those_of_a_missing_blob(
+    stream: StoredStream, blobs: MemoryBlobs
+) -> None:
+    # Given a stream all of whose entries were deleted, after which their blobs were removed
+    add(stream, 100)
+    store(stream, blobs)
+    stream.trim_through(100, 0)
+    blobs.lost.update(blobs.blobs)
+    # When XSETID allows the same ids again
+    stream.set_id((0, 0), 100, (0, 0))
+    add(stream, 100)
+    # Then nothing is reported
+    assert reported(stream, blobs) == []
+
+
+def test_a_blob_that_was_moved_is_not_missed_at_its_old_place(
+    stream: StoredStream, blobs: MemoryBlobs
+) -> None:
+    # Given a stream and a copy, all of whose blobs were moved, after which their segments were removed
+    add(stream, 100)
+    store(stream, blobs)
+    keyspace = keyspace_of(stream)
+    stream.db.copy(b"s", stream.db, b"t", 2, [])
+    for block in list(stream.log.blocks):
+        assert block.packed is not None
+        assert block.packed.blob is not None
+        old = block.packed.blob.place()
+        new = old._replace(segment=99 + old.segment)
+        blobs.blobs[new] = blobs.blobs[old]
+        blobs.lost.add(old)
+        assert keyspace.move(1, block, old, new)
+    # Then nothing is reported, also of the copy alone
+    assert reported(stream, blobs) == []
+    stream.db.delete(b"s")
+    assert reported(stream, blobs) == []
+
+
 def test_an_id_that_is_used_again_does_not_get_the_bytes_of_the_blob(
     stream: StoredStream, blobs: MemoryBlobs
 ) -> None:

@@ -14,6 +14,7 @@ import redis
 
 from headwater.testing.server import ServerProcess, server_process
 from tests import peers
+from tests.alarms import alarms_in
 from tests.worker.apps import PATIENCE_SECONDS
 
 
@@ -34,6 +35,10 @@ class Restarting(ABC):
 
     def look(self) -> redis.Redis:
         return redis.Redis.from_url(self.url, decode_responses=True)
+
+    def alarms(self) -> list[str]:
+        """Return the alarms in the log of a server of ours (`tests.alarms`): no kill may cause any."""
+        return []
 
     @contextmanager
     def starting(self) -> Iterator[None]:
@@ -56,6 +61,9 @@ class _Headwater(Restarting):
 
     def start(self) -> None:
         self._server.start()
+
+    def alarms(self) -> list[str]:
+        return alarms_in(self._server.log())
 
 
 class _Peer(Restarting):

@@ -31,6 +31,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[Restarting]:
     try:
         with restarting(request.param) as found:
             yield found
+            assert found.alarms() == []
     except peers.PeerMissing as missing:
         if peers.required():
             raise

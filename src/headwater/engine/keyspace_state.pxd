@@ -24,6 +24,7 @@ cdef class KeyspaceState:
     cdef public dict expiring
     cdef public list garbage
     cdef public list unread_blobs
+    cdef public set named_segments
     cdef public object iid_deadlines
 
     cpdef note_seen(self, Py_ssize_t gid, Py_ssize_t cid)

@@ -7,13 +7,16 @@ This avoids an import cycle.
 from __future__ import annotations
 
 from heapq import heappush
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from headwater.engine.facts import FactBuffer
 from headwater.engine.memory_account import MemoryAccount
 from headwater.engine.nodes import Weighing
 from headwater.engine.sealing import Sealing
 from headwater.limits import SMALL_GARBAGE
+
+if TYPE_CHECKING:
+    from headwater.engine.storing import UnreadBlob
 
 Place = tuple[int, bytes]
 """A key: the number of its database, and its name."""
@@ -37,8 +40,10 @@ class KeyspaceState:
         self.facts = facts
         self.sealing = Sealing()
         """Which blocks of all streams stay uncompressed, and which are compressed."""
-        self.unread_blobs: list[str] = []
-        """Why entries that are in blobs stayed in memory during a recovery: the blobs are damaged."""
+        self.unread_blobs: list[UnreadBlob] = []
+        """What a recovery could not read of segments; at its end, that of it which the state still has."""
+        self.named_segments: set[int] = set()
+        """The segments that the journal names which was replayed."""
         self.memory = MemoryAccount()
         """The memory of everything but entries."""
         self.weighing = Weighing(self.memory)

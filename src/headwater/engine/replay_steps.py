@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from headwater.engine.fact_reader import FactReader
 from headwater.engine.facts import ALL_DATABASES
-from headwater.engine.storing import RECORD_BYTES, decode_record
+from headwater.engine.storing import RECORD_BYTES, UnreadBlob, decode_record
 
 if TYPE_CHECKING:
     from headwater.engine.keyspace import Keyspace
@@ -85,6 +85,10 @@ def _key_copied(keyspace: Keyspace, reader: FactReader) -> None:
     db, key, new_db = reader.take_u8(), reader.take_text(), reader.take_u8()
     name, sid, count = reader.take_text(), reader.take_u32(), reader.take_u32()
     gids = [(reader.take_u32(), reader.take_u32()) for _ in range(count)]
+    if keyspace.unread_blobs:
+        source = getattr(keyspace.databases[db].values.get(key), "sid", None)
+        for blob in keyspace.unread_blobs:
+            blob.copied(source, sid)
     keyspace.databases[db].copy(key, keyspace.databases[new_db], name, sid, gids)
 
 
@@ -96,6 +100,8 @@ def _databases_swapped(keyspace: Keyspace, reader: FactReader) -> None:
 def _stream_set_id(keyspace: Keyspace, reader: FactReader) -> None:
     stream = keyspace.streams[reader.take_u32()]
     last, added, deleted = reader.take_id(), reader.take_u64(), reader.take_id()
+    for blob in keyspace.unread_blobs:
+        blob.ends_at(stream.sid, last)
     stream.set_id(last, added, deleted)
 
 
@@ -140,9 +146,14 @@ def _stored(keyspace: Keyspace, reader: FactReader) -> None:
     if keyspace.sealing.bodies.source is None:  # The entries stay in memory.
         stream.note_stored(record)
         return
+    keyspace.named_segments.add(record.place.segment)
     problem = stream.store(record)
     if problem is not None:
-        keyspace.unread_blobs.append(problem)
+        keyspace.unread_blobs.append(UnreadBlob(record, sid, problem))
+    elif record.moved and keyspace.unread_blobs:
+        keyspace.unread_blobs = [
+            blob for blob in keyspace.unread_blobs if not blob.is_moved(record, sid)
+        ]
 
 
 def _group_created(keyspace: Keyspace, reader: FactReader) -> None:

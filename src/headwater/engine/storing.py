@@ -9,7 +9,9 @@ Rule 1. A record names the entries by id: those that were live in [first, last] 
 Rule 2. If the record fits a block exactly, that block becomes stored and keeps its tombstones. Otherwise
         the blocks are cut at the ends of the range, and the ids of the blob are read.
 Rule 3. If the ids cannot be read, or a live entry is not among them, nothing is changed: the entries stay
-        in memory. `StoredRecord` has a checksum of the ids, so that no other blob is taken for it.
+        in memory. `StoredRecord` has a checksum of the ids, so that no other blob is taken for it. That is
+        reported if they are still there at the end of the recovery (`UnreadBlob`): later records may delete
+        them, after which their segment was removed.
 Rule 4. A record in a fact is: first id, last id, entries u32, codec u8, moved u8, raw bytes u64, segment u64,
         offset u64, head bytes u32, body bytes u32, checksum u32.
 Rule 5. Ids can be used again after XSETID. Therefore ``last`` is the last id that was live, not the last
@@ -19,8 +21,9 @@ Rule 5. Ids can be used again after XSETID. Therefore ``last`` is the last id th
 from __future__ import annotations
 
 from array import array
+from collections.abc import Mapping
 from struct import Struct
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from zlib import crc32
 
 from headwater.engine.blobs import Blob, BlobPlace
@@ -54,6 +57,51 @@ class StoredRecord(NamedTuple):
     place: BlobPlace
     checksum: int
     """The CRC-32 of the packed ids."""
+
+
+class UnreadBlob:
+    """A blob whose ids could not be read, so that its entries stayed in memory. ``problem`` says why."""
+
+    def __init__(self, record: StoredRecord, sid: int, problem: str) -> None:
+        self.problem = problem
+        self._first = record.first
+        self._last = {sid: record.last}
+        """The stream and its copies, each with the last id that may be one of these entries."""
+
+    def copied(self, source: int | None, sid: int) -> None:
+        """Note that stream number ``sid`` is a copy of stream number ``source``."""
+        if source is not None and source in self._last:
+            self._last[sid] = self._last[source]
+
+    def ends_at(self, sid: int, last: ID) -> None:
+        """Note that a stream has no entry after ``last`` (rule 5)."""
+        if sid in self._last:
+            self._last[sid] = min(self._last[sid], last)
+
+    def is_moved(self, record: StoredRecord, sid: int) -> bool:
+        """Whether a record says that the blob was moved: so it was whole, and nothing refers to this place."""
+        return sid in self._last and record.first == self._first
+
+    def matters(self, streams: Mapping[int, Any]) -> bool:
+        """Whether an entry of the blob is still there, and not on disk elsewhere. ``streams`` are those of the
+        keyspace."""
+        return any(
+            sid in streams and _in_memory(streams[sid].log, self._first, last)
+            for sid, last in self._last.items()
+        )
+
+
+def _in_memory(log: EntryLog, first: ID, last: ID) -> bool:
+    """Whether an entry of these ids is in a block that is not stored."""
+    for at in range(log.find_block(*first), len(log.blocks)):
+        block = log.blocks[at]
+        if block.first() > last:
+            break
+        if block.packed is None or block.packed.blob is None:
+            inside = range(block.lower_bound(*first), block.behind(*last))
+            if any(block.lives(index) for index in inside):
+                return True
+    return False
 
 
 def record_of(block: EntryBlock, *, moved: bool = False) -> StoredRecord:

@@ -40,9 +40,11 @@ from headwater.journal.failures import forked, poisoned, unreadable, unrecoverab
 from headwater.journal.files import Files
 from headwater.journal.flusher import INTERVAL_SECONDS, Flusher
 from headwater.journal.manifest import ImageEntry
+from headwater.journal.names import file_name
 from headwater.journal.records import (
     FILE_HEADER_BYTES,
     SYNCED_GROUP_BYTES,
+    Synced,
     group_at,
 )
 from headwater.journal.recovery import Recovery
@@ -284,14 +286,24 @@ class Journal:
         if writer.end > FILE_HEADER_BYTES:
             try:
                 self._end_file()
-                with contextlib.suppress(OSError):  # it only gives back unused space
-                    self.files.truncate(writer.name, writer.end)
+                ended = writer.here()
                 self._continue(0)
                 self._reserve.prepare(writer.number + 1)
                 self._measure()
+                self._give_back(ended)
             except BaseException as error:
                 self._fail(error)
         return catalog.rotation(writer.number, writer.turn, writer.now_ms)
+
+    def _give_back(self, ended: Synced) -> None:
+        """Cut a file that a rotation has ended to its records. MANIFEST says before that it has ended
+        (recovery.py, rule 4)."""
+        catalog, name = self.catalog, file_name(ended.number)
+        if catalog.last > self._writer.number:
+            catalog.save_floor(ended)  # if there was a file after the next one already
+        with contextlib.suppress(OSError):  # it only gives back unused space
+            self.files.truncate(name, ended.offset)
+            self.files.close(name)
 
     def use_image(self, rotation: Rotation, entry: ImageEntry) -> None:
         """Begin the store with the image of this rotation, the result of `ImageWriter.finish`. Raises
@@ -365,6 +377,7 @@ class Journal:
         """Make everything durable, and say so at the end of this file."""
         self._sync()
         if not self._writer.clean:
+            self._writer.leave()
             self._writer.end_cleanly()
             self._sync()
 

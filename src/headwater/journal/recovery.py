@@ -17,7 +17,10 @@ Rule 3. A file gets its name after its header is durable. A file without a heade
 Rule 4. A file that is shorter than its header says is damaged, because it is unknown what followed its
         end. The exception is a file whose records end where a fact ``synced`` says, with only zeros after
         that, if anything: its own last record, written by a clean stop or a rotation, or the first record
-        of the next file.
+        of the next file. Only the own record of the last file causes a note, because more may have followed
+        a clean stop. A rotation that is followed by a crash does not: MANIFEST says that this end was durable
+        and names a file that was created after it, so nothing was written there any more, and the journal
+        continues in the next file.
 Rule 5. Files are numbered without a gap, from the first that MANIFEST names to its last or later; without
         MANIFEST, from 1 on. A missing file is damage.
 Rule 6. Records that end before the floor of MANIFEST are damage.
@@ -178,6 +181,7 @@ class Recovery:
             continued = bool(later) and self._is_continued(file, content, later[0])
             self._refuse_short(file, content, named=continued or self.clean)
             if not continued:
+                self._note_short(file, content)
                 self._judge_tails(file, content, later)
                 self._refuse_before_floor(file, content)
                 self.spares = later
@@ -210,7 +214,11 @@ class Recovery:
                 f"with {file.size}, so what followed them is unknown",
                 size=file.size,
             )
-        if self.clean:
+
+    def _note_short(self, file: JournalFile, content: Content) -> None:
+        """Note that the last file with records, whose end its own last record names, is short."""
+        size = content.size
+        if size < file.size:
             self.notes.append(
                 f"{self._files.path(file.name)} has {size} bytes and was created with {file.size}: its last "
                 "record says that it ends there, as after a clean stop; what may have followed is unknown"
@@ -244,9 +252,11 @@ class Recovery:
         return self.damaged(file.name, self.end, found)
 
     def _is_continued(self, file: JournalFile, content: Content, later: JournalFile) -> bool:
-        """Whether the next file begins with a record that says where this one ended."""
+        """Whether the next file begins with a record that says where this one ended, or would have begun with it."""
         first = self._first_group(later)
-        synced = None if first is None else read_synced(first.facts)
+        if first is None:
+            return self._was_rotated(file, content)
+        synced = read_synced(first.facts)
         if synced is None:
             return False
         if synced != (file.number, self.end):
@@ -262,6 +272,12 @@ class Recovery:
                 f"{self.end} were ignored; the next file says that it ended there"
             )
         return True
+
+    def _was_rotated(self, file: JournalFile, content: Content) -> bool:
+        """Whether a rotation has ended this file and continued in the next one, which has no record yet (rule 4)."""
+        catalog = self.catalog
+        ended = self.clean and content.used <= self.end
+        return ended and catalog.floor == (file.number, self.end) and catalog.last > file.number + 1
 
     def _first_group(self, file: JournalFile) -> Group | None:
         """Return the first record of a later file, which is the journal's own; None if there is none."""

@@ -97,7 +97,11 @@ class Applying:
 
     def finish(self) -> Keyspace:
         """Return the keyspace, ready for commands."""
-        self.keyspace.signalled.clear()
-        self.keyspace.unseen.clear()
-        self.keyspace.facts.muted = False
-        return self.keyspace
+        keyspace = self.keyspace
+        keyspace.signalled.clear()
+        keyspace.unseen.clear()
+        keyspace.facts.muted = False
+        keyspace.unread_blobs = [
+            blob for blob in keyspace.unread_blobs if blob.matters(keyspace.streams)
+        ]
+        return keyspace

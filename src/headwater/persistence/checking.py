@@ -87,7 +87,7 @@ def _check(files: Files, progress: Progress) -> StoreCheck:
         unreadable=(unreadable := list(_unreadable(blocks, progress))),
         weakened=list(_weakened(SegmentReader(files, store.seed), blocks)),
         cuts=recovery.cuts,
-        notes=[*recovery.notes, *keyspace.unread_blobs],
+        notes=[*recovery.notes, *(blob.problem for blob in keyspace.unread_blobs)],
         # The rules of unreadable blocks cannot be checked.
         faults=[] if unreadable else broken_invariants(keyspace),
     )

@@ -106,6 +106,6 @@ def log_recovery(recovery: Recovery, keyspace: Keyspace) -> None:
         )
     for note in recovery.notes:
         log.warning("journal: %s", note)
-    for note in keyspace.unread_blobs:
-        log.warning("entries stay in memory: %s", note)
+    for blob in keyspace.unread_blobs:
+        log.warning("entries stay in memory: %s", blob.problem)
     keyspace.unread_blobs.clear()

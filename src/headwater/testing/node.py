@@ -10,7 +10,7 @@ from headwater.commands.call import StreamSettings
 from headwater.config.config import Config
 from headwater.journal.batches import groups_of
 from headwater.journal.journal import Journal
-from headwater.persistence.replaying import recovered_keyspace
+from headwater.persistence.replaying import log_recovery, recovered_keyspace
 from headwater.resp.arguments import Arguments
 from headwater.server.turn.node import Node
 from headwater.testing.clock import ManualClock
@@ -126,6 +126,7 @@ class LocalStore:
             return Node(config=self.config, clock=self.clock)
         journal = self._journal(self.files)
         keyspace = recovered_keyspace(journal, config=self.config)
+        log_recovery(journal.recovery, keyspace)
         return Node(keyspace=keyspace, journal=journal, config=self.config, clock=self.clock)
 
     def _journal(self, files: CrashableFiles) -> Journal:

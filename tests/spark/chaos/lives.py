@@ -29,6 +29,7 @@ from typing import Any, Final, Literal, get_args
 import redis
 
 from headwater.testing.server import ServerProcess
+from tests.alarms import alarms_in
 from tests.spark.chaos.driver_options import ENTRIES_A_BATCH, STREAM, VICTIMS, DriverOptions
 from tests.spark.chaos.processes import PATIENCE_SECONDS, Driver, DriverLost, busy
 from tests.spark.chaos.way import Way
@@ -118,6 +119,9 @@ def live(
                 trial.clear()
             if kind != "restored":
                 trial.judge()
+            if server is not None:
+                said = alarms_in(server.log())
+                life.failures += [f"a false alarm of the server: {line}" for line in said]
     finally:
         # Keep the files of a failure for inspection.
         if life.failures:

@@ -119,6 +119,7 @@ class Trial:
         with server.look() as client:
             client.connection_pool.connection_kwargs["decode_responses"] = False
             self.failures += judge(client, load)
+        self.failures += [f"a false alarm of the server: {line}" for line in server.alarms()]
         self.done["messages"] = len(load.confirmed)
         return self.verdict(directory, self._verdict(directory, load))
 

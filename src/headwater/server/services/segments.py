@@ -1,12 +1,14 @@
 """The segments of a node: who writes them, and which ones nothing needs any more.
 
     sealer ─────┐
-    compaction ─┴▶ segment-NNNNNN ◀── references: the keyspace, and the image that MANIFEST names
+    compaction ─┴▶ segment-NNNNNN ◀── references: the keyspace, and the image that MANIFEST names, and
+                        │             the journal after it
                         └ no reference ──▶ removed after a checkpoint or at a start
 
-Rule 1. A segment is removed only if neither the keyspace nor the image refers to it, and if it was complete,
-        with every block in it settled, before the image's rotation (`floor`): no record of the journal
-        that follows the image will name it.
+Rule 1. A segment is removed only if neither the keyspace nor the image refers to it, and if no record of the
+        journal that follows the image names it: a replay would miss it, and the state at an earlier moment
+        needs it. So after a checkpoint it must have been complete, with every block in it settled, before
+        the image's rotation (`floor`).
 Rule 2. MANIFEST says which numbers were used before a segment is removed (catalog.py).
 """
 
@@ -65,13 +67,13 @@ class Segments:
         if gone:
             log.info("%d segments without entries were removed", len(gone))
 
-    def remove_orphans(self, state: Collection[int], image: Collection[int]) -> None:
-        """At a start: remove every segment to which neither the state nor the image refers, and report those
-        that are missing."""
+    def remove_orphans(self, state: Collection[int], named: Collection[int]) -> None:
+        """At a start: remove every segment to which the state does not refer and that is not among those that the
+        image and the journal have ``named``, and report those that are missing."""
         there = set(segment_numbers(self._journal.files))
         for number in sorted(set(state) - there):
             log.error(
                 "%s is missing: its entries cannot be read. Restore it from a backup",
                 self._journal.files.path(segment_name(number)),
             )
-        self.remove(self.unneeded(self._first, state, image))
+        self.remove(self.unneeded(self._first, state, named))

@@ -157,7 +157,8 @@ class Services:
         keyspace.opened_ms = self.times.now()
         source = keyspace.sealing.bodies.source
         if isinstance(source, SegmentSource):
-            self.segments.remove_orphans(keyspace.sealing.segments(), source.image_segments)
+            named = source.image_segments | keyspace.named_segments
+            self.segments.remove_orphans(keyspace.sealing.segments(), named)
         for session in self.clients.sessions.values():
             session.call.admission = self.records.admission
 
