@@ -6,12 +6,11 @@ headwater check data -o json
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from headwater.cli.directories import files_of
+from headwater.cli.directories import Directory, files_of
 from headwater.cli.output import UNHEALTHY, Output, OutputFormat, show
 from headwater.cli.progress import progress
 
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def check(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The data directory.")],
+    directory: Directory,
     *,
     output: Output = OutputFormat.TABLE,
 ) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 from headwater.errors import ForkedStore, JournalDamaged, StoreUnusable
 from headwater.journal.files import Files
 from headwater.journal.records import FILE_HEADER_BYTES, read_file_header
+from headwater.journal.regular import MANIFEST_NAME
 
-MANIFEST_NAME = "MANIFEST"
 EDITED = "crc32c edited"
 """The last line of a MANIFEST that was corrected by hand."""
 
@@ -80,9 +83,18 @@ def damaged_image(files: Files, name: str, offset: int, found: str) -> JournalDa
 def unreadable(files: Files, error: OSError) -> StoreUnusable:
     """Return the error for a directory that the system cannot read."""
     return StoreUnusable(
-        f"the journal in {files.path('')} cannot be read: {error}. Check the disk and the permissions of the "
-        "directory."
+        f"the journal in {files.path('')} cannot be read: {error}. Check the disk, and that this user may read the "
+        "directory and the files in it."
     )
+
+
+@contextlib.contextmanager
+def reading(files: Files) -> Iterator[None]:
+    """Raise `StoreUnusable` for what the system cannot read while the context is open."""
+    try:
+        yield
+    except OSError as error:
+        raise unreadable(files, error) from error
 
 
 def unrecoverable(files: Files, error: OSError) -> StoreUnusable:

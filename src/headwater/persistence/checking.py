@@ -14,6 +14,7 @@ from typing import NamedTuple
 from headwater.engine.check import broken_invariants
 from headwater.engine.entry_block import EntryBlock
 from headwater.errors import JournalDamaged
+from headwater.journal.failures import reading
 from headwater.journal.files import Files
 from headwater.journal.report import Cut
 from headwater.journal.segment_reader import SegmentReader
@@ -62,9 +63,10 @@ def check_store(files: Files, progress: Progress = silent) -> StoreCheck:
 
     Raises `StoreInUse` if a process uses it, and `StoreUnusable` if there is no store.
     """
-    files.lock()
+    files.lock_to_read()
     try:
-        return _check(files, progress)
+        with reading(files):
+            return _check(files, progress)
     finally:
         files.unlock()
 
@@ -93,6 +95,12 @@ def _check(files: Files, progress: Progress) -> StoreCheck:
     )
 
 
+def refuse_unreadable(error: JournalDamaged) -> None:
+    """Raise the cause of ``error`` if that is a missing right: what this user may not read need not be damaged."""
+    if isinstance(error.__cause__, PermissionError):
+        raise error.__cause__
+
+
 def _weakened(reader: SegmentReader, blocks: Sequence[tuple[Key, EntryBlock]]) -> Iterator[str]:
     for _key, block in blocks:
         assert block.packed is not None
@@ -108,6 +116,7 @@ def _unreadable(
         try:
             block.entries()
         except JournalDamaged as error:
+            refuse_unreadable(error)
             first, last = block.first(), (block.last_ms, block.last_seq)
             yield UnreadableEntries(
                 database,

@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 from headwater.engine.keyspace import Keyspace
 from headwater.engine.replay import Replay
-from headwater.errors import JournalDamaged, StoreUnusable
+from headwater.errors import JournalDamaged
+from headwater.journal.failures import reading
 from headwater.journal.files import DiskFiles, Files
 from headwater.journal.manifest import read_manifest
 from headwater.journal.names import JournalFile, file_name, journal_numbers
@@ -31,6 +32,7 @@ from headwater.journal.records import (
 from headwater.journal.recovery import Recovery
 from headwater.model import MAX_U64
 from headwater.persistence.backup import back_up, end_journal
+from headwater.persistence.checking import refuse_unreadable
 from headwater.persistence.reading import Key, Progress, StoreReader, stored_blocks, streams_of
 
 
@@ -70,12 +72,11 @@ def plan_repair(directory: Path) -> RepairPlan:
 
     Raises `StoreInUse`, and `StoreUnusable` or `JournalDamaged` for what cannot be repaired (rule 3).
     """
-    if not directory.is_dir():
-        raise StoreUnusable(f"there is no directory {directory}")
     files = DiskFiles(directory)
-    files.lock()
+    files.lock_to_read()
     try:
-        return _plan(files, str(directory))
+        with reading(files):
+            return _plan(files, str(directory))
     finally:
         files.unlock()
 
@@ -134,6 +135,7 @@ def _unreadable(
         try:
             block.entries()
         except JournalDamaged as error:
+            refuse_unreadable(error)
             known = block.known_ids()
             alive = [at for at in range(block.count) if block.lives(at)]
             texts = [b"%d-%d" % (known[2 * at], known[2 * at + 1]) for at in alive]
