@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator
 
 from headwater.errors import ForkedStore, JournalDamaged, StoreUnusable
@@ -78,6 +79,11 @@ def damaged_image(files: Files, name: str, offset: int, found: str) -> JournalDa
         f"{files.path(name)} is damaged at offset {offset}: found {found}. Nothing was changed. Restore the "
         "data directory from a backup."
     )
+
+
+def without_remedy(error: Exception) -> str:
+    """Return what is damaged and where, without what to do about it: for files that the current state does not need."""
+    return re.split(r"\. (?:Nothing was changed|All other entries|Restore the file)", str(error))[0]
 
 
 def unreadable(files: Files, error: OSError) -> StoreUnusable:

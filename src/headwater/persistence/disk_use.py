@@ -25,7 +25,13 @@ from headwater.journal.names import (
 from headwater.journal.regular import check_readable
 from headwater.journal.retention import read_unneeded
 from headwater.journal.segments import segment_name, segment_numbers
-from headwater.persistence.reading import Progress, StoreReader, silent, stored_blocks
+from headwater.persistence.reading import (
+    Progress,
+    StoreReader,
+    place_of,
+    silent,
+    stored_blocks,
+)
 
 
 class DiskUse(NamedTuple):
@@ -92,9 +98,7 @@ def streams_on_disk(files: Files, progress: Progress = silent) -> list[StreamOnD
                 store.applying.apply(batch)
         totals: dict[tuple[int, bytes], list[int]] = defaultdict(lambda: [0, 0, 0])
         for key, block in stored_blocks(store.applying.finish()):
-            assert block.packed is not None
-            assert block.packed.blob is not None
-            place = block.packed.blob.place()
+            place = place_of(block)
             for at, more in enumerate((1, block.live, place.size)):
                 totals[key][at] += more
     found = [

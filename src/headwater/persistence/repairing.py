@@ -32,8 +32,14 @@ from headwater.journal.records import (
 from headwater.journal.recovery import Recovery
 from headwater.model import MAX_U64
 from headwater.persistence.backup import back_up, end_journal
-from headwater.persistence.checking import refuse_unreadable
-from headwater.persistence.reading import Key, Progress, StoreReader, stored_blocks, streams_of
+from headwater.persistence.reading import (
+    Key,
+    Progress,
+    StoreReader,
+    refuse_unreadable,
+    stored_blocks,
+    streams_of,
+)
 
 
 class LostEntries(NamedTuple):
@@ -114,6 +120,7 @@ def _plan(files: Files, directory: str) -> RepairPlan:
     except JournalDamaged as error:
         damage, cut = str(error), Synced(store.recovery.current.number, store.recovery.end)
     keyspace = store.applying.finish()
+    refuse_unreadable(files, stored_blocks(keyspace))
     unreadable, lost = _unreadable(keyspace)
     changes = 0
     if cut is not None:
@@ -135,7 +142,6 @@ def _unreadable(
         try:
             block.entries()
         except JournalDamaged as error:
-            refuse_unreadable(error)
             known = block.known_ids()
             alive = [at for at in range(block.count) if block.lives(at)]
             texts = [b"%d-%d" % (known[2 * at], known[2 * at + 1]) for at in alive]
