@@ -207,6 +207,32 @@ def test_what_writes_says_that_it_cannot(data: Path, tmp_path: Path) -> None:
     assert [served.returncode, *(one.status for one in found)] == [1, 1, 1, 1]
 
 
+def test_commands_with_a_url_read_a_moment_and_refuse_the_store_itself(
+    data: Path, at_ms: int, tmp_path: Path
+) -> None:
+    mount = tmp_path / "mount"
+    begin, before = mounted(READ_ONLY_BIND, data, mount), state(data)
+    past, present = f"headwater://{mount}?at={at_ms}", f"headwater://{mount}"
+    explained, listed, refused, doctor = run_commands(
+        [
+            ["explain", "--window", "0s", "--url", past],
+            ["streams", "list", "--url", past],
+            ["explain", "--url", present],
+            ["doctor", "--url", present],
+        ],
+        begin=begin,
+    )
+    assert (explained.status, explained.complaint) == (0, "")
+    assert "1,000" in listed.printed
+    assert refused.status == 1
+    assert is_one_line(refused.complaint)
+    assert "Read-only file system" in refused.complaint
+    assert doctor.status == 3
+    assert "Read-only file system" in doctor.printed
+    assert doctor.complaint == ""
+    assert state(data) == before
+
+
 def flip_last_record(directory: Path) -> None:
     path = max(one for one in directory.glob("journal-*") if one.read_bytes()[200:].strip(b"\0"))
     content = bytearray(path.read_bytes())
