@@ -115,7 +115,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[int]]:
                 if number == 2:
                     client.delete("s")
                 client.bgrewriteaof()
-                eventually(lambda at=number: len([*server.data.glob("manifest-*")]) == at + 1)
+                eventually((server.data / f"manifest-{number:06}").exists)
                 eventually(lambda: client.info("persistence")["aof_rewrite_in_progress"] == 0)
             eventually((server.data / "unneeded").exists)
             client.xadd("t", {"n": 1})
@@ -242,6 +242,10 @@ def test_check_says_what_is_affected_and_how_to_go_on_without_it(
     assert document["past_until"] in first
     assert f"{path} is damaged at offset" in said
     assert "MANIFEST" not in said  # whose repair would discard the current state
+    for words in (("journal", "verify"), ("journal", "dump")):
+        refused = run_headwater(*words, str(copy), status=1)
+        assert f"{path} is damaged at offset" in refused
+        assert "Only the history is affected: `headwater check` says how" in refused
     assert "remove manifest-000000 manifest-000001 there, and start the store" in said
     # And that helps: the rest of the history is there, and nothing else is left
     for name in ("manifest-000000", "manifest-000001"):
