@@ -35,7 +35,8 @@ LEGITIMATE: Final = (
     Legitimate("root may read everything", "file permissions do not bind root"),
     Legitimate(
         "no file system can be mounted here",
-        "a container without the right to mount; test_journal_disk.py fills a disk in memory",
+        "a container without the right to mount; test_journal_disk.py fills a disk in memory, "
+        "and test_read_only.py reads without the right to write",
     ),
     Legitimate("this machine has no network", "needs an address other than the loopback's"),
     Legitimate("measured alone: in `make check`", "two tests at a time would measure each other"),

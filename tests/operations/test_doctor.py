@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -61,6 +62,12 @@ def test_a_user_without_rights_is_reported(core: Core, url: str, run_headwater: 
     printed = run_headwater("doctor", "s", "-o", "json", "--url", address, status=3)
     assert wrong(printed)["rights"] == "user weak may not send xack, xadd"
     assert "secret" not in printed
+
+
+def test_an_embedded_store_is_examined(tmp_path: Path, run_headwater: Run) -> None:
+    printed = run_headwater("doctor", "--url", f"headwater://{tmp_path / 'data'}", "-o", "json")
+    assert wrong(printed) == {}
+    assert "may send everything" in printed
 
 
 def test_a_store_that_is_away_is_reported(run_headwater: Run) -> None:

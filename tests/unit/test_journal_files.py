@@ -325,6 +325,28 @@ def test_a_file_system_without_locks_is_an_error(
         DiskFiles(tmp_path).lock()
 
 
+def test_a_file_system_without_locks_can_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    # Given a store on a file system that locks nothing, as some network shares
+    (tmp_path / "headwater.lock").touch()
+    (tmp_path / "MANIFEST").touch()
+
+    def refuse(*_arguments: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    # When it is opened twice for reading
+    for _ in range(2):
+        files = DiskFiles(tmp_path)
+        files.lock_to_read()
+        assert files.names() == ["MANIFEST", "headwater.lock"]
+        files.unlock()
+    # Then it can be read, and one line says that it is not locked
+    (said,) = [one.getMessage() for one in caplog.records]
+    assert "is read without a lock (headwater.lock: No locks available)" in said
+
+
 def test_unlocking_twice_does_nothing(tmp_path: Path) -> None:
     files = DiskFiles(tmp_path)
     files.lock()

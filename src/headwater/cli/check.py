@@ -6,12 +6,11 @@ headwater check data -o json
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from headwater.cli.directories import files_of
+from headwater.cli.directories import Directory, files_of
 from headwater.cli.output import UNHEALTHY, Output, OutputFormat, show
 from headwater.cli.progress import progress
 
@@ -20,20 +19,21 @@ if TYPE_CHECKING:
 
 
 def check(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The data directory.")],
+    directory: Directory,
     *,
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Check the files of a store.
 
     No server may use it. Reads the image, the journal and every entry on disk with their checksums, and recounts the
-    recovered state. Changes no data. The exit status is 0 if all is well, and 3 if something is
-    damaged. Of a server that runs, check a backup.
+    recovered state. Reads what journal-retention keeps as well: damage there affects the history only. Needs no right to
+    write, and writes nothing. The exit status is 0 if all is well, and 3 if something is damaged. Of a server that runs,
+    check a backup.
     """
     from headwater.persistence.checking import check_store
 
     found = check_store(files_of(directory), progress())._replace(directory=str(directory))
-    document = {**found._asdict(), "healthy": found.healthy}
+    document = {**found._asdict(), "healthy": found.healthy, "sound": found.sound}
     document["unreadable"] = [one._asdict() for one in found.unreadable]
     document["cuts"] = [one._asdict() for one in found.cuts]
     show([document], output, lambda: _print(found))
@@ -42,7 +42,14 @@ def check(
 
 
 def _print(found: StoreCheck) -> None:
-    print(f"{found.directory}: {'healthy' if found.healthy else 'damaged'}")
+    state = "healthy" if found.sound else "damaged"
+    if found.past:
+        state = f"the current state is {state}; the history before {found.past_until} is damaged"
+    print(f"{found.directory}: {state}")
+    for flaw in found.past:
+        print(f"  only the history is affected: {flaw}")
+    if found.past_remedy is not None:
+        print(f"  {found.past_remedy}")
     if found.damage is not None:
         print(f"  it cannot be opened: {found.damage}")
         return

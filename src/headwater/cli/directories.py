@@ -7,18 +7,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headwater.errors import HeadwaterError
-
 if TYPE_CHECKING:
     from headwater.journal.files import DiskFiles
 
-Directory = Annotated[Path, typer.Argument(metavar="DIR", help="The data directory, or a backup.")]
+Directory = Annotated[
+    Path,
+    # What cannot be read is an error of `files_of`, which says why.
+    typer.Argument(metavar="DIR", readable=False, help="The data directory, or a backup."),
+]
 
 
 def files_of(directory: Path) -> DiskFiles:
-    """Return the files of a data directory. Raises `HeadwaterError` if there is no directory."""
+    """Return the files of a data directory. Raises `StoreUnusable` if it cannot be read."""
     from headwater.journal.files import DiskFiles
+    from headwater.journal.regular import check_readable
 
-    if not directory.is_dir():
-        raise HeadwaterError(f"there is no directory {directory}")
+    check_readable(directory)
     return DiskFiles(directory)

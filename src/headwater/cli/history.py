@@ -24,7 +24,10 @@ def history(
     entry: EntryId,
     *,
     directory: Annotated[
-        Path, typer.Option("--dir", metavar="DIR", help="The data directory of the store.")
+        Path,
+        typer.Option(
+            "--dir", metavar="DIR", readable=False, help="The data directory of the store."
+        ),
     ] = Path(),
     database: Annotated[int, typer.Option("--db", min=0, metavar="N", help="The database.")] = 0,
     output: Output = OutputFormat.TABLE,

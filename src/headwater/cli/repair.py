@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headwater.cli.arguments import DryRun, Yes
+from headwater.cli.directories import Directory
 from headwater.cli.output import Output, OutputFormat, show
 from headwater.cli.progress import progress
+from headwater.errors import HeadwaterError
 
 if TYPE_CHECKING:
     from headwater.persistence.repairing import RepairPlan
@@ -23,7 +25,7 @@ AT_ONCE = 1_000
 
 
 def repair(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The damaged data directory.")],
+    directory: Directory,
     *,
     to: Annotated[
         Path,
@@ -49,7 +51,10 @@ def repair(
         return
     if not yes:
         typer.confirm(f"Make a store without these in {to}?", abort=True, err=True)
-    repair_to(plan, directory, to, progress())
+    try:
+        repair_to(plan, directory, to, progress())
+    except OSError as error:
+        raise HeadwaterError(f"repairing failed: {error}; {to} is incomplete") from error
     _delete(plan, to)
 
 

@@ -24,7 +24,7 @@ def read_closed(
     files: Files, first: int, end: Synced, seed: int, turn: int
 ) -> Iterator[JournalBatch]:
     """Yield the engine's groups of the journal files from ``first`` to ``end.number``, which must end exactly
-    at ``end.offset``. ``turn`` is the turn of the last group before. Memory is bounded.
+    at ``end.offset``; 0: where the next file says. ``turn`` is the turn of the last group before. Memory is bounded.
 
     Raises `JournalDamaged` at the first flaw, with file and offset.
     """
@@ -32,7 +32,7 @@ def read_closed(
         try:
             file = _header(files, number, seed)
             offset = end.offset
-            if number < end.number:
+            if number < end.number or not offset:
                 offset = _end_of(files, file, seed, turn)
             content = files.content(file.name)
             reader = PieceReader(file.name, content, offset, number=number, seed=seed, key=file.key)

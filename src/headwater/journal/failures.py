@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
+from collections.abc import Iterator
+
 from headwater.errors import ForkedStore, JournalDamaged, StoreUnusable
+from headwater.journal import regular
 from headwater.journal.files import Files
 from headwater.journal.records import FILE_HEADER_BYTES, read_file_header
 
-MANIFEST_NAME = "MANIFEST"
+MANIFEST_NAME = regular.MANIFEST_NAME
 EDITED = "crc32c edited"
 """The last line of a MANIFEST that was corrected by hand."""
+_PAST = "Only the history is affected: `headwater check` says how to go on without this part of it."
 
 
 def damaged_file(
@@ -16,9 +22,13 @@ def damaged_file(
 ) -> JournalDamaged:
     """Return the error for damage in a journal file of ``size`` allocated bytes. ``manifest`` says whether
     the directory has a MANIFEST."""
+    where = (
+        f"{files.path(name)} is damaged at offset {offset}: found {found}. Nothing was changed. "
+    )
+    if _is_past(files, name):
+        return JournalDamaged(where + _PAST)
     return JournalDamaged(
-        f"{files.path(name)} is damaged at offset {offset}: found {found}. Nothing was "
-        "changed. Restore the data directory from a backup; or, to discard everything from there on, "
+        f"{where}Restore the data directory from a backup; or, to discard everything from there on, "
         f"make a copy, {_remedy(offset, size)} and remove the journal files after it"
         f"{_correct_manifest(name, offset) if manifest else ''}."
     )
@@ -32,6 +42,16 @@ def damaged_at(files: Files, name: str, offset: int, found: str) -> JournalDamag
     size = 0 if header is None else header.size
     manifest = MANIFEST_NAME in files.names()
     return damaged_file(files, name, offset, found, size=size, manifest=manifest)
+
+
+def _is_past(files: Files, name: str) -> bool:
+    """Whether a journal file or an image is kept that MANIFEST does not name any more (`headwater.journal.retention`)."""
+    kind, _, number = name.partition("-")
+    if MANIFEST_NAME not in files.names():
+        return False
+    field = {"journal": b"first", "image": b"image"}[kind]
+    named = re.search(rb"^%s (\d+)$" % field, bytes(files.read(MANIFEST_NAME, 4096)), re.MULTILINE)
+    return named is not None and int(number) < int(named[1])
 
 
 def _remedy(offset: int, size: int) -> str:
@@ -62,27 +82,45 @@ def missing_file(files: Files, name: str, reason: str) -> JournalDamaged:
 
 def damaged_manifest(files: Files, name: str, line: int, found: str) -> JournalDamaged:
     """Return the error for a flaw in MANIFEST, or in a former one with this name. Lines are counted from 1."""
+    where = f"{files.path(name)} is damaged at line {line}: found {found}. Nothing was changed. "
+    if name != MANIFEST_NAME:
+        return JournalDamaged(where + _PAST)
     return JournalDamaged(
-        f"{files.path(name)} is damaged at line {line}: found {found}. Nothing was changed. Restore "
-        "the data directory from a backup; or make a copy, correct the line, and replace the last line by "
+        f"{where}Restore the data directory from a backup; or make a copy, correct the line, and replace the last line by "
         f"'{EDITED}'."
     )
 
 
 def damaged_image(files: Files, name: str, offset: int, found: str) -> JournalDamaged:
     """Return the error for damage in an image, which nothing else can replace."""
-    return JournalDamaged(
-        f"{files.path(name)} is damaged at offset {offset}: found {found}. Nothing was changed. Restore the "
-        "data directory from a backup."
+    where = (
+        f"{files.path(name)} is damaged at offset {offset}: found {found}. Nothing was changed. "
     )
+    return JournalDamaged(
+        where + (_PAST if _is_past(files, name) else "Restore the data directory from a backup.")
+    )
+
+
+def without_remedy(error: Exception) -> str:
+    """Return what is damaged and where, without what to do about it: for files that the current state does not need."""
+    return re.split(r"\. (?:Nothing was changed|All other entries|Restore the file)", str(error))[0]
 
 
 def unreadable(files: Files, error: OSError) -> StoreUnusable:
     """Return the error for a directory that the system cannot read."""
     return StoreUnusable(
-        f"the journal in {files.path('')} cannot be read: {error}. Check the disk and the permissions of the "
-        "directory."
+        f"the journal in {files.path('')} cannot be read: {error}. Check the disk, and that this user may read the "
+        "directory and the files in it."
     )
+
+
+@contextlib.contextmanager
+def reading(files: Files) -> Iterator[None]:
+    """Raise `StoreUnusable` for what the system cannot read while the context is open."""
+    try:
+        yield
+    except OSError as error:
+        raise unreadable(files, error) from error
 
 
 def unrecoverable(files: Files, error: OSError) -> StoreUnusable:

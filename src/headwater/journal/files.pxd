@@ -8,8 +8,10 @@ cdef class DiskFiles:
     cdef object _names
     cdef object _image_lock
     cdef public dict _open
+    cdef dict _open_to_read
     cdef public object reads
 
     cdef int _descriptor(self, str name) except -1
+    cdef int _read_descriptor(self, str name) except -1
     cdef _refuse_after_fork(self)
     cpdef _forget(self)

@@ -5,8 +5,9 @@ Rule 1. `Files` is everything that the journal needs of a file system. Data file
 Rule 2. A file is created with its full size, so that later writes need no new space.
 Rule 3. `sync` makes the bytes of a file durable. Its name is durable only after `sync_directory`. What fails
         there is an fsync: the directory is open from `lock` on, so no descriptor is needed for it.
-Rule 4. One process at a time locks a directory. A child created by fork has no lock and writes nothing:
-        its copies of the descriptors are closed as soon as it runs.
+Rule 4. One process at a time locks a directory to write, or any number to read. Without `lock` a file
+        that is read is opened for reading only. A child created by fork has no lock and writes nothing: its copies of the descriptors are
+        closed as soon as it runs.
 Rule 5. Errors of the system are raised unchanged, as `OSError`; the journal interprets them. Only `lock`
         raises errors about the directory as a whole: `StoreInUse`, `StoreUnusable`.
 Rule 6. Only regular files are opened (`headwater.journal.regular`); otherwise `StoreUnusable` is raised.
@@ -26,12 +27,13 @@ from typing import Protocol
 from weakref import WeakSet
 
 from headwater.clock import Clock, SystemClock
-from headwater.errors import ForkedStore, StoreInUse, StoreUnusable
+from headwater.errors import ForkedStore, StoreUnusable
 from headwater.journal import locks
 from headwater.journal.content import Content
 from headwater.journal.reads import DiskReads, FileReads
 from headwater.journal.regular import (
     check_directory,
+    check_readable,
     create_regular,
     open_regular,
     remove_regular,
@@ -68,6 +70,11 @@ class Files(Protocol):
     def lock(self) -> None:
         """Lock the directory, creating it if necessary. Raises `StoreInUse` if another process has locked
         it."""
+        ...
+
+    def lock_to_read(self) -> None:
+        """Keep others from writing as long as the directory is read. Writes nothing; without the right to lock, warns.
+        Raises `StoreInUse` if another process has locked it, and `StoreUnusable` if there is no directory."""
         ...
 
     def unlock(self) -> None:
@@ -162,9 +169,10 @@ class DiskFiles:
         self._pid = os.getpid()
         self._lock: int | None = None
         self._names: int | None = None
-        """The directory, while it is locked."""
+        """The directory, while it is locked to write."""
         self._image_lock: int | None = None
         self._open: dict[str, int] = {}
+        self._open_to_read: dict[str, int] = {}
         self.reads = DiskReads(self.directory)
         _OPEN.add(self)
 
@@ -191,16 +199,16 @@ class DiskFiles:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             holder = locks.holder_of(lock)
+            with contextlib.suppress(OSError):
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                holder = "a process that reads it, such as headwater check"
             os.close(lock)
             if error.errno not in {errno.EWOULDBLOCK, errno.EACCES}:
                 raise StoreUnusable(
                     f"{self.path(locks.LOCK_NAME)} cannot be locked: {_reason(error)}. Choose a data "
                     "directory on a file system with flock."
                 ) from error
-            raise StoreInUse(
-                f"the data directory {self.directory} is in use by {holder}. End that process, or "
-                "connect to it, or choose another directory."
-            ) from error
+            raise locks.in_use(str(self.directory), holder) from error
         try:
             self._names = open_directory(self.directory)
         except OSError as error:
@@ -215,6 +223,12 @@ class DiskFiles:
         with contextlib.suppress(OSError):
             os.ftruncate(lock, 0)
             os.pwrite(lock, b"%d\n" % self._pid, 0)
+
+    def lock_to_read(self) -> None:
+        self._refuse_after_fork()
+        assert self._lock is None, "locked twice"
+        check_readable(self.directory)
+        self._lock = locks.lock_to_read(self.path(locks.LOCK_NAME), wait=False)
 
     def _unusable(self, error: OSError) -> StoreUnusable:
         return StoreUnusable(
@@ -237,7 +251,7 @@ class DiskFiles:
                 raise
 
     def unlock(self) -> None:
-        for name in list(self._open):
+        for name in [*self._open, *self._open_to_read]:
             self.close(name)
         self.reads.close()
         if self._lock is not None:
@@ -292,7 +306,7 @@ class DiskFiles:
     # --- files ----------------------------------------------------------------------------------
 
     def content(self, name: str) -> Content:
-        descriptor = self._descriptor(name)
+        descriptor = self._read_descriptor(name)
         size = os.fstat(descriptor).st_size
         return Content(size, used_bytes(descriptor, size), partial(self._read_into, name))
 
@@ -301,7 +315,7 @@ class DiskFiles:
         return data[: self._read_into(name, data, offset)].toreadonly()
 
     def _read_into(self, name: str, data: memoryview, offset: int) -> int:
-        return read_into(self._descriptor(name), data, offset)
+        return read_into(self._read_descriptor(name), data, offset)
 
     def create(self, name: str, size: int) -> None:
         self._refuse_after_fork()
@@ -337,9 +351,10 @@ class DiskFiles:
         self._refuse_after_fork()
         (self.directory / old).rename(self.directory / new)
         self.close(new)
-        self.reads.close(old)
-        if old in self._open:
-            self._open[new] = self._open.pop(old)
+        written = self._open.pop(old, None)
+        self.close(old)
+        if written is not None:
+            self._open[new] = written
 
     def remove(self, name: str) -> None:
         self._refuse_after_fork()
@@ -348,9 +363,10 @@ class DiskFiles:
 
     def close(self, name: str) -> None:
         self.reads.close(name)
-        descriptor = self._open.pop(name, None)
-        if descriptor is not None:
-            os.close(descriptor)
+        for opened in (self._open, self._open_to_read):
+            descriptor = opened.pop(name, None)
+            if descriptor is not None:
+                os.close(descriptor)
 
     def _descriptor(self, name: str) -> int:
         """Return the descriptor of a file. It is the same from the first write to the last fsync, because the
@@ -359,6 +375,17 @@ class DiskFiles:
         if descriptor is None:  # also after a fork, which closes all of them
             self._refuse_after_fork()
             descriptor = self._open[name] = open_regular(self.path(name), os.O_RDWR)
+        return descriptor
+
+    def _read_descriptor(self, name: str) -> int:
+        """Return a descriptor for reading. Only who has locked the directory may need the same for writing later."""
+        if self._names is not None or name in self._open:
+            return self._descriptor(name)
+        descriptor = self._open_to_read.get(name)
+        if descriptor is None:
+            self._refuse_after_fork()
+            descriptor = open_regular(self.path(name), os.O_RDONLY)
+            self._open_to_read[name] = descriptor
         return descriptor
 
     def _refuse_after_fork(self) -> None:

@@ -84,6 +84,9 @@ class Journal:
             # A helper of a killed server may still be writing an image.
             files.lock_images()
             files.unlock_images()
+            # Backups lock a file that must be there: who only reads the directory creates nothing.
+            with files.removable():
+                pass
             return cls(files, policy, file_bytes, clock or SystemClock(), seed, flush_interval)
         except OSError as error:
             files.unlock()

@@ -3,7 +3,7 @@
 Rule 1. The last part of a path is never followed: a symbolic link in place of a data file is refused,
         wherever it points.
 Rule 2. The opened file is checked, not its name: a FIFO, a device or a socket is refused, and opening one
-        does not block. A file with a second name (a hard link) is refused too, because it may belong
+        does not block. A file with a second name (a hard link) is not opened for writing, because it may belong
         elsewhere.
 Rule 3. A new file is created, never reused: an existing file of that name is removed, not written to.
 Rule 4. A directory that every user may write to is refused: any of them could replace its files.
@@ -21,6 +21,7 @@ from pathlib import Path
 
 from headwater.errors import StoreUnusable
 
+MANIFEST_NAME = "MANIFEST"
 _ALWAYS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 
 _KINDS = {
@@ -46,7 +47,9 @@ def open_regular(path: str, flags: int) -> int:
         raise
     try:
         found = os.fstat(descriptor)
-        _refuse(path, found.st_mode, links=found.st_nlink)
+        # Who only reads changes no other file.
+        writes = flags & (os.O_WRONLY | os.O_RDWR)
+        _refuse(path, found.st_mode, links=found.st_nlink if writes else 1)
     except BaseException:
         os.close(descriptor)
         raise
@@ -79,6 +82,26 @@ def check_directory(directory: Path) -> None:
             f"the data directory {directory} can be written by every user (mode {mode:04o}), who could "
             f"replace the files in it. {remedy}"
         )
+
+
+def check_readable(directory: Path) -> None:
+    """Raise `StoreUnusable` if ``directory`` cannot be read: missing, not a directory, or without the right to."""
+    try:
+        os.scandir(directory).close()
+    except FileNotFoundError:
+        found = "there is no directory"
+        if directory.is_symlink():
+            found = f"there is no directory {directory.readlink()}, to which a link leads:"
+        raise StoreUnusable(f"{found} {directory}. Check the path.") from None
+    except NotADirectoryError:
+        raise StoreUnusable(
+            f"{directory} is not a directory. Name the directory that has the file {MANIFEST_NAME}."
+        ) from None
+    except OSError as error:
+        raise StoreUnusable(
+            f"the directory {directory} cannot be read: [Errno {error.errno}] {error.strerror}. Run this as a user who "
+            "may list it, or give this user the right to (chmod)."
+        ) from error
 
 
 def _mode_of(path: str) -> int:

@@ -14,7 +14,7 @@ Rule 3. A checkpoint removes what is too old, a start nothing: who opens the dir
 Rule 4. If there is no space for the next journal file or segment, the oldest pasts are removed although they are not too
         old: that writes are accepted matters more.
 Rule 5. A segment is needed as long as there is a past from before the image in whose time it lost its last
-        reference. The file ``unneeded`` notes that image. If it is lost, segments are kept for longer.
+        reference. The file ``unneeded`` notes that image, with a checksum. If it is lost, segments are kept for longer.
 Rule 6. A past that could not be removed keeps what it names. One that lacks a file is not read; what is left of it
         is removed when it is too old, like any other. One whose ``manifest-NNNNNN`` is damaged is not read either, and
         the next checkpoint removes it. The other pasts stay readable.
@@ -22,22 +22,26 @@ Rule 6. A past that could not be removed keeps what it names. One that lacks a f
 
 from __future__ import annotations
 
+import itertools
 import logging
 import re
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from headwater.errors import JournalDamaged, StoreUnusable
-from headwater.journal.failures import MANIFEST_NAME
+from headwater.journal.failures import MANIFEST_NAME, without_remedy
 from headwater.journal.files import Files
 from headwater.journal.manifest import StoreManifest, read_manifest
 from headwater.journal.names import (
     UNNEEDED_NAME,
     file_name,
     image_name,
+    image_numbers,
+    journal_numbers,
     past_name,
     past_numbers,
 )
-from headwater.journal.records import FILE_HEADER_BYTES, Synced
+from headwater.journal.records import FILE_HEADER_BYTES, Synced, checksum_of
 from headwater.journal.replacing import replace_file
 from headwater.journal.segments import segment_numbers
 from headwater.moments import iso_time
@@ -103,14 +107,97 @@ def _missing_file(past: StoreManifest, begin: int, names: frozenset[str]) -> str
     return image if past.image is not None and image not in names else None
 
 
+class PastFlaw(NamedTuple):
+    """What is missing or damaged of a past; ``number`` is that of its image. ``certain`` is false if it may also be what
+    a crash or a backup has left of one that was removed."""
+
+    number: int
+    text: str
+    certain: bool = True
+
+
+def examine_pasts(files: Files) -> tuple[list[StoreManifest], list[PastFlaw]]:
+    """Return the pasts that are named, oldest first, then what MANIFEST says; and what is wrong with the names: files that
+    pasts lack, and each ``manifest-NNNNNN`` that is damaged. Two empty lists without MANIFEST. Raises `JournalDamaged`
+    for a damaged MANIFEST."""
+    current = read_manifest(files)
+    if current is None:
+        return [], []
+    found: list[PastFlaw] = []
+    known: list[StoreManifest] = []
+    for number in past_numbers(files):
+        try:
+            past = read_manifest(files, past_name(number))
+        except (JournalDamaged, StoreUnusable) as error:
+            found.append(PastFlaw(number, without_remedy(error)))
+            continue
+        if past is None or image_number(past) != number:
+            path = files.path(past_name(number))
+            found.append(PastFlaw(number, f"{path} is damaged: it names another image"))
+        else:
+            known.append(past)
+    known.append(current)
+    names = frozenset(files.names())
+    for past, later in itertools.pairwise(known):
+        needed = [image_name(image_number(past))] if past.image is not None else []
+        needed += map(file_name, range(past.first, later.first))
+        since = "the store's beginning" if past.image is None else iso_time(began_ms(past))
+        found += [
+            PastFlaw(
+                image_number(past),
+                f"{files.path(one)} is missing: {past_name(image_number(past))}, the past from {since} on, needs it",
+            )
+            for one in needed
+            if one not in names
+        ]
+    return known, sorted([*found, *_unnamed(files, {one.number for one in found}, known)])
+
+
+def _unnamed(files: Files, flawed: set[int], known: list[StoreManifest]) -> list[PastFlaw]:
+    """Return the pasts of which files are left, and no ``manifest-NNNNNN``. Pasts are removed oldest first."""
+    numbers = [*map(image_number, known)]
+    kept = {one: image_name(one) for one in image_numbers(files) if one < numbers[-1]}
+    journal = journal_numbers(files)[:1]
+    if journal and journal[0] < known[0].first and min([*kept, *flawed, numbers[0]]) == numbers[0]:
+        kept[0] = file_name(journal[0])
+    certain = len(known) > 1 or bool(flawed) or UNNEEDED_NAME in files.names()
+    return [
+        PastFlaw(
+            one,
+            f"{files.path(past_name(one))} is missing: nothing else names {name}",
+            certain=certain,
+        )
+        for one, name in kept.items()
+        if one not in flawed and one not in numbers
+    ]
+
+
 def read_unneeded(files: Files) -> dict[int, int]:
     """Return the segments that were found without references, each with the number of the image of that time."""
+    return examine_unneeded(files)[0]
+
+
+def examine_unneeded(files: Files) -> tuple[dict[int, int], str | None]:
+    """Return the same, and what is damaged of the file, if anything: of a damaged one nothing is used."""
     if UNNEEDED_NAME not in files.names():
-        return {}
-    text = bytes(files.content(UNNEEDED_NAME).data).decode("ascii", "replace")
+        return {}, None
+    data = bytes(files.content(UNNEEDED_NAME).data)
     files.close(UNNEEDED_NAME)
-    found = (_LINE.fullmatch(line) for line in text.splitlines())
-    return {int(one[1]): int(one[2]) for one in found if one is not None}
+    at = data.rfind(b"crc32c ")
+    body = data if at < 0 else data[:at]  # without a checksum: of an earlier version
+    lines = [_LINE.fullmatch(line) for line in body.decode("ascii", "replace").splitlines()]
+    found = {int(one[1]): int(one[2]) for one in lines if one is not None}
+    if len(found) < len(lines) or (at >= 0 and data != _signed(body)):
+        path = files.path(UNNEEDED_NAME)
+        return (
+            {},
+            f"{path} is damaged at offset {max(at, 0)}: found no valid checksum. The next image writes it again",
+        )
+    return found, None
+
+
+def _signed(body: bytes) -> bytes:
+    return body + b"crc32c %08x\n" % checksum_of(memoryview(body))
 
 
 class Retention:
@@ -179,7 +266,7 @@ class Retention:
     def _write_unneeded(self, since: dict[int, int]) -> None:
         text = "".join(f"{one} {image}\n" for one, image in sorted(since.items()))
         try:
-            replace_file(self._files, UNNEEDED_NAME, text.encode())
+            replace_file(self._files, UNNEEDED_NAME, _signed(text.encode()))
         except OSError as error:
             log.warning("%s was not written: %s", self._files.path(UNNEEDED_NAME), error)
 
@@ -200,6 +287,12 @@ def past_before(files: Files, at_ms: int) -> StoreManifest:
     if not known:
         raise StoreUnusable(f"{where} has no {MANIFEST_NAME}: no store was ever started there")
     before = [one for one in known if began_ms(one) <= at_ms]
+    flawed = "; ".join(one.text for one in examine_pasts(files)[1]) if not before else ""
+    if flawed:
+        raise StoreUnusable(
+            f"{where} cannot be read as it was at {iso_time(at_ms)}: {flawed}. Restore the file, or use a backup of that "
+            "time"
+        )
     if not before:
         raise StoreUnusable(
             f"{where} keeps nothing of {iso_time(at_ms)}: it begins with an image of {iso_time(began_ms(known[0]))}. "

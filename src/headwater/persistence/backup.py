@@ -21,13 +21,14 @@ from typing import NamedTuple
 
 from headwater.errors import StoreUnusable
 from headwater.journal.copies import copy_file, write_file
-from headwater.journal.failures import MANIFEST_NAME
+from headwater.journal.failures import MANIFEST_NAME, reading
 from headwater.journal.files import DiskFiles, Files
 from headwater.journal.locks import BACKUP_LOCK_NAME, held_for_backup
 from headwater.journal.manifest import StoreManifest, read_manifest
 from headwater.journal.names import file_name, image_name, journal_numbers
 from headwater.journal.records import FILE_HEADER_BYTES, Synced, read_file_header
 from headwater.journal.recovery import Recovery
+from headwater.journal.regular import check_readable
 from headwater.journal.retention import past_before, until_next_image
 from headwater.journal.segments import segment_name, segment_numbers
 from headwater.journal.system import sync_directory
@@ -71,10 +72,11 @@ def _source(directory: Path, destination: Path) -> Iterator[Files]:
         raise StoreUnusable(
             f"{destination} is not an empty directory; name one that does not exist"
         )
-    if not directory.is_dir():
-        raise StoreUnusable(f"there is no directory {directory}")
+    check_readable(directory)
     files = DiskFiles(directory)
-    if read_manifest(files) is None:
+    with reading(files):
+        known = read_manifest(files)
+    if known is None:
         raise StoreUnusable(f"{directory} has no {MANIFEST_NAME}: no store was ever started there")
     try:
         with held_for_backup(files.path(BACKUP_LOCK_NAME)):

@@ -1,23 +1,63 @@
 """Checks the files of a store and the state that they result in, and changes neither.
 
 Rule 1. The directory is locked while it is checked: a server that used it would write at the same time.
-Rule 2. Recovery stops at the first damaged record, so what follows it is not examined. A damaged blob concerns its
+Rule 2. What ``journal-retention`` keeps of the past is read too (`journal.retention`): images, journal files, and the
+        entries on disk to which only these refer. Damage there concerns the history, not the current state.
+Rule 3. Recovery stops at the first damaged record, so what follows it is not examined. A damaged blob concerns its
         own entries only, so all of them are examined.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import chain
-from typing import NamedTuple
+from itertools import pairwise
+from typing import Final, NamedTuple
 
+from headwater.engine.blobs import BlobPlace
 from headwater.engine.check import broken_invariants
 from headwater.engine.entry_block import EntryBlock
+from headwater.engine.storing import RECORD_BYTES, decode_record
 from headwater.errors import JournalDamaged
+from headwater.journal.batches import JournalBatch
+from headwater.journal.closed import read_closed
+from headwater.journal.failures import reading, without_remedy
 from headwater.journal.files import Files
+from headwater.journal.images import read_image
+from headwater.journal.manifest import StoreManifest
+from headwater.journal.names import (
+    UNNEEDED_NAME,
+    file_name,
+    image_name,
+    past_name,
+    past_numbers,
+)
+from headwater.journal.records import Synced
 from headwater.journal.report import Cut
+from headwater.journal.retention import (
+    PastFlaw,
+    began_ms,
+    examine_pasts,
+    examine_unneeded,
+    image_number,
+)
 from headwater.journal.segment_reader import SegmentReader
-from headwater.persistence.reading import Key, Progress, StoreReader, silent, stored_blocks
+from headwater.journal.segments import segment_name
+from headwater.moments import iso_time
+from headwater.persistence.applying import Applying
+from headwater.persistence.reading import (
+    Key,
+    Progress,
+    StoreReader,
+    place_of,
+    refuse_unreadable,
+    silent,
+    stored_blocks,
+)
+from headwater.persistence.source import SegmentSource
+
+STORED: Final = 0x29
+STORED_BYTES: Final = 5 + RECORD_BYTES
+"""The kind of the fact ``stored`` (`headwater.engine.facts`), and its size."""
 
 
 class UnreadableEntries(NamedTuple):
@@ -51,10 +91,22 @@ class StoreCheck(NamedTuple):
     faults: list[str]
     """Violations of the rules of the engine in the recovered state."""
 
+    past: list[str]
+    """What is damaged or missing of the files that ``journal-retention`` keeps."""
+    past_until: str | None
+    """Before this time the history is affected; None if it is not."""
+    past_remedy: str | None
+    """How to do without the damaged part of the history."""
+
     @property
-    def healthy(self) -> bool:
+    def sound(self) -> bool:
         """Whether the store opens and has all its entries. A torn end was never acknowledged as durable."""
         return self.damage is None and not (self.unreadable or self.weakened or self.faults)
+
+    @property
+    def healthy(self) -> bool:
+        """Whether the current state is sound, and all that is kept of the past."""
+        return self.sound and not self.past
 
 
 def check_store(files: Files, progress: Progress = silent) -> StoreCheck:
@@ -62,25 +114,31 @@ def check_store(files: Files, progress: Progress = silent) -> StoreCheck:
 
     Raises `StoreInUse` if a process uses it, and `StoreUnusable` if there is no store.
     """
-    files.lock()
+    files.lock_to_read()
     try:
-        return _check(files, progress)
+        with reading(files):
+            return _with_past(*_check(files, progress), files, progress)
     finally:
         files.unlock()
 
 
-def _check(files: Files, progress: Progress) -> StoreCheck:
+def _check(files: Files, progress: Progress) -> tuple[StoreCheck, frozenset[int]]:
+    """Check the current state. Return the result, and the segments that it uses."""
     where = files.path("").rstrip("/")
-    result = StoreCheck(where, 0, 0, 0, None, [], [], [], [], [])
+    result = StoreCheck(where, 0, 0, 0, None, [], [], [], [], [], [], None, None)
     try:
         store = StoreReader(files, progress)
-        for batch in chain(store.of_image(), store.of_journal()):
+        for batch in store.of_image():
+            store.applying.apply(batch)
+        used = frozenset(store.applying.keyspace.sealing.segments())
+        for batch in store.of_journal():
             store.applying.apply(batch)
     except JournalDamaged as error:
-        return result._replace(damage=str(error))
+        return result._replace(damage=str(error)), frozenset()
     recovery, keyspace = store.recovery, store.applying.finish()
     blocks = stored_blocks(keyspace)
-    return result._replace(
+    refuse_unreadable(files, blocks)
+    result = result._replace(
         groups=recovery.groups,
         streams=len(keyspace.streams),
         entries=sum(stream.length for stream in keyspace.streams.values()),
@@ -91,13 +149,117 @@ def _check(files: Files, progress: Progress) -> StoreCheck:
         # The rules of unreadable blocks cannot be checked.
         faults=[] if unreadable else broken_invariants(keyspace),
     )
+    return result, used | {place_of(block).segment for _key, block in blocks}
+
+
+# --- the past ---------------------------------------------------------------------------------------
+
+
+def _with_past(
+    result: StoreCheck, used: frozenset[int], files: Files, progress: Progress
+) -> StoreCheck:
+    """Return the result with what was found in the files that ``journal-retention`` keeps. The current state uses
+    the segments ``used``."""
+    try:
+        known, missing = examine_pasts(files)
+    except JournalDamaged:  # MANIFEST, which the result says
+        return result
+    flaws = [one for one in missing if one.certain]
+    notes = [
+        f"{one.text}, or a crash has left that; the next start removes it"
+        for one in missing
+        if not one.certain
+    ]
+    places: dict[BlobPlace, int] = {}
+    for at, (past, later) in enumerate(pairwise(known), 1):
+        flaws += _period(files, past, later, known[-1], places)
+        progress("kept pasts read", at, len(known) - 1)
+    flaws += _blob_flaws(files, places, known[-1].seed if known else 0)
+    unneeded = examine_unneeded(files)[1]
+    if UNNEEDED_NAME not in files.names() and {one.segment for one in places} - used:
+        notes.append(f"{files.path(UNNEEDED_NAME)} is missing: segments may be kept for longer")
+    result = result._replace(
+        notes=result.notes + notes,
+        weakened=result.weakened + ([unneeded] if unneeded is not None else []),
+    )
+    said = " ".join([*result.weakened, *(one.reason for one in result.unreadable)])
+    texts = list(dict.fromkeys(one.text for one in flaws if one.text not in said))
+    if not texts:
+        return result
+    newest = max(one.number for one in flaws)
+    later = next((one for one in known if image_number(one) > newest), known[-1])
+    gone = [past_name(one) for one in past_numbers(files) if one <= newest]
+    instead = f"remove {' '.join(gone)} there, and " if gone else ""
+    return result._replace(
+        past=texts,
+        past_until=iso_time(began_ms(later)),
+        past_remedy=(
+            f"Restore these files from a copy; or, to go on without that history, {instead}start the store, which removes "
+            "the files that no other past names."
+        ),
+    )
+
+
+def _period(
+    files: Files,
+    past: StoreManifest,
+    later: StoreManifest,
+    current: StoreManifest,
+    places: dict[BlobPlace, int],
+) -> Iterator[PastFlaw]:
+    """Read the image of a past, and its journal up to the ``later`` one. Yield what is damaged, and note the blobs to which
+    they refer in ``places``, with the number of the past."""
+    number, names, last = image_number(past), frozenset(files.names()), later.first - 1
+    try:
+        if past.image is not None and image_name(number) in names:
+            applying = Applying(files, source=SegmentSource(files, current.seed))
+            for batch in read_image(files, past.image, current.seed):
+                applying.apply(batch)
+            for _key, block in stored_blocks(applying.finish()):
+                places[place_of(block)] = number
+    except JournalDamaged as error:
+        yield PastFlaw(number, without_remedy(error))
+    if not all(file_name(one) in names for one in range(past.first, later.first + 1)):
+        return
+    # A store that was not written to after its last image has no record that says where the file before ended.
+    end = current.floor if current.floor.number == last else Synced(last, 0)
+    turn = 0 if past.image is None else past.image.turn
+    try:
+        for batch in read_closed(files, past.first, end, current.seed, turn):
+            places |= dict.fromkeys(_stored_places(batch), number)
+    except JournalDamaged as error:
+        if not str(error).startswith(files.path(file_name(later.first))):
+            yield PastFlaw(number, without_remedy(error))
+
+
+def _stored_places(batch: JournalBatch) -> Iterator[BlobPlace]:
+    """Yield the places in the facts ``stored``, which are groups of their own."""
+    for start, end in zip(batch.starts, batch.ends, strict=True):
+        for at in range(start, end, STORED_BYTES):
+            if batch.data[at] != STORED:
+                break
+            yield decode_record(
+                bytes(batch.data[at + STORED_BYTES - RECORD_BYTES : at + STORED_BYTES])
+            ).place
+
+
+def _blob_flaws(files: Files, places: dict[BlobPlace, int], seed: int) -> Iterator[PastFlaw]:
+    reader, names = SegmentReader(files, seed), frozenset(files.names())
+    for place, number in places.items():
+        if segment_name(place.segment) not in names:
+            path = files.path(segment_name(place.segment))
+            yield PastFlaw(number, f"{path} is missing: entries of the past are in it")
+            continue
+        try:
+            reader.body(place)
+        except JournalDamaged as error:
+            yield PastFlaw(number, without_remedy(error))
+        yield from (PastFlaw(number, flaw) for flaw in reader.flaws(place))
 
 
 def _weakened(reader: SegmentReader, blocks: Sequence[tuple[Key, EntryBlock]]) -> Iterator[str]:
     for _key, block in blocks:
-        assert block.packed is not None
-        assert block.packed.blob is not None
-        yield from reader.flaws(block.packed.blob.place())
+        yield from reader.flaws(place_of(block))
 
 
 def _unreadable(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import defaultdict
 from pathlib import Path
 from typing import NamedTuple
 
 from headwater.errors import StoreUnusable
-from headwater.journal.failures import MANIFEST_NAME
+from headwater.journal.failures import MANIFEST_NAME, reading
 from headwater.journal.files import DiskFiles, Files
 from headwater.journal.locks import BACKUP_LOCK_NAME, held_for_backup
 from headwater.journal.manifest import StoreManifest, read_manifest
@@ -21,9 +22,16 @@ from headwater.journal.names import (
     past_name,
     past_numbers,
 )
+from headwater.journal.regular import check_readable
 from headwater.journal.retention import read_unneeded
 from headwater.journal.segments import segment_name, segment_numbers
-from headwater.persistence.reading import Progress, StoreReader, silent, stored_blocks
+from headwater.persistence.reading import (
+    Progress,
+    StoreReader,
+    place_of,
+    silent,
+    stored_blocks,
+)
 
 
 class DiskUse(NamedTuple):
@@ -47,18 +55,18 @@ class StreamOnDisk(NamedTuple):
 def disk_use(directory: Path) -> list[DiskUse]:
     """Return what uses the disk, by kind. Raises `StoreUnusable` if there is no store, and `JournalDamaged` for a
     flawed MANIFEST."""
+    check_readable(directory)
     files = DiskFiles(directory)
-    manifest = read_manifest(files) if directory.is_dir() else None
-    if manifest is None:
-        raise StoreUnusable(f"{directory} has no store: there is no {MANIFEST_NAME}")
-    named = _named(files, manifest)
-    used: dict[str, list[int]] = {what: [] for what in dict.fromkeys(named.values())}
-    for name in files.names():
-        try:
-            size = (directory / name).stat().st_blocks * 512
-        except FileNotFoundError:
-            continue  # removed meanwhile
-        used.setdefault(named.get(name, _other(name)), []).append(size)
+    with reading(files):
+        manifest = read_manifest(files)
+        if manifest is None:
+            raise StoreUnusable(f"{directory} has no store: there is no {MANIFEST_NAME}")
+        named = _named(files, manifest)
+        used: dict[str, list[int]] = {what: [] for what in dict.fromkeys(named.values())}
+        for name in files.names():
+            with contextlib.suppress(FileNotFoundError):  # removed meanwhile
+                size = (directory / name).stat().st_blocks * 512
+                used.setdefault(named.get(name, _other(name)), []).append(size)
     return [DiskUse(what, len(sizes), sum(sizes)) for what, sizes in used.items()]
 
 
@@ -83,16 +91,14 @@ def _other(name: str) -> str:
 
 def streams_on_disk(files: Files, progress: Progress = silent) -> list[StreamOnDisk]:
     """Return the streams with blocks in segments, the largest first. Raises `JournalDamaged`."""
-    with held_for_backup(files.path(BACKUP_LOCK_NAME)):
+    with reading(files), held_for_backup(files.path(BACKUP_LOCK_NAME)):
         store = StoreReader(files, progress)
         for batches in (store.of_image(), store.of_journal()):
             for batch in batches:
                 store.applying.apply(batch)
         totals: dict[tuple[int, bytes], list[int]] = defaultdict(lambda: [0, 0, 0])
         for key, block in stored_blocks(store.applying.finish()):
-            assert block.packed is not None
-            assert block.packed.blob is not None
-            place = block.packed.blob.place()
+            place = place_of(block)
             for at, more in enumerate((1, block.live, place.size)):
                 totals[key][at] += more
     found = [

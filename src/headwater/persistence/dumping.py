@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from headwater.journal.batches import JournalBatch
+from headwater.journal.failures import reading
 from headwater.journal.files import Files
 from headwater.journal.images import read_image
 from headwater.journal.locks import BACKUP_LOCK_NAME, held_for_backup
@@ -89,7 +90,7 @@ def dumped_groups(
 
     Raises `JournalDamaged` at a damaged place, and `StoreUnusable` if the directory has no store.
     """
-    with held_for_backup(files.path(BACKUP_LOCK_NAME)):
+    with reading(files), held_for_backup(files.path(BACKUP_LOCK_NAME)):
         store = StoreReader(files, progress, past=oldest_past(files))
         for batch in store.of_image():
             store.applying.apply(batch)
@@ -117,7 +118,7 @@ def journal_parts(files: Files, progress: Progress = silent) -> list[JournalPart
     Raises as `dumped_groups`.
     """
     found: dict[str, JournalPart] = {}
-    with held_for_backup(files.path(BACKUP_LOCK_NAME)):
+    with reading(files), held_for_backup(files.path(BACKUP_LOCK_NAME)):
         store = StoreReader(files, progress, past=oldest_past(files))
         for manifest in read_all(files):
             if manifest.image is not None:

@@ -27,6 +27,7 @@ from headwater.engine.pending import NOBODY, NOWHERE
 from headwater.engine.stream import StoredStream
 from headwater.errors import StoreUnusable
 from headwater.journal.batches import JournalBatch
+from headwater.journal.failures import reading
 from headwater.journal.files import Files
 from headwater.journal.locks import BACKUP_LOCK_NAME, held_for_backup
 from headwater.journal.manifest import StoreManifest
@@ -144,7 +145,7 @@ def entry_history(
     Raises `JournalDamaged`, and `StoreUnusable` if the directory has no store.
     """
     watched = _Watched(key, entry, database)
-    with held_for_backup(files.path(BACKUP_LOCK_NAME)):
+    with reading(files), held_for_backup(files.path(BACKUP_LOCK_NAME)):
         oldest = oldest_past(files)
         with contextlib.suppress(StoreUnusable):  # an id from before everything that is kept
             likely = past_before(files, entry.ms)

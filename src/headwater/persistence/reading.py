@@ -9,10 +9,12 @@ Unlike `replaying`, it needs no `Journal`, which makes the files writable.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 
 from headwater.collector import collector_off
+from headwater.engine.blobs import BlobPlace
 from headwater.engine.entry_block import EntryBlock
 from headwater.engine.keyspace import Keyspace
 from headwater.engine.stream import StoredStream
@@ -24,6 +26,7 @@ from headwater.journal.images import read_image
 from headwater.journal.manifest import StoreManifest
 from headwater.journal.recovery import Recovery
 from headwater.journal.retention import past_before
+from headwater.journal.segments import segment_name
 from headwater.persistence.applying import Applying
 from headwater.persistence.source import SegmentSource
 
@@ -110,3 +113,17 @@ def stored_blocks(keyspace: Keyspace) -> list[tuple[Key, EntryBlock]]:
         for block in stream.log.blocks
         if block.packed is not None and block.packed.blob is not None
     ]
+
+
+def place_of(block: EntryBlock) -> BlobPlace:
+    """Return where a block is that is on disk."""
+    assert block.packed is not None
+    assert block.packed.blob is not None
+    return block.packed.blob.place()
+
+
+def refuse_unreadable(files: Files, blocks: Iterable[tuple[Key, EntryBlock]]) -> None:
+    """Raise `PermissionError` for a segment of ``blocks`` that this user may not read: it need not be damaged."""
+    for number in sorted({place_of(block).segment for _key, block in blocks}):
+        with contextlib.suppress(FileNotFoundError):
+            files.reads.size(segment_name(number))

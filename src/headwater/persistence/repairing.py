@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 from headwater.engine.keyspace import Keyspace
 from headwater.engine.replay import Replay
-from headwater.errors import JournalDamaged, StoreUnusable
+from headwater.errors import JournalDamaged
+from headwater.journal.failures import reading
 from headwater.journal.files import DiskFiles, Files
 from headwater.journal.manifest import read_manifest
 from headwater.journal.names import JournalFile, file_name, journal_numbers
@@ -31,7 +32,14 @@ from headwater.journal.records import (
 from headwater.journal.recovery import Recovery
 from headwater.model import MAX_U64
 from headwater.persistence.backup import back_up, end_journal
-from headwater.persistence.reading import Key, Progress, StoreReader, stored_blocks, streams_of
+from headwater.persistence.reading import (
+    Key,
+    Progress,
+    StoreReader,
+    refuse_unreadable,
+    stored_blocks,
+    streams_of,
+)
 
 
 class LostEntries(NamedTuple):
@@ -70,12 +78,11 @@ def plan_repair(directory: Path) -> RepairPlan:
 
     Raises `StoreInUse`, and `StoreUnusable` or `JournalDamaged` for what cannot be repaired (rule 3).
     """
-    if not directory.is_dir():
-        raise StoreUnusable(f"there is no directory {directory}")
     files = DiskFiles(directory)
-    files.lock()
+    files.lock_to_read()
     try:
-        return _plan(files, str(directory))
+        with reading(files):
+            return _plan(files, str(directory))
     finally:
         files.unlock()
 
@@ -113,6 +120,7 @@ def _plan(files: Files, directory: str) -> RepairPlan:
     except JournalDamaged as error:
         damage, cut = str(error), Synced(store.recovery.current.number, store.recovery.end)
     keyspace = store.applying.finish()
+    refuse_unreadable(files, stored_blocks(keyspace))
     unreadable, lost = _unreadable(keyspace)
     changes = 0
     if cut is not None:

@@ -11,12 +11,10 @@ INFO and ``client.recovery``.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from headwater.clock import Clock, StandingClock, SystemClock
 from headwater.config.config import Config
 from headwater.engine.keyspace import Keyspace
-from headwater.errors import StoreUnusable
+from headwater.journal.failures import reading
 from headwater.journal.files import DiskFiles, Files
 from headwater.journal.journal import Journal
 from headwater.moments import iso_time
@@ -107,12 +105,11 @@ def open_past(config: Config, at_ms: int) -> tuple[Node, Files]:
 
     Raises `StoreInUse`, `JournalDamaged`, and `StoreUnusable` if there is no store or it does not reach back so far.
     """
-    if not Path(config.dir).is_dir():
-        raise StoreUnusable(f"there is no directory {config.dir}")
     files = DiskFiles(config.dir)
-    files.lock()
+    files.lock_to_read()
     try:
-        keyspace = keyspace_at(files, at_ms)
+        with reading(files):
+            keyspace = keyspace_at(files, at_ms)
         node = Node(keyspace=keyspace, config=config, clock=StandingClock(at_ms))
     except BaseException:
         files.unlock()

@@ -133,6 +133,9 @@ class CrashableFiles:
         self._begin("lock", "lock")
         self._locked = True
 
+    def lock_to_read(self) -> None:
+        self.lock()
+
     def unlock(self) -> None:
         if self._locked:
             self._begin("unlock", "unlock")
