@@ -33,8 +33,16 @@ def backup(
     try:
         found = back_up(directory, destination, progress())
     except OSError as error:
-        raise HeadwaterError(f"the backup failed: {error}; {destination} is incomplete") from error
+        raise failed("the backup", error, destination) from error
     print(f"{found.directory}: {found.files:,} files, {found.bytes:,} bytes")
+
+
+def failed(what: str, error: OSError, destination: Path) -> HeadwaterError:
+    """Return the error for a copy that was not completed."""
+    return HeadwaterError(
+        f"{what} failed: {error}. There is no complete copy in {destination}: free some space or give the process "
+        "write permission there, or choose another directory"
+    )
 
 
 def restore(
@@ -67,7 +75,7 @@ def restore(
             return
         moment = restore_at(directory, to, milliseconds_of(at, "--at"), progress())
     except OSError as error:
-        raise HeadwaterError(f"restoring failed: {error}; {to} is incomplete") from error
+        raise failed("restoring", error, to) from error
     last = iso_time(moment.at_ms) if moment.at_ms else "the store's beginning"
     left = "1 later change is" if moment.left_out == 1 else f"{moment.left_out:,} later changes are"
     print(f"{moment.directory}: as of {last}; {left} left out")

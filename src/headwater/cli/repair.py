@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headwater.cli.arguments import DryRun, Yes
+from headwater.cli.backup import failed
 from headwater.cli.directories import Directory
 from headwater.cli.output import Output, OutputFormat, show
 from headwater.cli.progress import progress
-from headwater.errors import HeadwaterError
 
 if TYPE_CHECKING:
     from headwater.persistence.repairing import RepairPlan
@@ -54,7 +54,7 @@ def repair(
     try:
         repair_to(plan, directory, to, progress())
     except OSError as error:
-        raise HeadwaterError(f"repairing failed: {error}; {to} is incomplete") from error
+        raise failed("the repair", error, to) from error
     _delete(plan, to)
 
 

@@ -44,6 +44,7 @@ from headwater.journal.system import (
     read_into,
     sync_directory,
     sync_file,
+    sync_names,
     used_bytes,
 )
 from headwater.log_limit import LimitedLog
@@ -51,6 +52,8 @@ from headwater.log_limit import LimitedLog
 SLOW_FSYNC_SECONDS = 1.0
 """An fsync that takes longer is logged, because `appendfsync everysec` may lose at most the last second."""
 _log = logging.getLogger("headwater.journal")
+
+_UNKNOWN_BYTES = 1 << 62
 
 Bytes = bytes | bytearray | memoryview
 
@@ -190,7 +193,7 @@ class DiskFiles:
         self._refuse_after_fork()
         assert self._lock is None, "locked twice"
         try:
-            self._make_directory()
+            self.make_directory()
             check_directory(self.directory)
             lock = open_regular(self.path(locks.LOCK_NAME), os.O_RDWR | os.O_CREAT)
         except OSError as error:
@@ -236,7 +239,7 @@ class DiskFiles:
             "permission there, or choose another directory."
         )
 
-    def _make_directory(self) -> None:
+    def make_directory(self) -> None:
         """Create the directory and make its name durable: all files in it depend on that."""
         missing = [path for path in self.directory.parents if not path.exists()]
         there = self.directory.is_dir()
@@ -295,12 +298,15 @@ class DiskFiles:
     def sync_directory(self) -> None:
         self._refuse_after_fork()
         if self._names is not None:
-            os.fsync(self._names)
+            sync_names(self._names)
         else:  # the helper of a checkpoint, which does not lock the directory
             sync_directory(self.directory)
 
     def free_bytes(self) -> int:
         found = os.statvfs(self.directory)
+        if not found.f_blocks:
+            # The file system does not say: one in memory without a limit, or a FUSE that has no statfs.
+            return _UNKNOWN_BYTES
         return found.f_bavail * found.f_frsize
 
     # --- files ----------------------------------------------------------------------------------

@@ -36,6 +36,8 @@ from headwater.journal.records import Synced, checksum_of
 MANIFEST_FORMAT = 1
 MANIFEST_BYTES = 4096
 """The greatest size of a MANIFEST."""
+UNFINISHED = b"unfinished copy\n"
+"""The MANIFEST of a copy that is being made (`headwater.persistence.backup`)."""
 
 _NUMBER = "(0|[1-9][0-9]{0,18})"
 _IMAGE_LINES = ("image_turn", "image_now_ms", "image_size", "image_groups")
@@ -99,12 +101,18 @@ class StoreManifest(NamedTuple):
 def read_manifest(files: Files, name: str = MANIFEST_NAME) -> StoreManifest | None:
     """Return what MANIFEST says, or a former one that is kept as ``name``; None if there is no such file.
 
-    Raises `JournalDamaged` for a flaw and `StoreUnusable` for a later format.
+    Raises `JournalDamaged` for a flaw, and `StoreUnusable` for a later format or an unfinished copy.
     """
     if name not in files.names():
         return None
     data = files.read(name, MANIFEST_BYTES + 1)
     files.close(name)
+    if data == UNFINISHED:
+        where = files.path("").rstrip("/")
+        raise StoreUnusable(
+            f"{where} is an unfinished copy: it is being made, or was interrupted. If no process makes it any more, "
+            "remove the directory and make the copy again"
+        )
     return _Lines(files, name, bytes(data)).manifest()
 
 

@@ -150,6 +150,8 @@ class DiskReads:
             file = self._taken(name)
             try:
                 os.posix_fadvise(file.descriptor, offset, length, os.POSIX_FADV_WILLNEED)
+            except OSError:
+                pass  # it is a hint
             finally:
                 self._leave(file)
 

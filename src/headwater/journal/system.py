@@ -12,6 +12,8 @@ _KNOW_HOLES = {"ext4", "tmpfs"}
 """File systems whose SEEK_DATA finds all that was written, also what is still to be written to the disk. Others
 have reported a hole there, as ZFS did (https://github.com/openzfs/zfs/issues/15526), or share extents between
 copies of a file, where such data is in none of the file's own."""
+NOT_SUPPORTED = {errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP}
+"""What systems and file systems answer that do not have a function."""
 _MOUNTS = Path("/proc/self/mountinfo")
 
 
@@ -20,11 +22,24 @@ def read_into(descriptor: int, data: memoryview, offset: int) -> int:
     done = 0
     while done < len(data):
         # The system reads at most 2 GiB at once.
-        count = os.preadv(descriptor, [data[done : done + (1 << 30)]], offset + done)
+        count = _read_some(descriptor, data[done : done + (1 << 30)], offset + done)
         if count == 0:
             break
         done += count
     return done
+
+
+def _read_some(descriptor: int, data: memoryview, offset: int) -> int:
+    """Read into ``data`` without a copy if that is possible. Python calls preadv2, which older filters of containers
+    refuse (https://github.com/docker-library/official-images/issues/16829)."""
+    try:
+        return os.preadv(descriptor, [data], offset)
+    except (AttributeError, OSError) as error:
+        if isinstance(error, OSError) and error.errno not in {*NOT_SUPPORTED, errno.EPERM}:
+            raise
+    found = os.pread(descriptor, len(data), offset)
+    data[: len(found)] = found
+    return len(found)
 
 
 def used_bytes(descriptor: int, size: int) -> int:
@@ -86,8 +101,16 @@ def file_system(descriptor: int) -> str | None:
 
 def sync_file(descriptor: int) -> None:
     """Make the bytes and the size of a file durable."""
-    # If there is no fdatasync (macOS), fsync does the same and more.
-    getattr(os, "fdatasync", os.fsync)(descriptor)
+    if hasattr(os, "fdatasync"):
+        try:
+            os.fdatasync(descriptor)
+        except OSError as error:
+            if error.errno != errno.ENOSYS:
+                raise
+        else:
+            return
+    # Without fdatasync, as on macOS, fsync does the same and more.
+    os.fsync(descriptor)
 
 
 def open_directory(path: Path) -> int:
@@ -99,9 +122,20 @@ def sync_directory(path: Path) -> None:
     """Make the names in a directory durable."""
     descriptor = open_directory(path)
     try:
-        os.fsync(descriptor)
+        sync_names(descriptor)
     finally:
         os.close(descriptor)
+
+
+def sync_names(descriptor: int) -> None:
+    """Make the names in an open directory durable, if its file system can do that. Others, such as CIFS before Linux
+    4.17, keep names durable by themselves or not at all (https://github.com/borgbackup/borg/issues/1287). Precedent:
+    PostgreSQL, fsync_fname_ext."""
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in NOT_SUPPORTED:
+            raise
 
 
 def allocate(descriptor: int, size: int) -> None:
@@ -110,7 +144,7 @@ def allocate(descriptor: int, size: int) -> None:
         try:
             os.posix_fallocate(descriptor, 0, size)
         except OSError as error:
-            if error.errno not in {errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}:
+            if error.errno not in {*NOT_SUPPORTED, errno.EPERM}:
                 raise
         else:
             return

@@ -1,13 +1,23 @@
 """Copies a store, also while a server uses it, and the state that it had at an earlier moment.
 
 Rule 1. While a backup is made, the server removes no file (`Files.removable`). What MANIFEST names when the backup
-        begins, and every segment that the journal names up to the moment at which it is copied, is there.
-Rule 2. MANIFEST is copied first, then the journal, then the image and the segments: MANIFEST says how far the
-        journal must reach, and a segment is durable before the journal refers to it.
-Rule 3. Files are copied, not linked: a store refuses data files with a second name (`journal.regular`). On file
+        begins, and every segment that the journal names up to the moment at which it is copied, is there. A later
+        image and a later MANIFEST are not copied: the journal has what they have.
+Rule 2. MANIFEST is read first, then the journal is copied, then the image and the segments: MANIFEST says how far the
+        journal must reach, and a segment is durable before the journal refers to it. A segment that is not there
+        any more had no blob: its creation has failed.
+Rule 3. The journal of the copy has one end. It is the last file that has records when the copy begins, looked for from
+        the newest to the oldest: the files before it are closed, and no byte of them changes any more. Of that file
+        the bytes are copied that it has when its turn comes (`journal.copies`, rule 1); it may be closed by then. All
+        files after it are copied as empty ones, whatever they have got since. So the end may be torn like after a
+        crash, and no later file says that it lay elsewhere.
+Rule 4. A start cuts off a torn end and writes something else there. If the store is started while its journal is
+        copied, the journal is copied again, with the MANIFEST of that time.
+Rule 5. Files are copied, not linked: a store refuses data files with a second name (`journal.regular`). On file
         systems that share blocks, such as XFS and Btrfs, the kernel does not copy the bytes.
-Rule 4. A backup is a data directory: a server can start with it. Its end may be torn like after a crash.
-Rule 5. The state of a moment is the last image before it, with a journal that ends before the first record group of
+Rule 6. A backup is a data directory: a server can start with it. Until it is complete, its MANIFEST says that it is not
+        (`manifest.UNFINISHED`), and nothing starts with it. A copy that fails is removed.
+Rule 7. The state of a moment is the last image before it, with a journal that ends before the first record group of
         a later time. Images and journal files that MANIFEST does not name any more are there for as long as
         ``journal-retention`` says.
 """
@@ -15,24 +25,31 @@ Rule 5. The state of a moment is the last image before it, with a journal that e
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from headwater.errors import StoreUnusable
-from headwater.journal.copies import copy_file, write_file
+from headwater.journal.catalog import Catalog
+from headwater.journal.copies import PIECE_BYTES, copy_file
 from headwater.journal.failures import MANIFEST_NAME, reading
 from headwater.journal.files import DiskFiles, Files
-from headwater.journal.locks import BACKUP_LOCK_NAME, held_for_backup
-from headwater.journal.manifest import StoreManifest, read_manifest
+from headwater.journal.locks import BACKUP_LOCK_NAME, LOCK_NAME, held_for_backup
+from headwater.journal.manifest import UNFINISHED, StoreManifest, read_manifest
 from headwater.journal.names import file_name, image_name, journal_numbers
 from headwater.journal.records import FILE_HEADER_BYTES, Synced, read_file_header
 from headwater.journal.recovery import Recovery
 from headwater.journal.regular import check_readable
+from headwater.journal.replacing import replace_file
 from headwater.journal.retention import past_before, until_next_image
 from headwater.journal.segments import segment_name, segment_numbers
-from headwater.journal.system import sync_directory
 from headwater.persistence.reading import Progress, silent
+
+_STARTS = 10
+"""So often the journal is copied again because the store was started meanwhile."""
+_NOT_OURS = {"lost+found"}
+"""What a file system has of its own, so that a mounted disk counts as empty."""
 
 
 class Backup(NamedTuple):
@@ -53,25 +70,55 @@ class Moment(NamedTuple):
     """Record groups of later times that were copied and removed."""
 
 
-def back_up(directory: Path, destination: Path, progress: Progress = silent) -> Backup:
-    """Copy the store in ``directory`` to ``destination``, which must be empty or missing.
+def back_up(
+    directory: Path,
+    destination: Path,
+    progress: Progress = silent,
+    *,
+    piece_bytes: int = PIECE_BYTES,
+) -> Backup:
+    """Copy the store in ``directory`` to ``destination``, which must be empty or missing. ``progress`` is called after
+    each ``piece_bytes``, and after each file.
 
-    Raises `StoreUnusable` if there is no store, or if ``destination`` is not empty; `OSError` as the disk does.
+    Raises `StoreUnusable` if there is no store, or if ``destination`` is not empty; `OSError` as the disk does. Nothing
+    is left in ``destination`` then.
     """
-    with _source(directory, destination) as files:
-        manifest = read_manifest(files)
-        assert manifest is not None, "it was there, and a store has one from then on"
-        return _copy(files, manifest, destination, progress)
+    with _source(directory) as files, _destination(directory, destination) as copy:
+        copier = _Copier(files, copy, progress, piece_bytes)
+        manifest = copier.copy(lambda: _newest(files))
+        _name_all(copy, manifest)
+        return Backup(str(destination), len(copier.copied) + 1, copier.done)
+
+
+def restore_at(
+    directory: Path,
+    destination: Path,
+    at_ms: int,
+    progress: Progress = silent,
+    *,
+    piece_bytes: int = PIECE_BYTES,
+) -> Moment:
+    """Copy the store in ``directory`` to ``destination`` as it was at ``at_ms``.
+
+    Raises as `back_up`, and `StoreUnusable` if what the directory keeps does not reach back so far
+    (``journal-retention``).
+    """
+
+    def past() -> tuple[StoreManifest, int | None]:
+        to_end = past_before(files, at_ms)
+        found = until_next_image(files, to_end)
+        return found, None if found == to_end else found.last
+
+    with _source(directory) as files:
+        past()  # nothing is created in vain
+        with _destination(directory, destination) as copy:
+            manifest = _Copier(files, copy, progress, piece_bytes).copy(past)
+            return _cut_after(copy, manifest, destination, at_ms)
 
 
 @contextlib.contextmanager
-def _source(directory: Path, destination: Path) -> Iterator[Files]:
-    """Provide the files of ``directory``, of which none is removed meanwhile, if they can be copied to
-    ``destination``."""
-    if destination.exists() and (not destination.is_dir() or any(destination.iterdir())):
-        raise StoreUnusable(
-            f"{destination} is not an empty directory; name one that does not exist"
-        )
+def _source(directory: Path) -> Iterator[Files]:
+    """Provide the files of ``directory``, of which none is removed meanwhile."""
     check_readable(directory)
     files = DiskFiles(directory)
     with reading(files):
@@ -85,53 +132,155 @@ def _source(directory: Path, destination: Path) -> Iterator[Files]:
         files.unlock()  # closes them
 
 
-def _copy(
-    files: Files,
-    manifest: StoreManifest,
-    destination: Path,
-    progress: Progress,
-    *,
-    whole: bool = True,
-) -> Backup:
-    """Copy what ``manifest`` names, with ``whole`` also the journal files after those."""
-    destination.mkdir(mode=0o700, parents=True, exist_ok=True)
-    write_file(destination / MANIFEST_NAME, manifest.text())
-    numbers = [one for one in journal_numbers(files) if one >= manifest.first]
-    names = [file_name(one) for one in numbers if whole or one <= manifest.last]
-    copied = _copy_all(files, names, destination, progress)
-    names = [segment_name(number) for number in segment_numbers(files)]
-    if manifest.image is not None:
-        names.insert(0, image_name(manifest.image.number))
-    copied += _copy_all(files, names, destination, progress)
-    count = sum(1 for _ in destination.iterdir())
-    sync_directory(destination)
-    sync_directory(destination.parent)
-    return Backup(str(destination), count, copied)
-
-
-def restore_at(
-    directory: Path, destination: Path, at_ms: int, progress: Progress = silent
-) -> Moment:
-    """Copy the store in ``directory`` to ``destination`` as it was at ``at_ms``.
-
-    Raises as `back_up`, and `StoreUnusable` if what the directory keeps does not reach back so far
-    (``journal-retention``).
-    """
-    with _source(directory, destination) as files:
-        to_end = past_before(files, at_ms)
-        past = until_next_image(files, to_end)
-        _copy(files, past, destination, progress, whole=past == to_end)
+@contextlib.contextmanager
+def _destination(directory: Path, destination: Path) -> Iterator[DiskFiles]:
+    """Provide a directory with an unfinished MANIFEST (rule 6), and empty it again if the context fails."""
     copy = DiskFiles(destination)
-    copy.lock()
+    if destination.resolve().is_relative_to(directory.resolve()):
+        raise StoreUnusable(f"{destination} is in the data directory {directory}; name another one")
+    new = not destination.exists()
+    if not new and (not destination.is_dir() or set(copy.names()) - _NOT_OURS):
+        if destination.is_dir() and MANIFEST_NAME in copy.names():
+            read_manifest(copy)  # which says so if it is an unfinished copy
+        raise StoreUnusable(
+            f"{destination} is not an empty directory; name one that does not exist"
+        )
+    copy.make_directory()
     try:
-        return _cut_after(copy, past, destination, at_ms)
+        mark = os.open(destination / MANIFEST_NAME, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        raise StoreUnusable(f"another process has just begun a copy in {destination}") from None
+    try:
+        with os.fdopen(mark, "wb") as file:
+            file.write(UNFINISHED)
+            file.flush()
+            os.fsync(mark)
+        copy.sync_directory()
+        yield copy
+    except BaseException:
+        with contextlib.suppress(OSError):
+            _remove_all(copy, destination, new=new)
+        raise
     finally:
-        copy.unlock()
+        copy.unlock()  # closes its files
+
+
+def _remove_all(copy: DiskFiles, destination: Path, *, new: bool) -> None:
+    """Remove a copy, MANIFEST last; with ``new`` also its directory."""
+    for name in sorted(copy.names(), key=lambda name: name == MANIFEST_NAME):
+        if name.startswith(("journal-", "image-", "segment-", MANIFEST_NAME)):
+            copy.remove(name)
+    if new:
+        destination.rmdir()
+
+
+def _name_all(copy: Files, manifest: StoreManifest) -> None:
+    """Make a directory, of which all files are complete, a store."""
+    copy.sync_directory()
+    replace_file(copy, MANIFEST_NAME, manifest.text())
+    copy.sync_directory()
+
+
+def _newest(files: Files) -> tuple[StoreManifest, int | None]:
+    manifest = read_manifest(files)
+    assert manifest is not None, "it was there, and a store has one from then on"
+    return manifest, None
+
+
+class _Copier:
+    """Copies the files of one store. ``copied`` has their names, ``done`` is the sum of their sizes."""
+
+    def __init__(self, files: Files, copy: Files, progress: Progress, piece_bytes: int) -> None:
+        self.copied: set[str] = set()
+        self.done = self._total = 0
+        self._files = files
+        self._copy = copy
+        self._progress = progress
+        self._piece_bytes = piece_bytes
+
+    def copy(self, choose: Callable[[], tuple[StoreManifest, int | None]]) -> StoreManifest:
+        """Copy all files but MANIFEST, and return it. ``choose`` returns what it says, and the last journal file that is
+        wanted; None for all."""
+        for _attempt in range(_STARTS):
+            started = self._started()
+            manifest, last = choose()
+            try:
+                self._copy_journal(manifest, last)
+            except FileNotFoundError:
+                if started == self._started():
+                    raise
+            if started == self._started():
+                break
+            for name in self.copied:  # rule 4
+                self._copy.remove(name)
+            self.copied, self.done, self._total = set(), 0, 0
+        else:
+            raise StoreUnusable(
+                f"{self._files.path('')} was started {_STARTS} times while its journal was copied. Make the backup "
+                "when the server stays up, or while it is stopped"
+            )
+        segments = [segment_name(number) for number in segment_numbers(self._files)]
+        image = [] if manifest.image is None else [image_name(manifest.image.number)]
+        self._copy_all(image + segments)
+        return manifest
+
+    def _started(self) -> tuple[int, int] | None:
+        """Return what is different after each start: who starts a store writes its number into the lock."""
+        try:
+            found = Path(self._files.path(LOCK_NAME)).stat()
+        except FileNotFoundError:
+            return None
+        return found.st_ino, found.st_mtime_ns
+
+    def _copy_journal(self, manifest: StoreManifest, last: int | None) -> None:
+        """Apply rule 3 to the journal files of ``manifest`` up to ``last``."""
+        numbers = [one for one in journal_numbers(self._files) if one >= manifest.first]
+        wanted = [one for one in numbers if last is None or one <= last]
+        end = next((one for one in reversed(wanted) if self._has_records(file_name(one))), 0)
+        # A file after both is being created, or removed again.
+        names = {one: file_name(one) for one in wanted if one <= max(end, manifest.last)}
+        self._copy_all([name for one, name in names.items() if one <= end])
+        self._copy_all([name for one, name in names.items() if one > end], empty=True)
+
+    def _has_records(self, name: str) -> bool:
+        try:
+            return any(self._read(name, FILE_HEADER_BYTES))
+        except FileNotFoundError:
+            return False
+
+    def _read(self, name: str, offset: int) -> memoryview:
+        """Return as many bytes as a header has."""
+        try:
+            return self._files.read(name, FILE_HEADER_BYTES, offset)
+        finally:
+            self._files.close(name)  # another file may get its name
+
+    def _copy_all(self, names: list[str], *, empty: bool = False) -> None:
+        """Copy files; with ``empty`` only the headers of journal files, into files of the size that these name: a file that
+        was used meanwhile may be shorter."""
+        paths = {name: Path(self._files.path(name)) for name in names}
+        self._total += sum(path.stat().st_size for path in paths.values() if path.exists())
+        for name, path in paths.items():
+            header = read_file_header(self._read(name, 0)) if empty else None
+            size = None if header is None else header.size
+            target, limit = Path(self._copy.path(name)), FILE_HEADER_BYTES if empty else None
+            try:
+                for done in copy_file(
+                    path, target, limit=limit, size=size, piece_bytes=self._piece_bytes
+                ):
+                    self._progress("bytes copied", min(self.done + done, self._total), self._total)
+            except FileNotFoundError:
+                if name.startswith("segment-") and not path.exists():  # rule 2
+                    continue
+                raise
+            self.copied.add(name)
+            self.done += target.stat().st_size
+            self._progress("bytes copied", min(self.done, self._total), self._total)
 
 
 def _cut_after(files: Files, manifest: StoreManifest, directory: Path, at_ms: int) -> Moment:
-    """Remove all record groups of later times than ``at_ms`` from a store that nobody uses."""
-    recovery = Recovery(files)
+    """Remove all record groups of later times than ``at_ms`` from a copy, and make it a store."""
+    recovery = Recovery(files, Catalog(files, manifest))
     image = manifest.image
     last_ms = 0 if image is None else image.now_ms
     end: Synced | None = None
@@ -142,13 +291,15 @@ def _cut_after(files: Files, manifest: StoreManifest, directory: Path, at_ms: in
             end = Synced(recovery.current.number, batch.offset(kept))
         last_ms = batch.times[kept - 1] if kept else last_ms
         left_out += len(batch.times) - kept
-    if end is not None:
+    if end is None:
+        _name_all(files, manifest)
+    else:
         end_journal(files, manifest, end)
     return Moment(str(directory), last_ms, left_out)
 
 
 def end_journal(files: Files, manifest: StoreManifest, end: Synced) -> None:
-    """Let the journal end at ``end``."""
+    """Let the journal end at ``end``, and MANIFEST say so."""
     for number in journal_numbers(files):
         if number > end.number:
             files.remove(file_name(number))
@@ -161,18 +312,4 @@ def end_journal(files: Files, manifest: StoreManifest, end: Synced) -> None:
     files.allocate(name, header.size)  # a rotation has given back what it did not use
     files.sync(name)
     floor = Synced(end.number, max(end.offset, FILE_HEADER_BYTES))
-    shorter = manifest._replace(last=end.number, floor=min(manifest.floor, floor))
-    files.create(MANIFEST_NAME, len(shorter.text()))
-    files.write(MANIFEST_NAME, 0, shorter.text())
-    files.sync(MANIFEST_NAME)
-    files.sync_directory()
-
-
-def _copy_all(files: Files, names: list[str], destination: Path, progress: Progress) -> int:
-    sizes = [files.reads.size(name) for name in names]
-    done, total = 0, sum(sizes)
-    for name, size in zip(names, sizes, strict=True):
-        copy_file(Path(files.path(name)), destination / name)
-        done += size
-        progress("bytes copied", done, total)
-    return done
+    _name_all(files, manifest._replace(last=end.number, floor=min(manifest.floor, floor)))

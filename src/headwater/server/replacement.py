@@ -22,6 +22,8 @@ import secrets
 import stat
 from pathlib import Path
 
+from headwater.journal.system import sync_directory
+
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _LOOK = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -40,11 +42,7 @@ def replace_file(path: Path, data: bytes) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+    sync_directory(path.parent)
 
 
 def remove_unfinished(path: Path) -> None:
@@ -102,4 +100,5 @@ def _take_over(descriptor: int, path: Path) -> None:
                 break
         if os.fstat(descriptor).st_gid != old.st_gid:
             mode &= ~stat.S_IRWXG
-    os.fchmod(descriptor, mode)
+    with contextlib.suppress(PermissionError):  # CIFS and vfat have no permissions
+        os.fchmod(descriptor, mode)

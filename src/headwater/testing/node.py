@@ -117,7 +117,7 @@ class LocalStore:
         node = self._new_node()
         # The test's thread alone changes the state, so it may look at it at any time.
         node.sealer.takes_turns, node.sealer.threaded = False, not self.cold
-        if self.files is not None:
+        if isinstance(self.files, CrashableFiles):
             self.files.reads.cold = self.cold
         return node
 

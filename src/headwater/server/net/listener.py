@@ -12,6 +12,7 @@ import logging
 import socket
 import stat
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -289,7 +290,7 @@ def _tune(client: socket.socket, *, keepalive: int) -> None:
             ("TCP_KEEPINTVL", max(1, keepalive // 3)),
             ("TCP_KEEPCNT", 3),
         ):
-            if hasattr(socket, option):
+            with suppress(AttributeError, OSError):  # the system's own times apply
                 client.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
 

@@ -38,8 +38,18 @@ if not cython.compiled:  # compiled modules use the C versions
     from headwater.memory import new_words, word_at
     from headwater.server.net.polling import wait_ready
 
-HAS_EPOLL = hasattr(select, "epoll") and hasattr(os, "eventfd")
-"""Whether this system supports `EpollLoop`."""
+
+def _has_epoll() -> bool:
+    """Whether this system supports `EpollLoop`, and permits it."""
+    try:
+        select.epoll().close()
+        os.close(os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC))
+    except (AttributeError, OSError):
+        return False
+    return True
+
+
+HAS_EPOLL = _has_epoll()
 
 _READABLE, _WRITABLE = 1, 4
 """EPOLLIN and EPOLLOUT."""

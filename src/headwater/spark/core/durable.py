@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from headwater.journal.system import sync_directory
+
 _TAIL_BYTES: Final = 64 * 1024
 
 
@@ -28,6 +30,9 @@ def replacing(path: Path) -> Iterator[Path]:
 
 def sync(path: Path) -> None:
     """Wait until the contents of ``path``, a file or a directory, are on disk."""
+    if path.is_dir():
+        sync_directory(path)
+        return
     number = os.open(path, os.O_RDONLY)
     try:
         os.fsync(number)
