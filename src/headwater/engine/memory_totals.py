@@ -25,13 +25,14 @@ def table_bytes(keyspace: Keyspace) -> int:
     size += sum(map(sys.getsizeof, (keyspace.streams, keyspace.groups, keyspace.due_notes)))
     for database in keyspace.databases:
         order = database.order
+        size += order.stale_bytes + database.noted_bytes + database.used_bytes
         for table in (database.values, database.expiries, database.used, database.account.sizes):
             size += sys.getsizeof(table)
         for column in (order.names, order.numbers, database.expiry_notes):
             size += sys.getsizeof(column)
-        size += _INT_BYTES * (len(database.expiries) + len(database.used))
-        size += _INT_BYTES * len(database.account.sizes)
-        size += (_NOTE_BYTES + _INT_BYTES) * len(database.expiry_notes)
+        notes = len(database.expiry_notes)  # each has the number of its key's expiry, or one of its own
+        numbers = max(notes, len(database.expiries)) + len(database.used) + len(database.account.sizes)
+        size += _NOTE_BYTES * notes + _INT_BYTES * numbers
     return size
 
 

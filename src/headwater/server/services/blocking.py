@@ -50,7 +50,7 @@ class BlockedClients:
         offloading: Offloading,
         pause: ClientPause,
     ) -> None:
-        self.waiting = Waiters()
+        self.waiting = Waiters(clients.memory)
         self.offloading = offloading
         self.cold_reads = ColdReads()
         self.pause = pause

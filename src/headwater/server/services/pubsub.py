@@ -18,10 +18,12 @@ Source: redis.io, Redis Pub/Sub; Redis, pubsub.c and notify.c.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from sys import getsizeof
 from typing import TYPE_CHECKING
 
 from headwater.commands.globs import matches
 from headwater.engine.events import KEYEVENT, KEYSPACE
+from headwater.engine.memory_account import text_bytes
 from headwater.errors import CommandError
 from headwater.server.session.subscriptions import CHANNEL, PATTERN, SHARD
 
@@ -34,6 +36,9 @@ if TYPE_CHECKING:
     from headwater.server.session.session import Session
 
 Listeners = dict["Session", None]
+
+_LISTENERS_BYTES, _PATTERN_BYTES = 240, 530
+"""Of a channel, and of a pattern with its place by prefix, without their names."""
 
 
 class PatternIndex:
@@ -108,23 +113,33 @@ class PubSub:
 
     def subscribe(self, session: Session, kind: bytes, name: bytes) -> None:
         """Subscribe ``session`` to ``name``. Repeating it changes nothing."""
+        own, memory = session.subscriptions, self._clients.memory
+        if name in own.of(kind):
+            return
+        if name not in self._of(kind):
+            memory.held_bytes += _name_bytes(kind, name)
         if kind == PATTERN:
             self.patterns.listeners(name)[session] = None
         else:
             self._of(kind).setdefault(name, {})[session] = None
-        session.subscriptions.of(kind)[name] = None
-        session.subscriptions.active = True
+        own.of(kind)[name] = None
+        own.active = True
+        own.held_bytes += text_bytes(name)
+        memory.held_bytes += text_bytes(name)
 
     def unsubscribe(self, session: Session, kind: bytes, name: bytes) -> None:
         """Unsubscribe ``session`` from ``name``, if it is subscribed."""
-        own = session.subscriptions
+        own, memory = session.subscriptions, self._clients.memory
         if name not in own.of(kind):
             return
         del own.of(kind)[name]
+        own.held_bytes -= text_bytes(name)
+        memory.held_bytes -= text_bytes(name)
         session.subscriptions.active = bool(own.channels or own.patterns or own.shard_channels)
         index = self._of(kind)
         del index[name][session]
         if not index[name]:
+            memory.held_bytes -= _name_bytes(kind, name)
             if kind == PATTERN:
                 self.patterns.drop(name)
             else:
@@ -136,6 +151,10 @@ class PubSub:
             for kind in (CHANNEL, PATTERN, SHARD):
                 for name in list(session.subscriptions.of(kind)):
                     self.unsubscribe(session, kind, name)
+
+    def table_bytes(self) -> int:
+        """Return the memory of the tables of names."""
+        return sum(map(getsizeof, (self.channels, self.shard_channels, self.patterns.by_pattern)))
 
     def _of(self, kind: bytes) -> dict[bytes, Listeners]:
         if kind == PATTERN:
@@ -211,6 +230,11 @@ class PubSub:
             session.client.address,
             session.output.unsent + len(session.output.outbox) + len(session.output.pushes),
         )
+
+
+def _name_bytes(kind: bytes, name: bytes) -> int:
+    """Return the memory of a name for all of its listeners."""
+    return _LISTENERS_BYTES if kind != PATTERN else _PATTERN_BYTES + text_bytes(_literal_prefix(name))
 
 
 def _literal_prefix(pattern: bytes) -> bytes:

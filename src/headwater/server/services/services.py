@@ -85,9 +85,8 @@ class Services:
         self.client_log = LimitedLog(
             logging.getLogger("headwater.server"), monotonic=clock.monotonic
         )
-        self.watches = Watches(keyspace)
+        self.watches = Watches(keyspace, self.clients.memory)
         self.scripts = Scripts()
-        self.memory = MemoryUse(keyspace, self.clients, self.scripts, self.times)
         self.pubsub = PubSub(keyspace, self.clients, self.traffic, self.client_log)
         self.observer = Observer(config, self.clients)
         self.runner = Runner()
@@ -106,6 +105,19 @@ class Services:
             logins,
             offloading,
             pause,
+        )
+        self.memory = MemoryUse(
+            keyspace,
+            self.times,
+            self.clients,
+            (
+                self.scripts.memory_bytes,
+                access.memory_bytes,
+                self.observer.slowlog.memory_bytes,
+                self.watches.table_bytes,
+                self.pubsub.table_bytes,
+                self.blocked.waiting.table_bytes,
+            ),
         )
         shown = partial(describe, times=self.times, blocked=self.blocked, watches=self.watches)
         self.authorization = Authorization(access, logins, self.times, shown)

@@ -8,8 +8,10 @@ from headwater.engine.keyspace_state import Place
 class Watch:
     """The watched keys of a session. `headwater.server.services.watching.Watches` changes them."""
 
-    __slots__ = ("broken", "keys")
+    __slots__ = ("broken", "held_bytes", "keys")
 
     def __init__(self) -> None:
         self.broken = False
         self.keys: list[Place] = []
+        self.held_bytes = 0
+        """The memory of ``keys``."""
