@@ -20,7 +20,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Collection
 from itertools import islice
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from headwater.limits import PENDING_BLOCK_RECORDS
 
@@ -106,6 +106,13 @@ def sampled(values: Collection[T], weight: Callable[[T], int]) -> int:
     """
     count, measured = len(values), sum(map(weight, islice(values, _SAMPLE)))
     return measured if count <= _SAMPLE else measured * count // _SAMPLE
+
+
+def table_bytes(table: dict[Any, Any]) -> int:
+    """Return the memory of a dictionary without its keys and values. An empty one gives back what it grew to."""
+    if not table:
+        table.clear()
+    return sys.getsizeof(table)
 
 
 def container_bytes(value: Collection[bytes]) -> int:

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 
 from headwater import limits
 from headwater.engine.keyspace import Keyspace
-from headwater.engine.memory_totals import table_bytes
+from headwater.engine.memory_totals import tables_bytes
 from headwater.server.services.turn_clock import TurnClock
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class MemoryUse:
     def used(self) -> int:
         """Measure everything, and return the used memory in bytes."""
         self._measure_others()
-        self._tables = table_bytes(self.keyspace)
+        self._tables = tables_bytes(self.keyspace)
         return self._sum()
 
     def exceeded(self) -> bool:
@@ -112,7 +112,7 @@ class MemoryUse:
         self._checks -= 1
         if self._checks < 0:
             self._checks = _CHECKS
-            self._tables = table_bytes(self.keyspace)
+            self._tables = tables_bytes(self.keyspace)
         if self._times.began_ns >= self._measured_ns:
             self._measure_others()
         used = self._sum()
@@ -152,7 +152,7 @@ class MemoryUse:
 
     def _measure_others(self) -> None:
         """Measure what does not belong to the state, and set when to do so again."""
-        self._tables = table_bytes(self.keyspace)
+        self._tables = tables_bytes(self.keyspace)
         self._others = STARTUP_BYTES + self._clients.memory_bytes()
         for measure in self._services:
             self._others += measure()

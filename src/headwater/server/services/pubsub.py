@@ -18,12 +18,11 @@ Source: redis.io, Redis Pub/Sub; Redis, pubsub.c and notify.c.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from sys import getsizeof
 from typing import TYPE_CHECKING
 
 from headwater.commands.globs import matches
 from headwater.engine.events import KEYEVENT, KEYSPACE
-from headwater.engine.memory_account import text_bytes
+from headwater.engine.memory_account import table_bytes, text_bytes
 from headwater.errors import CommandError
 from headwater.server.session.subscriptions import CHANNEL, PATTERN, SHARD
 
@@ -37,8 +36,8 @@ if TYPE_CHECKING:
 
 Listeners = dict["Session", None]
 
-_LISTENERS_BYTES, _PATTERN_BYTES = 240, 530
-"""Of a channel, and of a pattern with its place by prefix, without their names."""
+_LISTENERS_BYTES, _PLACE_BYTES, _PREFIX_BYTES = 224, 36, 224
+"""Of the listeners of a name, of a pattern's place by prefix, and of a prefix without its text."""
 
 
 class PatternIndex:
@@ -54,6 +53,8 @@ class PatternIndex:
         self.by_pattern: dict[bytes, Listeners] = {}
         self._by_prefix: dict[int, dict[bytes, dict[bytes, Listeners]]] = {}
         """Length of the prefix → prefix → pattern → listeners."""
+        self.held_bytes = 0
+        """The memory of all patterns, without their names and the table of them."""
 
     def listeners(self, pattern: bytes) -> Listeners:
         """Return the listeners of a pattern. A new pattern is added."""
@@ -62,7 +63,10 @@ class PatternIndex:
             found = self.by_pattern[pattern] = {}
             prefix = _literal_prefix(pattern)
             same_length = self._by_prefix.setdefault(len(prefix), {})
+            if prefix not in same_length:
+                self.held_bytes += _PREFIX_BYTES + text_bytes(prefix)
             same_length.setdefault(prefix, {})[pattern] = found
+            self.held_bytes += _LISTENERS_BYTES + _PLACE_BYTES
         return found
 
     def drop(self, pattern: bytes) -> None:
@@ -71,8 +75,10 @@ class PatternIndex:
         prefix = _literal_prefix(pattern)
         same_length = self._by_prefix[len(prefix)]
         del same_length[prefix][pattern]
+        self.held_bytes -= _LISTENERS_BYTES + _PLACE_BYTES
         if not same_length[prefix]:
             del same_length[prefix]
+            self.held_bytes -= _PREFIX_BYTES + text_bytes(prefix)
         if not same_length:
             del self._by_prefix[len(prefix)]
 
@@ -116,11 +122,11 @@ class PubSub:
         own, memory = session.subscriptions, self._clients.memory
         if name in own.of(kind):
             return
-        if name not in self._of(kind):
-            memory.held_bytes += _name_bytes(kind, name)
         if kind == PATTERN:
             self.patterns.listeners(name)[session] = None
         else:
+            if name not in self._of(kind):
+                memory.held_bytes += _LISTENERS_BYTES
             self._of(kind).setdefault(name, {})[session] = None
         own.of(kind)[name] = None
         own.active = True
@@ -139,11 +145,11 @@ class PubSub:
         index = self._of(kind)
         del index[name][session]
         if not index[name]:
-            memory.held_bytes -= _name_bytes(kind, name)
             if kind == PATTERN:
                 self.patterns.drop(name)
             else:
                 del index[name]
+                memory.held_bytes -= _LISTENERS_BYTES
 
     def leave(self, session: Session) -> None:
         """Remove all subscriptions of ``session`` (RESET, or it is closed)."""
@@ -152,9 +158,10 @@ class PubSub:
                 for name in list(session.subscriptions.of(kind)):
                     self.unsubscribe(session, kind, name)
 
-    def table_bytes(self) -> int:
-        """Return the memory of the tables of names."""
-        return sum(map(getsizeof, (self.channels, self.shard_channels, self.patterns.by_pattern)))
+    def tables_bytes(self) -> int:
+        """Return the memory of the patterns and of the tables of names."""
+        tables = (self.channels, self.shard_channels, self.patterns.by_pattern)
+        return self.patterns.held_bytes + sum(map(table_bytes, tables))
 
     def _of(self, kind: bytes) -> dict[bytes, Listeners]:
         if kind == PATTERN:
@@ -230,11 +237,6 @@ class PubSub:
             session.client.address,
             session.output.unsent + len(session.output.outbox) + len(session.output.pushes),
         )
-
-
-def _name_bytes(kind: bytes, name: bytes) -> int:
-    """Return the memory of a name for all of its listeners."""
-    return _LISTENERS_BYTES if kind != PATTERN else _PATTERN_BYTES + text_bytes(_literal_prefix(name))
 
 
 def _literal_prefix(pattern: bytes) -> bytes:

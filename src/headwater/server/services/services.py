@@ -114,9 +114,9 @@ class Services:
                 self.scripts.memory_bytes,
                 access.memory_bytes,
                 self.observer.slowlog.memory_bytes,
-                self.watches.table_bytes,
-                self.pubsub.table_bytes,
-                self.blocked.waiting.table_bytes,
+                self.watches.tables_bytes,
+                self.pubsub.tables_bytes,
+                self.blocked.waiting.tables_bytes,
             ),
         )
         shown = partial(describe, times=self.times, blocked=self.blocked, watches=self.watches)

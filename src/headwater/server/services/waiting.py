@@ -14,13 +14,12 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush
 from math import inf
 from operator import attrgetter
-from sys import getsizeof
 from typing import TYPE_CHECKING
 
 from headwater.commands.call import Wait
 from headwater.engine.database import Database
 from headwater.engine.keyspace_state import Place
-from headwater.engine.memory_account import text_bytes
+from headwater.engine.memory_account import table_bytes, text_bytes
 from headwater.server.session.client_memory import ClientMemory
 
 if TYPE_CHECKING:
@@ -145,9 +144,9 @@ class Waiters:
         for key in waiter.wait.keys:
             db.awaited[key] = None
 
-    def table_bytes(self) -> int:
+    def tables_bytes(self) -> int:
         """Return the memory of the queues, without the waiters in them."""
-        size = getsizeof(self._by_key) + _KEY_BYTES * len(self._by_key)
+        size = table_bytes(self._by_key) + _KEY_BYTES * len(self._by_key)
         return size + _QUEUE_BYTES * self._queue_count
 
     def queues_at(self, place: Place) -> Queues | None:

@@ -6,11 +6,9 @@ are read when needed: before a client begins to watch, and before a watch is che
 
 from __future__ import annotations
 
-from sys import getsizeof
-
 from headwater.engine.keyspace import Keyspace
 from headwater.engine.keyspace_state import Place
-from headwater.engine.memory_account import text_bytes
+from headwater.engine.memory_account import table_bytes, text_bytes
 from headwater.server.session.client_memory import ClientMemory
 from headwater.server.session.watch import Watch
 
@@ -72,10 +70,10 @@ class Watches:
         self._read_notes()
         return watch.broken
 
-    def table_bytes(self) -> int:
+    def tables_bytes(self) -> int:
         """Return the memory of the tables of keys."""
         tables = [self._by_key, *(one.watched for one in self._keyspace.databases)]
-        return sum(map(getsizeof, tables))
+        return sum(map(table_bytes, tables))
 
     def count_keys(self) -> int:
         """Return the number of watched keys."""

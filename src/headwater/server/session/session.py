@@ -121,7 +121,7 @@ class Session:
     def memory_bytes(self) -> int:
         """Return the memory of the session: objects, names, tables, the buffers with their spare capacity, and
         the untaken output."""
-        size = SESSION_BYTES + self.client.names_bytes() + self.subscriptions.table_bytes()
+        size = SESSION_BYTES + self.client.names_bytes() + self.subscriptions.tables_bytes()
         return size + self.scanner.memory_bytes() + self.output.memory_bytes()
 
     def held_bytes(self) -> int:

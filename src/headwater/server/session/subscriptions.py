@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from sys import getsizeof
-
+from headwater.engine.memory_account import table_bytes
 from headwater.errors import CommandError
 
 CHANNEL, PATTERN, SHARD = b"", b"p", b"s"
@@ -45,11 +44,11 @@ class Subscriptions:
             return self.patterns
         return self.shard_channels if kind == SHARD else self.channels
 
-    def table_bytes(self) -> int:
+    def tables_bytes(self) -> int:
         """Return the memory of the tables of names."""
         if not self.active:
             return 0
-        return getsizeof(self.channels) + getsizeof(self.patterns) + getsizeof(self.shard_channels)
+        return sum(map(table_bytes, (self.channels, self.patterns, self.shard_channels)))
 
     def count(self, kind: bytes) -> int:
         """Return the number for a confirmation, in which channels and patterns count together."""

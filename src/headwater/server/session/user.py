@@ -29,7 +29,7 @@ WRITE = 2
 
 DEFAULT = b"default"
 
-_USER_BYTES, _SELECTOR_BYTES, _PATTERN_BYTES = 200, 400, 80
+_USER_BYTES, _SELECTOR_BYTES, _PATTERN_BYTES = 120, 325, 80
 """Of a user, a selector and a pattern, without what their collections take."""
 
 
@@ -205,13 +205,20 @@ class User:
         self.unrestricted = any(selector.unrestricted for selector in self.selectors)
 
     def assign(self, other: User) -> None:
-        """Take over everything from ``other`` except the name. Open connections of this user are
-        affected at once."""
+        """Take over everything from ``other``, which must not be changed any more, except the name. Open
+        connections of this user are affected at once."""
         self.enabled, self.nopass = other.enabled, other.nopass
         self.sanitize_payload = other.sanitize_payload
-        self.passwords = dict(other.passwords)
-        self.selectors = [selector.copy() for selector in other.selectors]
+        self.passwords, self.selectors = other.passwords, other.selectors
         self.update_unrestricted()
+
+    def copy(self) -> User:
+        """Return a copy that can be changed without changing this one."""
+        made = User(self.name, all_channels=False)
+        made.assign(self)
+        made.passwords = dict(self.passwords)
+        made.selectors = [self.root.copy(), *self.selectors[1:]]  # only the root is ever changed
+        return made
 
     def accepts(self, password: bytes) -> bool:
         """Return whether this is one of the user's passwords. The time taken does not reveal which

@@ -123,7 +123,7 @@ class AccessControl:
             raise CommandError("ERR Usernames can't contain spaces or null characters")
         made = User(name, all_channels=self.all_channels)
         if name in self.users:
-            made.assign(self.users[name])
+            made.assign(self.users[name].copy())
         try:
             apply(made, merge_selectors(words), all_channels=self.all_channels)
         except UnmatchedParenthesis as error:
@@ -137,7 +137,8 @@ class AccessControl:
         return made
 
     def put(self, made: User) -> User:
-        """Set the user of that name to ``made``. Return the object that sessions refer to."""
+        """Set the user of that name to ``made``, which is not used otherwise. Return the object that sessions
+        refer to."""
         user = self.users.setdefault(made.name, made)
         if user is not made:
             user.assign(made)

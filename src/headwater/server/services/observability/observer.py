@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from headwater.commands.dispatch import KNOWN_COUNT, KnownCommand
 from headwater.commands.table import COMMANDS, Command
 from headwater.errors import CommandError
-from headwater.limits import MAX_ERROR_CODES
+from headwater.limits import MAX_ERROR_CODE_BYTES, MAX_ERROR_CODES
 from headwater.resp.arguments import Arguments
 from headwater.server.services.observability.latency import (
     COMMAND,
@@ -183,6 +183,8 @@ class Observer:
     def count_error(self, error: CommandError) -> None:
         """Count an error reply by its first word."""
         code = str(error).partition(" ")[0]
+        if len(code) > MAX_ERROR_CODE_BYTES:
+            code = "ERR"
         if code in self.errors or len(self.errors) < MAX_ERROR_CODES:
             self.errors[code] = self.errors.get(code, 0) + 1
 
