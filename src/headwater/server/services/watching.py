@@ -71,7 +71,8 @@ class Watches:
         return watch.broken
 
     def tables_bytes(self) -> int:
-        """Return the memory of the tables of keys."""
+        """Return the memory of the tables of keys. Notes are read for this, so that they take none."""
+        self._read_notes()
         tables = [self._by_key, *(one.watched for one in self._keyspace.databases)]
         return sum(map(table_bytes, tables))
 
