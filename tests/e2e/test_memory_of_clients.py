@@ -182,8 +182,10 @@ GROWERS = {
         250_000, many("ACL", "SETUSER", "one", name=">secret#", size=25_000), WITHOUT_ONE,
         purged=True,
     ),
-    "commands of a user": Grower(
-        100_000, many("ACL", "SETUSER", "one", name=f"+get|{LONG}#", size=10_000), WITHOUT_ONE, purged=True
+    "commands of users": Grower(
+        300,
+        each("ACL", "SETUSER", "user#", *(f"+get|{LONG}{n}" for n in range(300))),
+        (("ACL", "DELUSER", *(f"user{n}" for n in range(300))),),
     ),
     "selectors of a user": Grower(
         40_000, many("ACL", "SETUSER", "one", name="(~orders#:* +get)", size=8000), WITHOUT_ONE,
@@ -193,7 +195,7 @@ GROWERS = {
         50_000, each("DEL", *(f"{LONG[:60]}{n}:#" for n in range(10))), NOT_SLOW, SLOW
     ),
     "the log of refusals": Grower(50_000, refused, (("ACL", "LOG", "RESET"),), NOBODY),
-    "queues of MULTI": Grower(150_000, queued("v" * 20), clients=4),
+    "queues of MULTI": Grower(200_000, queued("v" * 20), clients=4),
     "a queue of large values": Grower(800, queued("v" * 100_000)),
     "keys of blocked readers": Grower(
         10_000, many("XREAD", "BLOCK", "0", "STREAMS", name="key:#", size=10_000, same="0"),

@@ -31,8 +31,12 @@ def tables_bytes(keyspace: Keyspace) -> int:
             size += table_bytes(table)
         for column in (order.names, order.numbers, database.expiry_notes):
             size += sys.getsizeof(column)
-        notes = len(database.expiry_notes)  # each has the number of its key's expiry, or one of its own
-        numbers = max(notes, len(database.expiries)) + len(database.used) + len(database.account.sizes)
+        notes = len(
+            database.expiry_notes
+        )  # each has the number of its key's expiry, or one of its own
+        numbers = (
+            max(notes, len(database.expiries)) + len(database.used) + len(database.account.sizes)
+        )
         size += _NOTE_BYTES * notes + _INT_BYTES * numbers
     return size
 

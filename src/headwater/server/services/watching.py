@@ -12,7 +12,6 @@ from headwater.engine.memory_account import table_bytes, text_bytes
 from headwater.server.session.client_memory import ClientMemory
 from headwater.server.session.watch import Watch
 
-
 _WATCH_BYTES, _KEY_BYTES = 74, 240
 """Of a key for each client that watches it, without its name, and for all of them together."""
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from headwater.server.session.user import User
 
 
-SESSION_BYTES = 2000
-"""Of a session and its connection, without names and buffers."""
+SESSION_BYTES, TLS_BYTES = 2000, 31_000
+"""Of a session and its connection, without names and buffers, and of the state of OpenSSL for it."""
 
 
 class Session:
@@ -121,7 +121,8 @@ class Session:
     def memory_bytes(self) -> int:
         """Return the memory of the session: objects, names, tables, the buffers with their spare capacity, and
         the untaken output."""
-        size = SESSION_BYTES + self.client.names_bytes() + self.subscriptions.tables_bytes()
+        size = SESSION_BYTES + (TLS_BYTES if self.client.kind == "tls" else 0)
+        size += self.client.names_bytes() + self.subscriptions.tables_bytes()
         return size + self.scanner.memory_bytes() + self.output.memory_bytes()
 
     def held_bytes(self) -> int:
