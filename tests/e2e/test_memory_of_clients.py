@@ -37,10 +37,10 @@ IDEMPOTENT = (
 
 
 class Grower(NamedTuple):
-    """How clients take memory: each of ``clients`` sends ``sent(count)``, and reads the replies if they are
+    """How clients take memory: each of ``clients`` sends ``sent(times)``, and reads the replies if they are
     ``answered``. Then ``undo`` frees all of it; without it the clients disconnect."""
 
-    count: int
+    times: int
     sent: Callable[[int], Iterator[Request]]
     undo: tuple[Words, ...] = ()
     given: tuple[Words, ...] = ()
@@ -268,7 +268,7 @@ def test_used_memory_grows_as_the_process_does(name: str) -> None:
         # When clients make one thing grow
         for _ in range(grower.clients):
             wire = clients.enter_context(connected(server.port))
-            send(wire, grower.sent(grower.count), answered=grower.answered)
+            send(wire, grower.sent(grower.times), answered=grower.answered)
         if grower.purged:
             admin.memory_purge()
         used, taken = settled(admin, lambda used: used > used_before + grower.least / 2)

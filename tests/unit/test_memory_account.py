@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import random
 from collections import deque
+from collections.abc import Sequence
 
 import pytest
 
@@ -143,7 +144,8 @@ def used(store: LocalStore) -> int:
 
 
 MANY = range(300)
-HELD: dict[str, tuple[list[list[Word]], list[list[Word]]]] = {
+Commands = Sequence[Sequence[Word]]
+HELD: dict[str, tuple[Commands, Commands]] = {
     "names of groups": (
         [["XGROUP", "CREATE", "s", "g" * 200 + str(n), "0", "MKSTREAM"] for n in MANY],
         [["DEL", "s"]],
@@ -177,17 +179,17 @@ HELD: dict[str, tuple[list[list[Word]], list[list[Word]]]] = {
         [["ACL", "SETUSER", "u", "reset"], ["ACL", "DELUSER", "u"]],
     ),
     "the slow log": (
-        [["CONFIG", "SET", "slowlog-log-slower-than", 0, "slowlog-max-len", 1000]]
+        [["CONFIG", "SET", "slowlog-log-slower-than", "0", "slowlog-max-len", "1000"]]
         + [["GET", "k" * 120 + str(n)] for n in MANY],
-        [["CONFIG", "SET", "slowlog-log-slower-than", -1], ["SLOWLOG", "RESET"]],
+        [["CONFIG", "SET", "slowlog-log-slower-than", "-1"], ["SLOWLOG", "RESET"]],
     ),
     "names of the client": (
         [["CLIENT", "SETNAME", "n" * 60_000], ["CLIENT", "SETINFO", "LIB-NAME", "n" * 60_000]],
         [["CLIENT", "SETNAME", ""], ["CLIENT", "SETINFO", "LIB-NAME", ""]],
     ),
     "stale expiries": (
-        [["SET", "k" * 200 + str(n), "v", "EX", 1000] for n in MANY]
-        + [["EXPIRE", "k" * 200 + str(n), 2000] for n in MANY],
+        [["SET", "k" * 200 + str(n), "v", "EX", "1000"] for n in MANY]
+        + [["EXPIRE", "k" * 200 + str(n), "2000"] for n in MANY],
         [["DEL", "k" * 200 + str(n)] for n in MANY],
     ),
 }  # fmt: skip

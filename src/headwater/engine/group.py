@@ -323,12 +323,8 @@ class ConsumerGroup:
 
     def book(self) -> None:
         """Account the names, the consumers and what has no owner. The pending list accounts itself."""
-        size = (
-            self.names_bytes
-            + CONSUMER_BYTES * len(self.by_cid)
-            + RELEASED_BYTES * len(self.released)
-        )
-        size += DELAYED_BYTES * len(self.delayed)
+        size = self.names_bytes + CONSUMER_BYTES * len(self.by_cid)
+        size += RELEASED_BYTES * len(self.released) + DELAYED_BYTES * len(self.delayed)
         self.keyspace.memory.groups += size - self.booked
         self.booked = size
 

@@ -31,13 +31,10 @@ def tables_bytes(keyspace: Keyspace) -> int:
             size += table_bytes(table)
         for column in (order.names, order.numbers, database.expiry_notes):
             size += sys.getsizeof(column)
-        notes = len(
-            database.expiry_notes
-        )  # each has the number of its key's expiry, or one of its own
-        numbers = (
-            max(notes, len(database.expiries)) + len(database.used) + len(database.account.sizes)
-        )
-        size += _NOTE_BYTES * notes + _INT_BYTES * numbers
+        notes = len(database.expiry_notes)
+        numbers = max(notes, len(database.expiries))  # a note that is not stale has that of its key
+        size += _INT_BYTES * (numbers + len(database.used) + len(database.account.sizes))
+        size += _NOTE_BYTES * notes
     return size
 
 

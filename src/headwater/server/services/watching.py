@@ -72,8 +72,8 @@ class Watches:
     def tables_bytes(self) -> int:
         """Return the memory of the tables of keys. Notes are read for this, so that they take none."""
         self._read_notes()
-        tables = [self._by_key, *(one.watched for one in self._keyspace.databases)]
-        return sum(map(table_bytes, tables))
+        watched = [table_bytes(one.watched) for one in self._keyspace.databases]
+        return table_bytes(self._by_key) + sum(watched)
 
     def count_keys(self) -> int:
         """Return the number of watched keys."""
