@@ -13,6 +13,7 @@ Rule 2. No service knows the node.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from functools import partial
 from random import randrange
 from typing import TYPE_CHECKING
@@ -106,24 +107,23 @@ class Services:
             offloading,
             pause,
         )
-        self.memory = MemoryUse(
-            keyspace,
-            self.times,
-            self.clients,
-            (
-                self.scripts.memory_bytes,
-                access.memory_bytes,
-                self.observer.slowlog.memory_bytes,
-                self.watches.tables_bytes,
-                self.pubsub.tables_bytes,
-                self.blocked.waiting.tables_bytes,
-            ),
-        )
+        self.memory = MemoryUse(keyspace, self.times, self.clients, self._measures())
         shown = partial(describe, times=self.times, blocked=self.blocked, watches=self.watches)
         self.authorization = Authorization(access, logins, self.times, shown)
         self.tls: ssl.SSLContext | None = None
         """The TLS context of new connections; None without a TLS listener."""
         self.adopt(config)
+
+    def _measures(self) -> tuple[Callable[[], int], ...]:
+        """Return a function for each service that holds much memory, which measures it."""
+        return (
+            self.scripts.memory_bytes,
+            self.access.memory_bytes,
+            self.observer.slowlog.memory_bytes,
+            self.watches.tables_bytes,
+            self.pubsub.tables_bytes,
+            self.blocked.waiting.tables_bytes,
+        )
 
     def run_with(self, runner: Runner) -> None:
         """Run commands of EXEC, scripts and unblocked clients with ``runner``."""
