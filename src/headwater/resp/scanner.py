@@ -105,9 +105,9 @@ class Scanner:
         return self._size - self._begin
 
     def memory_bytes(self) -> int:
-        """Return the memory of the buffer with its spare capacity, and of offsets of an incomplete request."""
-        buffer: int = self.buffer.__alloc__()
-        return buffer + _OFFSETS_BYTES * len(self._starts)
+        """Return the memory of the buffer, without spare capacity that was never written to, and of the offsets
+        of an incomplete request."""
+        return len(self.buffer) + _OFFSETS_BYTES * len(self._starts)
 
     def feed(self, data: bytes | bytearray | memoryview) -> None:
         """Append input. Invalidates offsets that were returned before."""
