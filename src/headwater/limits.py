@@ -48,6 +48,10 @@ MAX_LOGIN_ADDRESSES = 10_000
 ACL_LOG_LENGTH = 128
 """Number of entries of ACL LOG. Precedent: redis.conf acllog-max-len."""
 
+MAX_SETTING_BYTES = 64 * 1024
+"""Maximum length of a value of CONFIG SET, so that all settings together stay small. Precedent: none, Redis counts
+them towards maxmemory."""
+
 MAX_SCRIPT_MEMORY_BYTES = 256 * 1024 * 1024
 """Maximum memory of all Lua scripts together. A script that needs more fails. Precedent: none, the memory
 of Redis's scripts counts towards maxmemory."""
@@ -193,6 +197,10 @@ space."""
 SHORTEST_RECHECK_MS = 10
 """Minimum interval at which a blocked XREADGROUP CLAIM looks for entries that have been delivered meanwhile.
 Otherwise CLAIM 0 would look continuously."""
+
+MAX_ERROR_CODE_BYTES = 30
+"""Maximum length of an error code in INFO errorstats. An error with a longer first word counts as ERR. Precedent:
+Redis, networking.c, afterErrorReply."""
 
 MAX_ERROR_CODES = 128
 """Number of error codes that INFO errorstats distinguishes; a script could create any number. Precedent:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from headwater.config.config import Config
+from headwater.errors import CommandError
 from headwater.server.services.observability.info import render
 from headwater.testing.node import LocalClient, LocalStore, request
 from headwater.testing.replies import Failure, Simple
@@ -51,6 +52,47 @@ def info_of(client: LocalClient, *sections: str) -> dict[str, str]:
 
 def headings(text: bytes) -> list[bytes]:
     return [line[2:] for line in text.split(b"\r\n") if line.startswith(b"# ")]
+
+
+def test_a_long_first_word_of_an_error_is_not_a_code(store: LocalStore) -> None:
+    # Given errors whose first word has so many bytes; Redis counts up to 30 as a code
+    observer = store.node.observer
+    for length in (29, 30, 31, 32, 500_000):
+        observer.count_error(CommandError("X" * length + " text"))
+    # Then the longer ones count as ERR
+    assert observer.errors == {"X" * 29: 1, "X" * 30: 1, "ERR": 3}
+
+
+def test_a_setting_has_no_value_of_unlimited_length(store: LocalStore) -> None:
+    client = store.client()
+    for name in ("requirepass", "masterauth", "proc-title-template"):
+        refused = client("CONFIG", "SET", name, "v" * 100_000)
+        assert isinstance(refused, Failure)
+        assert refused.text.endswith(b"- a value has at most 65536 bytes")
+    assert client("CONFIG", "SET", "masterauth", "v" * 60_000) == Simple(b"OK")
+
+
+@pytest.mark.parametrize("sent", ["WATCH", "SUBSCRIBE"])
+def test_the_memory_of_a_client_is_in_the_list_of_clients(store: LocalStore, sent: str) -> None:
+    # Given a client, and what INFO and CLIENT LIST show of it
+    client, admin = store.client(), store.client()
+
+    def shown() -> tuple[int, int]:
+        lines = admin("CLIENT", "LIST", "ID", client.session.id)
+        assert isinstance(lines, bytes)
+        return (
+            int(lines.partition(b"tot-mem=")[2].split()[0]),
+            int(info_of(admin, "memory")["mem_clients_normal"]),
+        )
+
+    before = shown()
+    # When it watches keys or subscribes to channels
+    for number in range(500):
+        client(sent, f"name{number}")
+    after = shown()
+    # Then both show it
+    assert after[0] - before[0] > 500 * 64
+    assert after[1] - before[1] > 500 * 200
 
 
 @pytest.fixture

@@ -131,6 +131,55 @@ def test_a_transaction_queued_before_the_limit_is_discarded(
     assert found["ours"][0].startswith(b"-EXECABORT Transaction discarded because of: OOM")
 
 
+def queued_until_refused(wire: Wire, admin: Wire) -> list[bytes]:
+    """Queue values until the limit, 3 MB above what is used, is exceeded. Return all replies from there on."""
+    info = dict(
+        line.split(b":", 1) for line in admin.ask("INFO", "memory").split(b"\r\n") if b":" in line
+    )
+    admin.ask("CONFIG", "SET", "maxmemory", str(int(info[b"used_memory"]) + 3_000_000))
+    wire.ask("MULTI")
+    replies = [wire.ask("SET", "k", "v" * 100_000) for _ in range(60)]
+    accepted = replies.count(b"+QUEUED\r\n")
+    assert 5 < accepted < 40
+    after = [reply for reply in replies[accepted:] if reply == b"+QUEUED\r\n"]
+    after += [wire.ask("GET", "k"), wire.ask("SET", "k", "v" * 100_000), wire.ask("EXEC")]
+    return [*after, admin.ask("SET", "k", "v")]
+
+
+@pytest.mark.peer
+def test_a_queue_counts_towards_the_limit(shared_peer: Callable[[str], Peer]) -> None:
+    # Given Redis and a store
+    with server_thread(Config(port=0, appendonly=False, save=())) as server:
+        found = []
+        for port in (server.port, shared_peer("redis-8.2").port):
+            with connected(port) as wire, connected(port) as admin:
+                # When a client queues more than the limit allows
+                try:
+                    found.append(queued_until_refused(wire, admin))
+                finally:
+                    admin.ask("CONFIG", "SET", "maxmemory", "0")
+    # Then commands that need memory are refused, and the transaction is discarded, as in Redis
+    first_words = [[reply.split()[0] for reply in replies] for replies in found]
+    assert first_words[0] == first_words[1] == [b"+QUEUED", b"-OOM", b"-EXECABORT", b"+OK"]
+
+
+@pytest.mark.parametrize("end", ["EXEC", "DISCARD", "RESET"])
+def test_a_queue_refuses_the_commands_of_others_until_it_ends(end: str) -> None:
+    # Given a client whose queue exceeds the limit
+    store = limited(2 * 2**20, journaled=False)
+    queueing, other = store.client(), store.client()
+    queueing("MULTI")
+    replies = [queueing("SET", f"k{n}", b"v" * 100_000) for n in range(30)]
+    assert 15 < replies.count(Simple(b"QUEUED")) < 25
+    # When others send commands that need memory, in the same moment
+    refused = other("SET", "another", "v")
+    # Then they are refused, and served when the queue is gone
+    assert isinstance(refused, Failure)
+    assert refused.text == OOM
+    queueing(end)
+    assert other("SET", "another", "v") == Simple(b"OK")
+
+
 @pytest.fixture
 def full() -> LocalStore:
     """A store whose limit is exceeded."""

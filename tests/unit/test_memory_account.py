@@ -5,9 +5,11 @@ from __future__ import annotations
 import gc
 import random
 from collections import deque
+from collections.abc import Sequence
 
 import pytest
 
+from headwater.config.config import Config
 from headwater.engine.garbage import free
 from headwater.engine.keyspace import Keyspace
 from headwater.engine.memory_account import container_bytes, text_bytes
@@ -135,6 +137,134 @@ def test_random_changes_of_containers_are_accounted() -> None:
             words = [b"2"]
         client(name, key, *words)
     check(keyspace)
+
+
+def used(store: LocalStore) -> int:
+    return store.node.services.memory.used()
+
+
+MANY = range(300)
+Commands = Sequence[Sequence[Word]]
+HELD: dict[str, tuple[Commands, Commands]] = {
+    "names of groups": (
+        [["XGROUP", "CREATE", "s", "g" * 200 + str(n), "0", "MKSTREAM"] for n in MANY],
+        [["DEL", "s"]],
+    ),
+    "names of consumers": (
+        [["XGROUP", "CREATE", "s", "g", "0", "MKSTREAM"]]
+        + [["XGROUP", "CREATECONSUMER", "s", "g", "c" * 200 + str(n)] for n in MANY],
+        [["XGROUP", "DELCONSUMER", "s", "g", "c" * 200 + str(n)] for n in MANY],
+    ),
+    "names of producers": (
+        [["XADD", "s", "IDMP", "p" * 200 + str(n), "i", "*", "f", "v"] for n in MANY],
+        [["DEL", "s"]],
+    ),
+    "watched keys": ([["WATCH", "k" * 200 + str(n)] for n in MANY], [["UNWATCH"]]),
+    "watched keys, EXEC": (
+        [["WATCH", "k" * 200 + str(n)] for n in MANY], [["MULTI"], ["EXEC"]],
+    ),
+    "subscriptions": (
+        [[name, "n" * 200 + str(n)] for n in MANY for name in ("SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE")],
+        [["UNSUBSCRIBE"], ["PUNSUBSCRIBE"], ["SUNSUBSCRIBE"]],
+    ),
+    "subscriptions, RESET": ([["PSUBSCRIBE", "n" * 200 + str(n)] for n in MANY], [["RESET"]]),
+    "a queue": ([["MULTI"], *(["SET", f"k{n}", "v" * 200] for n in MANY)], [["DISCARD"]]),
+    "a queue, RESET": ([["MULTI"], *(["SET", f"k{n}", "v" * 200] for n in MANY)], [["RESET"]]),
+    "users": (
+        [["ACL", "SETUSER", f"u{n}", "~k*", "&c", ">p"] for n in MANY],
+        [["ACL", "DELUSER", *(f"u{n}" for n in MANY)]],
+    ),
+    "a user": (
+        [["ACL", "SETUSER", "u", f"~k{n}", f"&c{n}", f">p{n}", f"(~s{n} +get)"] for n in MANY],
+        [["ACL", "SETUSER", "u", "reset"], ["ACL", "DELUSER", "u"]],
+    ),
+    "the slow log": (
+        [["CONFIG", "SET", "slowlog-log-slower-than", "0", "slowlog-max-len", "1000"]]
+        + [["GET", "k" * 120 + str(n)] for n in MANY],
+        [["CONFIG", "SET", "slowlog-log-slower-than", "-1"], ["SLOWLOG", "RESET"]],
+    ),
+    "names of the client": (
+        [["CLIENT", "SETNAME", "n" * 60_000], ["CLIENT", "SETINFO", "LIB-NAME", "n" * 60_000]],
+        [["CLIENT", "SETNAME", ""], ["CLIENT", "SETINFO", "LIB-NAME", ""]],
+    ),
+    "stale expiries": (
+        [["SET", "k" * 200 + str(n), "v", "EX", "1000"] for n in MANY]
+        + [["EXPIRE", "k" * 200 + str(n), "2000"] for n in MANY],
+        [["DEL", "k" * 200 + str(n)] for n in MANY],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", HELD)
+def test_what_a_client_makes_grow_is_accounted_and_taken_back(what: str) -> None:
+    # Given a store that has run each of the commands once
+    store = LocalStore(config=Config(port=0, slowlog_log_slower_than=-1), journaled=False)
+    client, (growing, ending) = store.client(), HELD[what]
+    for words in (*growing, *ending):
+        client(*words)
+    before = used(store)
+    # When a client makes something grow
+    for words in growing:
+        client(*words)
+    grown = used(store) - before
+    # Then the account has it, and has nothing of it when it is gone
+    assert grown > 50_000
+    for words in ending:
+        client(*words)
+    assert used(store) - before < grown / 20
+
+
+@pytest.mark.parametrize(
+    "what", ["watched keys", "subscriptions", "a queue", "names of the client"]
+)
+def test_a_client_that_leaves_takes_what_it_held_out_of_the_account(what: str) -> None:
+    store = LocalStore(config=Config(port=0, slowlog_log_slower_than=-1), journaled=False)
+    before = used(store)
+    client = store.client()
+    for words in HELD[what][0]:
+        client(*words)
+    assert used(store) - before > 50_000
+    store.node.close_session(client.session)
+    assert used(store) - before < 5_000
+    assert store.node.clients.memory.held_bytes == 0
+
+
+@pytest.mark.parametrize("ended", ["served", "unblocked", "left"])
+def test_what_a_blocked_client_waits_for_is_accounted_and_taken_back(ended: str) -> None:
+    # Given a store and a client that waits for many keys
+    store = LocalStore(journaled=False)
+    admin, reader = store.client(), store.client()
+    before = used(store)
+    reader.send("XREAD", "BLOCK", 3_600_000, "STREAMS", *(f"key{n}" for n in MANY), *["0"] * 300)
+    assert used(store) - before > 50_000
+    # When its wait ends
+    if ended == "served":
+        admin("XADD", "key7", "1-1", "f", "v")
+    elif ended == "unblocked":
+        admin("CLIENT", "UNBLOCK", reader.session.id)
+    else:
+        store.node.close_session(reader.session)
+    # Then nothing but the capacity of its buffers is in the account
+    assert used(store) - before < 20_000
+    assert store.node.clients.memory.held_bytes == 0
+
+
+def test_keys_that_a_restarted_store_uses_have_their_second_names_in_the_account() -> None:
+    # Given a store that was opened with keys of long names
+    store = LocalStore()
+    names = ["k" * 200 + str(n) for n in range(300)]
+    client = store.client()
+    for name in names:
+        client("SET", name, "value")
+    store.crash()
+    client, before = store.client(), used(store)
+    # When each of them is used, for which its name is stored again
+    for name in names:
+        client("GET", name)
+    # Then the names are in the account, until their keys are gone
+    assert used(store) - before > 300 * 240
+    client("DEL", *names)
+    assert store.node.keyspace.databases[0].used_bytes == 0
 
 
 def test_a_large_container_is_estimated_from_its_first_members() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headwater.server.session.output_budget import OUTPUT_BUDGET_BYTES
+from headwater.server.session.client_memory import OUTPUT_BUDGET_BYTES
 from headwater.server.session.session import Session
 from headwater.server.turn.node import Node
 
@@ -33,7 +33,7 @@ def test_small_replies_do_not_use_the_budget(node: Node) -> None:
     session = connect(node)
     answer(node, session, SMALL - 100)
     # Then the budget is unchanged
-    assert node.clients.output_budget.free_bytes == OUTPUT_BUDGET_BYTES
+    assert node.clients.memory.free_bytes == OUTPUT_BUDGET_BYTES
 
 
 def test_silent_and_disconnected_clients_release_the_budget(node: Node) -> None:
@@ -42,16 +42,16 @@ def test_silent_and_disconnected_clients_release_the_budget(node: Node) -> None:
     answer(node, silent, LARGE)
     answer(node, leaving, LARGE)
     answer(node, leaving, LARGE - 1)
-    taken = OUTPUT_BUDGET_BYTES - node.clients.output_budget.free_bytes
+    taken = OUTPUT_BUDGET_BYTES - node.clients.memory.free_bytes
     assert 4 * (LARGE - SMALL) <= taken < 4 * LARGE
     # When one is silent for a while and one disconnects
     silent.rest()
     node.close_session(leaving)
     # Then the whole budget is free again, and the disconnected one uses nothing
-    assert node.clients.output_budget.free_bytes == OUTPUT_BUDGET_BYTES
+    assert node.clients.memory.free_bytes == OUTPUT_BUDGET_BYTES
     leaving.output.released += bytes(LARGE)
     leaving.output.empty_released()
-    assert node.clients.output_budget.free_bytes == OUTPUT_BUDGET_BYTES
+    assert node.clients.memory.free_bytes == OUTPUT_BUDGET_BYTES
 
 
 def test_all_clients_together_stay_within_the_budget(node: Node) -> None:
@@ -60,7 +60,7 @@ def test_all_clients_together_stay_within_the_budget(node: Node) -> None:
     for session in sessions:
         answer(node, session, LARGE)
     # Then the buffers stay within the budget, and all clients were served
-    assert 0 <= node.clients.output_budget.free_bytes < 2 * LARGE
+    assert 0 <= node.clients.memory.free_bytes < 2 * LARGE
     for session in sessions:
         session.rest()
-    assert node.clients.output_budget.free_bytes == OUTPUT_BUDGET_BYTES
+    assert node.clients.memory.free_bytes == OUTPUT_BUDGET_BYTES

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from typing import Any
+
 from headwater.config.config import Config
 from headwater.testing.clock import START_MS
 from headwater.testing.node import LocalClient, LocalStore
@@ -12,6 +15,32 @@ READ = ("XREADGROUP", "GROUP", "g")
 def store_with(count: int) -> tuple[LocalStore, list[LocalClient]]:
     made = LocalStore(config=Config(port=0, appendonly=False, save=()), journaled=False)
     return made, [made.client() for _ in range(count)]
+
+
+def test_waits_that_have_ended_leave_nothing_in_memory() -> None:
+    # Given a reader that is served again and again, long before its wait would end
+    _, (admin, reader) = store_with(2)
+    admin("XGROUP", "CREATE", "s", "g", "0", "MKSTREAM")
+
+    def serve(count: int) -> None:
+        for _ in range(count):
+            reader.send(*READ, "ann", "BLOCK", 3_600_000, "CLAIM", 3_600_000, "STREAMS", "s", ">")
+            admin("XADD", "s", "*", "f", "v")
+            delivered: Any = reader.reply()
+            admin("XACK", "s", "g", delivered[0][1][0][0])
+            admin("XTRIM", "s", "MAXLEN", 0)
+
+    tracemalloc.start()
+    try:
+        serve(2500)
+        before, _ = tracemalloc.get_traced_memory()
+        # When that happens a thousand times
+        serve(1000)
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    # Then it takes no memory for each time
+    assert after - before < 100_000
 
 
 def run_waiters_again(client: LocalClient, entry_id: str) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from headwater.engine.keyspace import Keyspace
 from headwater.server.services.watching import Watches
+from headwater.server.session.client_memory import ClientMemory
 from headwater.server.session.watch import Watch
 
 
@@ -16,7 +17,7 @@ def keyspace() -> Keyspace:
 
 @pytest.fixture
 def watches(keyspace: Keyspace) -> Watches:
-    return Watches(keyspace)
+    return Watches(keyspace, ClientMemory())
 
 
 def test_a_watch_breaks_when_one_of_its_keys_is_modified(

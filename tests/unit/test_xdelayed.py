@@ -6,6 +6,7 @@ from typing import Any
 
 from headwater import connect
 from headwater.commands.xdelayed import FEW
+from headwater.testing.node import LocalStore
 
 
 def test_many_delayed_entries_are_listed_in_id_order_without_released_ones() -> None:
@@ -34,3 +35,19 @@ def test_many_delayed_entries_are_listed_in_id_order_without_released_ones() -> 
     assert [row[0] for row in first] == [b"2-0", b"3-0"]
     assert [row[0] for row in middle] == [b"5-0", b"6-0", b"8-0", b"9-0"]
     assert all(0 < row[1] <= 60_000 and row[2] == 1 for row in every)
+
+
+def test_delays_that_have_ended_leave_no_notes() -> None:
+    # Given an entry, and another one that is due long before
+    store = LocalStore(journaled=False)
+    client = store.client()
+    for entry in ("1-1", "2-1"):
+        client("XADD", "s", entry, "f", "v")
+    client("XGROUP", "CREATE", "s", "g", "0")
+    client("XREADGROUP", "GROUP", "g", "c", "STREAMS", "s", ">")
+    # When it is delayed and claimed again and again
+    for number in range(1000):
+        client("XSETTLE", "s", "g", "c", "FAIL", "DELAY", 10_000_000 - number, "IDS", 1, "2-1")
+        client("XCLAIM", "s", "g", "c", 0, "2-1", "FORCE")
+    # Then the store remembers no due time of that
+    assert len(store.node.keyspace.due_notes) < 100

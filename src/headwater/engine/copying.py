@@ -82,7 +82,6 @@ def _adopt_group(group: ConsumerGroup, keyspace: KeyspaceState) -> None:
     group.pel.account, group.pel.booked = keyspace.memory, 0
     group.pel.book()
     group.order.book()
-    group.book()
 
 
 def _copy_group(source: ConsumerGroup, stream: StoredStream, gid: int) -> ConsumerGroup:
@@ -97,7 +96,7 @@ def _copy_group(source: ConsumerGroup, stream: StoredStream, gid: int) -> Consum
         consumer = GroupConsumer(one.cid, name, one.seen_time)
         consumer.active_time, consumer.pending = one.active_time, one.pending
         made.consumers[name] = made.by_cid[one.cid] = consumer
-    made.book()
+    made.names_bytes = source.names_bytes
     made.enter()
     if made.delayed:
         keyspace.delaying[gid] = made

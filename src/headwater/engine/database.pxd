@@ -15,11 +15,15 @@ cdef class Database:
     cdef public dict expiries
     cdef public list expiry_notes
     cdef public dict used
+    cdef public Py_ssize_t noted_bytes
+    cdef public Py_ssize_t used_bytes
+    cdef public bytes newest
     cdef public ValueAccount account
     cdef public dict awaited
     cdef public dict watched
 
     cpdef lookup(self, bytes key, long long now_ms)
+    @cython.locals(used=dict, before=Py_ssize_t)
     cpdef use(self, bytes key, value, long long now_ms)
     cpdef set_string(self, bytes key, bytes value)
     cpdef signal(self, bytes key)

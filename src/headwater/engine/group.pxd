@@ -29,6 +29,7 @@ cdef class ConsumerGroup:
     cdef public dict released
     cdef public dict delayed
     cdef public list due_order
+    cdef public Py_ssize_t names_bytes
     cdef public Py_ssize_t booked
 
     @cython.locals(at=Py_ssize_t)

@@ -24,7 +24,12 @@ from typing import TYPE_CHECKING
 from headwater.engine.consumer import GroupConsumer
 from headwater.engine.delivery_order import DeliveryOrder
 from headwater.engine.entry_block import Span
-from headwater.engine.memory_account import CONSUMER_BYTES, DELAYED_BYTES, RELEASED_BYTES
+from headwater.engine.memory_account import (
+    CONSUMER_BYTES,
+    DELAYED_BYTES,
+    RELEASED_BYTES,
+    text_bytes,
+)
 from headwater.engine.pending import NOBODY, PendingList
 from headwater.limits import MAX_ENTRIES_COUNT
 from headwater.model import UNKNOWN, flat_words
@@ -69,6 +74,8 @@ class ConsumerGroup:
         self.delayed: dict[tuple[int, int], int] = {}
         self.due_order: list[tuple[int, int, int]] = []
         """(due, ms, seq) of each delayed entry, sorted."""
+        self.names_bytes = text_bytes(name)
+        """The memory of the names of the group and its consumers."""
         self.booked = 0
 
     def __del__(self) -> None:
@@ -145,6 +152,7 @@ class ConsumerGroup:
         consumer = GroupConsumer(cid, name, seen_time)
         self.consumers[name] = consumer
         self.by_cid[cid] = consumer
+        self.names_bytes += text_bytes(name)
         self.next_cid = max(self.next_cid, cid + 1)
         self.book()
         self.facts.consumer_created(self.gid, cid, seen_time, name)
@@ -158,6 +166,7 @@ class ConsumerGroup:
             if not self.pel.length:
                 self.order.clear()
         del self.consumers[consumer.name], self.by_cid[consumer.cid]
+        self.names_bytes -= text_bytes(consumer.name)
         self.book()
         self.keyspace.forget_seen(self.gid, consumer.cid)
         self.facts.consumer_deleted(self.gid, consumer.cid)
@@ -307,14 +316,15 @@ class ConsumerGroup:
 
     def enter(self) -> None:
         """Register the group with the keyspace."""
+        self.book()
         keyspace = self.keyspace
         keyspace.groups[self.gid] = self
         keyspace.next_gid = max(keyspace.next_gid, self.gid + 1)
 
     def book(self) -> None:
-        """Account the consumers and what has no owner. The pending list accounts itself."""
-        size = CONSUMER_BYTES * len(self.by_cid) + RELEASED_BYTES * len(self.released)
-        size += DELAYED_BYTES * len(self.delayed)
+        """Account the names, the consumers and what has no owner. The pending list accounts itself."""
+        size = self.names_bytes + CONSUMER_BYTES * len(self.by_cid)
+        size += RELEASED_BYTES * len(self.released) + DELAYED_BYTES * len(self.delayed)
         self.keyspace.memory.groups += size - self.booked
         self.booked = size
 

@@ -22,7 +22,7 @@ from collections import OrderedDict, deque
 from heapq import heapify, heappop, heappush, heapreplace
 
 from headwater.engine.keyspace_state import KeyspaceState
-from headwater.engine.memory_account import IID_BYTES, PRODUCER_BYTES
+from headwater.engine.memory_account import IID_BYTES, PRODUCER_BYTES, text_bytes
 from headwater.limits import IDMP_DURATION_S, IDMP_MAXSIZE, IID_SWEEP_MS, MAX_ENTRIES_COUNT
 
 ID = tuple[int, int]
@@ -53,7 +53,7 @@ class Idempotency:
     """
 
     __slots__ = (
-        "added", "booked", "duplicates", "duration_s", "iid_bytes", "keyspace", "maxsize",
+        "added", "booked", "duplicates", "duration_s", "keyspace", "maxsize", "names_bytes",
         "producers", "sid", "tracked",
     )  # fmt: skip
 
@@ -69,8 +69,8 @@ class Idempotency:
         """Number of iids that were ever recorded."""
         self.duplicates = 0
         """How often a known iid was sent again."""
-        self.iid_bytes = 0
-        """The length of all stored iids together."""
+        self.names_bytes = 0
+        """The length of all stored iids, and the memory of the producers' names."""
         self.booked = 0
 
     def __del__(self) -> None:
@@ -131,6 +131,7 @@ class Idempotency:
             self._note(pid, producer)
         else:
             del self.producers[pid]
+            self.names_bytes -= text_bytes(pid)
         self.book()
         self.keyspace.facts.iids_expired(self.sid, count, pid)
 
@@ -194,13 +195,14 @@ class Idempotency:
         producer = self.producers.get(pid)
         if producer is None:
             producer = self.producers[pid] = Producer(0)
+            self.names_bytes += text_bytes(pid)
         assert iid not in producer.iids
         producer.iids[iid] = entry_id
         producer.since_ms.append(since_ms)
         if len(producer.iids) == 1:
             self._note(pid, producer)
         self.tracked += 1
-        self.iid_bytes += len(iid)
+        self.names_bytes += len(iid)
         if len(producer.iids) > self.maxsize:
             self._drop_oldest(producer)
             if self.runs_out_ms(producer) < producer.noted_ms:
@@ -208,13 +210,13 @@ class Idempotency:
         self.book()
 
     def _drop_oldest(self, producer: Producer) -> None:
-        self.iid_bytes -= len(producer.iids.popitem(last=False)[0])
+        self.names_bytes -= len(producer.iids.popitem(last=False)[0])
         producer.since_ms.popleft()
         self.tracked -= 1
 
     def book(self) -> None:
         """Account the producers and their iids."""
-        size = PRODUCER_BYTES * len(self.producers) + IID_BYTES * self.tracked + self.iid_bytes
+        size = PRODUCER_BYTES * len(self.producers) + IID_BYTES * self.tracked + self.names_bytes
         self.keyspace.memory.idempotency += size - self.booked
         self.booked = size
 
@@ -225,7 +227,7 @@ class Idempotency:
     def _forget(self) -> None:
         producers, self.producers = self.producers, {}
         self.keyspace.discard(producers, self.tracked)
-        self.tracked = self.iid_bytes = 0
+        self.tracked = self.names_bytes = 0
         self.book()
 
 

@@ -8,3 +8,4 @@ cdef class KeyOrder:
     cdef public object names
     cdef public object numbers
     cdef public object next_number
+    cdef public object stale_bytes

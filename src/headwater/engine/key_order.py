@@ -4,7 +4,7 @@ Every new key gets an ascending number. A cursor is the number at which to conti
 during a whole scan keeps its number and is returned. A key that is deleted and created again gets a new
 number.
 
-Rule 1. Deleting a key does nothing here: its place remains until there are twice as many places as keys.
+Rule 1. The place of a deleted key remains until there are twice as many places as keys.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Container, Iterable
+
+from headwater.engine.memory_account import text_bytes
 
 _SLACK = 64
 _LOOKS = 10
@@ -35,6 +37,8 @@ class KeyOrder:
         self.names: list[bytes] = []
         self.numbers: array[int] = array("Q")
         self.next_number = 1
+        self.stale_bytes = 0
+        """The memory of names of keys that do not exist any more."""
 
     def add(self, key: bytes, keys: int) -> None:
         """Add a new key. ``keys`` is the number of keys including it."""
@@ -42,14 +46,25 @@ class KeyOrder:
         self.numbers.append(self.next_number)
         self.next_number += 1
         if len(self.names) > 2 * keys + _SLACK:
-            kept = {
-                name: number
-                for name, number in zip(self.names, self.numbers, strict=True)
-                if name in self._present
-            }
-            ordered = sorted((number, name) for name, number in kept.items())
-            self.names = [name for _, name in ordered]
-            self.numbers = array("Q", (number for number, _ in ordered))
+            self._tidy()
+
+    def remove(self, key: bytes, keys: int) -> None:
+        """Note that a key was deleted. ``keys`` is the number of keys without it."""
+        self.stale_bytes += text_bytes(key)
+        if len(self.names) > 2 * keys + _SLACK:
+            self._tidy()
+
+    def _tidy(self) -> None:
+        """Remove the places of deleted keys."""
+        kept = {
+            name: number
+            for name, number in zip(self.names, self.numbers, strict=True)
+            if name in self._present
+        }
+        ordered = sorted((number, name) for name, number in kept.items())
+        self.names = [name for _, name in ordered]
+        self.numbers = array("Q", (number for number, _ in ordered))
+        self.stale_bytes = 0
 
     def numbers_of(self, keys: Iterable[bytes]) -> array[int]:
         """Return the numbers of ``keys``, which exist."""

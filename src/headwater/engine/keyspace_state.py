@@ -6,7 +6,7 @@ This avoids an import cycle.
 
 from __future__ import annotations
 
-from heapq import heappush
+from heapq import heapify, heappush
 from typing import TYPE_CHECKING, Any, Protocol
 
 from headwater.engine.facts import FactBuffer
@@ -17,6 +17,8 @@ from headwater.limits import SMALL_GARBAGE
 
 if TYPE_CHECKING:
     from headwater.engine.storing import UnreadBlob
+
+_STALE_NOTES = 64
 
 Place = tuple[int, bytes]
 """A key: the number of its database, and its name."""
@@ -87,8 +89,12 @@ class KeyspaceState:
                 del self.unseen[gid]
 
     def note_due(self, due_ms: int, gid: int) -> None:
-        """Remember a group's earliest due time. Earlier notes of the group become stale."""
+        """Remember the earliest due time of a group in ``delaying``. Earlier notes of the group become stale.
+        They are removed once they may outnumber the valid ones."""
         heappush(self.due_notes, (due_ms, gid))
+        if len(self.due_notes) > 2 * len(self.delaying) + _STALE_NOTES:
+            self.due_notes = [(one.next_due(), gid) for gid, one in self.delaying.items()]
+            heapify(self.due_notes)
 
     def discard(self, value: object, size: int) -> None:
         """Discard an unreachable value of ``size`` parts: large ones become garbage, others are freed."""

@@ -7,6 +7,7 @@ from collections import deque
 from typing import Any
 
 from headwater.engine.keyspace import Keyspace
+from headwater.engine.memory_account import table_bytes
 
 STREAM_BYTES = 670
 """Of an empty stream with its key's place, without its blocks."""
@@ -19,19 +20,21 @@ _NOTE_BYTES = 80
 """Of a tuple of two, without its parts."""
 
 
-def table_bytes(keyspace: Keyspace) -> int:
+def tables_bytes(keyspace: Keyspace) -> int:
     """Return the memory of the tables of keys, and of what is counted by number: streams and groups."""
     size = STREAM_BYTES * len(keyspace.streams) + GROUP_BYTES * len(keyspace.groups)
     size += sum(map(sys.getsizeof, (keyspace.streams, keyspace.groups, keyspace.due_notes)))
     for database in keyspace.databases:
         order = database.order
+        size += order.stale_bytes + database.noted_bytes + database.used_bytes
         for table in (database.values, database.expiries, database.used, database.account.sizes):
-            size += sys.getsizeof(table)
+            size += table_bytes(table)
         for column in (order.names, order.numbers, database.expiry_notes):
             size += sys.getsizeof(column)
-        size += _INT_BYTES * (len(database.expiries) + len(database.used))
-        size += _INT_BYTES * len(database.account.sizes)
-        size += (_NOTE_BYTES + _INT_BYTES) * len(database.expiry_notes)
+        notes = len(database.expiry_notes)
+        numbers = max(notes, len(database.expiries))  # a note that is not stale has that of its key
+        size += _INT_BYTES * (numbers + len(database.used) + len(database.account.sizes))
+        size += _NOTE_BYTES * notes
     return size
 
 
@@ -39,7 +42,7 @@ def state_bytes(keyspace: Keyspace) -> int:
     """Return the memory of the whole state, with its entries."""
     sealing = keyspace.sealing
     entries = sealing.memory_bytes()
-    return keyspace.memory.total() + entries + table_bytes(keyspace)
+    return keyspace.memory.total() + entries + tables_bytes(keyspace)
 
 
 def book_all(keyspace: Keyspace) -> None:

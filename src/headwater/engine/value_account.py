@@ -24,8 +24,8 @@ class ValueAccount:
     """The account of a database, part of that of its keyspace.
 
     >>> account = ValueAccount(MemoryAccount())
-    >>> account.place(b"orders:count", b"1", UNCOUNTED)
-    >>> account.bytes, account.remove(b"orders:count", b"1"), account.bytes
+    >>> account.place(b"orders:count", b"10", UNCOUNTED)
+    >>> account.bytes, account.remove(b"orders:count", b"10"), account.bytes
     (96, -1, 0)
     """
 

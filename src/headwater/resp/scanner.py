@@ -64,6 +64,9 @@ _RESTING_BYTES = 1024
 
 _NO_OFFSETS: array[int] = array("Q")
 
+_OFFSETS_BYTES = 16
+"""Of the two offsets of an argument."""
+
 
 class Scanner:
     """The input of one client.
@@ -100,6 +103,11 @@ class Scanner:
     def unread(self) -> int:
         """Return how many bytes were fed and not yet returned as part of a request."""
         return self._size - self._begin
+
+    def memory_bytes(self) -> int:
+        """Return the memory of the buffer, without spare capacity that was never written to, and of the offsets
+        of an incomplete request."""
+        return len(self.buffer) + _OFFSETS_BYTES * len(self._starts)
 
     def feed(self, data: bytes | bytearray | memoryview) -> None:
         """Append input. Invalidates offsets that were returned before."""

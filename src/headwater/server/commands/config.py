@@ -10,6 +10,7 @@ from headwater.commands.help import write_help
 from headwater.config.config import NAMES, SETTINGS
 from headwater.config.rewriting import rewritten
 from headwater.errors import CommandError, ConfigError, NodePoisoned
+from headwater.limits import MAX_SETTING_BYTES
 from headwater.server.log import apply_log_format, apply_loglevel
 from headwater.server.replacement import replace_file
 from headwater.server.services.acl.changes import open_or_close
@@ -55,6 +56,8 @@ def config_set(call: Call, session: Session, services: Services) -> None:
             )
         if name in wanted:
             raise _failed(name, "duplicate parameter")
+        if len(value) > MAX_SETTING_BYTES:
+            raise _failed(name, f"a value has at most {MAX_SETTING_BYTES} bytes")
         wanted[name] = value
     changed = services.config.copy()
     for name, value in wanted.items():

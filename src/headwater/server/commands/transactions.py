@@ -36,7 +36,7 @@ def multi(call: Call, session: Session, services: Services) -> None:
     """MULTI: queue the commands that follow."""
     if session.transaction.queue is not None:
         raise CommandError("ERR MULTI calls can not be nested")
-    session.transaction.queue = TransactionQueue()
+    session.transaction.queue = TransactionQueue(services.clients.memory)
     call.reply.ok()
 
 

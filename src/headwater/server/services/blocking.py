@@ -48,7 +48,7 @@ class BlockedClients:
         logins: LoginDelays,
         offloading: Offloading,
     ) -> None:
-        self.waiting = Waiters()
+        self.waiting = Waiters(clients.memory)
         self.offloading = offloading
         self.cold_reads = ColdReads()
         self.pause = offloading.pause

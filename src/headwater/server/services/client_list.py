@@ -42,7 +42,7 @@ def describe(
         "obl": len(session.output.released),
         "oll": int(unsent > 0),
         "omem": unsent + len(session.output.pushes),
-        "tot-mem": session.memory_bytes(),
+        "tot-mem": session.memory_bytes() + session.held_bytes(),
         "events": "rw" if unsent else "r",
         "cmd": session.last_command or "NULL",
         "user": session.user.name.decode("utf-8", "surrogateescape"),

@@ -2,6 +2,7 @@ cimport cython
 from headwater.engine.keyspace cimport Keyspace
 from headwater.engine.sealing cimport Sealing
 from headwater.server.services.turn_clock cimport TurnClock
+from headwater.server.session.client_memory cimport ClientMemory
 
 cdef long long _INTERVAL_NS, _CLIENT_NS
 cdef Py_ssize_t _CHECKS, _HUNDRED
@@ -16,7 +17,8 @@ cdef class MemoryUse:
     cdef public bint is_tight
     cdef public bint is_pressing
     cdef object _clients
-    cdef object _scripts
+    cdef ClientMemory _held
+    cdef object _services
     cdef TurnClock _times
     cdef Py_ssize_t _ample
     cdef Py_ssize_t _tables

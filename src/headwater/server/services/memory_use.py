@@ -1,7 +1,9 @@
 """The memory that a node uses by its own account, and its limit (maxmemory).
 
-    used = process at the start + state (engine/memory_totals.py) + clients' buffers + Lua
-                                   └ exact at each check            └ measured every `_INTERVAL_NS`
+    used = process at the start + state (engine/memory_totals.py) + what clients hold (ClientMemory)
+                                   └ exact at each check             └ exact at each check
+           + clients' buffers and tables, Lua, users, slow log
+             └ measured every `_INTERVAL_NS`
 
 Rule 1. Without a limit nothing is measured or compared for a command.
 Rule 2. A check adds numbers that are kept anyway. What takes longer is measured again after
@@ -19,16 +21,16 @@ from __future__ import annotations
 
 import os
 import resource
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from headwater import limits
 from headwater.engine.keyspace import Keyspace
-from headwater.engine.memory_totals import table_bytes
+from headwater.engine.memory_totals import tables_bytes
 from headwater.server.services.turn_clock import TurnClock
 
 if TYPE_CHECKING:
     from headwater.config.config import Config
-    from headwater.server.services.scripting.cache import Scripts
     from headwater.server.session.clients import Clients
 
 OOM = "OOM command not allowed when used memory > 'maxmemory'."
@@ -51,10 +53,15 @@ _SQUEEZED_AT_ONCE = 4
 
 
 class MemoryUse:
-    """The memory of one node. ``limit`` is maxmemory in bytes, 0 for none."""
+    """The memory of one node. ``limit`` is maxmemory in bytes, 0 for none. Each of ``others`` returns the
+    memory of a service."""
 
     def __init__(
-        self, keyspace: Keyspace, clients: Clients, scripts: Scripts, times: TurnClock
+        self,
+        keyspace: Keyspace,
+        times: TurnClock,
+        clients: Clients,
+        others: Sequence[Callable[[], int]],
     ) -> None:
         self.keyspace = keyspace
         self.limit = 0
@@ -67,7 +74,8 @@ class MemoryUse:
         self.is_pressing = False
         """Whether a command that may take more memory ran while it was, since the sealer last waited."""
         self._clients = clients
-        self._scripts = scripts
+        self._held = clients.memory
+        self._services = others
         self._times = times
         self._ample = 0
         self._tables = 0
@@ -96,7 +104,7 @@ class MemoryUse:
     def used(self) -> int:
         """Measure everything, and return the used memory in bytes."""
         self._measure_others()
-        self._tables = table_bytes(self.keyspace)
+        self._tables = tables_bytes(self.keyspace)
         return self._sum()
 
     def exceeded(self) -> bool:
@@ -104,7 +112,7 @@ class MemoryUse:
         self._checks -= 1
         if self._checks < 0:
             self._checks = _CHECKS
-            self._tables = table_bytes(self.keyspace)
+            self._tables = tables_bytes(self.keyspace)
         if self._times.began_ns >= self._measured_ns:
             self._measure_others()
         used = self._sum()
@@ -138,14 +146,16 @@ class MemoryUse:
         sealing = self.keyspace.sealing
         entries = sealing.memory_bytes()
         used: int = self._others + self._tables + self.keyspace.memory.total() + entries
+        used += self._held.held_bytes
         self.peak = max(self.peak, used)
         return used
 
     def _measure_others(self) -> None:
         """Measure what does not belong to the state, and set when to do so again."""
-        self._tables = table_bytes(self.keyspace)
-        self._others = STARTUP_BYTES + client_bytes(self._clients) + self._scripts.vm_bytes()
-        self._others += self._scripts.table_bytes()
+        self._tables = tables_bytes(self.keyspace)
+        self._others = STARTUP_BYTES + self._clients.memory_bytes()
+        for measure in self._services:
+            self._others += measure()
         hundreds = len(self._clients.sessions) // _HUNDRED
         self._measured_ns = self._times.began_ns + _INTERVAL_NS + hundreds * _CLIENT_NS
 
@@ -160,8 +170,9 @@ def resident_bytes() -> int:
 
 
 def client_bytes(clients: Clients) -> int:
-    """Return the memory of all clients' buffers, including the output that they have not taken."""
-    return sum(one.memory_bytes() for one in clients.sessions.values())
+    """Return the memory of all clients: what they hold, and their buffers, including the output that they
+    have not taken."""
+    return clients.memory_bytes() + clients.memory.held_bytes
 
 
 STARTUP_BYTES = resident_bytes()

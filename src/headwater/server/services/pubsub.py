@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from headwater.commands.globs import matches
 from headwater.engine.events import KEYEVENT, KEYSPACE
+from headwater.engine.memory_account import table_bytes, text_bytes
 from headwater.errors import CommandError
 from headwater.server.session.subscriptions import CHANNEL, PATTERN, SHARD
 
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
     from headwater.server.session.session import Session
 
 Listeners = dict["Session", None]
+
+_LISTENERS_BYTES, _PLACE_BYTES, _PREFIX_BYTES = 224, 36, 224
+"""Of the listeners of a name, of a pattern's place by prefix, and of a prefix without its text."""
 
 
 class PatternIndex:
@@ -49,6 +53,8 @@ class PatternIndex:
         self.by_pattern: dict[bytes, Listeners] = {}
         self._by_prefix: dict[int, dict[bytes, dict[bytes, Listeners]]] = {}
         """Length of the prefix → prefix → pattern → listeners."""
+        self.held_bytes = 0
+        """The memory of all patterns, without their names and the table of them."""
 
     def listeners(self, pattern: bytes) -> Listeners:
         """Return the listeners of a pattern. A new pattern is added."""
@@ -57,7 +63,10 @@ class PatternIndex:
             found = self.by_pattern[pattern] = {}
             prefix = _literal_prefix(pattern)
             same_length = self._by_prefix.setdefault(len(prefix), {})
+            if prefix not in same_length:
+                self.held_bytes += _PREFIX_BYTES + text_bytes(prefix)
             same_length.setdefault(prefix, {})[pattern] = found
+            self.held_bytes += _LISTENERS_BYTES + _PLACE_BYTES
         return found
 
     def drop(self, pattern: bytes) -> None:
@@ -66,8 +75,10 @@ class PatternIndex:
         prefix = _literal_prefix(pattern)
         same_length = self._by_prefix[len(prefix)]
         del same_length[prefix][pattern]
+        self.held_bytes -= _LISTENERS_BYTES + _PLACE_BYTES
         if not same_length[prefix]:
             del same_length[prefix]
+            self.held_bytes -= _PREFIX_BYTES + text_bytes(prefix)
         if not same_length:
             del self._by_prefix[len(prefix)]
 
@@ -108,19 +119,28 @@ class PubSub:
 
     def subscribe(self, session: Session, kind: bytes, name: bytes) -> None:
         """Subscribe ``session`` to ``name``. Repeating it changes nothing."""
+        own, memory = session.subscriptions, self._clients.memory
+        if name in own.of(kind):
+            return
         if kind == PATTERN:
             self.patterns.listeners(name)[session] = None
         else:
+            if name not in self._of(kind):
+                memory.held_bytes += _LISTENERS_BYTES
             self._of(kind).setdefault(name, {})[session] = None
-        session.subscriptions.of(kind)[name] = None
-        session.subscriptions.active = True
+        own.of(kind)[name] = None
+        own.active = True
+        own.held_bytes += text_bytes(name)
+        memory.held_bytes += text_bytes(name)
 
     def unsubscribe(self, session: Session, kind: bytes, name: bytes) -> None:
         """Unsubscribe ``session`` from ``name``, if it is subscribed."""
-        own = session.subscriptions
+        own, memory = session.subscriptions, self._clients.memory
         if name not in own.of(kind):
             return
         del own.of(kind)[name]
+        own.held_bytes -= text_bytes(name)
+        memory.held_bytes -= text_bytes(name)
         session.subscriptions.active = bool(own.channels or own.patterns or own.shard_channels)
         index = self._of(kind)
         del index[name][session]
@@ -129,6 +149,7 @@ class PubSub:
                 self.patterns.drop(name)
             else:
                 del index[name]
+                memory.held_bytes -= _LISTENERS_BYTES
 
     def leave(self, session: Session) -> None:
         """Remove all subscriptions of ``session`` (RESET, or it is closed)."""
@@ -136,6 +157,11 @@ class PubSub:
             for kind in (CHANNEL, PATTERN, SHARD):
                 for name in list(session.subscriptions.of(kind)):
                     self.unsubscribe(session, kind, name)
+
+    def tables_bytes(self) -> int:
+        """Return the memory of the patterns and of the tables of names."""
+        tables = (self.channels, self.shard_channels, self.patterns.by_pattern)
+        return self.patterns.held_bytes + sum(map(table_bytes, tables))
 
     def _of(self, kind: bytes) -> dict[bytes, Listeners]:
         if kind == PATTERN:

@@ -13,6 +13,7 @@ Rule 2. No service knows the node.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from functools import partial
 from random import randrange
 from typing import TYPE_CHECKING
@@ -87,9 +88,8 @@ class Services:
             logging.getLogger("headwater.server"), monotonic=clock.monotonic
         )
         self.faults = Faults(self.state, self.records, self.times, self.client_log)
-        self.watches = Watches(keyspace)
+        self.watches = Watches(keyspace, self.clients.memory)
         self.scripts = Scripts()
-        self.memory = MemoryUse(keyspace, self.clients, self.scripts, self.times)
         self.pubsub = PubSub(keyspace, self.clients, self.traffic, self.client_log)
         self.observer = Observer(config, self.clients)
         self.runner = Runner()
@@ -113,11 +113,23 @@ class Services:
             logins,
             offloading,
         )
+        self.memory = MemoryUse(keyspace, self.times, self.clients, self._measures())
         shown = partial(describe, times=self.times, blocked=self.blocked, watches=self.watches)
         self.authorization = Authorization(access, logins, self.times, shown)
         self.tls: ssl.SSLContext | None = None
         """The TLS context of new connections; None without a TLS listener."""
         self.adopt(config)
+
+    def _measures(self) -> tuple[Callable[[], int], ...]:
+        """Return a function for each service that holds much memory, which measures it."""
+        return (
+            self.scripts.memory_bytes,
+            self.access.memory_bytes,
+            self.observer.slowlog.memory_bytes,
+            self.watches.tables_bytes,
+            self.pubsub.tables_bytes,
+            self.blocked.waiting.tables_bytes,
+        )
 
     def run_with(self, runner: Runner) -> None:
         """Run commands of EXEC, scripts and unblocked clients with ``runner``."""

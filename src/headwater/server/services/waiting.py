@@ -6,12 +6,12 @@ Rule 2. Deadlines are monotonic times: setting the clock does not move them. A r
         CLAIM) waits until a delivery has reached an age, so it is a steady time.
 Rule 3. Waiters that wait for the same thing (readers of one group) share a queue.
 Rule 4. A waiter whose wait has ended (served, timed out, closed) may still be in the heaps. It is
-        not ``active`` and is skipped.
+        not ``active`` and is skipped. Heaps with more of these than waiters are cleaned.
 """
 
 from __future__ import annotations
 
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from math import inf
 from operator import attrgetter
 from typing import TYPE_CHECKING
@@ -19,9 +19,20 @@ from typing import TYPE_CHECKING
 from headwater.commands.call import Wait
 from headwater.engine.database import Database
 from headwater.engine.keyspace_state import Place
+from headwater.engine.memory_account import table_bytes, text_bytes
+from headwater.server.session.client_memory import ClientMemory
 
 if TYPE_CHECKING:
     from headwater.server.session.session import Session
+
+
+_WAITER_BYTES, _ARGUMENT_BYTES, _WAITED_BYTES = 900, 16, 60
+"""Of a blocked client; of an argument of its request and of a key that it waits for, without their texts."""
+
+_KEY_BYTES, _QUEUE_BYTES = 360, 180
+"""Of a key that clients wait for, and of a queue of waiters."""
+
+_STALE_NOTES = 64
 
 
 class Waiter:
@@ -38,6 +49,8 @@ class Waiter:
         self.active = True
         self.due = False
         """Whether its recheck is due and it has not run again since."""
+        self.held_bytes = 0
+        """Its memory, without that of its queues; 0 before it is queued."""
 
 
 Queues = dict[bytes | tuple[int, bytes] | None, dict[Waiter, None]]
@@ -55,7 +68,9 @@ def by_arrival(queues: Queues) -> list[Waiter]:
 class Waiters:
     """All waiters of a node."""
 
-    def __init__(self) -> None:
+    def __init__(self, memory: ClientMemory) -> None:
+        self._memory = memory
+        self._queue_count = 0
         self._by_key: dict[Place, Queues] = {}
         self._deadlines: list[tuple[float, int, Waiter]] = []
         self._rechecks: list[tuple[int, int, Waiter]] = []
@@ -67,15 +82,26 @@ class Waiters:
         self.count += 1
         self._ticket += 1
         waiter.arrival = self._ticket
+        arguments = waiter.wait.arguments
+        held = _WAITER_BYTES + len(arguments.buffer) + _ARGUMENT_BYTES * arguments.count
         for key in waiter.wait.keys:
+            held += _WAITED_BYTES + text_bytes(key)
             queues = self._by_key.setdefault((waiter.db.index, key), {})
-            queue = queues.setdefault(waiter.wait.alike, {})
+            queue = queues.get(waiter.wait.alike)
+            if queue is None:
+                queue = queues[waiter.wait.alike] = {}
+                self._queue_count += 1
             if waiter not in queue:
                 queue[waiter] = None
                 waiter.db.awaited[key] = None
+        waiter.held_bytes = held
+        self._memory.held_bytes += held
         if waiter.deadline != inf:
             self._ticket += 1
             heappush(self._deadlines, (waiter.deadline, self._ticket, waiter))
+            if len(self._deadlines) > 2 * self.count + _STALE_NOTES:
+                self._deadlines = [note for note in self._deadlines if note[2].active]
+                heapify(self._deadlines)
         self._note_recheck(waiter)
 
     def recheck(self, waiter: Waiter, at_ms: int | None) -> None:
@@ -89,12 +115,16 @@ class Waiters:
         if waiter.wait.recheck_at_ms is not None:
             self._ticket += 1
             heappush(self._rechecks, (waiter.wait.recheck_at_ms, self._ticket, waiter))
+            if len(self._rechecks) > 2 * self.count + _STALE_NOTES:
+                self._rechecks = [note for note in self._rechecks if not self._stale(note)]
+                heapify(self._rechecks)
 
     def remove(self, waiter: Waiter) -> None:
         """Remove ``waiter``, whose wait has ended."""
         assert waiter.active
         waiter.active = False
         self.count -= 1
+        self._memory.held_bytes -= waiter.held_bytes
         keys = waiter.wait.keys
         for key in keys if len(keys) == 1 else dict.fromkeys(keys):
             queues = self._by_key[waiter.db.index, key]
@@ -102,6 +132,7 @@ class Waiters:
             del queue[waiter]
             if not queue:
                 del queues[waiter.wait.alike]
+                self._queue_count -= 1
             if not queues:
                 del self._by_key[waiter.db.index, key]
                 del waiter.db.awaited[key]
@@ -112,6 +143,11 @@ class Waiters:
         waiter.db = db
         for key in waiter.wait.keys:
             db.awaited[key] = None
+
+    def tables_bytes(self) -> int:
+        """Return the memory of the queues, without the waiters in them."""
+        size = table_bytes(self._by_key) + _KEY_BYTES * len(self._by_key)
+        return size + _QUEUE_BYTES * self._queue_count
 
     def queues_at(self, place: Place) -> Queues | None:
         """Return the queues of a key, or None if nothing waits for it."""

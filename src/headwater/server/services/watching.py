@@ -11,32 +11,44 @@ from __future__ import annotations
 
 from headwater.engine.keyspace import Keyspace
 from headwater.engine.keyspace_state import Place
+from headwater.engine.memory_account import table_bytes, text_bytes
+from headwater.server.session.client_memory import ClientMemory
 from headwater.server.session.watch import Watch
+
+_WATCH_BYTES, _KEY_BYTES = 74, 240
+"""Of a key for each client that watches it, without its name, and for all of them together."""
 
 
 class Watches:
     """The watches of all clients of a keyspace.
 
     >>> keyspace = Keyspace()
-    >>> watches, watch = Watches(keyspace), Watch()
+    >>> watches, watch = Watches(keyspace, ClientMemory()), Watch()
     >>> watches.add(watch, (0, b"stock"))
     >>> keyspace.databases[0].touch(b"stock")
     >>> watches.broken(watch)
     True
     """
 
-    def __init__(self, keyspace: Keyspace) -> None:
+    def __init__(self, keyspace: Keyspace, memory: ClientMemory) -> None:
         self._keyspace = keyspace
+        self._memory = memory
         self._by_key: dict[Place, dict[Watch, None]] = {}
 
     def add(self, watch: Watch, place: Place, now_ms: int = 0) -> None:
         """Break ``watch`` when the key at ``place`` is modified from now on."""
         self._read_notes()
-        watches = self._by_key.setdefault(place, {})
+        watches = self._by_key.get(place)
+        if watches is None:
+            watches = self._by_key[place] = {}
+            self._memory.held_bytes += _KEY_BYTES
         if watch not in watches:
             watches[watch] = None
             watch.keys.append(place)
             self._note(place)
+            size = _WATCH_BYTES + text_bytes(place[1])
+            watch.held_bytes += size
+            self._memory.held_bytes += size
             if self._is_stale(place, now_ms):
                 watch.stale.add(place)
 
@@ -47,11 +59,14 @@ class Watches:
             del watches[watch]
             if not watches:
                 del self._by_key[place]
+                self._memory.held_bytes -= _KEY_BYTES
                 db, key = place
                 del self._keyspace.databases[db].watched[key]
         watch.keys.clear()
         watch.stale.clear()
         watch.broken = False
+        self._memory.held_bytes -= watch.held_bytes
+        watch.held_bytes = 0
 
     def broken(self, watch: Watch) -> bool:
         """Return whether any of its keys was modified since it was added."""
@@ -70,6 +85,12 @@ class Watches:
         db, key = place
         database = self._keyspace.databases[db]
         return key in database.expiries and database.lookup(key, now_ms) is None
+
+    def tables_bytes(self) -> int:
+        """Return the memory of the tables of keys. Notes are read for this, so that they take none."""
+        self._read_notes()
+        watched = [table_bytes(one.watched) for one in self._keyspace.databases]
+        return table_bytes(self._by_key) + sum(watched)
 
     def count_keys(self) -> int:
         """Return the number of watched keys."""

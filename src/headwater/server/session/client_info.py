@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from headwater.engine.memory_account import text_bytes
+
 
 class ClientInfo:
     """Addresses and names of a client; part of a session.
@@ -16,3 +18,7 @@ class ClientInfo:
         self.local_address = local_address
         self.created = self.last_interaction = now
         self.name = self.lib_name = self.lib_version = b""
+
+    def names_bytes(self) -> int:
+        """Return the memory of what the client says about itself."""
+        return text_bytes(self.name) + text_bytes(self.lib_name) + text_bytes(self.lib_version)

@@ -1,4 +1,5 @@
 cimport cython
+from headwater.server.session.client_memory cimport ClientMemory
 from headwater.server.session.session cimport Session
 
 
@@ -7,7 +8,7 @@ cdef class Clients:
     cdef public dict sessions
     cdef public long long connections_seen
     cdef public list changed
-    cdef public object output_budget
+    cdef public ClientMemory memory
     cdef public long long output_ahead_bytes
     cdef public long long query_buffer_limit
     cdef public long long _max_bulk_bytes

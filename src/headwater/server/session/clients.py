@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from headwater.commands.call import Call
 from headwater.server.session.client_info import ClientInfo
-from headwater.server.session.output_budget import OutputBudget
+from headwater.server.session.client_memory import ClientMemory
 from headwater.server.session.session import Session
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class Clients:
         """Number of sessions opened so far."""
         self.changed: list[Session] = []
         """Sessions that the current turn has written to."""
-        self.output_budget = OutputBudget()
+        self.memory = ClientMemory()
         self.output_ahead_bytes = 0
         """Requests of a session wait while more than this many bytes of its replies are unsent."""
         self.query_buffer_limit = 0
@@ -51,7 +51,7 @@ class Clients:
     ) -> Session:
         """Open a session. Its commands run in ``call``."""
         session = Session(
-            next(self._ids), client, call, self.output_budget, user=user, on_output=on_output
+            next(self._ids), client, call, self.memory, user=user, on_output=on_output
         )
         session.scanner.max_bulk_bytes = self._max_bulk_bytes
         self.sessions[session.id] = session
@@ -63,6 +63,10 @@ class Clients:
         session.closed = True
         self.sessions.pop(session.id, None)
         session.output.close()
+
+    def memory_bytes(self) -> int:
+        """Return the memory of all sessions, without what `ClientMemory.held_bytes` counts."""
+        return sum([one.memory_bytes() for one in self.sessions.values()])
 
     def wrote_to(self, session: Session) -> None:
         """Note that a session has output or is to be closed, to notify its driver after the commit."""

@@ -1,6 +1,7 @@
 cimport cython
 from headwater.memory_c cimport cut, empty
 from headwater.resp.replies cimport ReplyWriter
+from headwater.server.session.client_memory cimport ClientMemory
 
 cdef Py_ssize_t _KEPT_BYTES
 
@@ -16,7 +17,7 @@ cdef class Output:
     cdef public object tail
     cdef public bint stalled
     cdef public bint changed
-    cdef object _budget
+    cdef ClientMemory _memory
     cdef Py_ssize_t _kept_bytes
     cdef bint _closed
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from headwater.commands.reply_tail import ReplyTail
 from headwater.resp.replies import ReplyWriter
-from headwater.server.session.output_budget import OutputBudget
+from headwater.server.session.client_memory import ClientMemory
 
 if TYPE_CHECKING:
     from headwater import _cython as cython
@@ -28,9 +28,9 @@ _KEPT_BYTES = 16 * 1024
 
 
 class Output:
-    """The output buffers of a session. ``reply`` writes into the outbox. ``budget`` is shared."""
+    """The output buffers of a session. ``reply`` writes into the outbox. ``memory`` has the budget that sessions share."""
 
-    def __init__(self, reply: ReplyWriter, budget: OutputBudget) -> None:
+    def __init__(self, reply: ReplyWriter, memory: ClientMemory) -> None:
         self.reply = reply
         self.outbox, self.released = reply.out, bytearray()
         self.pushes = bytearray()
@@ -45,7 +45,7 @@ class Output:
         """Whether requests wait until the client has taken earlier replies."""
         self.changed = False
         """Whether the session is in `Clients.changed`."""
-        self._budget = budget
+        self._memory = memory
         self._kept_bytes = _KEPT_BYTES
         """Capacity that the outbox and the released buffer may each retain."""
         self._closed = False
@@ -149,12 +149,12 @@ class Output:
         """Return whether the buffers may retain capacity for replies of this size. Without it each
         reply would allocate its pages again, which takes longer than to write and send it."""
         more = 2 * (size - self._kept_bytes)  # two buffers alternate
-        if self._closed or more > self._budget.free_bytes:
+        if self._closed or more > self._memory.free_bytes:
             return False
-        self._budget.free_bytes -= more
+        self._memory.free_bytes -= more
         self._kept_bytes = size
         return True
 
     def _give_back(self) -> None:
-        self._budget.free_bytes += 2 * (self._kept_bytes - _KEPT_BYTES)
+        self._memory.free_bytes += 2 * (self._kept_bytes - _KEPT_BYTES)
         self._kept_bytes = _KEPT_BYTES

@@ -10,13 +10,17 @@ from headwater.commands.dispatch import KnownCommand
 from headwater.resp.arguments import Arguments
 from headwater.resp.scanner import Scanner
 from headwater.server.session.client_info import ClientInfo
+from headwater.server.session.client_memory import ClientMemory
 from headwater.server.session.output import Output
-from headwater.server.session.output_budget import OutputBudget
 from headwater.server.session.subscriptions import Subscriptions
 from headwater.server.session.transaction import Transaction
 
 if TYPE_CHECKING:
     from headwater.server.session.user import User
+
+
+SESSION_BYTES, TLS_BYTES = 2000, 31_000
+"""Of a session and its connection, without names and buffers, and of the state of OpenSSL for it."""
 
 
 class Session:
@@ -30,7 +34,7 @@ class Session:
         session_id: int,
         client: ClientInfo,
         call: Call,
-        budget: OutputBudget,
+        memory: ClientMemory,
         *,
         user: User,
         on_output: Callable[[Session], None] | None,
@@ -41,7 +45,7 @@ class Session:
         self.user = user
         self.on_output = on_output
         self.scanner = Scanner()
-        self.output = Output(call.reply, budget)
+        self.output = Output(call.reply, memory)
         self.subscriptions = Subscriptions()
         self.transaction = Transaction()
         self.last: KnownCommand | None = None
@@ -115,6 +119,13 @@ class Session:
         return self.scanner.unread() + self.transaction.queued_bytes()
 
     def memory_bytes(self) -> int:
-        """Return the memory of the buffers with their spare capacity, and the untaken output."""
-        read: int = self.scanner.buffer.__alloc__()
-        return read + self.output.memory_bytes() + self.transaction.queued_bytes()
+        """Return the memory of the session: objects, names, tables, the buffers with their spare capacity, and
+        the untaken output."""
+        size = SESSION_BYTES + (TLS_BYTES if self.client.kind == "tls" else 0)
+        size += self.client.names_bytes() + self.subscriptions.tables_bytes()
+        return size + self.scanner.memory_bytes() + self.output.memory_bytes()
+
+    def held_bytes(self) -> int:
+        """Return the session's part of `ClientMemory.held_bytes`, except for its current wait."""
+        held: int = self.transaction.queued_bytes() + self.transaction.watch.held_bytes
+        return held + self.subscriptions.held_bytes

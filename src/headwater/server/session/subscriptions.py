@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headwater.engine.memory_account import table_bytes
 from headwater.errors import CommandError
 
 CHANNEL, PATTERN, SHARD = b"", b"p", b"s"
@@ -28,6 +29,8 @@ class Subscriptions:
         self.channels: dict[bytes, None] = {}
         self.patterns: dict[bytes, None] = {}
         self.shard_channels: dict[bytes, None] = {}
+        self.held_bytes = 0
+        """The memory of the names."""
         self.active = False
         """Whether there is a channel or a pattern."""
         self.monitoring = False
@@ -40,6 +43,12 @@ class Subscriptions:
         if kind == PATTERN:
             return self.patterns
         return self.shard_channels if kind == SHARD else self.channels
+
+    def tables_bytes(self) -> int:
+        """Return the memory of the tables of names."""
+        if not self.active:
+            return 0
+        return sum(map(table_bytes, (self.channels, self.patterns, self.shard_channels)))
 
     def count(self, kind: bytes) -> int:
         """Return the number for a confirmation, in which channels and patterns count together."""

@@ -2,6 +2,7 @@ cimport cython
 from headwater.commands.dispatch cimport KnownCommand
 from headwater.resp.arguments cimport Arguments
 from headwater.resp.scanner cimport Scanner
+from headwater.server.session.client_memory cimport ClientMemory
 
 cdef Py_ssize_t _POINTER_BYTES
 
@@ -14,7 +15,9 @@ cdef class TransactionQueue:
     cdef public bint enlarges
     cdef bytearray _wire
     cdef Scanner _scanner
+    cdef ClientMemory _memory
 
+    @cython.locals(size=Py_ssize_t)
     cpdef int add(self, KnownCommand known, Arguments arguments) except -1
     cpdef begin(self)
     cpdef bint next(self, Arguments arguments) except -1

@@ -6,7 +6,7 @@
 Rule 1. A queued command takes its bytes and one pointer, not an object: 100,000 commands are a
         single buffer, which is freed at once.
 Rule 2. ``size`` counts both, as part of the client's input (client-query-buffer-limit), as in Redis
-        7 and later.
+        7 and later, and at once as part of the used memory.
 Rule 3. `begin` and `next` read the requests once, in order. Nothing is added after `begin`.
 """
 
@@ -17,6 +17,7 @@ import sys
 from headwater.commands.dispatch import KnownCommand
 from headwater.resp.arguments import Arguments
 from headwater.resp.scanner import Scanner
+from headwater.server.session.client_memory import ClientMemory
 from headwater.server.session.watch import Watch
 
 _POINTER_BYTES = 8
@@ -37,7 +38,8 @@ class TransactionQueue:
     False
     """
 
-    def __init__(self) -> None:
+    def __init__(self, memory: ClientMemory | None = None) -> None:
+        self._memory = memory if memory is not None else ClientMemory()
         self.commands: list[KnownCommand] = []
         self.size = 0
         """Memory of the queue in bytes."""
@@ -58,7 +60,13 @@ class TransactionQueue:
         self.commands.append(known)
         self.writes = self.writes or known.writes
         self.enlarges = self.enlarges or known.takes_memory(arguments)
-        self.size = len(self._wire) + _POINTER_BYTES * len(self.commands)
+        size = len(self._wire) + _POINTER_BYTES * len(self.commands)
+        self._memory.held_bytes += size - self.size
+        self.size = size
+
+    def leave(self) -> None:
+        """Take the queue from the account of its memory, at the end of the transaction."""
+        self._memory.held_bytes -= self.size
 
     def begin(self) -> None:
         """Start to read the requests. Their lengths were checked when they were received."""
@@ -84,6 +92,8 @@ class Transaction:
 
     def end(self) -> None:
         """Forget the queue. `Watches.end` forgets the watched keys."""
+        if self.queue is not None:
+            self.queue.leave()
         self.queue = None
         self.failed = False
 

@@ -6,3 +6,4 @@ cdef class User:
     cdef public dict passwords
     cdef public list selectors
     cdef public bint unrestricted
+    cdef public Py_ssize_t booked

@@ -16,9 +16,11 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Collection
+from sys import getsizeof
 
 from headwater.commands.globs import matches
 from headwater.commands.table import BY_FULL_NAME
+from headwater.engine.memory_account import sampled, text_bytes
 from headwater.resp.inline import quote
 
 READ = 1
@@ -26,6 +28,9 @@ WRITE = 2
 """What a key pattern permits. The flags of a command's key tell what the command does with the key."""
 
 DEFAULT = b"default"
+
+_USER_BYTES, _SELECTOR_BYTES, _PATTERN_BYTES = 120, 325, 80
+"""Of a user, a selector and a pattern, without what their collections take."""
 
 
 class KeyPattern:
@@ -49,6 +54,11 @@ class KeyPattern:
         if self._plain:
             return key.startswith(self._literal) if self._open else key == self._literal
         return matches(self.pattern, key)
+
+    def memory_bytes(self) -> int:
+        """Return the memory of the pattern."""
+        literal = text_bytes(self._literal) if self._open else 0
+        return _PATTERN_BYTES + text_bytes(self.pattern) + literal
 
     def describe(self) -> bytes:
         """Format the pattern: ``~orders:*``, ``%R~orders:*`` or ``%W~orders:*``."""
@@ -102,6 +112,13 @@ class Selector:
         made.channels = dict(self.channels)
         return made
 
+    def memory_bytes(self) -> int:
+        """Return the memory of the selector. The names of commands are those of the table."""
+        size = _SELECTOR_BYTES + getsizeof(self.allowed) + _texts_bytes(self.channels)
+        size += getsizeof(self.patterns) + sampled(self.patterns.values(), KeyPattern.memory_bytes)
+        size += getsizeof(self.command_rules) + sampled(self.command_rules, getsizeof)
+        return size + sampled(self.first_arguments.values(), _texts_bytes)
+
     def describe_commands(self) -> bytes:
         """Format the permitted commands: ``-@all +@stream -xgroup|destroy``."""
         first = "+@all" if self.future else "-@all"
@@ -124,6 +141,11 @@ class Selector:
             words.append(b"resetchannels")
         words += [self.describe_channels(), self.describe_commands()]
         return b" ".join(word for word in words if word)
+
+
+def _texts_bytes(texts: Collection[bytes]) -> int:
+    """Return the memory of a collection of texts."""
+    return getsizeof(texts) + sampled(texts, text_bytes)
 
 
 def _quoted(description: bytes) -> bytes:
@@ -159,6 +181,8 @@ class User:
         """Hashes, in the order in which they were added."""
         self.selectors = [Selector(all_channels=all_channels)]
         self.unrestricted = False
+        self.booked = 0
+        """The memory that the account of users has for this one."""
 
     @classmethod
     def superuser(cls, name: bytes) -> User:
@@ -181,13 +205,20 @@ class User:
         self.unrestricted = any(selector.unrestricted for selector in self.selectors)
 
     def assign(self, other: User) -> None:
-        """Take over everything from ``other`` except the name. Open connections of this user are
-        affected at once."""
+        """Take over everything from ``other``, which must not be changed any more, except the name. Open
+        connections of this user are affected at once."""
         self.enabled, self.nopass = other.enabled, other.nopass
         self.sanitize_payload = other.sanitize_payload
-        self.passwords = dict(other.passwords)
-        self.selectors = [selector.copy() for selector in other.selectors]
+        self.passwords, self.selectors = other.passwords, other.selectors
         self.update_unrestricted()
+
+    def copy(self) -> User:
+        """Return a copy that can be changed without changing this one."""
+        made = User(self.name, all_channels=False)
+        made.assign(self)
+        made.passwords = dict(self.passwords)
+        made.selectors = [self.root.copy(), *self.selectors[1:]]  # only the root is ever changed
+        return made
 
     def accepts(self, password: bytes) -> bool:
         """Return whether this is one of the user's passwords. The time taken does not reveal which
@@ -198,6 +229,11 @@ class User:
         for wanted in self.passwords:
             found |= hmac.compare_digest(wanted, given)
         return found
+
+    def memory_bytes(self) -> int:
+        """Return the memory of the user, an estimate if it has many passwords, selectors or rules."""
+        size = _USER_BYTES + text_bytes(self.name) + _texts_bytes(self.passwords)
+        return size + sampled(self.selectors, Selector.memory_bytes)
 
     def flags(self) -> list[bytes]:
         """Return ``on`` or ``off``, ``nopass`` if set, and the flag of RESTORE's payloads."""

@@ -8,10 +8,12 @@ from headwater.engine.keyspace_state import Place
 class Watch:
     """The watched keys of a session. `headwater.server.services.watching.Watches` changes them."""
 
-    __slots__ = ("broken", "keys", "stale")
+    __slots__ = ("broken", "held_bytes", "keys", "stale")
 
     def __init__(self) -> None:
         self.broken = False
         self.keys: list[Place] = []
         self.stale: set[Place] = set()
         """Those that had expired when they were added and were not deleted yet."""
+        self.held_bytes = 0
+        """The memory of ``keys``."""

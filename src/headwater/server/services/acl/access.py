@@ -61,6 +61,8 @@ class AccessControl:
         self.aclfile = config.aclfile
         self.default = User.superuser(DEFAULT)
         self.users: dict[bytes, User] = {DEFAULT: self.default}
+        self.users_bytes = 0
+        """The memory of all users."""
         self.log = AccessLog(config.acllog_max_len)
         self.all_channels = False
         self.configure(config)
@@ -85,6 +87,10 @@ class AccessControl:
     def set_default_password(self, password: str) -> None:
         """Set the only password of the user ``default`` (``requirepass``); empty means none."""
         _set_password(self.default, password)
+
+    def memory_bytes(self) -> int:
+        """Return the memory of the users and of the log."""
+        return self.users_bytes + self.log.memory_bytes()
 
     def sorted(self) -> list[User]:
         """Return all users, sorted by name."""
@@ -117,7 +123,7 @@ class AccessControl:
             raise CommandError("ERR Usernames can't contain spaces or null characters")
         made = User(name, all_channels=self.all_channels)
         if name in self.users:
-            made.assign(self.users[name])
+            made.assign(self.users[name].copy())
         try:
             apply(made, merge_selectors(words), all_channels=self.all_channels)
         except UnmatchedParenthesis as error:
@@ -131,11 +137,20 @@ class AccessControl:
         return made
 
     def put(self, made: User) -> User:
-        """Set the user of that name to ``made``. Return the object that sessions refer to."""
+        """Set the user of that name to ``made``, which is not used otherwise. Return the object that sessions
+        refer to."""
         user = self.users.setdefault(made.name, made)
         if user is not made:
             user.assign(made)
+        self.users_bytes -= user.booked
+        user.booked = user.memory_bytes()
+        self.users_bytes += user.booked
         return user
+
+    def remove(self, user: User) -> None:
+        """Remove a user. Its sessions still refer to it."""
+        del self.users[user.name]
+        self.users_bytes -= user.booked
 
     def replace_all(self, users: dict[bytes, User]) -> list[User]:
         """Set all users. If ``default`` is missing, it gets its initial permissions. Return the
@@ -143,7 +158,7 @@ class AccessControl:
         users = {DEFAULT: User.superuser(DEFAULT), **users}
         gone = [user for name, user in self.users.items() if name not in users]
         for user in gone:
-            del self.users[user.name]
+            self.remove(user)
         for user in users.values():
             self.put(user)
         return gone

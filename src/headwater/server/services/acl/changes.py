@@ -42,7 +42,7 @@ class AccessChanges:
 
     def delete_user(self, user: User) -> None:
         """Delete a user and close its connections."""
-        del self._access.users[user.name]
+        self._access.remove(user)
         self._disconnect_users([user])
 
     def replace_users(self, users: dict[bytes, User]) -> None:

@@ -11,9 +11,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from headwater.engine.memory_account import sampled, text_bytes
+
 GROUPING_MS = 60_000
 LOOKED_AT = 10
 """How many of the newest entries a refusal is compared with, which bounds the cost of many refusals."""
+
+_ENTRY_BYTES = 280
+"""Of an entry without its texts."""
 
 AUTH = "auth"
 KINDS = (AUTH, "command", "key", "channel")
@@ -32,6 +37,10 @@ class AclRefusal:
     created_ms: int
     updated_ms: int
     count: int = 1
+
+    def memory_bytes(self) -> int:
+        """Return the memory of the entry."""
+        return _ENTRY_BYTES + sum(map(text_bytes, (self.object, self.user, self.client)))
 
     def repeats(self, other: AclRefusal) -> bool:
         """Return whether the two are counted as one."""
@@ -78,6 +87,10 @@ class AccessLog:
         self._next_number += 1
         self.entries.insert(0, made)
         self.trim()
+
+    def memory_bytes(self) -> int:
+        """Return the memory of the entries, an estimate if there are many."""
+        return sampled(self.entries, AclRefusal.memory_bytes)
 
     def trim(self) -> None:
         """Remove the oldest entries above ``max_length``."""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from headwater.commands.dispatch import KNOWN_COUNT, KnownCommand
 from headwater.commands.table import COMMANDS, Command
 from headwater.errors import CommandError
-from headwater.limits import MAX_ERROR_CODES
+from headwater.limits import MAX_ERROR_CODE_BYTES, MAX_ERROR_CODES
 from headwater.resp.arguments import Arguments
 from headwater.server.services.observability.latency import (
     COMMAND,
@@ -37,9 +37,6 @@ if TYPE_CHECKING:
     from headwater.server.session.session import Session
 
 _NEVER_NS = 2**63 - 1
-
-_CODE_BYTES = 31
-"""Maximum number of bytes of an error's code. Precedent: Redis, networking.c, afterErrorReply."""
 
 _DISABLED = "ERRORSTATS_DISABLED"
 """Replaces all codes if there are too many of them."""
@@ -212,7 +209,7 @@ class Observer:
         if isinstance(error, CountedError):
             return
         self.error_count += 1
-        first = str(error)[:_CODE_BYTES].replace("\r", " ").replace("\n", " ")
+        first = str(error)[: MAX_ERROR_CODE_BYTES + 1].replace("\r", " ").replace("\n", " ")
         code, space, _ = first.partition(" ")
         code = code if space else "ERR"
         if _DISABLED not in self.errors:

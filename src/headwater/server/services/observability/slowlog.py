@@ -8,10 +8,14 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
+from headwater.engine.memory_account import text_bytes
 from headwater.resp.arguments import Arguments
 
 MAX_ARGUMENTS = 32
 MAX_ARGUMENT_BYTES = 128
+
+_ENTRY_BYTES, _PLACE_BYTES = 340, 9
+"""Of an entry without its texts, and of an argument's place in its list."""
 
 OFF = -1
 """The threshold that disables the slow log."""
@@ -27,6 +31,11 @@ class SlowEntry(NamedTuple):
     address: bytes
     client_name: bytes
 
+    def memory_bytes(self) -> int:
+        """Return the memory of the entry. The client's name may be an object of its own."""
+        size = _ENTRY_BYTES + _PLACE_BYTES * len(self.arguments) + text_bytes(self.client_name)
+        return size + sum(map(text_bytes, self.arguments))
+
 
 class SlowLog:
     """Up to ``max_entries`` commands that took ``threshold_us`` or longer.
@@ -41,6 +50,7 @@ class SlowLog:
         self.threshold_us = OFF
         self.max_entries = max_entries
         self._entries: deque[SlowEntry] = deque()
+        self._bytes = 0
         self._next = 0
 
     def __len__(self) -> int:
@@ -52,13 +62,18 @@ class SlowLog:
         """Add a command. The numbers continue after `clear`."""
         entry = SlowEntry(self._next, time, duration_us, values, address, client_name)
         self._entries.appendleft(entry)
+        self._bytes += entry.memory_bytes()
         self._next += 1
         self.trim()
+
+    def memory_bytes(self) -> int:
+        """Return the memory of the entries."""
+        return self._bytes
 
     def trim(self) -> None:
         """Remove the oldest entries above ``max_entries``."""
         while len(self._entries) > self.max_entries:
-            self._entries.pop()
+            self._bytes -= self._entries.pop().memory_bytes()
 
     def latest(self, count: int) -> list[SlowEntry]:
         """Return up to ``count`` entries, newest first; all if it is negative."""
@@ -67,6 +82,7 @@ class SlowLog:
 
     def clear(self) -> None:
         self._entries.clear()
+        self._bytes = 0
 
 
 def first_values(arguments: Arguments) -> list[bytes]:

@@ -73,6 +73,10 @@ class Scripts:
         """Return the estimated memory of scripts outside Lua."""
         return len(self) * _SCRIPT_BYTES
 
+    def memory_bytes(self) -> int:
+        """Return the memory of scripts, in Lua and outside."""
+        return self.vm_bytes() + self.table_bytes()
+
     def __len__(self) -> int:
         return len(self._loaded) + len(self._evaluated)
 
