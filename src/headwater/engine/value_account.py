@@ -5,7 +5,7 @@
 
 Rule 1. The account of a string follows from the string. That of a list, set or hash is counted, so that
         removing, moving or copying a large one takes constant time.
-Rule 2. Each function below changes a value and returns by how many bytes it has grown.
+Rule 2. Each function below, apart from `places_of`, changes a value and returns by how many bytes it has grown.
 """
 
 from __future__ import annotations
@@ -18,6 +18,10 @@ from headwater.engine.memory_account import MemoryAccount, container_bytes, text
 
 UNCOUNTED = -1
 """The size of a string or stream, which the account does not keep, or of a value that is to be measured."""
+
+_FEW = 4
+"""Up to so many texts are removed from a list one by one, which moves the texts between them and the nearer end; for
+more the list is built again."""
 
 
 class ValueAccount:
@@ -106,6 +110,54 @@ def shorten_list(value: deque[bytes], count: int, *, left: bool) -> int:
     grown = -getsizeof(value)
     for _ in range(count):
         grown -= text_bytes(value.popleft() if left else value.pop())
+    return grown + getsizeof(value)
+
+
+def set_text(value: deque[bytes], index: int, text: bytes) -> int:
+    """Replace a text of a list."""
+    grown = text_bytes(text) - text_bytes(value[index])
+    value[index] = text
+    return grown
+
+
+def places_of(value: deque[bytes], text: bytes, count: int, left: bool) -> list[int]:
+    """Return the places of the first (``left``) or last ``count`` texts that equal ``text``, in ascending order; of
+    all of them if there are fewer.
+
+    >>> places_of(deque([b"a", b"b", b"a", b"a"]), b"a", 2, False)
+    [2, 3]
+    """
+    found: list[int] = []
+    place = 0
+    for one in value if left else reversed(value):
+        if one == text:
+            found.append(place)
+            if len(found) == count:
+                break
+        place += 1
+    if left:
+        return found
+    last = len(value) - 1
+    return [last - place for place in reversed(found)]
+
+
+def remove_places(value: deque[bytes], places: list[int]) -> int:
+    """Remove the texts at ``places``, which are equal and in ascending order, from a list."""
+    grown = -getsizeof(value) - len(places) * text_bytes(value[places[0]])
+    if len(places) <= _FEW:
+        for place in reversed(places):
+            del value[place]
+        return grown + getsizeof(value)
+    kept, place, following = [], 0, iter(places)
+    gone = next(following)
+    for one in value:
+        if place == gone:
+            gone = next(following, -1)
+        else:
+            kept.append(one)
+        place += 1
+    value.clear()
+    value.extend(kept)
     return grown + getsizeof(value)
 
 
