@@ -20,6 +20,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from heapq import heapify, heappop, heappush
+from itertools import islice
+from sys import getsizeof
 from typing import TYPE_CHECKING
 
 from headwater.engine.copying import adopt_facts, adopt_stream, copy_stream
@@ -39,6 +41,7 @@ from headwater.engine.value_account import (
     update_hash,
     update_set,
 )
+from headwater.limits import SMALL_GARBAGE
 
 if TYPE_CHECKING:
     from headwater import _cython as cython
@@ -60,6 +63,15 @@ NEW_KEYS = 8192
 
 _STALE_NOTES = 64
 _DRAWS = 100
+
+
+def _rest_of(value: deque[bytes], rest: int, left: bool) -> deque[bytes]:
+    """Return a list without the elements at one end, with ``rest`` ones."""
+    if not left:
+        return deque(islice(value, rest))
+    kept: deque[bytes] = deque()
+    kept.extendleft(islice(reversed(value), rest))
+    return kept
 
 
 class Database:
@@ -241,8 +253,15 @@ class Database:
         """Remove ``count`` values from one end of the list at ``key``, which must have that many."""
         value = self.values[key]
         assert isinstance(value, deque)
-        assert count <= len(value)
-        self.account.resize(key, shorten_list(value, count, left=left))
+        rest = len(value) - count
+        assert rest >= 0
+        if count > max(rest, SMALL_GARBAGE):  # sooner done, and those that are removed are freed later
+            self.keyspace.discard(value, count)
+            value = self.values[key] = _rest_of(value, rest, left)
+            size = getsizeof(value) + sum(map(text_bytes, value))
+            self.account.resize(key, size - self.account.sizes[key])
+        else:
+            self.account.resize(key, shorten_list(value, count, left=left))
         if not value:
             self._drop(key)
         self.keyspace.facts.list_popped(self.index, key, left, count)

@@ -21,7 +21,7 @@ UNCOUNTED = -1
 
 _FEW = 4
 """Up to so many texts are removed from a list one by one, which moves the texts between them and the nearer end; for
-more the list is built again."""
+more, all texts from the last of them to the nearer end are taken out, and those that stay are put back."""
 
 
 class ValueAccount:
@@ -148,16 +148,20 @@ def remove_places(value: deque[bytes], places: list[int]) -> int:
         for place in reversed(places):
             del value[place]
         return grown + getsizeof(value)
-    kept, place, following = [], 0, iter(places)
-    gone = next(following)
-    for one in value:
+    left = places[-1] < len(value) - places[0]  # whether they are nearer to the first text than to the last
+    count = places[-1] + 1 if left else len(value) - places[0]
+    place = 0 if left else len(value) - 1
+    step = 1 if left else -1
+    following = iter(places if left else places[::-1])
+    kept, gone, take = [], next(following), value.popleft if left else value.pop
+    for _ in range(count):
+        one = take()
         if place == gone:
             gone = next(following, -1)
         else:
             kept.append(one)
-        place += 1
-    value.clear()
-    value.extend(kept)
+        place += step
+    (value.extendleft if left else value.extend)(reversed(kept))
     return grown + getsizeof(value)
 
 
