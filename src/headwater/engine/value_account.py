@@ -128,13 +128,11 @@ def places_of(value: deque[bytes], text: bytes, count: int, left: bool) -> list[
     [2, 3]
     """
     found: list[int] = []
-    place = 0
-    for one in value if left else reversed(value):
+    for place, one in enumerate(value if left else reversed(value)):
         if one == text:
             found.append(place)
             if len(found) == count:
                 break
-        place += 1
     if left:
         return found
     last = len(value) - 1
