@@ -127,6 +127,20 @@ def test_long_texts_are_not_compiled_and_not_decoded() -> None:
         assert b"pass data as arguments" in found.text
 
 
+def test_values_of_json_count_as_bytes_do() -> None:
+    # Given JSON of many values, and a table of many items
+    many = "local t = {} for i = 1, 1200000 do t[i] = 1 end return #cjson.encode(t)"
+    found = answered(many, b"")
+    assert isinstance(found, Failure)
+    assert b"too many for one call" in found.text
+    found = answered("return #cjson.decode(S)", b"[" + b"1," * 600_000 + b"1]")
+    assert isinstance(found, Failure)
+    assert b"600001 values are too many for one call" in found.text
+    # But a few hundred thousand of them work
+    assert answered(many.replace("1200000", "100000"), b"") == 200_001
+    assert answered("return #cjson.decode(S)", b"[" + b"1," * 100_000 + b"1]") == 100_001
+
+
 def test_long_lists_are_sorted_where_the_clock_is_checked() -> None:
     # Given a time limit and a list with many items
     store = LocalStore(journaled=False)

@@ -255,7 +255,9 @@ class Database:
         assert isinstance(value, deque)
         rest = len(value) - count
         assert rest >= 0
-        if count > max(rest, SMALL_GARBAGE):  # sooner done, and those that are removed are freed later
+        if count > max(
+            rest, SMALL_GARBAGE
+        ):  # sooner done, and those that are removed are freed later
             self.keyspace.discard(value, count)
             value = self.values[key] = _rest_of(value, rest, left)
             size = getsizeof(value) + sum(map(text_bytes, value))

@@ -146,7 +146,9 @@ def remove_places(value: deque[bytes], places: list[int]) -> int:
         for place in reversed(places):
             del value[place]
         return grown + getsizeof(value)
-    left = places[-1] < len(value) - places[0]  # whether they are nearer to the first text than to the last
+    left = (
+        places[-1] < len(value) - places[0]
+    )  # whether they are nearer to the first text than to the last
     count = places[-1] + 1 if left else len(value) - places[0]
     place = 0 if left else len(value) - 1
     step = 1 if left else -1

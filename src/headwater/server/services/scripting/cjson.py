@@ -15,6 +15,11 @@ MAX_DEPTH = 1000
 """Precedent: cjson, DEFAULT_ENCODE_MAX_DEPTH and DEFAULT_DECODE_MAX_DEPTH. Python's stack may overflow
 earlier; the error is the same."""
 
+ITEM_BYTES = 16
+"""Bytes that an item of a table counts for the time that it takes, in addition to its own."""
+UNCHECKED_BYTES = 16 * 1024
+"""Bytes between two checks of the length and the time."""
+
 MAX_GAPS = 2
 """An array longer than `MIN_SPARSE` may be at most this many times longer than the number of its
 items."""
@@ -36,6 +41,7 @@ class CjsonEncoder:
     def __init__(self, kind: Callable[[Any], str], check: Callable[[int], None]) -> None:
         self._kind = kind
         self._check = check
+        self._checked_to = 0
         self._length = 0
 
     def encode(self, value: Any, depth: int = 0) -> str:
@@ -63,10 +69,19 @@ class CjsonEncoder:
 
     def _longer(self, count: int) -> None:
         self._length += count
-        self._check(self._length)
+        if self._length > self._checked_to:
+            self._check(self._length)
+            self._checked_to = self._length + UNCHECKED_BYTES
+
+    def _content(self, table: Any) -> dict[Any, Any]:
+        content = {}
+        for name, value in table.items():
+            content[name] = value
+            self._longer(ITEM_BYTES)
+        return content
 
     def _table(self, table: Any, depth: int) -> str:
-        content = dict(table.items())
+        content = self._content(table)
         if content and all(_is_index(name) for name in content):
             length = int(max(content))
             if length > MIN_SPARSE and length > len(content) * MAX_GAPS:

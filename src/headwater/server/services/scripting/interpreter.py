@@ -60,6 +60,9 @@ _WORDS, _BOXED_WORDS = 2, 3
 _JSON_BYTES, _JSON_VALUE_BYTES = 4, 200
 """Memory of a byte and of a value of JSON, in Python and Lua together."""
 
+_JSON_VALUES = 500_000
+"""Maximum number of values that one call decodes, in a third of a second. Each comma and bracket counts as one."""
+
 
 class Problem(NamedTuple):
     """Why a script ended: the text of the error, and the line of the script if known."""
@@ -337,6 +340,10 @@ class Interpreter:
         size = _JSON_BYTES * len(text) + _JSON_VALUE_BYTES * values
         if size > self.room:
             raise ScriptFailed(b"not enough memory")
+        if values > _JSON_VALUES:
+            raise ScriptFailed(
+                f"{values} values are too many for one call, which may decode {_JSON_VALUES}".encode()
+            )
         self.make_room(size)
         try:
             return decode(text, self._lua.table, self._null)
