@@ -142,7 +142,9 @@ def test_facts_of_changes_within_values_apply_to_the_state_in_which_they_were_wr
     db = once.databases[0]
     db.write_string(b"s", 5, b"x")
     db.push(b"l", [b"%d" % (one % 3) for one in range(1000)], left=False)
-    db.remove_elements(b"l", b"1", places_of(db.values[b"l"], b"1", 200, False), left=False)
+    items = db.values[b"l"]
+    assert isinstance(items, deque)
+    db.remove_elements(b"l", b"1", places_of(items, b"1", 200, False), left=False)
     db.pop(b"l", 790, left=True)
     db.set_element(b"l", 3, b"y")
     # When they are applied, then they are written again and give the same state

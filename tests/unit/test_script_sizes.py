@@ -94,7 +94,8 @@ def test_of_a_huge_string_each_function_works_or_is_refused(megabytes: int) -> N
     )
     # Then each was refused at once, or worked, or had no memory for a copy
     assert isinstance(found, list)
-    refused, others = found[: len(BOUNDED)], found[len(BOUNDED) :]
+    told = [one for one in found if isinstance(one, bytes)]
+    refused, others = told[: len(BOUNDED)], told[len(BOUNDED) :]
     assert [b"too many for one call" in one for one in refused] == [True] * len(BOUNDED)
     assert not any(b"too many" in one or b"time-limit" in one for one in others)
     assert store.client()("PING") is not None
@@ -117,9 +118,7 @@ def test_long_texts_are_not_compiled_and_not_decoded() -> None:
     text = b"x" * (MAX_SCRIPT_TEXT_BYTES + 1)
     for body in ("return select(2, loadstring(S))", "return cjson.decode(S)"):
         found = answered(body, text)
-        assert str(MAX_SCRIPT_TEXT_BYTES).encode() in (
-            found.text if isinstance(found, Failure) else found
-        )
+        assert str(MAX_SCRIPT_TEXT_BYTES) in repr(found)
     client = LocalStore(journaled=False).client()
     for words in (("EVAL", b"--" + text, 0), ("SCRIPT", "LOAD", b"--" + text)):
         found = client(*words)

@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import islice
 from sys import getsizeof
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from headwater.engine.copying import adopt_facts, adopt_stream, copy_stream
 from headwater.engine.key_order import KeyOrder
@@ -207,9 +207,9 @@ class Database:
             new = key not in self.values
             self._drop(key)
             self._place(key, b"", new, UNCOUNTED)
-        before = text_bytes(self.values[key])
+        before = text_bytes(cast(bytes, self.values[key]))
         splice(self.values, key, at, part)
-        self.account.count(text_bytes(self.values[key]) - before)
+        self.account.count(text_bytes(cast(bytes, self.values[key])) - before)
         self.changed(key)
 
     def set_fields(self, key: bytes, pairs: Sequence[tuple[bytes, bytes]]) -> None:

@@ -5,6 +5,7 @@ Each calls the mutator that wrote the fact. `headwater.engine.replay` has the ot
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -107,7 +108,9 @@ def _list_set(keyspace: Keyspace, reader: FactReader) -> None:
 def _list_removed(keyspace: Keyspace, reader: FactReader) -> None:
     db, key, left = reader.take_u8(), reader.take_text(), reader.take_u8()
     count, text = reader.take_u32(), reader.take_text()
-    places = places_of(keyspace.databases[db].values[key], text, count, bool(left))
+    value = keyspace.databases[db].values[key]
+    assert isinstance(value, deque)
+    places = places_of(value, text, count, bool(left))
     keyspace.databases[db].remove_elements(key, text, places, left=bool(left))
 
 

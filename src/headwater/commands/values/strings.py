@@ -260,7 +260,7 @@ def write_part(call: Call, key: bytes, at: int, part: bytes, event: bytes) -> No
     call.db.use(key, call.db.values[key], call.now_ms)
     call.modified(key)
     call.notify(STRING, event, key)
-    call.reply.integer(len(call.db.values[key]))
+    call.reply.integer(len(writing(call, key, bytes) or b""))
 
 
 def change_string(call: Call, key: bytes, value: bytes, event: bytes) -> None:
