@@ -198,7 +198,7 @@ def test_the_journal_grows_with_the_change_and_not_with_the_value(
 ) -> None:
     # Given large values, when a command changes a little of one
     written = ours(row.words)
-    # Then what it writes is bounded, and at most twice what Redis writes, beside names and headers
+    # Then what it writes is bounded, and at most twice what Redis writes plus names and headers
     assert 0 < written <= row.most
     if not row.why_more:
         aof = request.getfixturevalue("theirs")(row.words)

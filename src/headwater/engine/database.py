@@ -207,9 +207,9 @@ class Database:
             new = key not in self.values
             self._drop(key)
             self._place(key, b"", new, UNCOUNTED)
-        before = text_bytes(cast(bytes, self.values[key]))
+        before = text_bytes(cast("bytes", self.values[key]))
         splice(self.values, key, at, part)
-        self.account.count(text_bytes(cast(bytes, self.values[key])) - before)
+        self.account.count(text_bytes(cast("bytes", self.values[key])) - before)
         self.changed(key)
 
     def set_fields(self, key: bytes, pairs: Sequence[tuple[bytes, bytes]]) -> None:
