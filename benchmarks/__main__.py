@@ -2,7 +2,7 @@
 
     throughput       operations per second, without a journal (and with fsync always)
     everysec         throughput, scans and latency with an append-only file, flushed every second
-    scans            one call on a million pending entries
+    scans            one call on a million pending entries, a long list, a long string
     latency          from an append to the blocked consumer
     memory           of entries, pending entries, small streams, ten million entries
     restart          with a million entries, all of them pending

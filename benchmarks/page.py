@@ -70,7 +70,7 @@ absolute results, and ratios are rough. Measure again before you quote them.
 TITLES: Final = {
     "throughput": "Without a journal",
     "everysec": "With an append-only file on all servers, flushed every second",
-    "scans": "One call on a million pending entries",
+    "scans": "One call on large values",
     "latency": "From an append to a blocked consumer",
     "memory": "Memory",
     "restart": "Start",

@@ -1,4 +1,5 @@
-"""The cost of one call on a pending entries list of a million entries.
+"""The cost of one call on a pending entries list of a million entries, on a list of 100,000 elements and on a string
+of 10 MB.
 
 The measurement is the server's processor time per call when sixteen calls arrive at a time, so that the
 kernel's share is small. The round trip of a single call is reported too, as ``p50_us``.
@@ -48,10 +49,55 @@ SUBJECTS: Final[tuple[tuple[str, Callable[[Store], bytes], Target, str], ...]] =
     (CLAIM, hundred, Target(0.3, 0.15, by=OWN_VALUE), CLAIM_NOTE),
 )
 
+ELEMENTS: Final = 100_000
+STRING_BYTES: Final = 10_000_000
+VALUES: Final[tuple[tuple[str, bytes, Target], ...]] = (
+    (
+        "LREM, 100k elements, none equal",
+        request(b"LREM", b"bench:list", b"0", b"none"),
+        Target(2.0, 0.5, by=OWN_VALUE),
+    ),
+    (
+        "LINDEX, the middle of 100k elements",
+        request(b"LINDEX", b"bench:list", b"%d" % (ELEMENTS // 2)),
+        Target(0.05, 0.02, by=OWN_VALUE),
+    ),
+    (
+        "APPEND of a byte to 10 MB",
+        request(b"APPEND", b"bench:string", b"x"),
+        Target(0.1, 0.02, by=OWN_VALUE),
+    ),
+    (
+        "SETRANGE of a byte in 10 MB",
+        request(b"SETRANGE", b"bench:string", b"%d" % (STRING_BYTES // 2), b"x"),
+        Target(0.1, 0.02, by=OWN_VALUE),
+    ),
+)
+
+
+def value_rows(selection: Selection, fsync: str | None) -> Iterator[Row]:
+    """Yield the selected rows on a long list and a long string."""
+    chosen = [subject for subject in VALUES if selection.wants(subject[0])]
+    if not chosen:
+        return
+    with measured(KINDS, fsync=fsync) as stores:
+        for store in stores:
+            with store.client() as client:
+                client.rpush("bench:list", *(f"e{number}" for number in range(ELEMENTS)))
+                client.set("bench:string", b"s" * STRING_BYTES)
+            store.wait_idle()
+        for name, wanted, target in chosen:
+            row = Row(fsync or "scans", name, "ms", better="less", target=target)
+            for _ in range(selection.rounds):
+                for store in stores:
+                    add_round(row, store, wanted, selection.seconds)
+            yield row
+
 
 def rows(selection: Selection, fsync: str | None = None) -> Iterator[Row]:
     """Yield the selected rows, on stores with the same million entries. ``fsync`` gives every store an
     append-only file."""
+    yield from value_rows(selection, fsync)
     chosen = [subject for subject in SUBJECTS if selection.wants(subject[0])]
     if not chosen:
         return

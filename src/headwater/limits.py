@@ -56,6 +56,13 @@ MAX_SCRIPT_MEMORY_BYTES = 256 * 1024 * 1024
 """Maximum memory of all Lua scripts together. A script that needs more fails. Precedent: none, the memory
 of Redis's scripts counts towards maxmemory."""
 
+MAX_SCRIPT_CALL_BYTES = 16 * 1024 * 1024
+MAX_SCRIPT_TEXT_BYTES = 4 * 1024 * 1024
+"""Maximum number of bytes that one call of a string function, or of cjson.encode, may handle, and of a text that is
+compiled or decoded by one call of cjson.decode. No clock is checked within such a call, which takes at most 0.2 s
+(gsub with a match at each byte, cjson.decode), and a script can call them on parts. Precedent: none, in Redis a call
+of any length blocks all clients."""
+
 MAX_CLIENTS = 10_000
 """Maximum number of connected clients. Precedent: redis.conf maxclients."""
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from array import array
 from struct import pack
+from typing import Any
 
 Text = bytes | bytearray  # of entries; a bytearray as long as they can change
 
@@ -63,6 +64,14 @@ def reserve(target: bytearray, size: int) -> None:
 def empty(target: bytearray) -> None:
     """Remove all bytes of ``target``. In C it keeps its memory."""
     target.clear()
+
+
+def splice(values: dict[bytes, Any], key: bytes, at: int, part: bytes) -> None:
+    """Write ``part`` into ``values[key]``, which is bytes, from byte ``at`` on, with zero bytes between its end and
+    ``at``. The C function changes the object in place if only ``values`` refers to it, and copies it otherwise, as
+    plain Python always does."""
+    old = values[key]
+    values[key] = old[:at].ljust(at, b"\0") + part + old[at + len(part) :]
 
 
 def cut(source: Text, start: int, end: int) -> bytes:

@@ -84,6 +84,55 @@ cdef extern from "Python.h":
     void Py_SET_SIZE(object, Py_ssize_t)
 
 
+cdef extern from *:
+    """
+    /* Replaces bytes values[key] by one with `part` at `at`. An object to which only the dictionary refers is resized
+       by the allocator, which moves large ones without copying them; a resize also forgets the cached hash. */
+    #ifdef Py_GIL_DISABLED
+    #define headwater_is_shared(value) 1
+    #else
+    #define headwater_is_shared(value) (Py_REFCNT(value) != 1)
+    #endif
+    static inline int headwater_splice(
+        PyObject *values, PyObject *key, Py_ssize_t at, PyObject *part, PyObject *nothing
+    ) {
+        PyObject *value = PyDict_GetItemWithError(values, key);
+        Py_ssize_t before, more = PyBytes_GET_SIZE(part), after;
+        int done;
+        if (value == NULL || !PyBytes_CheckExact(value) || at < 0 || at > PY_SSIZE_T_MAX / 2 - more) {
+            if (!PyErr_Occurred()) PyErr_SetString(PyExc_IndexError, "beyond the value");
+            return -1;
+        }
+        before = PyBytes_GET_SIZE(value);
+        after = at + more > before ? at + more : before;
+        if (headwater_is_shared(value)) {
+            PyObject *made = PyBytes_FromStringAndSize(NULL, after);
+            if (made == NULL) return -1;
+            memcpy(PyBytes_AS_STRING(made), PyBytes_AS_STRING(value), before);
+            value = made;
+        } else {
+            Py_INCREF(value);
+            if (PyDict_SetItem(values, key, nothing) < 0) {
+                Py_DECREF(value);
+                return -1;
+            }
+            if (_PyBytes_Resize(&value, after + (after == before)) < 0) return -1;
+            if (after == before && _PyBytes_Resize(&value, after) < 0) return -1;
+        }
+        if (at > before) memset(PyBytes_AS_STRING(value) + before, 0, at - before);
+        memcpy(PyBytes_AS_STRING(value) + at, PyBytes_AS_STRING(part), more);
+        done = PyDict_SetItem(values, key, value);
+        Py_DECREF(value);
+        return done;
+    }
+    """
+    int _splice "headwater_splice"(dict values, bytes key, Py_ssize_t at, bytes part, bytes nothing) except -1
+
+
+cdef inline int splice(dict values, bytes key, Py_ssize_t at, bytes part) except -1:
+    return _splice(values, key, at, part, b"")
+
+
 cdef inline int empty(bytearray target) except -1:
     return _empty(target)
 

@@ -21,6 +21,8 @@ JOURNALS = ("format-1", "format-2")
 """Directories without an image and segments."""
 STORED = 0x29
 """The kind of the fact ``stored``, which they do not have."""
+IN_VALUES = {0x60, 0x61, 0x62}
+"""The kinds of changes within strings and lists, which only the last directory has."""
 
 
 @pytest.mark.parametrize("directory", DIRECTORIES)
@@ -61,9 +63,9 @@ def test_a_store_with_old_files_can_be_written(version: str, tmp_path: Path) -> 
 def test_the_old_files_hold_every_kind_of_fact(version: str) -> None:
     found = kinds_in(loaded(GOLDEN / version / "stopped"))
     if version in JOURNALS:
-        assert found == replay.KINDS - {STORED}
+        assert found == replay.KINDS - {STORED} - IN_VALUES
     else:
-        assert found >= replay.KINDS
+        assert found >= replay.KINDS - ({*IN_VALUES} if version == "format-2-segments" else set())
         assert found - replay.KINDS == IMAGE_KINDS
 
 

@@ -55,10 +55,13 @@ GOLDEN = {
     "01000000 01000000 70 01000000 01000000 69 0500000000000000 0100000000000000",
     "trimmed": "21 01000000 0800000000000000 0000000000000000",
     "string_set": "11 00 01000000 6b 01000000 76",
+    "string_written": "60 00 01000000 6b 03000000 01000000 77",
     "expiry_set": "15 00 01000000 6b 8813000000000000",
     "hash_set": "12 00 01000000 68 01000000 01000000 66 01000000 76",
     "hash_deleted": "13 00 01000000 68 01000000 01000000 66",
     "list_pushed": "17 00 01000000 6c 01 02000000 01000000 61 01000000 62",
+    "list_set": "61 00 01000000 6c 01000000 01000000 63",
+    "list_removed": "62 00 01000000 6c 01 01000000 01000000 62",
     "list_popped": "18 00 01000000 6c 00 01000000",
     "set_added": "19 00 01000000 6d 02000000 01000000 61 01000000 62",
     "set_removed": "1a 00 01000000 6d 01000000 01000000 62",
@@ -155,6 +158,8 @@ def _producers_history(known: Idempotency, note: Note) -> None:
 def _values_history(db: Database, note: Note) -> None:
     db.set_string(b"k", b"v")
     note("string_set")
+    db.write_string(b"k", 3, b"w")
+    note("string_written")
     db.set_expiry(b"k", 5000)
     note("expiry_set")
     db.set_fields(b"h", [(b"f", b"v")])
@@ -163,6 +168,10 @@ def _values_history(db: Database, note: Note) -> None:
     note("hash_deleted")
     db.push(b"l", [b"a", b"b"], left=True)
     note("list_pushed")
+    db.set_element(b"l", 1, b"c")
+    note("list_set")
+    db.remove_elements(b"l", b"b", [0], left=True)
+    note("list_removed")
     db.pop(b"l", 1, left=False)
     note("list_popped")
     db.add_members(b"m", [b"a", b"b"])

@@ -2,6 +2,7 @@ cimport cython
 from headwater.engine.keyspace_state cimport KeyspaceState
 from headwater.engine.memory_account cimport text_bytes
 from headwater.engine.value_account cimport ValueAccount
+from headwater.memory_c cimport splice
 
 cdef Py_ssize_t UNCOUNTED
 
@@ -26,6 +27,7 @@ cdef class Database:
     @cython.locals(used=dict, before=Py_ssize_t)
     cpdef use(self, bytes key, value, long long now_ms)
     cpdef set_string(self, bytes key, bytes value)
+    cpdef write_string(self, bytes key, Py_ssize_t at, bytes part)
     cpdef signal(self, bytes key)
     cpdef touch(self, bytes key)
     cpdef rename(self, bytes key, Database target, bytes name)

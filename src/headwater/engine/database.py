@@ -20,6 +20,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from heapq import heapify, heappop, heappush
+from itertools import islice
+from sys import getsizeof
+from typing import TYPE_CHECKING, cast
 
 from headwater.engine.copying import adopt_facts, adopt_stream, copy_stream
 from headwater.engine.key_order import KeyOrder
@@ -32,10 +35,24 @@ from headwater.engine.value_account import (
     extend_list,
     remove_fields,
     remove_members,
+    remove_places,
+    set_text,
     shorten_list,
     update_hash,
     update_set,
 )
+from headwater.limits import SMALL_GARBAGE
+
+if TYPE_CHECKING:
+    from headwater import _cython as cython
+else:
+    try:
+        import cython
+    except ImportError:
+        from headwater import _cython as cython
+
+if not cython.compiled:  # memory_c.pxd has it in C
+    from headwater.memory import splice
 
 Value = StoredStream | bytes | dict[bytes, bytes] | deque[bytes] | set[bytes]
 
@@ -46,6 +63,15 @@ NEW_KEYS = 8192
 
 _STALE_NOTES = 64
 _DRAWS = 100
+
+
+def _rest_of(value: deque[bytes], rest: int, left: bool) -> deque[bytes]:
+    """Return a list without the elements at one end, with ``rest`` ones."""
+    if not left:
+        return deque(islice(value, rest))
+    kept: deque[bytes] = deque()
+    kept.extendleft(islice(reversed(value), rest))
+    return kept
 
 
 class Database:
@@ -180,6 +206,21 @@ class Database:
         self.keyspace.facts.string_set(self.index, key, value)
         self.signal(key)
 
+    def write_string(self, key: bytes, at: int, part: bytes) -> None:
+        """Write ``part`` into the string at ``key`` from byte ``at`` on, with zero bytes between its end and ``at``.
+        Creates the string if there is none; an expiry remains."""
+        # The fact first: what fails after it has half changed the string stops the node, and `splice` can change it
+        # in place only while no variable refers to it.
+        self.keyspace.facts.string_written(self.index, key, at, part)
+        if type(self.values.get(key)) is not bytes:
+            new = key not in self.values
+            self._drop(key)
+            self._place(key, b"", new, UNCOUNTED)
+        before = text_bytes(cast("bytes", self.values[key]))
+        splice(self.values, key, at, part)
+        self.account.count(text_bytes(cast("bytes", self.values[key])) - before)
+        self.changed(key)
+
     def set_fields(self, key: bytes, pairs: Sequence[tuple[bytes, bytes]]) -> None:
         """Set fields of the hash at ``key``. Creates the hash if there is none."""
         value = self.values.get(key)
@@ -221,11 +262,37 @@ class Database:
         """Remove ``count`` values from one end of the list at ``key``, which must have that many."""
         value = self.values[key]
         assert isinstance(value, deque)
-        assert count <= len(value)
-        self.account.resize(key, shorten_list(value, count, left=left))
+        rest = len(value) - count
+        assert rest >= 0
+        if count > max(
+            rest, SMALL_GARBAGE
+        ):  # sooner done, and those that are removed are freed later
+            self.keyspace.discard(value, count)
+            value = self.values[key] = _rest_of(value, rest, left)
+            size = getsizeof(value) + sum(map(text_bytes, value))
+            self.account.resize(key, size - self.account.sizes[key])
+        else:
+            self.account.resize(key, shorten_list(value, count, left=left))
         if not value:
             self._drop(key)
         self.keyspace.facts.list_popped(self.index, key, left, count)
+
+    def set_element(self, key: bytes, index: int, text: bytes) -> None:
+        """Replace element ``index`` of the list at ``key``, which must have it."""
+        value = self.values[key]
+        assert isinstance(value, deque)
+        self.account.resize(key, set_text(value, index, text))
+        self.keyspace.facts.list_set(self.index, key, index, text)
+
+    def remove_elements(self, key: bytes, text: bytes, places: list[int], *, left: bool) -> None:
+        """Remove the elements at ``places`` from the list at ``key``: the first (``left``) or last ones that equal
+        ``text``, as `places_of` finds them."""
+        value = self.values[key]
+        assert isinstance(value, deque)
+        self.account.resize(key, remove_places(value, places))
+        if not value:
+            self._drop(key)
+        self.keyspace.facts.list_removed(self.index, key, left, len(places), text)
 
     def add_members(self, key: bytes, members: Sequence[bytes]) -> None:
         """Add members to the set at ``key``. Creates the set if there is none."""

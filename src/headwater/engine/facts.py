@@ -22,6 +22,9 @@ its bytes; an id is two u64. Kinds below 0x10 belong to the journal; image_facts
     0x1C key_copied       db, key, db, key, sid, n,    0x44 delayed          gid, n, (id, due, count)*
                           (gid, gid of the copy)*      0x45 came_due         gid, n, id*
     0x1D databases_swapped  db, db
+    0x60 string_written     db, key, at u32, text      (from byte ``at`` on, zero bytes before it if it is beyond the end)
+    0x61 list_set           db, key, index u32, text
+    0x62 list_removed       db, key, left u8, n, text  (the first or the last n elements that equal the text)
     0x20 appended         sid, id, opens u8, pairs, wire fields
     0x21 trimmed          sid, id (the last that is removed)
     0x22 deleted          sid, u8 (1: marks, 2: the last one's node stays), n, id*
@@ -210,6 +213,19 @@ class FactBuffer:
         if not self.muted:
             self.data += DATABASES_SWAPPED.pack(0x1D, first, second)
 
+    def string_written(self, db: int, key: bytes, at: int, part: bytes) -> None:
+        self._numbered(0x60, db, key, at, part)
+
+    def list_set(self, db: int, key: bytes, index: int, text: bytes) -> None:
+        self._numbered(0x61, db, key, index, text)
+
+    def list_removed(self, db: int, key: bytes, left: bool, count: int, text: bytes) -> None:
+        if not self.muted:
+            self.data += KEY.pack(0x62, db)
+            self._texts((key,))
+            self.data += LIST_POPPED.pack(left, count)
+            self._texts((text,))
+
     # --- streams --------------------------------------------------------------------------------
 
     def appended(
@@ -383,6 +399,14 @@ class FactBuffer:
             put_u32(data, gid)
             put_u32(data, len(records) // words)
             put_words(data, records)
+
+    def _numbered(self, kind: int, db: int, key: bytes, number: int, text: bytes) -> None:
+        """Write a fact that consists of a key, a number and a text."""
+        if not self.muted:
+            self.data += KEY.pack(kind, db)
+            self._texts((key,))
+            self.data += LENGTH.pack(number)
+            self._texts((text,))
 
     def _texts(self, texts: Iterable[bytes]) -> None:
         for text in texts:

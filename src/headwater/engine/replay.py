@@ -143,7 +143,9 @@ class Replay:
         step = STEPS.get(kind)
         if step is None:
             at = self._reader.at - 1 - self._reader.start
-            raise ValueError(f"unknown kind of fact 0x{kind:02x} at byte {at} of its group")
+            raise ValueError(
+                f"unknown kind of fact 0x{kind:02x} at byte {at} of its group; a later version may know it"
+            )
         step(self.keyspace, self._reader)
 
     def _forget(self) -> None:

@@ -5,12 +5,14 @@ Each calls the mutator that wrote the fact. `headwater.engine.replay` has the ot
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from headwater.engine.fact_reader import FactReader
 from headwater.engine.facts import ALL_DATABASES
 from headwater.engine.storing import RECORD_BYTES, UnreadBlob, decode_record
+from headwater.engine.value_account import places_of
 
 if TYPE_CHECKING:
     from headwater.engine.keyspace import Keyspace
@@ -95,6 +97,25 @@ def _key_copied(keyspace: Keyspace, reader: FactReader) -> None:
 def _databases_swapped(keyspace: Keyspace, reader: FactReader) -> None:
     first, second = reader.take_u8(), reader.take_u8()
     keyspace.swap(first, second)
+
+
+def _string_written(keyspace: Keyspace, reader: FactReader) -> None:
+    db, key, at = reader.take_u8(), reader.take_text(), reader.take_u32()
+    keyspace.databases[db].write_string(key, at, reader.take_text())
+
+
+def _list_set(keyspace: Keyspace, reader: FactReader) -> None:
+    db, key, index = reader.take_u8(), reader.take_text(), reader.take_u32()
+    keyspace.databases[db].set_element(key, index, reader.take_text())
+
+
+def _list_removed(keyspace: Keyspace, reader: FactReader) -> None:
+    db, key, left = reader.take_u8(), reader.take_text(), reader.take_u8()
+    count, text = reader.take_u32(), reader.take_text()
+    value = keyspace.databases[db].values[key]
+    assert isinstance(value, deque)
+    places = places_of(value, text, count, bool(left))
+    keyspace.databases[db].remove_elements(key, text, places, left=bool(left))
 
 
 def _stream_set_id(keyspace: Keyspace, reader: FactReader) -> None:
@@ -218,6 +239,9 @@ STEPS: dict[int, Step] = {
     0x1B: _key_renamed,
     0x1C: _key_copied,
     0x1D: _databases_swapped,
+    0x60: _string_written,
+    0x61: _list_set,
+    0x62: _list_removed,
     0x23: _stream_set_id,
     0x24: _stream_configured,
     0x25: _iid_recorded,

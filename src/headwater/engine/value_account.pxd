@@ -19,5 +19,11 @@ cdef class ValueAccount:
 @cython.locals(grown=Py_ssize_t, field=bytes, text=bytes, old=bytes)
 cpdef Py_ssize_t update_hash(value, pairs) except? -1
 
+@cython.locals(found=list, place=Py_ssize_t, last=Py_ssize_t, one=bytes)
+cpdef list places_of(value, bytes text, Py_ssize_t count, bint left)
+
+@cython.locals(grown=Py_ssize_t, kept=list, place=Py_ssize_t, gone=Py_ssize_t)
+cpdef Py_ssize_t remove_places(value, list places) except? -1
+
 @cython.locals(grown=Py_ssize_t, member=bytes)
 cpdef Py_ssize_t update_set(value, members) except? -1

@@ -5,7 +5,7 @@
 
 Rule 1. The account of a string follows from the string. That of a list, set or hash is counted, so that
         removing, moving or copying a large one takes constant time.
-Rule 2. Each function below changes a value and returns by how many bytes it has grown.
+Rule 2. Each function below, apart from `places_of`, changes a value and returns by how many bytes it has grown.
 """
 
 from __future__ import annotations
@@ -18,6 +18,10 @@ from headwater.engine.memory_account import MemoryAccount, container_bytes, text
 
 UNCOUNTED = -1
 """The size of a string or stream, which the account does not keep, or of a value that is to be measured."""
+
+_FEW = 4
+"""Up to so many texts are removed from a list one by one, which moves the texts between them and the nearer end; for
+more, all texts from the last of them to the nearer end are taken out, and those that stay are put back."""
 
 
 class ValueAccount:
@@ -106,6 +110,58 @@ def shorten_list(value: deque[bytes], count: int, *, left: bool) -> int:
     grown = -getsizeof(value)
     for _ in range(count):
         grown -= text_bytes(value.popleft() if left else value.pop())
+    return grown + getsizeof(value)
+
+
+def set_text(value: deque[bytes], index: int, text: bytes) -> int:
+    """Replace a text of a list."""
+    grown = text_bytes(text) - text_bytes(value[index])
+    value[index] = text
+    return grown
+
+
+def places_of(value: deque[bytes], text: bytes, count: int, left: bool) -> list[int]:
+    """Return the places of the first (``left``) or last ``count`` texts that equal ``text``, in ascending order; of
+    all of them if there are fewer.
+
+    >>> places_of(deque([b"a", b"b", b"a", b"a"]), b"a", 2, False)
+    [2, 3]
+    """
+    found: list[int] = []
+    for place, one in enumerate(value if left else reversed(value)):
+        if one == text:
+            found.append(place)
+            if len(found) == count:
+                break
+    if left:
+        return found
+    last = len(value) - 1
+    return [last - place for place in reversed(found)]
+
+
+def remove_places(value: deque[bytes], places: list[int]) -> int:
+    """Remove the texts at ``places``, which are equal and in ascending order, from a list."""
+    grown = -getsizeof(value) - len(places) * text_bytes(value[places[0]])
+    if len(places) <= _FEW:
+        for place in reversed(places):
+            del value[place]
+        return grown + getsizeof(value)
+    left = (
+        places[-1] < len(value) - places[0]
+    )  # whether they are nearer to the first text than to the last
+    count = places[-1] + 1 if left else len(value) - places[0]
+    place = 0 if left else len(value) - 1
+    step = 1 if left else -1
+    following = iter(places if left else places[::-1])
+    kept, gone, take = [], next(following), value.popleft if left else value.pop
+    for _ in range(count):
+        one = take()
+        if place == gone:
+            gone = next(following, -1)
+        else:
+            kept.append(one)
+        place += step
+    (value.extendleft if left else value.extend)(reversed(kept))
     return grown + getsizeof(value)
 
 

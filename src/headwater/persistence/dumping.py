@@ -57,6 +57,9 @@ KINDS: Final[dict[int, str]] = {
     0x43: "released",
     0x44: "delayed",
     0x45: "came due",
+    0x60: "string written",
+    0x61: "list element set",
+    0x62: "list elements removed",
 }
 """The names of the kinds of facts, as `headwater.engine.facts` lists them."""
 

@@ -1,20 +1,17 @@
 """Changes within lists: LSET, LREM, LTRIM.
 
-A list changes at its ends only, in memory as in the journal. A change within it replaces the elements from there to the
-nearer end, which are written to the journal again.
-
 Source: Redis's command pages and t_list.c.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from itertools import islice
 
 from headwater.commands.call import Call
 from headwater.commands.values.lists import places
 from headwater.commands.values.typed import changed, prepare, writing
 from headwater.engine.events import LIST
+from headwater.engine.value_account import places_of
 from headwater.errors import CommandError
 from headwater.model import MAX_I64, MIN_I64
 
@@ -30,11 +27,8 @@ def lset(call: Call) -> None:
     at = index + length if index < 0 else index
     if not 0 <= at < length:
         raise CommandError("ERR index out of range")
-    if at < length - at:
-        _replace(call, key, current, at + 1, [*islice(current, at), element], left=True)
-    else:
-        after = [*islice(current, at + 1, None)]
-        _replace(call, key, current, length - at, [element, *after], left=False)
+    prepare(call, key, [element])
+    call.db.set_element(key, at, element)
     changed(call, key, LIST, b"lset", 1)
     call.reply.ok()
 
@@ -50,18 +44,13 @@ def lrem(call: Call) -> None:
         )
     key, element = arguments.bytes(1), arguments.bytes(3)
     current = writing(call, key, deque)
-    found = [place for place, one in enumerate(current or ()) if one == element]
-    found = found[:count] if count > 0 else found[count:]
-    if current is not None and found:
-        gone, first, last = set(found), found[0], found[-1]
-        left = last < len(current) - first
-        start, stop = (0, last + 1) if left else (first, len(current))
-        kept = [
-            one
-            for place, one in enumerate(islice(current, start, stop), start)
-            if place not in gone
-        ]
-        _replace(call, key, current, stop - start, kept, left=left)
+    found: list[int] = []
+    if current is not None:
+        most = min(abs(count) or len(current), len(current))
+        found = places_of(current, element, most, count >= 0)
+    if found:
+        prepare(call, key, [element])
+        call.db.remove_elements(key, element, found, left=count >= 0)
         changed(call, key, LIST, b"lrem", len(found))
     call.reply.integer(len(found))
 
@@ -83,18 +72,3 @@ def ltrim(call: Call) -> None:
             call.db.pop(key, after, left=False)
         changed(call, key, LIST, b"ltrim", before + after)
     call.reply.ok()
-
-
-def _replace(
-    call: Call, key: bytes, current: deque[bytes], count: int, texts: list[bytes], *, left: bool
-) -> None:
-    """Replace ``count`` elements at one end of the list by ``texts``, which are in the list's order."""
-    prepare(call, key, texts)
-    if texts and count == len(current):
-        # Never empty in between: an empty list is deleted, and its expiry with it.
-        call.db.push(key, texts, left=False)
-        call.db.pop(key, count, left=True)
-        return
-    call.db.pop(key, count, left=left)
-    if texts:
-        call.db.push(key, texts[::-1] if left else texts, left=left)

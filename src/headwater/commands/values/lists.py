@@ -15,6 +15,9 @@ from headwater.engine.events import LIST
 from headwater.engine.facts import HEADROOM
 from headwater.errors import CommandError
 
+_STRIDE = 64
+"""The number of elements in a block of a deque, which finds an element by the blocks before or after it."""
+
 _NO_COUNT = "ERR value is out of range, must be positive"
 
 
@@ -121,7 +124,17 @@ def lrange(call: Call) -> None:
         call.reply.array(0)
         return
     start, stop = places(start, stop, len(current))
-    call.reply.bulks(list(islice(current, start, stop + 1)) if start <= stop else [])
+    call.reply.bulks(_between(current, start, stop + 1) if start <= stop else [])
+
+
+def _between(current: deque[bytes], start: int, end: int) -> list[bytes]:
+    """The elements from ``start`` to ``end``-1. One element is found as fast as `_STRIDE` are passed."""
+    behind = len(current) - end
+    if (end - start) * _STRIDE < min(start, behind):
+        return [current[index] for index in range(start, end)]
+    if start <= behind:
+        return list(islice(current, start, end))
+    return list(islice(reversed(current), behind, behind + end - start))[::-1]
 
 
 def places(start: int, stop: int, length: int) -> tuple[int, int]:

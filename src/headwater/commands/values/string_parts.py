@@ -6,10 +6,9 @@ Source: Redis's command pages and t_string.c.
 from __future__ import annotations
 
 from headwater.commands.call import Call
-from headwater.commands.values.strings import TOO_LONG, change_string
+from headwater.commands.values.strings import write_part
 from headwater.commands.values.typed import reading, writing
 from headwater.errors import CommandError
-from headwater.limits import MAX_BULK_BYTES
 
 
 def getrange(call: Call) -> None:
@@ -34,12 +33,8 @@ def setrange(call: Call) -> None:
     if offset < 0:
         raise CommandError("ERR offset is out of range")
     key, part = arguments.bytes(1), arguments.bytes(3)
-    text = writing(call, key, bytes) or b""
-    if not part:
-        call.reply.integer(len(text))
-        return
-    if offset + len(part) > MAX_BULK_BYTES:
-        raise CommandError(TOO_LONG)
-    changed = text[:offset].ljust(offset, b"\0") + part + text[offset + len(part) :]
-    change_string(call, key, changed, b"setrange")
-    call.reply.integer(len(changed))
+    length = len(writing(call, key, bytes) or b"")
+    if part:
+        write_part(call, key, offset, part, b"setrange")
+    else:
+        call.reply.integer(length)

@@ -247,12 +247,20 @@ def _set_all(call: Call, pairs: list[tuple[bytes, bytes]]) -> None:
 def append(call: Call) -> None:
     """APPEND key value → the length of the string after appending."""
     key, more = call.arguments.bytes(1), call.arguments.bytes(2)
-    current = writing(call, key, bytes)
-    value = (current or b"") + more
-    if len(value) > MAX_BULK_BYTES:
+    write_part(call, key, len(writing(call, key, bytes) or b""), more, b"append")
+
+
+def write_part(call: Call, key: bytes, at: int, part: bytes, event: bytes) -> None:
+    """Write ``part`` into a string from byte ``at`` on, and reply with its length. Holds no reference to the string:
+    one that has no other is changed in place."""
+    if at + len(part) > MAX_BULK_BYTES:
         raise CommandError(TOO_LONG)
-    change_string(call, key, value, b"append")
-    call.reply.integer(len(value))
+    prepare_text(call, key, part)
+    call.db.write_string(key, at, part)
+    call.db.use(key, call.db.values[key], call.now_ms)
+    call.modified(key)
+    call.notify(STRING, event, key)
+    call.reply.integer(len(writing(call, key, bytes) or b""))
 
 
 def change_string(call: Call, key: bytes, value: bytes, event: bytes) -> None:

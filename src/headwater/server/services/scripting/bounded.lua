@@ -1,12 +1,13 @@
 -- Bounded versions of Lua functions that might run too long in C, where no hook checks the clock,
 -- or that might overflow C's stack and so crash the server. Here such a call is refused in advance,
 -- or done step by step: matching that may need too many steps (patterns.lua). A call whose time is
--- proportional to the bytes that it reads or writes is done and then charged: a script exceeds its
--- limit by one such call at most.
+-- proportional to the bytes that it reads or writes is refused above CALL_BYTES; below, it is done and
+-- then charged: a script exceeds its limit by one such call at most, a fraction of a second. sub, byte,
+-- len, .. and comparisons only copy or compare memory and are not bounded.
 --
 -- Errors look like those of Lua's own functions: with the line of the script that called.
 
-local slow, parse, coarse_growth, steps, charge = ...
+local slow, parse, coarse_growth, steps, charge, CALL_BYTES = ...
 
 local error, ipairs, pcall, select, tonumber, tostring, type = error, ipairs, pcall, select, tonumber,
     tostring, type
@@ -22,6 +23,8 @@ local PATTERNS = 500 -- maximum number of patterns whose growth is cached
 local RESULTS = 8000 -- maximum of unpack. Precedent: Lua 5.1, LUAI_MAXCSTACK, which it checks too late.
 local LONG_TEXT = 1000 -- bytes from which the comparison of two texts is charged
 local BYTES = 16 -- that C reads or writes in the time of a step
+local SORTED = 100000 -- maximum of items that are sorted in C; more are compared in Lua, where the clock is checked
+local ITEM_BYTES = 4 -- that an item of concat counts in addition to its own
 local MOVES = 10000000 -- maximum of table.insert, which moves all items after the position
 
 local function passed_on(name, ok, ...)
@@ -43,6 +46,14 @@ local function bounded(name, native, problem_of)
             error(problem, 2)
         end
         return passed_on(name, pcall(native, ...))
+    end
+end
+
+-- Returns a problem if a call would read or write more than `CALL_BYTES`.
+local function size_problem(bytes)
+    if bytes > CALL_BYTES then
+        return ("%.0f bytes are too many for one call, which may handle %.0f: work on parts, with string.sub")
+            :format(bytes, CALL_BYTES)
     end
 end
 
@@ -134,6 +145,8 @@ local function matching(name, native, takes)
         local subject, pattern = text_of((...)), text_of((select(2, ...)))
         if not subject or not pattern or not takes(select(3, ...)) then
             return pcall(native, ...)
+        elseif #subject + #pattern > CALL_BYTES then
+            return false, size_problem(#subject + #pattern)
         elseif is_too_complex(pattern) then
             return false, "malformed pattern (too complex)"
         elseif is_short(subject, pattern, anchors) then
@@ -155,6 +168,9 @@ local gmatch_pattern = matching("gmatch", gmatch, optional_number)
 local gsub_pattern = matching("gsub", gsub, takes_replacement)
 
 local function find_text(subject, text, init)
+    if #subject + #text > CALL_BYTES then
+        return false, size_problem(#subject + #text)
+    end
     local count = #subject * #text / 16
     if count <= STEPS then
         charge(count)
@@ -268,13 +284,40 @@ end
 for _, name in ipairs({ "format", "lower", "reverse", "upper" }) do
     local native = string[name]
     functions[name] = function(...)
+        local bytes = 0
+        for index = 1, select("#", ...) do
+            local value = (select(index, ...))
+            bytes = bytes + (type(value) == "string" and #value or 0)
+        end
+        if bytes > CALL_BYTES then
+            return passed_on(name, false, size_problem(bytes))
+        end
         local ok, text = pcall(native, ...)
         count(ok, text, 0)
         return passed_on(name, ok, text)
     end
 end
 
+-- Returns about how many bytes concat reads; it stops at the first item that C refuses, and above the limit.
+local function joined_bytes(list, separator, first, last)
+    first, last = tonumber(first) or 1, tonumber(last) or (type(list) == "table" and #list or 0)
+    local between = #(text_of(separator) or "")
+    local each, bytes = ITEM_BYTES + between, -between
+    for index = first, type(list) == "table" and last or first - 1 do
+        local item = text_of(rawget(list, index))
+        bytes = bytes + each + #(item or "")
+        if not item or bytes > CALL_BYTES then
+            break
+        end
+    end
+    return bytes
+end
+
 function functions.concat(...)
+    local problem = size_problem(joined_bytes(...))
+    if problem then
+        return passed_on("concat", false, problem)
+    end
     local ok, text = pcall(concat, ...)
     count(ok, text, ok and #(...) or 0)
     return passed_on("concat", ok, text)
@@ -284,6 +327,10 @@ function functions.rep(...)
     local text, times = ...
     if text == "" and type(times) == "number" then -- C would loop as many times
         return text
+    end
+    local problem = size_problem(#(text_of(text) or "") * (tonumber(times) or 0))
+    if problem then
+        return passed_on("rep", false, problem)
     end
     local ok, made = pcall(rep, ...)
     count(ok, made, 0)
@@ -297,7 +344,11 @@ local function is_less(one, other)
     return one < other
 end
 
-local function has_long_text(list)
+-- Returns whether C might compare for too long.
+local function is_long(list)
+    if type(list) == "table" and #list > SORTED then
+        return true
+    end
     for index = 1, type(list) == "table" and #list or 0 do
         local item = rawget(list, index)
         if type(item) == "string" and #item > LONG_TEXT then
@@ -309,7 +360,7 @@ end
 
 function functions.sort(...)
     local list, comparator = ...
-    if comparator == nil and has_long_text(list) then
+    if comparator == nil and is_long(list) then
         return passed_on("sort", pcall(sort, list, is_less))
     end
     return passed_on("sort", pcall(sort, ...))

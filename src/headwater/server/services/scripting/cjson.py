@@ -16,6 +16,11 @@ MAX_DEPTH = 1000
 """Precedent: cjson, DEFAULT_ENCODE_MAX_DEPTH and DEFAULT_DECODE_MAX_DEPTH. Python's stack may overflow
 earlier; the error is the same."""
 
+ITEM_BYTES = 16
+"""Bytes that an item of a table counts for the time that it takes, in addition to its own."""
+UNCHECKED_BYTES = 16 * 1024
+"""Bytes between two checks of the length and the time."""
+
 _LENIENT = re.compile(
     r'"(?:[^"\\]|\\.)*"'
     r"|[+-]?(?:0x[0-9a-f]+(?:\.[0-9a-f]*)?(?:p[+-]?\d+)?|\d+\.?\d*(?:e[+-]?\d+)?|nan|inf(?:inity)?)"
@@ -58,6 +63,7 @@ class CjsonEncoder:
         self._check = check
         self._options = options
         self._digits = f".{int(options.precision)}g"
+        self._checked_to = 0
         self._length = 0
 
     def encode(self, value: Any, depth: int = 0) -> str:
@@ -87,10 +93,19 @@ class CjsonEncoder:
 
     def _longer(self, count: int) -> None:
         self._length += count
-        self._check(self._length)
+        if self._length > self._checked_to:
+            self._check(self._length)
+            self._checked_to = self._length + UNCHECKED_BYTES
+
+    def _content(self, table: Any) -> dict[Any, Any]:
+        content = {}
+        for name, value in table.items():
+            content[name] = value
+            self._longer(ITEM_BYTES)
+        return content
 
     def _table(self, table: Any, depth: int) -> str:
-        content, options = dict(table.items()), self._options
+        content, options = self._content(table), self._options
         if content and all(_is_index(name) for name in content):
             length = int(max(content))
             sparse = options.ratio and length > max(options.safe, len(content) * options.ratio)

@@ -19,7 +19,12 @@ from time import monotonic
 from typing import Any, NamedTuple
 
 from headwater.errors import CommandError
-from headwater.limits import MAX_SCRIPT_MEMORY_BYTES
+from headwater.limits import (
+    MAX_LOG_MESSAGE,
+    MAX_SCRIPT_CALL_BYTES,
+    MAX_SCRIPT_MEMORY_BYTES,
+    MAX_SCRIPT_TEXT_BYTES,
+)
 from headwater.resp.arguments import Arguments
 from headwater.resp.replies import ReplyWriter
 from headwater.server.identity import COMPATIBLE_VERSION
@@ -58,6 +63,9 @@ refuses 8000 (LUAI_MAXCSTACK)."""
 _SMALL_BYTES = 4096
 """A text up to this size is not checked again if there is room at all."""
 
+_LOGGED_BYTES = 16 * MAX_LOG_MESSAGE
+"""Bytes of a log message that are looked at. The log cuts it at a sixteenth of that."""
+
 _CHUNK = b"@user_script"
 """The chunk name of a script in Lua's errors."""
 
@@ -67,6 +75,9 @@ statistics have counted, and for such a text in the box."""
 
 _JSON_BYTES, _JSON_VALUE_BYTES = 4, 200
 """Memory of a byte and of a value of JSON, in Python and Lua together."""
+
+_JSON_VALUES = 500_000
+"""Maximum number of values that one call decodes, in a third of a second. Each comma and bracket counts as one."""
 
 
 class Problem(NamedTuple):
@@ -124,7 +135,7 @@ class Interpreter:
         parse, set_first_bytes, growth, coarse_growth, steps = chunk("patterns")
         matcher, charge, unfinished = chunk("matcher", host)
         slow = chunk("matching", parse, set_first_bytes, growth, steps, matcher, charge, unfinished)
-        bounded = chunk("bounded", slow, parse, coarse_growth, steps, charge)
+        bounded = chunk("bounded", slow, parse, coarse_growth, steps, charge, MAX_SCRIPT_CALL_BYTES)
         value_of, words_of = chunk("replies", host)
         ask, *calls = chunk("calls", host, self._box, value_of, _CHUNK)
         libraries = chunk("libraries", host, self._box, ask, calls[3])
@@ -138,6 +149,11 @@ class Interpreter:
 
     def compile(self, text: bytes) -> Any:
         """Compile a script to a function. Raises `CommandError` with Lua's message."""
+        if len(text) > MAX_SCRIPT_TEXT_BYTES:
+            raise CommandError(
+                f"ERR Error compiling script (new function): {len(text)} bytes are too many for a script, which may "
+                f"have {MAX_SCRIPT_TEXT_BYTES}: pass data as arguments"
+            )
         problem = "not enough memory"
         self._unbound()
         if len(text) >= self.room:
@@ -230,6 +246,7 @@ class Interpreter:
             b"version_number": major << 16 | minor << 8 | patch,
             b"timeout": b"ERR the script ran longer than lua-time-limit and was stopped; what it wrote "
             b"before remains",
+            b"text_bytes": MAX_SCRIPT_TEXT_BYTES,
             b"roomy_kilobytes": self._most // 2 >> 10,
             b"expired": self.expired,
             b"bound": self._bound,
@@ -330,7 +347,8 @@ class Interpreter:
     def _on_log(self, level: Any = None, *words: Any) -> None:
         if level not in range(len(_LEVELS)):
             raise ScriptFailed(b"ERR Invalid log level.")
-        text = b" ".join(map(_text, words)).decode("utf-8", "backslashreplace")
+        joined = b" ".join(_text(word)[:_LOGGED_BYTES] for word in words)
+        text = joined[:_LOGGED_BYTES].decode("utf-8", "backslashreplace")
         log.log(_LEVELS[int(level)], "%s", text.replace("\n", " "))
 
     def _json_encode(self, *options: Any) -> bytes:
@@ -377,6 +395,8 @@ class Interpreter:
         return made
 
     def _check_json(self, length: int) -> None:
+        if length > MAX_SCRIPT_CALL_BYTES:
+            raise NotJSON(_too_long(length, MAX_SCRIPT_CALL_BYTES))
         if length > self.room:
             raise NotJSON("not enough memory")
         if self.expired():
@@ -385,10 +405,16 @@ class Interpreter:
     def _json_decode(self, text: Any, max_depth: Any, invalid_numbers: Any) -> Any:
         if not isinstance(text, bytes):
             raise ScriptFailed(b"Expected a string")
+        if len(text) > MAX_SCRIPT_TEXT_BYTES:
+            raise ScriptFailed(_too_long(len(text), MAX_SCRIPT_TEXT_BYTES).encode())
         values = text.count(b",") + text.count(b"[") + text.count(b"{")
         size = _JSON_BYTES * len(text) + _JSON_VALUE_BYTES * values
         if size > self.room:
             raise ScriptFailed(b"not enough memory")
+        if values > _JSON_VALUES:
+            raise ScriptFailed(
+                f"{values} values are too many for one call, which may decode {_JSON_VALUES}".encode()
+            )
         self.make_room(size)
         try:
             return decode(
@@ -407,6 +433,10 @@ def _size(words: tuple[bytes, ...]) -> int:
     for word in words:
         total += len(word)
     return total
+
+
+def _too_long(length: int, most: int) -> str:
+    return f"{length} bytes are too many for one call, which may handle {most}: work on parts"
 
 
 def _deny(_object: object, name: Any, _setting: bool) -> Any:

@@ -245,6 +245,8 @@ end
 function plain.loadstring(text)
     if type(text) ~= "string" or sub(text, 1, 1) == "\27" then
         return nil, "attempt to load a precompiled chunk"
+    elseif #text > host.text_bytes then
+        return nil, ("chunk too long: %d bytes, at most %d"):format(#text, host.text_bytes)
     end
     local chunk, problem = loadstring(text, "=loadstring")
     return chunk and setfenv(chunk, environment), problem
