@@ -264,7 +264,7 @@ def test_keys_that_a_restarted_store_uses_have_their_second_names_in_the_account
     # Then the names are in the account, until their keys are gone
     assert used(store) - before > 300 * 240
     client("DEL", *names)
-    assert store.node.keyspace.databases[0].used_bytes == 0
+    assert used(store) < before
 
 
 def test_a_large_container_is_estimated_from_its_first_members() -> None:

@@ -24,7 +24,6 @@ cdef class Database:
     cdef public dict watched
 
     cpdef lookup(self, bytes key, long long now_ms)
-    @cython.locals(used=dict, before=Py_ssize_t)
     cpdef use(self, bytes key, value, long long now_ms)
     cpdef set_string(self, bytes key, bytes value)
     cpdef write_string(self, bytes key, Py_ssize_t at, bytes part)

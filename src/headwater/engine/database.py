@@ -85,8 +85,11 @@ class Database:
         self.expiries: dict[bytes, int] = {}
         self.expiry_notes: list[tuple[int, bytes]] = []
         self.used: dict[bytes, int] = {}
-        self.noted_bytes = self.used_bytes = 0
-        """The memory of names in ``expiry_notes`` and ``used`` that are not the objects in ``values``."""
+        self.noted_bytes = 0
+        """The memory of names in ``expiry_notes`` that are not the objects in ``values``."""
+        self.used_bytes = 0
+        """The memory of the names in ``used``, when all keys that were there at the opening have been used: they
+        are not the objects in ``values``."""
         self.newest = b""
         """The key that was added last: the object that ``values`` has."""
         self.account = ValueAccount(keyspace.memory)
@@ -167,11 +170,7 @@ class Database:
         if type(value) is StoredStream:  # in compiled code a tenth of the time of isinstance
             value.used_ms = now_ms
         else:
-            used = self.used
-            before = len(used)
-            used[key] = now_ms
-            if len(used) != before and key is not self.newest:
-                self.used_bytes += text_bytes(key)
+            self.used[key] = now_ms
 
     def used_ms(self, key: bytes) -> int:
         """When ``key`` was last used, in steady ms; 0 if not since the store was opened."""
@@ -448,8 +447,6 @@ class Database:
 
     def _forget_times(self, key: bytes) -> tuple[int | None, int | None]:
         """Forget a key that was removed. Return its expiry and the time of its last use, None if it has none."""
-        if key in self.used:
-            self.used_bytes -= self.used_bytes // len(self.used)
         self.order.remove(key, len(self.values))
         return self.expiries.pop(key, None), self.used.pop(key, None)
 

@@ -26,7 +26,8 @@ def tables_bytes(keyspace: Keyspace) -> int:
     size += sum(map(sys.getsizeof, (keyspace.streams, keyspace.groups, keyspace.due_notes)))
     for database in keyspace.databases:
         order = database.order
-        size += order.stale_bytes + database.noted_bytes + database.used_bytes
+        size += order.stale_bytes + database.noted_bytes
+        size += database.used_bytes * len(database.used) // max(1, len(database.values))
         for table in (database.values, database.expiries, database.used, database.account.sizes):
             size += table_bytes(table)
         for column in (order.names, order.numbers, database.expiry_notes):

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from headwater import limits
 from headwater.commands.call import Call, StreamSettings
+from headwater.engine.memory_account import sampled, text_bytes
 from headwater.log_limit import LimitedLog
 from headwater.persistence.source import SegmentSource
 from headwater.resp.replies import ReplyWriter
@@ -167,6 +168,8 @@ class Services:
         if empty is not keyspace:
             empty.dismantle()
         keyspace.opened_ms = self.times.now()
+        for database in keyspace.databases:
+            database.used_bytes = sampled(database.values, text_bytes)
         source = keyspace.sealing.bodies.source
         if isinstance(source, SegmentSource):
             named = source.image_segments | keyspace.named_segments

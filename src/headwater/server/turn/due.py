@@ -16,9 +16,13 @@ def run_due(services: Services, *, expires: bool) -> None:
     """
     keyspace, records, times = services.keyspace, services.records, services.times
     blocked = services.blocked
+
+    def expire() -> None:
+        expire_keys(keyspace, records, times.now())
+
     steps: tuple[tuple[str, Callable[[], object]], ...] = (
         ("ending delays", lambda: end_delays(keyspace, records, times.now())),
-        ("expiring keys", lambda: expires and expire_keys(keyspace, records, times.now())),
+        ("expiring keys", expire if expires else lambda: None),
         ("forgetting idempotent ids", lambda: forget_iids(keyspace, records, times.now())),
         ("publishing events", lambda: services.pubsub.publish_events(None)),
         ("ending CLIENT PAUSE", lambda: _end_pause(services)),

@@ -168,8 +168,8 @@ class Execution(Runner):
         known, reply = find_command(arguments), session.output.reply
         try:
             self.check(session, known, arguments)
-        except CommandError as error:
-            self._observer.rejected(arguments, error)
+        except CommandError as refused:
+            self._observer.rejected(arguments, refused)
             raise
         piece_bytes, reply.piece_bytes = reply.piece_bytes, 0
         self.patient = True
