@@ -71,21 +71,23 @@ def test_a_queued_command_creates_no_object() -> None:
 
 def test_queued_commands_count_as_input_and_memory_until_they_run() -> None:
     # Given a transaction of commands of a kilobyte
-    client = LocalStore(journaled=False).client()
-    session = client.session
+    store = LocalStore(journaled=False)
+    client = store.client()
+    session, held = client.session, store.node.clients.memory
     client("MULTI")
     for _ in range(1000):
         client("SET", "k", b"v" * 1000)
 
     # Then all their bytes are counted
     assert 1_000_000 < session.input_bytes() < 1_100_000
-    assert session.memory_bytes() > 1_000_000
+    assert held.held_bytes > 1_000_000
 
     # When they have run
     client("EXEC")
 
     # Then nothing is counted
     assert session.input_bytes() == 0
+    assert held.held_bytes == 0
 
 
 def test_the_replies_and_errors_of_a_transaction_are_in_order() -> None:

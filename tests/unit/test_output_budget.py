@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headwater.server.session.client_memory import OUTPUT_BUDGET_BYTES
+from headwater.server.session.output import OUTPUT_BUDGET_BYTES
 from headwater.server.session.session import Session
 from headwater.server.turn.node import Node
 

@@ -6,7 +6,7 @@ import pytest
 
 from headwater.engine.keyspace import Keyspace
 from headwater.server.services.watching import Watches
-from headwater.server.session.client_memory import ClientMemory
+from headwater.server.session.output import ClientMemory
 from headwater.server.session.watch import Watch
 
 

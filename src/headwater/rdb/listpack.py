@@ -180,7 +180,7 @@ class Cursor:
         self.at = behind + count
 
 
-def read(pack: bytearray, *, most: int = 1 << 32) -> list[Element]:
+def read(pack: bytearray, *, most: int = 4_294_967_296) -> list[Element]:
     """Return all elements, at most ``most``; integers as int, whatever their encoding.
 
     >>> read(bytearray.fromhex("0c000000 0200 05 01 8161 02 ff"))

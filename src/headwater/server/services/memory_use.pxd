@@ -2,7 +2,7 @@ cimport cython
 from headwater.engine.keyspace cimport Keyspace
 from headwater.engine.sealing cimport Sealing
 from headwater.server.services.turn_clock cimport TurnClock
-from headwater.server.session.client_memory cimport ClientMemory
+from headwater.server.session.output cimport ClientMemory
 
 cdef long long _INTERVAL_NS, _CLIENT_NS
 cdef Py_ssize_t _CHECKS, _HUNDRED

@@ -3,7 +3,7 @@ from headwater.commands.call cimport Wait
 from headwater.engine.database cimport Database
 from headwater.engine.memory_account cimport text_bytes
 from headwater.resp.arguments cimport Arguments
-from headwater.server.session.client_memory cimport ClientMemory
+from headwater.server.session.output cimport ClientMemory
 
 cdef Py_ssize_t _WAITER_BYTES, _ARGUMENT_BYTES, _WAITED_BYTES, _STALE_NOTES
 

@@ -20,7 +20,7 @@ from headwater.commands.call import Wait
 from headwater.engine.database import Database
 from headwater.engine.keyspace_state import Place
 from headwater.engine.memory_account import table_bytes, text_bytes
-from headwater.server.session.client_memory import ClientMemory
+from headwater.server.session.output import ClientMemory
 
 if TYPE_CHECKING:
     from headwater.server.session.session import Session

@@ -12,7 +12,7 @@ from __future__ import annotations
 from headwater.engine.keyspace import Keyspace
 from headwater.engine.keyspace_state import Place
 from headwater.engine.memory_account import table_bytes, text_bytes
-from headwater.server.session.client_memory import ClientMemory
+from headwater.server.session.output import ClientMemory
 from headwater.server.session.watch import Watch
 
 _WATCH_BYTES, _KEY_BYTES = 74, 240

@@ -1,5 +1,5 @@
 cimport cython
-from headwater.server.session.client_memory cimport ClientMemory
+from headwater.server.session.output cimport ClientMemory
 from headwater.server.session.session cimport Session
 
 

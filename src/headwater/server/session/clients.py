@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from headwater.commands.call import Call
 from headwater.server.session.client_info import ClientInfo
-from headwater.server.session.client_memory import ClientMemory
+from headwater.server.session.output import ClientMemory
 from headwater.server.session.session import Session
 
 if TYPE_CHECKING:

@@ -1,9 +1,14 @@
 cimport cython
 from headwater.memory_c cimport cut, empty
 from headwater.resp.replies cimport ReplyWriter
-from headwater.server.session.client_memory cimport ClientMemory
 
 cdef Py_ssize_t _KEPT_BYTES
+
+
+@cython.final
+cdef class ClientMemory:
+    cdef public Py_ssize_t free_bytes
+    cdef public Py_ssize_t held_bytes
 
 
 @cython.final

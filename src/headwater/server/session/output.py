@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from headwater.commands.reply_tail import ReplyTail
 from headwater.resp.replies import ReplyWriter
-from headwater.server.session.client_memory import ClientMemory
 
 if TYPE_CHECKING:
     from headwater import _cython as cython
@@ -25,6 +24,21 @@ if not cython.compiled:  # compiled modules use memory_c.pxd
 
 _KEPT_BYTES = 16 * 1024
 """Capacity that each buffer may always retain. `Output.rest` frees it when the client is silent."""
+
+
+OUTPUT_BUDGET_BYTES = 16 * 1024 * 1024
+"""How many bytes of empty output buffers all sessions together may retain for large replies."""
+
+
+class ClientMemory:
+    """The memory of a node's clients, in bytes. Each of the owners updates ``held_bytes`` when it changes."""
+
+    def __init__(self) -> None:
+        self.free_bytes = OUTPUT_BUDGET_BYTES
+        """The unused part of the budget for output buffers."""
+        self.held_bytes = 0
+        """Queues of MULTI, watched keys, names of subscriptions, and what blocked clients wait for, without
+        the tables."""
 
 
 class Output:

@@ -10,8 +10,7 @@ from headwater.commands.dispatch import KnownCommand
 from headwater.resp.arguments import Arguments
 from headwater.resp.scanner import Scanner
 from headwater.server.session.client_info import ClientInfo
-from headwater.server.session.client_memory import ClientMemory
-from headwater.server.session.output import Output
+from headwater.server.session.output import ClientMemory, Output
 from headwater.server.session.subscriptions import Subscriptions
 from headwater.server.session.transaction import Transaction
 

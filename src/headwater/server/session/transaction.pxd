@@ -2,7 +2,7 @@ cimport cython
 from headwater.commands.dispatch cimport KnownCommand
 from headwater.resp.arguments cimport Arguments
 from headwater.resp.scanner cimport Scanner
-from headwater.server.session.client_memory cimport ClientMemory
+from headwater.server.session.output cimport ClientMemory
 
 cdef Py_ssize_t _POINTER_BYTES
 

@@ -17,7 +17,7 @@ import sys
 from headwater.commands.dispatch import KnownCommand
 from headwater.resp.arguments import Arguments
 from headwater.resp.scanner import Scanner
-from headwater.server.session.client_memory import ClientMemory
+from headwater.server.session.output import ClientMemory
 from headwater.server.session.watch import Watch
 
 _POINTER_BYTES = 8
