@@ -49,7 +49,12 @@ class KeySpec(NamedTuple):
         first = self.begin
         if self.counted:
             count = arguments.integer(first, default=0) if first < arguments.count else 0
-            return range(first + 1, min(first + 1 + max(0, count), arguments.count))
+            last = first + 1 + (count - 1) * self.step
+            if (
+                not first < last < arguments.count
+            ):  # as in Redis, none if it announces more than there are
+                return range(0)
+            return range(first + 1, last + 1, self.step)
         if self.keyword:
             wanted = self.keyword.encode()
             while first < arguments.count and arguments.token(first) != wanted:

@@ -10,7 +10,7 @@ from headwater.config.clients import ClientConfig
 from headwater.config.events import EventConfig
 from headwater.config.execution import ExecutionConfig
 from headwater.config.fixed import FIXED
-from headwater.config.inert import ALIASES, INERT
+from headwater.config.inert import ALIASES, FIXED_AFTER_START, INERT
 from headwater.config.listening import ListeningConfig
 from headwater.config.memory import MemoryConfig
 from headwater.config.process import ProcessConfig
@@ -85,3 +85,11 @@ SETTINGS: dict[str, Setting] = {each.name: each for each in settings_of(Config)}
 
 NAMES = (*SETTINGS, *FIXED, *INERT, *ALIASES)
 """All names that CONFIG GET and CONFIG SET accept."""
+
+
+def fixed_after_start(name: str) -> str:
+    """Return why CONFIG SET cannot change the setting ``name``; empty if it can."""
+    name = ALIASES.get(name, name)
+    if name in SETTINGS:
+        return SETTINGS[name].fixed_after_start
+    return FIXED_AFTER_START.get(name, "")

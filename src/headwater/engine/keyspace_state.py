@@ -13,7 +13,6 @@ from headwater.engine.facts import FactBuffer
 from headwater.engine.memory_account import MemoryAccount
 from headwater.engine.nodes import Weighing
 from headwater.engine.sealing import Sealing
-from headwater.limits import SMALL_GARBAGE
 
 Place = tuple[int, bytes]
 """A key: the number of its database, and its name."""
@@ -84,8 +83,3 @@ class KeyspaceState:
     def note_due(self, due_ms: int, gid: int) -> None:
         """Remember a group's earliest due time. Earlier notes of the group become stale."""
         heappush(self.due_notes, (due_ms, gid))
-
-    def discard(self, value: object, size: int) -> None:
-        """Discard an unreachable value of ``size`` parts: large ones become garbage, others are freed."""
-        if size > SMALL_GARBAGE:
-            self.garbage.append(value)

@@ -42,4 +42,5 @@ def setrange(call: Call) -> None:
         raise CommandError(TOO_LONG)
     changed = text[:offset].ljust(offset, b"\0") + part + text[offset + len(part) :]
     change_string(call, key, changed, b"setrange")
+    call.keyspace.grow(changed)
     call.reply.integer(len(changed))

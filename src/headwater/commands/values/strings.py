@@ -252,6 +252,8 @@ def append(call: Call) -> None:
     if len(value) > MAX_BULK_BYTES:
         raise CommandError(TOO_LONG)
     change_string(call, key, value, b"append")
+    if current is not None:
+        call.keyspace.grow(value)
     call.reply.integer(len(value))
 
 
