@@ -189,3 +189,27 @@ def test_passwords_are_never_shown() -> None:
     config = Config(requirepass="secret", users=(("alice", ">hunter2"),))
     assert "secret" not in repr(config)
     assert "hunter2" not in repr(config)
+
+
+@pytest.mark.parametrize("text", ["dir data\naclfile u.acl", "aclfile u.acl\ndir data"])
+def test_paths_are_relative_to_dir_wherever_it_is_set(tmp_path: Path, text: str) -> None:
+    # Given a file with dir before or after a path, and a path in a flag
+    file = written(tmp_path, f"{text}\ntls-cert-file /etc/cert.pem\n")
+    config = load(file=file, flags=[("unixsocket", "hw.sock")], environ={})
+
+    # Then a relative path is in the data directory, and CONFIG GET shows it as it was written
+    located, data = config.located(), Path("data").absolute()
+    assert (located.aclfile, located.unixsocket) == (str(data / "u.acl"), str(data / "hw.sock"))
+    assert (located.tls_cert_file, located.logfile) == ("/etc/cert.pem", "")
+    assert config.get("aclfile") == "u.acl"
+
+
+def test_each_dir_line_is_relative_to_the_one_before(tmp_path: Path) -> None:
+    assert from_file(tmp_path, "dir /srv\ndir data\n").dir == "/srv/data"
+    assert from_file(tmp_path, "dir data\ndir /srv\n").dir == "/srv"
+
+
+def test_a_dir_flag_is_relative_to_the_files_and_replaces_the_environments(tmp_path: Path) -> None:
+    file, environ = written(tmp_path, "dir /srv\n"), {"HEADWATER_DIR": "other"}
+    assert load(file=file, environ=environ).dir == "/srv/other"
+    assert load(file=file, environ=environ, flags=[("dir", "data")]).dir == "/srv/data"

@@ -11,6 +11,7 @@ from headwater.config.events import EventConfig
 from headwater.config.execution import ExecutionConfig
 from headwater.config.fixed import FIXED
 from headwater.config.inert import ALIASES, FIXED_AFTER_START, INERT
+from headwater.config.kinds import FilePath
 from headwater.config.listening import ListeningConfig
 from headwater.config.memory import MemoryConfig
 from headwater.config.process import ProcessConfig
@@ -79,9 +80,18 @@ class Config(
         """Return a copy that can be changed without changing this one."""
         return replace(self)
 
+    def located(self) -> Config:
+        """Return a copy whose paths are absolute. A relative one is relative to ``dir``."""
+        base = Path(self.dir).absolute()
+        given = ((name, getattr(self, name)) for name in PATHS)
+        return replace(self, **{name: str(base / path) for name, path in given if path})
+
 
 SETTINGS: dict[str, Setting] = {each.name: each for each in settings_of(Config)}
 """All declared settings by name."""
+
+PATHS = tuple(each.attribute for each in SETTINGS.values() if isinstance(each.kind, FilePath))
+"""The attributes of the settings that are paths."""
 
 NAMES = (*SETTINGS, *FIXED, *INERT, *ALIASES)
 """All names that CONFIG GET and CONFIG SET accept."""

@@ -37,11 +37,15 @@ def load(
         config.file = Path(file).absolute()
         for place, directive in _accumulated(directives(config.file)):
             _apply(config, place, directive)
+    in_file = config.dir  # flags override the environment
     environ = os.environ if environ is None else environ
     for name in (*NAMES, "user"):
         variable = ENVIRONMENT_PREFIX + name.upper().replace("-", "_")
         if variable in environ:
             _apply(config, f"environment, {variable}", Directive(name, [environ[variable]]))
+    flags = list(flags)
+    if any(name == "dir" for name, _ in flags):
+        config.dir = in_file
     given = ((f"flag --{name}", Directive(name, [value])) for name, value in flags)
     for place, directive in _accumulated(given):
         _apply(config, place, directive)

@@ -20,7 +20,6 @@ from headwater.engine.storing import record_of
 from headwater.engine.stream import StoredStream
 from headwater.limits import DATABASES, GROWN_TEXTS, SMALL_GARBAGE
 
-
 EMBEDDED_BYTES = 44
 """Maximum length of a string that Redis stores as embstr."""
 

@@ -117,8 +117,8 @@ def _checked_tls(changed: Config, names: set[str]) -> ssl.SSLContext | None:
 
     try:
         if changed.tls_port:
-            return make_context(changed)
-        check_files(changed)
+            return make_context(changed.located())
+        check_files(changed.located())
     except ConfigError as error:
         text = str(error)
         named = [name for name in related if text.startswith(f"{name} ")]
