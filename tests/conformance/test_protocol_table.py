@@ -14,7 +14,9 @@ from headwater.resp.arguments import Arguments
 from tests.peers import Peer
 
 OURS = {"xrenew", "xsettle", "xretire", "xsplit", "xlag", "xdelayed", "xcounters"}
-NEWER_THAN_THE_PEER = {"xnack", "xcfgset", "xidmprecord"}
+NEWER_THAN_THE_PEER = {
+    "xnack", "xcfgset", "xidmprecord", "msetex", "delex", "digest", "increx",
+}  # fmt: skip
 
 
 SHARED = {
