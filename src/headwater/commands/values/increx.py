@@ -14,7 +14,7 @@ from headwater.commands.call import SYNTAX, Call
 from headwater.commands.expire import end_of, let_expire, let_live
 from headwater.commands.keys import delete_key
 from headwater.commands.values.strings import UNITS, change_string
-from headwater.commands.values.typed import TEXT_BYTES, writing
+from headwater.commands.values.typed import writing
 from headwater.engine.facts import HEADROOM
 from headwater.errors import CommandError
 from headwater.resp.arguments import INTEGER_ERROR, parse_integer
@@ -91,7 +91,7 @@ def _store(
     persists: bool,
 ) -> None:
     """Carry out the change. A key whose new expiry has passed is deleted instead."""
-    call.admit(4 * (HEADROOM + len(key)) + len(text) + TEXT_BYTES)
+    call.admit(5 * (HEADROOM + len(key)) + len(text))
     if at_ms is not None and at_ms <= call.now_ms:
         if current is not None:
             delete_key(call, key)
