@@ -348,8 +348,6 @@ def test_other_values_are_moved_both_ways(theirs: PeerEndpoint, ours: Ours, name
 def test_a_restored_stream_is_trimmed_as_the_original(
     theirs: PeerEndpoint, ours: Ours, how: str, seed: int
 ) -> None:
-    if theirs.name == "redis-7.0":
-        return  # its trims count deleted entries in another way (nodes.txt)
     # Given nodes of three entries, of which any may be deleted, in a stream of each server
     random = Random(seed)
     count = random.randrange(5, 40)

@@ -203,7 +203,9 @@ def test_increx_notifies_as_redis_does() -> None:
     client("INCREX", "k", "UBOUND", "0")
     events = []
     while isinstance(push := watcher.reply(), Push):
-        events.append(push.items[2].rpartition(b":")[2])
+        channel = push.items[2]
+        assert isinstance(channel, bytes)
+        events.append(channel.rpartition(b":")[2])
     assert events == [
         b"incrby",
         b"expire",

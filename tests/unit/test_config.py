@@ -205,11 +205,11 @@ def test_paths_are_relative_to_dir_wherever_it_is_set(tmp_path: Path, text: str)
 
 
 def test_each_dir_line_is_relative_to_the_one_before(tmp_path: Path) -> None:
-    assert from_file(tmp_path, "dir /srv\ndir data\n").dir == "/srv/data"
-    assert from_file(tmp_path, "dir data\ndir /srv\n").dir == "/srv"
+    assert from_file(tmp_path, "dir /var\ndir data\n").dir == "/var/data"
+    assert from_file(tmp_path, "dir data\ndir /var\n").dir == "/var"
 
 
 def test_a_dir_flag_is_relative_to_the_files_and_replaces_the_environments(tmp_path: Path) -> None:
-    file, environ = written(tmp_path, "dir /srv\n"), {"HEADWATER_DIR": "other"}
-    assert load(file=file, environ=environ).dir == "/srv/other"
-    assert load(file=file, environ=environ, flags=[("dir", "data")]).dir == "/srv/data"
+    file, environ = written(tmp_path, "dir /var\n"), {"HEADWATER_DIR": "other"}
+    assert load(file=file, environ=environ).dir == "/var/other"
+    assert load(file=file, environ=environ, flags=[("dir", "data")]).dir == "/var/data"

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 
 from headwater.commands.call import Call
 from headwater.commands.help import write_lines
-from headwater.engine.database import Database, Value
+from headwater.engine.database import Value
 from headwater.engine.keyspace import EMBEDDED_BYTES
 from headwater.engine.stream import StoredStream
 from headwater.engine.weights import LISTPACK_FRAME, element_bytes
@@ -49,16 +49,16 @@ _NO_LFU = (
 )
 
 
-def encoding(db: Database, key: bytes, value: Value) -> bytes:
+def encoding(call: Call, key: bytes, value: Value) -> bytes:
     """The name of the encoding that Redis would use for the value of ``key``."""
     if isinstance(value, StoredStream):
         return b"stream"
     if isinstance(value, bytes):
-        if db.keyspace.grown.get(id(value)) is value:
+        if call.keyspace.grown.get(id(value)) is value:
             return b"raw"
         if parse_integer(value) is not None:
             return b"int"
-        shared = _KEY_BYTES + len(key) + (_EXPIRY_BYTES if key in db.expiries else 0)
+        shared = _KEY_BYTES + len(key) + (_EXPIRY_BYTES if key in call.db.expiries else 0)
         return b"embstr" if shared + len(value) <= EMBEDDED_BYTES else b"raw"
     if isinstance(value, deque):
         fits = len(value) <= _LIST_BYTES and (
@@ -93,7 +93,7 @@ def object_encoding(call: Call) -> None:
     """OBJECT ENCODING key → the name of an encoding, nil without a key."""
     key, value = _object(call)
     if value is not None:
-        call.reply.bulk(encoding(call.db, key, value))
+        call.reply.bulk(encoding(call, key, value))
 
 
 def object_refcount(call: Call) -> None:

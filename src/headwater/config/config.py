@@ -83,8 +83,11 @@ class Config(
     def located(self) -> Config:
         """Return a copy whose paths are absolute. A relative one is relative to ``dir``."""
         base = Path(self.dir).absolute()
-        given = ((name, getattr(self, name)) for name in PATHS)
-        return replace(self, **{name: str(base / path) for name, path in given if path})
+        made = self.copy()
+        for name in PATHS:
+            if getattr(self, name):
+                setattr(made, name, str(base / getattr(self, name)))
+        return made
 
 
 SETTINGS: dict[str, Setting] = {each.name: each for each in settings_of(Config)}

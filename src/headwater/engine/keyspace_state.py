@@ -83,3 +83,7 @@ class KeyspaceState:
     def note_due(self, due_ms: int, gid: int) -> None:
         """Remember a group's earliest due time. Earlier notes of the group become stale."""
         heappush(self.due_notes, (due_ms, gid))
+
+    def discard(self, value: object, size: int) -> None:
+        """Discard an unreachable value (`headwater.engine.keyspace.Keyspace`)."""
+        raise NotImplementedError

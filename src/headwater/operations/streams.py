@@ -202,7 +202,7 @@ def _elsewhere(places: Places, now_ms: int) -> Operation[list[_Measured]]:
     return found
 
 
-def _unread(row: dict[bytes, Any]) -> int | None:
+def _unread(row: Mapping[bytes, Any]) -> int | None:
     """Return a group's lag. It is unknown where XSETID has made it negative, as Redis and Valkey show it."""
     lag: int | None = row.get(b"lag")
     return None if lag is None or lag < 0 else lag

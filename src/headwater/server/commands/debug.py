@@ -105,7 +105,7 @@ def _object(call: Call, session: Session, services: Services) -> None:
     value = call.db.lookup(key, call.now_ms)
     if value is None:
         raise CommandError(NO_SUCH_KEY)
-    name = encoding(call.db, key, value)
+    name = encoding(call, key, value)
     call.reply.simple(b"Value at:0x%x refcount:1 encoding:%b" % (id(value), name))
 
 
