@@ -213,3 +213,18 @@ def test_a_dir_flag_is_relative_to_the_files_and_replaces_the_environments(tmp_p
     file, environ = written(tmp_path, "dir /var\n"), {"HEADWATER_DIR": "other"}
     assert load(file=file, environ=environ).dir == "/var/other"
     assert load(file=file, environ=environ, flags=[("dir", "data")]).dir == "/var/data"
+
+
+def test_flags_may_be_written_as_for_redis_server(tmp_path: Path) -> None:
+    # Given forms that redis-server accepts: a word of name and value, a value like a flag, and save alone
+    assert flag_pairs(["--maxmemory '700mb'", "--loglevel verbose"]) == [
+        ("maxmemory", "700mb"), ("loglevel", "verbose"),
+    ]  # fmt: skip
+    assert flag_pairs(["--proc-title-template", "--my--title", "--save", "--loglevel", "debug"]) == [
+        ("proc-title-template", "--my--title"), ("save", ""), ("loglevel", "debug"),
+    ]  # fmt: skip
+
+    # Then save points of flags add to those of the file
+    file = written(tmp_path, "save 900 1\n")
+    assert load(file=file, environ={}, flags=[("save", "100 100")]).save == ((900, 1), (100, 100))
+    assert load(file=file, environ={}, flags=[("save", "")]).save == ()
