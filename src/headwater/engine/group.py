@@ -122,16 +122,18 @@ class ConsumerGroup:
             ids: array[int] | None = None
             for at in range(span.first, span.end):
                 counted = read != UNKNOWN and not stream.has_tombstone_from(last[0], last[1])
-                if counted and last >= stream.log.first():
-                    left = count - done  # ENTRIESREAD may have claimed more than was read
+                counted = counted and last >= stream.log.first()
+                if counted:
+                    left = count - done
                     if read <= stream.entries_added - left:
                         return read + left
-                    full = stream.entries_added == MAX_ENTRIES_COUNT
-                    return MAX_ENTRIES_COUNT if full else UNKNOWN
+                    if stream.entries_added == MAX_ENTRIES_COUNT:
+                        return MAX_ENTRIES_COUNT
+                    counted = read < stream.entries_added  # else ENTRIESREAD has claimed too much
                 if ids is None:
                     ids = span.block.known_ids()
                 last = (word_at(ids, 2 * at), word_at(ids, 2 * at + 1))
-                read = stream.entries_read_at(last)
+                read = read + 1 if counted else stream.entries_read_at(last)
                 done += 1
         return read
 
