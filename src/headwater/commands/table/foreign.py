@@ -133,9 +133,6 @@ FOREIGN: dict[str, tuple[str, ...]] = {
             zdiffstore zinterstore zmpop zrangestore zremrangebylex zremrangebyrank zremrangebyscore
             zunionstore
         """),
-        ("slow string write", """
-            msetex
-        """),
     )
     for name in names.split()
 }
