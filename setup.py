@@ -69,7 +69,6 @@ HOT = {
     "resp.arguments",
     "resp.replies",
     "resp.scanner",
-    "server.net.loop",
     "server.net.sockets",
     "server.session.clients",
     "server.session.output",
@@ -96,6 +95,7 @@ RARE = {
     "rdb.listpack",
     "rdb.pending",
     "rdb.stream_nodes",
+    "server.services.blocking",
     "server.services.memory_use",
     "server.services.pausing",
     "server.services.runner",
@@ -109,6 +109,7 @@ RARE = {
     "server.session.user",
     "worker.batch_pool",
     "worker.batches",
+    "worker.batching",
     "worker.results",
     "worker.slow",
 }
@@ -119,6 +120,7 @@ COLD = {
     "commands.values.strings",
     "commands.values.typed",
     "commands.xdel",
+    "commands.xtrim",
     "engine.blobs",
     "engine.entry_fields",
     "engine.image_facts",
@@ -127,8 +129,8 @@ COLD = {
     "engine.radix_nodes",
     "engine.replay_steps",
     "engine.sealed_block",
+    "engine.value_account",
     "messages.codecs",
-    "worker.batching",
 }
 """Modules that -O1 compiles in two thirds of the time, and that are as fast then."""
 

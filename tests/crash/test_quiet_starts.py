@@ -129,7 +129,7 @@ def checked(files: CrashableFiles) -> list[str]:
         recovered(image, all_pasts=True)
     except (HeadwaterError, AssertionError) as error:
         found.append(str(error))
-    return found + check.notes
+    return found + alarms_in("\n".join(check.notes))
 
 
 @pytest.mark.parametrize(

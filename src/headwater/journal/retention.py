@@ -160,16 +160,16 @@ def _unnamed(files: Files, flawed: set[int], known: list[StoreManifest]) -> list
     journal = journal_numbers(files)[:1]
     if journal and journal[0] < known[0].first and min([*kept, *flawed, numbers[0]]) == numbers[0]:
         kept[0] = file_name(journal[0])
-    certain = len(known) > 1 or bool(flawed) or UNNEEDED_NAME in files.names()
-    return [
-        PastFlaw(
-            one,
-            f"{files.path(past_name(one))} is missing: nothing else names {name}",
-            certain=certain,
-        )
-        for one, name in kept.items()
-        if one not in flawed and one not in numbers
-    ]
+    gone = {one: name for one, name in kept.items() if one not in flawed and one not in numbers}
+    return [_unnamed_flaw(files, one, name, min(numbers)) for one, name in gone.items()]
+
+
+def _unnamed_flaw(files: Files, number: int, name: str, oldest: int) -> PastFlaw:
+    path = files.path(past_name(number))
+    if number > oldest:
+        return PastFlaw(number, f"{path} is missing: nothing else names {name}")
+    text = f"{name} is left of a past that was removed, or {path} was deleted; the next start removes it"
+    return PastFlaw(number, text, certain=False)
 
 
 def read_unneeded(files: Files) -> dict[int, int]:

@@ -165,11 +165,7 @@ def _with_past(
     except JournalDamaged:  # MANIFEST, which the result says
         return result
     flaws = [one for one in missing if one.certain]
-    notes = [
-        f"{one.text}, or a crash has left that; the next start removes it"
-        for one in missing
-        if not one.certain
-    ]
+    notes = [one.text for one in missing if not one.certain]
     places: dict[BlobPlace, int] = {}
     for at, (past, later) in enumerate(pairwise(known), 1):
         flaws += _period(files, past, later, known[-1], places)
