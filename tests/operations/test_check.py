@@ -197,7 +197,9 @@ def test_a_removed_file_of_a_past_is_named(copy: Path, kept: tuple[Path, list[in
         if f"{path} is missing" in said:
             named.append(path.name)
             assert found.healthy is (path.name == "unneeded")
-        elif path.name == "manifest-000000":  # a crash while the oldest past is removed leaves the same
+        elif (
+            path.name == "manifest-000000"
+        ):  # a crash while the oldest past is removed leaves the same
             assert f"or {path} was deleted" in said
         else:  # all entries in it were deleted before their place was recorded: no past refers to it
             assert path.name.startswith("segment")
