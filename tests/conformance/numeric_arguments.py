@@ -52,7 +52,8 @@ ONLY_OURS = frozenset(
 )
 """Commands that a real server does not get: it serves other tests, without an append-only file."""
 NEWER = frozenset(
-    b"XNACK XSETTLE XRENEW XDELAYED XSPLIT XCFGSET XIDMPRECORD CLAIM MAXCOUNT MAXSIZE IDMP IDMPAUTO".split()
+    b"XNACK XSETTLE XRENEW XDELAYED XSPLIT XCFGSET XIDMPRECORD CLAIM MAXCOUNT MAXSIZE IDMP IDMPAUTO "
+    b"INCREX MSETEX DELEX DIGEST IFEQ IFNE IFDEQ IFDNE".split()
 )
 """Commands and options that Redis 8.2.3 does not have."""
 BLOCKING = frozenset(b"XREAD XREADGROUP BLPOP BRPOP WAIT WAITAOF".split())
