@@ -40,7 +40,7 @@ from headwater.journal.manifest import UNFINISHED, StoreManifest, read_manifest
 from headwater.journal.names import file_name, image_name, journal_numbers
 from headwater.journal.records import FILE_HEADER_BYTES, Synced, read_file_header
 from headwater.journal.recovery import Recovery
-from headwater.journal.regular import check_readable
+from headwater.journal.regular import check_readable, create_regular
 from headwater.journal.replacing import replace_file
 from headwater.journal.retention import past_before, until_next_image
 from headwater.journal.segments import segment_name, segment_numbers
@@ -50,6 +50,9 @@ _STARTS = 10
 """So often the journal is copied again because the store was started meanwhile."""
 _NOT_OURS = {"lost+found"}
 """What a file system has of its own, so that a mounted disk counts as empty."""
+
+_LOCKS = (LOCK_NAME, BACKUP_LOCK_NAME)
+"""What readers lock. They create nothing, so a copy has these files from the beginning."""
 
 
 class Backup(NamedTuple):
@@ -155,6 +158,8 @@ def _destination(directory: Path, destination: Path) -> Iterator[DiskFiles]:
             file.write(UNFINISHED)
             file.flush()
             os.fsync(mark)
+        for name in _LOCKS:
+            os.close(create_regular(copy.path(name)))
         copy.sync_directory()
         yield copy
     except BaseException:
@@ -168,7 +173,7 @@ def _destination(directory: Path, destination: Path) -> Iterator[DiskFiles]:
 def _remove_all(copy: DiskFiles, destination: Path, *, new: bool) -> None:
     """Remove a copy, MANIFEST last; with ``new`` also its directory."""
     for name in sorted(copy.names(), key=lambda name: name == MANIFEST_NAME):
-        if name.startswith(("journal-", "image-", "segment-", MANIFEST_NAME)):
+        if name.startswith(("journal-", "image-", "segment-", MANIFEST_NAME)) or name in _LOCKS:
             copy.remove(name)
     if new:
         destination.rmdir()
