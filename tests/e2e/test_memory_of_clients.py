@@ -163,7 +163,7 @@ GROWERS = {
     "patterns": Grower(80_000, each("PSUBSCRIBE", "channel:#:*")),
     "patterns of one prefix": Grower(120_000, each("PSUBSCRIBE", "*:channel:#")),
     "shard channels": Grower(150_000, each("SSUBSCRIBE", "channel:#")),
-    "connections": Grower(1, each("PING"), clients=900, least=1e6),
+    "connections": Grower(1, each("PING"), clients=3000, least=3e6),
     "names of clients": Grower(500_000, named, clients=50),
     "users": Grower(
         20_000,

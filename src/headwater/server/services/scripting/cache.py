@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 MOST_FROM_EVAL = 500
 
-_SCRIPT_BYTES = 400
+_SCRIPT_BYTES = 600
 """Estimated size of a `CachedScript`, its SHA-1, its dictionary entry and lupa's object for its
 function."""
 
