@@ -213,6 +213,9 @@ MAX_ERROR_CODES = 128
 """Number of error codes that INFO errorstats distinguishes; a script could create any number. Precedent:
 Redis, ERROR_STATS_NUMBER."""
 
+GROWN_TEXTS = 1024
+"""How many short strings are remembered as made by APPEND or SETRANGE, which OBJECT ENCODING shows."""
+
 SMALL_GARBAGE = 256
 """A deleted value with up to this many parts (entries, members) is freed at once, which takes 20 µs."""
 

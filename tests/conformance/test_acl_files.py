@@ -30,6 +30,8 @@ GOOD = {
     "no end of line": b"user alice on +@all",
     "a hash": b"user alice on #%b\n" % HASH,
     "no rules": b"user alice\n",
+    "commands of other servers": b"user a +@all -migrate -zadd -function|load -@geo\n"
+    b"user b -@all +@sortedset -zrem +zadd +migrate|x (+sort ~a)\n",
 }
 BAD = {
     "a comment": b"# mine\nuser alice on\n",
@@ -226,3 +228,26 @@ def test_users_can_be_given_as_flags(tmp_path: Path) -> None:
     config = load(flags=[("user", "alice on >x +@all"), ("user", "bob")], environ={})
     assert sorted(AccessControl(config).users) == [b"alice", b"bob", b"default"]
     assert "x" not in repr(config.users) or "users" not in repr(config)
+
+
+def test_a_relative_aclfile_is_in_the_data_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given users of the same file name in the data directory and in the current one
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "u.acl").write_bytes(b"user alice on\n")
+    (tmp_path / "u.acl").write_bytes(b"user bob on\n")
+    monkeypatch.chdir(tmp_path)
+
+    # When a store is opened with it, and the users are changed, saved and loaded
+    config = Config(dir="data", aclfile="u.acl")
+    client = LocalStore(config=config, journaled=False).client(kind="tcp")
+    assert client("ACL", "USERS") == [b"alice", b"default"]
+    client("ACL", "SETUSER", "carol", "on")
+    client("ACL", "SAVE")
+    client("ACL", "LOAD")
+
+    # Then that happened in the data directory
+    assert client("CONFIG", "GET", "aclfile") == [b"aclfile", b"u.acl"]
+    assert b"carol" in (tmp_path / "data" / "u.acl").read_bytes()
+    assert (tmp_path / "u.acl").read_bytes() == b"user bob on\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from random import Random
 
 import pytest
 
@@ -339,4 +340,41 @@ def test_other_values_are_moved_both_ways(theirs: PeerEndpoint, ours: Ours, name
 
     # Then it is equal everywhere
     assert here == there == value_of(theirs.connection.run)
+    ours.check()
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("how", ["MAXLEN", "MINID"])
+def test_a_restored_stream_is_trimmed_as_the_original(
+    theirs: PeerEndpoint, ours: Ours, how: str, seed: int
+) -> None:
+    # Given nodes of three entries, of which any may be deleted, in a stream of each server
+    random = Random(seed)
+    count = random.randrange(5, 40)
+    gone = random.sample(range(1, count + 1), random.randrange(count))
+    made = [
+        (b"CONFIG", b"SET", b"stream-node-max-entries", b"3"),
+        *((b"XADD", KEY, b"%d-1" % at, b"ab"[at % 2 :][:1], b"1") for at in range(1, count + 1)),
+        *((b"XDEL", KEY, b"%d-1" % at) for at in gone),
+    ]
+    sides = (ours, theirs)
+    trim = [
+        (b"XADD", KEY, b"99-1", b"a", b"1"),
+        (b"XTRIM", KEY, how.encode(), b"~", b"%d" % random.randrange(count)),
+        (b"XRANGE", KEY, b"-", b"+"),
+    ]
+    for side in sides:
+        (side.run if isinstance(side, Ours) else side.connection.run)(made)
+    own, (foreign,) = ours.dump(FORMS[theirs.name][0]), theirs.connection.run([(b"DUMP", KEY)])
+    assert isinstance(foreign, bytes)
+
+    # When they are trimmed with ~, as they are and after RESTORE of either payload on either side
+    found = [ours.run(trim), theirs.connection.run(trim)]
+    for payload in (own, foreign):
+        for side in sides:
+            put(side, payload)
+            found.append((side.run if isinstance(side, Ours) else side.connection.run)(trim))
+
+    # Then the same entries are left
+    assert all(one == found[0] for one in found)
     ours.check()

@@ -18,6 +18,7 @@ DIFFERENT = {
     "xread": "MAXCOUNT and MAXSIZE came with 8.10",
     "xreadgroup": "CLAIM came with 8.4, MAXCOUNT and MAXSIZE with 8.10",
     "client|kill": "each filter is described as optional there; at least one is needed",
+    "set": "IFEQ, IFNE, IFDEQ and IFDNE came with 8.4",
     "debug": "Redis describes nothing",
 }
 

@@ -11,10 +11,13 @@ import redis
 from headwater.commands.key_specs import FoundKey, KeyRange, find_keys
 from headwater.commands.table import COMMANDS, Command, every_command
 from headwater.resp.arguments import Arguments
-from tests.peers import Peer
+from tests.peers import PEERS, Peer
+from tools.foreign_commands import TARGET, module_text
 
 OURS = {"xrenew", "xsettle", "xretire", "xsplit", "xlag", "xdelayed", "xcounters"}
-NEWER_THAN_THE_PEER = {"xnack", "xcfgset", "xidmprecord"}
+NEWER_THAN_THE_PEER = {
+    "xnack", "xcfgset", "xidmprecord", "msetex", "delex", "digest", "increx",
+}  # fmt: skip
 
 
 SHARED = {
@@ -137,3 +140,17 @@ def test_redis_finds_the_same_keys(request_line: str, real: Any) -> None:
     else:
         with pytest.raises(redis.ResponseError, match="The command has no key arguments"):
             real.execute_command("COMMAND GETKEYS", *words)
+
+
+@pytest.mark.peer
+def test_the_commands_that_only_other_servers_have_are_known(
+    shared_peer: Callable[[str], Peer],
+) -> None:
+    # Given what COMMAND says on each server
+    replies = []
+    for name in PEERS:
+        with redis.Redis(port=shared_peer(name).port, protocol=2) as client:
+            client.response_callbacks.clear()
+            replies.append(client.execute_command("COMMAND"))
+    # Then the table from which ACL rules are read is up to date
+    assert TARGET.read_text(encoding="utf-8") == module_text(replies)

@@ -87,6 +87,11 @@ PSETEX k 100 v
 SETNX k v
 MSET k v string w
 MSETNX k v new w
+MSETEX 2 k v new w EX 100
+SET string new IFEQ x
+DELEX string
+INCREX n EX 100
+INCREX n BYFLOAT 0.5 PERSIST
 INCR n
 INCRBY n 5
 DECR n
@@ -141,6 +146,9 @@ GETDEL none
 GETEX string
 SETNX string v
 MSETNX string v k w
+MSETEX 2 string v k w NX
+DELEX none
+INCREX n UBOUND 0
 LPOP none
 LPOP l 0
 SADD m a
@@ -275,6 +283,8 @@ def test_the_room_that_exec_requests_suffices_for_all_its_commands(
         client("XADD", "k" * 50, "MAXLEN", "~", "5", "*", "", "", "f", "x" * (number % 40))
     client("HSET", "m" * 200, "position", str(count), "epoch", "7")
     client("UNLINK", "stage")
+    client("INCREX", "n" * 200, "EX", 100)
+    client("MSETEX", 2, "a" * 200, "v", "b" * 200, "w", "EX", 100)
     client("HDEL", "m" * 200, "epoch")
     client.session.call.admission = admission
 

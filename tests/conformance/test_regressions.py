@@ -15,6 +15,7 @@ from typing import Final
 
 import pytest
 
+from headwater.engine.check import broken_invariants
 from headwater.journal.records import GROUP_HEADER_BYTES
 from headwater.testing.node import LocalClient, LocalStore
 from headwater.testing.replies import Failure, Map, Nil, Reply
@@ -27,7 +28,7 @@ OUT_OF_SCOPE: Final = {
 
 NAMED: Final = (
     *(5109, 5177, 5433, 5718, 6199, 6744, 6887, 7021, 7105, 7140, 9745, 10198, 10756, 12998),
-    *(13337, 14656),
+    *(13337, 14656, 15488),
 )
 
 
@@ -307,3 +308,39 @@ def test_every_named_regression_has_a_test_or_a_reason() -> None:
     for number in NAMED:
         assert any(f"_{number}_" in name for name in tests), number
     assert {number.removeprefix("#") for number in OUT_OF_SCOPE} <= {str(one) for one in NAMED}
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        "XSETID s 9-1 ENTRIESADDED 2",
+        "XGROUP SETID s g 7-1 ENTRIESREAD 999",
+        "XGROUP SETID s g 8-1 ENTRIESREAD -1",
+    ],
+)
+def test_15488_no_counter_makes_a_lag_negative(
+    store: LocalStore, client: LocalClient, claim: str
+) -> None:
+    # Given a group that has read eight of nine entries, of which two are left
+    delivered(client, 8)
+    client("XADD", "s", "9-1", "n", 9)
+    client("XTRIM", "s", "MAXLEN", 2)
+
+    # When a counter is set to what cannot be
+    assert not isinstance(client(*claim.split()), Failure)
+    lags = [group_field(client, b"lag")]
+    for more in ("XADD s 10-1 n 1", "XREADGROUP GROUP g a COUNT 1 STREAMS s >", "XDEL s 9-1",
+                 "XREADGROUP GROUP g a STREAMS s >", "XTRIM s MAXLEN 0", "XADD s 11-1 n 1"):  # fmt: skip
+        client(*more.split())
+        lags.append(group_field(client, b"lag"))
+    payload = client("DUMP", "s")
+    assert isinstance(payload, bytes)
+    client("RESTORE", "s", 0, payload, "REPLACE")
+    lags.append(group_field(client, b"lag"))
+    store.crash()
+    lags.append(group_field(store.client(), b"lag"))
+
+    # Then no lag is negative: it is exact, or unknown
+    assert all(isinstance(lag, Nil) or (isinstance(lag, int) and lag >= 0) for lag in lags), lags
+    assert lags[-1] == 1
+    assert not list(broken_invariants(store.node.keyspace))

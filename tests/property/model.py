@@ -387,6 +387,9 @@ class EntriesModel:
         stream.last = last
         stream.added = stream.added if added is None else added
         stream.deleted = deleted if deleted not in (None, LEAST) else stream.deleted
+        for group in stream.groups.values():
+            if group.read > stream.added:
+                group.read = stream.read_at(group.last)
         return OK
 
 

@@ -224,7 +224,7 @@ class ReadingModel(EntriesModel):
 
     def _advance(self, stream: Stream, group: Group, entry_id: ID) -> None:
         known = group.read != UNKNOWN and not stream.hole_ahead(group.last)
-        if known and group.last >= stream.first:
+        if known and group.last >= stream.first and group.read < stream.added:
             group.read += 1
         elif stream.added:
             group.read = stream.read_at(entry_id)

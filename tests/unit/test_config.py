@@ -189,3 +189,42 @@ def test_passwords_are_never_shown() -> None:
     config = Config(requirepass="secret", users=(("alice", ">hunter2"),))
     assert "secret" not in repr(config)
     assert "hunter2" not in repr(config)
+
+
+@pytest.mark.parametrize("text", ["dir data\naclfile u.acl", "aclfile u.acl\ndir data"])
+def test_paths_are_relative_to_dir_wherever_it_is_set(tmp_path: Path, text: str) -> None:
+    # Given a file with dir before or after a path, and a path in a flag
+    file = written(tmp_path, f"{text}\ntls-cert-file /etc/cert.pem\n")
+    config = load(file=file, flags=[("unixsocket", "hw.sock")], environ={})
+
+    # Then a relative path is in the data directory, and CONFIG GET shows it as it was written
+    located, data = config.located(), Path("data").absolute()
+    assert (located.aclfile, located.unixsocket) == (str(data / "u.acl"), str(data / "hw.sock"))
+    assert (located.tls_cert_file, located.logfile) == ("/etc/cert.pem", "")
+    assert config.get("aclfile") == "u.acl"
+
+
+def test_each_dir_line_is_relative_to_the_one_before(tmp_path: Path) -> None:
+    assert from_file(tmp_path, "dir /var\ndir data\n").dir == "/var/data"
+    assert from_file(tmp_path, "dir data\ndir /var\n").dir == "/var"
+
+
+def test_a_dir_flag_is_relative_to_the_files_and_replaces_the_environments(tmp_path: Path) -> None:
+    file, environ = written(tmp_path, "dir /var\n"), {"HEADWATER_DIR": "other"}
+    assert load(file=file, environ=environ).dir == "/var/other"
+    assert load(file=file, environ=environ, flags=[("dir", "data")]).dir == "/var/data"
+
+
+def test_flags_may_be_written_as_for_redis_server(tmp_path: Path) -> None:
+    # Given forms that redis-server accepts: a word of name and value, a value like a flag, and save alone
+    assert flag_pairs(["--maxmemory '700mb'", "--loglevel verbose"]) == [
+        ("maxmemory", "700mb"), ("loglevel", "verbose"),
+    ]  # fmt: skip
+    assert flag_pairs(["--proc-title-template", "--my--title", "--save", "--loglevel", "debug"]) == [
+        ("proc-title-template", "--my--title"), ("save", ""), ("loglevel", "debug"),
+    ]  # fmt: skip
+
+    # Then save points of flags add to those of the file
+    file = written(tmp_path, "save 900 1\n")
+    assert load(file=file, environ={}, flags=[("save", "100 100")]).save == ((900, 1), (100, 100))
+    assert load(file=file, environ={}, flags=[("save", "")]).save == ()

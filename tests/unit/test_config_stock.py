@@ -161,10 +161,10 @@ def test_save_points_decide_whether_data_is_kept_without_appendonly(
     assert points_of(tmp_path, text) == expected
 
 
-def test_save_points_of_a_flag_replace_those_of_the_file(tmp_path: Path) -> None:
+def test_save_points_of_a_flag_add_to_those_of_the_file(tmp_path: Path) -> None:
     path = written(tmp_path, "save 900 1\n")
     config = load(file=path, environ={}, flags=[("save", "60 1"), ("save", "30 2")])
-    assert config.get("save") == "60 1 30 2"
+    assert config.get("save") == "900 1 60 1 30 2"
     assert load(file=path, environ={}, flags=[("save", "")]).save == ()
 
 

@@ -41,7 +41,7 @@ GOLDEN = {
     "came_due": "45 01000000 01000000 0500000000000000 0100000000000000",
     "acknowledged": "41 01000000 01000000 0500000000000000 0100000000000000",
     "key_copied": "1c 00 01000000 73 01 01000000 74 02000000 01000000 01000000 02000000",
-    "group_set_id": "32 01000000 0500000000000000 0000000000000000 0700000000000000",
+    "group_set_id": "32 01000000 0500000000000000 0000000000000000 0100000000000000",
     "consumer_deleted": "34 01000000 01000000",
     "group_destroyed": "31 01000000",
     "deleted": "22 01000000 01 01000000 0500000000000000 0100000000000000",
@@ -134,7 +134,7 @@ def _group_history(stream: StoredStream, note: Note) -> None:
     note("acknowledged")
     stream.db.copy(b"s", keyspace_of(stream).databases[1], b"t", 2, [(1, 2)])
     note("key_copied")
-    group.set_id(5, 0, 7)
+    group.set_id(5, 0, 1)
     note("group_set_id")
     group.delete_consumer(consumer)
     note("consumer_deleted")

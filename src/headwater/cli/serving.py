@@ -7,6 +7,8 @@ import os
 import signal
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
 
 from headwater.collector import collector_off
 
@@ -35,7 +37,11 @@ def serve(flags: Iterable[tuple[str, str]], words: Iterable[str] = ()) -> int:
     file = dict(named).get("config")
     named = [flag for flag in named if flag[0] != "config"]
     settings = load(flags=[*named, *flag_pairs(words)], file=file)
-    configure_logging(settings)
+    located = settings.located()
+    if located != settings:  # a file that is opened before the store may be in its directory
+        with suppress(OSError):
+            Path(settings.dir).mkdir(mode=0o700)
+    configure_logging(located)
     if settings.inert:
         log.info("these settings have no effect here: %s", ", ".join(settings.inert))
     if not settings.metrics:

@@ -65,6 +65,7 @@ def flushdb(call: Call) -> None:
     _check_flush(call.arguments)
     call.admit(HEADROOM)
     call.keyspace.dirty += len(call.db.values)
+    _count_freed(call, len(call.db.values))
     call.keyspace.flush(call.db.index)
     call.reply.ok()
 
@@ -73,9 +74,17 @@ def flushall(call: Call) -> None:
     """FLUSHALL [ASYNC|SYNC] → OK; empties every database."""
     _check_flush(call.arguments)
     call.admit(HEADROOM)
-    call.keyspace.dirty += sum(len(db.values) for db in call.keyspace.databases)
+    keys = sum(len(db.values) for db in call.keyspace.databases)
+    call.keyspace.dirty += keys
+    _count_freed(call, keys)
     call.keyspace.flush_all()
     call.reply.ok()
+
+
+def _count_freed(call: Call, keys: int) -> None:
+    """Count what is freed in slices as Redis does: within MULTI or a script only with ASYNC."""
+    if call.may_block or (call.arguments.count == 2 and call.arguments.token(1) == b"ASYNC"):
+        call.keyspace.freed_lazily += keys
 
 
 def _check_flush(arguments: Arguments) -> None:

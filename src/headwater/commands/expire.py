@@ -50,6 +50,14 @@ def moment(call: Call, index: int, unit_ms: int, *, since_ms: int | None, comman
     return call.wall.steady_ms(at_ms) if since_ms is None else at_ms + since_ms
 
 
+def end_of(call: Call, index: int, unit_ms: int, absolute: bool, command: str) -> int:
+    """The steady time at which a key will expire, from argument ``index``. Raises `CommandError`."""
+    if call.arguments.integer(index) <= 0:
+        raise CommandError(f"ERR invalid expire time in '{command}' command")
+    since_ms = None if absolute else call.now_ms
+    return moment(call, index, unit_ms, since_ms=since_ms, command=command)
+
+
 def _expire(call: Call, command: str, unit_ms: int, *, since_ms: int | None) -> None:
     arguments, db = call.arguments, call.db
     conditions = _conditions(arguments)

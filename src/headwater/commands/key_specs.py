@@ -49,7 +49,12 @@ class KeySpec(NamedTuple):
         first = self.begin
         if self.counted:
             count = arguments.integer(first, default=0) if first < arguments.count else 0
-            return range(first + 1, min(first + 1 + max(0, count), arguments.count))
+            last = first + 1 + (count - 1) * self.step
+            if (
+                not first < last < arguments.count
+            ):  # as in Redis, none if it announces more than there are
+                return range(0)
+            return range(first + 1, last + 1, self.step)
         if self.keyword:
             wanted = self.keyword.encode()
             while first < arguments.count and arguments.token(first) != wanted:
@@ -147,11 +152,20 @@ _READING_WORDS = {b"GROUP": 3, b"NOACK": 1} | dict.fromkeys(
 
 
 def set_key(arguments: Arguments, specs: tuple[KeySpec, ...]) -> list[FoundKey]:
-    """The key of SET, which is read only if GET is given (Redis, db.c, setGetKeys)."""
+    """The key of SET, which is read only for GET and conditions on its value (Redis, db.c, setGetKeys)."""
     position = specs[0].begin
-    if any(arguments.token(index) == b"GET" for index in range(3, arguments.count)):
+    if any(arguments.token(index) in _READING for index in range(3, arguments.count)):
         return [FoundKey(position, ("RW", "access", "update"))]
     return [FoundKey(position, ("OW", "update"))]
+
+
+_READING = frozenset({b"GET", b"IFEQ", b"IFNE", b"IFDEQ", b"IFDNE"})
+
+
+def delex_key(arguments: Arguments, specs: tuple[KeySpec, ...]) -> list[FoundKey]:
+    """The key of DELEX, which is read only for a condition (Redis, db.c, delexGetKeys)."""
+    flags = ("RW", "access", "delete") if arguments.count > 2 else ("RM", "delete")
+    return [FoundKey(specs[0].begin, flags)]
 
 
 Finder = Callable[[Arguments, tuple[KeySpec, ...]], list[FoundKey]]
@@ -160,6 +174,7 @@ FINDERS: dict[str, Finder] = {
     "xsettle": xsettle_destinations,
     "streams": streams_read,
     "set": set_key,
+    "delex": delex_key,
 }
 
 

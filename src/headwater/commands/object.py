@@ -1,7 +1,9 @@
 """OBJECT: the encoding that Redis would use for a value, and its idle time.
 
 Rule 1. An encoding follows from the present value and Redis's default bounds. In Redis it also depends on
-        former values: there, a set that shrinks stays a hashtable.
+        former values: there, a set that shrinks stays a hashtable. Of this only strings that APPEND or
+        SETRANGE made are known, which are raw (`Keyspace.grow`), until the store is opened again.
+Rule 2. embstr is one allocation of 64 bytes. In Redis 8.2 the key and its expiry share it with the string.
 
 Source: Redis's command pages, object.c and the ``*-max-*`` settings of redis.conf.
 """
@@ -14,6 +16,7 @@ from collections.abc import Iterable
 from headwater.commands.call import Call
 from headwater.commands.help import write_lines
 from headwater.engine.database import Value
+from headwater.engine.keyspace import EMBEDDED_BYTES
 from headwater.engine.stream import StoredStream
 from headwater.engine.weights import LISTPACK_FRAME, element_bytes
 from headwater.errors import CommandError
@@ -33,7 +36,7 @@ OBJECT_HELP = (
     "    Print this help.",
 )
 
-_EMBEDDED_BYTES = 44
+_KEY_BYTES, _EXPIRY_BYTES = 3, 8
 _LIST_BYTES = 8192
 _INTSET_MEMBERS = 512
 _SET_MEMBERS = 128
@@ -46,14 +49,17 @@ _NO_LFU = (
 )
 
 
-def encoding(value: Value) -> bytes:
-    """The name of the encoding that Redis would use for a value."""
+def encoding(call: Call, key: bytes, value: Value) -> bytes:
+    """The name of the encoding that Redis would use for the value of ``key``."""
     if isinstance(value, StoredStream):
         return b"stream"
     if isinstance(value, bytes):
+        if call.keyspace.grown.get(id(value)) is value:
+            return b"raw"
         if parse_integer(value) is not None:
             return b"int"
-        return b"embstr" if len(value) <= _EMBEDDED_BYTES else b"raw"
+        shared = _KEY_BYTES + len(key) + (_EXPIRY_BYTES if key in call.db.expiries else 0)
+        return b"embstr" if shared + len(value) <= EMBEDDED_BYTES else b"raw"
     if isinstance(value, deque):
         fits = len(value) <= _LIST_BYTES and (
             sum(map(element_bytes, value)) + LISTPACK_FRAME <= _LIST_BYTES
@@ -85,9 +91,9 @@ def _object(call: Call) -> tuple[bytes, Value | None]:
 
 def object_encoding(call: Call) -> None:
     """OBJECT ENCODING key → the name of an encoding, nil without a key."""
-    _, value = _object(call)
+    key, value = _object(call)
     if value is not None:
-        call.reply.bulk(encoding(value))
+        call.reply.bulk(encoding(call, key, value))
 
 
 def object_refcount(call: Call) -> None:

@@ -21,6 +21,7 @@ from headwater.engine.facts import HEADROOM, ID_BYTES
 from headwater.engine.group import ConsumerGroup
 from headwater.engine.snapshot import GroupSnapshot, StreamSnapshot, ids_of
 from headwater.engine.stream import StoredStream
+from headwater.model import id_after
 from headwater.rdb import pending as columns
 from headwater.rdb.image import (
     NEVER,
@@ -88,8 +89,9 @@ def image_of(stream: StreamSnapshot) -> Steps[StreamImage]:
 class _Nodes(Collection[NodeImage]):
     """The nodes with their live entries, made one by one while iterating.
 
-    If the entry that opened a node is gone, the node begins with what is known of that entry: its id and
-    field names.
+    Of deleted entries a node has as many as were added to it, because ``~`` depends on that and on the ids of
+    the first and the last one. Their fields are gone: each has the node's field names. The ids of those between
+    are gone as well: they get unused ids.
     """
 
     def __init__(self, stream: StreamSnapshot) -> None:
@@ -107,7 +109,7 @@ class _Nodes(Collection[NodeImage]):
             while image is None or number < node:
                 if image is not None:
                     number += 1
-                    yield self._begun(image, number - 1)
+                    yield self._whole(image, number - 1)
                 image = NodeImage(self._stream.nodes.first(number))
             ids = ids_of(block, first, end)
             if not image.dead and (ids[0], ids[1]) != image.first:
@@ -118,23 +120,48 @@ class _Nodes(Collection[NodeImage]):
         while number < len(self):
             if image is None:
                 image = NodeImage(self._stream.nodes.first(number))
-            yield self._begun(image, number)
+            yield self._whole(image, number)
             number, image = number + 1, None
 
-    def _begun(self, image: NodeImage, number: int) -> NodeImage:
-        """The node, with at least one entry."""
+    def _whole(self, image: NodeImage, number: int) -> NodeImage:
+        """The node, with its deleted entries."""
         if not image.dead:
             self._begin(image, number)
-        return image
+        missing = self._stream.nodes.taken(number) - len(image.dead)
+        return self._filled(image, number, missing) if missing > 0 else image
 
     def _begin(self, image: NodeImage, number: int) -> None:
         """Begin a node whose first entry is gone."""
+        self._add_deleted(image, number, image.first)
+
+    def _add_deleted(self, image: NodeImage, number: int, entry_id: ID) -> None:
         names = elements(self._stream.nodes.names_of(number))
         image.wire += b"".join([b"$%d\r\n%b\r\n$0\r\n\r\n" % (len(name), name) for name in names])
-        image.ids.extend(image.first)
+        image.ids.extend(entry_id)
         image.ends.append(len(image.wire))
         image.pairs.append(len(names))
         image.dead.append(1)
+
+    def _filled(self, image: NodeImage, number: int, missing: int) -> NodeImage:
+        """The node with ``missing`` more deleted entries: its last one, and others where there are free ids."""
+        last, made, begin = self._stream.nodes.last(number), NodeImage(image.first), 0
+        ids = list(zip(image.ids[::2], image.ids[1::2], strict=True))
+        missing -= ids[-1] != last
+        for at, entry_id in enumerate(ids):
+            made.ids.extend(entry_id)
+            made.wire += image.wire[begin : image.ends[at]]
+            begin = image.ends[at]
+            made.ends.append(len(made.wire))
+            made.pairs.append(image.pairs[at])
+            made.dead.append(image.dead[at])
+            following = ids[at + 1] if at + 1 < len(ids) else last
+            free = id_after(*entry_id)
+            while missing > 0 and free < following:
+                self._add_deleted(made, number, free)
+                free, missing = id_after(*free), missing - 1
+        if ids[-1] != last:
+            self._add_deleted(made, number, last)
+        return made
 
 
 def _fill_group(image: GroupImage, group: GroupSnapshot) -> Steps[None]:
@@ -266,7 +293,7 @@ def _place_group(
     stream: StoredStream, image: GroupImage, order: array[int], gid: int
 ) -> Steps[None]:
     read = image.entries_read
-    if read is None:
+    if read is None or read > stream.entries_added:
         read = stream.entries_read_at(image.last_id)
     group = stream.create_group(image.name, gid, *image.last_id, read)
     consumers = [

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from headwater import limits
+from headwater.config.kinds import FilePath
 from headwater.config.setting import AT_START, setting
 
 
@@ -15,7 +16,10 @@ class AccessConfig:
 
     requirepass: str = setting("", "Password of the user `default`; empty for none.", secret=True)
     aclfile: str = setting(
-        "", "File of users for ACL LOAD and ACL SAVE; empty for none.", fixed_after_start=AT_START
+        "",
+        "File of users for ACL LOAD and ACL SAVE; empty for none.",
+        kind=FilePath(),
+        fixed_after_start=AT_START,
     )
     acl_pubsub_default: Literal["allchannels", "resetchannels"] = setting(
         "resetchannels", "Channels that a new user may access: all or none."

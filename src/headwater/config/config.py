@@ -10,7 +10,8 @@ from headwater.config.clients import ClientConfig
 from headwater.config.events import EventConfig
 from headwater.config.execution import ExecutionConfig
 from headwater.config.fixed import FIXED
-from headwater.config.inert import ALIASES, INERT
+from headwater.config.inert import ALIASES, FIXED_AFTER_START, INERT
+from headwater.config.kinds import FilePath
 from headwater.config.listening import ListeningConfig
 from headwater.config.memory import MemoryConfig
 from headwater.config.process import ProcessConfig
@@ -79,9 +80,29 @@ class Config(
         """Return a copy that can be changed without changing this one."""
         return replace(self)
 
+    def located(self) -> Config:
+        """Return a copy whose paths are absolute. A relative one is relative to ``dir``."""
+        base = Path(self.dir).absolute()
+        made = self.copy()
+        for name in PATHS:
+            if getattr(self, name):
+                setattr(made, name, str(base / getattr(self, name)))
+        return made
+
 
 SETTINGS: dict[str, Setting] = {each.name: each for each in settings_of(Config)}
 """All declared settings by name."""
 
+PATHS = tuple(each.attribute for each in SETTINGS.values() if isinstance(each.kind, FilePath))
+"""The attributes of the settings that are paths."""
+
 NAMES = (*SETTINGS, *FIXED, *INERT, *ALIASES)
 """All names that CONFIG GET and CONFIG SET accept."""
+
+
+def fixed_after_start(name: str) -> str:
+    """Return why CONFIG SET cannot change the setting ``name``; empty if it can."""
+    name = ALIASES.get(name, name)
+    if name in SETTINGS:
+        return SETTINGS[name].fixed_after_start
+    return FIXED_AFTER_START.get(name, "")

@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from headwater.config.kinds import I64, Boolean, Integer, Kind, Memory, Text
+from headwater.config.setting import AT_START, PROTECTED
 
 
 class InertSetting(NamedTuple):
@@ -128,6 +129,44 @@ _SIZES = frozenset({
 })  # fmt: skip
 
 _SECRETS = frozenset({"masterauth", "tls-client-key-file-pass"})
+
+FIXED_AFTER_START: dict[str, str] = {"dbfilename": PROTECTED} | dict.fromkeys(
+    [
+        "always-show-logo",
+        "aof-rewrite-cpulist",
+        "appenddirname",
+        "appendfilename",
+        "bgsave-cpulist",
+        "bio-cpulist",
+        "cluster-config-file",
+        "cluster-databases",
+        "cluster-enabled",
+        "cluster-port",
+        "daemonize",
+        "databases",
+        "disable-thp",
+        "enable-module-command",
+        "enable-protected-configs",
+        "hash-seed",
+        "io-threads",
+        "mptcp",
+        "pidfile",
+        "rdbchecksum",
+        "rdma-completion-vector",
+        "rdma-rx-size",
+        "repl-mptcp",
+        "replicaof",
+        "server-cpulist",
+        "set-proc-title",
+        "socket-mark-id",
+        "syslog-enabled",
+        "syslog-facility",
+        "syslog-ident",
+        "unixsocketgroup",
+    ],
+    AT_START,
+)
+"""The settings here and in fixed.py that Redis's or Valkey's CONFIG SET cannot change, and why."""
 
 ALIASES: dict[str, str] = {
     "aof_rewrite_cpulist": "aof-rewrite-cpulist",

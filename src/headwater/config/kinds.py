@@ -123,6 +123,10 @@ class Text(Kind[str]):
         return text
 
 
+class FilePath(Text):
+    """A file or directory. A relative path is relative to ``dir`` (`Config.located`), as in Redis."""
+
+
 class Words(Kind[tuple[str, ...]]):
     """Several words, separated by spaces."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headwater.config.kinds import Integer, Text
+from headwater.config.kinds import FilePath, Integer, Text
 from headwater.config.setting import AT_START, setting
 
 
@@ -33,7 +33,7 @@ class ListeningConfig:
         fixed_after_start=AT_START,
     )
     unixsocket: str = setting(
-        "", "Path of a unix socket; empty for none.", fixed_after_start=AT_START
+        "", "Path of a unix socket; empty for none.", kind=FilePath(), fixed_after_start=AT_START
     )
     unixsocketperm: str = setting(
         "0",

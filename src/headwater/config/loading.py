@@ -7,6 +7,7 @@ and the file overrides the defaults.
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -33,53 +34,66 @@ def load(
     Raises `ConfigError`, whose message names the source, the setting and the remedy.
     """
     config = Config()
+    points: list[str] = []
     if file is not None:
         config.file = Path(file).absolute()
-        for place, directive in _accumulated(directives(config.file)):
+        for place, directive in _accumulated(directives(config.file), points):
             _apply(config, place, directive)
+    in_file = config.dir  # flags override the environment
     environ = os.environ if environ is None else environ
     for name in (*NAMES, "user"):
         variable = ENVIRONMENT_PREFIX + name.upper().replace("-", "_")
         if variable in environ:
             _apply(config, f"environment, {variable}", Directive(name, [environ[variable]]))
+    flags = list(flags)
+    if any(name == "dir" for name, _ in flags):
+        config.dir = in_file
     given = ((f"flag --{name}", Directive(name, [value])) for name, value in flags)
-    for place, directive in _accumulated(given):
+    for place, directive in _accumulated(given, points):
         _apply(config, place, directive)
     return config
 
 
 def _accumulated(
-    found: Iterable[tuple[str, Directive]],
+    found: Iterable[tuple[str, Directive]], points: list[str]
 ) -> Iterator[tuple[str, Directive]]:
-    """Yield the directives of one source. Each ``save`` adds to those before it in the same source, and
+    """Yield directives. Each ``save`` adds to ``points``, those before it in the file or among the flags, and
     an empty one removes them, as in Redis."""
-    points: list[str] = []
     for place, directive in found:
         if directive.name != "save":
             yield place, directive
             continue
         text = " ".join(directive.values).strip()
-        points = [*points, text] if text else []
+        points[:] = [*points, text] if text else []
         yield place, Directive("save", [" ".join(points)])
 
 
 def flag_pairs(words: Iterable[str]) -> list[tuple[str, str]]:
-    """Parse ``--name value [value …]`` as redis-server does. Raises `ConfigError` for a stray word.
+    """Parse ``--name value [value …]`` as redis-server does: a word may have name and values, the first word
+    after a name is its value even if it begins with ``--``, unless it is a setting, and ``--save`` alone means
+    none. Raises
+    `ConfigError` for a stray word.
 
     >>> flag_pairs(["--port", "0", "--bind", "127.0.0.1", "::1", "--requirepass=x y"])
     [('port', '0'), ('bind', '127.0.0.1 ::1'), ('requirepass', 'x y')]
     """
     found: list[tuple[str, list[str]]] = []
     for word in words:
-        if word.startswith("--") and len(word) > 2:
+        awaits = bool(found) and not found[-1][1] and found[-1][0] != "save"
+        awaits = awaits and word[2:].partition("=")[0].lower() not in NAMES
+        if word.startswith("--") and len(word) > 2 and not awaits:
             name, equals, value = word[2:].partition("=")
-            found.append((name.lower(), [value] if equals else []))
+            if " " in name:
+                name, *values = map(str, shlex.split(word[2:]))
+            else:
+                values = [value] if equals else []
+            found.append((name.lower(), values))
         elif found:
             found[-1][1].append(word)
         else:
             raise ConfigError(f"{word!r} is not a flag; give settings as --name value")
     for name, values in found:
-        if not values:
+        if not values and name != "save":
             raise ConfigError(f"flag --{name}: the value is missing; give it as --{name} value")
     return [(name, " ".join(values)) for name, values in found]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from headwater.config.kinds import FilePath
 from headwater.config.setting import AT_START, setting
 
 
@@ -18,6 +19,7 @@ class ProcessConfig:
     logfile: str = setting(
         "",
         "File of the log; empty: standard error. SIGHUP reopens it.",
+        kind=FilePath(),
         fixed_after_start=AT_START,
     )
     log_format: Literal["text", "json"] = setting(

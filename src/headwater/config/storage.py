@@ -13,7 +13,11 @@ FsyncPolicy = Literal["everysec", "always", "no"]
 
 
 class Directory(Text):
-    """A directory, reported as an absolute path."""
+    """A directory, reported as an absolute path. A relative one is relative to the one that an earlier
+    line set: as in Redis, a line changes to it."""
+
+    def changed(self, current: str, text: str) -> str:
+        return str(Path(current) / text)
 
     def report(self, value: str) -> str:
         return str(Path(value).absolute())

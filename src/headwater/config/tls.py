@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from headwater.config.kinds import Integer, Words
+from headwater.config.kinds import FilePath, Integer, Words
 from headwater.config.setting import AT_START, setting
 
 TLS_PROTOCOLS = ("TLSv1.2", "TLSv1.3")
@@ -33,14 +33,20 @@ class TlsConfig:
         0, "TCP port for TLS; 0: none.", kind=Integer(0, 65535), fixed_after_start=AT_START
     )
     tls_cert_file: str = setting(
-        "", "The server's certificate and the intermediate certificates, PEM."
+        "", "The server's certificate and the intermediate certificates, PEM.", kind=FilePath()
     )
-    tls_key_file: str = setting("", "The private key, PEM; empty: in tls-cert-file.")
+    tls_key_file: str = setting(
+        "", "The private key, PEM; empty: in tls-cert-file.", kind=FilePath()
+    )
     tls_key_file_pass: str = setting(
         "", "Password of the private key; CONFIG GET does not show it.", secret=True, hidden=True
     )
-    tls_ca_cert_file: str = setting("", "Authorities that sign clients' certificates, PEM.")
-    tls_ca_cert_dir: str = setting("", "The same, as a directory prepared by `openssl rehash`.")
+    tls_ca_cert_file: str = setting(
+        "", "Authorities that sign clients' certificates, PEM.", kind=FilePath()
+    )
+    tls_ca_cert_dir: str = setting(
+        "", "The same, as a directory prepared by `openssl rehash`.", kind=FilePath()
+    )
     tls_auth_clients: Literal["no", "yes", "optional"] = setting(
         "yes", "Whether clients must (yes) or may (optional) present a certificate."
     )

@@ -214,8 +214,8 @@ def _group(group: ConsumerGroup) -> Iterator[str]:
     yield from _pending_list(group)
     yield from _owners(group)
     yield from _delivery_order(group)
-    if group.entries_read < 0 and group.entries_read != UNKNOWN:
-        yield f"entries_read is {group.entries_read}"
+    if not UNKNOWN <= group.entries_read <= group.stream.entries_added:
+        yield f"entries_read is {group.entries_read}, of {group.stream.entries_added} added"
     log, most = group.stream.log, group.stream.max_trimmed_id
     for at in _positions(group):
         entry_id = group.pel.id(at)

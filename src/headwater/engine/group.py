@@ -8,7 +8,7 @@
 Rule 1. A pending entry is either owned by one consumer, or released, or delayed.
 Rule 2. A consumer's ``pending`` is the number of records that it owns.
 Rule 3. ``last_id`` rises with deliveries. Only XGROUP SETID can lower it.
-Rule 4. ``entries_read`` is an exact number or `UNKNOWN`, never an estimate.
+Rule 4. ``entries_read`` is at most the stream's ``entries_added``, or `UNKNOWN`: no lag is negative.
 
 Methods from `set_id` on are mutators: they make no choices, and write one fact each. Many ids, or records
 that begin with an id, are passed as consecutive words in one array (`headwater.model.flat_words`).
@@ -113,9 +113,9 @@ class ConsumerGroup:
         first = stream.log.first()
         if self.last_id < first and stream.max_deleted_id < first:
             return stream.length
-        if self.entries_read != UNKNOWN and not stream.has_tombstone_from(*self.last_id):
-            return stream.entries_added - self.entries_read
-        read = stream.entries_read_at(self.last_id)
+        read = self.entries_read
+        if read == UNKNOWN or stream.has_tombstone_from(*self.last_id):
+            read = stream.entries_read_at(self.last_id)
         return None if read == UNKNOWN else stream.entries_added - read
 
     def entries_read_after(self, spans: list[Span], count: int) -> int:
@@ -129,13 +129,18 @@ class ConsumerGroup:
             ids: array[int] | None = None
             for at in range(span.first, span.end):
                 counted = read != UNKNOWN and not stream.has_tombstone_from(last[0], last[1])
-                if counted and last >= stream.log.first():
+                counted = counted and last >= stream.log.first()
+                if counted:
                     left = count - done
-                    return read + left if read < MAX_ENTRIES_COUNT - left else MAX_ENTRIES_COUNT
+                    if read <= stream.entries_added - left:
+                        return read + left
+                    if stream.entries_added == MAX_ENTRIES_COUNT:
+                        return MAX_ENTRIES_COUNT
+                    counted = read < stream.entries_added  # else ENTRIESREAD has claimed too much
                 if ids is None:
                     ids = span.block.known_ids()
                 last = (word_at(ids, 2 * at), word_at(ids, 2 * at + 1))
-                read = stream.entries_read_at(last)
+                read = read + 1 if counted else stream.entries_read_at(last)
                 done += 1
         return read
 

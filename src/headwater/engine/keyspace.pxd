@@ -10,5 +10,7 @@ cdef class Keyspace(KeyspaceState):
     cdef public long long dirty
     cdef public long long expired_count
     cdef public long long opened_ms
+    cdef public long long freed_lazily
+    cdef public dict grown
 
     cpdef next_event_ms(self, bint expiries)

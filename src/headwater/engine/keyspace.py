@@ -18,7 +18,10 @@ from headwater.engine.keyspace_state import KeyspaceState
 from headwater.engine.sealing import CompressionJob
 from headwater.engine.storing import record_of
 from headwater.engine.stream import StoredStream
-from headwater.limits import DATABASES
+from headwater.limits import DATABASES, GROWN_TEXTS, SMALL_GARBAGE
+
+EMBEDDED_BYTES = 44
+"""Maximum length of a string that Redis stores as embstr."""
 
 
 class Keyspace(KeyspaceState):
@@ -47,6 +50,10 @@ class Keyspace(KeyspaceState):
         self.dirty = 0
         """Number of changes as Redis counts them (INFO rdb_changes_since_last_save)."""
         self.opened_ms = 0
+        self.freed_lazily = 0
+        """Values that became garbage."""
+        self.grown: dict[int, bytes] = {}
+        """The last short strings that APPEND or SETRANGE made, by identity: their encoding is raw."""
         """When the store was opened, for the idle times of keys that were not used since then."""
 
     # --- reading --------------------------------------------------------------------------------
@@ -166,12 +173,25 @@ class Keyspace(KeyspaceState):
                     return stream
         return None
 
+    def grow(self, text: bytes) -> None:
+        """Remember a short string that a change made. Strings of one byte are shared by all keys."""
+        if 1 < len(text) <= EMBEDDED_BYTES:
+            if len(self.grown) == GROWN_TEXTS:
+                del self.grown[next(iter(self.grown))]
+            self.grown[id(text)] = text
+
     # --- parts of mutators ----------------------------------------------------------------------
 
     def empty(self, database: Database) -> None:
         """Delete every key of a database without writing a fact."""
         self._drop_streams(database)
         database.clear()
+
+    def discard(self, value: object, size: int) -> None:
+        """Discard an unreachable value of ``size`` parts: large ones become garbage, others are freed."""
+        if size > SMALL_GARBAGE:
+            self.garbage.append(value)
+            self.freed_lazily += 1
 
     def _drop_streams(self, database: Database) -> None:
         """Remove the streams of a database from the keyspace. Takes time proportional to what is deleted or

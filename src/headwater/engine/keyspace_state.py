@@ -13,7 +13,6 @@ from headwater.engine.facts import FactBuffer
 from headwater.engine.memory_account import MemoryAccount
 from headwater.engine.nodes import Weighing
 from headwater.engine.sealing import Sealing
-from headwater.limits import SMALL_GARBAGE
 
 if TYPE_CHECKING:
     from headwater.engine.storing import UnreadBlob
@@ -97,6 +96,5 @@ class KeyspaceState:
             heapify(self.due_notes)
 
     def discard(self, value: object, size: int) -> None:
-        """Discard an unreachable value of ``size`` parts: large ones become garbage, others are freed."""
-        if size > SMALL_GARBAGE:
-            self.garbage.append(value)
+        """Discard an unreachable value (`headwater.engine.keyspace.Keyspace`)."""
+        raise NotImplementedError

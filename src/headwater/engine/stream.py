@@ -193,10 +193,14 @@ class StoredStream:
     def set_id(
         self, last_id: tuple[int, int], entries_added: int, max_deleted_id: tuple[int, int]
     ) -> None:
-        """Set all three counters to absolute values (XSETID)."""
+        """Set all three counters to absolute values (XSETID). A group that would have read more entries
+        than were added has read those up to its position."""
         self.last_ms, self.last_seq = last_id
         self.entries_added = entries_added
         self.max_deleted_id = max_deleted_id
+        for group in self.groups.values():
+            if group.entries_read > entries_added:
+                group.entries_read = self.entries_read_at(group.last_id)
         self.keyspace.facts.stream_set_id(self.sid, last_id, entries_added, max_deleted_id)
 
     def store(self, record: StoredRecord) -> str | None:

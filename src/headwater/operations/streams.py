@@ -79,7 +79,7 @@ def summaries(streams: Sequence[str]) -> Operation[list[StreamSummary]]:
                 rows = [mapping(row) for row in (yield from of_stream(groups, one))]
             except StreamMissing:
                 continue  # it was deleted meanwhile
-            unread = [row.get(b"lag") for row in rows]
+            unread = [_unread(row) for row in rows]
             found.append(
                 StreamSummary(
                     one,
@@ -198,8 +198,14 @@ def _elsewhere(places: Places, now_ms: int) -> Operation[list[_Measured]]:
     for (stream, row), delayed in zip(places, replies[len(behind) :], strict=True):
         lag_ms = ages.get((stream, row[b"name"]), 0)
         unknown = isinstance(delayed, Refused)
-        found.append(_Measured(row.get(b"lag"), lag_ms, None if unknown else int(delayed)))
+        found.append(_Measured(_unread(row), lag_ms, None if unknown else int(delayed)))
     return found
+
+
+def _unread(row: Mapping[bytes, Any]) -> int | None:
+    """Return a group's lag. It is unknown where XSETID has made it negative, as Redis and Valkey show it."""
+    lag: int | None = row.get(b"lag")
+    return None if lag is None or lag < 0 else lag
 
 
 def _parts(items: Sequence[Any]) -> Iterator[list[Any]]:

@@ -39,7 +39,7 @@ class Opening:
         self, config: Config, *, clock: Clock | None = None, files: Files | None = None
     ) -> None:
         clock = clock if clock is not None else SystemClock()
-        access = AccessControl(config)
+        access = AccessControl(config.located())
         self._config = config
         self._journal: Journal | None = None
         self._progress: LoadProgress | None = None

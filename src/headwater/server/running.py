@@ -190,7 +190,7 @@ def _tls_context(config: Config) -> ssl.SSLContext | None:
         return None
     from headwater.server.services.tls import make_context
 
-    return make_context(config)
+    return make_context(config.located())
 
 
 Attend = Callable[[Server], AbstractContextManager[object]]
@@ -205,7 +205,7 @@ def run(config: Config, *, on_ready: Callable[[str], None], attend: Attend = nul
 
 async def _run(config: Config, on_ready: Callable[[str], None], attend: Attend) -> int:
     raise_file_limit(config)
-    for path in (config.file, config.aclfile):
+    for path in (config.file, config.located().aclfile):
         if path:
             remove_unfinished(Path(path))
     collection = GarbageCollection()

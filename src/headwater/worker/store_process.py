@@ -35,7 +35,7 @@ def main(socket: str, directory: str | None = None) -> int:
 
     try:
         settings = load(flags=flags)
-        configure_logging(settings)
+        configure_logging(settings.located())
         try:
             return run(settings, on_ready=ready)
         finally:

@@ -25,6 +25,7 @@ from headwater.commands.table import (
     values,
 )
 from headwater.commands.table.command import Command
+from headwater.commands.table.foreign import FOREIGN
 
 _FAMILIES = (
     streams,
@@ -64,4 +65,9 @@ def every_command() -> Iterator[Command]:
 BY_FULL_NAME: dict[str, Command] = {command.name: command for command in every_command()}
 """Every command and subcommand: ``xadd``, ``xgroup|create``."""
 
-__all__ = ["BY_FULL_NAME", "COMMANDS", "Command", "every_command"]
+CATEGORIES_OF: dict[str, tuple[str, ...]] = FOREIGN | {
+    name: command.categories for name, command in BY_FULL_NAME.items()
+}
+"""The ACL categories of every command and subcommand, including those that only other servers have."""
+
+__all__ = ["BY_FULL_NAME", "CATEGORIES_OF", "COMMANDS", "Command", "every_command"]

@@ -12,7 +12,8 @@ SET = Command(
     "set", arity=-3, flags="write denyoom", keys="RW access update variable_flags 1",
     group="string", since="1.0.0",
     summary="Sets a key to a string.",
-    syntax="key value [NX | XX] [GET] [EX seconds:integer | PX milliseconds:integer | EXAT "
+    syntax="key value [NX | XX | IFEQ ifeq-value | IFNE ifne-value | IFDEQ ifdeq-digest "
+    "| IFDNE ifdne-digest] [GET] [EX seconds:integer | PX milliseconds:integer | EXAT "
     "unix-time-seconds:unix-time | PXAT unix-time-milliseconds:unix-time | KEEPTTL]",
     finder="set", run="values.strings.set_string",
 )
@@ -74,6 +75,40 @@ MSETNX = Command(
     summary="Sets several keys to strings if none of them exists.",
     syntax="key value [key value ...]",
     run="values.strings.msetnx",
+)
+
+MSETEX = Command(
+    "msetex", arity=-4, flags="write denyoom", keys="OW update 1:0:0:2#", group="string",
+    since="8.4.0",
+    summary="Sets several keys to strings and their expiry, if a condition holds for all of them.",
+    syntax="numkeys:integer key value [key value ...] [NX | XX] [EX seconds:integer "
+    "| PX milliseconds:integer | EXAT unix-time-seconds:unix-time "
+    "| PXAT unix-time-milliseconds:unix-time | KEEPTTL]",
+    tips="request_policy:multi_shard response_policy:all_succeeded", run="values.strings.msetex",
+)
+
+DELEX = Command(
+    "delex", arity=-2, flags="write fast", keys="RW delete variable_flags 1", group="string",
+    since="8.4.0",
+    summary="Deletes a key if a condition on its string, or on the digest of it, holds.",
+    syntax="key [IFEQ ifeq-value | IFNE ifne-value | IFDEQ ifdeq-digest | IFDNE ifdne-digest]",
+    finder="delex", run="values.digests.delex",
+)
+
+DIGEST = Command(
+    "digest", arity=2, flags=_READ, keys="RO access 1", group="string", since="8.4.0",
+    summary="Returns the digest of a string.",
+    syntax="key",
+    run="values.digests.digest",
+)
+
+INCREX = Command(
+    "increx", arity=-2, flags=_ADD, keys="RW access update 1", group="string", since="8.8.0",
+    summary="Adds to a number within bounds, and sets its expiry.",
+    syntax="key [BYFLOAT float:double | BYINT integer:integer] [LBOUND lowerbound] "
+    "[UBOUND upperbound] [SATURATE] [EX seconds:integer | PX milliseconds:integer "
+    "| EXAT unix-time-seconds:unix-time | PXAT unix-time-milliseconds:unix-time | PERSIST] [ENX]",
+    run="values.increx.increx",
 )
 
 MGET = Command(

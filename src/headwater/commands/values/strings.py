@@ -1,4 +1,4 @@
-"""Strings: SET, SETEX, PSETEX, SETNX, GET, GETDEL, GETEX, MSET, MSETNX, MGET, APPEND, STRLEN, INCR,
+"""Strings: SET, SETEX, PSETEX, SETNX, GET, GETDEL, GETEX, MSET, MSETNX, MSETEX, MGET, APPEND, STRLEN, INCR,
 INCRBY, DECR, DECRBY.
 
 Source: Redis's command pages and t_string.c.
@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headwater.commands.call import SYNTAX, Call
-from headwater.commands.expire import let_expire, let_live, moment
+from headwater.commands.call import SYNTAX, WRONGTYPE, Call
+from headwater.commands.expire import end_of, let_expire, let_live
 from headwater.commands.keys import clear_expired, delete_key, notify_overwritten
+from headwater.commands.values.digests import CONDITIONS, holds
 from headwater.commands.values.typed import prepare_text, reading, writing
 from headwater.engine.database import Value
 from headwater.engine.events import GENERIC, STRING
@@ -30,10 +31,14 @@ else:
 if not cython.compiled:  # memory_c.pxd has it in C
     from headwater.memory import decimal_text
 
-_UNITS = {b"EX": (1000, False), b"PX": (1, False), b"EXAT": (1000, True), b"PXAT": (1, True)}
+UNITS = {b"EX": (1000, False), b"PX": (1, False), b"EXAT": (1000, True), b"PXAT": (1, True)}
 """The milliseconds of a unit, and whether the time is absolute."""
 
+_SET = (b"NX", b"XX", b"GET", b"KEEPTTL")
+_MSETEX = (b"NX", b"XX", b"KEEPTTL")
+_MAX_KEYS = 2**31 - 1
 _LEAST, _MOST = -(2**63), 2**63 - 1
+_NUMKEYS = "ERR invalid numkeys value"
 TOO_LONG = "ERR string exceeds maximum allowed size (proto-max-bulk-len)"
 
 
@@ -45,15 +50,22 @@ class _Options:
 
     def __init__(self, arguments: Arguments, index: int, known: tuple[bytes, ...]) -> None:
         self.words: set[bytes] = set()
+        self.condition = b""
+        self.wanted = b""
         self.unit = b""
         self._time_at = 0
         while index < arguments.count:
             word = arguments.token(index)
-            if word in _UNITS and index + 1 < arguments.count and self._may_be_timed(word):
+            if word in UNITS and index + 1 < arguments.count and self._may_be_timed(word):
                 self.unit, self._time_at = word, index + 1
                 index += 1
             elif word in known and self._may_stand(word):
                 self.words.add(word)
+            elif word in CONDITIONS and known == _SET and index + 1 < arguments.count:
+                if self.condition or self.words & {b"NX", b"XX"}:
+                    raise CommandError(SYNTAX)
+                self.condition, self.wanted = word, arguments.bytes(index + 1)
+                index += 1
             else:
                 raise CommandError(SYNTAX)
             index += 1
@@ -65,39 +77,39 @@ class _Options:
         if word in (b"KEEPTTL", b"PERSIST"):
             return not self.unit
         if word == b"NX":
-            return b"XX" not in self.words
-        return word != b"XX" or b"NX" not in self.words
+            return not self.condition and b"XX" not in self.words
+        return word != b"XX" or not (self.condition or b"NX" in self.words)
 
     def at_ms(self, call: Call, command: str) -> int | None:
         """The steady time at which the key will expire; None if none is given. Raises `CommandError`."""
         if not self.unit:
             return None
-        return _end(call, self._time_at, *_UNITS[self.unit], command)
+        return end_of(call, self._time_at, *UNITS[self.unit], command)
 
-
-def _end(call: Call, index: int, unit_ms: int, absolute: bool, command: str) -> int:
-    """The steady time at which a key will expire, from argument ``index``. Raises `CommandError`."""
-    if call.arguments.integer(index) <= 0:
-        raise CommandError(f"ERR invalid expire time in '{command}' command")
-    since_ms = None if absolute else call.now_ms
-    return moment(call, index, unit_ms, since_ms=since_ms, command=command)
+    def refuse(self, current: Value | None) -> bool:
+        """Whether the condition is false for the present value. Raises `CommandError` (WRONGTYPE)."""
+        if self.condition:
+            if current is not None and not isinstance(current, bytes):
+                raise CommandError(WRONGTYPE)
+            return not holds(self.condition, current, self.wanted)
+        if current is None:
+            return b"XX" in self.words
+        return b"NX" in self.words
 
 
 def set_string(call: Call) -> None:
-    """SET key value [NX|XX] [GET] [EX s|PX ms|EXAT s|PXAT ms|KEEPTTL] → OK, the old value (GET), or
+    """SET key value [NX|XX|IFEQ v|IFNE v|IFDEQ d|IFDNE d] [GET] [EX s|PX ms|EXAT s|PXAT ms|KEEPTTL] → OK, the old value (GET), or
     nil if the condition is false."""
     arguments, reply = call.arguments, call.reply
     if arguments.count == 3:
         _set_plainly(call)
         return
-    options = _Options(arguments, 3, (b"NX", b"XX", b"GET", b"KEEPTTL"))
+    options = _Options(arguments, 3, _SET)
     at_ms = options.at_ms(call, "set")
     key, value = arguments.bytes(1), arguments.bytes(2)
     old = reading(call, key, bytes) if b"GET" in options.words else None
     current = call.lookup(key)
-    refused = (b"NX" in options.words and current is not None) or (
-        b"XX" in options.words and current is None
-    )
+    refused = options.refuse(current)
     if not refused:
         keeps = b"KEEPTTL" in options.words and current is not None
         kept = call.db.expiries.get(key) if keeps else None
@@ -154,7 +166,7 @@ def psetex(call: Call) -> None:
 
 def _set_with_time(call: Call, unit_ms: int, command: str) -> None:
     arguments = call.arguments
-    at_ms = _end(call, 2, unit_ms, False, command)
+    at_ms = end_of(call, 2, unit_ms, False, command)
     key, value = arguments.bytes(1), arguments.bytes(3)
     current = call.lookup(key)
     prepare_text(call, key, value)
@@ -229,6 +241,26 @@ def msetnx(call: Call) -> None:
     call.reply.integer(int(free))
 
 
+def msetex(call: Call) -> None:
+    """MSETEX numkeys key value [key value …] [NX|XX] [EX s|PX ms|EXAT s|PXAT ms|KEEPTTL] → 1, or 0 with
+    nothing set if the condition is false for one of the keys."""
+    arguments = call.arguments
+    count = arguments.integer(1, error=_NUMKEYS)
+    if not 0 < count <= _MAX_KEYS:
+        raise CommandError(_NUMKEYS)
+    end = 2 + 2 * count
+    if end > arguments.count:
+        raise CommandError("ERR wrong number of key-value pairs")
+    options = _Options(arguments, end, _MSETEX)
+    at_ms = options.at_ms(call, "msetex")
+    values = arguments.values(2)[: 2 * count]
+    pairs = list(zip(values[0::2], values[1::2], strict=True))
+    refused = any(options.refuse(call.lookup(key)) for key, _ in pairs)
+    if not refused:
+        _set_all(call, pairs, at_ms, keeps=b"KEEPTTL" in options.words)
+    call.reply.integer(int(not refused))
+
+
 def _pairs(call: Call, command: str) -> list[tuple[bytes, bytes]]:
     if call.arguments.count % 2 == 0:
         raise CommandError(f"ERR wrong number of arguments for '{command}' command")
@@ -236,12 +268,15 @@ def _pairs(call: Call, command: str) -> list[tuple[bytes, bytes]]:
     return list(zip(values[0::2], values[1::2], strict=True))
 
 
-def _set_all(call: Call, pairs: list[tuple[bytes, bytes]]) -> None:
+def _set_all(
+    call: Call, pairs: list[tuple[bytes, bytes]], at_ms: int | None = None, *, keeps: bool = False
+) -> None:
     call.admit(sum(3 * HEADROOM + 3 * len(key) + len(value) for key, value in pairs))
     for key, value in pairs:
         current = call.lookup(key)
+        kept_ms = call.db.expiries.get(key) if keeps and current is not None else None
         clear_expired(call, key)
-        _put(call, key, value, current, None, None)
+        _put(call, key, value, current, at_ms, kept_ms)
 
 
 def append(call: Call) -> None:
@@ -256,11 +291,16 @@ def write_part(call: Call, key: bytes, at: int, part: bytes, event: bytes) -> No
     if at + len(part) > MAX_BULK_BYTES:
         raise CommandError(TOO_LONG)
     prepare_text(call, key, part)
+    grows = event == b"setrange" or key in call.db.values
     call.db.write_string(key, at, part)
-    call.db.use(key, call.db.values[key], call.now_ms)
+    value = call.db.values[key]
+    assert isinstance(value, bytes)
+    call.db.use(key, value, call.now_ms)
+    if grows:
+        call.keyspace.grow(value)
     call.modified(key)
     call.notify(STRING, event, key)
-    call.reply.integer(len(writing(call, key, bytes) or b""))
+    call.reply.integer(len(value))
 
 
 def change_string(call: Call, key: bytes, value: bytes, event: bytes) -> None:

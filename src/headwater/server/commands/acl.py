@@ -12,6 +12,7 @@ from headwater.commands.call import Call, shown
 from headwater.commands.dispatch import find_command
 from headwater.commands.help import write_help, wrong_arguments
 from headwater.commands.table import every_command
+from headwater.commands.table.foreign import FOREIGN
 from headwater.errors import CommandError
 from headwater.resp.arguments import Arguments
 from headwater.resp.replies import ReplyWriter
@@ -19,7 +20,7 @@ from headwater.server.services.acl.access import SUPERUSER
 from headwater.server.services.acl.changes import AccessChanges
 from headwater.server.services.acl.file import FileError
 from headwater.server.services.acl.log import AclRefusal
-from headwater.server.services.acl.permissions import denial, sentence
+from headwater.server.services.acl.permissions import COMMAND, Denial, denial, sentence
 from headwater.server.services.acl.rules import CATEGORIES
 from headwater.server.session.user import DEFAULT, Selector
 
@@ -80,6 +81,11 @@ def acl_dryrun(call: Call, session: Session, services: Services) -> None:
         if str(error).startswith("ERR wrong number"):
             raise
         typed = shown(request.bytes(0))
+        permitted = any(one.permits(typed.lower(), request) for one in user.selectors)
+        if typed.lower() in FOREIGN and not permitted:  # rules may name such a command
+            refused = Denial(COMMAND, request.bytes(0).lower(), 0)
+            call.reply.bulk(sentence(user, refused).encode("utf-8", "surrogateescape"))
+            return
         raise CommandError(f"ERR Command '{typed}' not found") from None
     found = denial(user, command, request)
     if found is None:

@@ -47,10 +47,10 @@ def command_info(call: Call, session: Session, services: Services) -> None:
 
 
 def command_list(call: Call, session: Session, services: Services) -> None:
-    """COMMAND LIST [FILTERBY MODULE|ACLCAT|PATTERN value]: names."""
+    """COMMAND LIST [FILTERBY MODULE|ACLCAT|PATTERN value]: names of commands and subcommands."""
     arguments = call.arguments
     if arguments.count == 2:
-        call.reply.bulks([one.name.encode() for one in COMMANDS.values()])
+        call.reply.bulks([one.name.encode() for one in every_command()])
         return
     if arguments.count != 5 or arguments.token(2) != b"FILTERBY":
         raise CommandError(SYNTAX)
@@ -118,7 +118,7 @@ def _keys_of(call: Call) -> tuple[Arguments, list[FoundKey]]:
     if not found.arity_fits(request.count):
         raise CommandError("ERR Invalid number of arguments specified for command")
     keys = find_keys(request, found.keys, found.finder)
-    if not keys:
+    if not keys and "no_mandatory_keys" not in found.flags:
         raise CommandError("ERR Invalid arguments specified for command")
     return request, keys
 

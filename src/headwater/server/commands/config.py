@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from headwater.commands.call import SYNTAX, Call
 from headwater.commands.globs import matches
 from headwater.commands.help import write_help
-from headwater.config.config import NAMES, SETTINGS
+from headwater.config.config import NAMES, fixed_after_start
 from headwater.config.rewriting import rewritten
 from headwater.errors import CommandError, ConfigError, NodePoisoned
 from headwater.limits import MAX_SETTING_BYTES
@@ -61,8 +61,9 @@ def config_set(call: Call, session: Session, services: Services) -> None:
         wanted[name] = value
     changed = services.config.copy()
     for name, value in wanted.items():
-        if name in SETTINGS and SETTINGS[name].fixed_after_start:
-            raise _failed(name, SETTINGS[name].fixed_after_start)
+        reason = fixed_after_start(name)
+        if reason:
+            raise _failed(name, reason)
         try:
             changed.set(name, value)
         except ValueError as error:
@@ -77,7 +78,7 @@ def config_resetstat(call: Call, session: Session, services: Services) -> None:
     """CONFIG RESETSTAT: reset the counters of INFO."""
     services.traffic.reset(connections_seen=services.clients.connections_seen)
     services.observer.reset(expired=services.keyspace.expired_count)
-    services.keyspace.hits = services.keyspace.misses = 0
+    services.keyspace.hits = services.keyspace.misses = services.keyspace.freed_lazily = 0
     call.reply.ok()
 
 
@@ -119,8 +120,8 @@ def _checked_tls(changed: Config, names: set[str]) -> ssl.SSLContext | None:
 
     try:
         if changed.tls_port:
-            return make_context(changed)
-        check_files(changed)
+            return make_context(changed.located())
+        check_files(changed.located())
     except ConfigError as error:
         text = str(error)
         named = [name for name in related if text.startswith(f"{name} ")]

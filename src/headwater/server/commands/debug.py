@@ -101,10 +101,12 @@ def _error(call: Call, session: Session, services: Services) -> None:
 
 def _object(call: Call, session: Session, services: Services) -> None:
     """DEBUG OBJECT key: the fields of Redis's line that exist here."""
-    value = call.db.lookup(call.arguments.bytes(2), call.now_ms)
+    key = call.arguments.bytes(2)
+    value = call.db.lookup(key, call.now_ms)
     if value is None:
         raise CommandError(NO_SUCH_KEY)
-    call.reply.simple(b"Value at:0x%x refcount:1 encoding:%b" % (id(value), encoding(value)))
+    name = encoding(call, key, value)
+    call.reply.simple(b"Value at:0x%x refcount:1 encoding:%b" % (id(value), name))
 
 
 def _set_active_expire(call: Call, session: Session, services: Services) -> None:

@@ -236,7 +236,7 @@ def _bind_tcp(host: str, port: int) -> socket.socket:
 
 
 def _bind_unix(config: Config) -> Listener:
-    path = Path(config.unixsocket).absolute()
+    path = Path(config.located().unixsocket)
     _remove_stale(path)
     bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:

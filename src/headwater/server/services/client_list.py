@@ -53,6 +53,7 @@ def describe(
         "io-thread": 0,
         "tot-net-in": getattr(session.driver, "received", 0),
         "tot-net-out": getattr(session.driver, "sent", 0),
+        "tot-cmds": session.commands,
     }
     line = " ".join(f"{name}={value}" for name, value in values.items())
     return line.encode("utf-8", "surrogateescape")

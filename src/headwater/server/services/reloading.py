@@ -39,6 +39,7 @@ def reload_from_journal(services: Services) -> None:
     journal.recovery = recovery
     new.dirty, new.expired_count = old.dirty, old.expired_count
     new.opened_ms, new.hits, new.misses = old.opened_ms, old.hits, old.misses
+    new.freed_lazily = old.freed_lazily
     # Streams and their databases refer to each other; garbage that is dismantled needs no collector.
     new.garbage += [*old.garbage, *(database.values for database in old.databases)]
     services.replace_keyspace(new)

@@ -27,6 +27,7 @@ cdef class Session:
     cdef public bint closing
     cdef public bint blocked
     cdef public str reply_mode
+    cdef public long long commands
     cdef public long long spent_ns
     cdef public long long wrote_turn
     cdef public Arguments postponed

@@ -56,6 +56,8 @@ class Session:
         """Whether further requests wait until a command ends."""
         self.reply_mode = "on"
         """The mode of CLIENT REPLY: ``on``, ``off`` or ``skip`` (the next reply)."""
+        self.commands = 0
+        """Commands that ran for this client, including those of transactions and scripts."""
         self.spent_ns = 0
         """Nanoseconds that the command which this client waits in has run so far."""
         self.wrote_turn = 0

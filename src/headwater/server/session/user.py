@@ -19,8 +19,9 @@ from collections.abc import Collection
 from sys import getsizeof
 
 from headwater.commands.globs import matches
-from headwater.commands.table import BY_FULL_NAME
+from headwater.commands.table import CATEGORIES_OF
 from headwater.engine.memory_account import sampled, text_bytes
+from headwater.resp.arguments import Arguments
 from headwater.resp.inline import quote
 
 READ = 1
@@ -119,6 +120,13 @@ class Selector:
         size += getsizeof(self.command_rules) + sampled(self.command_rules, getsizeof)
         return size + sampled(self.first_arguments.values(), _texts_bytes)
 
+    def permits(self, name: str, arguments: Arguments) -> bool:
+        """Return whether a request may run the command or subcommand ``name``."""
+        if self.all_commands or name in self.allowed:
+            return True
+        words = self.first_arguments.get(name)
+        return words is not None and arguments.count > 1 and arguments.bytes(1).lower() in words
+
     def describe_commands(self) -> bytes:
         """Format the permitted commands: ``-@all +@stream -xgroup|destroy``."""
         first = "+@all" if self.future else "-@all"
@@ -191,7 +199,7 @@ class User:
         made.enabled = made.nopass = True
         root = made.root
         root.all_commands = root.future = root.all_keys = True
-        root.allowed = set(BY_FULL_NAME)
+        root.allowed = set(CATEGORIES_OF)
         made.update_unrestricted()
         return made
 

@@ -283,6 +283,7 @@ class Execution(Runner):
             return result
         statistics = observer.statistics_of(known)
         statistics.calls += 1
+        session.commands += 1
         if timing:
             statistics.nanoseconds += took
             if took > observer.record_ns:

@@ -88,7 +88,7 @@ class Node:
             self.keyspace,
             config,
             self.clock,
-            access if access is not None else AccessControl(config),
+            access if access is not None else AccessControl(config.located()),
             self.lock,
         )
         self.state = self.services.state

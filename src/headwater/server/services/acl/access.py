@@ -189,7 +189,9 @@ class AccessControl:
         if has_spaces(name):
             raise ConfigError(f"{at}: a user's name must not contain spaces; correct the line")
         if name in self.users and name != DEFAULT:
-            raise ConfigError(f"{at}: the user is defined twice; combine the lines into one")
+            raise ConfigError(
+                f"{at}: Duplicate user: it is defined twice; combine the lines into one"
+            )
         made = User(name, all_channels=self.all_channels)
         try:
             apply(made, merge_selectors(rules), all_channels=self.all_channels)

@@ -105,10 +105,8 @@ def sentence(user: User, found: Denial, *, verbose: bool = False) -> str:
 def _by_selector(
     selector: Selector, row: Command, arguments: Arguments, keys: list[FoundKey]
 ) -> Denial | None:
-    if not (selector.all_commands or row.name in selector.allowed or "no_auth" in row.flags):
-        words = selector.first_arguments.get(row.name)
-        if words is None or arguments.count < 2 or arguments.bytes(1).lower() not in words:
-            return Denial(COMMAND, row.name.encode(), 0)
+    if not (selector.permits(row.name, arguments) or "no_auth" in row.flags):
+        return Denial(COMMAND, row.name.encode(), 0)
     if not selector.all_keys:
         for position, flags in keys:
             key = arguments.bytes(position)

@@ -10,7 +10,9 @@
 
 Rule 1. Words are applied one by one in the given order; the caller applies all of them to a copy.
 Rule 2. A category is expanded when it is applied: a later ``-get`` removes one command from it.
-Rule 3. An error repeats the word, as in Redis, unless the word may contain a password.
+Rule 3. Rules may name commands that only other servers have (`headwater.commands.table.foreign`), so that
+        their files of users can be loaded.
+Rule 4. An error repeats the word, as in Redis, unless the word may contain a password.
 
 Source: Redis, acl.c, ACLSetUser and ACLSetSelector.
 """
@@ -19,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from headwater.commands.table import BY_FULL_NAME, COMMANDS
+from headwater.commands.table import CATEGORIES_OF
 from headwater.errors import ProtocolError
 from headwater.resp.inline import split
 from headwater.server.session.user import READ, WRITE, KeyPattern, Selector, User, hash_of
@@ -30,6 +32,12 @@ CATEGORIES = (
     "connection", "transaction", "scripting",
 )  # fmt: skip
 """All categories of Redis, in its order. Those of types that Headwater does not have are empty."""
+
+_SUBCOMMANDS: dict[str, set[str]] = {}
+for _name in CATEGORIES_OF:
+    _container, _bar, _ = _name.partition("|")
+    if _bar:
+        _SUBCOMMANDS.setdefault(_container, set()).add(_name)
 
 UNKNOWN = "Unknown command or category name in ACL"
 SYNTAX = "Syntax error"
@@ -70,7 +78,7 @@ class UnmatchedParenthesis(Exception):
 
 
 def shown(word: bytes) -> str:
-    """Return a word as an error may repeat it: without anything that is or may be a password (rule 3).
+    """Return a word as an error may repeat it: without anything that is or may be a password (rule 4).
 
     >>> shown(b"+xadd"), shown(b"<secret"), shown(b"(~a >secret)")
     ('+xadd', '<(redacted)', '((redacted))')
@@ -265,7 +273,7 @@ def _no_channels(selector: Selector) -> None:
 
 def _all_commands(selector: Selector) -> None:
     selector.all_commands = selector.future = True
-    selector.allowed = set(BY_FULL_NAME)
+    selector.allowed = set(CATEGORIES_OF)
     selector.command_rules.clear()
     selector.first_arguments.clear()
 
@@ -318,16 +326,14 @@ def _permissions(letters: bytes) -> int:
 
 def _find(name: str) -> str:
     """Check the full name of a command or subcommand. Raises `RuleError`."""
-    if name not in BY_FULL_NAME:
+    if name not in CATEGORIES_OF:
         raise RuleError(UNKNOWN)
     return name
 
 
 def _change(selector: Selector, name: str, *, allow: bool) -> None:
     """Permit or forbid a command with all its subcommands."""
-    names = {name}
-    if "|" not in name:
-        names |= {sub.name for sub in COMMANDS[name.upper().encode()].subcommands.values()}
+    names = {name} | _SUBCOMMANDS.get(name, set())
     selector.first_arguments.pop(name, None)
     if allow:
         selector.allowed |= names
@@ -357,22 +363,20 @@ def _change_category(selector: Selector, name: str, *, allow: bool) -> None:
     if category not in CATEGORIES:
         raise RuleError(UNKNOWN)
     _remember(selector, name, allow=allow)
-    for row in BY_FULL_NAME.values():
-        if category in row.categories:
-            _change(selector, row.name, allow=allow)
+    for each, categories in CATEGORIES_OF.items():
+        if category in categories:
+            _change(selector, each, allow=allow)
 
 
 def _allow_part(selector: Selector, name: str) -> None:
     """Apply ``+config|get``, or ``+select|0``: the command with that first argument only."""
     container, _, part = name.rpartition("|")
-    row = BY_FULL_NAME.get(container)
-    if row is None:
-        raise RuleError(UNKNOWN)
+    _find(container)
     if "|" in container:
         raise RuleError(NO_ARGUMENT_OF_SUBCOMMANDS)
     if not part:
         raise RuleError(SYNTAX)
-    if row.subcommands:
+    if container in _SUBCOMMANDS:
         _change(selector, _find(name), allow=True)
     else:
         word = part.encode("utf-8", "surrogateescape")

@@ -178,6 +178,7 @@ def _memory(services: Services) -> Fields:
         "mem_allocator": "python",
         "active_defrag_running": 0,
         "lazyfree_pending_objects": len(services.keyspace.garbage),
+        "lazyfreed_objects": services.keyspace.freed_lazily,
     }
 
 

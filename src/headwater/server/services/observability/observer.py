@@ -159,6 +159,7 @@ class Observer:
     ) -> None:
         """Record a command that ran and ended with an error."""
         self.count_error(error)
+        session.commands += 1
         statistics = self.commands[name]
         statistics.calls += 1
         statistics.failed += 1
@@ -197,6 +198,7 @@ class Observer:
         """Record a blocked command that ends without being run again."""
         name = full_name(arguments)
         assert name is not None, "only known commands wait"
+        session.commands += 1
         statistics = self.commands[name]
         statistics.calls += 1
         statistics.failed += failed
