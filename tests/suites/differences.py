@@ -20,7 +20,7 @@ PATH: Final = Path(__file__).with_name("differences.toml")
 NOT_RUN: Final = Outcome("none")
 
 _REPEATED = re.compile(r"( #\d+|\[(single|pool)\])+$")
-_UNKNOWN = re.compile(r"unknown command \\?'([^'\\]+)", re.IGNORECASE)
+_UNKNOWN = re.compile(r"(?:unknown command|ERR Command) \\?'([^'\\]+)", re.IGNORECASE)
 _UNKNOWN_PART = re.compile(r"unknown subcommand[^']*'([^']+)'\. Try (\w+) HELP", re.IGNORECASE)
 _BLOCKS = (ENDED_EARLY, "Can't start the Redis server")
 

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from xml.etree import ElementTree as ET
 
 from tests import peers
-from tests.suites.sources import ROOT
+from tests.suites.sources import REDIS_DEFAULTS, ROOT
 
 UNITS: Final = (
     "pause",
@@ -112,7 +112,7 @@ def run_module(sources: Path, module: str, port: int) -> Outcomes:
         report = Path(scratch) / "report.xml"
         path = module.replace("asyncio/", "test_asyncio/")
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
-        command += [f"--redis-url=redis://127.0.0.1:{port}/0", "--timeout=120"]
+        command += [f"--redis-url=redis://127.0.0.1:{port}/0", "--timeout=120", "--tb=native"]
         command += [f"--junitxml={report}", f"tests/{path}.py"]
         printed = _output(command, sources, {"PYTHONPATH": str(sources)})
         if not report.exists():
@@ -152,7 +152,7 @@ def serving(server: str) -> Iterator[int]:
         port = peers.free_port()
         command = [ROOT / ".venv/bin/headwater", "serve", "--port", str(port), "--dir", directory]
         with subprocess.Popen(
-            [*command, "--enable-debug-command", "yes"],
+            [*command, "--enable-debug-command", "yes", *REDIS_DEFAULTS],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             env={**os.environ, "PYTHONPATH": str(ROOT / "src")},

@@ -87,6 +87,7 @@ def test_outcomes_of_pytest_are_read() -> None:
         ("(\"unknown command \\'ZADD\\', with args beginning with: \\'z\\'\",)", "zadd"),
         ("ERR unknown subcommand 'load'. Try FUNCTION HELP.", "function|load"),
         ("ERR unknown subcommand or wrong number of arguments for 'x'. Try DEBUG HELP.", "debug|x"),
+        ("ERR Command 'MIGRATE' not found", "migrate"),
         ("ERR Unknown Redis command called from script", ""),
         ("Expected '1' to be equal to '2'", ""),
     ],
