@@ -74,7 +74,7 @@ def read(text: str) -> list[Explanation]:
         for row in rows:
             lists = {name: tuple(row.get(name, ())) for name in ("commands", "files", "tests")}
             others = {name: row[name] for name in row.keys() - lists.keys()}
-            one = Explanation(kind=kind, **lists, **others)
+            one = Explanation(kind=kind, **{**lists, **others})
             if kind not in ("missing", "design") or bool(one.tests) != bool(one.files):
                 raise ValueError(f"neither complete nor known: {one}")
             if (kind == "missing" and not one.commands) or (kind == "design" and one.commands):

@@ -150,12 +150,19 @@ def serving(server: str) -> Iterator[int]:
         return
     with tempfile.TemporaryDirectory() as directory:
         port = peers.free_port()
-        command = [ROOT / ".venv/bin/headwater", "serve", "--port", str(port), "--dir", directory]
+        command = [
+            str(ROOT / ".venv/bin/headwater"),
+            "serve",
+            "--port",
+            str(port),
+            "--dir",
+            directory,
+        ]
         with subprocess.Popen(
-            [*command, "--enable-debug-command", "yes", *REDIS_DEFAULTS],
+            [*command, "--enable-debug-command", "yes"],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+            env={**os.environ, **REDIS_DEFAULTS, "PYTHONPATH": str(ROOT / "src")},
         ) as process:
             try:
                 assert process.stdout is not None

@@ -67,14 +67,20 @@ REPLACED: Final = {
         # The half of the file that runs each script as a function fails at FUNCTION LOAD.
         ("foreach is_eval {0 1} {", "foreach is_eval {1} {"),
         # Without this subcommand of DEBUG its block of tests can still run.
-        ("    r debug set-disable-deny-scripts 1", "    catch {r debug set-disable-deny-scripts 1}"),
-        ("    r debug set-disable-deny-scripts 0", "    catch {r debug set-disable-deny-scripts 0}"),
+        (
+            "    r debug set-disable-deny-scripts 1",
+            "    catch {r debug set-disable-deny-scripts 1}",
+        ),
+        (
+            "    r debug set-disable-deny-scripts 0",
+            "    catch {r debug set-disable-deny-scripts 0}",
+        ),
     ),
 }
 """File of Redis's suite → texts, and what replaces each."""
 
-REDIS_DEFAULTS: Final = ("--latency-tracking", "yes")
-"""Settings that tests rely on and whose default is another one in Headwater."""
+REDIS_DEFAULTS: Final = {"HEADWATER_LATENCY_TRACKING": "yes"}
+"""Settings that tests rely on and whose default is another one in Headwater, as variables of the environment."""
 
 _LAUNCHER = """\
 #!/bin/bash
@@ -86,8 +92,8 @@ if [ $# -gt 0 ] && [ "${{1#-}}" = "$1" ]; then
     shift
 fi
 echo " PID: $$ . Server initialized"
-export PYTHONPATH={source}
-exec {program} serve "${{arguments[@]}}" {defaults} "$@" \\
+export PYTHONPATH={source} {defaults}
+exec {program} serve "${{arguments[@]}}" "$@" \\
     > >(sed -u 's/^headwater .* ready at /Ready to accept connections: &/') 2>&1
 """
 
@@ -171,7 +177,9 @@ def prepared(suite: Path, server: str) -> Path:
     launcher = directory / "src" / "redis-server"
     if server == "headwater":
         program = ROOT / ".venv" / "bin" / "headwater"
-        launcher.write_text(_LAUNCHER.format(source=ROOT / "src", program=program, defaults=" ".join(REDIS_DEFAULTS)))
+        defaults = " ".join(f"{name}={value}" for name, value in REDIS_DEFAULTS.items())
+        text = _LAUNCHER.format(source=ROOT / "src", program=program, defaults=defaults)
+        launcher.write_text(text)
         launcher.chmod(0o755)
     else:
         launcher.symlink_to(peers.tool(server))

@@ -160,7 +160,9 @@ def test_a_long_log_message_is_cut_before_it_is_decoded(caplog: pytest.LogCaptur
     assert len(caplog.records[0].getMessage()) < MB
 
 
-@pytest.mark.parametrize("tens, answer", [(20_000, b"20000"), (50_000, b"too many for one call")])
+@pytest.mark.parametrize(
+    ("tens", "answer"), [(20_000, b"20000"), (50_000, b"too many for one call")]
+)
 def test_one_call_unpacks_at_most_half_a_million_values_of_msgpack(
     tens: int, answer: bytes
 ) -> None:
@@ -171,4 +173,5 @@ def test_one_call_unpacks_at_most_half_a_million_values_of_msgpack(
     return ok and tostring(#found) or found
     """
     found = answered(body, b"x" * tens)
-    assert isinstance(found, bytes) and answer in found
+    assert isinstance(found, bytes)
+    assert answer in found
