@@ -1,6 +1,6 @@
 """Compares the outcomes of two servers, and explains each difference by ``differences.toml``.
 
-A test that only Redis passes needs an explanation. A test that only Headwater passes is better and needs none.
+A test that only Headwater passes is better and needs no explanation. Any other test with different outcomes needs one.
 An explanation that explains nothing is stale, so that the file stays up to date.
 """
 
@@ -53,10 +53,8 @@ class Finding(NamedTuple):
         return _REPEATED.sub("", self.test)
 
     def is_better(self) -> bool:
-        """Return whether Headwater passes the test, or both do not pass it."""
-        return self.ours.status == "ok" or (
-            self.theirs not in ("ok", "none") and self.ours.status != "none"
-        )
+        """Return whether Headwater passes the test."""
+        return self.ours.status == "ok"
 
 
 class Explained(NamedTuple):

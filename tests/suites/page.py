@@ -24,8 +24,7 @@ them; `tests/clients` runs ioredis and node-redis.
 
 {date}: Headwater {version}, tests of Redis {suite}, tests of {client}.
 
-*Same*: both servers pass the test, or both do not. *Better*: only Headwater passes it, or Redis fails it and Headwater
-skips it. *Missing*: Headwater does not have a command that the test uses. *Design*: Headwater differs on purpose.
+*Same*: both servers pass the test, or both do not. *Better*: only Headwater passes it. *Missing*: Headwater does not have a command that the test uses. *Design*: Headwater differs on purpose.
 *Unexplained* fails the run. `tests/suites/differences.toml` has the explanations; one that explains nothing fails the
 run as well.
 
