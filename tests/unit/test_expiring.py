@@ -130,8 +130,8 @@ def test_a_string_is_at_most_as_long_as_an_argument(
 @pytest.mark.parametrize(
     ("watched", "other", "breaks"),
     [
-        # The expiry of the watched key (database 1) and of the key of this name in database 0, in seconds: 0 is
-        # before it was watched, 2 after it was watched and before SWAPDB, 9 later; None is no key.
+        # When the watched key (in database 1) and the key of this name in database 0 expire, in seconds: 0 before
+        # the watch, 2 between it and SWAPDB, 9 later. None stands for a key that does not exist.
         (None, None, False),
         (None, 0, False),
         (None, 2, False),
