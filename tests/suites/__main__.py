@@ -82,9 +82,9 @@ def run(
 ) -> None:
     """Run a file on both servers, and save the outcomes. A test without explanation runs again: on a busy machine it may be late."""
     runs = [run_both(file, prepared, client)]
-    if unexplained(file, *runs[0], explanations):
+    if unexplained(file, runs[0][0], runs[0][1], explanations):
         runs.append(run_both(file, prepared, client))
-        runs.sort(key=lambda one: unexplained(file, *one, explanations))
+        runs.sort(key=lambda one: unexplained(file, one[0], one[1], explanations))
     theirs, ours = (better(*sides) for sides in zip(*runs, strict=True)) if runs[1:] else runs[0]
     _saved(file).parent.mkdir(parents=True, exist_ok=True)
     _saved(file).write_text(json.dumps({"redis-8.2": theirs, "headwater": ours}), encoding="utf-8")
