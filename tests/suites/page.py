@@ -24,13 +24,15 @@ them; `tests/clients` runs ioredis and node-redis.
 
 {date}: Headwater {version}, tests of Redis {suite}, tests of {client}.
 
-*Same*: both servers pass the test, or both do not. *Better*: only Headwater passes it. *Missing*: Headwater does not have a command that the test uses. *Design*: Headwater differs on purpose.
-*Unexplained* fails the run. `tests/suites/differences.toml` has the explanations; one that explains nothing fails the
-run as well.
+*Same*: both servers pass the test, or both do not. *Better*: only Headwater passes it. *Missing*: Headwater does not
+have a command that the test uses. *Design*: Headwater differs on purpose. *Unexplained* fails the run. A server that
+does not start with what a test gives it, and a block of tests that an error ends early, count in addition to the
+tests. `tests/suites/differences.toml` has the explanations; one that explains nothing fails the run as well.
 
-Redis's tests are adjusted in three places: a test that fails does not leave a pause, a limit or a transaction to the
-tests after it; an error outside of a test ends its block of tests and not the run; and the half of `scripting` that
-runs each script as a function is left out, because Headwater has no functions.
+Redis's tests are adjusted: a test that fails does not leave a pause, a limit or a transaction to the tests after it; an
+error outside of a test ends its block of tests and not the run; a block that cannot let scripts call every command runs
+nevertheless; and the half of `scripting` that runs each script as a function is left out, because Headwater has no
+functions. Headwater runs with `latency-tracking yes`, which is Redis's default.
 """
 
 
