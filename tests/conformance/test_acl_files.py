@@ -148,6 +148,7 @@ WRONG = {
     "user alice on nosuch": "user 'alice': 'nosuch': Syntax error",
     "user alice +nosuch": "Unknown command or category name in ACL",
     "user alice on\nuser alice off": "is defined twice",
+    "user default on\nuser default on": "Duplicate user: it is defined twice",
     "user alice (+get": "is not closed",
     'user "a b" on': "must not contain spaces",
     "user alice <secret": "'<(redacted)': The password you are trying to remove",

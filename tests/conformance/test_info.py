@@ -9,6 +9,7 @@ import pytest
 from headwater.config.config import Config
 from headwater.errors import CommandError
 from headwater.server.services.observability.info import render
+from headwater.server.services.scripting.cache import MOST_FROM_EVAL
 from headwater.testing.node import LocalClient, LocalStore, request
 from headwater.testing.replies import Failure, Simple
 from headwater.testing.server import server_thread
@@ -248,6 +249,17 @@ def test_scripts_are_counted() -> None:
     assert info_of(client, "memory")["number_of_cached_scripts"] == "0"
     client("SCRIPT", "LOAD", "return 1")
     assert info_of(client, "memory")["number_of_cached_scripts"] == "1"
+
+
+def test_scripts_that_gave_way_to_others_are_counted() -> None:
+    client = LocalStore().client()
+    client("SCRIPT", "LOAD", "return 'loaded'")
+    for number in range(MOST_FROM_EVAL + 3):
+        client("EVAL", f"return {number}", 0)
+    assert info_of(client, "stats")["evicted_scripts"] == "3"
+    assert info_of(client, "memory")["number_of_cached_scripts"] == str(MOST_FROM_EVAL + 1)
+    client("CONFIG", "RESETSTAT")
+    assert info_of(client, "stats")["evicted_scripts"] == "0"
 
 
 def test_unread_output_of_a_client_is_counted_once() -> None:

@@ -158,3 +158,27 @@ def test_a_reload_replays_the_image_and_the_journal_after_it(
     assert client("MGET", "before", "after", "later") == [b"1", b"2", b"3"]
     store.crash()
     assert store.client()("MGET", "before", "after", "later") == [b"1", b"2", b"3"]
+
+
+def test_debug_object_shows_when_a_key_was_used_and_expired_keys(
+    store: LocalStore, client: LocalClient
+) -> None:
+    def shown() -> dict[bytes, int]:
+        line = client("DEBUG", "OBJECT", "k")
+        assert isinstance(line, Simple)
+        words = [word.partition(b":") for word in line.text.split()]
+        return {name: int(value) for name, _, value in words if name.startswith(b"lru")}
+
+    # Given a key that was used five seconds ago
+    client("DEBUG", "SET-ACTIVE-EXPIRE", 0)
+    client("SET", "k", "v", "PX", 8000)
+    first = shown()
+    store.advance(5)
+    assert shown() == {b"lru": first[b"lru"], b"lru_seconds_idle": 5}
+
+    # When it is used, then it was used now; when it expires, then it can still be examined
+    client("GET", "k")
+    assert shown() == {b"lru": first[b"lru"] + 5, b"lru_seconds_idle": 0}
+    store.advance(4)
+    assert client("GET", "k") is Nil.BULK
+    assert shown()[b"lru_seconds_idle"] == 4

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from headwater.commands.values import strings
+from headwater.config.config import Config
 from headwater.limits import MAX_KEYS_EXPIRED_AT_ONCE
 from headwater.testing.node import LocalStore
-from headwater.testing.replies import Failure, Nil
+from headwater.testing.replies import Failure, Nil, Simple
 
 
 def test_an_expired_key_is_deleted_and_notified_before_the_next_command() -> None:
@@ -124,3 +125,49 @@ def test_a_string_is_at_most_as_long_as_an_argument(
         b"ERR string exceeds maximum allowed size (proto-max-bulk-len)"
     )
     assert client("GET", "k") == b"abcde"
+
+
+@pytest.mark.parametrize(
+    ("watched", "other", "breaks"),
+    [
+        # When the watched key (in database 1) and the key of this name in database 0 expire, in seconds: 0 before
+        # the watch, 2 between it and SWAPDB, 9 later. None stands for a key that does not exist.
+        (None, None, False),
+        (None, 0, False),
+        (None, 2, False),
+        (None, 9, True),
+        (0, None, False),
+        (0, 0, False),
+        (0, 2, False),
+        (0, 9, True),
+        (2, None, True),
+        (2, 0, True),
+        (2, 9, True),
+        (9, None, True),
+        (9, 0, True),
+        (9, 9, True),
+    ],
+)
+def test_swapdb_breaks_a_watch_unless_the_key_had_expired_before_and_after(
+    watched: int | None, other: int | None, breaks: bool
+) -> None:
+    # Given keys that are not deleted when they expire, and a client that watches one in database 1
+    store = LocalStore(config=Config(port=0, enable_debug_command="yes"))
+    client, watching = store.client(), store.client()
+    client("DEBUG", "SET-ACTIVE-EXPIRE", 0)
+    for database, expiry in ((0, other), (1, watched)):
+        client("SELECT", database)
+        if expiry is not None:
+            client("SET", "k", "v", "PX", 1 + 1000 * expiry)
+    store.clock.advance(1)
+    watching("SELECT", 1)
+    watching("WATCH", "k")
+
+    # When the databases are swapped and it runs a transaction
+    store.clock.advance(2)
+    client("SWAPDB", 1, 0)
+    watching("MULTI")
+    watching("PING")
+
+    # Then this fails only if the key could be seen before or can be seen now
+    assert watching("EXEC") == (Nil.ARRAY if breaks else [Simple(b"PONG")])

@@ -158,3 +158,20 @@ def test_a_long_log_message_is_cut_before_it_is_decoded(caplog: pytest.LogCaptur
         assert answered("redis.log(redis.LOG_WARNING, S) return 1", b"\xff" * 20 * MB) == 1
     assert len(caplog.records) == 1
     assert len(caplog.records[0].getMessage()) < MB
+
+
+@pytest.mark.parametrize(
+    ("tens", "answer"), [(20_000, b"20000"), (50_000, b"too many for one call")]
+)
+def test_one_call_unpacks_at_most_half_a_million_values_of_msgpack(
+    tens: int, answer: bytes
+) -> None:
+    # Given a packed list of lists of ten numbers, when it is unpacked, then the number of values decides
+    body = r"""
+    local packed = '\220' .. struct.pack('>H', n) .. cmsgpack.pack({0, 1, 2, 3, 4, 5, 6, 7, 8, 9}):rep(n)
+    local ok, found = pcall(cmsgpack.unpack, packed)
+    return ok and tostring(#found) or found
+    """
+    found = answered(body, b"x" * tens)
+    assert isinstance(found, bytes)
+    assert answer in found

@@ -201,6 +201,8 @@ def test_error_handlers_and_replies_are_bounded(client: LocalClient, script: str
         ("return unpack({}, 0, 2^31 - 1)", "too many results to unpack"),
         ("return unpack({}, -2^31, 2^31 - 1)", "too many results to unpack"),
         ("return unpack({}, 2^31, 0)", "too many results to unpack"),
+        ("return unpack({}, -2^31, -2)", "too many results to unpack"),
+        ("return unpack({}, 1, -2^31 - 1)", "too many results to unpack"),
         ("table.insert({}, -2^31, 'x')", "position out of bounds"),
     ],
 )
@@ -210,6 +212,30 @@ def test_calls_that_would_overflow_cs_stack_or_never_end_are_refused(
     assert f"user_script:1: {expected}" in failure(client, script).replace(
         "bad argument #2 to 'insert' (position out of bounds)", "position out of bounds"
     )
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "count"),
+    [
+        ("-2^31", "-2^31 + 2", 3),
+        ("2^31 - 2", "2^31 - 1", 2),
+        ("2^31 - 1", "2^31 - 1", 1),
+        ("2^31 - 1", "2^31", 0),
+        ("1", "-2^31", 0),
+        ("-1", "-2", 0),
+        ("2^32 + 1", "2^32 + 2", 2),
+        ("-1.5", "0.5", 2),
+        ("1", "1.9", 1),
+        ("1", "2^53", 0),
+        ("1", "1e100", 0),
+        ("0/0", "3", 4),
+        ("-1/0", "'3'", 4),
+    ],
+)
+def test_unpack_counts_with_the_integers_of_c(
+    client: LocalClient, first: str, last: str, count: int
+) -> None:
+    assert client("EVAL", f"return select('#', unpack({{1, 2, 3}}, {first}, {last}))", 0) == count
 
 
 def test_bounded_functions_behave_as_in_lua(client: LocalClient) -> None:

@@ -6,6 +6,7 @@ Source: Redis's command pages and db.c.
 from __future__ import annotations
 
 from headwater.commands.call import SYNTAX, Call
+from headwater.commands.keys import clear_expired
 from headwater.engine.database import Database
 from headwater.engine.facts import HEADROOM
 from headwater.errors import CommandError
@@ -29,10 +30,26 @@ def swapdb(call: Call) -> None:
     if not (0 <= first < DATABASES and 0 <= second < DATABASES):
         raise CommandError("ERR DB index is out of range")
     if first != second:
-        call.admit(HEADROOM)
+        expired = _watched_and_expired(call, first, second)
+        call.admit(HEADROOM * (1 + len(expired)) + sum(len(key) for _db, key in expired))
+        for db, key in expired:
+            clear_expired(call, key, db=db)
         call.keyspace.swap(first, second)
     call.keyspace.dirty += 1
     call.reply.ok()
+
+
+def _watched_and_expired(call: Call, first: int, second: int) -> list[tuple[Database, bytes]]:
+    """Return the expired keys that clients watch in one of the databases. SWAPDB deletes them first: one expired
+    key instead of another, or of none, breaks no watch."""
+    pair = call.keyspace.databases[first], call.keyspace.databases[second]
+    watched = {**pair[0].watched, **pair[1].watched}
+    return [
+        (db, key)
+        for db in pair
+        for key in watched
+        if key in db.expiries and db.lookup(key, call.now_ms) is None
+    ]
 
 
 def _index(arguments: Arguments, at: int, which: str) -> int:

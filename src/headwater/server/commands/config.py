@@ -79,6 +79,7 @@ def config_resetstat(call: Call, session: Session, services: Services) -> None:
     services.traffic.reset(connections_seen=services.clients.connections_seen)
     services.observer.reset(expired=services.keyspace.expired_count)
     services.keyspace.hits = services.keyspace.misses = services.keyspace.freed_lazily = 0
+    services.scripts.evicted = 0
     call.reply.ok()
 
 

@@ -100,13 +100,16 @@ def _error(call: Call, session: Session, services: Services) -> None:
 
 
 def _object(call: Call, session: Session, services: Services) -> None:
-    """DEBUG OBJECT key: the fields of Redis's line that exist here."""
+    """DEBUG OBJECT key: the fields of Redis's line that exist here. Also of a key that has expired and is not
+    deleted yet."""
     key = call.arguments.bytes(2)
-    value = call.db.lookup(key, call.now_ms)
+    value = call.db.values.get(key)
     if value is None:
         raise CommandError(NO_SUCH_KEY)
-    name = encoding(call, key, value)
-    call.reply.simple(b"Value at:0x%x refcount:1 encoding:%b" % (id(value), name))
+    name, used_ms = encoding(call, key, value), call.db.used_ms(key) or call.keyspace.opened_ms
+    idle, used = max(0, call.now_ms - used_ms) // 1000, used_ms // 1000 % 2**24
+    shape = b"Value at:0x%x refcount:1 encoding:%b lru:%d lru_seconds_idle:%d"
+    call.reply.simple(shape % (id(value), name, used, idle))
 
 
 def _set_active_expire(call: Call, session: Session, services: Services) -> None:

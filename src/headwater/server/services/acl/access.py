@@ -69,8 +69,9 @@ class AccessControl:
         self.set_default_password(config.requirepass)
         if config.aclfile and config.users:
             raise ConfigError(BOTH_KINDS)
+        defined = set[bytes]()
         for words in config.users:
-            self._define([word.encode("utf-8", "surrogateescape") for word in words])
+            self._define([word.encode("utf-8", "surrogateescape") for word in words], defined)
         if config.aclfile:
             self._read_at_start()
 
@@ -182,16 +183,17 @@ class AccessControl:
         except file.FileError as error:
             raise ConfigError(f"aclfile: {error}") from None
 
-    def _define(self, words: list[bytes]) -> None:
-        """Apply a ``user`` line of the configuration. Raises `ConfigError`."""
+    def _define(self, words: list[bytes], defined: set[bytes]) -> None:
+        """Apply a ``user`` line of the configuration, and add its name to ``defined``. Raises `ConfigError`."""
         name, *rules = words
         at = f"user {shown(name)!r}"
         if has_spaces(name):
             raise ConfigError(f"{at}: a user's name must not contain spaces; correct the line")
-        if name in self.users and name != DEFAULT:
+        if name in defined:
             raise ConfigError(
                 f"{at}: Duplicate user: it is defined twice; combine the lines into one"
             )
+        defined.add(name)
         made = User(name, all_channels=self.all_channels)
         try:
             apply(made, merge_selectors(rules), all_channels=self.all_channels)

@@ -29,6 +29,7 @@ def stats(services: Services) -> Fields:
         "sync_partial_err": 0,
         "expired_keys": services.keyspace.expired_count - observer.expired_before,
         "evicted_keys": 0,
+        "evicted_scripts": services.scripts.evicted,
         "evicted_clients": 0,
         "keyspace_hits": services.keyspace.hits,
         "keyspace_misses": services.keyspace.misses,

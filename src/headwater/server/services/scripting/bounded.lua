@@ -14,7 +14,7 @@ local error, ipairs, pcall, select, tonumber, tostring, type = error, ipairs, pc
 local concat, rep, sort = table.concat, string.rep, table.sort
 local byte, find, gmatch, gsub, match, sub = string.byte, string.find, string.gmatch, string.gsub,
     string.match, string.sub
-local min, rawget = math.min, rawget
+local ceil, floor, min, rawget = math.ceil, math.floor, math.min, rawget
 
 local QUANTIFIERS = 1000 -- maximum in a pattern: C's stack grows with each. Lua 5.2 allows 200 nested ones.
 local STEPS = 30000000 -- maximum in C in one call, a tenth of a second; longer matches are done step by step
@@ -262,11 +262,18 @@ local function insert_problem(list, position, ...)
     end
 end
 
+-- Converts a number as C does: without its fraction, to 64 and then to 32 bits.
+local function as_int(number)
+    if not (number > -2 ^ 63 and number < 2 ^ 63) then
+        return 0
+    end
+    return ((number < 0 and ceil(number) or floor(number)) + 2 ^ 31) % 2 ^ 32 - 2 ^ 31
+end
+
 local function unpack_problem(list, first, last)
-    first = tonumber(first) or 1
-    last = tonumber(last) or (type(list) == "table" and #list or 0)
-    local whole = first > -2 ^ 31 and first < 2 ^ 31 and last > -2 ^ 31 and last < 2 ^ 31
-    if not whole or last - first >= RESULTS then
+    first = as_int(tonumber(first) or 1)
+    last = as_int(tonumber(last) or (type(list) == "table" and #list or 0))
+    if last - first >= RESULTS then
         return "too many results to unpack"
     end
 end

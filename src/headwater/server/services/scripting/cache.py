@@ -57,6 +57,8 @@ class Scripts:
         self._loaded: dict[bytes, CachedScript] = {}
         self._evaluated: OrderedDict[bytes, CachedScript] = OrderedDict()
         self._interpreter: Interpreter | None = None
+        self.evicted = 0
+        """How many scripts of EVAL gave way to later ones since the start or CONFIG RESETSTAT."""
 
     @property
     def interpreter(self) -> Interpreter:
@@ -103,6 +105,7 @@ class Scripts:
             self._loaded[sha] = script
         elif len(self._evaluated) > MOST_FROM_EVAL:
             self._evaluated.popitem(last=False)
+            self.evicted += 1
         return script
 
     def declared(self, known: KnownCommand, arguments: Arguments) -> Flags | None:

@@ -380,7 +380,7 @@ class Interpreter:
         if offset > len(data):
             text = f"Start offset {int(offset)} greater than input length {len(data)}."
             raise ScriptFailed(text.encode())
-        unpacker, values = Unpacker(data, int(offset), self._check_json), list[Any]()
+        unpacker, values = Unpacker(data, int(offset), self._check_values), list[Any]()
         try:
             while unpacker.at < len(data) and (not limit or len(values) < limit):
                 values.append(unpacker.next())
@@ -402,6 +402,13 @@ class Interpreter:
         if self.expired():
             raise NotJSON("the script ran for too long")
 
+    def _check_values(self, values: int) -> None:
+        if values > _JSON_VALUES:
+            raise NotJSON(_too_many(values))
+        self._check_json(0)
+        if _JSON_VALUE_BYTES * values > self.room:
+            raise NotJSON("not enough memory")
+
     def _json_decode(self, text: Any, max_depth: Any, invalid_numbers: Any) -> Any:
         if not isinstance(text, bytes):
             raise ScriptFailed(b"Expected a string")
@@ -412,9 +419,7 @@ class Interpreter:
         if size > self.room:
             raise ScriptFailed(b"not enough memory")
         if values > _JSON_VALUES:
-            raise ScriptFailed(
-                f"{values} values are too many for one call, which may decode {_JSON_VALUES}".encode()
-            )
+            raise ScriptFailed(_too_many(values).encode())
         self.make_room(size)
         try:
             return decode(
@@ -437,6 +442,10 @@ def _size(words: tuple[bytes, ...]) -> int:
 
 def _too_long(length: int, most: int) -> str:
     return f"{length} bytes are too many for one call, which may handle {most}: work on parts"
+
+
+def _too_many(values: int) -> str:
+    return f"{values} values are too many for one call, which may decode {_JSON_VALUES}"
 
 
 def _deny(_object: object, name: Any, _setting: bool) -> Any:

@@ -19,8 +19,6 @@ from headwater.server.services.scripting.values import ScriptFailed
 _WORD = 2**32
 _MOST_SIZE = 32
 """Maximum size of an integer of struct. Precedent: struct 0.2, MAXINTSIZE."""
-_VALUE_BYTES = 200
-"""Estimated memory of an unpacked value, in Python and Lua together."""
 _MOST_NESTING = 16
 """Deeper tables are packed as nil. Precedent: lua-cmsgpack, LUACMSGPACK_MAX_NESTING."""
 
@@ -299,7 +297,8 @@ class Pairs(list[tuple[Any, Any]]):
 
 
 class Unpacker:
-    """Unpacks values from ``at`` on; an array is a list. ``values`` counts them."""
+    """Unpacks values from ``at`` on; an array is a list. ``values`` counts them, and ``check`` is called with it
+    now and then."""
 
     def __init__(self, data: bytes, at: int, check: Callable[[int], None]) -> None:
         self._data = data
@@ -311,7 +310,7 @@ class Unpacker:
         """Unpack the next value."""
         self.values += 1
         if self.values % 1000 == 0:
-            self._check(_VALUE_BYTES * self.values)
+            self._check(self.values)
         code = self.take(1)[0]
         if code < 0x80:
             return float(code)
