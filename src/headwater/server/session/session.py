@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from headwater.server.session.user import User
 
 
-SESSION_BYTES, TLS_BYTES = 2000, 31_000
+SESSION_BYTES, TLS_BYTES = 2250, 31_000
 """Of a session and its connection, without names and buffers, and of the state of OpenSSL for it."""
 
 
