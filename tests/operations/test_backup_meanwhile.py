@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
@@ -21,8 +22,13 @@ from headwater.errors import StoreUnusable
 from headwater.journal.files import DiskFiles
 from headwater.journal.journal import Journal
 from headwater.journal.records import FILE_HEADER_BYTES
+from headwater.model import StreamID
 from headwater.persistence.backup import back_up, restore_at
 from headwater.persistence.checking import check_store
+from headwater.persistence.disk_use import streams_on_disk
+from headwater.persistence.dumping import dumped_groups, journal_parts
+from headwater.persistence.history import entry_history
+from headwater.persistence.reading import Progress
 from headwater.persistence.replaying import recovered_keyspace
 from headwater.server.turn.node import Node
 from headwater.testing.clock import ManualClock
@@ -248,6 +254,42 @@ def test_a_backup_is_whole_wherever_a_rotation_and_an_image_come_between(
         assert store.counts["moved"] > 0
         assert store.files is not None
         store.files.unlock()
+
+
+def all_groups(files: DiskFiles, progress: Progress) -> None:
+    deque(dumped_groups(files, progress=progress), maxlen=0)
+
+
+def one_history(files: DiskFiles, progress: Progress) -> None:
+    entry_history(files, b"s", StreamID(1, 1), progress=progress)
+
+
+@pytest.mark.parametrize("read", [streams_on_disk, journal_parts, all_groups, one_history])
+@pytest.mark.usefixtures("patches")
+def test_a_reader_finds_no_damage_wherever_rotations_and_an_image_come_between(
+    place: Path, read: Callable[[DiskFiles, Progress], object]
+) -> None:
+    after = calls = 0
+    while after <= calls:
+        # Given a store with each kind of file
+        store = filled(place / f"store-{after}", 1)
+        calls = 0
+
+        def at_place(*_progress: object) -> None:
+            # When it fills its file and the spare one, and writes images, between two steps of a reader
+            nonlocal calls
+            calls += 1
+            if calls == after:  # noqa: B023 - called in this turn of the loop
+                for size in (1, *[150] * 8):
+                    store.do("SET", "k", "x" * size)  # noqa: B023
+                store.rotate_and_checkpoint()  # noqa: B023
+
+        # Then that reads what the store had at some time meanwhile
+        read(DiskFiles(store.directory), at_place)
+        assert store.files is not None
+        store.files.unlock()
+        after += 1
+    assert calls > 5
 
 
 @pytest.mark.parametrize(

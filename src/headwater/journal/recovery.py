@@ -153,6 +153,17 @@ class Recovery:
         """Whether there is no journal file."""
         return not self._found
 
+    def end_here(self) -> None:
+        """Let the journal end with the last file that has records now, because a server may go on meanwhile: bytes that
+        it adds to this file are not read, so a record in a later one would contradict what was read."""
+        while len(self._found) > 1:
+            name = self._found[-1].name
+            used = self._files.content(name).used
+            self._files.close(name)
+            if used > FILE_HEADER_BYTES:
+                break
+            self._found.pop()
+
     def reread(self) -> Recovery:
         """Return a new recovery of the same files, including what was written since."""
         return Recovery(self._files)

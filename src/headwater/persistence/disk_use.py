@@ -92,7 +92,7 @@ def _other(name: str) -> str:
 def streams_on_disk(files: Files, progress: Progress = silent) -> list[StreamOnDisk]:
     """Return the streams with blocks in segments, the largest first. Raises `JournalDamaged`."""
     with reading(files), held_for_backup(files.path(BACKUP_LOCK_NAME)):
-        store = StoreReader(files, progress)
+        store = StoreReader(files, progress, live=True)
         for batches in (store.of_image(), store.of_journal()):
             for batch in batches:
                 store.applying.apply(batch)

@@ -94,7 +94,7 @@ def dumped_groups(
     Raises `JournalDamaged` at a damaged place, and `StoreUnusable` if the directory has no store.
     """
     with reading(files), held_for_backup(files.path(BACKUP_LOCK_NAME)):
-        store = StoreReader(files, progress, past=oldest_past(files))
+        store = StoreReader(files, progress, past=oldest_past(files), live=True)
         for batch in store.of_image():
             store.applying.apply(batch)
         for batch in store.of_journal():
@@ -122,7 +122,7 @@ def journal_parts(files: Files, progress: Progress = silent) -> list[JournalPart
     """
     found: dict[str, JournalPart] = {}
     with reading(files), held_for_backup(files.path(BACKUP_LOCK_NAME)):
-        store = StoreReader(files, progress, past=oldest_past(files))
+        store = StoreReader(files, progress, past=oldest_past(files), live=True)
         for manifest in read_all(files):
             if manifest.image is not None:
                 deque(read_image(files, manifest.image, store.seed), maxlen=0)

@@ -159,7 +159,7 @@ def entry_history(
 def _read(
     files: Files, watched: _Watched, progress: Progress, past: StoreManifest | None
 ) -> EntryHistory:
-    store = StoreReader(files, progress, past=past)
+    store = StoreReader(files, progress, past=past, live=True)
     for batch in store.of_image():
         store.applying.apply(batch)
     watch = _Watch(store.applying, watched)

@@ -43,16 +43,23 @@ def silent(_what: str, _done: int, _total: int) -> None:
 
 class StoreReader:
     """Reads the image and the journal of a directory, each once and in this order; from ``past`` on if that is given
-    (`journal.retention`).
+    (`journal.retention`). With ``live`` a server may go on meanwhile: only backups are locked.
 
     The constructor and the iterators raise `JournalDamaged`, and the constructor `StoreUnusable` if there is no
     store.
     """
 
     def __init__(
-        self, files: Files, progress: Progress = silent, *, past: StoreManifest | None = None
+        self,
+        files: Files,
+        progress: Progress = silent,
+        *,
+        past: StoreManifest | None = None,
+        live: bool = False,
     ) -> None:
         self.recovery = Recovery(files, Catalog(files, past))
+        if live:
+            self.recovery.end_here()
         self.image = self.recovery.catalog.image
         if self.recovery.is_empty and self.image is None:
             where = files.path("").rstrip("/")
