@@ -38,6 +38,7 @@ cdef class Node:
     cdef object _sealed
     cdef Arguments _arguments
     cdef public double _seen_deadline
+    cdef bint _preparing
     cdef long long _generation
 
     cpdef bytes exchange(self, Session session, bytes requests)
@@ -53,7 +54,7 @@ cdef class Node:
     cdef _prepare(self, long long now_ms)
     @cython.locals(deadline=double, waiting=Waiters)
     cpdef next_deadline(self)
-    @cython.locals(output=Output, room="long long", facts_mark=Py_ssize_t)
+    @cython.locals(output=Output, room="long long", facts_mark=Py_ssize_t, reading=bint)
     cpdef _drain(self, Session session)
     @cython.locals(
         call=Call, keyspace=Keyspace, reply_mark=Py_ssize_t, facts_mark=Py_ssize_t, silent=bint

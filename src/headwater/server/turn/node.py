@@ -106,6 +106,8 @@ class Node:
         self._arguments = Arguments()
         """The arguments of the current request. Code that needs them longer makes a copy."""
         self._seen_deadline = inf
+        self._preparing = False
+        """Whether a request was read whose command has not begun."""
         self._generation = FORKS.generation
         if journal is not None:
             self.load(self.keyspace, journal)
@@ -283,16 +285,26 @@ class Node:
             ):
                 output.stalled = True
                 break
+            reading = True
             try:
                 if not session.scanner.next(self._arguments):
                     break
+                reading = False
+                self.run(session, self._arguments)
             except Exception as error:
-                refuse_input(session, error, self.services)
-                break
-            self.run(session, self._arguments)
+                if reading:
+                    refuse_input(session, error, self.services)
+                    break
+                self._refuse(session, error)
         if len(self.records.facts.data) > facts_mark:
             session.wrote_turn = self.records.turn
         self.clients.wrote_to(session)
+
+    def _refuse(self, session: Session, error: Exception) -> None:
+        """Reply to a command that ``error`` ended before it ran. Raises any other error: the node is poisoned."""
+        changed = self.records.is_open or not self._preparing
+        refusal = self.services.faults.refuse(error, "what precedes a command", changed=changed)
+        session.output.reply.error(str(refusal))
 
     def _drain_resumed(self) -> None:
         """Run what unblocked sessions have sent while they were blocked. Their output is sent first."""
@@ -310,21 +322,15 @@ class Node:
         call, keyspace = session.call, self.keyspace
         reply_mark = len(session.output.outbox)
         silent = session.reply_mode != "on"
-        wait = None
-        try:
-            self.times.begin_command()
-            call.now_ms = self.times.now_ms
-            if keyspace.expiring or keyspace.due_notes or keyspace.events or keyspace.signalled:
-                self._prepare(call.now_ms)
-        except Exception as error:
-            refusal = self.services.faults.refuse(
-                error, "what precedes a command", changed=self.records.is_open
-            )
-            session.output.reply.error(str(refusal))
-        else:
-            facts_mark = self.records.begin()
-            wait = self.execution.execute(session, arguments)
-            self.records.seal(facts_mark, call.now_ms)
+        self._preparing = True
+        self.times.begin_command()
+        call.now_ms = self.times.now_ms
+        if keyspace.expiring or keyspace.due_notes or keyspace.events or keyspace.signalled:
+            self._prepare(call.now_ms)
+        self._preparing = False
+        facts_mark = self.records.begin()
+        wait = self.execution.execute(session, arguments)
+        self.records.seal(facts_mark, call.now_ms)
         if wait is not None:
             self.blocked.block(session, wait)
         if session.output.reply.tail is not None:
