@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -15,6 +16,7 @@ from headwater.testing.replies import Failure, Simple
 from headwater.testing.server import server_thread
 from tests.conformance.wire import Wire, connected, encode
 from tests.peers import Peer
+from tests.waiting import eventually
 
 READ = {
     "ioredis, redis-py": "loading",
@@ -277,3 +279,43 @@ def test_unread_output_of_a_client_is_counted_once() -> None:
     # And no longer after it has been read
     assert slow.reply() == bytes(1024 * 1024)
     assert int(info_of(admin, "clients")["client_recent_max_output_buffer"]) < 1024
+
+
+def counted(port: int) -> list[object]:
+    """Return the number of a client's commands after each request, and check that of objects freed lazily."""
+    found: list[object] = []
+    with connected(port) as wire:
+        wire.ask("CONFIG", "RESETSTAT")
+        for words in (
+            *(("PING",), ("NOSUCH",), ("SET", "a"), ("MULTI",), ("GET", "a"), ("EXEC",)),
+            *(
+                ("EVAL", "redis.call('ping') return redis.call('get', 'a')", "0"),
+                ("AUTH", "x", "y"),
+            ),
+            *(("BLPOP", "no", "0.01"), ("RESET",), ("CONFIG", "RESETSTAT")),
+        ):
+            wire.ask(*words)
+            if words[0] not in {"MULTI", "GET"}:
+                found.append(wire.ask("CLIENT", "INFO").partition(b" tot-cmds=")[2].split()[0])
+        wire.ask("RPUSH", "few", *"abc")
+        wire.ask("SADD", "many", *map(str, range(1000)), "x")
+        for freed, line in enumerate(("UNLINK few", "UNLINK many", "FLUSHALL ASYNC")):
+            wire.ask("SET", "k", "1")
+            wire.ask(*line.split())
+            eventually(partial(has_freed, wire, freed), f"{freed} objects are freed")
+        wire.ask("CONFIG", "RESETSTAT")
+        assert has_freed(wire, 0)
+    return found
+
+
+def has_freed(wire: Wire, count: int) -> bool:
+    return b"\r\nlazyfreed_objects:%d\r\n" % count in wire.ask("INFO", "memory")
+
+
+@pytest.mark.peer
+def test_commands_of_a_client_and_lazily_freed_objects_are_counted_as_in_redis(
+    shared_peer: Callable[[str], Peer],
+) -> None:
+    with server_thread(Config(port=0)) as server:
+        ours = counted(server.port)
+    assert ours == counted(shared_peer("redis-8.2").port)

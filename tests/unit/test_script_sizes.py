@@ -175,3 +175,14 @@ def test_one_call_unpacks_at_most_half_a_million_values_of_msgpack(
     found = answered(body, b"x" * tens)
     assert isinstance(found, bytes)
     assert answer in found
+
+
+@pytest.mark.parametrize("options", ["false, 0", "false, 2147483647", "true, 1, 2147483647"])
+def test_a_sparse_array_is_encoded_up_to_the_limit(options: str) -> None:
+    # Given options that accept an array of any length
+    script = f"cjson.encode_sparse_array({options}) return #cjson.encode({{[tonumber(S)] = 1}})"
+    assert answered(script, b"1000") == 4998
+    # Then a huge one is refused before the server creates it
+    found = answered(script, b"2147483647")
+    assert isinstance(found, Failure)
+    assert b"too many for one call" in found.text

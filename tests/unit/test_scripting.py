@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 
 import pytest
 
@@ -125,6 +126,44 @@ level(%d)
 """
 
 
+LONG = (
+    "table.remove(t, 1)",
+    "table.insert(t, 1, 1)",
+    "table.maxn(t)",
+    "pcall(table.sort, t, rawequal)",
+)
+
+
+@pytest.mark.parametrize(
+    "caught",
+    ["pcall(f)", "xpcall(f, f)", "coroutine.resume(coroutine.create(f))", "pcall(pcall, f)"],
+)
+def test_a_script_that_fills_cs_stack_again_and_again_is_ended(
+    client: LocalClient, caught: str
+) -> None:
+    # Given calls so deep that even the function that checks the clock fails, and is tried again at each level
+    text = failure(client, f"local function f() while true do {caught} end end f()")
+    # Then the time limit ends them
+    assert "lua-time-limit" in text
+    assert client("EVAL", "return 1", 0) == 1
+
+
+def test_the_clock_is_checked_between_slow_calls(
+    client: LocalClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given a clock on which each reading takes a tenth of the limit, and calls with few instructions of Lua between
+    readings = itertools.count()
+    monkeypatch.setattr(interpreter, "monotonic", lambda: next(readings) / 100)
+    for call in ("redis.call('get', 'n')", "cjson.decode('[]')", "struct.pack('b', 1)"):
+        client("DEL", "n")
+        loop = f"for i = 1, 1e9 do redis.call('incr', 'n') pcall(function() {call} end) end"
+        assert "lua-time-limit" in failure(client, loop)
+        # Then the limit ends them after a few, and not after the ten thousand instructions that Lua counts
+        runs = client("GET", "n")
+        assert isinstance(runs, bytes)
+        assert int(runs) < 200
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "script",
@@ -141,6 +180,10 @@ level(%d)
         *(NESTED % (resumed, depth) for resumed in RESUMED for depth in (1, 2, 4, 8)),
         "local f f = function() return f() end f()",
         "while true do redis.call('incr', 'n') end",
+        *(
+            f"local t = {{}} for i = 1, 1e6 do t[i] = i end while true do {call} end"
+            for call in LONG
+        ),
     ],
 )
 def test_a_script_that_does_not_end_is_ended(
@@ -204,6 +247,10 @@ def test_error_handlers_and_replies_are_bounded(client: LocalClient, script: str
         ("return unpack({}, -2^31, -2)", "too many results to unpack"),
         ("return unpack({}, 1, -2^31 - 1)", "too many results to unpack"),
         ("table.insert({}, -2^31, 'x')", "position out of bounds"),
+        ("table.insert({}, 2^31, 'x')", "position out of bounds"),
+        ("table.insert({}, '0x80000000', 'x')", "position out of bounds"),
+        ("return ('x'):rep(-2^31 - 1)", "2147483647 bytes are too many for one call"),
+        ("return struct.size(('x'):rep(1e6))", "1000000 bytes are too many for a format"),
     ],
 )
 def test_calls_that_would_overflow_cs_stack_or_never_end_are_refused(
@@ -212,6 +259,7 @@ def test_calls_that_would_overflow_cs_stack_or_never_end_are_refused(
     assert f"user_script:1: {expected}" in failure(client, script).replace(
         "bad argument #2 to 'insert' (position out of bounds)", "position out of bounds"
     )
+    assert client("EVAL", "return ('').rep('', '2147483647')", 0) == b""
 
 
 @pytest.mark.parametrize(

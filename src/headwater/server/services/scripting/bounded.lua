@@ -11,10 +11,11 @@ local slow, parse, coarse_growth, steps, charge, CALL_BYTES = ...
 
 local error, ipairs, pcall, select, tonumber, tostring, type = error, ipairs, pcall, select, tonumber,
     tostring, type
-local concat, rep, sort = table.concat, string.rep, table.sort
+local concat, maxn, remove, rep, sort = table.concat, table.maxn, table.remove, string.rep, table.sort
 local byte, find, gmatch, gsub, match, sub = string.byte, string.find, string.gmatch, string.gsub,
     string.match, string.sub
-local ceil, floor, min, rawget = math.ceil, math.floor, math.min, rawget
+local ceil, floor, max, min, next, rawget = math.ceil, math.floor, math.max,
+    math.min, next, rawget
 
 local QUANTIFIERS = 1000 -- maximum in a pattern: C's stack grows with each. Lua 5.2 allows 200 nested ones.
 local STEPS = 30000000 -- maximum in C in one call, a tenth of a second; longer matches are done step by step
@@ -251,23 +252,32 @@ function functions.set_read_only(problem_of)
     problem_of_read_only = problem_of
 end
 
-local function insert_problem(list, position, ...)
-    local problem = problem_of_read_only(list)
-    if problem then
-        return problem
-    end
-    position = select("#", ...) > 0 and tonumber(position)
-    if position and type(list) == "table" and not (#list - position < MOVES) then
-        return "bad argument #2 to 'insert' (position out of bounds)"
-    end
-end
-
 -- Converts a number as C does: without its fraction, to 64 and then to 32 bits.
 local function as_int(number)
     if not (number > -2 ^ 63 and number < 2 ^ 63) then
         return 0
     end
     return ((number < 0 and ceil(number) or floor(number)) + 2 ^ 31) % 2 ^ 32 - 2 ^ 31
+end
+
+-- Charges the items of a list after a position, which C moves.
+local function charge_moves(list, position)
+    position = type(list) == "table" and tonumber(position)
+    if position then
+        charge(min(MOVES, max(0, #list - as_int(position))))
+    end
+end
+
+local function insert_problem(list, position, ...)
+    local problem = problem_of_read_only(list)
+    if problem then
+        return problem
+    end
+    position = select("#", ...) > 0 and tonumber(position)
+    if position and type(list) == "table" and not (#list - as_int(position) < MOVES) then
+        return "bad argument #2 to 'insert' (position out of bounds)"
+    end
+    charge_moves(list, position)
 end
 
 local function unpack_problem(list, first, last)
@@ -332,10 +342,11 @@ end
 
 function functions.rep(...)
     local text, times = ...
-    if text == "" and type(times) == "number" then -- C would loop as many times
+    local number = tonumber(times) or 0
+    if text == "" and tonumber(times) then -- C would loop as many times
         return text
     end
-    local problem = size_problem(#(text_of(text) or "") * (tonumber(times) or 0))
+    local problem = size_problem(#(text_of(text) or "") * max(number, as_int(number)))
     if problem then
         return passed_on("rep", false, problem)
     end
@@ -367,10 +378,35 @@ end
 
 function functions.sort(...)
     local list, comparator = ...
-    if comparator == nil and is_long(list) then
-        return passed_on("sort", pcall(sort, list, is_less))
+    if is_long(list) then
+        if comparator == nil then
+            return passed_on("sort", pcall(sort, list, is_less))
+        elseif type(comparator) == "function" then -- which may be one of C's, where no clock is checked
+            return passed_on("sort", pcall(sort, list, function(one, other)
+                local less = comparator(one, other)
+                return less
+            end))
+        end
     end
     return passed_on("sort", pcall(sort, ...))
+end
+
+function functions.remove(...)
+    charge_moves(...)
+    return passed_on("remove", pcall(remove, ...))
+end
+
+function functions.maxn(...)
+    if type((...)) ~= "table" then
+        return passed_on("maxn", pcall(maxn, ...))
+    end
+    local most = 0
+    for name in next, (...) do
+        if type(name) == "number" and name > most then
+            most = name
+        end
+    end
+    return most
 end
 
 functions.insert = bounded("insert", table.insert, insert_problem)

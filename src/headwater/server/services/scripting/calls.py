@@ -23,6 +23,7 @@ from headwater.server.services.scripting.cache import CachedScript
 from headwater.server.services.scripting.interpreter import Interpreter, Problem
 from headwater.server.services.scripting.values import (
     ScriptFailed,
+    number_text,
     reply_words,
     write_word,
     write_words,
@@ -182,8 +183,8 @@ def _words(values: tuple[Any, ...]) -> list[bytes]:
         if isinstance(value, bytes):
             words.append(value)
         elif isinstance(value, int | float) and not isinstance(value, bool):
-            whole = isinstance(value, int) or (abs(value) < 2**63 and value == int(value))
-            words.append(b"%d" % int(value) if whole else b"%.17g" % value)
+            whole = isinstance(value, int) and value > -(2**63)
+            words.append(b"%d" % value if whole else number_text(value))
         else:
             raise ScriptFailed(b"ERR Lua redis lib command arguments must be strings or integers")
     return words

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 MAX_DEPTH = 1000
@@ -76,11 +76,7 @@ class CjsonEncoder:
             self._longer(len(value))
             return _quoted(value)
         if isinstance(value, int | float):
-            if not math.isfinite(value) and self._options.invalid_numbers is not True:
-                if self._options.invalid_numbers:
-                    return "null"
-                raise NotJSON("Cannot serialise number: must not be NaN or Inf")
-            return format(value, self._digits)
+            return self._number(value)
         kind = self._kind(value)
         if kind == "userdata":
             return "null"
@@ -91,6 +87,13 @@ class CjsonEncoder:
         self._longer(2)
         return self._table(value, depth + 1)
 
+    def _number(self, value: float) -> str:
+        if not math.isfinite(value) and self._options.invalid_numbers is not True:
+            if self._options.invalid_numbers:
+                return "null"
+            raise NotJSON("Cannot serialise number: must not be NaN or Inf")
+        return format(value, self._digits)
+
     def _longer(self, count: int) -> None:
         self._length += count
         if self._length > self._checked_to:
@@ -100,6 +103,8 @@ class CjsonEncoder:
     def _content(self, table: Any) -> dict[Any, Any]:
         content = {}
         for name, value in table.items():
+            if isinstance(name, bool):  # which for Python is 0 or 1
+                raise NotJSON("Cannot serialise boolean: table key must be a number or string")
             content[name] = value
             self._longer(ITEM_BYTES)
         return content
@@ -112,19 +117,24 @@ class CjsonEncoder:
             if sparse and not options.convert:
                 raise NotJSON("Cannot serialise table: excessively sparse array")
             if not sparse:
-                items = (self.encode(content.get(at), depth) for at in range(1, length + 1))
-                return "[" + ",".join(items) + "]"
+                return "[" + ",".join(self._items(content, length, depth)) + "]"
         pairs = []
         for name, value in content.items():
             if isinstance(name, bytes):
                 spelled = _quoted(name)
-            elif isinstance(name, int | float) and not isinstance(name, bool):
-                spelled = f'"{format(name, self._digits)}"'
+            elif isinstance(name, int | float):
+                spelled = f'"{self._number(name)}"'
             else:
-                kind = "boolean" if isinstance(name, bool) else self._kind(name)
+                kind = self._kind(name)
                 raise NotJSON(f"Cannot serialise {kind}: table key must be a number or string")
             pairs.append(f"{spelled}:{self.encode(value, depth)}")
         return "{" + ",".join(pairs) + "}"
+
+    def _items(self, content: dict[Any, Any], length: int, depth: int) -> Iterator[str]:
+        for at in range(1, length + 1):
+            if at not in content:  # a sparse array may be much longer than its table
+                self._longer(5)
+            yield self.encode(content.get(at), depth)
 
 
 def decode(
@@ -169,7 +179,10 @@ def _strict(part: re.Match[str]) -> str:
     text = part[0].lower()
     if text[0] == '"':
         return part[0]
-    number = float.fromhex(text) if "0x" in text else float(text)
+    try:
+        number = float.fromhex(text) if "0x" in text else float(text)
+    except OverflowError:
+        number = -math.inf if text[0] == "-" else math.inf
     return json.dumps(number)
 
 
@@ -194,8 +207,7 @@ def _lua(value: Any, table: Callable[[], Any], null: Any) -> Any:
 
 
 def _is_index(name: Any) -> bool:
-    number = isinstance(name, int | float) and not isinstance(name, bool)
-    return number and name >= 1 and name == int(name)
+    return isinstance(name, int | float) and 1 <= name < 2**31 and name == int(name)
 
 
 def _quoted(text: bytes) -> str:

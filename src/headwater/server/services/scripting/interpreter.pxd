@@ -15,6 +15,7 @@ cdef class Interpreter:
     cdef double _deadline
     cdef Py_ssize_t _collect_above
     cdef object _broken
+    cdef int _calls
     cdef object _box
     cdef object _in_box
     cdef public object current

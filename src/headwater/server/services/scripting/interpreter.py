@@ -38,6 +38,7 @@ from headwater.server.services.scripting.cjson import (
 from headwater.server.services.scripting.libraries import (
     Packer,
     Unpacker,
+    as_integer,
     bits,
     lua_value,
     struct_pack,
@@ -65,6 +66,14 @@ _SMALL_BYTES = 4096
 
 _LOGGED_BYTES = 16 * MAX_LOG_MESSAGE
 """Bytes of a log message that are looked at. The log cuts it at a sixteenth of that."""
+
+_UNCHECKED_CALLS = 16
+"""Commands that a script may call between two checks of the clock. Each may take long, and Lua only counts its own
+instructions. The functions of libraries are checked each time."""
+
+_TIMEOUT = (
+    b"ERR the script ran longer than lua-time-limit and was stopped; what it wrote before remains"
+)
 
 _CHUNK = b"@user_script"
 """The chunk name of a script in Lua's errors."""
@@ -119,6 +128,8 @@ class Interpreter:
         self._deadline = math.inf
         self._collect_above = 0
         self._broken: BaseException | None = None
+        self._calls = 0
+        """Of the server's functions, since the clock was checked."""
         self._box = self._lua.table(b"", b"")
         self._in_box = object()
         """The first argument of a call whose arguments are in the box; their number is the second."""
@@ -244,15 +255,14 @@ class Interpreter:
         for name, value in {
             b"version": version,
             b"version_number": major << 16 | minor << 8 | patch,
-            b"timeout": b"ERR the script ran longer than lua-time-limit and was stopped; what it wrote "
-            b"before remains",
+            b"timeout": _TIMEOUT,
             b"text_bytes": MAX_SCRIPT_TEXT_BYTES,
             b"roomy_kilobytes": self._most // 2 >> 10,
             b"expired": self.expired,
             b"bound": self._bound,
             b"unbound": self._unbound,
             b"in_box": self._in_box,
-            b"call": self._answering(self._on_call),
+            b"call": self._answering(self._on_call, 1),
             b"setresp": self._answering(lambda words: self._on_setresp(*words)),
             b"acl_check_cmd": self._answering(self._on_acl_check),
             b"sha1hex": self._answering(lambda words: _sha1hex(*words)),
@@ -261,7 +271,7 @@ class Interpreter:
             b"set_null": self._set_null,
             b"json_encode": self._answering(lambda words: self._json_encode(*words)),
             b"json_decode": self._answering(lambda words: self._json_decode(*words)),
-            b"bits": self._answering(lambda words: bits(*words)),
+            b"bits": self._answering(lambda words: bits(*words), 1),
             b"struct_pack": self._answering(lambda words: struct_pack(*words)),
             b"struct_unpack": self._answering(lambda words: struct_unpack(*words)),
             b"struct_size": self._answering(lambda words: struct_size(*words)),
@@ -289,7 +299,9 @@ class Interpreter:
         allocates, at the same time, a larger table of its strings: a third of the memory in use."""
         return self._is_bound and self._used() + 2 * size < self._most // 2
 
-    def _answering(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def _answering(
+        self, function: Callable[..., Any], weight: int = _UNCHECKED_CALLS
+    ) -> Callable[..., Any]:
         """Wrap a function for the prelude. The wrapper returns its value, or the text of its error
         (`answer` in calls.lua). Any other exception ends the run, even if the script catches the
         error."""
@@ -299,6 +311,11 @@ class Interpreter:
                 self._unbound()
             ok: bool | int = True
             try:
+                self._calls += weight
+                if self._calls >= _UNCHECKED_CALLS:
+                    if self.expired():
+                        raise ScriptFailed(_TIMEOUT)
+                    self._calls = 0
                 if arguments and arguments[0] is self._in_box:
                     arguments = self._boxed(int(arguments[1]))
                 value = function(arguments)
@@ -374,13 +391,14 @@ class Interpreter:
     def _unpack(self, data: bytes, limit: float, offset: float) -> Any:
         """Unpack at most ``limit`` values (0: all). Return a table with their number and the offset
         after them, -1 at the end."""
+        limit, offset = as_integer(limit), as_integer(offset)
         if limit < 0 or offset < 0:
-            text = f"offset of {int(offset)} and limit of {int(limit)}"
+            text = f"offset of {offset} and limit of {limit}"
             raise ScriptFailed(f"Invalid request to unpack with {text}.".encode())
         if offset > len(data):
-            text = f"Start offset {int(offset)} greater than input length {len(data)}."
+            text = f"Start offset {offset} greater than input length {len(data)}."
             raise ScriptFailed(text.encode())
-        unpacker, values = Unpacker(data, int(offset), self._check_values), list[Any]()
+        unpacker, values = Unpacker(data, offset, self._check_values), list[Any]()
         try:
             while unpacker.at < len(data) and (not limit or len(values) < limit):
                 values.append(unpacker.next())

@@ -48,6 +48,9 @@ function bit.tohex(number, digits)
     if not tonumber(number) then
         refuse(1, "tohex", "number", number)
     end
+    if digits ~= nil and not tonumber(digits) then
+        refuse(2, "tohex", "number", digits)
+    end
     digits = tonumber(digits) or 8
     local form = "%08x"
     if digits < 0 then
@@ -74,6 +77,8 @@ function struct.unpack(form, data, position)
         refuse(1, "unpack", "string", form)
     elseif type(data) ~= "string" then
         refuse(2, "unpack", "string", data)
+    elseif position ~= nil and not tonumber(position) then
+        refuse(3, "unpack", "number", position)
     end
     local values = checked(ask(host.struct_unpack, form, data, tonumber(position) or 1))
     return unpack(values)
@@ -126,6 +131,9 @@ function cmsgpack.unpack(data)
 end
 
 function cmsgpack.unpack_one(data, offset)
+    if offset ~= nil and not tonumber(offset) then
+        refuse(2, "unpack_one", "number", offset)
+    end
     local made, count, following = unpacked("unpack_one", data, 1, tonumber(offset) or 0)
     return following, unpack(made, 1, count)
 end
@@ -133,6 +141,8 @@ end
 function cmsgpack.unpack_limit(data, limit, offset)
     if not tonumber(limit) then
         refuse(2, "unpack_limit", "number", limit)
+    elseif offset ~= nil and not tonumber(offset) then
+        refuse(3, "unpack_limit", "number", offset)
     end
     local made, count, following =
         unpacked("unpack_limit", data, tonumber(limit), tonumber(offset) or 0)

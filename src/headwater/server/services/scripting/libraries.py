@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 import sys
 from collections.abc import Callable
-from math import isnan
+from math import copysign, inf, isfinite, isnan
 from typing import Any
 
 from headwater.server.services.scripting.values import ScriptFailed
@@ -22,10 +22,18 @@ _MOST_SIZE = 32
 _MOST_NESTING = 16
 """Deeper tables are packed as nil. Precedent: lua-cmsgpack, LUACMSGPACK_MAX_NESTING."""
 
+_MOST_FORMAT = 65536
+"""Maximum length of a format of struct. A longer one would only have spaces and padding."""
+
 _SIZES = {"b": 1, "h": 2, "l": 8, "t": 8, "f": 4, "d": 8, "x": 1}
 
 
 # bit -------------------------------------------------------------------------------------------
+
+
+def as_integer(number: float) -> int:
+    """Convert a number of Lua to a C integer of 64 bits, as a cast does."""
+    return int(number) if -(2**63) <= number < 2**63 else -(2**63)
 
 
 def bits(name: bytes, *numbers: float) -> int:
@@ -69,6 +77,9 @@ class _Format:
     """Reads the options of a format: ``kind``, ``size`` and how many bytes align it at ``total``."""
 
     def __init__(self, text: bytes, function: str) -> None:
+        if len(text) > _MOST_FORMAT:
+            problem = f"{len(text)} bytes are too many for a format, which may have {_MOST_FORMAT}"
+            raise ScriptFailed(problem.encode())
         self._text = text.decode("latin-1")
         self._function = function
         self._at = 0
@@ -110,7 +121,7 @@ class _Format:
 
     def _number(self, default: int) -> int:
         begin = self._at
-        while self._text[self._at : self._at + 1].isdigit():
+        while "0" <= self._text[self._at : self._at + 1] <= "9":
             self._at += 1
         digits = self._text[begin : self._at]
         if len(digits) > 9:
@@ -139,9 +150,14 @@ def struct_pack(form: bytes, *values: Any) -> bytes:
                 )
             made += text[:size] + bytes(kind == "s")
         elif kind in "fd":
-            made += struct.pack(_code(options, kind), _number_of(value, number))
+            real = _number_of(value, number)
+            try:
+                made += struct.pack(_code(options, kind), real)
+            except OverflowError:
+                made += struct.pack(_code(options, kind), copysign(inf, real))
         else:
-            whole = int(_number_of(value, number)) % 256**size
+            real = _number_of(value, number)
+            whole = (int(real) if isfinite(real) else 0) % 2**64 % 256**size
             made += whole.to_bytes(size, "big" if options.order == "big" else "little")
     return bytes(made)
 
@@ -159,9 +175,12 @@ def _text_of(value: Any, number: int) -> bytes:
 
 
 def _number_of(value: Any, number: int) -> float:
-    try:
+    if isinstance(value, int | float) and not isinstance(value, bool):
         return float(value)
-    except (TypeError, ValueError):
+    text = value.strip().lower() if isinstance(value, bytes) and b"_" not in value else b""
+    try:
+        return float(int(text, 16)) if b"x" in text else float(text)
+    except ValueError:
         raise _expected("number", value, number) from None
 
 
@@ -174,13 +193,13 @@ def _expected(kind: str, value: Any, number: int) -> ScriptFailed:
 def struct_unpack(form: bytes, data: bytes, position: float = 1) -> list[Any]:
     """struct.unpack, as words: an array of the values and the next position."""
     options, values = _Format(form, "unpack"), list[Any]()
-    at = int(position) - 1
-    if at < 0:
+    at = as_integer(position) - 1
+    if at == -1:
         raise ScriptFailed(b"bad argument #3 to 'unpack' (offset must be 1 or greater)")
     while (option := options.next(at)) is not None:
         kind, size, padding = option
         at += padding
-        if at + size > len(data):
+        if at < 0 or at + size > len(data):
             raise ScriptFailed(b"bad argument #2 to 'unpack' (data string too short)")
         part = data[at : at + size]
         if kind == "s":
@@ -193,7 +212,7 @@ def struct_unpack(form: bytes, data: bytes, position: float = 1) -> list[Any]:
             if not size:
                 if not values or not isinstance(values[-1], int | float):
                     raise ScriptFailed(b"format 'c0' needs a previous size")
-                size = int(values.pop())
+                size = as_integer(values.pop())
                 if not 0 <= size <= len(data) - at:
                     raise ScriptFailed(b"bad argument #2 to 'unpack' (data string too short)")
             values.append(data[at : at + size])
@@ -243,7 +262,7 @@ class Packer:
             self._add_number(value)
         elif value is not None and self._kind(value) == "table" and depth < _MOST_NESTING:
             self._check(len(made))
-            self._add_table(dict(value.items()), depth + 1)
+            self._add_table(list(value.items()), depth + 1)
         else:
             made.append(0xC0)
 
@@ -269,15 +288,17 @@ class Packer:
                 made += whole.to_bytes(size, "big", signed=whole < 0)
                 return
 
-    def _add_table(self, content: dict[Any, Any], depth: int) -> None:
-        count = len(content)
-        if all(index in content for index in range(1, count + 1)):
+    def _add_table(self, pairs: list[tuple[Any, Any]], depth: int) -> None:
+        count = len(pairs)
+        # For Python, True is 1: a table with both has two items.
+        content = {name: value for name, value in pairs if not isinstance(name, bool)}
+        if len(content) == count and all(index in content for index in range(1, count + 1)):
             self._head(count, 0x90, 15, (0, 0xDC, 0xDD))
             for index in range(1, count + 1):
                 self.add(content[index], depth)
             return
         self._head(count, 0x80, 15, (0, 0xDE, 0xDF))
-        for name, value in content.items():
+        for name, value in pairs:
             self.add(name, depth)
             self.add(value, depth)
 
@@ -331,7 +352,8 @@ class Unpacker:
             return struct.unpack(">f" if code == 0xCA else ">d", self.take(4 << (code - 0xCA)))[0]
         if 0xCC <= code <= 0xD3:
             size = 1 << (code - 0xCC) % 4
-            return float(int.from_bytes(self.take(size), "big", signed=code >= 0xD0))
+            signed = code >= 0xD0 or size == 8  # precedent: lua-cmsgpack
+            return float(int.from_bytes(self.take(size), "big", signed=signed))
         for first, sizes, read in _LENGTHS:
             if first <= code < first + len(sizes):
                 count = int.from_bytes(self.take(sizes[code - first]), "big")

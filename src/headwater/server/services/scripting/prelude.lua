@@ -61,8 +61,19 @@ local function resumed(...)
     return ...
 end
 
+-- Ends the run if a caught error hides that its time is over: near the limit of C's stack, the hook
+-- itself fails, and nothing else would end a script that tries again and again.
+local function caught(...)
+    if not (...) and host.expired() then
+        ending = true
+        sethook(watch_time, "", 1)
+        error({ err = host.timeout }, 0)
+    end
+    return ...
+end
+
 local function resume(...)
-    return resumed(coroutine_resume(...))
+    return caught(resumed(coroutine_resume(...)))
 end
 
 -- Errors ----------------------------------------------------------------------------------------
@@ -150,7 +161,7 @@ function plain.collectgarbage(option)
 end
 
 function plain.pcall(...)
-    return message(pcall(...))
+    return message(caught(pcall(...)))
 end
 
 local function handled(handler, ok, ...)
@@ -166,7 +177,7 @@ end
 
 -- Lua's own xpcall calls the handler where the error is: within `watch_time`, nothing would stop it.
 function plain.xpcall(body, handler)
-    return handled(handler, pcall(body))
+    return handled(handler, caught(pcall(body)))
 end
 
 getmetatable("").__index = libraries.string
@@ -242,10 +253,22 @@ function plain.getmetatable(value)
     return type(value) ~= "string" and getmetatable(value) or nil
 end
 
-function plain.loadstring(text)
-    if type(text) ~= "string" or sub(text, 1, 1) == "\27" then
+-- Refuses an argument, as Lua does.
+local function refuse(name, expected, count, value)
+    local got = count == 0 and "no value" or type(value)
+    error(("bad argument #1 to '%s' (%s expected, got %s)"):format(name, expected, got), 3)
+end
+
+function plain.loadstring(...)
+    local text = (...)
+    if type(text) == "number" then
+        text = tostring(text)
+    elseif type(text) ~= "string" then
+        refuse("loadstring", "string", select("#", ...), text)
+    elseif sub(text, 1, 1) == "\27" then
         return nil, "attempt to load a precompiled chunk"
-    elseif #text > host.text_bytes then
+    end
+    if #text > host.text_bytes then
         return nil, ("chunk too long: %d bytes, at most %d"):format(#text, host.text_bytes)
     end
     local chunk, problem = loadstring(text, "=loadstring")
@@ -253,7 +276,11 @@ function plain.loadstring(text)
 end
 
 -- Loads the text that a function returns in parts.
-function plain.load(read)
+function plain.load(...)
+    local read = (...)
+    if type(read) ~= "function" then
+        refuse("load", "function", select("#", ...), read)
+    end
     local parts = {}
     repeat
         local part = read()

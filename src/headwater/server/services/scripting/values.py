@@ -28,14 +28,13 @@ Source: redis.io, Redis Lua API reference, data type conversion.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from decimal import Decimal
+from math import copysign, isfinite, isnan
 from typing import Any
 
 from headwater.errors import CommandError
 from headwater.resp.replies import ReplyWriter
 from headwater.server.services.observability.observer import CountedError
-
-_EXACT = 2**52
-"""Integers below this are written without a fraction. Precedent: Redis, util.c, double2ll."""
 
 
 class ScriptFailed(Exception):
@@ -169,12 +168,31 @@ def _write_status(reply: ReplyWriter, words: Any) -> None:
 
 def _write_double(reply: ReplyWriter, words: Any) -> None:
     number = next(words)
-    whole = abs(number) < _EXACT and number == int(number)
-    text = b"%d" % int(number) if whole else repr(float(number)).encode()
+    text = number_text(number).replace(b"-nan", b"nan")
     if reply.resp == 3:
         reply.raw(b",%b\r\n" % text)
     else:
         reply.bulk(text)
+
+
+def number_text(number: float) -> bytes:
+    """Return a number with the fewest digits that stand for it, in the notation of Redis 8.
+
+    >>> [number_text(number) for number in (3.0, 3.3, 0.00001, 1e-7, 2.0**63, 1e300)]
+    [b'3', b'3.3', b'0.00001', b'1e-7', b'9223372036854776000', b'1e+300']
+    """
+    if abs(number) < 2**63 and number == int(number):
+        return b"%d" % int(number)
+    if not isfinite(number):
+        return b"-nan" if isnan(number) and copysign(1, number) < 0 else b"%g" % number
+    shortest = Decimal(repr(float(number))).normalize()
+    zeros, leading = int(shortest.as_tuple().exponent), shortest.adjusted()
+    plain = (
+        leading < len(shortest.as_tuple().digits) + 7
+        if zeros >= 0
+        else zeros > -7 or abs(leading) < 4
+    )
+    return format(shortest, "f" if plain else "e").encode()
 
 
 def _write_big_number(reply: ReplyWriter, words: Any) -> None:
