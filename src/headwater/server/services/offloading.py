@@ -236,15 +236,20 @@ class Offloading:
             self.runner.check(session, work.known, arguments)
             following = work.job.finish(session.call, work.take())
         except Exception as raised:
-            error = self._refusal(work, raised)
-            self._observer.failed(session, work.known.name, arguments, session.spent_ns, error)
-            raise error from raised
+            raise self._failure(work, raised) from None
         finally:
             if self._pubsub.keyspace.events:
                 self._pubsub.publish_events(session)
         if following is None:
             self._observer.stopped_waiting(session, arguments, failed=False)
         return following
+
+    def _failure(self, work: OffloadedJob, raised: Exception) -> CommandError:
+        """Return the reply for an exception of a job, and record it. Raises it if a change may be incomplete."""
+        session, error = work.session, self._refusal(work, raised)
+        name, arguments = work.known.name, work.job.arguments
+        self._observer.failed(session, name, arguments, session.spent_ns, error)
+        return error
 
     def _refusal(self, work: OffloadedJob, raised: Exception) -> CommandError:
         """Return the reply for an exception of a job. Raises it if a change may be incomplete."""

@@ -29,6 +29,9 @@ cdef class Execution(Runner):
     @cython.locals(mark=Py_ssize_t, chosen=KnownCommand, known=KnownCommand)
     cdef execute(self, Session session, Arguments arguments)
     cdef _refusal(self, Session session, KnownCommand known, raised)
+    cdef _failure(
+        self, Session session, KnownCommand known, Arguments arguments, long long began, raised
+    )
     cdef _check_gates(self, Session session, KnownCommand known, Arguments arguments)
     @cython.locals(queue=TransactionQueue, enlarges=bint)
     cdef _check_memory(self, Session session, KnownCommand known, Arguments arguments)

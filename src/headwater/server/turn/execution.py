@@ -88,14 +88,13 @@ class Execution(Runner):
             session.output.discard(mark)
             return ColdRead(arguments.copy(), cold.wanted, cold.ahead)
         except Exception as raised:
-            error = self._refusal(session, chosen, raised)
             session.output.discard(mark)
             if chosen is not None:
-                self._failed(session, chosen, arguments, self._times.began_ns, error)
+                text = str(self._failure(session, chosen, arguments, self._times.began_ns, raised))
             else:
                 session.transaction.failed |= session.transaction.queue is not None
-                error = self._rejected(session, arguments, error)
-            session.output.reply.error(str(error))
+                text = str(self._rejected(session, arguments, self._refusal(session, None, raised)))
+            session.output.reply.error(text)
             return None
 
     def _refusal(
@@ -108,6 +107,20 @@ class Execution(Runner):
         title = "the request" if known is None else known.title
         self.keyspace.events.clear()  # of a change that has not happened
         return self._services.faults.refuse(raised, title, changed=session.call.admitted)
+
+    def _failure(
+        self,
+        session: Session,
+        known: KnownCommand,
+        arguments: Arguments,
+        began: int,
+        raised: Exception,
+    ) -> CommandError:
+        """Return the error reply for an exception of a command that ran, and record it. Callers keep it in no
+        variable: its traceback has their frames, and both would wait for the cyclic collector."""
+        error = self._refusal(session, known, raised)
+        self._failed(session, known, arguments, began, error)
+        return error
 
     def _rejected(
         self, session: Session, arguments: Arguments, error: CommandError
@@ -179,9 +192,7 @@ class Execution(Runner):
         except NoRoom:  # no reply: the client waits on
             raise
         except Exception as raised:
-            error = self._refusal(session, known, raised)
-            self._failed(session, known, arguments, began, error)
-            raise error from None
+            raise self._failure(session, known, arguments, began, raised) from None
         finally:
             self.patient = False
             reply.piece_bytes = piece_bytes
@@ -234,9 +245,7 @@ class Execution(Runner):
         try:
             return self._run(session, known, arguments, began)
         except Exception as raised:
-            error = self._refusal(session, known, raised)
-            self._failed(session, known, arguments, began, error)
-            raise error from None
+            raise self._failure(session, known, arguments, began, raised) from None
 
     def _failed(
         self,
