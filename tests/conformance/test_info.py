@@ -316,6 +316,6 @@ def has_freed(wire: Wire, count: int) -> bool:
 def test_commands_of_a_client_and_lazily_freed_objects_are_counted_as_in_redis(
     shared_peer: Callable[[str], Peer],
 ) -> None:
-    with server_thread(Config(port=0)) as server:
+    with server_thread(Config(port=0, appendonly=False, save=())) as server:
         ours = counted(server.port)
     assert ours == counted(shared_peer("redis-8.2").port)

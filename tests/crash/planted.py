@@ -118,7 +118,7 @@ FAULTS: dict[str, Fault] = {
         "        return [one for one in there if not any(one in numbers for numbers in referenced)]\n",
         "        return list(there)\n",
         "cold",
-        "No such file or directory",
+        "the journal names segments that were removed",
     ),
     "helper allowed to replace the manifest": Fault(
         "persistence/building.py",

@@ -231,12 +231,19 @@ def copied_meanwhile(store: Busy, copy: Path, meanwhile: Callable[[], None]) -> 
     return calls
 
 
-@pytest.mark.parametrize("seed", [1, 2, pytest.param(range(3, 40), marks=pytest.mark.slice)])
+@pytest.mark.parametrize(
+    "seeds",
+    [
+        range(1, 2),
+        pytest.param(range(2, 7), marks=pytest.mark.slice),
+        pytest.param(range(7, 12), marks=pytest.mark.slice),
+    ],
+)
 @pytest.mark.usefixtures("patches")
 def test_a_backup_is_whole_wherever_a_rotation_and_an_image_come_between(
-    place: Path, seed: int | range
+    place: Path, seeds: range
 ) -> None:
-    for one in [seed] if isinstance(seed, int) else seed:
+    for one in seeds:
         # Given a store with each kind of file
         store = filled(place / f"store-{one}", one)
         after, calls = 0, 1
@@ -293,7 +300,7 @@ def test_a_reader_finds_no_damage_wherever_rotations_and_an_image_come_between(
 
 
 @pytest.mark.parametrize(
-    "seeds", [range(100, 110), pytest.param(range(110, 400), marks=pytest.mark.slice)]
+    "seeds", [range(100, 110), pytest.param(range(110, 250), marks=pytest.mark.slice)]
 )
 @pytest.mark.usefixtures("patches")
 def test_a_backup_is_whole_whatever_the_store_does_between_any_two_pieces(
@@ -349,7 +356,7 @@ def test_a_store_that_is_started_again_and_again_is_not_copied(place: Path) -> N
 
 
 @pytest.mark.parametrize(
-    "seeds", [range(500, 508), pytest.param(range(508, 700), marks=pytest.mark.slice)]
+    "seeds", [range(500, 508), pytest.param(range(508, 600), marks=pytest.mark.slice)]
 )
 @pytest.mark.usefixtures("patches")
 def test_the_state_of_a_moment_is_restored_whatever_the_store_does_meanwhile(

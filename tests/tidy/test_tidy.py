@@ -15,6 +15,7 @@ from tests.tidy import tree
 FILE_LINES = 600
 FUNCTION_LINES = 60
 
+STORE_FILE = re.compile(r"journal-\d+|MANIFEST|(headwater|backup|checkpoint)\.lock")
 LOCK_FILES = {
     "Pipfile.lock",
     "pdm.lock",
@@ -96,6 +97,12 @@ def test_no_file_has_a_mark_of_unfinished_work() -> None:
 
 def test_there_is_no_lock_file() -> None:
     assert [str(path) for path in tree.files() if path.name in LOCK_FILES] == []
+
+
+def test_no_test_has_left_a_store_in_the_repository() -> None:
+    """A server without a directory of its own writes to the one it was started in."""
+    found = [path for path in tree.files() if STORE_FILE.fullmatch(path.name)]
+    assert [str(path) for path in found if "golden" not in path.parts] == []
 
 
 def test_constraints_name_versions_and_no_addresses() -> None:

@@ -103,9 +103,11 @@ def read_manifest(files: Files, name: str = MANIFEST_NAME) -> StoreManifest | No
 
     Raises `JournalDamaged` for a flaw, and `StoreUnusable` for a later format or an unfinished copy.
     """
-    if name not in files.names():
+    try:
+        data = files.read(name, MANIFEST_BYTES + 1)
+    except FileNotFoundError:
+        files.names()  # raises if there is no directory either
         return None
-    data = files.read(name, MANIFEST_BYTES + 1)
     files.close(name)
     if data == UNFINISHED:
         where = files.path("").rstrip("/")
