@@ -132,7 +132,7 @@ def test_a_full_disk_is_named_and_keeps_nothing(
             # Then the error says which disk is full, and all space is free again
             assert "No space left on device" in said
             assert f"{small}" in said
-            assert "free some space" in said
+            assert "Free some space" in said
             assert list(small.iterdir()) == []
         # And the same command works when there is space
         subprocess.run(["mount", "-o", "remount,size=8m", str(small)], check=True)
@@ -152,6 +152,7 @@ def test_a_directory_that_cannot_be_written_is_an_error_that_changes_nothing(
         for target in (place, place / "new"):
             said = run_headwater("backup", str(store), str(target), status=1)
             assert "Read-only file system" in said
+            assert "Mount its file system with write permission" in said
             assert str(target) in said
     finally:
         subprocess.run(["umount", str(place)], check=True)
@@ -225,6 +226,31 @@ def test_paths_are_as_operators_write_them(
     assert "is not an empty directory" in run_headwater("backup", "store", target, status=1)
     assert sorted(path.stat().st_mtime_ns for path in Path(target).iterdir()) == before
     assert entries(Path(target).absolute()) == ENTRIES
+
+
+@pytest.mark.parametrize("target", ["dangling", "circle", "x" * 300, "a/" * 2100, "/proc/copy"])
+@pytest.mark.parametrize(
+    "command", ["backup store {}", "restore store --to {}", "serve --dir {} --port 0", "check {}"]
+)
+def test_a_path_that_leads_nowhere_is_an_error_about_the_path(
+    store: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    run_headwater: Run,
+    command: str,
+    target: str,
+) -> None:
+    # Given a link to nothing, and one to itself
+    for link, name in (("dangling", "nothing"), ("circle", "circle"), ("store", store)):
+        (tmp_path / link).symlink_to(name)
+    monkeypatch.chdir(tmp_path)
+    # When a command is given one of them, a name that is too long, or a directory that no user can make
+    words = command.format(target).split()
+    said = run_headwater(*words, status=1, apart=words[0] == "serve")
+    # Then the error is about the path
+    assert target.rstrip("/") in said
+    assert "Check the path" in said
+    assert "write permission" not in said
 
 
 @pytest.mark.parametrize("target", ["data", "data/copy", "link/copy", "data/../data/deep/copy"])

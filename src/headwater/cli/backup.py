@@ -14,6 +14,7 @@ import typer
 from headwater.cli.directories import Directory
 from headwater.cli.progress import progress
 from headwater.errors import HeadwaterError
+from headwater.journal.regular import remedy
 from headwater.moments import milliseconds_of
 
 
@@ -40,8 +41,7 @@ def backup(
 def failed(what: str, error: OSError, destination: Path) -> HeadwaterError:
     """Return the error for a copy that was not completed."""
     return HeadwaterError(
-        f"{what} failed: {error}. There is no complete copy in {destination}: free some space or give the process "
-        "write permission there, or choose another directory"
+        f"{what} failed: {error}. There is no complete copy in {destination}. {remedy(error)}"
     )
 
 

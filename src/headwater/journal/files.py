@@ -33,9 +33,11 @@ from headwater.journal.content import Content
 from headwater.journal.reads import DiskReads, FileReads
 from headwater.journal.regular import (
     check_directory,
+    check_link,
     check_readable,
     create_regular,
     open_regular,
+    remedy,
     remove_regular,
 )
 from headwater.journal.system import (
@@ -193,6 +195,7 @@ class DiskFiles:
         self._refuse_after_fork()
         assert self._lock is None, "locked twice"
         try:
+            check_link(self.directory)
             self.make_directory()
             check_directory(self.directory)
             lock = open_regular(self.path(locks.LOCK_NAME), os.O_RDWR | os.O_CREAT)
@@ -235,8 +238,7 @@ class DiskFiles:
 
     def _unusable(self, error: OSError) -> StoreUnusable:
         return StoreUnusable(
-            f"the data directory {self.directory} cannot be used: {_reason(error)}. Give the process write "
-            "permission there, or choose another directory."
+            f"the data directory {self.directory} cannot be used: {_reason(error)}. {remedy(error)}"
         )
 
     def make_directory(self) -> None:

@@ -75,32 +75,65 @@ def check_directory(directory: Path) -> None:
     mode = stat.S_IMODE(directory.stat().st_mode)
     if mode & stat.S_IWOTH:
         # A sticky directory is shared on purpose, like /tmp: its permissions should not be changed.
-        remedy = f"Run chmod o-w {directory}, or choose another directory."
+        solution = f"Run chmod o-w {directory}, or choose another directory."
         if mode & stat.S_ISVTX:
-            remedy = f"Choose another directory, such as {directory / 'headwater'}."
+            solution = f"Choose another directory, such as {directory / 'headwater'}."
         raise StoreUnusable(
             f"the data directory {directory} can be written by every user (mode {mode:04o}), who could "
-            f"replace the files in it. {remedy}"
+            f"replace the files in it. {solution}"
         )
+
+
+def remedy(error: OSError) -> str:
+    """Return what solves the system's refusal of a directory or of a file in it, as a sentence."""
+    known = {
+        (errno.ENOSPC, errno.EDQUOT): "Free some space there",
+        (errno.EACCES, errno.EPERM): "Give the process write permission there",
+        (errno.EROFS,): "Mount its file system with write permission",
+        (
+            errno.ELOOP,
+            errno.ENAMETOOLONG,
+            errno.EEXIST,
+            errno.ENOENT,
+            errno.ENOTDIR,
+        ): "Check the path",
+    }
+    found = (text for numbers, text in known.items() if error.errno in numbers)
+    first = next(found, "Free some space or give the process write permission there")
+    return f"{first}, or choose another directory."
+
+
+def check_link(directory: Path) -> None:
+    """Raise `StoreUnusable` if ``directory`` is a symbolic link to nothing, `OSError` if it leads nowhere else."""
+    try:
+        leads_to = directory.readlink()
+    except OSError:
+        return  # not a link
+    try:
+        directory.stat()
+    except FileNotFoundError:
+        raise StoreUnusable(
+            f"there is no directory {leads_to}, to which a link leads: {directory}. Check the path."
+        ) from None
 
 
 def check_readable(directory: Path) -> None:
     """Raise `StoreUnusable` if ``directory`` cannot be read: missing, not a directory, or without the right to."""
     try:
+        check_link(directory)
         os.scandir(directory).close()
     except FileNotFoundError:
-        found = "there is no directory"
-        if directory.is_symlink():
-            found = f"there is no directory {directory.readlink()}, to which a link leads:"
-        raise StoreUnusable(f"{found} {directory}. Check the path.") from None
+        raise StoreUnusable(f"there is no directory {directory}. Check the path.") from None
     except NotADirectoryError:
         raise StoreUnusable(
             f"{directory} is not a directory. Name the directory that has the file {MANIFEST_NAME}."
         ) from None
     except OSError as error:
+        what = remedy(error)
+        if isinstance(error, PermissionError):
+            what = "Run this as a user who may list it, or give this user the right to (chmod)."
         raise StoreUnusable(
-            f"the directory {directory} cannot be read: [Errno {error.errno}] {error.strerror}. Run this as a user who "
-            "may list it, or give this user the right to (chmod)."
+            f"the directory {directory} cannot be read: [Errno {error.errno}] {error.strerror}. {what}"
         ) from error
 
 

@@ -40,7 +40,7 @@ from headwater.journal.manifest import UNFINISHED, StoreManifest, read_manifest
 from headwater.journal.names import file_name, image_name, journal_numbers
 from headwater.journal.records import FILE_HEADER_BYTES, Synced, read_file_header
 from headwater.journal.recovery import Recovery
-from headwater.journal.regular import check_readable, create_regular
+from headwater.journal.regular import check_link, check_readable, create_regular
 from headwater.journal.replacing import replace_file
 from headwater.journal.retention import past_before, until_next_image
 from headwater.journal.segments import segment_name, segment_numbers
@@ -138,6 +138,7 @@ def _source(directory: Path) -> Iterator[Files]:
 @contextlib.contextmanager
 def _destination(directory: Path, destination: Path) -> Iterator[DiskFiles]:
     """Provide a directory with an unfinished MANIFEST (rule 6), and empty it again if the context fails."""
+    check_link(destination)
     copy = DiskFiles(destination)
     if destination.resolve().is_relative_to(directory.resolve()):
         raise StoreUnusable(f"{destination} is in the data directory {directory}; name another one")
