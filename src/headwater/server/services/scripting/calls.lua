@@ -5,7 +5,7 @@
 --         have no room for them: Python's frames do not survive a failed allocation.
 -- Rule 2. A failure is returned as false and a text. A script cannot catch an error of Python's.
 
-local host, box, value_of, NAME = ...
+local host, box, value_of, size_problem, NAME = ...
 
 local error, select, tonumber, tostring, type, unpack =
     error, select, tonumber, tostring, type, unpack
@@ -13,6 +13,7 @@ local ceil, floor, next = math.ceil, math.floor, next
 local gcinfo, getinfo, find, sub = gcinfo, debug.getinfo, string.find, string.sub
 
 local ROOMY_KILOBYTES = host.roomy_kilobytes -- of used memory, below which the server passes values directly
+local PASSED_BYTES = host.passed_bytes -- maximum of all arguments of a call
 -- The codes that a function of the server returns before its words. After true or false: one word.
 local WORDS, BOXED, BOXED_WORDS, COUNTED, BOXED_COUNTED = 2, 1, 3, 4, 5
 local DIRECT_WORDS = 1000 -- maximum of arguments that are passed one by one; Lua refuses 8000
@@ -67,12 +68,18 @@ local redis = {
 -- A table would be copied on its way to the server, so it is not passed if memory may be short;
 -- otherwise the server reports that tables are not valid. Many arguments are passed in a table.
 local function ask(command, ...)
-    local count = select("#", ...)
+    local count, used = select("#", ...), gcinfo()
+    if count * used * 1024 > PASSED_BYTES then
+        local problem = size_problem({ ... }, count, PASSED_BYTES, "call")
+        if problem then
+            return false, "ERR " .. problem
+        end
+    end
     if count > DIRECT_WORDS then
         box[2] = { ... }
         return answer(command(host.in_box, count))
     end
-    if gcinfo() > ROOMY_KILOBYTES then
+    if used > ROOMY_KILOBYTES then
         for index = 1, count do
             local kind = type((select(index, ...)))
             if kind ~= "string" and kind ~= "number" then
@@ -93,6 +100,8 @@ function redis.pcall(...)
     local ok, value, counted = ask(call, ...)
     if ok then
         return value
+    elseif value == host.timeout then
+        error({ err = value }, 0)
     end
     return { err = value, ignore_error_stats_update = counted }
 end

@@ -15,7 +15,7 @@ import hashlib
 import logging
 import math
 from collections.abc import Callable
-from time import monotonic
+from time import monotonic_ns
 from typing import Any, NamedTuple
 
 from headwater.errors import CommandError
@@ -68,10 +68,10 @@ _LOGGED_BYTES = 16 * MAX_LOG_MESSAGE
 """Bytes of a log message that are looked at. The log cuts it at a sixteenth of that."""
 
 _UNCHECKED_CALLS = 16
-"""Commands that a script may call between two checks of the clock. Each may take long, and Lua only counts its own
-instructions. The functions of libraries are checked each time."""
+"""Calls of functions of bit between two checks of the clock. The other functions of libraries are checked each time,
+and so are commands (calls.py): each may take long, and Lua only counts its own instructions."""
 
-_TIMEOUT = (
+TIMEOUT = (
     b"ERR the script ran longer than lua-time-limit and was stopped; what it wrote before remains"
 )
 
@@ -102,7 +102,7 @@ class Interpreter:
     """A Lua state with the prelude loaded. Raises `ImportError` if lupa is not installed.
 
     ``current`` is the current run; the script can call its ``call``, ``set_resp`` and ``may_run``. The
-    commands that it calls use ``arguments`` and ``reply``.
+    commands that it calls use ``arguments`` and ``reply``. ``deadline_ns`` is the monotonic time when it ends.
     """
 
     def __init__(self) -> None:
@@ -125,11 +125,11 @@ class Interpreter:
         self._problems = (lua51.LuaError, RecursionError, MemoryError)
         self._type = lua51.lua_type
         self._null: Any = None
-        self._deadline = math.inf
+        self.deadline_ns = math.inf
         self._collect_above = 0
         self._broken: BaseException | None = None
         self._calls = 0
-        """Of the server's functions, since the clock was checked."""
+        """Of functions of bit, since the clock was checked."""
         self._box = self._lua.table(b"", b"")
         self._in_box = object()
         """The first argument of a call whose arguments are in the box; their number is the second."""
@@ -147,9 +147,9 @@ class Interpreter:
         matcher, charge, unfinished = chunk("matcher", host)
         slow = chunk("matching", parse, set_first_bytes, growth, steps, matcher, charge, unfinished)
         bounded = chunk("bounded", slow, parse, coarse_growth, steps, charge, MAX_SCRIPT_CALL_BYTES)
-        value_of, words_of = chunk("replies", host)
-        ask, *calls = chunk("calls", host, self._box, value_of, _CHUNK)
-        libraries = chunk("libraries", host, self._box, ask, calls[3])
+        value_of, words_of, size_problem = chunk("replies", host)
+        ask, *calls = chunk("calls", host, self._box, value_of, size_problem, _CHUNK)
+        libraries = chunk("libraries", host, self._box, size_problem, ask, calls[3])
         self._compile, self._run, self._run_bounded = chunk(
             "prelude", host, bounded, words_of, _CHUNK, *libraries, *calls
         )
@@ -199,7 +199,7 @@ class Interpreter:
 
     def expired(self) -> bool:
         """Return whether the script has used up its time."""
-        return monotonic() > self._deadline
+        return monotonic_ns() > self.deadline_ns
 
     def run(
         self, script: Any, words: tuple[bytes, ...], key_count: int, seconds: float
@@ -210,13 +210,13 @@ class Interpreter:
         self._broken = None
         try:
             if len(words) <= _DIRECT_WORDS and self._is_roomy(_size(words)):
-                self._deadline = monotonic() + seconds
+                self.deadline_ns = monotonic_ns() + seconds * 1e9
                 outcome = self._run(script, key_count, *words)
             else:
                 self._unbound()
                 keys = self._lua.table_from(words[:key_count])
                 argv = self._lua.table_from(words[key_count:])
-                self._deadline = monotonic() + seconds
+                self.deadline_ns = monotonic_ns() + seconds * 1e9
                 outcome = self._run_bounded(script, keys, argv)
             if isinstance(outcome, tuple):
                 outcome = self._words(outcome)
@@ -225,7 +225,7 @@ class Interpreter:
             text = f"ERR {error}".encode("utf-8", "surrogateescape")
             outcome = Problem(text.partition(b"\n")[0], None, False)
         finally:
-            self._deadline = math.inf
+            self.deadline_ns = math.inf
             if self._used() > self._collect_above:
                 self._collect()
             if self._broken is not None:
@@ -255,14 +255,16 @@ class Interpreter:
         for name, value in {
             b"version": version,
             b"version_number": major << 16 | minor << 8 | patch,
-            b"timeout": _TIMEOUT,
+            b"timeout": TIMEOUT,
             b"text_bytes": MAX_SCRIPT_TEXT_BYTES,
+            b"call_bytes": MAX_SCRIPT_CALL_BYTES,
+            b"passed_bytes": self._most,
             b"roomy_kilobytes": self._most // 2 >> 10,
             b"expired": self.expired,
             b"bound": self._bound,
             b"unbound": self._unbound,
             b"in_box": self._in_box,
-            b"call": self._answering(self._on_call, 1),
+            b"call": self._answering(self._on_call, 0),
             b"setresp": self._answering(lambda words: self._on_setresp(*words)),
             b"acl_check_cmd": self._answering(self._on_acl_check),
             b"sha1hex": self._answering(lambda words: _sha1hex(*words)),
@@ -314,7 +316,7 @@ class Interpreter:
                 self._calls += weight
                 if self._calls >= _UNCHECKED_CALLS:
                     if self.expired():
-                        raise ScriptFailed(_TIMEOUT)
+                        raise ScriptFailed(TIMEOUT)
                     self._calls = 0
                 if arguments and arguments[0] is self._in_box:
                     arguments = self._boxed(int(arguments[1]))

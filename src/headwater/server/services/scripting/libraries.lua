@@ -1,7 +1,7 @@
 -- The libraries bit, struct and cmsgpack. The server computes (libraries.py); here arguments are
 -- checked, and results become Lua values.
 
-local host, box, ask, answer = ...
+local host, box, size_problem, ask, answer = ...
 
 local abs, huge = math.abs, math.huge
 local error, ipairs, select, tonumber, tostring, type, unpack =
@@ -67,6 +67,10 @@ local struct = {}
 function struct.pack(form, ...)
     if type(form) ~= "string" then
         refuse(1, "pack", "string", form)
+    end
+    local problem = size_problem({ ... }, select("#", ...), host.call_bytes, "call")
+    if problem then
+        error(problem, 2)
     end
     local value = checked(ask(host.struct_pack, form, ...))
     return value
