@@ -34,12 +34,14 @@ from headwater.server.services.scripting.cjson import (
     EncodeOptions,
     NotJSON,
     decode,
+    deeply,
 )
 from headwater.server.services.scripting.libraries import (
     Packer,
     Unpacker,
     as_integer,
     bits,
+    low_word,
     lua_value,
     struct_pack,
     struct_size,
@@ -358,12 +360,12 @@ class Interpreter:
     def _on_acl_check(self, words: tuple[Any, ...]) -> Any:
         return self.current.may_run(words)
 
-    def _on_setresp(self, version: Any = None) -> None:
+    def _on_setresp(self, version: Any) -> None:
         if version not in {2, 3}:
             raise ScriptFailed(b"ERR RESP version must be 2 or 3.")
         self.current.set_resp(int(version))
 
-    def _on_log(self, level: Any = None, *words: Any) -> None:
+    def _on_log(self, level: Any, *words: Any) -> None:
         if level not in range(len(_LEVELS)):
             raise ScriptFailed(b"ERR Invalid log level.")
         joined = b" ".join(_text(word)[:_LOGGED_BYTES] for word in words)
@@ -372,8 +374,11 @@ class Interpreter:
 
     def _json_encode(self, *options: Any) -> bytes:
         try:
-            encoder = CjsonEncoder(self.kind, self._check_json, EncodeOptions(*options))
-            text = encoder.encode(self._box[2])
+            text: str = deeply(
+                lambda: CjsonEncoder(self.kind, self._check_json, EncodeOptions(*options)).encode(
+                    self._box[2]
+                )
+            )
         except NotJSON as error:
             raise ScriptFailed(str(error).encode()) from None
         except RecursionError:
@@ -393,25 +398,32 @@ class Interpreter:
     def _unpack(self, data: bytes, limit: float, offset: float) -> Any:
         """Unpack at most ``limit`` values (0: all). Return a table with their number and the offset
         after them, -1 at the end."""
-        limit, offset = as_integer(limit), as_integer(offset)
+        limit, offset = (
+            as_integer(limit),
+            as_integer(offset),
+        )  # Redis shows them as int, and the length as limit
         if limit < 0 or offset < 0:
-            text = f"offset of {offset} and limit of {limit}"
+            text = f"offset of {low_word(offset)} and limit of {len(data)}"
             raise ScriptFailed(f"Invalid request to unpack with {text}.".encode())
         if offset > len(data):
-            text = f"Start offset {offset} greater than input length {len(data)}."
+            text = f"Start offset {low_word(offset)} greater than input length {len(data)}."
             raise ScriptFailed(text.encode())
-        unpacker, values = Unpacker(data, offset, self._check_values), list[Any]()
-        try:
+
+        def unpacked() -> tuple[Any, int, int]:
+            unpacker, values = Unpacker(data, offset, self._check_values), list[Any]()
             while unpacker.at < len(data) and (not limit or len(values) < limit):
                 values.append(unpacker.next())
             self.make_room(_JSON_BYTES * len(data) + _JSON_VALUE_BYTES * unpacker.values)
-            made = lua_value(values, self._lua.table)
+            return lua_value(values, self._lua.table), len(values), unpacker.at
+
+        try:
+            made, count, at = deeply(unpacked)
         except NotJSON as error:
             raise ScriptFailed(str(error).encode()) from None
         except RecursionError:
             raise ScriptFailed(b"Bad data format in input.") from None
-        made[b"count"] = len(values)
-        made[b"offset"] = unpacker.at if unpacker.at < len(data) else -1
+        made[b"count"] = count
+        made[b"offset"] = at if at < len(data) else -1
         return made
 
     def _check_json(self, length: int) -> None:
@@ -442,15 +454,20 @@ class Interpreter:
             raise ScriptFailed(_too_many(values).encode())
         self.make_room(size)
         try:
-            return decode(
-                text,
-                self._lua.table,
-                self._null,
-                max_depth=int(max_depth),
-                invalid_numbers=bool(invalid_numbers),
+            return deeply(
+                lambda: decode(
+                    text,
+                    self._lua.table,
+                    self._null,
+                    max_depth=int(max_depth),
+                    invalid_numbers=bool(invalid_numbers),
+                )
             )
         except NotJSON as error:
             raise ScriptFailed(str(error).encode("utf-8", "replace")) from None
+        except RecursionError:
+            problem = f"Found too many nested data structures ({MAX_DEPTH + 1})"
+            raise ScriptFailed(problem.encode()) from None
 
 
 def _size(words: tuple[bytes, ...]) -> int:
