@@ -13,6 +13,7 @@ from headwater.commands.call import Call
 from headwater.commands.dispatch import find_command
 from headwater.limits import MAX_SCRIPT_CALL_BYTES, MAX_SCRIPT_TEXT_BYTES
 from headwater.resp.arguments import Arguments
+from headwater.server.services.scripting import interpreter
 from headwater.testing.node import LocalStore
 from headwater.testing.replies import Failure
 
@@ -232,6 +233,27 @@ def test_all_that_a_script_can_hold_may_be_passed_and_returned() -> None:
     # And many short ones
     body = "local t = {} for i = 1, 7990 do t[i] = ARGV[1] end return redis.call('DEL', unpack(t))"
     assert client("EVAL", body, 0, "a" * 10_000) == 0
+
+
+@pytest.mark.parametrize("within", ["(function(f) f() end)", "pcall", "coroutine.wrap"])
+def test_the_clock_is_checked_more_often_while_scripts_hold_long_strings(
+    within: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given a clock that counts how often it is read
+    client, readings = LocalStore(journaled=False).client(), []
+    monkeypatch.setattr(interpreter, "monotonic_ns", lambda: readings.append(1) or 0)
+    body = "local s = ARGV[1] for i = 1, 10000 do local same = s < 'y' end"
+    body = f"local run = {within}(function() {body} end) if type(run) == 'function' then run() end"
+    read = []
+    for text in ("x", "x" * 20 * MB):
+        # When a script compares a string ten thousand times, where each comparison may take long
+        readings.clear()
+        client("EVAL", body, 0, text)
+        read.append(len(readings))
+    # Then a long one is compared a few hundred times at most between two readings
+    short, long = read
+    assert short < 10
+    assert long > 25
 
 
 @pytest.mark.parametrize("call", ["call", "pcall"])

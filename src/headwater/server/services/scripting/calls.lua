@@ -65,7 +65,7 @@ local function as_int(value)
     elseif not (number > -2 ^ 31 - 1 and number < 2 ^ 31) then
         return -2 ^ 31
     end
-    return number < 0 and ceil(number) + 0 or floor(number)
+    return number < 0 and ceil(number) + 0 or floor(number) -- not -0
 end
 
 -- The same for a number that is cast to 64 bits first, and then to int.
