@@ -240,8 +240,13 @@ def test_the_clock_is_checked_more_often_while_scripts_hold_long_strings(
     within: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Given a clock that counts how often it is read
-    client, readings = LocalStore(journaled=False).client(), []
-    monkeypatch.setattr(interpreter, "monotonic_ns", lambda: readings.append(1) or 0)
+    client, readings = LocalStore(journaled=False).client(), list[int]()
+
+    def now() -> int:
+        readings.append(1)
+        return 0
+
+    monkeypatch.setattr(interpreter, "monotonic_ns", now)
     body = "local s = ARGV[1] for i = 1, 10000 do local same = s < 'y' end"
     body = f"local run = {within}(function() {body} end) if type(run) == 'function' then run() end"
     read = []

@@ -52,7 +52,9 @@ class KeySpec(NamedTuple):
         """The positions of the keys by this specification, which may be none."""
         first = self.begin
         if self.counted:
-            given = _LEADING_INTEGER.match(arguments.bytes(first)) if first < arguments.count else None
+            given = (
+                _LEADING_INTEGER.match(arguments.bytes(first)) if first < arguments.count else None
+            )
             count = min(int(given[0]), arguments.count) if given else 0
             last = first + 1 + (count - 1) * self.step
             if (

@@ -322,8 +322,8 @@ end
 
 local function finish(ok, value)
     if ending then
+        sethook(watch_time, "", INSTRUCTIONS) -- first: the hook itself sets `ending`
         ending = false
-        sethook(watch_time, "", INSTRUCTIONS)
     end
     globals.KEYS, globals.ARGV = false, false
     reset_cjson()
