@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -13,7 +13,10 @@ from headwater.commands.dispatch import find_command
 from headwater.engine.check import broken_invariants
 from headwater.engine.events import GENERIC
 from headwater.resp.arguments import Arguments
+from headwater.server.services import pubsub
 from headwater.server.services.faults import REST_S, fault_id
+from headwater.server.services.observability import latency, monitors, slowlog
+from headwater.server.services.scripting import interpreter
 from headwater.server.turn import due
 from headwater.testing.node import LocalClient, LocalStore, request
 from headwater.testing.replies import Failure, Nil, Simple
@@ -134,6 +137,123 @@ def test_a_script_that_meets_an_internal_error_keeps_what_it_wrote(
     script = "redis.call('SET', 'k', '1') return redis.pcall('XLEN', 's')"
     said(client("EVAL", script, 0))
     assert isinstance(client("EVAL", "return redis.call('XLEN', 's')", 0), Failure)
+    assert store.client()("GET", "k") == b"1"
+
+
+REMAINS = b"what the script wrote remains"
+
+
+@pytest.mark.parametrize(
+    ("call", "told", "value"),
+    [
+        ("redis.call('XLEN', 's')", b"xlen could not be executed, and has changed nothing; ", b"1"),
+        ("bit.tobit(1)", b"eval could not be executed, and ", b"1"),
+        ("pcall(bit.tobit, 1)", b"eval could not be executed, and ", b"2"),
+    ],
+)
+@pytest.mark.parametrize("within", ["alone", "transaction"])
+def test_an_internal_error_of_a_script_says_that_what_it_wrote_remains(
+    call: str,
+    told: bytes,
+    value: bytes,
+    within: str,
+    store: LocalStore,
+    client: LocalClient,
+    log: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Given a script that writes before it meets an internal error, of a command or of its own
+    plant(monkeypatch, broken, b"XLEN", b"s")
+    monkeypatch.setattr(interpreter, "bits", fails)
+    script = f"redis.call('SET', 'k', '1') local x = {call} return redis.call('SET', 'k', '2')"
+    if within == "transaction":
+        client("MULTI")
+        client("EVAL", script, 0)
+        (reply,) = client("EXEC")  # type: ignore[misc]
+    else:
+        reply = client("EVAL", script, 0)
+
+    # Then the error and the log say what is the case
+    number = said(reply)
+    assert told + REMAINS in reply.text  # type: ignore[union-attr]
+    (record,) = [one for one in log.records if number in one.getMessage()]
+    assert REMAINS.decode() in record.getMessage()
+    assert store.client()("GET", "k") == value
+    if store.files is not None:
+        store.crash()
+        assert store.client()("GET", "k") == value
+
+
+def watch_slowly(store: LocalStore) -> None:
+    store.client()("CONFIG", "SET", "slowlog-log-slower-than", 0)
+
+
+def watch_latency(store: LocalStore) -> None:
+    store.client()("CONFIG", "SET", "latency-tracking", "yes")
+
+
+def monitor(store: LocalStore) -> None:
+    store.client(kind="tcp").send("MONITOR")
+
+
+def subscribe(store: LocalStore) -> None:
+    client = store.client(kind="tcp")
+    client("CONFIG", "SET", "notify-keyspace-events", "KEA")
+    client.send("PSUBSCRIBE", "__key*__:*")
+
+
+OBSERVERS: dict[str, tuple[Callable[[LocalStore], None], object, str]] = {
+    "slow log": (watch_slowly, slowlog.SlowLog, "add"),
+    "latency": (watch_latency, latency.Histogram, "add"),
+    "monitor": (monitor, monitors.Monitors, "send"),
+    "keyspace events": (subscribe, pubsub.PubSub, "publish"),
+}
+
+
+@pytest.mark.parametrize("name", list(OBSERVERS))
+def test_an_observer_that_fails_is_logged_and_ends_nothing(
+    name: str,
+    store: LocalStore,
+    client: LocalClient,
+    log: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Given something that observes commands and fails
+    start, owner, method = OBSERVERS[name]
+    start(store)
+    monkeypatch.setattr(owner, method, fails)
+
+    # When commands write: alone, in a transaction, in a script, after waiting, and one that fails
+    assert client("SET", "k", "1") == OK
+    client("MULTI")
+    client("SET", "l", "2")
+    assert client("EXEC") == [OK]
+    assert client("EVAL", "return redis.call('SET', 'm', '3')", 0) == OK
+    waiting = store.client(kind="tcp")
+    waiting.send("BLPOP", "list", 0)
+    assert client("RPUSH", "list", "v") == 1
+    assert waiting.reply() == [b"list", b"v"]
+    assert client("XADD", "k", "*", "a", "b") == Failure(
+        b"WRONGTYPE Operation against a key holding the wrong kind of value"
+    )
+
+    # Then each is answered and stays, and the log has the reason with an id
+    assert any(
+        re.search(r"internal error [0-9a-f]{8}: (recording|publishing)", one.getMessage())
+        and one.exc_info
+        for one in log.records
+    )
+    if store.files is not None:
+        store.crash()
+    assert store.client()("MGET", "k", "l", "m") == [b"1", b"2", b"3"]
+
+
+def test_a_commit_whose_duration_cannot_be_recorded_is_answered(
+    store: LocalStore, client: LocalClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client("CONFIG", "SET", "latency-monitor-threshold", 1)
+    monkeypatch.setattr(latency.LatencyMonitor, "add", fails)
+    assert client("SET", "k", "1") == OK
     assert store.client()("GET", "k") == b"1"
 
 

@@ -4,10 +4,16 @@ once with the limit and a way around it."""
 from __future__ import annotations
 
 import logging
+import re
+from resource import RUSAGE_SELF, getrusage
 
 import pytest
 
+from headwater.commands.call import Call
+from headwater.commands.dispatch import find_command
 from headwater.limits import MAX_SCRIPT_CALL_BYTES, MAX_SCRIPT_TEXT_BYTES
+from headwater.resp.arguments import Arguments
+from headwater.server.services.scripting import interpreter
 from headwater.testing.node import LocalStore
 from headwater.testing.replies import Failure
 
@@ -186,3 +192,93 @@ def test_a_sparse_array_is_encoded_up_to_the_limit(options: str) -> None:
     found = answered(script, b"2147483647")
     assert isinstance(found, Failure)
     assert b"too many for one call" in found.text
+
+
+REPEATED = {
+    "call": "redis.call('DEL', unpack(t))",
+    "pcall": "redis.pcall('DEL', unpack(t)).err",
+    "a few": "redis.call('DEL', S, S, S, S, S, S, S, S, S, S, S, S, S, S, S, S, S)",
+    "acl_check_cmd": "redis.acl_check_cmd('DEL', unpack(t))",
+    "log": "redis.log(redis.LOG_DEBUG, unpack(t))",
+    "array": "t",
+    "nested": "{t, {t}}",
+    "statuses": "(function() for i = 1, #t do t[i] = {ok = S} end return t end)()",
+    "errors": "(function() for i = 1, #t do t[i] = {err = S} end return t end)()",
+    "map": "{map = {a = t}}",
+    "pack": "struct.pack(('s'):rep(#t), unpack(t))",
+}
+
+
+@pytest.mark.parametrize("name", list(REPEATED))
+def test_a_string_that_occurs_often_is_not_copied_out_of_lua_each_time(name: str) -> None:
+    # Given a string of 16 MB, which Lua has once, when a script passes or returns it thousands of times
+    body = f"local t = {{}} for i = 1, 7990 do t[i] = S end return {REPEATED[name]}"
+    client = LocalStore(journaled=False).client()
+    before = getrusage(RUSAGE_SELF).ru_maxrss
+    found = client("EVAL", PROLOGUE + body, 0, b"x" * 16 * MB)
+    # Then that is refused before it is copied
+    text = found.text if isinstance(found, Failure) else found
+    assert isinstance(text, bytes)
+    assert re.match(rb"ERR .*\d+ bytes are too many for one (call|reply), which may handle", text)
+    assert getrusage(RUSAGE_SELF).ru_maxrss - before < 200 * 1024
+
+
+def test_all_that_a_script_can_hold_may_be_passed_and_returned() -> None:
+    # Given arguments and replies of as many bytes as Lua has room for
+    client = LocalStore(journaled=False).client()
+    body = "redis.call('MSET', 'a', ARGV[1], 'b', ARGV[2]) return {ARGV[1], ARGV[2]}"
+    values = [b"a" * 30 * MB, b"b" * 30 * MB]
+    assert client("EVAL", body, 0, *values) == values
+    assert client("MGET", "a", "b") == values
+    # And many short ones
+    body = "local t = {} for i = 1, 7990 do t[i] = ARGV[1] end return redis.call('DEL', unpack(t))"
+    assert client("EVAL", body, 0, "a" * 10_000) == 0
+
+
+@pytest.mark.parametrize("within", ["(function(f) f() end)", "pcall", "coroutine.wrap"])
+def test_the_clock_is_checked_more_often_while_scripts_hold_long_strings(
+    within: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given a clock that counts how often it is read
+    client, readings = LocalStore(journaled=False).client(), list[int]()
+
+    def now() -> int:
+        readings.append(1)
+        return 0
+
+    monkeypatch.setattr(interpreter, "monotonic_ns", now)
+    body = "local s = ARGV[1] for i = 1, 10000 do local same = s < 'y' end"
+    body = f"local run = {within}(function() {body} end) if type(run) == 'function' then run() end"
+    read = []
+    for text in ("x", "x" * 20 * MB):
+        # When a script compares a string ten thousand times, where each comparison may take long
+        readings.clear()
+        client("EVAL", body, 0, text)
+        read.append(len(readings))
+    # Then a long one is compared a few hundred times at most between two readings
+    short, long = read
+    assert short < 10
+    assert long > 25
+
+
+@pytest.mark.parametrize("call", ["call", "pcall"])
+def test_no_command_begins_after_the_time_of_a_script(
+    call: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given a command that uses up the time of its script
+    store, ran = LocalStore(journaled=False), []
+    interpreter = store.node.services.scripts.interpreter
+
+    def lasts(_call: Call) -> None:
+        ran.append(1)
+        if len(ran) == 3:
+            interpreter.deadline_ns = 0.0
+        _call.reply.integer(1)
+
+    monkeypatch.setattr(find_command(Arguments.of(b"STRLEN", b"k")), "function", lasts)
+    # When a script calls it in a loop, then no other call follows
+    found = store.client()("EVAL", f"while true do redis.{call}('STRLEN', 'k') end", 0)
+    assert isinstance(found, Failure)
+    assert b"lua-time-limit" in found.text
+    assert len(ran) == 3
+    assert store.client()("EVAL", "return redis.call('STRLEN', 'k')", 0) == 1

@@ -6,10 +6,14 @@ Where specifications do not suffice, the declaration names a finder, a function 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import NamedTuple
 
 from headwater.resp.arguments import Arguments
+
+_LEADING_INTEGER = re.compile(rb"\s*[+-]?[0-9]{1,18}")
+"""What Redis takes as the number of keys (atoi): a request with ``1.5`` keys fails, but has a key."""
 
 
 class KeySpec(NamedTuple):
@@ -48,7 +52,10 @@ class KeySpec(NamedTuple):
         """The positions of the keys by this specification, which may be none."""
         first = self.begin
         if self.counted:
-            count = arguments.integer(first, default=0) if first < arguments.count else 0
+            given = (
+                _LEADING_INTEGER.match(arguments.bytes(first)) if first < arguments.count else None
+            )
+            count = min(int(given[0]), arguments.count) if given else 0
             last = first + 1 + (count - 1) * self.step
             if (
                 not first < last < arguments.count
@@ -133,7 +140,8 @@ def streams_read(arguments: Arguments, specs: tuple[KeySpec, ...]) -> list[Found
         word = arguments.token(position)
         if word == b"STREAMS":
             first = position + 1
-            places = range(first, first + (count - first) // 2)
+            if position >= specs[0].begin:
+                places = range(first, first + (count - first) // 2)
             break
         taken = _READING_WORDS.get(word)
         if taken is None or position + 1 == count:

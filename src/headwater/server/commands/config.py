@@ -48,6 +48,7 @@ def config_set(call: Call, session: Session, services: Services) -> None:
     if len(words) % 2:
         raise CommandError(SYNTAX)
     wanted: dict[str, str] = {}
+    spelled = {}  # as the client wrote them
     for typed, value in zip(words[::2], words[1::2], strict=True):
         name = typed.lower()
         if name not in NAMES:
@@ -55,15 +56,15 @@ def config_set(call: Call, session: Session, services: Services) -> None:
                 f"ERR Unknown option or number of arguments for CONFIG SET - '{typed}'"
             )
         if name in wanted:
-            raise _failed(name, "duplicate parameter")
+            raise _failed(typed, "duplicate parameter")
         if len(value) > MAX_SETTING_BYTES:
             raise _failed(name, f"a value has at most {MAX_SETTING_BYTES} bytes")
-        wanted[name] = value
+        wanted[name], spelled[name] = value, typed
     changed = services.config.copy()
     for name, value in wanted.items():
         reason = fixed_after_start(name)
         if reason:
-            raise _failed(name, reason)
+            raise _failed(spelled[name], reason)
         try:
             changed.set(name, value)
         except ValueError as error:

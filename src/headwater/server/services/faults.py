@@ -7,6 +7,8 @@ Rule 2. An exception that comes after the first change may leave a change incomp
 Rule 3. The log has the traceback for each id. The id stands for the place in the code, so it is the same after a
         restart, and a client that repeats its command cannot fill the log.
 Rule 4. The node's own work (timers, freeing, sealing) that fails without a change is tried again after a second.
+Rule 5. What only observes commands (slow log, latency events, MONITOR, keyspace events) guards itself: if it fails,
+        that is logged, and the command that it observed is answered as usual.
 
 Decision: docs/adr/0060-internal-errors.md.
 """
@@ -29,6 +31,11 @@ REST_S = 1.0
 """How long the node's own work rests after an internal error."""
 
 
+NOTHING = "has changed nothing"
+WHOLE = "left no change incomplete"
+"""What an internal error says about changes."""
+
+
 class Faults:
     """The internal errors of a node. ``count`` is their number since the start."""
 
@@ -41,16 +48,18 @@ class Faults:
         self._times = times
         self._log = limited
 
-    def refuse(self, error: Exception, title: str, *, changed: bool) -> CommandError:
-        """Return the reply to a command that ``error`` ended. Raises ``error`` if the command may have
-        ``changed`` something; the node is poisoned then."""
+    def refuse(
+        self, error: Exception, title: str, *, changed: bool, outcome: str = NOTHING
+    ) -> CommandError:
+        """Return the reply to a command that ``error`` ended; ``outcome`` is what it has changed. Raises ``error`` if
+        the command may have ``changed`` something incompletely; the node is poisoned then."""
         if changed or self._state.poisoned is not None:
             self.poison(error)
             raise error
-        number = self.record(error, title)
+        number = self.record(error, title, outcome)
         return CommandError(
-            f"ERR internal error {number}: {title} could not be executed, and has changed nothing. The log has "
-            "the reason; please report it"
+            f"ERR internal error {number}: {title} could not be executed, and {outcome}. The log has the reason; "
+            "please report it"
         )
 
     def rest(self, error: Exception, work: str) -> None:
@@ -62,13 +71,11 @@ class Faults:
         self.record(error, work)
         self._state.rests_until = self._times.monotonic() + REST_S
 
-    def record(self, error: BaseException, work: str) -> str:
+    def record(self, error: BaseException, work: str, outcome: str = WHOLE) -> str:
         """Count and log an internal error. Return its id."""
         self.count += 1
         number = fault_id(error)
-        self._log.error(
-            f"internal error {number}: %s failed, and has changed nothing", work, error=error
-        )
+        self._log.error(f"internal error {number}: %s failed, and %s", work, outcome, error=error)
         return number
 
     def poison(self, error: BaseException) -> None:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from headwater.config.clients import ClientConfig
     from headwater.engine.keyspace import Keyspace
     from headwater.log_limit import LimitedLog
+    from headwater.server.services.faults import Faults
     from headwater.server.services.observability.traffic import Traffic
     from headwater.server.session.clients import Clients
     from headwater.server.session.session import Session
@@ -99,12 +100,18 @@ class PubSub:
     """The subscriptions of all sessions of a node."""
 
     def __init__(
-        self, keyspace: Keyspace, clients: Clients, traffic: Traffic, client_log: LimitedLog
+        self,
+        keyspace: Keyspace,
+        clients: Clients,
+        traffic: Traffic,
+        client_log: LimitedLog,
+        faults: Faults,
     ) -> None:
         self.keyspace = keyspace
         self._clients = clients
         self._traffic = traffic
         self._client_log = client_log
+        self._faults = faults
         self._most_unread = 0
         """The limit of rule 3 in bytes; 0 means unlimited."""
         self.channels: dict[bytes, Listeners] = {}
@@ -193,7 +200,8 @@ class PubSub:
         return count
 
     def publish_events(self, executing: Session | None) -> None:
-        """Publish the keyspace events since the last call, in order."""
+        """Publish the keyspace events since the last call, in order. An event that cannot be published is
+        logged: what it reports has happened (faults.py, rule 5)."""
         keyspace = self.keyspace
         events = keyspace.events.copy()
         keyspace.events.clear()
@@ -201,10 +209,13 @@ class PubSub:
             return
         wanted = keyspace.notified
         for db, event, key in events:
-            if wanted & KEYSPACE:
-                self.publish(b"__keyspace@%d__:%b" % (db, key), event, executing=executing)
-            if wanted & KEYEVENT:
-                self.publish(b"__keyevent@%d__:%b" % (db, event), key, executing=executing)
+            try:
+                if wanted & KEYSPACE:
+                    self.publish(b"__keyspace@%d__:%b" % (db, key), event, executing=executing)
+                if wanted & KEYEVENT:
+                    self.publish(b"__keyevent@%d__:%b" % (db, event), key, executing=executing)
+            except Exception as error:
+                self._faults.record(error, "publishing a keyspace event")
 
     def _send(
         self, listeners: Listeners, items: tuple[bytes, ...], executing: Session | None

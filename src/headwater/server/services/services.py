@@ -91,8 +91,8 @@ class Services:
         self.faults = Faults(self.state, self.records, self.times, self.client_log)
         self.watches = Watches(keyspace, self.clients.memory)
         self.scripts = Scripts()
-        self.pubsub = PubSub(keyspace, self.clients, self.traffic, self.client_log)
-        self.observer = Observer(config, self.clients)
+        self.pubsub = PubSub(keyspace, self.clients, self.traffic, self.client_log, self.faults)
+        self.observer = Observer(config, self.clients, self.faults)
         self.runner = Runner()
         """Runs commands for EXEC, scripts and unblocked clients. Unusable until `run_with` replaces it."""
         logins = LoginDelays(self.times, self.client_log)

@@ -27,6 +27,7 @@ from headwater.server.commands import SERVER_FUNCTIONS
 from headwater.server.commands.transactions import aborted
 from headwater.server.services.cold_reads import ColdRead
 from headwater.server.services.damage import unreadable
+from headwater.server.services.faults import NOTHING
 from headwater.server.services.memory_use import OOM
 from headwater.server.services.runner import Runner
 from headwater.server.services.scripting.cache import SCRIPTS
@@ -106,7 +107,16 @@ class Execution(Runner):
             return raised
         title = "the request" if known is None else known.title
         self.keyspace.events.clear()  # of a change that has not happened
-        return self._services.faults.refuse(raised, title, changed=session.call.admitted)
+        if known is not None and known.name == b"EXEC":
+            outcome = "what its commands wrote remains"
+        elif known is not None and known.name in SCRIPTS:
+            outcome = "what the script wrote remains"
+        elif self._observer.monitors.source is not None:  # in a script
+            outcome = f"{NOTHING}; what the script wrote remains"
+        else:
+            outcome = NOTHING
+        changed = session.call.admitted
+        return self._services.faults.refuse(raised, title, changed=changed, outcome=outcome)
 
     def _failure(
         self,

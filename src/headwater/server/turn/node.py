@@ -407,8 +407,7 @@ class Node:
         self.records.commit()
         if began and self.journal is not None:
             event = FSYNC_ALWAYS if self.journal.policy == "always" else WRITE
-            ms = (passed_ns() - began) // 1_000_000
-            self.observer.latency.add(event, time=self.times.wall_now() // 1000, ms=ms)
+            self.observer.commit_lasted(event, passed_ns() - began, self.times.wall_now())
         if self.state.reload_wanted:
             self.state.reload_wanted = False
             self.reload()

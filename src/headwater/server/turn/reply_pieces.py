@@ -5,6 +5,7 @@ from __future__ import annotations
 from headwater.engine.sealed_block import ColdBlocks
 from headwater.errors import JournalDamaged
 from headwater.server.services.cold_reads import ColdRead
+from headwater.server.services.faults import WHOLE
 from headwater.server.services.services import Services
 from headwater.server.session.session import Session
 
@@ -24,7 +25,15 @@ def continue_reply(session: Session, services: Services) -> bool:
     except JournalDamaged as error:
         _end(session, services, f"entries cannot be read from disk. {error}")
     except Exception as error:
-        _end(session, services, str(services.faults.refuse(error, "a long reply", changed=False)))
+        _end(
+            session,
+            services,
+            str(
+                services.faults.refuse(
+                    error, "the rest of a long reply", changed=False, outcome=WHOLE
+                )
+            ),
+        )
     else:
         blocked.cold_reads.end(session)
     finally:

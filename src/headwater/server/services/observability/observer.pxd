@@ -14,6 +14,7 @@ cdef class CommandStatistics:
 
 @cython.final
 cdef class Observer:
+    cdef object _faults
     cdef public object commands
     cdef list _numbered
     cdef public dict errors

@@ -7,6 +7,8 @@
 Rule 1. An ordinary command costs two readings of the clock and one comparison. With slow log,
         latency-tracking and latency-monitor-threshold off it costs one comparison and the counting.
 Rule 2. No output contains a password (`headwater.server.services.observability.redaction`).
+Rule 3. A command has run, or is going to, when it is recorded: a failure of `record`, `blocks` and `show_script` is
+        logged, and does not reach it (`headwater.server.services.faults`, rule 5).
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ from headwater.server.services.observability.slowlog import OFF, SlowLog, cut_va
 
 if TYPE_CHECKING:
     from headwater.config.execution import ExecutionConfig
+    from headwater.server.services.faults import Faults
     from headwater.server.session.clients import Clients
     from headwater.server.session.session import Session
 
@@ -61,7 +64,8 @@ class CommandStatistics:
 class Observer:
     """The statistics, logs and monitors of a node."""
 
-    def __init__(self, config: ExecutionConfig, clients: Clients) -> None:
+    def __init__(self, config: ExecutionConfig, clients: Clients, faults: Faults) -> None:
+        self._faults = faults
         self.commands: defaultdict[bytes, CommandStatistics] = defaultdict(CommandStatistics)
         """By full name in upper case: ``CONFIG|SET``."""
         self._numbered: list[CommandStatistics | None] = [None] * KNOWN_COUNT
@@ -129,6 +133,14 @@ class Observer:
 
     def record(self, session: Session, name: bytes, arguments: Arguments, nanoseconds: int) -> None:
         """Record a command that has ended: histogram, latency event, slow log, MONITOR."""
+        try:
+            self._record(session, name, arguments, nanoseconds)
+        except Exception as error:
+            self._faults.record(error, "recording a command")
+
+    def _record(
+        self, session: Session, name: bytes, arguments: Arguments, nanoseconds: int
+    ) -> None:
         row, wall_ms = row_of(name), session.call.wall_ms()
         if self.tracks:
             statistics = self.commands[name]
@@ -171,13 +183,26 @@ class Observer:
         """Record a command that waits. Monitors see it now; it is counted when it ends."""
         session.spent_ns = nanoseconds
         if self.monitors and not session.blocked:
-            values = shown_values(name, arguments.values())
-            self.monitors.feed(session, row_of(name), values, session.call.wall_ms())
+            try:
+                values = shown_values(name, arguments.values())
+                self.monitors.feed(session, row_of(name), values, session.call.wall_ms())
+            except Exception as error:
+                self._faults.record(error, "recording a command that waits")
 
     def show_script(self, session: Session, arguments: Arguments) -> None:
         """Show monitors a command that runs a script, before the commands of the script."""
         if self.monitors:
-            self.monitors.send(session, arguments.values(), session.call.wall_ms())
+            try:
+                self.monitors.send(session, arguments.values(), session.call.wall_ms())
+            except Exception as error:
+                self._faults.record(error, "recording a script")
+
+    def commit_lasted(self, event: str, nanoseconds: int, wall_ms: int) -> None:
+        """Record the duration of a commit as a latency event."""
+        try:
+            self.latency.add(event, time=wall_ms // 1000, ms=nanoseconds // 1_000_000)
+        except Exception as error:
+            self._faults.record(error, "recording a commit")
 
     def replied(self, name: bytes, errors: Sequence[CommandError]) -> None:
         """Record errors in the reply of a command that ran. Redis counts a failure for all new errors

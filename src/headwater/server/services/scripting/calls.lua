@@ -5,7 +5,7 @@
 --         have no room for them: Python's frames do not survive a failed allocation.
 -- Rule 2. A failure is returned as false and a text. A script cannot catch an error of Python's.
 
-local host, box, value_of, NAME = ...
+local host, box, value_of, size_problem, NAME = ...
 
 local error, select, tonumber, tostring, type, unpack =
     error, select, tonumber, tostring, type, unpack
@@ -13,6 +13,7 @@ local ceil, floor, next = math.ceil, math.floor, next
 local gcinfo, getinfo, find, sub = gcinfo, debug.getinfo, string.find, string.sub
 
 local ROOMY_KILOBYTES = host.roomy_kilobytes -- of used memory, below which the server passes values directly
+local PASSED_BYTES = host.passed_bytes -- maximum of all arguments of a call
 -- The codes that a function of the server returns before its words. After true or false: one word.
 local WORDS, BOXED, BOXED_WORDS, COUNTED, BOXED_COUNTED = 2, 1, 3, 4, 5
 local DIRECT_WORDS = 1000 -- maximum of arguments that are passed one by one; Lua refuses 8000
@@ -56,6 +57,26 @@ local function thrown(ok, value, counted)
     error({ err = value, ignore_error_stats_update = counted }, 0)
 end
 
+-- Returns a number or a text that is one as an integer, as a cast to int does; otherwise nil.
+local function as_int(value)
+    local number = (type(value) == "number" or type(value) == "string") and tonumber(value)
+    if not number then
+        return nil
+    elseif not (number > -2 ^ 31 - 1 and number < 2 ^ 31) then
+        return -2 ^ 31
+    end
+    return number < 0 and ceil(number) + 0 or floor(number) -- not -0
+end
+
+-- The same for a number that is cast to 64 bits first, and then to int.
+local function last_int(number)
+    if not (number >= -2 ^ 63 and number < 2 ^ 63) then
+        return 0
+    end
+    number = (number < 0 and ceil(number) or floor(number)) % 2 ^ 32
+    return number < 2 ^ 31 and number or number - 2 ^ 32
+end
+
 -- redis -----------------------------------------------------------------------------------------
 
 local redis = {
@@ -67,12 +88,18 @@ local redis = {
 -- A table would be copied on its way to the server, so it is not passed if memory may be short;
 -- otherwise the server reports that tables are not valid. Many arguments are passed in a table.
 local function ask(command, ...)
-    local count = select("#", ...)
+    local count, used = select("#", ...), gcinfo()
+    if count * used * 1024 > PASSED_BYTES then
+        local problem = size_problem({ ... }, count, PASSED_BYTES, "call")
+        if problem then
+            return false, "ERR " .. problem
+        end
+    end
     if count > DIRECT_WORDS then
         box[2] = { ... }
         return answer(command(host.in_box, count))
     end
-    if gcinfo() > ROOMY_KILOBYTES then
+    if used > ROOMY_KILOBYTES then
         for index = 1, count do
             local kind = type((select(index, ...)))
             if kind ~= "string" and kind ~= "number" then
@@ -93,6 +120,8 @@ function redis.pcall(...)
     local ok, value, counted = ask(call, ...)
     if ok then
         return value
+    elseif value == host.timeout then
+        error({ err = value }, 0)
     end
     return { err = value, ignore_error_stats_update = counted }
 end
@@ -120,27 +149,28 @@ function redis.sha1hex(...)
     if select("#", ...) ~= 1 then
         error({ err = "ERR wrong number of arguments" }, 0)
     end
-    return thrown(ask(host.sha1hex, tostring((...))))
+    local text = (...)
+    return thrown(ask(host.sha1hex, (type(text) == "string" or type(text) == "number") and tostring(text) or ""))
 end
 
 function redis.log(level, ...)
     if select("#", ...) == 0 then
         error({ err = "ERR redis.log() requires two arguments or more." }, 0)
-    elseif type(level) ~= "number" then
+    elseif not as_int(level) then
         error({ err = "ERR First argument must be a number (log level)." }, 0)
     end
     local words = {}
     for index = 1, select("#", ...) do
         words[index] = tostring((select(index, ...)))
     end
-    thrown(ask(host.log, level, unpack(words)))
+    thrown(ask(host.log, as_int(level), unpack(words)))
 end
 
 function redis.setresp(...)
     if select("#", ...) ~= 1 then
         error({ err = "ERR redis.setresp() requires one argument." }, 0)
     end
-    thrown(ask(host.setresp, (...)))
+    thrown(ask(host.setresp, as_int((...)) or 0))
 end
 
 function redis.acl_check_cmd(...)
@@ -153,7 +183,7 @@ function redis.replicate_commands()
 end
 
 function redis.set_repl(...)
-    local flags = tonumber((...)) or 0
+    local flags = as_int((...)) or 0
     if select("#", ...) ~= 1 then
         error({ err = "ERR redis.set_repl() requires one argument." }, 0)
     elseif flags < 0 or flags >= redis.REPL_ALL + 1 then
@@ -189,8 +219,8 @@ local function set_number(settings, key, name, position, value, least, most)
         if not number then
             refuse(position, name, "number expected, got " .. type(value))
         end
-        number = number < 0 and ceil(number) or floor(number)
-        if not (number >= least and number <= most) then
+        number = last_int(number)
+        if number < least or number > most then
             refuse(1, name, ("expected integer between %d and %d"):format(least, most))
         end
         settings[key] = number

@@ -29,7 +29,8 @@ cdef class ScriptRun:
     cpdef answer(self, tuple words, Py_ssize_t key_count)
     cpdef set_resp(self, int version)
     @cython.locals(
-        arguments=Arguments, call=Call, answer=bytearray, reply=ReplyWriter, inner=ReplyWriter, known=KnownCommand
+        arguments=Arguments, call=Call, answer=bytearray, reply=ReplyWriter, inner=ReplyWriter, known=KnownCommand,
+        began="long long"
     )
     cpdef call(self, tuple values)
     cdef _check(self, KnownCommand known, Arguments arguments)

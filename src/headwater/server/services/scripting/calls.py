@@ -20,7 +20,7 @@ from headwater.server.services.memory_use import OOM, MemoryUse
 from headwater.server.services.observability.observer import CountedError
 from headwater.server.services.runner import Runner
 from headwater.server.services.scripting.cache import CachedScript
-from headwater.server.services.scripting.interpreter import Interpreter, Problem
+from headwater.server.services.scripting.interpreter import TIMEOUT, Interpreter, Problem
 from headwater.server.services.scripting.values import (
     ScriptFailed,
     number_text,
@@ -115,13 +115,16 @@ class ScriptRun:
         inner.out, inner.resp = answer, self._resp
         call.reply = inner
         try:
+            began = passed_ns()
+            if began > self._interpreter.deadline_ns:
+                raise ScriptFailed(TIMEOUT)
             try:
                 known = _found(arguments)
                 self._check(known, arguments)
             except CommandError as error:
                 self._runner.rejected(arguments, error)
                 raise
-            if self._runner.run(self._session, known, arguments, passed_ns()) is not None:
+            if self._runner.run(self._session, known, arguments, began) is not None:
                 inner.nil_array()
             call.admitted = False  # what it changed is complete (rule 3)
         except CommandError as error:

@@ -9,12 +9,36 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterator
+import sys
+import threading
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 MAX_DEPTH = 1000
-"""Precedent: cjson, DEFAULT_ENCODE_MAX_DEPTH and DEFAULT_DECODE_MAX_DEPTH. Python's stack may overflow
-earlier; the error is the same."""
+"""Precedent: cjson, DEFAULT_ENCODE_MAX_DEPTH and DEFAULT_DECODE_MAX_DEPTH. With a higher limit, Python's stack may
+overflow; the error is the same."""
+
+_FRAMES = 5
+"""Frames of Python for each level of nested values, at most."""
+_DEEP = threading.Lock()
+"""Held while the limit of Python's stack is higher."""
+
+
+def deeply(function: Callable[[], Any]) -> Any:
+    """Call a function that works on nested values. If Python's stack is not deep enough, call it again with a higher
+    limit, for `MAX_DEPTH` levels. Raises `RecursionError` if that is not deep enough, either."""
+    try:
+        return function()
+    except RecursionError:
+        pass
+    with _DEEP:
+        limit = sys.getrecursionlimit()
+        sys.setrecursionlimit(limit + _FRAMES * MAX_DEPTH)
+        try:
+            return function()
+        finally:
+            sys.setrecursionlimit(limit)
+
 
 ITEM_BYTES = 16
 """Bytes that an item of a table counts for the time that it takes, in addition to its own."""
@@ -130,18 +154,20 @@ class CjsonEncoder:
             pairs.append(f"{spelled}:{self.encode(value, depth)}")
         return "{" + ",".join(pairs) + "}"
 
-    def _items(self, content: dict[Any, Any], length: int, depth: int) -> Iterator[str]:
+    def _items(self, content: dict[Any, Any], length: int, depth: int) -> list[str]:
+        items = []
         for at in range(1, length + 1):
             if at not in content:  # a sparse array may be much longer than its table
                 self._longer(5)
-            yield self.encode(content.get(at), depth)
+            items.append(self.encode(content.get(at), depth))
+        return items
 
 
 def decode(
     text: bytes, table: Callable[[], Any], null: Any, *, max_depth: int, invalid_numbers: bool
 ) -> Any:
     """Decode a text to a Lua value. ``invalid_numbers`` also accepts numbers that JSON does not have.
-    Raises `NotJSON`."""
+    Raises `NotJSON`, and `RecursionError` if the stack is not deep enough."""
     decoded = text.decode("utf-8", "surrogateescape")
     try:
         if max_depth < MAX_DEPTH:
@@ -158,7 +184,7 @@ def decode(
         return _lua(value, table, null)
     except RecursionError:
         _check_depth(decoded, min(max_depth, MAX_DEPTH))
-        raise NotJSON(f"Found too many nested data structures ({MAX_DEPTH + 1})") from None
+        raise
     except json.JSONDecodeError as error:
         found = "invalid token" if error.pos < len(error.doc) else "T_END"
         place = f"at character {error.pos + 1}"

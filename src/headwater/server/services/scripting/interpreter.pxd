@@ -12,7 +12,7 @@ cdef class Interpreter:
     cdef tuple _problems
     cdef object _type
     cdef object _null
-    cdef double _deadline
+    cdef public double deadline_ns
     cdef Py_ssize_t _collect_above
     cdef object _broken
     cdef int _calls

@@ -15,7 +15,7 @@ import hashlib
 import logging
 import math
 from collections.abc import Callable
-from time import monotonic
+from time import monotonic_ns
 from typing import Any, NamedTuple
 
 from headwater.errors import CommandError
@@ -34,12 +34,14 @@ from headwater.server.services.scripting.cjson import (
     EncodeOptions,
     NotJSON,
     decode,
+    deeply,
 )
 from headwater.server.services.scripting.libraries import (
     Packer,
     Unpacker,
     as_integer,
     bits,
+    low_word,
     lua_value,
     struct_pack,
     struct_size,
@@ -68,10 +70,10 @@ _LOGGED_BYTES = 16 * MAX_LOG_MESSAGE
 """Bytes of a log message that are looked at. The log cuts it at a sixteenth of that."""
 
 _UNCHECKED_CALLS = 16
-"""Commands that a script may call between two checks of the clock. Each may take long, and Lua only counts its own
-instructions. The functions of libraries are checked each time."""
+"""Calls of functions of bit between two checks of the clock. The other functions of libraries are checked each time,
+and so are commands (calls.py): each may take long, and Lua only counts its own instructions."""
 
-_TIMEOUT = (
+TIMEOUT = (
     b"ERR the script ran longer than lua-time-limit and was stopped; what it wrote before remains"
 )
 
@@ -102,7 +104,7 @@ class Interpreter:
     """A Lua state with the prelude loaded. Raises `ImportError` if lupa is not installed.
 
     ``current`` is the current run; the script can call its ``call``, ``set_resp`` and ``may_run``. The
-    commands that it calls use ``arguments`` and ``reply``.
+    commands that it calls use ``arguments`` and ``reply``. ``deadline_ns`` is the monotonic time when it ends.
     """
 
     def __init__(self) -> None:
@@ -125,11 +127,11 @@ class Interpreter:
         self._problems = (lua51.LuaError, RecursionError, MemoryError)
         self._type = lua51.lua_type
         self._null: Any = None
-        self._deadline = math.inf
+        self.deadline_ns = math.inf
         self._collect_above = 0
         self._broken: BaseException | None = None
         self._calls = 0
-        """Of the server's functions, since the clock was checked."""
+        """Of functions of bit, since the clock was checked."""
         self._box = self._lua.table(b"", b"")
         self._in_box = object()
         """The first argument of a call whose arguments are in the box; their number is the second."""
@@ -147,9 +149,9 @@ class Interpreter:
         matcher, charge, unfinished = chunk("matcher", host)
         slow = chunk("matching", parse, set_first_bytes, growth, steps, matcher, charge, unfinished)
         bounded = chunk("bounded", slow, parse, coarse_growth, steps, charge, MAX_SCRIPT_CALL_BYTES)
-        value_of, words_of = chunk("replies", host)
-        ask, *calls = chunk("calls", host, self._box, value_of, _CHUNK)
-        libraries = chunk("libraries", host, self._box, ask, calls[3])
+        value_of, words_of, size_problem = chunk("replies", host)
+        ask, *calls = chunk("calls", host, self._box, value_of, size_problem, _CHUNK)
+        libraries = chunk("libraries", host, self._box, size_problem, ask, calls[3])
         self._compile, self._run, self._run_bounded = chunk(
             "prelude", host, bounded, words_of, _CHUNK, *libraries, *calls
         )
@@ -199,7 +201,7 @@ class Interpreter:
 
     def expired(self) -> bool:
         """Return whether the script has used up its time."""
-        return monotonic() > self._deadline
+        return monotonic_ns() > self.deadline_ns
 
     def run(
         self, script: Any, words: tuple[bytes, ...], key_count: int, seconds: float
@@ -210,13 +212,13 @@ class Interpreter:
         self._broken = None
         try:
             if len(words) <= _DIRECT_WORDS and self._is_roomy(_size(words)):
-                self._deadline = monotonic() + seconds
+                self.deadline_ns = monotonic_ns() + seconds * 1e9
                 outcome = self._run(script, key_count, *words)
             else:
                 self._unbound()
                 keys = self._lua.table_from(words[:key_count])
                 argv = self._lua.table_from(words[key_count:])
-                self._deadline = monotonic() + seconds
+                self.deadline_ns = monotonic_ns() + seconds * 1e9
                 outcome = self._run_bounded(script, keys, argv)
             if isinstance(outcome, tuple):
                 outcome = self._words(outcome)
@@ -225,7 +227,7 @@ class Interpreter:
             text = f"ERR {error}".encode("utf-8", "surrogateescape")
             outcome = Problem(text.partition(b"\n")[0], None, False)
         finally:
-            self._deadline = math.inf
+            self.deadline_ns = math.inf
             if self._used() > self._collect_above:
                 self._collect()
             if self._broken is not None:
@@ -255,14 +257,16 @@ class Interpreter:
         for name, value in {
             b"version": version,
             b"version_number": major << 16 | minor << 8 | patch,
-            b"timeout": _TIMEOUT,
+            b"timeout": TIMEOUT,
             b"text_bytes": MAX_SCRIPT_TEXT_BYTES,
+            b"call_bytes": MAX_SCRIPT_CALL_BYTES,
+            b"passed_bytes": self._most,
             b"roomy_kilobytes": self._most // 2 >> 10,
             b"expired": self.expired,
             b"bound": self._bound,
             b"unbound": self._unbound,
             b"in_box": self._in_box,
-            b"call": self._answering(self._on_call, 1),
+            b"call": self._answering(self._on_call, 0),
             b"setresp": self._answering(lambda words: self._on_setresp(*words)),
             b"acl_check_cmd": self._answering(self._on_acl_check),
             b"sha1hex": self._answering(lambda words: _sha1hex(*words)),
@@ -314,7 +318,7 @@ class Interpreter:
                 self._calls += weight
                 if self._calls >= _UNCHECKED_CALLS:
                     if self.expired():
-                        raise ScriptFailed(_TIMEOUT)
+                        raise ScriptFailed(TIMEOUT)
                     self._calls = 0
                 if arguments and arguments[0] is self._in_box:
                     arguments = self._boxed(int(arguments[1]))
@@ -356,12 +360,12 @@ class Interpreter:
     def _on_acl_check(self, words: tuple[Any, ...]) -> Any:
         return self.current.may_run(words)
 
-    def _on_setresp(self, version: Any = None) -> None:
+    def _on_setresp(self, version: Any) -> None:
         if version not in {2, 3}:
             raise ScriptFailed(b"ERR RESP version must be 2 or 3.")
         self.current.set_resp(int(version))
 
-    def _on_log(self, level: Any = None, *words: Any) -> None:
+    def _on_log(self, level: Any, *words: Any) -> None:
         if level not in range(len(_LEVELS)):
             raise ScriptFailed(b"ERR Invalid log level.")
         joined = b" ".join(_text(word)[:_LOGGED_BYTES] for word in words)
@@ -370,8 +374,11 @@ class Interpreter:
 
     def _json_encode(self, *options: Any) -> bytes:
         try:
-            encoder = CjsonEncoder(self.kind, self._check_json, EncodeOptions(*options))
-            text = encoder.encode(self._box[2])
+            text: str = deeply(
+                lambda: CjsonEncoder(self.kind, self._check_json, EncodeOptions(*options)).encode(
+                    self._box[2]
+                )
+            )
         except NotJSON as error:
             raise ScriptFailed(str(error).encode()) from None
         except RecursionError:
@@ -391,25 +398,32 @@ class Interpreter:
     def _unpack(self, data: bytes, limit: float, offset: float) -> Any:
         """Unpack at most ``limit`` values (0: all). Return a table with their number and the offset
         after them, -1 at the end."""
-        limit, offset = as_integer(limit), as_integer(offset)
+        limit, offset = (
+            as_integer(limit),
+            as_integer(offset),
+        )  # Redis shows them as int, and the length as limit
         if limit < 0 or offset < 0:
-            text = f"offset of {offset} and limit of {limit}"
+            text = f"offset of {low_word(offset)} and limit of {len(data)}"
             raise ScriptFailed(f"Invalid request to unpack with {text}.".encode())
         if offset > len(data):
-            text = f"Start offset {offset} greater than input length {len(data)}."
+            text = f"Start offset {low_word(offset)} greater than input length {len(data)}."
             raise ScriptFailed(text.encode())
-        unpacker, values = Unpacker(data, offset, self._check_values), list[Any]()
-        try:
+
+        def unpacked() -> tuple[Any, int, int]:
+            unpacker, values = Unpacker(data, offset, self._check_values), list[Any]()
             while unpacker.at < len(data) and (not limit or len(values) < limit):
                 values.append(unpacker.next())
             self.make_room(_JSON_BYTES * len(data) + _JSON_VALUE_BYTES * unpacker.values)
-            made = lua_value(values, self._lua.table)
+            return lua_value(values, self._lua.table), len(values), unpacker.at
+
+        try:
+            made, count, at = deeply(unpacked)
         except NotJSON as error:
             raise ScriptFailed(str(error).encode()) from None
         except RecursionError:
             raise ScriptFailed(b"Bad data format in input.") from None
-        made[b"count"] = len(values)
-        made[b"offset"] = unpacker.at if unpacker.at < len(data) else -1
+        made[b"count"] = count
+        made[b"offset"] = at if at < len(data) else -1
         return made
 
     def _check_json(self, length: int) -> None:
@@ -440,15 +454,20 @@ class Interpreter:
             raise ScriptFailed(_too_many(values).encode())
         self.make_room(size)
         try:
-            return decode(
-                text,
-                self._lua.table,
-                self._null,
-                max_depth=int(max_depth),
-                invalid_numbers=bool(invalid_numbers),
+            return deeply(
+                lambda: decode(
+                    text,
+                    self._lua.table,
+                    self._null,
+                    max_depth=int(max_depth),
+                    invalid_numbers=bool(invalid_numbers),
+                )
             )
         except NotJSON as error:
             raise ScriptFailed(str(error).encode("utf-8", "replace")) from None
+        except RecursionError:
+            problem = f"Found too many nested data structures ({MAX_DEPTH + 1})"
+            raise ScriptFailed(problem.encode()) from None
 
 
 def _size(words: tuple[bytes, ...]) -> int:

@@ -1,9 +1,9 @@
 -- The libraries bit, struct and cmsgpack. The server computes (libraries.py); here arguments are
 -- checked, and results become Lua values.
 
-local host, box, ask, answer = ...
+local host, box, size_problem, ask, answer = ...
 
-local abs, huge = math.abs, math.huge
+local max = math.max
 local error, ipairs, select, tonumber, tostring, type, unpack =
     error, ipairs, select, tonumber, tostring, type, unpack
 
@@ -15,43 +15,51 @@ local function checked(ok, value)
     return value
 end
 
-local function refuse(position, name, expected, value, count)
-    local got = (count or 0) < position and value == nil and "no value" or type(value)
-    error(("bad argument #%d to '%s' (%s expected, got %s)"):format(position, name, expected, got), 3)
+-- Returns a text; like Lua's own functions, also for a number.
+local function text_of(position, name, value, count)
+    if type(value) ~= "string" and type(value) ~= "number" then
+        local got = count < position and "no value" or type(value)
+        error(("bad argument #%d to '%s' (string expected, got %s)"):format(position, name, got), 3)
+    end
+    return tostring(value)
+end
+
+-- Returns a number, also for a text that is one. A missing one is `default`, if there is one.
+local function number_of(position, name, value, count, default)
+    if value == nil and default then
+        return default
+    end
+    local number = (type(value) == "string" or type(value) == "number") and tonumber(value)
+    if not number then
+        local got = count < position and "no value" or type(value)
+        error(("bad argument #%d to '%s' (number expected, got %s)"):format(position, name, got), 3)
+    end
+    return number
 end
 
 -- bit -------------------------------------------------------------------------------------------
 
 local bit = {}
-local LEAST = { tobit = 1, bnot = 1, bswap = 1, band = 1, bor = 1, bxor = 1 } -- others take two
+local MOST = { tobit = 1, bnot = 1, bswap = 1, lshift = 2, rshift = 2, arshift = 2, rol = 2, ror = 2 } -- others fold
 
 for _, name in ipairs({ "tobit", "bnot", "bswap", "band", "bor", "bxor", "lshift", "rshift",
     "arshift", "rol", "ror" }) do
     bit[name] = function(...)
-        local numbers, count = { ... }, select("#", ...)
-        local least = LEAST[name] or 2
-        for index = 1, count < least and least or count do
-            local number = numbers[index]
-            numbers[index] = type(number) ~= "boolean" and tonumber(number) or nil
-            if not numbers[index] then
-                refuse(index, name, "number", number, count)
-            elseif numbers[index] ~= numbers[index] or abs(numbers[index]) == huge then
-                numbers[index] = 0
-            end
+        local count = select("#", ...)
+        local most = MOST[name] or max(count, 1)
+        local numbers = { ... }
+        for index = 1, most do
+            numbers[index] = number_of(index, name, numbers[index], count)
         end
-        local value = checked(ask(host.bits, name, unpack(numbers)))
+        local value = checked(ask(host.bits, name, unpack(numbers, 1, most)))
         return value
     end
 end
 
-function bit.tohex(number, digits)
-    if not tonumber(number) then
-        refuse(1, "tohex", "number", number)
-    end
-    if digits ~= nil and not tonumber(digits) then
-        refuse(2, "tohex", "number", digits)
-    end
-    digits = tonumber(digits) or 8
+function bit.tohex(...)
+    local count, number, digits = select("#", ...), ...
+    number = number_of(1, "tohex", number, count)
+    digits = count > 1 and bit.tobit(number_of(2, "tohex", digits, count)) or 8
     local form = "%08x"
     if digits < 0 then
         form, digits = "%08X", -digits
@@ -64,31 +72,27 @@ end
 
 local struct = {}
 
-function struct.pack(form, ...)
-    if type(form) ~= "string" then
-        refuse(1, "pack", "string", form)
+function struct.pack(...)
+    local count = select("#", ...)
+    local form = text_of(1, "pack", (...), count)
+    local problem = size_problem({ ... }, count, host.call_bytes, "call")
+    if problem then
+        error(problem, 2)
     end
-    local value = checked(ask(host.struct_pack, form, ...))
+    local value = checked(ask(host.struct_pack, form, select(2, ...)))
     return value
 end
 
-function struct.unpack(form, data, position)
-    if type(form) ~= "string" then
-        refuse(1, "unpack", "string", form)
-    elseif type(data) ~= "string" then
-        refuse(2, "unpack", "string", data)
-    elseif position ~= nil and not tonumber(position) then
-        refuse(3, "unpack", "number", position)
-    end
-    local values = checked(ask(host.struct_unpack, form, data, tonumber(position) or 1))
+function struct.unpack(...)
+    local count, form, data, position = select("#", ...), ...
+    form, data = text_of(1, "unpack", form, count), text_of(2, "unpack", data, count)
+    position = number_of(3, "unpack", position, count, 1)
+    local values = checked(ask(host.struct_unpack, form, data, position))
     return unpack(values)
 end
 
-function struct.size(form)
-    if type(form) ~= "string" then
-        refuse(1, "size", "string", form)
-    end
-    local value = checked(ask(host.struct_size, form))
+function struct.size(...)
+    local value = checked(ask(host.struct_size, text_of(1, "size", (...), select("#", ...))))
     return value
 end
 
@@ -111,13 +115,7 @@ function cmsgpack.pack(...)
 end
 
 -- Returns a table of the values, their number and the next offset.
-local function unpacked(name, data, limit, offset)
-    if type(data) == "number" then
-        data = tostring(data)
-    elseif type(data) ~= "string" then
-        error(("bad argument #1 to '%s' (string expected, got %s)"):format(name,
-            data == nil and "no value" or type(data)), 3)
-    end
+local function unpacked(data, limit, offset)
     local ok, made = ask(host.msgpack_unpack, data, limit, offset)
     if not ok then
         error(made, 3)
@@ -125,28 +123,24 @@ local function unpacked(name, data, limit, offset)
     return made, made.count, made.offset
 end
 
-function cmsgpack.unpack(data)
-    local made, count = unpacked("unpack", data, 0, 0)
+function cmsgpack.unpack(...)
+    local made, count = unpacked(text_of(1, "unpack", (...), select("#", ...)), 0, 0)
     return unpack(made, 1, count)
 end
 
-function cmsgpack.unpack_one(data, offset)
-    if offset ~= nil and not tonumber(offset) then
-        refuse(2, "unpack_one", "number", offset)
-    end
-    local made, count, following = unpacked("unpack_one", data, 1, tonumber(offset) or 0)
+function cmsgpack.unpack_one(...)
+    local given, data, offset = select("#", ...), ...
+    offset = number_of(2, "unpack_one", offset, given, 0)
+    local made, count, following = unpacked(text_of(1, "unpack_one", data, given), 1, offset)
     return following, unpack(made, 1, count)
 end
 
-function cmsgpack.unpack_limit(data, limit, offset)
-    if not tonumber(limit) then
-        refuse(2, "unpack_limit", "number", limit)
-    elseif offset ~= nil and not tonumber(offset) then
-        refuse(3, "unpack_limit", "number", offset)
-    end
-    local made, count, following =
-        unpacked("unpack_limit", data, tonumber(limit), tonumber(offset) or 0)
-    if tonumber(limit) == 0 then
+function cmsgpack.unpack_limit(...)
+    local given, data, limit, offset = select("#", ...), ...
+    limit = number_of(2, "unpack_limit", limit, given)
+    offset = number_of(3, "unpack_limit", offset, given, 0)
+    local made, count, following = unpacked(text_of(1, "unpack_limit", data, given), limit, offset)
+    if limit > -1 and limit < 1 then
         return unpack(made, 1, count)
     end
     return following, unpack(made, 1, count)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 import sys
 from collections.abc import Callable
-from math import copysign, inf, isfinite, isnan
+from math import copysign, inf, isnan
 from typing import Any
 
 from headwater.server.services.scripting.values import ScriptFailed
@@ -38,7 +38,7 @@ def as_integer(number: float) -> int:
 
 def bits(name: bytes, *numbers: float) -> int:
     """Return the result of a function of bit, a signed integer."""
-    first, *others = [round(number) % _WORD for number in numbers]
+    first, *others = [_as_word(number) for number in numbers]
     count = others[0] % 32 if others else 0
     if name in _FOLDS:
         for other in others:
@@ -48,6 +48,17 @@ def bits(name: bytes, *numbers: float) -> int:
     else:
         first = _SHIFTS[name](first, count)
     return _signed(first % _WORD)
+
+
+def _as_word(number: float) -> int:
+    """Return the last 32 bits of a number that is rounded to even, as LuaBitOp does: those of a sum whose exponent
+    is 52. Precedent: bitop.luajit.org, semantics, for numbers beyond 2^51, infinities and NaN, where they are arbitrary."""
+    return int.from_bytes(struct.pack("<d", number + (2**52 + 2**51))[:4], "little")
+
+
+def low_word(number: int) -> int:
+    """Return the last 32 bits of a number as a signed integer, as a cast to int does."""
+    return _signed(number % _WORD)
 
 
 def _signed(number: int) -> int:
@@ -88,7 +99,7 @@ class _Format:
 
     def next(self, total: int) -> tuple[str, int, int] | None:
         """Return the next option that stands for bytes, None after the last."""
-        while self._at < len(self._text):
+        while self._at < len(self._text) and self._text[self._at] != "\0":
             kind = self._text[self._at]
             self._at += 1
             if kind in "<>":
@@ -115,6 +126,8 @@ class _Format:
             return self._number(1) if kind == "c" else 0
         size = _SIZES.get(kind if kind in "fdx" else kind.lower(), 0)
         if not size or (kind.isupper() and kind in "FDX") or kind == "t":
+            if self._function == "size" and kind.isascii() and kind.isalnum():
+                return 0  # precedent: struct 0.2
             problem = f"bad argument #1 to '{self._function}' (invalid format option '{kind}')"
             raise ScriptFailed(problem.encode("latin-1"))
         return size
@@ -157,7 +170,7 @@ def struct_pack(form: bytes, *values: Any) -> bytes:
                 made += struct.pack(_code(options, kind), copysign(inf, real))
         else:
             real = _number_of(value, number)
-            whole = (int(real) if isfinite(real) else 0) % 2**64 % 256**size
+            whole = _as_unsigned(real) % 256**size
             made += whole.to_bytes(size, "big" if options.order == "big" else "little")
     return bytes(made)
 
@@ -166,9 +179,16 @@ def _code(options: _Format, kind: str) -> str:
     return (">" if options.order == "big" else "<") + kind
 
 
+def _as_unsigned(number: float) -> int:
+    """Convert a number of Lua to 64 bits, as a cast does: of those that are too large or negative beyond the range."""
+    if -(2**63) <= number < 2**64:
+        return int(number) % 2**64
+    return 0 if number > 0 else 2**63
+
+
 def _text_of(value: Any, number: int) -> bytes:
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return f"{value:.14g}".encode()
+        return b"-nan" if isnan(value) and copysign(1, value) < 0 else f"{value:.14g}".encode()
     if isinstance(value, bytes):
         return value
     raise _expected("string", value, number)
@@ -185,8 +205,11 @@ def _number_of(value: Any, number: int) -> float:
 
 
 def _expected(kind: str, value: Any, number: int) -> ScriptFailed:
-    names = {bytes: "string", bool: "boolean", type(None): "nil"}
-    got = names.get(type(value), "table")
+    names = {
+        "bytes": "string", "bool": "boolean", "NoneType": "nil", "_LuaFunction": "function",
+        "_LuaThread": "thread", "_LuaObject": "userdata",
+    }  # fmt: skip
+    got = names.get(type(value).__name__, "table")
     return ScriptFailed(f"bad argument #{number} to 'pack' ({kind} expected, got {got})".encode())
 
 

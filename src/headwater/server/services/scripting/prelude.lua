@@ -22,13 +22,18 @@ local sub, dump = string.sub, string.dump
 
 local READ_ONLY = "Attempt to modify a readonly table"
 local OURS = { ["@prelude"] = true, ["@calls"] = true }
-local INSTRUCTIONS = 10000 -- between two checks of the clock
+local INSTRUCTIONS, FEW = 10000, 1000 -- between two checks of the clock
+local LARGE_KILOBYTES = 16384 -- of used memory, above which it is few: one instruction may copy or compare so much
 local ROOMY_KILOBYTES = host.roomy_kilobytes -- of used memory, below which the server passes values directly
 local DIRECT_WORDS = 1000 -- maximum in a result; more are passed in a table
 
 -- Time ------------------------------------------------------------------------------------------
 
 local ending = false -- whether the run has used up its time
+
+local function instructions()
+    return ending and 1 or gcinfo() > LARGE_KILOBYTES and FEW or INSTRUCTIONS
+end
 
 -- Outside a run there is no time limit (interpreter.py).
 local function watch_time()
@@ -40,6 +45,8 @@ local function watch_time()
         if OURS[getinfo(2, "S").source] == nil then
             error({ err = host.timeout }, 0)
         end
+    else
+        sethook(watch_time, "", instructions())
     end
 end
 
@@ -50,7 +57,7 @@ sethook(watch_time, "", INSTRUCTIONS)
 -- that has reached the limit.
 local function create(body)
     local made = coroutine_create(body)
-    sethook(made, watch_time, "", ending and 1 or INSTRUCTIONS)
+    sethook(made, watch_time, "", instructions())
     return made
 end
 
@@ -315,8 +322,8 @@ end
 
 local function finish(ok, value)
     if ending then
+        sethook(watch_time, "", INSTRUCTIONS) -- first: the hook itself sets `ending`
         ending = false
-        sethook(watch_time, "", INSTRUCTIONS)
     end
     globals.KEYS, globals.ARGV = false, false
     reset_cjson()
@@ -348,6 +355,7 @@ end
 local function run(script, keys, argv)
     globals.KEYS, globals.ARGV = keys, argv
     current, words, count = script, nil, 0
+    sethook(watch_time, "", instructions())
     local ok, value = finish(xpcall(body, describe))
     if not ok then
         return false, value.err, value.line, value.counted or false

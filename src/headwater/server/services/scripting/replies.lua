@@ -9,7 +9,8 @@ local TABLES = 1000 -- between two checks of the clock
 
 local host = ...
 
-local error, next, rawget, type = error, next, rawget, type
+local error, gcinfo, next, rawget, type = error, gcinfo, next, rawget, type
+local format = string.format
 
 local named = { ok = true, err = true, double = true, big_number = true }
 
@@ -141,6 +142,21 @@ function append(words, count, one, depth, seen)
     return count
 end
 
+-- Returns a problem if the strings among `count` words have more than `most` bytes together. A string that
+-- occurs often takes memory once in Lua, and each time outside of it. None is longer than the memory in use.
+local function size_problem(words, count, most, what)
+    local bytes = 0
+    if count * gcinfo() * 1024 > most then
+        for index = 1, count do
+            local word = words[index]
+            bytes = bytes + (type(word) == "string" and #word or 0)
+        end
+    end
+    if bytes > most then
+        return format("%.0f bytes are too many for one %s, which may handle %.0f: work on parts", bytes, what, most)
+    end
+end
+
 -- Returns the words of a table, and their number.
 local function words_of(one)
     local words, seen = {}, { tables = 0 }
@@ -148,7 +164,11 @@ local function words_of(one)
     if seen.too_deep then
         return { true, "err", "ERR reached lua stack limit" }, 3
     end
+    local problem = size_problem(words, count, host.passed_bytes, "reply")
+    if problem then
+        error({ err = "ERR " .. problem }, 0)
+    end
     return words, count
 end
 
-return value_of, words_of
+return value_of, words_of, size_problem
