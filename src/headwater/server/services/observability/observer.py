@@ -11,6 +11,7 @@ Rule 2. No output contains a password (`headwater.server.services.observability.
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from headwater.config.execution import ExecutionConfig
     from headwater.server.session.clients import Clients
     from headwater.server.session.session import Session
+
+log = logging.getLogger("headwater.server")
 
 _NEVER_NS = 2**63 - 1
 
@@ -69,6 +72,8 @@ class Observer:
         self.errors: dict[str, int] = {}
         """Error replies by their code, or only `_DISABLED`."""
         self.error_count = 0
+        self.forgotten_codes = 0
+        """Codes of errors that were dropped, which Redis counts as freed lazily."""
         self.slowlog = SlowLog(config.slowlog_max_len)
         self.latency = LatencyMonitor()
         self.collections = Collections()
@@ -217,7 +222,19 @@ class Observer:
         if _DISABLED not in self.errors:
             self.errors[code] = self.errors.get(code, 0) + 1
             if len(self.errors) > MAX_ERROR_CODES:
-                self.errors = {_DISABLED: 1}
+                del self.errors[code]
+                self._stop_counting_codes()
+
+    def _stop_counting_codes(self) -> None:
+        """Forget the codes of errors, which are as many as INFO may show, and say so in the log."""
+        log.warning(
+            "Errorstats stopped adding new errors because the number of errors reached the limit "
+            "(%d). Current errors code list: %s",
+            MAX_ERROR_CODES,
+            ", ".join(self.errors),
+        )
+        self.forgotten_codes += len(self.errors)
+        self.errors = {_DISABLED: 1}
 
     # --- statistics -----------------------------------------------------------------------------
 
@@ -227,8 +244,13 @@ class Observer:
         self.commands.clear()
         self._numbered = [None] * KNOWN_COUNT
         self.errors.clear()
-        self.error_count = 0
+        self.error_count = self.forgotten_codes = 0
         self.collections.reset()
+
+    def nanoseconds(self) -> int:
+        """Return how long commands ran. EXEC is left out, since its commands are counted; those of scripts count
+        twice."""
+        return sum(each.nanoseconds for name, each in self.commands.items() if name != b"EXEC")
 
     def commands_processed(self) -> int:
         """Return how many commands have run, including those within EXEC."""

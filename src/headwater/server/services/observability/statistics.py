@@ -1,4 +1,4 @@
-"""INFO's sections about past activity: Stats, Commandstats, Errorstats, Latencystats."""
+"""INFO's sections about past activity: Threads, Stats, Commandstats, Errorstats, Latencystats."""
 
 from __future__ import annotations
 
@@ -8,6 +8,12 @@ if TYPE_CHECKING:
     from headwater.server.services.services import Services
 
 Fields = dict[str, object]
+
+
+def threads(services: Services) -> Fields:
+    """Return a field for the one thread that serves all clients."""
+    traffic, clients = services.traffic, len(services.clients.sessions)
+    return {"io_thread_0": f"clients={clients},reads={traffic.reads},writes={traffic.writes}"}
 
 
 def stats(services: Services) -> Fields:
@@ -54,6 +60,11 @@ def stats(services: Services) -> Fields:
         "gc_collected_objects": collections.collected,
         "gc_pause_total_usec": collections.total_ns // 1000,
         "gc_pause_max_usec": collections.longest_ns // 1000,
+        "eventloop_cycles": traffic.cycles(services.records.turn),
+        "eventloop_duration_sum": traffic.cpu_ns() // 1000,
+        "eventloop_duration_cmd_sum": observer.nanoseconds() // 1000,
+        "instantaneous_eventloop_cycles_per_sec": traffic.cycles_per_second,
+        "instantaneous_eventloop_duration_usec": traffic.cpu_ns_a_cycle // 1000,
         "turns": services.records.turn,
     }
 
