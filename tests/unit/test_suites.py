@@ -212,6 +212,6 @@ def test_the_explanations_of_this_repository_can_be_read() -> None:
     for one in found:  # a page of the guide has the section that an explanation names
         name, _, section = one.guide.partition("#")
         text = (sources.ROOT / "docs/guide" / name).read_text(encoding="utf-8") if name else ""
-        assert not name or f"\n## {section.replace('-', ' ')}\n" in text.lower()
+        assert not name or f"# {section.replace('-', ' ')}\n" in text.lower()
     commands = [name for one in found if not one.tests and not one.error for name in one.commands]
     assert len(commands) == len(set(commands))
