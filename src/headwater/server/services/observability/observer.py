@@ -11,7 +11,6 @@ Rule 2. No output contains a password (`headwater.server.services.observability.
 
 from __future__ import annotations
 
-import logging
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -31,13 +30,12 @@ from headwater.server.services.observability.latency import (
 from headwater.server.services.observability.monitors import Monitors
 from headwater.server.services.observability.redaction import shown_values
 from headwater.server.services.observability.slowlog import OFF, SlowLog, cut_values, first_values
+from headwater.server.services.observability.statistics import report_codes
 
 if TYPE_CHECKING:
     from headwater.config.execution import ExecutionConfig
     from headwater.server.session.clients import Clients
     from headwater.server.session.session import Session
-
-log = logging.getLogger("headwater.server")
 
 _NEVER_NS = 2**63 - 1
 
@@ -223,18 +221,9 @@ class Observer:
             self.errors[code] = self.errors.get(code, 0) + 1
             if len(self.errors) > MAX_ERROR_CODES:
                 del self.errors[code]
-                self._stop_counting_codes()
-
-    def _stop_counting_codes(self) -> None:
-        """Forget the codes of errors, which are as many as INFO may show, and say so in the log."""
-        log.warning(
-            "Errorstats stopped adding new errors because the number of errors reached the limit "
-            "(%d). Current errors code list: %s",
-            MAX_ERROR_CODES,
-            ", ".join(self.errors),
-        )
-        self.forgotten_codes += len(self.errors)
-        self.errors = {_DISABLED: 1}
+                self.forgotten_codes += MAX_ERROR_CODES
+                report_codes(self.errors)
+                self.errors = {_DISABLED: 1}
 
     # --- statistics -----------------------------------------------------------------------------
 
@@ -246,11 +235,6 @@ class Observer:
         self.errors.clear()
         self.error_count = self.forgotten_codes = 0
         self.collections.reset()
-
-    def nanoseconds(self) -> int:
-        """Return how long commands ran. EXEC is left out, since its commands are counted; those of scripts count
-        twice."""
-        return sum(each.nanoseconds for name, each in self.commands.items() if name != b"EXEC")
 
     def commands_processed(self) -> int:
         """Return how many commands have run, including those within EXEC."""
