@@ -9,12 +9,13 @@ import pytest
 
 from headwater.config.config import Config
 from headwater.errors import CommandError
+from headwater.limits import MAX_ERROR_CODES
 from headwater.server.services.observability.info import render
 from headwater.server.services.scripting.cache import MOST_FROM_EVAL
 from headwater.testing.node import LocalClient, LocalStore, request
 from headwater.testing.replies import Failure, Simple
 from headwater.testing.server import server_thread
-from tests.conformance.wire import Wire, connected, encode
+from tests.conformance.wire import Start, Wire, connected, encode, value_of
 from tests.peers import Peer
 from tests.waiting import eventually
 
@@ -130,7 +131,7 @@ def test_fields_that_a_client_reads_have_redis_names(
 def test_the_sections_are_those_of_redis(
     sections: tuple[str, ...], store: LocalStore, shared_peer: Callable[[str], Peer]
 ) -> None:
-    absent = {b"Threads", b"Keysizes"}
+    absent = {b"Keysizes"}
     with connected(shared_peer("redis-8.2").port) as wire:
         theirs = [one for one in headings(wire.ask("INFO", *sections)) if one not in absent]
     text = store.client()("INFO", *sections)
@@ -319,3 +320,60 @@ def test_commands_of_a_client_and_lazily_freed_objects_are_counted_as_in_redis(
     with server_thread(Config(port=0, appendonly=False, save=())) as server:
         ours = counted(server.port)
     assert ours == counted(shared_peer("redis-8.2").port)
+
+
+def test_the_event_loop_is_measured_as_in_redis(start: Start) -> None:
+    # Given the counters of a server that has served something
+    server = start()
+    names = ("eventloop_cycles", "eventloop_duration_sum", "eventloop_duration_cmd_sum")
+
+    def counters() -> list[int]:
+        return [int(value_of(server, name)) for name in names]
+
+    with connected(server.port) as wire:
+        wire.ask("KEYS", "*")
+        before = counters()
+        assert min(before) > 0
+        # When it serves more, then each has grown
+        for _ in range(100):
+            wire.ask("KEYS", "*")
+        after = counters()
+        assert all(more > less for less, more in zip(before, after, strict=True))
+        assert after[0] >= before[0] + 100
+        # And rates are there after two samples, also if no client asks for anything
+        eventually(
+            lambda: int(value_of(server, "instantaneous_eventloop_cycles_per_sec")) > 0, "a rate"
+        )
+        assert int(value_of(server, "instantaneous_eventloop_duration_usec")) > 0
+        # And CONFIG RESETSTAT begins again
+        wire.ask("CONFIG", "RESETSTAT")
+        assert counters()[0] < 20
+
+
+def test_the_thread_and_the_allocator_are_shown_as_in_redis(start: Start) -> None:
+    server = start()
+    with connected(server.port) as wire, connected(server.port):
+        text = wire.ask("INFO", "threads")
+        assert text.split(b"\r\n")[1:3] == [
+            b"# Threads", b"io_thread_0:clients=2,reads=1,writes=0"
+        ]  # fmt: skip
+    memory = {name: float(value_of(server, name)) for name in (
+        "used_memory", "used_memory_rss", "allocator_allocated", "allocator_resident",
+        "allocator_frag_bytes", "allocator_frag_ratio",
+    )}  # fmt: skip
+    assert memory["allocator_allocated"] > 0
+    assert memory["allocator_resident"] >= memory["allocator_frag_bytes"] > 0
+    assert memory["allocator_frag_ratio"] > 1
+
+
+def test_more_codes_of_errors_than_info_shows_are_reported_once(
+    store: LocalStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = store.client()
+    for number in range(MAX_ERROR_CODES + 100):
+        client("EVAL", "return redis.error_reply(ARGV[1] .. ' text')", 0, f"CODE{number}")
+    (line,) = [one.getMessage() for one in caplog.records if "Errorstats" in one.getMessage()]
+    assert line.startswith("Errorstats stopped adding new errors because")
+    assert "Current errors code list: CODE0, CODE1, " in line
+    assert info_of(client, "errorstats") == {"errorstat_ERRORSTATS_DISABLED": "count=1"}
+    assert info_of(client, "memory")["lazyfreed_objects"] == str(MAX_ERROR_CODES)

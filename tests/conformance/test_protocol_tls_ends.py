@@ -229,7 +229,7 @@ def test_config_set_has_the_errors_of_the_start(start_tls: StartTls, made: Certi
             b"-ERR CONFIG SET failed (possibly related to argument 'tls-key-file') - tls-key-file"
         )
         assert made.server_key.encode() in client.ask("CONFIG", "GET", "tls-key-file")
-        assert client.ask("CONFIG", "SET", "tls-port", "1").endswith(b"immutable config\r\n")
+        assert b"immutable config" in client.ask("CONFIG", "SET", "tls-port", "1")
         assert client.ask("CONFIG", "SET", "tls-auth-clients", "no") == b"+OK\r\n"
     with secured(server, made.context(None)) as client:
         assert client.ask("PING") == b"+PONG\r\n"

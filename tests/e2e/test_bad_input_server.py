@@ -127,11 +127,14 @@ def test_a_damaged_journal_is_named_with_file_and_offset_and_not_changed(home: P
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("prot 1", "line 2: unknown setting 'prot'; did you mean 'port'?"),
-        ("port one", "line 2: 'port' cannot be 'one': argument couldn't be parsed into an integer"),
+        (
+            "prot 1",
+            "line 2: Bad directive or wrong number of arguments: unknown setting 'prot'; did you mean 'port'?",
+        ),
+        ("port one", "line 2: 'port \"one\"': argument couldn't be parsed into an integer"),
         (
             "databases 32",
-            "line 2: 'databases' cannot be '32': the only value is 16; the number of databases cannot be changed",
+            "line 2: 'databases \"32\"': the only value is 16; the number of databases cannot be changed",
         ),
     ],
 )
@@ -142,13 +145,19 @@ def test_a_wrong_line_of_the_configuration_is_named(home: Path, line: str, said:
 
 
 def test_wrong_flags_and_variables_are_named(home: Path) -> None:
-    assert refused(home, "--maxclient", "5").startswith("flag --maxclient: unknown setting 'maxcl")
-    assert refused(home, "--maxclients").startswith("flag --maxclients: the value is missing")
-    assert refused(home, "--port", "x").startswith("flag --port: 'port' cannot be 'x'")
-    assert refused(home, "serve").startswith("'serve' is not a flag")
+    assert refused(home, "--maxclient", "5").startswith(
+        "flag --maxclient: Bad directive or wrong number of arguments: unknown setting 'maxcl"
+    )
+    assert refused(home, "--maxclients").startswith(
+        "flag --maxclients: 'maxclients': wrong number of arguments; maxclients needs a value"
+    )
+    assert refused(home, "--port", "x").startswith("flag --port: 'port \"x\"': argument")
+    assert refused(home, "serve").endswith(
+        'data" "serve"\': wrong number of arguments; dir takes one value: quote it'
+    )
     environment = {"HEADWATER_APPENDFSYNC": "sometimes"}
     assert refused(home, environment=environment) == (
-        "environment, HEADWATER_APPENDFSYNC: 'appendfsync' cannot be 'sometimes': argument(s) must "
+        "environment, HEADWATER_APPENDFSYNC: 'appendfsync \"sometimes\"': argument(s) must "
         "be one of the following: everysec, always, no"
     )
     missing = home / "missing.conf"

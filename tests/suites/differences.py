@@ -27,7 +27,7 @@ _BLOCKS = (ENDED_EARLY, "Can't start the Redis server")
 
 class Explanation(NamedTuple):
     """Why tests differ. ``kind`` is ``missing``, with the commands that Headwater does not have, or ``design``,
-    with an ADR if one has the decision. It explains the ``tests`` of each of the ``files``; the tests whose error
+    with the ADR that has the decision, or the page and section of the guide that tells users. It explains the ``tests`` of each of the ``files``; the tests whose error
     has the text ``error``; without either, those whose error says that one of ``commands`` is unknown."""
 
     kind: str
@@ -37,6 +37,7 @@ class Explanation(NamedTuple):
     files: tuple[str, ...] = ()
     tests: tuple[str, ...] = ()
     error: str = ""
+    guide: str = ""
 
 
 class Finding(NamedTuple):
@@ -77,6 +78,8 @@ def read(text: str) -> list[Explanation]:
                 raise ValueError(f"neither complete nor known: {one}")
             if (kind == "missing" and not one.commands) or (kind == "design" and one.commands):
                 raise ValueError(f"'missing' names commands, 'design' does not: {one}")
+            if kind == "design" and bool(one.adr) == bool(one.guide):
+                raise ValueError(f"it needs one page that tells users: {one}")
             if not (one.commands or one.tests or one.error):
                 raise ValueError(f"it explains nothing: {one}")
             found.append(one)

@@ -32,7 +32,8 @@ tests. `tests/suites/differences.toml` has the explanations; one that explains n
 Redis's tests are adjusted: a test that fails does not leave a pause, a limit or a transaction to the tests after it; an
 error outside of a test ends its block of tests and not the run; a block that cannot let scripts call every command runs
 nevertheless; and the half of `scripting` that runs each script as a function is left out, because Headwater has no
-functions. Headwater runs with `latency-tracking yes`, which is Redis's default.
+functions. Headwater runs with two defaults of Redis: `latency-tracking yes`, and `bind * -::*` where a test's
+configuration has no addresses.
 """
 
 
@@ -97,17 +98,17 @@ def _design(explanations: list[Explanation], explained: list[Explained]) -> Iter
     for explanation in explanations:
         tests = [one.finding for one in explained if one.explanation is explanation]
         if explanation.kind == "design" and tests:
-            yield f"- {explanation.reason}{_link(explanation.adr)}: {len(tests)}"
+            yield f"- {explanation.reason}{_link(explanation)}: {len(tests)}"
             named = dict.fromkeys(f"{one.file}: {one.name}" for one in tests)
             yield from (f"    - {_plain(name)}" for name in named)
     yield ""
 
 
-def _link(number: int) -> str:
-    if not number:
-        return ""
-    (found,) = (ROOT / "docs" / "adr").glob(f"{number:04}-*.md")
-    return f" ([ADR {number}](../adr/{found.name}))"
+def _link(explanation: Explanation) -> str:
+    if explanation.guide:
+        return f" ([guide](../guide/{explanation.guide}))"
+    (found,) = (ROOT / "docs" / "adr").glob(f"{explanation.adr:04}-*.md")
+    return f" ([ADR {explanation.adr}](../adr/{found.name}))"
 
 
 def _better(results: list[Result]) -> Iterator[str]:

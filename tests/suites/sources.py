@@ -94,7 +94,8 @@ _LAUNCHER = """\
 # The suite waits for two lines of Redis's log: its pid, and once per start that it accepts connections.
 arguments=()
 if [ $# -gt 0 ] && [ "${{1#-}}" = "$1" ]; then
-    sed -i -E '/^(enable-module-command|enable-protected-configs yes)/d' "$1"
+    sed -i -E '/^enable-module-command/d' "$1"
+    grep -q '^bind ' "$1" || echo 'bind * -::*' >> "$1"
     arguments=(--config "$1")
     shift
 fi

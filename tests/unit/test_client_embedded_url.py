@@ -98,7 +98,7 @@ def test_a_url_accepts_the_settings_that_are_declared_for_it(declared: Setting) 
         ("headwater:///data?name=shop", "unknown parameter 'name'"),
         ("headwater://memory?db=first", "db cannot be 'first'"),
         ("headwater://memory?decode_responses=maybe", "decode_responses cannot be 'maybe'"),
-        ("headwater:///data?appendfsync=often", "'appendfsync' cannot be 'often'"),
+        ("headwater:///data?appendfsync=often", "'appendfsync \"often\"': "),
     ],
 )
 def test_the_error_names_what_is_wrong(url: str, text: str) -> None:

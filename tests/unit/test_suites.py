@@ -165,6 +165,8 @@ def test_tests_that_did_not_run_have_the_error_that_ended_their_block() -> None:
         '[[design]]\nreason = "x"',
         '[[design]]\nreason = "x"\ncommands = ["c"]',
         '[[other]]\nreason = "x"\nerror = "e"',
+        '[[design]]\nreason = "x"\nerror = "e"',
+        '[[design]]\nreason = "x"\nerror = "e"\nadr = 1\nguide = "server.md"',
     ],
 )
 def test_an_incomplete_explanation_is_an_error(text: str) -> None:
@@ -207,5 +209,9 @@ def test_the_explanations_of_this_repository_can_be_read() -> None:
     found = read(PATH.read_text(encoding="utf-8"))
     assert found
     assert all(one.reason and set(one.files) <= files for one in found)
+    for one in found:  # a page of the guide has the section that an explanation names
+        name, _, section = one.guide.partition("#")
+        text = (sources.ROOT / "docs/guide" / name).read_text(encoding="utf-8") if name else ""
+        assert not name or f"# {section.replace('-', ' ')}\n" in text.lower()
     commands = [name for one in found if not one.tests and not one.error for name in one.commands]
     assert len(commands) == len(set(commands))

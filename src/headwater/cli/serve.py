@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from headwater.cli import serving
 from headwater.cli.main import SETTINGS
@@ -37,7 +38,19 @@ def setting_option(name: str, metavar: str = "") -> Any:
     )
 
 
-@app.command("serve", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+class FlagsCommand(TyperCommand):
+    """Leaves all words to `headwater.config.loading.flag_pairs`, which knows redis-server's rules; the parser has
+    the options for ``--help``."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if "--help" in args:
+            return super().parse_args(ctx, args)
+        super().parse_args(ctx, [])
+        ctx.args = args
+        return args
+
+
+@app.command("serve", cls=FlagsCommand)
 def serve(
     context: typer.Context,
     *,
@@ -56,14 +69,13 @@ def serve(
     Every setting of redis.conf that Headwater supports can be given as --name value. Flags override
     the environment (HEADWATER_PORT), and the environment overrides the file.
     """
-    named = {
-        "port": port,
-        "bind": bind,
-        "unixsocket": unixsocket,
-        "dir": dir,
-        "appendonly": appendonly,
-        "appendfsync": appendfsync,
-        "config": None if config is None else str(config),
-    }
-    flags = [(name, value) for name, value in named.items() if value is not None]
-    raise typer.Exit(serving.serve(flags, context.args))
+    del (
+        port,
+        bind,
+        unixsocket,
+        dir,
+        appendonly,
+        appendfsync,
+        config,
+    )  # they are declared for the help
+    raise typer.Exit(serving.serve((), context.args))

@@ -33,10 +33,9 @@ def serve(flags: Iterable[tuple[str, str]], words: Iterable[str] = ()) -> int:
         from headwater.server.log import configure_logging
         from headwater.server.running import run
 
-    named = list(flags)
-    file = dict(named).get("config")
-    named = [flag for flag in named if flag[0] != "config"]
-    settings = load(flags=[*named, *flag_pairs(words)], file=file)
+    named = [*((name, [value]) for name, value in flags), *flag_pairs(words)]
+    (file,) = dict(named).get("config", [None])
+    settings = load(flags=[flag for flag in named if flag[0] != "config"], file=file)
     located = settings.located()
     if located != settings:  # a file that is opened before the store may be in its directory
         with suppress(OSError):

@@ -10,7 +10,7 @@ from headwater.config.clients import ClientConfig
 from headwater.config.events import EventConfig
 from headwater.config.execution import ExecutionConfig
 from headwater.config.fixed import FIXED
-from headwater.config.inert import ALIASES, FIXED_AFTER_START, INERT
+from headwater.config.inert import ALIASES, FIXED_AFTER_START, HIDDEN, INERT
 from headwater.config.kinds import FilePath
 from headwater.config.listening import ListeningConfig
 from headwater.config.memory import MemoryConfig
@@ -70,6 +70,8 @@ class Config(
         if name in FIXED:
             fixed = FIXED[name]
             if text.strip().lower() not in {fixed.value, f'"{fixed.value}"'}:
+                if fixed.kind is not None:
+                    fixed.kind.parse(text)
                 raise ValueError(f"the only value is {fixed.value or 'empty'}; {fixed.reason}")
             return
         setting = SETTINGS[name]
@@ -98,6 +100,11 @@ PATHS = tuple(each.attribute for each in SETTINGS.values() if isinstance(each.ki
 
 NAMES = (*SETTINGS, *FIXED, *INERT, *ALIASES)
 """All names that CONFIG GET and CONFIG SET accept."""
+
+LISTED = tuple(
+    name for name in NAMES if name not in HIDDEN and not (name in FIXED and FIXED[name].hidden)
+)
+"""The names that a pattern of CONFIG GET matches."""
 
 
 def fixed_after_start(name: str) -> str:

@@ -52,3 +52,8 @@ class ExecutionConfig:
         "Who may use DEBUG: no client (no), clients of this machine (local), or all (yes).",
         fixed_after_start=AT_START,
     )
+    enable_protected_configs: Literal["no", "local", "yes"] = setting(
+        "no",
+        "Who may change `dbfilename` by CONFIG SET, which has no effect: as for `enable-debug-command`.",
+        fixed_after_start=AT_START,
+    )

@@ -7,16 +7,20 @@ ignored. Settings whose value does not matter are in inert.py.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from headwater.config.kinds import Boolean, Choice, Kind, MemoryOrPercent, OtherServer
 from headwater.limits import DATABASES
 
 
 class FixedSetting(NamedTuple):
-    """The only value of a setting, and why. MONITOR and SLOWLOG hide values of a ``secret``."""
+    """The only value of a setting, and why. A value that ``kind`` does not have is reported as in Redis.
+    MONITOR and SLOWLOG hide values of a ``secret``. A ``hidden`` one is shown only if its name is given."""
 
     value: str
     reason: str
+    kind: Kind[Any] | None = None
+    hidden: bool = False
     secret: bool = False
 
 
@@ -36,18 +40,25 @@ _TLS_SESSIONS = "sessions are resumed by tickets, which OpenSSL manages"
 _TLS_USERS = "clients log in with AUTH; a certificate does not name a user"
 _TLS_RELOAD = "CONFIG SET tls-cert-file loads a renewed certificate"
 _NO_MODULES = "modules cannot be loaded; remove the line"
-_NO_PROTECTED = "protected settings are set by the configuration file or a flag"
+_NO_OLD_LUA = (
+    "scripts have no getfenv, setfenv and newproxy, with which they could leave their sandbox"
+)
 _NO_SYSLOG = "the log goes to standard error, which systemd passes to its journal, or to logfile"
 _SOCKETS = (
     "the sockets have no other options; use the system's firewall or the directory's permissions"
 )
 
+_POLICIES = Choice(
+    "volatile-lru", "volatile-lfu", "volatile-random", "volatile-ttl",
+    "allkeys-lru", "allkeys-lfu", "allkeys-random", "noeviction",
+)  # fmt: skip
+
 FIXED: dict[str, FixedSetting] = {
     "databases": FixedSetting(str(DATABASES), "the number of databases cannot be changed"),
     "aof-load-truncated": FixedSetting("yes", "a torn tail of the journal is cut and reported"),
-    "maxmemory-policy": FixedSetting("noeviction", _NO_EVICTION),
-    "maxmemory-clients": FixedSetting("0", _NO_CLIENT_EVICTION),
-    "replicaof": FixedSetting("", _NO_REPLICATION),
+    "maxmemory-policy": FixedSetting("noeviction", _NO_EVICTION, _POLICIES),
+    "maxmemory-clients": FixedSetting("0", _NO_CLIENT_EVICTION, MemoryOrPercent()),
+    "replicaof": FixedSetting("", _NO_REPLICATION, OtherServer()),
     "min-replicas-to-write": FixedSetting("0", _NO_REPLICATION),
     "cluster-enabled": FixedSetting("no", _NO_CLUSTER),
     "import-mode": FixedSetting("no", _NO_REPLICATION),
@@ -59,7 +70,7 @@ FIXED: dict[str, FixedSetting] = {
     "tls-replication": FixedSetting("no", _NO_REPLICATION),
     "tls-cluster": FixedSetting("no", _NO_CLUSTER),
     "enable-module-command": FixedSetting("no", _NO_MODULES),
-    "enable-protected-configs": FixedSetting("no", _NO_PROTECTED),
+    "lua-enable-deprecated-api": FixedSetting("no", _NO_OLD_LUA, Boolean(), hidden=True),
     "syslog-enabled": FixedSetting("no", _NO_SYSLOG),
     "socket-mark-id": FixedSetting("0", _SOCKETS),
     "rdma-port": FixedSetting("0", _SOCKETS),

@@ -7,15 +7,16 @@ Rule 1. A setting is here if nothing depends on it: what it tunes is done differ
         store does not do is in fixed.py, which refuses it.
 Rule 2. The default is Redis's, or Valkey's if Redis has no such setting. It determines the kind: yes or no,
         an integer, or any text. Sizes are named in `_SIZES`.
-Rule 3. An alias reads and sets the setting that it stands for.
+Rule 3. A setting in `HIDDEN` is shown only if its name is given, as in Redis.
+Rule 4. An alias reads and sets the setting that it stands for.
 """
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from headwater.config.kinds import I64, Boolean, Integer, Kind, Memory, Text
-from headwater.config.setting import AT_START, PROTECTED
+from headwater.config.kinds import I64, Boolean, Flags, Integer, Kind, Memory, Text
+from headwater.config.setting import AT_START, ONLY_AT_START, PROTECTED
 
 
 class InertSetting(NamedTuple):
@@ -119,6 +120,11 @@ _GROUPS: dict[str, str] = {
     "errors and versions are always those of Redis": """
         extended-redis-compatibility=no locale-collate=
     """,
+    "Redis's own tests delay or examine Redis by it": """
+        cluster-ping-interval=0 key-load-delay=0 lazyexpire-nested-arbitrary-keys=yes
+        loading-process-events-interval-bytes=524288 rdb-key-save-delay=0 repl-rdb-channel=yes
+        use-exit-on-panic=no watchdog-period=0
+    """,
 }
 """The settings by the reason why they have no effect. A comma in a default stands for a space."""
 
@@ -127,6 +133,15 @@ _SIZES = frozenset({
     "commandlog-request-larger-than", "hll-sparse-max-bytes", "rdma-rx-size", "repl-backlog-size",
     "replica-full-sync-buffer-limit", "slot-migration-max-failover-repl-bytes",
 })  # fmt: skip
+
+_SHUTDOWN = Flags("default", "save", "nosave", "now", "force", pair=("save", "nosave"))
+
+HIDDEN = frozenset({
+    "aof-disable-auto-gc", "cluster-ping-interval", "key-load-delay", "lazyexpire-nested-arbitrary-keys",
+    "loading-process-events-interval-bytes", "prefetch-batch-max-size", "rdb-key-save-delay",
+    "repl-rdb-channel", "use-exit-on-panic", "watchdog-period",
+})  # fmt: skip
+"""The settings that only a CONFIG GET with their name shows. Source: CONFIG GET of Redis 8.2.3."""
 
 _SECRETS = frozenset({"masterauth", "tls-client-key-file-pass"})
 
@@ -139,22 +154,16 @@ FIXED_AFTER_START: dict[str, str] = {"dbfilename": PROTECTED} | dict.fromkeys(
         "bgsave-cpulist",
         "bio-cpulist",
         "cluster-config-file",
-        "cluster-databases",
         "cluster-enabled",
         "cluster-port",
         "daemonize",
         "databases",
         "disable-thp",
         "enable-module-command",
-        "enable-protected-configs",
-        "hash-seed",
         "io-threads",
-        "mptcp",
+        "lua-enable-deprecated-api",
         "pidfile",
         "rdbchecksum",
-        "rdma-completion-vector",
-        "rdma-rx-size",
-        "repl-mptcp",
         "replicaof",
         "server-cpulist",
         "set-proc-title",
@@ -162,10 +171,15 @@ FIXED_AFTER_START: dict[str, str] = {"dbfilename": PROTECTED} | dict.fromkeys(
         "syslog-enabled",
         "syslog-facility",
         "syslog-ident",
-        "unixsocketgroup",
     ],
     AT_START,
-)
+) | dict.fromkeys(
+    [
+        "cluster-databases", "hash-seed", "mptcp", "rdma-completion-vector", "rdma-rx-size", "repl-mptcp",
+        "unixsocketgroup",
+    ],
+    ONLY_AT_START,  # Redis does not have them
+)  # fmt: skip
 """The settings here and in fixed.py that Redis's or Valkey's CONFIG SET cannot change, and why."""
 
 ALIASES: dict[str, str] = {
@@ -201,6 +215,8 @@ ALIASES: dict[str, str] = {
 def _kind(name: str, default: str) -> Kind[Any]:
     if name in _SIZES:
         return Memory()
+    if name.startswith("shutdown-on-"):
+        return _SHUTDOWN
     if default in {"yes", "no"} and name != "oom-score-adj":
         return Boolean()
     return Integer(-I64 - 1) if default.removeprefix("-").isdigit() else Text()

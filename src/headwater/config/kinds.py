@@ -116,10 +116,63 @@ class Choice(Kind[str]):
         return text.lower()
 
 
+class Flags(Kind[str]):
+    """Several of ``choices``, shown in their order; the first one stands for none of them, and one of ``pair``
+    excludes the other."""
+
+    several = True
+
+    def __init__(self, *choices: str, pair: tuple[str, str]) -> None:
+        self.choices = choices
+        self.pair = pair
+
+    def parse(self, text: str) -> str:
+        words = set(text.lower().split())
+        if not words or not words <= set(self.choices):
+            raise ValueError(f"argument(s) must be one of the following: {', '.join(self.choices)}")
+        if words >= set(self.pair):
+            first, second = (word.upper() for word in self.pair)
+            raise ValueError(f"shutdown options {first} and {second} can't be used simultaneously")
+        return " ".join(word for word in self.choices[1:] if word in words) or self.choices[0]
+
+
 class Text(Kind[str]):
     """Any text."""
 
     def parse(self, text: str) -> str:
+        return text
+
+
+class MemoryOrPercent(Kind[str]):
+    """A number of bytes, or a percentage of ``maxmemory``."""
+
+    def parse(self, text: str) -> str:
+        digits = text.removesuffix("%")
+        if digits == text:
+            try:
+                return str(parse_memory(text))
+            except ValueError:
+                raise ValueError("argument must be a memory or percent value") from None
+        if not (digits.isascii() and digits.isdigit()):
+            raise ValueError("argument must be a memory or percent value")
+        if len(digits) > 3 or int(digits) > 100:
+            raise ValueError("percentage argument must be less or equal to 100")
+        return text
+
+
+class OtherServer(Kind[str]):
+    """Host and port of another server."""
+
+    several = True
+
+    def parse(self, text: str) -> str:
+        words = text.split()
+        if len(words) != 2:
+            raise ValueError("wrong number of arguments")
+        try:
+            Integer(0, 65535).parse(words[1])
+        except ValueError:
+            raise ValueError("Invalid master port") from None
         return text
 
 

@@ -25,12 +25,10 @@ class ListeningConfig:
         6379,
         "TCP port; 0: a free one, or none if `tls-port` is set.",
         kind=Integer(0, 65535),
-        fixed_after_start=AT_START,
     )
     bind: tuple[str, ...] = setting(
         ("127.0.0.1",),
         "Addresses to listen on; empty: none. `*` means all of IPv4; an address after `-` may be missing.",
-        fixed_after_start=AT_START,
     )
     unixsocket: str = setting(
         "", "Path of a unix socket; empty for none.", kind=FilePath(), fixed_after_start=AT_START

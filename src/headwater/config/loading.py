@@ -14,15 +14,17 @@ from pathlib import Path
 from headwater.config.config import NAMES, SETTINGS, Config
 from headwater.config.file import Directive, directives
 from headwater.config.fixed import REFUSED
-from headwater.config.inert import ALIASES
+from headwater.config.inert import ALIASES, INERT
+from headwater.config.kinds import Flags
 from headwater.errors import ConfigError
+from headwater.resp.inline import quote
 
 ENVIRONMENT_PREFIX = "HEADWATER_"
 
 
 def load(
     *,
-    flags: Iterable[tuple[str, str]] = (),
+    flags: Iterable[tuple[str, str | list[str]]] = (),
     file: str | os.PathLike[str] | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Config:
@@ -48,7 +50,10 @@ def load(
     flags = list(flags)
     if any(name == "dir" for name, _ in flags):
         config.dir = in_file
-    given = ((f"flag --{name}", Directive(name, [value])) for name, value in flags)
+    given = (
+        (f"flag --{name}", Directive(name, [value] if isinstance(value, str) else value))
+        for name, value in flags
+    )
     for place, directive in _accumulated(given, points):
         _apply(config, place, directive)
     return config
@@ -68,19 +73,20 @@ def _accumulated(
         yield place, Directive("save", [" ".join(points)])
 
 
-def flag_pairs(words: Iterable[str]) -> list[tuple[str, str]]:
+def flag_pairs(words: Iterable[str]) -> list[tuple[str, list[str]]]:
     """Parse ``--name value [value …]`` as redis-server does: a word may have name and values, the first word
-    after a name is its value even if it begins with ``--``, unless it is a setting, and ``--save`` alone means
-    none. Raises
-    `ConfigError` for a stray word.
+    after a name is its value even if it begins with ``--``, except after ``--save``, which alone means none. The
+    first name, also that after a configuration file, may lack the dashes. Raises `ConfigError` for a stray word and a wrong number of values.
 
     >>> flag_pairs(["--port", "0", "--bind", "127.0.0.1", "::1", "--requirepass=x y"])
-    [('port', '0'), ('bind', '127.0.0.1 ::1'), ('requirepass', 'x y')]
+    [('port', ['0']), ('bind', ['127.0.0.1', '::1']), ('requirepass', ['x y'])]
     """
     found: list[tuple[str, list[str]]] = []
     for word in words:
         awaits = bool(found) and not found[-1][1] and found[-1][0] != "save"
-        awaits = awaits and word[2:].partition("=")[0].lower() not in NAMES
+        begins = not found or (found[-1][0] == "config" and found[-1][1])
+        if begins and word.lower() in NAMES:
+            word = f"--{word}"
         if word.startswith("--") and len(word) > 2 and not awaits:
             name, equals, value = word[2:].partition("=")
             if " " in name:
@@ -93,9 +99,36 @@ def flag_pairs(words: Iterable[str]) -> list[tuple[str, str]]:
         else:
             raise ConfigError(f"{word!r} is not a flag; give settings as --name value")
     for name, values in found:
-        if not values and name != "save":
-            raise ConfigError(f"flag --{name}: the value is missing; give it as --{name} value")
-    return [(name, " ".join(values)) for name, values in found]
+        _check_count(f"flag --{name}", Directive(name, values))
+    return found
+
+
+def _check_count(place: str, directive: Directive) -> None:
+    """Raises `ConfigError` if a setting is given without a value, or with several that takes one."""
+    name, values = ALIASES.get(directive.name, directive.name), directive.values
+    kind = SETTINGS[name].kind if name in SETTINGS else INERT[name].kind if name in INERT else None
+    known = name in NAMES or name in {"user", "config"}
+    if known and not values and not (name == "save" or isinstance(kind, Flags)):
+        need = "needs a value"
+    elif len(values) > 1 and (
+        name == "config" or (name in SETTINGS and not SETTINGS[name].kind.several)
+    ):
+        need = "takes one value: quote it"
+    else:
+        return
+    given = _given(directive)
+    raise ConfigError(f"{place}: {given}: wrong number of arguments; {directive.name} {need}")
+
+
+def _given(directive: Directive) -> str:
+    """Return a directive as Redis's errors show it. The values of a secret are left out."""
+    name, values = directive
+    declared = SETTINGS.get(ALIASES.get(name, name)) or INERT.get(name)
+    if declared is not None and declared.secret:
+        values = ["(redacted)"] * len(values)
+    encoded = (word.encode("utf-8", "surrogateescape") for word in values)
+    words = (quote(word, always=True).decode() for word in encoded)
+    return f"'{' '.join([name, *words])}'"
 
 
 def _nearest(name: str) -> str:
@@ -116,12 +149,12 @@ def _apply(config: Config, place: str, directive: Directive) -> None:
         raise ConfigError(f"{place}: {name!r} is not supported: {REFUSED[name]}")
     name = ALIASES.get(name, name)
     if name not in NAMES:
-        raise ConfigError(f"{place}: unknown setting {name!r}; {_nearest(name)}")
-    several = name not in SETTINGS or SETTINGS[name].kind.several
-    if len(values) != 1 and not several:
-        raise ConfigError(f"{place}: {name!r} takes one value, not {len(values)}; quote it")
+        raise ConfigError(
+            f"{place}: Bad directive or wrong number of arguments: unknown setting {name!r}; {_nearest(name)}"
+        )
+    _check_count(place, directive)
     text = " ".join(values)
     try:
         config.set(name, text)
     except ValueError as error:
-        raise ConfigError(f"{place}: {name!r} cannot be {text!r}: {error}") from None
+        raise ConfigError(f"{place}: {_given(directive)}: {error}") from None

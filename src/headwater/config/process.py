@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from headwater.config.kinds import FilePath
-from headwater.config.setting import AT_START, setting
+from headwater.config.setting import AT_START, ONLY_AT_START, setting
 
 
 @dataclass(kw_only=True)
@@ -29,7 +29,7 @@ class ProcessConfig:
         "",
         "HOST:PORT at which metrics for Prometheus, /healthz and /readyz are served; empty: none. "
         "Needs the extra metrics.",
-        fixed_after_start=AT_START,
+        fixed_after_start=ONLY_AT_START,
     )
     supervised: Literal["auto", "systemd", "no"] = setting(
         "auto",

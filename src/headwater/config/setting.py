@@ -28,6 +28,10 @@ AT_START = "can't set immutable config"
 PROTECTED = "can't set protected config"
 """Redis's reasons why CONFIG SET cannot change a setting, as its errors give them."""
 
+ONLY_AT_START = f"{AT_START}; it can be set only at the start"
+"""The reason for a setting that Redis can change or does not have. CONFIG SET accepts its present value, so that a
+client can write back all that CONFIG GET shows it."""
+
 _DECLARATION, _KIND = "declaration", "kind"
 """Keys of the metadata that `setting` stores in a field."""
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from headwater.config.kinds import I32, MIB, Duration, Integer, Kind, Memory, Text, parse_integer
-from headwater.config.setting import PROTECTED, EmbeddedUse, setting
+from headwater.config.setting import ONLY_AT_START, PROTECTED, EmbeddedUse, setting
 
 FsyncPolicy = Literal["everysec", "always", "no"]
 
@@ -55,7 +55,7 @@ class StorageConfig:
     appendonly: bool = setting(
         True,
         "Whether to write a journal.",
-        fixed_after_start="can't set immutable config; appendonly can be set only at the start",
+        fixed_after_start=ONLY_AT_START,
     )
     save: tuple[SavePoint, ...] = setting(
         ((3600, 1), (300, 100), (60, 10000)),

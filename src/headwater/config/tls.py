@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from headwater.config.kinds import FilePath, Integer, Words
-from headwater.config.setting import AT_START, setting
+from headwater.config.setting import ONLY_AT_START, setting
 
 TLS_PROTOCOLS = ("TLSv1.2", "TLSv1.3")
 """The supported versions of TLS."""
@@ -30,7 +30,7 @@ class TlsConfig:
     """The TLS listener: certificates, versions, ciphers."""
 
     tls_port: int = setting(
-        0, "TCP port for TLS; 0: none.", kind=Integer(0, 65535), fixed_after_start=AT_START
+        0, "TCP port for TLS; 0: none.", kind=Integer(0, 65535), fixed_after_start=ONLY_AT_START
     )
     tls_cert_file: str = setting(
         "", "The server's certificate and the intermediate certificates, PEM.", kind=FilePath()

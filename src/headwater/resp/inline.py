@@ -49,13 +49,17 @@ def split(line: bytes) -> list[bytes]:
         words.append(bytes(word))
 
 
-def quote(word: bytes) -> bytes:
-    """Return ``word`` in the form that `split` reads: without quotes if possible, otherwise in double quotes.
+def quote(word: bytes, *, always: bool = False) -> bytes:
+    """Return ``word`` in the form that `split` reads: without quotes if possible, unless ``always``.
 
     >>> split(quote(b'a "b"\\xff\\n'))
     [b'a "b"\\xff\\n']
     """
-    if word and not any(byte <= 0x20 or byte >= 0x7F or byte in b"\"'\\" for byte in word):
+    if (
+        word
+        and not always
+        and not any(byte <= 0x20 or byte >= 0x7F or byte in b"\"'\\" for byte in word)
+    ):
         return word
     quoted = bytearray(b'"')
     for byte in word:

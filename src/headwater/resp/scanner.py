@@ -104,6 +104,10 @@ class Scanner:
         """Return how many bytes were fed and not yet returned as part of a request."""
         return self._size - self._begin
 
+    def buffered(self) -> int:
+        """Return the same with the requests that were returned since the input began, such as the one that runs."""
+        return self._size
+
     def memory_bytes(self) -> int:
         """Return the memory of the buffer, without spare capacity that was never written to, and of the offsets
         of an incomplete request."""

@@ -100,11 +100,31 @@ class Server:
             self._loop = self._make(self.node, on_stop=self._end.set)
             self.node.services.traffic.listeners = listener_info(self._listeners)
             self.node.services.tls = tls
+            self.node.services.rebind = self._rebind
             for listener in self._listeners:
                 listener.listen(self._loop, backlog=self.config.tcp_backlog)
         except BaseException:
             self.stop()
             raise
+
+    def _rebind(self, config: Config) -> None:
+        """Listen where ``config`` says, and no longer elsewhere; clients stay connected. Raises `ListenError`;
+        nothing has changed then."""
+        before, after = self._listeners, bind_all(config, self._listeners)
+        added = [one for one in after if one not in before]
+        try:
+            for listener in added:
+                listener.listen(self.loop, backlog=config.tcp_backlog)
+        except BaseException:
+            for listener in added:
+                listener.close()
+            raise
+        for listener in before:
+            if listener not in after:
+                listener.close()
+        self._listeners = after
+        self.node.services.traffic.listeners = listener_info(after)
+        log.info("listening at %s", " and ".join(self.addresses))
 
     async def load(self) -> bool:
         """Replay the journal, and serve clients between its steps. Return whether the server is ready:

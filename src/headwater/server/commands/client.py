@@ -64,7 +64,7 @@ def client_setinfo(call: Call, session: Session, services: Services) -> None:
 
 def client_info(call: Call, session: Session, services: Services) -> None:
     """CLIENT INFO: this connection's line of CLIENT LIST."""
-    call.reply.verbatim(_line(session, services))
+    call.reply.verbatim(_line(session, services, running=True))
 
 
 def client_list(call: Call, session: Session, services: Services) -> None:
@@ -82,7 +82,8 @@ def client_list(call: Call, session: Session, services: Services) -> None:
         chosen = [services.clients.sessions[id_] for id_ in ids if id_ in services.clients.sessions]
     elif arguments.count > 2:
         raise CommandError(SYNTAX)
-    call.reply.verbatim(b"".join(_line(one, services) for one in chosen))
+    lines = (_line(one, services, running=one is session) for one in chosen)
+    call.reply.verbatim(b"".join(lines))
 
 
 def client_kill(call: Call, session: Session, services: Services) -> None:
@@ -168,10 +169,14 @@ def client_help(call: Call, session: Session, services: Services) -> None:
     )
 
 
-def _line(session: Session, services: Services) -> bytes:
+def _line(session: Session, services: Services, *, running: bool) -> bytes:
     """A client's line of CLIENT LIST, with its line end."""
     shown = describe(
-        session, times=services.times, blocked=services.blocked, watches=services.watches
+        session,
+        times=services.times,
+        blocked=services.blocked,
+        watches=services.watches,
+        running=running,
     )
     return shown + b"\n"
 

@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 from headwater.commands.call import SYNTAX, Call
 from headwater.commands.globs import matches
 from headwater.commands.help import write_help
-from headwater.config.config import NAMES, fixed_after_start
+from headwater.config.config import LISTED, NAMES, fixed_after_start
+from headwater.config.inert import INERT
 from headwater.config.rewriting import rewritten
-from headwater.errors import CommandError, ConfigError, NodePoisoned
+from headwater.config.setting import AT_START, ONLY_AT_START, PROTECTED
+from headwater.errors import CommandError, ConfigError, ListenError, NodePoisoned
 from headwater.limits import MAX_SETTING_BYTES
+from headwater.server.commands.debug import is_allowed
 from headwater.server.log import apply_log_format, apply_loglevel
 from headwater.server.replacement import replace_file
 from headwater.server.services.acl.changes import open_or_close
@@ -29,7 +32,7 @@ def config_get(call: Call, session: Session, services: Services) -> None:
     for typed in call.arguments.values(2):
         pattern = typed.lower()
         if any(byte in b"*?[" for byte in pattern):
-            for name in NAMES:
+            for name in LISTED:
                 if matches(pattern, name.encode()):
                     found[name] = services.config.shown(name)
             continue
@@ -63,12 +66,16 @@ def config_set(call: Call, session: Session, services: Services) -> None:
     changed = services.config.copy()
     for name, value in wanted.items():
         reason = fixed_after_start(name)
-        if reason:
+        if reason == PROTECTED and is_allowed(services.config.enable_protected_configs, session):
+            reason = "" if name in INERT else AT_START
+        if reason and reason != ONLY_AT_START:
             raise _failed(spelled[name], reason)
         try:
             changed.set(name, value)
         except ValueError as error:
             raise _failed(name, str(error)) from None
+        if reason and changed.get(name) != services.config.get(name):
+            raise _failed(name, reason)
     if changed.keeps_data and services.journal is None and not services.config.keeps_data:
         raise _failed("save", "this server began without a journal; save points need a restart")
     _put_in_force(services, changed, set(wanted))
@@ -77,7 +84,9 @@ def config_set(call: Call, session: Session, services: Services) -> None:
 
 def config_resetstat(call: Call, session: Session, services: Services) -> None:
     """CONFIG RESETSTAT: reset the counters of INFO."""
-    services.traffic.reset(connections_seen=services.clients.connections_seen)
+    services.traffic.reset(
+        connections_seen=services.clients.connections_seen, turns=services.records.turn
+    )
     services.observer.reset(expired=services.keyspace.expired_count)
     services.keyspace.hits = services.keyspace.misses = services.keyspace.freed_lazily = 0
     services.scripts.evicted = 0
@@ -131,9 +140,23 @@ def _checked_tls(changed: Config, names: set[str]) -> ssl.SSLContext | None:
     return None
 
 
+def _listen(services: Services, changed: Config, names: set[str]) -> None:
+    """Listen at a changed port or changed addresses. Raises `CommandError`."""
+    for name, text in (("port", "Unable to listen on this port"), ("bind", "Failed to bind")):
+        if name in names:
+            if services.rebind is None:
+                raise _failed(name, AT_START)
+            try:
+                services.rebind(changed)
+            except ListenError as error:
+                raise _failed(name, f"{text}: {error}") from None
+            return
+
+
 def _put_in_force(services: Services, changed: Config, names: set[str]) -> None:
     """Apply the changed settings. What can fail comes first."""
     tls = _checked_tls(changed, names)
+    _listen(services, changed, names)
     if "appendfsync" in names and services.journal is not None:
         try:
             services.journal.set_policy(changed.journal_policy)

@@ -54,8 +54,7 @@ _HELP = (
 
 def check_debug_allowed(session: Session, services: Services) -> None:
     """Raises `CommandError` unless ``enable-debug-command`` allows DEBUG for this client."""
-    allowed = services.config.enable_debug_command
-    if allowed == "no" or (allowed == "local" and not _is_local(session)):
+    if not is_allowed(services.config.enable_debug_command, session):
         raise CommandError(_NOT_ALLOWED)
 
 
@@ -66,6 +65,11 @@ def debug(call: Call, session: Session, services: Services) -> None:
     if function is None:
         raise wrong_arguments(call.arguments)
     function(call, session, services)
+
+
+def is_allowed(who: str, session: Session) -> bool:
+    """Return whether a client is among those of a setting: ``yes``, ``local`` or ``no``."""
+    return who == "yes" or (who == "local" and _is_local(session))
 
 
 def _is_local(session: Session) -> bool:

@@ -359,7 +359,8 @@ class Driver:
 
     def _each_second(self) -> None:
         self._second = self._asyncio.call_later(1.0, self._each_second)
-        self.traffic.sample(self._asyncio.time(), self.node.observer.commands_processed())
+        commands, turns = self.node.observer.commands_processed(), self.node.records.turn
+        self.traffic.sample(self._asyncio.time(), commands, turns)
         self.node.services.client_log.report()
         if self.node.services.checkpoints.due():  # the one before failed
             self.tick()

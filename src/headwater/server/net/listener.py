@@ -11,7 +11,7 @@ import errno
 import logging
 import socket
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -42,8 +42,12 @@ PAUSE_SECONDS = 0.5
 class Listener:
     """A bound socket. `bind_all` creates it."""
 
-    def __init__(self, bound: socket.socket, *, kind: str, name: str) -> None:
+    def __init__(
+        self, bound: socket.socket, *, kind: str, name: str, wanted: tuple[str, int] = ("", 0)
+    ) -> None:
         self.socket = bound
+        self.wanted = wanted
+        """The configured host, and the port."""
         self.kind = kind
         """``tcp``, ``tls`` or ``unix``."""
         self.name = name
@@ -147,23 +151,25 @@ class Listener:
         return partial(TlsConnection, context=context, denial=DENIED if denied else b"")
 
 
-def bind_all(config: Config) -> list[Listener]:
-    """Bind every address of the configuration. With port 0 the system chooses a port, which is the same
-    for all addresses and is stored in ``config.port``; if a TLS port is set, port 0 means TLS only.
-    Raises `ListenError`; nothing remains bound then."""
+def bind_all(config: Config, bound: Sequence[Listener] = ()) -> list[Listener]:
+    """Bind every address of the configuration, except those that are ``bound``. With port 0 the system chooses a
+    port, which is the same for all addresses and is stored in ``config.port``; if a TLS port is set, port 0 means
+    TLS only. Raises `ListenError`; nothing else remains bound then."""
     listeners: list[Listener] = []
     try:
         if config.port or not config.tls_port:
-            _bind_addresses(config, "tcp", listeners)
+            _bind_addresses(config, "tcp", listeners, bound)
         if config.tls_port:
-            _bind_addresses(config, "tls", listeners)
+            _bind_addresses(config, "tls", listeners, bound)
         if config.unixsocket:
-            listeners.append(_bind_unix(config))
+            there = [one for one in bound if one.kind == "unix"]
+            listeners += there or [_bind_unix(config)]
         if not listeners:
             raise ListenError("no address to listen on: give --bind an address, or --unixsocket")
     except BaseException:
         for listener in listeners:
-            listener.socket.close()
+            if listener not in bound:
+                listener.close()
         raise
     return listeners
 
@@ -193,10 +199,16 @@ _ABSENT = {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT}
 """Errors that mean that the machine lacks the address or the protocol."""
 
 
-def _bind_addresses(config: Config, kind: str, listeners: list[Listener]) -> None:
+def _bind_addresses(
+    config: Config, kind: str, listeners: list[Listener], already: Sequence[Listener]
+) -> None:
     for word in config.bind:
         host = word.removeprefix("-")
         port = config.tls_port if kind == "tls" else config.port
+        there = [one for one in already if (one.kind, one.wanted) == (kind, (host, port))]
+        if there:
+            listeners += there
+            continue
         try:
             bound = _bind_tcp(host, port)
         except OSError as error:
@@ -204,9 +216,11 @@ def _bind_addresses(config: Config, kind: str, listeners: list[Listener]) -> Non
                 log.debug("not listening on %s: %s", host, error.strerror)
                 continue
             raise _listen_error(_name(kind, (host, port)), error) from None
+        port = bound.getsockname()[1]
         if kind == "tcp":
-            config.port = bound.getsockname()[1]
-        listeners.append(Listener(bound, kind=kind, name=_name(kind, bound.getsockname())))
+            config.port = port
+        name = _name(kind, bound.getsockname())
+        listeners.append(Listener(bound, kind=kind, name=name, wanted=(host, port)))
 
 
 def _name(kind: str, address: tuple[str, int]) -> str:

@@ -12,9 +12,15 @@ if TYPE_CHECKING:
 
 
 def describe(
-    session: Session, *, times: TurnClock, blocked: BlockedClients, watches: Watches
+    session: Session,
+    *,
+    times: TurnClock,
+    blocked: BlockedClients,
+    watches: Watches,
+    running: bool = True,
 ) -> bytes:
-    """Return the fields of ``session``, in Redis's order. A field that does not apply here is 0."""
+    """Return the fields of ``session``, in Redis's order. A field that does not apply here is 0. While a request
+    of the client is ``running``, it counts as unread, as in Redis."""
     now = times.monotonic()
     queued = session.transaction.queue
     unsent = getattr(session.driver, "unsent", 0)
@@ -33,7 +39,7 @@ def describe(
         "ssub": len(session.subscriptions.shard_channels),
         "multi": -1 if queued is None else len(queued),
         "watch": len(session.transaction.watch.keys),
-        "qbuf": session.scanner.unread(),
+        "qbuf": session.scanner.buffered() if running else session.scanner.unread(),
         "qbuf-free": 0,
         "argv-mem": 0,
         "multi-mem": session.transaction.queued_bytes(),

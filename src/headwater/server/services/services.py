@@ -62,6 +62,9 @@ class Services:
     """The services of one node, which creates this object. Without a journal (`load`) nothing is
     stored."""
 
+    rebind: Callable[[Config], None] | None = None
+    """Listens where changed settings say; None without listeners. Raises `ListenError`."""
+
     def __init__(
         self,
         keyspace: Keyspace,

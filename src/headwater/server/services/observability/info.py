@@ -169,6 +169,7 @@ def _memory(services: Services) -> Fields:
         "used_memory_scripts_human": human(scripts),
         "total_system_memory": total,
         "total_system_memory_human": human(total),
+        **_allocator(used, rss),
         "maxmemory": services.config.maxmemory,
         "maxmemory_human": human(services.config.maxmemory),
         "maxmemory_policy": services.config.get("maxmemory-policy"),
@@ -178,7 +179,23 @@ def _memory(services: Services) -> Fields:
         "mem_allocator": "python",
         "active_defrag_running": 0,
         "lazyfree_pending_objects": len(services.keyspace.garbage),
-        "lazyfreed_objects": services.keyspace.freed_lazily,
+        "lazyfreed_objects": services.keyspace.freed_lazily + services.observer.forgotten_codes,
+    }
+
+
+def _allocator(used: int, rss: int) -> Fields:
+    """Return the fields about the allocator as Redis shows them without jemalloc: what the store uses is
+    allocated, and what the process has is active and resident. Source: Redis, server.c, cronUpdateMemoryStats."""
+    return {
+        "allocator_allocated": used,
+        "allocator_active": rss,
+        "allocator_resident": rss,
+        "allocator_frag_ratio": f"{rss / used:.2f}",
+        "allocator_frag_bytes": rss - used,
+        "allocator_rss_ratio": "1.00",
+        "allocator_rss_bytes": 0,
+        "rss_overhead_ratio": "1.00",
+        "rss_overhead_bytes": 0,
     }
 
 
@@ -327,6 +344,7 @@ SECTIONS: dict[str, Callable[[Services], Fields]] = {
     "Clients": _clients,
     "Memory": _memory,
     "Persistence": _persistence,
+    "Threads": statistics.threads,
     "Stats": statistics.stats,
     "Replication": _replication,
     "CPU": _cpu,

@@ -19,6 +19,7 @@ cdef class Observer:
     cdef list _numbered
     cdef public dict errors
     cdef public long long error_count
+    cdef public long long forgotten_codes
     cdef public object slowlog
     cdef public object latency
     cdef public object collections

@@ -32,6 +32,7 @@ from headwater.server.services.observability.latency import (
 from headwater.server.services.observability.monitors import Monitors
 from headwater.server.services.observability.redaction import shown_values
 from headwater.server.services.observability.slowlog import OFF, SlowLog, cut_values, first_values
+from headwater.server.services.observability.statistics import report_codes
 
 if TYPE_CHECKING:
     from headwater.config.execution import ExecutionConfig
@@ -73,6 +74,8 @@ class Observer:
         self.errors: dict[str, int] = {}
         """Error replies by their code, or only `_DISABLED`."""
         self.error_count = 0
+        self.forgotten_codes = 0
+        """Codes of errors that were dropped, which Redis counts as freed lazily."""
         self.slowlog = SlowLog(config.slowlog_max_len)
         self.latency = LatencyMonitor()
         self.collections = Collections()
@@ -242,6 +245,9 @@ class Observer:
         if _DISABLED not in self.errors:
             self.errors[code] = self.errors.get(code, 0) + 1
             if len(self.errors) > MAX_ERROR_CODES:
+                del self.errors[code]
+                self.forgotten_codes += MAX_ERROR_CODES
+                report_codes(self.errors)
                 self.errors = {_DISABLED: 1}
 
     # --- statistics -----------------------------------------------------------------------------
@@ -252,7 +258,7 @@ class Observer:
         self.commands.clear()
         self._numbered = [None] * KNOWN_COUNT
         self.errors.clear()
-        self.error_count = 0
+        self.error_count = self.forgotten_codes = 0
         self.collections.reset()
 
     def commands_processed(self) -> int:

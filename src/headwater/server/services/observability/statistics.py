@@ -1,13 +1,25 @@
-"""INFO's sections about past activity: Stats, Commandstats, Errorstats, Latencystats."""
+"""INFO's sections about past activity: Threads, Stats, Commandstats, Errorstats, Latencystats."""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
+
+from headwater.limits import MAX_ERROR_CODES
 
 if TYPE_CHECKING:
     from headwater.server.services.services import Services
 
+log = logging.getLogger("headwater.server")
+
 Fields = dict[str, object]
+
+
+def threads(services: Services) -> Fields:
+    """Return a field for the one thread that serves all clients."""
+    traffic, clients = services.traffic, len(services.clients.sessions)
+    return {"io_thread_0": f"clients={clients},reads={traffic.reads},writes={traffic.writes}"}
 
 
 def stats(services: Services) -> Fields:
@@ -54,6 +66,14 @@ def stats(services: Services) -> Fields:
         "gc_collected_objects": collections.collected,
         "gc_pause_total_usec": collections.total_ns // 1000,
         "gc_pause_max_usec": collections.longest_ns // 1000,
+        "eventloop_cycles": traffic.cycles(services.records.turn),
+        "eventloop_duration_sum": traffic.cpu_ns() // 1000,
+        "eventloop_duration_cmd_sum": sum(
+            each.nanoseconds for name, each in observer.commands.items() if name != b"EXEC"
+        )  # the commands of EXEC are counted, and those of scripts twice
+        // 1000,
+        "instantaneous_eventloop_cycles_per_sec": traffic.cycles_per_second,
+        "instantaneous_eventloop_duration_usec": traffic.cpu_ns_a_cycle // 1000,
         "turns": services.records.turn,
     }
 
@@ -86,6 +106,16 @@ def errorstats(services: Services) -> Fields:
         f"errorstat_{code.translate(_SAFE)}": f"count={count}"
         for code, count in sorted(services.observer.errors.items())
     }
+
+
+def report_codes(codes: Iterable[str]) -> None:
+    """Log that INFO forgets the codes of errors, because there are more than it may show."""
+    log.warning(
+        "Errorstats stopped adding new errors because the number of errors reached the limit (%d). "
+        "Current errors code list: %s",
+        MAX_ERROR_CODES,
+        ", ".join(codes),
+    )
 
 
 def latencystats(services: Services) -> Fields:
