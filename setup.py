@@ -81,7 +81,9 @@ HOT = {
 RARE = {
     "clock",
     "commands.times",
+    "commands.xdel",
     "commands.xpending",
+    "commands.xtrim",
     "engine.image_facts",
     "engine.restoring",
     "engine.warming",
@@ -97,6 +99,7 @@ RARE = {
     "rdb.stream_nodes",
     "server.services.blocking",
     "server.services.memory_use",
+    "server.services.observability.traffic",
     "server.services.pausing",
     "server.services.runner",
     "server.services.scripting.calls",
@@ -120,8 +123,6 @@ together must fit into the wheel."""
 COLD = {
     "commands.values.strings",
     "commands.values.typed",
-    "commands.xdel",
-    "commands.xtrim",
     "engine.blobs",
     "engine.entry_fields",
     "engine.key_order",

@@ -13,6 +13,7 @@ Rule 3. A command has run, or is going to, when it is recorded: a failure of `re
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -32,7 +33,6 @@ from headwater.server.services.observability.latency import (
 from headwater.server.services.observability.monitors import Monitors
 from headwater.server.services.observability.redaction import shown_values
 from headwater.server.services.observability.slowlog import OFF, SlowLog, cut_values, first_values
-from headwater.server.services.observability.statistics import report_codes
 
 if TYPE_CHECKING:
     from headwater.config.execution import ExecutionConfig
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from headwater.server.session.session import Session
 
 _NEVER_NS = 2**63 - 1
+
+log = logging.getLogger("headwater.server")
 
 _DISABLED = "ERRORSTATS_DISABLED"
 """Replaces all codes if there are too many of them."""
@@ -247,7 +249,12 @@ class Observer:
             if len(self.errors) > MAX_ERROR_CODES:
                 del self.errors[code]
                 self.forgotten_codes += MAX_ERROR_CODES
-                report_codes(self.errors)
+                log.warning(
+                    "Errorstats stopped adding new errors because the number of errors reached the limit (%d). "
+                    "Current errors code list: %s",
+                    MAX_ERROR_CODES,
+                    ", ".join(self.errors),
+                )
                 self.errors = {_DISABLED: 1}
 
     # --- statistics -----------------------------------------------------------------------------

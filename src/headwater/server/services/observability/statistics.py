@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
-
-from headwater.limits import MAX_ERROR_CODES
 
 if TYPE_CHECKING:
     from headwater.server.services.services import Services
-
-log = logging.getLogger("headwater.server")
 
 Fields = dict[str, object]
 
@@ -106,16 +100,6 @@ def errorstats(services: Services) -> Fields:
         f"errorstat_{code.translate(_SAFE)}": f"count={count}"
         for code, count in sorted(services.observer.errors.items())
     }
-
-
-def report_codes(codes: Iterable[str]) -> None:
-    """Log that INFO forgets the codes of errors, because there are more than it may show."""
-    log.warning(
-        "Errorstats stopped adding new errors because the number of errors reached the limit (%d). "
-        "Current errors code list: %s",
-        MAX_ERROR_CODES,
-        ", ".join(codes),
-    )
 
 
 def latencystats(services: Services) -> Fields:
