@@ -6,12 +6,18 @@ value some twenty small ones.
 
 Text has the form in which messages write it (ADR 6): decimal numbers, ``true`` and ``false``, dates and
 times in ISO 8601 (UTC if there is no zone), nested values as JSON.
+
+A value is read exactly, or it does not fit: a decimal without its last digit, a double that would be infinite or
+zero and a year that SQL does not have are misfits. Two roundings are usual and intended: a double is the nearest
+to its text, and a time loses what follows its microseconds, as in Spark. Arrow alone does not suffice: its cast of
+long text to decimal128 wraps around (pyarrow 25), so only text that certainly fits is given to it.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import decimal
+import re
 from collections.abc import Callable
 from typing import Annotated, Any, Final, TypedDict, cast
 
@@ -43,7 +49,31 @@ from headwater.spark.decoding.page import INSTANT, parsed
 Cast = Callable[[pa.Array], pa.Array]
 """Casts a column of binary; raises `ValueError` (of which `pa.ArrowInvalid` is one) for a bad value."""
 
-_WITH_ZONE: Final = r"[T ]\d\d.*([Zz]|[+-]\d\d(:?\d\d)?)$"
+_TIME: Final = (
+    r"^\d{4}-\d\d-\d\d"
+    r"([Tt ]\d\d(:\d\d(:\d\d([.,]\d+)?)?)?([Zz]|[+-]\d\d(:?\d\d)?(\[[\w/+-]+\])?)?)?$"
+)
+"""ISO 8601 as programs write it: with any digits after the second (Go, .NET), after a comma (Python's logging), and
+with the name of the zone after its offset (Java)."""
+
+_WITH_ZONE: Final = r"[T ]\d\d.*(Z|[+-]\d\d(:?\d\d)?)$"
+_ZONE: Final = r"(Z|[+-]\d\d(?::?\d\d)?)$"
+_SHORT: Final = (
+    (r"^(.{10}[T ]\d\d)" + _ZONE, r"\1:00\2"),
+    (r"^(.{10}[T ]\d\d:\d\d)" + _ZONE, r"\1:00\2"),
+)
+"""What completes a time without minutes or seconds, which Arrow reads only without a zone."""
+
+_FIRST_US: Final = -62_135_596_800_000_000
+_LAST_US: Final = 253_402_300_799_999_999
+_FIRST_DAY: Final = -719_162
+"""0001-01-01 to 9999-12-31: the years that SQL, Python and Parquet's readers have."""
+
+_DECIMAL: Final = re.compile(rb"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?")
+_MOST_DIGITS: Final = 38
+_EXACT: Final = decimal.Context(
+    prec=_MOST_DIGITS, traps=[decimal.Inexact, decimal.InvalidOperation, decimal.Overflow]
+)
 _INTEGERS: Final = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
 _BITS: Final[dict[type[DataType], int]] = {
     ByteType: 8,
@@ -103,13 +133,17 @@ def caster(type_: DataType, *, base64: bool = False) -> Cast:
             lambda values: _to_integer(values, bits),
             lambda values: _parse_integer(values, bits),
         )
+    arrow = _arrow_of(type_)
     if isinstance(type_, DecimalType):
-        decimal_ = _arrow_of(type_)
+        decimal_ = arrow
         return _or_parsed(
-            lambda values: values.cast(pa.string()).cast(decimal_),
+            lambda values: _to_decimal(values, decimal_),
             lambda values: parsed(values, numbers.decimals, decimal_, type_.precision, type_.scale),
         )
-    arrow = _arrow_of(type_)
+    if isinstance(type_, FractionalType):
+        return lambda values: _to_float(values, arrow)
+    if isinstance(type_, DateType):
+        return _to_date
     return lambda values: values.cast(pa.string()).cast(arrow)
 
 
@@ -146,11 +180,66 @@ def _to_integer(values: pa.Array, bits: int) -> pa.Array:
     return text.cast(_INTEGERS[bits])
 
 
+def _to_decimal(values: pa.Array, type_: pa.Decimal128Type) -> pa.Array:
+    whole, scale = type_.precision - type_.scale, type_.scale
+    text = values.cast(pa.string())
+    fraction = rf"(\.[0-9]{{1,{scale}}})?" if scale else ""
+    if (
+        whole
+        and pc.all(pc.match_substring_regex(text, f"^-?[0-9]{{1,{whole}}}{fraction}$")).as_py()
+    ):
+        return text.cast(type_)
+    unit = decimal.Decimal(1).scaleb(-scale)
+    return pa.array(
+        [None if value is None else _exact(value, unit) for value in values.to_pylist()], type_
+    )
+
+
+def _exact(text: bytes, unit: decimal.Decimal) -> decimal.Decimal:
+    """Return a number as a multiple of ``unit``; raises `ArithmeticError` or `ValueError`."""
+    if _DECIMAL.fullmatch(text) is None:
+        raise ValueError("not a decimal number")
+    return decimal.Decimal(text.decode()).quantize(unit, context=_EXACT)
+
+
+def _to_float(values: pa.Array, type_: pa.DataType) -> pa.Array:
+    text = values.cast(pa.string())
+    found = text.cast(type_)
+    # The text of a number that is not zero has a digit from 1 to 9 before its exponent.
+    unusual = pc.or_(pc.is_inf(found), pc.equal(found, pa.scalar(0.0, type_)))
+    if pc.any(unusual).as_py():
+        odd = text.filter(unusual)
+        if pc.any(pc.match_substring_regex(odd, "^[^eE]*[1-9]")).as_py():
+            raise ValueError("beyond the range")
+    return found
+
+
+def _to_date(values: pa.Array) -> pa.Array:
+    found = values.cast(pa.string()).cast(pa.date32())
+    first = pc.min(found.cast(pa.int32())).as_py()
+    if first is not None and first < _FIRST_DAY:
+        raise ValueError("before the year 1")
+    return found
+
+
 def _to_instant(values: pa.Array) -> pa.Array:
     text = values.cast(pa.string())
+    found = _times(text)
+    bounds = pc.min_max(found.cast(pa.int64()))
+    first, last = bounds["min"].as_py(), bounds["max"].as_py()
+    if first is not None and (first < _FIRST_US or last > _LAST_US):
+        raise ValueError("not in the years 1 to 9999")
+    return found
+
+
+def _times(text: pa.Array) -> pa.Array:
     zoned, local = pa.timestamp("us", "UTC"), pa.timestamp("us")
-    if pc.all(pc.ends_with(text, "Z")).as_py():  # the form in which messages write times
-        return text.cast(zoned)
+    try:
+        if pc.all(pc.ends_with(text, "Z")).as_py():  # the form in which messages write times
+            return text.cast(zoned)
+    except pa.ArrowInvalid:
+        pass  # perhaps it has more digits
+    text = _as_arrow_reads(text)
     has_zone = pc.match_substring_regex(text, _WITH_ZONE)
     if pc.all(has_zone).as_py():
         return text.cast(zoned)
@@ -158,6 +247,18 @@ def _to_instant(values: pa.Array) -> pa.Array:
     with_zone = pc.if_else(has_zone, text, nothing).cast(zoned)
     without = pc.if_else(has_zone, nothing, text).cast(local)
     return pc.coalesce(with_zone, pc.assume_timezone(without, "UTC"))
+
+
+def _as_arrow_reads(text: pa.Array) -> pa.Array:
+    """Return times without what Arrow refuses: digits after microseconds, a comma, small letters, a zone's name."""
+    if not pc.all(pc.match_substring_regex(text, _TIME)).as_py():
+        return text
+    text = pc.replace_substring_regex(text, r"\[.*", "")
+    text = pc.utf8_upper(pc.replace_substring(text, ",", "."))
+    text = pc.replace_substring_regex(text, r"(\.\d{6})\d+", r"\1")
+    for short, complete in _SHORT:
+        text = pc.replace_substring_regex(text, short, complete)
+    return text
 
 
 def _from_base64(values: pa.Array) -> pa.Array:

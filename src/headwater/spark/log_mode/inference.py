@@ -2,7 +2,7 @@
 
 Rule 1. The same streams give the same schema: the sample depends only on their contents, and the columns
         have the order in which they first occur in the sample.
-Rule 2. A type is chosen only if the decoder can read every sampled value as that type. Later values that do
+Rule 2. A type is chosen only if the decoder reads every sampled value unchanged as that type. Later values that do
         not fit are bad values, so with ``mode=permissive`` the columns include ``_rescued``.
 
 The sample has ``samplingEntries`` entries of each stream: what the batch would read of it is split into ten parts,
@@ -38,7 +38,7 @@ from headwater.spark.decoding.codecs import IN_BASE64, Documents
 from headwater.spark.decoding.columns import narrowed
 from headwater.spark.decoding.page import ListPage, Page
 from headwater.spark.log_mode.batch import batch_spans
-from headwater.spark.log_mode.value_types import type_of_texts, type_of_values
+from headwater.spark.log_mode.value_types import decode_json, type_of_texts, type_of_values
 
 _log = logging.getLogger("headwater.spark")
 
@@ -150,7 +150,7 @@ def _fields(page: Page) -> dict[str, list[Any]]:
 def _attributes(options: SourceOptions, page: Page) -> dict[str, list[Any]]:
     """Return the values of each attribute of the documents; other entries are skipped."""
     documents = Documents(options.codec, [])
-    decode = msgspec.msgpack.decode if options.codec == "msgpack" else msgspec.json.decode
+    decode = msgspec.msgpack.decode if options.codec == "msgpack" else decode_json
     found: dict[str, list[Any]] = {}
     for text in documents.bodies(page):
         try:
