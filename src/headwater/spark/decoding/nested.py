@@ -30,7 +30,6 @@ from pyspark.sql.types import (
     MapType,
     StringType,
     StructType,
-    TimestampNTZType,
     TimestampType,
 )
 
@@ -84,7 +83,7 @@ def reader_of(type_: DataType, *, base64: bool = False) -> Reader:
 
 def reading_of(type_: DataType) -> Reading:
     """Return how a JSON value becomes text for a column of ``type_``."""
-    if isinstance(type_, (TimestampType, TimestampNTZType)):
+    if isinstance(type_, TimestampType):
         return "moment"
     return "string" if isinstance(type_, StringType) else "other"
 
@@ -284,10 +283,10 @@ def _strict(type_: DataType) -> Any:
     """Return the msgspec type that decodes ``type_`` as `_Nested._by_column` does or fails; None if there is none."""
     if isinstance(type_, ArrayType):
         inner = _strict(type_.elementType)
-        return inner and list[inner | None if type_.containsNull else inner]  # type: ignore[valid-type]
+        return inner and list[inner | None if type_.containsNull else inner]  # type: ignore[misc]
     if isinstance(type_, MapType):
         inner = _strict(type_.valueType)
-        return inner and dict[str, inner | None if type_.valueContainsNull else inner]  # type: ignore[valid-type]
+        return inner and dict[str, inner | None if type_.valueContainsNull else inner]  # type: ignore[misc]
     if isinstance(type_, StructType):
         if not all(field.nullable for field in type_.fields):
             return None
