@@ -146,6 +146,16 @@ def test_messagepack_is_read_as_the_same_json() -> None:
     ]
 
 
+def test_a_string_that_is_not_utf_8_is_null_alone() -> None:
+    rows = rows_of(
+        "a string, b string, c struct<d: string, e: int>, _rescued string",
+        {b"data": b'{"a": "\xff", "b": "tea", "c": {"d": "\\n\xff", "e": 1}}'},
+        codec="json",
+    )
+    assert [rows[0][name] for name in "abc"] == [None, "tea", {"d": None, "e": 1}]
+    assert rows[0]["_rescued"] is not None
+
+
 def test_one_document_in_a_page_that_does_not_fit_changes_no_other() -> None:
     # Given documents that are decoded at once, and the same with one that is not
     documents = [{b"v": b'{"n": %d, "items": ["a", null]}' % n} for n in range(50)]

@@ -44,6 +44,7 @@ Texts = Sequence[bytes | None]
 Reading = Literal["moment", "string", "other"]
 """What a JSON value is read as, where its text depends on that."""
 
+QUOTE: Final = 0x22
 MISFIT: Final = b"\xff"
 """Begins the text of a value that fits no column, because it is not UTF-8."""
 
@@ -109,9 +110,11 @@ def text_of_json(value: bytes, reading: Reading = "other") -> bytes | None:
     >>> text_of_json(b'"tea"'), text_of_json(b"1.50"), text_of_json(b"0", "moment")
     (b'tea', b'1.50', b'1970-01-01T00:00:00Z')
     """
-    value = value.strip()
-    if value.startswith(b'"'):
-        return MISFIT + value if _MARK in value else _unquote(value).encode()
+    if value[0] == QUOTE:
+        try:
+            return MISFIT + value if _MARK in value else _unquote(value).encode()
+        except ValueError:  # not UTF-8
+            return MISFIT + value
     if value == b"null":
         return None
     if reading == "moment":
@@ -130,6 +133,11 @@ def text_of_seconds(value: bytes) -> bytes:
     return MISFIT + value
 
 
+def _is_marked(values: pa.BinaryArray) -> bool:
+    data = values.buffers()[2]
+    return data is not None and _MARK in data.to_pybytes()
+
+
 class _Nested(ABC):
     """The reader of one nested type."""
 
@@ -145,7 +153,7 @@ class _Nested(ABC):
     def read(self, values: pa.BinaryArray) -> tuple[pa.Array, Misfits]:
         texts = values.to_pylist()
         decode = self._decode_all
-        if decode is not None and not any(text and _MARK in text for text in texts):
+        if decode is not None and not _is_marked(values):
             try:
                 found = [None if text is None else decode(text) for text in texts]
                 return pa.array(found, self._type), {}
