@@ -17,6 +17,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Collection
 from pathlib import Path
 
 from headwater.errors import StoreUnusable
@@ -135,6 +136,21 @@ def check_readable(directory: Path) -> None:
         raise StoreUnusable(
             f"the directory {directory} cannot be read: [Errno {error.errno}] {error.strerror}. {what}"
         ) from error
+
+
+def check_not_of_redis(directory: Path, names: Collection[str]) -> None:
+    """Raise `StoreUnusable` if ``directory`` has one of the files ``names``, which Redis writes, and no store of ours."""
+    try:
+        found = sorted(entry.name for entry in os.scandir(directory))
+    except OSError:
+        return  # whoever opens it reports that
+    theirs = [name for name in found if name in names or name.endswith(".rdb")]
+    if theirs and MANIFEST_NAME not in found and "journal-000001" not in found:
+        raise StoreUnusable(
+            f"{directory} has {', '.join(theirs)}: it is a data directory of Redis or Valkey, and a store that begins there "
+            "would be empty. Choose another directory; to take the data over, start that server as well and copy the keys "
+            "with MIGRATE, or with DUMP and RESTORE."
+        )
 
 
 def _mode_of(path: str) -> int:
