@@ -55,3 +55,31 @@ def test_a_store_with_a_copy_of_a_dump_starts(tmp_path: Path) -> None:
     (tmp_path / "dump.rdb").write_bytes(b"REDIS0011")
     with headwater.connect(f"headwater://{tmp_path}") as client:
         assert client.get("k") == b"v"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "streams list", "groups list", "lag s", "lag s g", "tail s", "explain", "explain s g",
+        "pending list s g", "pending show s g 1-1", "pending claim s g 1-1 --to c", "pending ack s g 1-1",
+        "dead list s", "dead show s 1-1", "dead replay s 1-1", "dead drop s 1-1", "consumers list s g",
+        "consumers reap s g",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("place", ["new", "empty"])
+def test_a_command_that_looks_at_a_store_begins_none(
+    run_headwater: Run, tmp_path: Path, command: str, place: str
+) -> None:
+    (tmp_path / "empty").mkdir()
+    said = run_headwater(*command.split(), "--url", f"headwater://{tmp_path / place}", status=1)
+    assert f"{tmp_path / place}. Check the path" in said
+    assert not (tmp_path / "new").exists()
+    assert list((tmp_path / "empty").iterdir()) == []
+    # But an entry may be added where there is none
+    assert "-" in run_headwater("add", "s", "a=b", "--url", f"headwater://{tmp_path / place}")
+
+
+def test_a_doctor_begins_no_store(run_headwater: Run, tmp_path: Path) -> None:
+    said = run_headwater("doctor", "--url", f"headwater://{tmp_path / 'new'}", status=3)
+    assert f"there is no directory {tmp_path / 'new'}" in said
+    assert not (tmp_path / "new").exists()

@@ -138,6 +138,11 @@ def check_readable(directory: Path) -> None:
         ) from error
 
 
+def has_store(directory: Path) -> bool:
+    """Return whether a store was ever started in ``directory``."""
+    return (directory / MANIFEST_NAME).exists() or any(directory.glob("journal-*"))
+
+
 def check_not_of_redis(directory: Path, names: Collection[str]) -> None:
     """Raise `StoreUnusable` if ``directory`` has one of the files ``names``, which Redis writes, and no store of ours."""
     try:
@@ -145,7 +150,7 @@ def check_not_of_redis(directory: Path, names: Collection[str]) -> None:
     except OSError:
         return  # whoever opens it reports that
     theirs = [name for name in found if name in names or name.endswith(".rdb")]
-    if theirs and MANIFEST_NAME not in found and "journal-000001" not in found:
+    if theirs and not has_store(directory):
         raise StoreUnusable(
             f"{directory} has {', '.join(theirs)}: it is a data directory of Redis or Valkey, and a store that begins there "
             "would be empty. Choose another directory; to take the data over, start that server as well and copy the keys "
