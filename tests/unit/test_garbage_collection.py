@@ -211,12 +211,16 @@ def test_a_replay_of_deleted_keys_leaves_no_garbage(tmp_path: Path) -> None:
             client.delete(f"s{number}")
     config = Config(dir=str(tmp_path))
     opening.open_node(config).close()
-    gc.collect()
-    # When it is replayed, then the collector finds nothing
-    with collector_off():
-        node = opening.open_node(config)
-        assert gc.collect() == 0
-        node.close()
+    found = []
+    # When it is replayed, three times because threads of other tests may leave garbage meanwhile
+    for _ in range(3):
+        gc.collect()
+        with collector_off():
+            node = opening.open_node(config)
+            found.append(gc.collect())
+            node.close()
+    # Then the collector finds nothing
+    assert min(found) == 0
 
 
 # --- the collector of an embedded store's program -------------------------------------------------------
