@@ -148,7 +148,7 @@ def check_not_of_redis(directory: Path, names: Collection[str]) -> None:
     try:
         found = sorted(entry.name for entry in os.scandir(directory))
     except OSError:
-        return  # whoever opens it reports that
+        return  # opening it will report that
     theirs = [name for name in found if name in names or name.endswith(".rdb")]
     if theirs and not has_store(directory):
         raise StoreUnusable(
