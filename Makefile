@@ -21,7 +21,7 @@ THREE := -n 3 --dist loadgroup
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install build check format quick test plain slice clusters chaos-clusters conform suites crash asan connections chaos-spark chaos-worker demo bench bench-worker bench-gate bench-compare bench-docs bench-scale bench-spark bench-storage life peers docs clean
+.PHONY: help install build check format quick test plain slice clusters chaos-clusters conform suites crash asan connections chaos-spark chaos-worker exact-values demo bench bench-worker bench-gate bench-compare bench-docs bench-scale bench-spark bench-storage life peers docs clean
 
 help:
 	@echo "make demo     run server, workers and Spark on real data, under 3 minutes (ARGS='--flights 10000')"
@@ -37,6 +37,7 @@ help:
 	@echo "make connections  compare 10,000 idle and 10,000 blocked connections with Redis 8.2"
 	@echo "make check    check format, lint rules, types, import layers, tidiness"
 	@echo "make chaos-spark  kill drivers, executors and stores 600 times, over two hours"
+	@echo "make exact-values  read 1,000,000 random values in Spark's types and compare with exact parsing, 5 minutes"
 	@echo "make chaos-worker  kill workers 2,000 times, servers 200 times, simulate 30,000 crashes, over an hour"
 	@echo "make bench    compare with Redis and Valkey in the same run, an hour; ARGS='--only memory' for a part"
 	@echo "make bench-gate  compare the hot commands' processor time with Redis 8.2, half a minute; fails if too slow"
@@ -156,6 +157,10 @@ connections: build peers
 # Short form: ARGS='--trials 5 --kinds driver'.
 chaos-spark: build peers build/spark-classes.jsa
 	$(PY) -m tests.spark.campaign $(ARGS)
+
+# Short form: ARGS='--values 20000 --seed 1'.
+exact-values: build
+	$(PY) -m tests.spark.exact_campaign $(ARGS)
 
 # Short form: ARGS='--scale 0.01'; with workers of another commit: ARGS='--only upgrade --from v0.1'.
 chaos-worker: build peers

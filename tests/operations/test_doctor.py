@@ -65,7 +65,9 @@ def test_a_user_without_rights_is_reported(core: Core, url: str, run_headwater: 
 
 
 def test_an_embedded_store_is_examined(tmp_path: Path, run_headwater: Run) -> None:
-    printed = run_headwater("doctor", "--url", f"headwater://{tmp_path / 'data'}", "-o", "json")
+    url = f"headwater://{tmp_path / 'data'}"
+    run_headwater("add", "s", "a=b", "--url", url)
+    printed = run_headwater("doctor", "--url", url, "-o", "json")
     assert wrong(printed) == {}
     assert "may send everything" in printed
 

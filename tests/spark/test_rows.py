@@ -99,6 +99,48 @@ def test_text_is_cast_to_its_columns_type() -> None:
     assert values_of("timestamp_ntz", b"2013-01-01T05:00:00Z") == [dt.datetime(2013, 1, 1, 5)]  # noqa: DTZ001
 
 
+WHOLE = "99999999999999999999999999999999999999"
+
+
+@pytest.mark.parametrize(
+    ("type_", "texts"),
+    [
+        ("decimal(38, 0)", [WHOLE, f"-{WHOLE}", "0", "-0", "+7", "007", "1e37", "5.", "1200e-2"]),
+        ("decimal(38, 18)", [f"{WHOLE[:20]}.{WHOLE[:18]}", "1e-18", "1.5000000000000000000"]),
+        ("decimal(2, 2)", ["0.25", ".25", "-0.99"]),
+        ("decimal(20, 2)", ["123456789012345678.25", "1.5"]),
+    ],
+)
+def test_a_decimal_is_exactly_what_was_written(type_: str, texts: list[str]) -> None:
+    found = values_of(type_, *map(str.encode, texts))
+    assert found == [decimal.Decimal(text) for text in texts]
+    assert [values_of(type_, text.encode()) for text in texts] == [[value] for value in found]
+
+
+def test_times_are_read_as_programs_of_other_languages_write_them() -> None:
+    # Given times of Go, Java, .NET, Python's logging and RFC 3339, with what follows the microseconds
+    texts = [
+        "2013-01-31T05:00:00.123456789Z",
+        "2013-01-31T05:00:00.1234567Z",
+        "2013-01-31T07:00:00.123456999+02:00",
+        "2013-01-31T06:00:00.1234569+01:00[Europe/Paris]",
+        "2013-01-31 05:00:00,123456",
+        "2013-01-31t05:00:00.123456z",
+    ]
+    moment = dt.datetime(2013, 1, 31, 5, 0, 0, 123456, tzinfo=dt.UTC)
+    # When they are read, together and alone
+    # Then each is that moment to the microsecond
+    assert values_of("timestamp", *map(str.encode, texts)) == [moment] * len(texts)
+    assert [values_of("timestamp", text.encode()) for text in texts] == [[moment]] * len(texts)
+    hour = moment.replace(microsecond=0)
+    short = [b"2013-01-31T05:00Z", b"2013-01-31T05Z", b"2013-01-31T07:00+02:00", b"2013-01-31T05"]
+    assert values_of("timestamp", *short) == [hour] * len(short)
+    assert values_of("timestamp", b"1969-12-31T23:59:59.9999999Z", b"0001-01-01T00:00:00Z") == [
+        dt.datetime(1969, 12, 31, 23, 59, 59, 999999, tzinfo=dt.UTC),
+        dt.datetime(1, 1, 1, tzinfo=dt.UTC),
+    ]
+
+
 def test_nested_values_are_json() -> None:
     assert values_of("array<int>", b"[1, null]", b"[]") == [[1, None], []]
     assert values_of("map<string, double>", b'{"a": 1}') == [[("a", 1.0)]]
@@ -125,13 +167,37 @@ def test_nested_values_are_json() -> None:
         ("boolean", b"yes"),
         ("decimal(4, 2)", b"123.45"),
         ("decimal(4, 2)", b"1.234"),
+        ("decimal(38, 0)", str(2**256 - 1).encode()),
+        ("decimal(38, 0)", WHOLE.encode() + b"9"),
+        ("decimal(38, 0)", b"1e38"),
+        ("decimal(38, 0)", b"1e999999999"),
+        ("decimal(38, 0)", b"0.5"),
+        ("decimal(38, 18)", b"123456789012345678901234567890.12345678"),
+        ("decimal(38, 18)", b"1e-19"),
+        ("decimal(2, 2)", b"1"),
+        ("decimal(4, 2)", b"1_0"),
+        ("decimal(4, 2)", b"nan"),
+        ("decimal(4, 2)", "\u0663".encode()),
+        ("double", b"1e400"),
+        ("double", b"-1e400"),
+        ("float", b"1e39"),
         ("date", b"2013-02-30"),
+        ("date", b"0000-01-01"),
+        ("timestamp", b"0000-12-31T00:00:00Z"),
+        ("timestamp", b"0001-01-01T00:00:00+01:00"),
+        ("timestamp", b"9999-12-31T23:59:59-01:00"),
+        ("timestamp", b"2016-12-31T23:59:60Z"),
+        ("timestamp", b"2013-01-01T05:00:00.1234567x9Z"),
+        ("timestamp", b"2013-01-01T05:00:00.Z"),
+        ("timestamp", b"2013-01-01T05:00:00.1234567\xff"),
         ("timestamp", b"2013-13-01T00:00:00Z"),
         ("timestamp", b"soon"),
         ("string", b"\xff"),
         ("array<int>", b"[1"),
-        ("array<int>", b'["x"]'),
-        ("struct<n: tinyint>", b'{"n": 300}'),
+        ("array<int>", b'{"n": 1}'),
+        ("struct<n: tinyint>", b"[300]"),
+        ("struct<n: tinyint NOT NULL>", b'{"n": 300}'),
+        ("map<string, int>", b"17"),
     ],
 )
 def test_a_value_that_does_not_fit_is_null_and_its_entry_is_kept(type_: str, text: bytes) -> None:

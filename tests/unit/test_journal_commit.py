@@ -130,7 +130,8 @@ def test_a_full_disk_refuses_writes_until_space_returns() -> None:
     write_turn(journal, b"y", turn=turn + 1)
     # When space returns
     files.capacity = None
-    # Then the next write succeeds
+    # Then that is known before a write, and the next write succeeds
+    assert journal.statistics().refusal is None
     write_turn(journal, b"z" * 100, turn=turn + 2)
     assert journal.statistics().refusal is None
     journal.close()

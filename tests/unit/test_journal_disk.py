@@ -91,7 +91,8 @@ def test_the_remedy_in_the_error_works(tmp_path: Path) -> None:
     damaged.write_bytes(content)
     with pytest.raises(JournalDamaged) as caught:
         open_journal(DiskFiles(tmp_path), file_bytes=FILE_BYTES)
-    # When the remedy is applied
+    assert f"`headwater repair {tmp_path} --to NEWDIR --dry-run`" in str(caught.value)
+    # When the remedy by hand is applied
     match = re.search(r"truncate -s (\d+), then truncate -s (\d+)", str(caught.value))
     assert match
     for size in match.groups():

@@ -40,13 +40,16 @@ AllGroups = Annotated[
 ]
 
 
-def query(url: str, operation: Operation[T]) -> T:
-    """Run an operation on the store at ``url`` and return its result.
+def query(url: str, operation: Operation[T], *, creates: bool = False) -> T:
+    """Run an operation on the store at ``url`` and return its result. ``creates``: a ``headwater:///`` url may name
+    a directory without a store.
 
     Raises `HeadwaterError` if the store cannot be reached, and what the operation raises.
     """
     from headwater.groups.operation import run
 
+    if not creates:
+        _check_store(url)
     with _client(url) as client:
         return run(client, operation)
 
@@ -59,12 +62,28 @@ def query_together(url: str, operations: Iterable[Operation[T]]) -> list[T]:
     """Run independent operations, many at a time, and return their results. Raises as `query`."""
     from headwater.groups.operation import run_together
 
+    _check_store(url)
     found: list[T] = []
     rest = iter(operations)
     with _client(url) as client:
         while part := list(islice(rest, TOGETHER)):
             found += run_together(client, part)
     return found
+
+
+def _check_store(url: str) -> None:
+    """Raise `HeadwaterError` if ``url`` names a directory without a store: looking at one must not begin it."""
+    if not url.startswith("headwater:"):
+        return
+    from headwater.client.embedded_url import parse_embedded
+    from headwater.journal.regular import check_readable, has_store
+
+    directory = parse_embedded(url).directory
+    if directory is None:
+        return
+    check_readable(directory)
+    if not has_store(directory):
+        raise HeadwaterError(f"there is no store in {directory}. Check the path.")
 
 
 @contextmanager

@@ -150,6 +150,7 @@ def add(
         )
     addition = Addition(stream, pairs, maxlen)
     if once is None:
-        print(query(url, add_one(addition)))
+        print(query(url, add_one(addition), creates=True))
     else:
-        print(query(url, add_once(addition, key=once, window_ms=24 * 3_600_000)))
+        found = add_once(addition, key=once, window_ms=24 * 3_600_000)
+        print(query(url, found, creates=True))

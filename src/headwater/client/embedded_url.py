@@ -11,6 +11,7 @@ its data to be durable there, whatever the environment sets for a server.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -122,7 +123,7 @@ def _place(url: str, parts: SplitResult) -> EmbeddedAddress:
         )
     if not path.strip("/"):
         raise ConfigError(f"{url!r} does not name a directory. Write {EXAMPLES}.")
-    return EmbeddedAddress(url, directory=Path(path).resolve())
+    return EmbeddedAddress(url, directory=Path(os.path.realpath(path)))
 
 
 def _add_parameter(address: EmbeddedAddress, name: str, text: str) -> None:

@@ -28,7 +28,8 @@ def damaged_file(
     if _is_past(files, name):
         return JournalDamaged(where + _PAST)
     return JournalDamaged(
-        f"{where}Restore the data directory from a backup; or, to discard everything from there on, "
+        f"{where}Restore the data directory from a backup; or see with `headwater repair {files.path('').rstrip('/')} "
+        "--to NEWDIR --dry-run` what a store without it would lose; or, to discard everything from there on by hand, "
         f"make a copy, {_remedy(offset, size)} and remove the journal files after it"
         f"{_correct_manifest(name, offset) if manifest else ''}."
     )

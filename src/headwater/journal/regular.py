@@ -17,6 +17,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Collection
 from pathlib import Path
 
 from headwater.errors import StoreUnusable
@@ -135,6 +136,26 @@ def check_readable(directory: Path) -> None:
         raise StoreUnusable(
             f"the directory {directory} cannot be read: [Errno {error.errno}] {error.strerror}. {what}"
         ) from error
+
+
+def has_store(directory: Path) -> bool:
+    """Return whether a store was ever started in ``directory``."""
+    return (directory / MANIFEST_NAME).exists() or any(directory.glob("journal-*"))
+
+
+def check_not_of_redis(directory: Path, names: Collection[str]) -> None:
+    """Raise `StoreUnusable` if ``directory`` has one of the files ``names``, which Redis writes, and no store of ours."""
+    try:
+        found = sorted(entry.name for entry in os.scandir(directory))
+    except OSError:
+        return  # opening it will report that
+    theirs = [name for name in found if name in names or name.endswith(".rdb")]
+    if theirs and not has_store(directory):
+        raise StoreUnusable(
+            f"{directory} has {', '.join(theirs)}: it is a data directory of Redis or Valkey, and a store that begins there "
+            "would be empty. Choose another directory; to take the data over, start that server as well and copy the keys "
+            "with MIGRATE, or with DUMP and RESTORE."
+        )
 
 
 def _mode_of(path: str) -> int:

@@ -125,15 +125,32 @@ class Reserve:
         Sizes double, and are then multiples of the usual size, so that a turn that outgrows it command by
         command does not create a file for each.
         """
-        usual, needed = self._file_bytes, needed + _OVERHEAD
+        size, left = self._size(needed + _OVERHEAD), self._catalog.spare_bytes + self._small
+        self.refusal = self._broken or self._catalog.broken or self._make(number, size, left)
+        return self.refusal
+
+    def _size(self, needed: int) -> int:
+        """Return the size of the next file, if it has at least ``needed`` bytes."""
+        usual = self._file_bytes
         size = min(usual, max(FIRST_FILE_BYTES, 2 * self._before))
         while size < needed and size < usual:
             size = min(usual, 2 * size)
-        if size < needed:
-            size = -(-needed // usual) * usual
-        left = self._catalog.spare_bytes + self._small
-        self.refusal = self._broken or self._catalog.broken or self._make(number, size, left)
-        return self.refusal
+        return size if size >= needed else -(-needed // usual) * usual
+
+    def refuses(self) -> str | None:
+        """Return why the next file could not be created now, after an attempt that failed; None if it could. Nothing
+        is created and no past is removed."""
+        if self.refusal is None or self._ready:
+            return None
+        reason = self._broken or self._catalog.broken
+        if reason is not None:
+            return reason
+        size, left = self._size(_OVERHEAD), self._catalog.spare_bytes + self._small
+        try:
+            free = self._files.free_bytes()
+        except OSError:
+            return self.refusal
+        return self.refusal if free < size + left else None
 
     def _make(self, number: int, size: int, left: int) -> str | None:
         """Create a file, if at least ``left`` bytes are still free after that."""

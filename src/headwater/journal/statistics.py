@@ -23,4 +23,4 @@ class JournalStatistics(NamedTuple):
     flusher_late_s: float
     """For how long the thread that flushes has not looked for unsynced data, in seconds; 0 if there is none."""
     refusal: str | None
-    """Why the next file could not be created. Writes continue while this file has space."""
+    """Why writes are refused now: the next file cannot be created, and this one is nearly full."""

@@ -11,12 +11,15 @@ INFO and ``client.recovery``.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from headwater.clock import Clock, StandingClock, SystemClock
 from headwater.config.config import Config
 from headwater.engine.keyspace import Keyspace
 from headwater.journal.failures import reading
 from headwater.journal.files import DiskFiles, Files
 from headwater.journal.journal import Journal
+from headwater.journal.regular import check_not_of_redis
 from headwater.moments import iso_time
 from headwater.persistence.progress import LoadProgress
 from headwater.persistence.reading import keyspace_at
@@ -24,6 +27,9 @@ from headwater.persistence.replaying import log_recovery, replay_steps
 from headwater.server.services.acl.access import AccessControl
 from headwater.server.turn.node import Node
 from headwater.steps import Steps, do_all
+
+_NAMES_OF_REDIS = ("dbfilename", "appendfilename", "appenddirname")
+"""The settings that name what Redis writes."""
 
 
 class Opening:
@@ -43,6 +49,8 @@ class Opening:
         self._config = config
         self._journal: Journal | None = None
         self._progress: LoadProgress | None = None
+        if files is None:
+            check_not_of_redis(Path(config.dir), {config.get(name) for name in _NAMES_OF_REDIS})
         if config.keeps_data:
             directory = files if files is not None else DiskFiles(config.dir)
             self._journal = Journal.open(directory, policy=config.journal_policy, clock=clock)

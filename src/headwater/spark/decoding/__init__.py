@@ -7,6 +7,7 @@ page, cut_page           a page's entries, by column
 columns                  which columns a row has
 codecs                   what each codec reads from an entry
 casting, numbers         convert text to typed values; numbers is compiled
+nested                   reads the columns of a message, with structs, arrays and maps
 rows                     assembles columns into record batches
 gc_freeze, uncompiled    an executor's garbage collector, and its warning
 """

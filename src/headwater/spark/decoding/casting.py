@@ -5,23 +5,27 @@ fit are alone. These become null, and their places are returned. So a clean colu
 value some twenty small ones.
 
 Text has the form in which messages write it (ADR 6): decimal numbers, ``true`` and ``false``, dates and
-times in ISO 8601 (UTC if there is no zone), nested values as JSON.
+times in ISO 8601 (UTC if there is no zone). Nested values: nested.py.
+
+A value is read exactly, or it does not fit: a decimal without its last digit, a double that would be infinite and
+a year that SQL does not have are misfits. Two roundings are usual and intended: a double is the nearest
+to its text, and a time loses what follows its microseconds, as in Spark. Arrow alone does not suffice: its cast of
+long text to decimal128 wraps around (pyarrow 25), so only text that certainly fits is given to it.
 """
 
 from __future__ import annotations
 
-import datetime as dt
 import decimal
+import re
+from base64 import b64decode
 from collections.abc import Callable
-from typing import Annotated, Any, Final, TypedDict, cast
+from typing import Annotated, Any, Final
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import (
-    ArrayType,
     BinaryType,
-    BooleanType,
     ByteType,
     DataType,
     DateType,
@@ -29,10 +33,8 @@ from pyspark.sql.types import (
     FractionalType,
     IntegerType,
     LongType,
-    MapType,
     ShortType,
     StringType,
-    StructType,
     TimestampNTZType,
     TimestampType,
 )
@@ -43,7 +45,31 @@ from headwater.spark.decoding.page import INSTANT, parsed
 Cast = Callable[[pa.Array], pa.Array]
 """Casts a column of binary; raises `ValueError` (of which `pa.ArrowInvalid` is one) for a bad value."""
 
-_WITH_ZONE: Final = r"[T ]\d\d.*([Zz]|[+-]\d\d(:?\d\d)?)$"
+_TIME: Final = (
+    r"^\d{4}-\d\d-\d\d"
+    r"([Tt ]\d\d(:\d\d(:\d\d([.,]\d+)?)?)?([Zz]|[+-]\d\d(:?\d\d)?(\[[\w/+-]+\])?)?)?$"
+)
+"""ISO 8601 as programs write it: with any digits after the second (Go, .NET), after a comma (Python's logging), and
+with the name of the zone after its offset (Java)."""
+
+_WITH_ZONE: Final = r"[T ]\d\d.*(Z|[+-]\d\d(:?\d\d)?)$"
+_ZONE: Final = r"(Z|[+-]\d\d(?::?\d\d)?)$"
+_SHORT: Final = (
+    (r"^(.{10}[T ]\d\d)" + _ZONE, r"\1:00\2"),
+    (r"^(.{10}[T ]\d\d:\d\d)" + _ZONE, r"\1:00\2"),
+)
+"""What completes a time without minutes or seconds, which Arrow reads only without a zone."""
+
+_FIRST_US: Final = -62_135_596_800_000_000
+_LAST_US: Final = 253_402_300_799_999_999
+_FIRST_DAY: Final = -719_162
+"""0001-01-01 to 9999-12-31: the years that SQL, Python and Parquet's readers have."""
+
+_DECIMAL: Final = re.compile(rb"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?")
+_MOST_DIGITS: Final = 38
+_EXACT: Final = decimal.Context(
+    prec=_MOST_DIGITS, traps=[decimal.Inexact, decimal.InvalidOperation, decimal.Overflow]
+)
 _INTEGERS: Final = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
 _BITS: Final[dict[type[DataType], int]] = {
     ByteType: 8,
@@ -95,28 +121,39 @@ def caster(type_: DataType, *, base64: bool = False) -> Cast:
         return _or_parsed(_to_instant, lambda values: parsed(values, numbers.instants, INSTANT))
     if isinstance(type_, TimestampNTZType):
         return lambda values: _to_instant(values).cast(pa.timestamp("us"))
-    if isinstance(type_, (ArrayType, MapType, StructType)):
-        return _from_json(type_)
     if type(type_) in _BITS:
         bits = _BITS[type(type_)]
         return _or_parsed(
             lambda values: _to_integer(values, bits),
             lambda values: _parse_integer(values, bits),
         )
+    arrow = arrow_of(type_)
     if isinstance(type_, DecimalType):
-        decimal_ = _arrow_of(type_)
+        decimal_ = arrow
         return _or_parsed(
-            lambda values: values.cast(pa.string()).cast(decimal_),
+            lambda values: _to_decimal(values, decimal_),
             lambda values: parsed(values, numbers.decimals, decimal_, type_.precision, type_.scale),
         )
-    arrow = _arrow_of(type_)
+    if isinstance(type_, FractionalType):
+        return lambda values: _to_float(values, arrow)
+    if isinstance(type_, DateType):
+        return _to_date
     return lambda values: values.cast(pa.string()).cast(arrow)
 
 
-def _arrow_of(type_: DataType) -> pa.DataType:
+def arrow_of(type_: DataType) -> pa.DataType:
+    """Return the Arrow type of a column; times are in UTC."""
     from pyspark.sql.pandas.types import to_arrow_type
 
     return to_arrow_type(type_, timezone="UTC")
+
+
+def strict_integer(type_: DataType) -> Any:
+    """Return the msgspec type of the integers that a type can hold; None for other types."""
+    if type(type_) not in _BITS:
+        return None
+    top = 2 ** (_BITS[type(type_)] - 1)
+    return Annotated[int, msgspec.Meta(ge=-top, le=top - 1)]
 
 
 def _or_parsed(cast: Cast, parse: Callable[[pa.Array], pa.Array | None]) -> Cast:
@@ -146,11 +183,63 @@ def _to_integer(values: pa.Array, bits: int) -> pa.Array:
     return text.cast(_INTEGERS[bits])
 
 
+def _to_decimal(values: pa.Array, type_: pa.Decimal128Type) -> pa.Array:
+    whole, scale = type_.precision - type_.scale, type_.scale
+    text = values.cast(pa.string())
+    fraction = rf"(\.[0-9]{{1,{scale}}})?" if scale else ""
+    if (
+        whole
+        and pc.all(pc.match_substring_regex(text, f"^-?[0-9]{{1,{whole}}}{fraction}$")).as_py()
+    ):
+        return text.cast(type_)
+    unit = decimal.Decimal(1).scaleb(-scale)
+    return pa.array(
+        [None if value is None else _exact(value, unit) for value in values.to_pylist()], type_
+    )
+
+
+def _exact(text: bytes, unit: decimal.Decimal) -> decimal.Decimal:
+    """Return a number as a multiple of ``unit``; raises `ArithmeticError` or `ValueError`."""
+    if _DECIMAL.fullmatch(text) is None:
+        raise ValueError("not a decimal number")
+    return decimal.Decimal(text.decode()).quantize(unit, context=_EXACT)
+
+
+def _to_float(values: pa.Array, type_: pa.DataType) -> pa.Array:
+    text = values.cast(pa.string())
+    found = text.cast(type_)
+    infinite = text.filter(pc.is_inf(found))
+    if pc.any(pc.match_substring_regex(infinite, "[0-9]")).as_py():  # not the word
+        raise ValueError("beyond the range")
+    return found
+
+
+def _to_date(values: pa.Array) -> pa.Array:
+    found = values.cast(pa.string()).cast(pa.date32())
+    first = pc.min(found.cast(pa.int32())).as_py()
+    if first is not None and first < _FIRST_DAY:
+        raise ValueError("before the year 1")
+    return found
+
+
 def _to_instant(values: pa.Array) -> pa.Array:
     text = values.cast(pa.string())
+    found = _times(text)
+    bounds = pc.min_max(found.cast(pa.int64()))
+    first, last = bounds["min"].as_py(), bounds["max"].as_py()
+    if first is not None and (first < _FIRST_US or last > _LAST_US):
+        raise ValueError("not in the years 1 to 9999")
+    return found
+
+
+def _times(text: pa.Array) -> pa.Array:
     zoned, local = pa.timestamp("us", "UTC"), pa.timestamp("us")
-    if pc.all(pc.ends_with(text, "Z")).as_py():  # the form in which messages write times
-        return text.cast(zoned)
+    try:
+        if pc.all(pc.ends_with(text, "Z")).as_py():  # the form in which messages write times
+            return text.cast(zoned)
+    except pa.ArrowInvalid:
+        pass  # perhaps it has more digits
+    text = _as_arrow_reads(text)
     has_zone = pc.match_substring_regex(text, _WITH_ZONE)
     if pc.all(has_zone).as_py():
         return text.cast(zoned)
@@ -160,52 +249,20 @@ def _to_instant(values: pa.Array) -> pa.Array:
     return pc.coalesce(with_zone, pc.assume_timezone(without, "UTC"))
 
 
+def _as_arrow_reads(text: pa.Array) -> pa.Array:
+    """Return times without what Arrow refuses: digits after microseconds, a comma, small letters, a zone's name."""
+    if not pc.all(pc.match_substring_regex(text, _TIME)).as_py():
+        return text
+    text = pc.replace_substring_regex(text, r"\[.*", "")
+    text = pc.utf8_upper(pc.replace_substring(text, ",", "."))
+    text = pc.replace_substring_regex(text, r"(\.\d{6})\d+", r"\1")
+    for short, complete in _SHORT:
+        text = pc.replace_substring_regex(text, short, complete)
+    return text
+
+
 def _from_base64(values: pa.Array) -> pa.Array:
-    decode = msgspec.json.Decoder(bytes).decode
-    return pa.array(
-        [None if value is None else decode(b'"%b"' % value) for value in values.to_pylist()],
-        pa.binary(),
-    )
-
-
-def _from_json(type_: DataType) -> Cast:
-    decode = msgspec.json.Decoder(_python_of(type_), strict=False).decode
-    arrow = _arrow_of(type_)
-
-    def read(values: pa.Array) -> pa.Array:
-        decoded = [None if value is None else decode(value) for value in values.to_pylist()]
-        return pa.array(decoded, arrow)
-
-    return read
-
-
-def _python_of(type_: DataType) -> Any:
-    """Return the msgspec type whose values Arrow accepts for a column of ``type_``."""
-    if isinstance(type_, ArrayType):
-        return list[_or_none(type_.elementType, nullable=type_.containsNull)]  # type: ignore[misc]
-    if isinstance(type_, MapType):
-        return dict[str, _or_none(type_.valueType, nullable=type_.valueContainsNull)]  # type: ignore[misc]
-    if isinstance(type_, StructType):
-        fields = {f.name: _or_none(f.dataType, nullable=f.nullable) for f in type_.fields}
-        return cast("Any", TypedDict)("Row", fields, total=False)
-    if isinstance(type_, StringType):
-        return str
-    if isinstance(type_, BinaryType):
-        return bytes
-    if isinstance(type_, BooleanType):
-        return bool
-    if type(type_) in _BITS:
-        top = 2 ** (_BITS[type(type_)] - 1)
-        return Annotated[int, msgspec.Meta(ge=-top, le=top - 1)]
-    if isinstance(type_, DecimalType):
-        return decimal.Decimal
-    if isinstance(type_, FractionalType):
-        return float
-    if isinstance(type_, DateType):
-        return dt.date
-    assert isinstance(type_, (TimestampType, TimestampNTZType)), type_
-    return dt.datetime
-
-
-def _or_none(type_: DataType, *, nullable: bool) -> Any:
-    return _python_of(type_) | None if nullable else _python_of(type_)
+    decoded = [
+        None if value is None else b64decode(value, validate=True) for value in values.to_pylist()
+    ]
+    return pa.array(decoded, pa.binary())

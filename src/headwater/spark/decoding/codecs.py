@@ -13,7 +13,7 @@ JSON holds it in base64.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, TypedDict, cast
 
 import msgspec
@@ -24,6 +24,14 @@ from headwater.messages import DATA_FIELD
 from headwater.messages.faststream import FASTSTREAM_FIELD, faststream_body
 from headwater.messages.fields import text
 from headwater.spark.core.options import Codec
+from headwater.spark.decoding.nested import (
+    MISFIT,
+    QUOTE,
+    Reading,
+    decoded,
+    text_of_json,
+    text_of_seconds,
+)
 from headwater.spark.decoding.page import Page
 
 Texts = dict[str, pa.BinaryArray]
@@ -43,19 +51,19 @@ _FIELDS: Final[dict[Codec, bytes]] = {
 
 
 class Documents:
-    """Extracts the columns ``names`` from entries of one codec.
+    """Extracts columns from entries of one codec.
 
     >>> from headwater.spark.decoding.page import ListPage
     >>> page = ListPage([b"1-0"], [[b"data", b'{"id": 17, "item": "tea"}']])
-    >>> texts, bad = Documents("json", ["item"]).texts(page)
+    >>> texts, bad = Documents("json", {"item": "string"}).texts(page)
     >>> texts["item"].to_pylist(), bad
     ([b'tea'], {})
     """
 
-    def __init__(self, codec: Codec, names: list[str]) -> None:
-        self._names = names
+    def __init__(self, codec: Codec, columns: Mapping[str, Reading]) -> None:
+        self._names = list(columns)
         self._field = _FIELDS.get(codec)
-        self._attributes = _msgpack(names) if codec == "msgpack" else _json(names)
+        self._attributes = _msgpack(columns) if codec == "msgpack" else _json(columns)
         self._body = faststream_body if codec == "faststream" else bytes
 
     def texts(self, page: Page) -> tuple[Texts, dict[int, str]]:
@@ -91,31 +99,46 @@ def cut(value: bytes) -> str:
     return repr(shown if len(shown) <= SHOWN else shown[:SHOWN] + "…")
 
 
-def _json(names: list[str]) -> Attributes:
-    decode = msgspec.json.Decoder(_wanted(names, msgspec.Raw)).decode
+def _json(columns: Mapping[str, Reading]) -> Attributes:
+    decode = msgspec.json.Decoder(_wanted(columns, msgspec.Raw)).decode
     unquote = msgspec.json.Decoder(str).decode
+    special = {name for name, reading in columns.items() if reading == "moment"}
 
     def attributes(document: bytes) -> Iterable[tuple[str, bytes | None]]:
-        for name, raw in decode(document).items():
-            value = bytes(raw).strip()
-            if value.startswith(b'"'):
-                yield name, unquote(value).encode()
+        try:
+            found = decode(document).items()
+        except ValueError:
+            for name, raw in decoded(decode, document).items():
+                yield name, text_of_json(bytes(raw), columns[name])
+            return
+        for name, raw in found:  # what `text_of_json` does, without a call for each value
+            value = bytes(raw)
+            if value[0] == QUOTE:
+                try:
+                    yield name, unquote(value).encode()
+                except ValueError:
+                    yield name, MISFIT + value
+            elif name in special:
+                yield name, text_of_json(value, "moment")
             else:
                 yield name, None if value == b"null" else value
 
     return attributes
 
 
-def _msgpack(names: list[str]) -> Attributes:
-    decode = msgspec.msgpack.Decoder(_wanted(names, Any)).decode
+def _msgpack(columns: Mapping[str, Reading]) -> Attributes:
+    decode = msgspec.msgpack.Decoder(_wanted(columns, Any)).decode
 
     def attributes(document: bytes) -> Iterable[tuple[str, bytes | None]]:
         for name, value in decode(document).items():
-            yield name, None if value is None else text(value)
+            if columns[name] == "moment" and type(value) is int:
+                yield name, text_of_seconds(b"%d" % value)
+            else:
+                yield name, None if value is None else text(value)
 
     return attributes
 
 
-def _wanted(names: list[str], kind: Any) -> Any:
+def _wanted(names: Iterable[str], kind: Any) -> Any:
     """Return the type of a document of which only the attributes ``names`` are decoded."""
     return cast("Any", TypedDict)("Wanted", dict.fromkeys(names, kind), total=False)

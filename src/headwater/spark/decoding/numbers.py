@@ -178,8 +178,13 @@ def _instant(data: memoryview, at: int, end: int) -> int:
     fraction = 0
     if at < end:
         places = end - at - 1
-        if data[at] != _POINT or places < 1 or places > 6:
+        if data[at] != _POINT or places < 1:
             return -1
+        while places > 6:  # Go, Java and .NET write nanoseconds; Spark has microseconds
+            digit = data[at + places] - _ZERO
+            if digit < 0 or digit > 9:
+                return -1
+            places -= 1
         fraction = _digits(data, at + 1, places)
         if fraction < 0:
             return -1

@@ -17,9 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headwater.errors import DecodeError
-from headwater.spark.decoding.casting import Cast, cast_column, caster
+from headwater.spark.decoding.casting import cast_column
 from headwater.spark.decoding.codecs import IN_BASE64, Documents, Texts, cut
 from headwater.spark.decoding.columns import Column, RowShape
+from headwater.spark.decoding.nested import Misfits, reader_of, reading_of
 from headwater.spark.decoding.page import Page
 
 
@@ -51,12 +52,9 @@ class RowBuilder:
         self.bad_rows = 0
         self.first_bad: str | None = None
         in_base64 = shape.codec in IN_BASE64
-        self._casts: dict[str, Cast] = {
-            column.name: caster(column.type, base64=in_base64)
-            for column in shape.columns
-            if column.kind == "value"
-        }
-        self._documents = Documents(shape.codec, list(self._casts))
+        own = [column for column in shape.columns if column.kind == "value"]
+        self._readers = {each.name: reader_of(each.type, base64=in_base64) for each in own}
+        self._documents = Documents(shape.codec, {each.name: reading_of(each.type) for each in own})
 
     def build(
         self,
@@ -78,8 +76,8 @@ class RowBuilder:
             if column.kind == "rescued":
                 continue
             array, places = self._array(column, page, texts, delivered)
-            for place in places:
-                bad.setdefault(place, self._describe_misfit(page, place, column, texts))
+            for place, path in places.items():
+                bad.setdefault(place, self._describe_misfit(page, place, column, path, texts))
             if not column.nullable and array.null_count:
                 for place in pc.indices_nonzero(array.is_null()).to_pylist():
                     bad.setdefault(place, self._describe_missing(page, place, column))
@@ -102,30 +100,29 @@ class RowBuilder:
 
     def _array(
         self, column: Column, page: Page, texts: Texts, delivered: _Delivered
-    ) -> tuple[pa.Array, list[int]]:
+    ) -> tuple[pa.Array, Misfits]:
         """Return one column, and the places of values that did not fit."""
         if column.kind == "value":
-            arrow = self.schema.field(column.name).type
-            return cast_column(texts[column.name], self._casts[column.name], arrow)
+            return self._readers[column.name](texts[column.name])
         if column.kind == "fields":
             return self._maps(page, self.schema.field(column.name).type)
         if column.kind == "id":
-            return page.id_column(), []
+            return page.id_column(), {}
         if column.kind == "entry":
             starts, names, values = page.all_pairs()
             type_ = self.schema.field(column.name).type
             pairs = pa.StructArray.from_arrays([names, values], fields=list(type_.value_type))
-            return pa.ListArray.from_arrays(starts, pairs, type=type_), []
+            return pa.ListArray.from_arrays(starts, pairs, type=type_), {}
         if column.kind == "timestamp":
             moments = page.moments()
             beyond = pc.indices_nonzero(moments.is_null()).to_pylist() if moments.null_count else []
-            return moments, beyond
+            return moments, dict.fromkeys(beyond, "")
         if column.kind == "delivery_count":
-            return delivered.counts(len(page)), []
+            return delivered.counts(len(page)), {}
         given = self.stream if column.kind == "stream" else delivered.consumer
-        return pa.repeat(pa.scalar(given, pa.string()), len(page)), []
+        return pa.repeat(pa.scalar(given, pa.string()), len(page)), {}
 
-    def _maps(self, page: Page, type_: pa.MapType) -> tuple[pa.Array, list[int]]:
+    def _maps(self, page: Page, type_: pa.MapType) -> tuple[pa.Array, Misfits]:
         starts, names, values = page.pairs(reserved=self.shape.include_metadata)
         try:
             keys = names.cast(pa.string())
@@ -140,7 +137,7 @@ class RowBuilder:
         if type_.item_type != pa.binary():
             items, wrong = cast_column(values, lambda part: part.cast(pa.string()), pa.string())
             bad = _entries_of(wrong, starts)
-        return pa.MapArray.from_arrays(starts, keys, items).cast(type_), bad
+        return pa.MapArray.from_arrays(starts, keys, items).cast(type_), dict.fromkeys(bad, "")
 
     # --- bad rows ---------------------------------------------------------------------------------
 
@@ -164,7 +161,9 @@ class RowBuilder:
             "nullable, or omit such entries with mode=dropmalformed."
         )
 
-    def _describe_misfit(self, page: Page, place: int, column: Column, texts: Texts) -> str:
+    def _describe_misfit(
+        self, page: Page, place: int, column: Column, path: str, texts: Texts
+    ) -> str:
         if column.kind == "value":
             value = texts[column.name][place].as_py()
             shown = cut(value) if value is not None else "nothing"
@@ -173,7 +172,8 @@ class RowBuilder:
         else:
             shown = "a value that is not UTF-8"
         kind = column.type.simpleString()
-        return f"{self._entry(page, place)}: {column.name}={shown} is not a valid {kind}"
+        where = f"{column.name}{path} of {column.name}" if path else column.name
+        return f"{self._entry(page, place)}: {where}={shown} is not a valid {kind}"
 
     def _describe_missing(self, page: Page, place: int, column: Column) -> str:
         return f"{self._entry(page, place)}: {column.name} is missing"

@@ -2,7 +2,7 @@
 
 Rule 1. The same streams give the same schema: the sample depends only on their contents, and the columns
         have the order in which they first occur in the sample.
-Rule 2. A type is chosen only if the decoder can read every sampled value as that type. Later values that do
+Rule 2. A type is chosen only if the decoder reads every sampled value unchanged as that type. Later values that do
         not fit are bad values, so with ``mode=permissive`` the columns include ``_rescued``.
 
 The sample has ``samplingEntries`` entries of each stream: what the batch would read of it is split into ten parts,
@@ -33,12 +33,12 @@ from headwater.spark.core.planners import planner
 from headwater.spark.core.planning import Planner
 from headwater.spark.core.positions import ReadSpan
 from headwater.spark.core.store import SourceStore
-from headwater.spark.decoding.casting import cast_column, caster
 from headwater.spark.decoding.codecs import IN_BASE64, Documents
 from headwater.spark.decoding.columns import narrowed
+from headwater.spark.decoding.nested import reader_of
 from headwater.spark.decoding.page import ListPage, Page
 from headwater.spark.log_mode.batch import batch_spans
-from headwater.spark.log_mode.value_types import type_of_texts, type_of_values
+from headwater.spark.log_mode.value_types import decode_json, type_of_texts, type_of_values
 
 _log = logging.getLogger("headwater.spark")
 
@@ -128,7 +128,7 @@ def _typed_fields(options: SourceOptions, page: Page) -> dict[str, DataType]:
             "you need with .schema(…)."
         )
     typed: dict[str, DataType] = {}
-    texts, _bad = Documents(options.codec, list(found)).texts(page)
+    texts, _bad = Documents(options.codec, dict.fromkeys(found, "other")).texts(page)
     for name in _column_names(found, options):
         type_ = BinaryType() if options.codec == "bytes" else _type(options, found[name])
         typed[name] = type_ if _reads(options, texts[name], type_) else StringType()
@@ -149,8 +149,8 @@ def _fields(page: Page) -> dict[str, list[Any]]:
 
 def _attributes(options: SourceOptions, page: Page) -> dict[str, list[Any]]:
     """Return the values of each attribute of the documents; other entries are skipped."""
-    documents = Documents(options.codec, [])
-    decode = msgspec.msgpack.decode if options.codec == "msgpack" else msgspec.json.decode
+    documents = Documents(options.codec, {})
+    decode = msgspec.msgpack.decode if options.codec == "msgpack" else decode_json
     found: dict[str, list[Any]] = {}
     for text in documents.bodies(page):
         try:
@@ -197,11 +197,7 @@ def _type(options: SourceOptions, values: list[Any]) -> DataType:
 
 def _reads(options: SourceOptions, texts: pa.BinaryArray, type_: DataType) -> bool:
     """Return whether the decoder can read every text as ``type_``."""
-    from pyspark.sql.pandas.types import to_arrow_type
-
-    arrow = to_arrow_type(type_, timezone="UTC")
     try:
-        cast = caster(type_, base64=options.codec in IN_BASE64)
-        return not cast_column(texts, cast, arrow)[1]
+        return not reader_of(type_, base64=options.codec in IN_BASE64)(texts)[1]
     except HeadwaterError:
         return False

@@ -5,10 +5,10 @@ MessagePack), which have types. If the types of values differ, the result is tex
 
     text of a field                                       type
     true, false                                           boolean
-    17, -3, but not 007, +5 (they would lose digits)      bigint; decimal(38, 0) beyond 64 bits
-    1.5, 2e9                                              double
+    17, -3, but not 007, +5 (they would lose digits)      bigint; decimal(38, 0) beyond 64 bits, text beyond 38 digits
+    1.5, 2e9                                              double, if it keeps all digits of every value
     2013-01-31                                            date
-    2013-01-31T23:00:00Z                                  timestamp
+    2013-01-31T23:00:00Z                                  timestamp; text if it has parts of a microsecond
     {"item": "tea"}, [1, 2]                               struct, array
     not UTF-8                                             binary
     everything else, and the empty text                   string
@@ -19,6 +19,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Iterable, Sequence
+from decimal import Decimal
 from typing import Any, Final
 
 import msgspec
@@ -37,10 +38,15 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-_WHOLE: Final = re.compile(r"0|-?[1-9][0-9]{0,37}")
+_WHOLE: Final = re.compile(r"0|-?[1-9][0-9]*")
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _TIME: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}.*")
+
+_NANOSECONDS: Final = re.compile(r"[.,][0-9]{6}[0-9]*[1-9]")
+
+_MOST_TEXT: Final = 39
+"""Longer whole numbers fit no type of numbers."""
 
 _MOST_NESTED: Final = 32
 """Deeper documents stay text: a type of that depth is not useful in queries."""
@@ -48,6 +54,29 @@ _MOST_NESTED: Final = 32
 
 class Differs(Exception):
     """Raised if the values have no common type except text."""
+
+
+class LongNumber(str):
+    """A number that a double would change."""
+
+    __slots__ = ()
+
+
+def kept_number(text: str) -> float | LongNumber:
+    """Return a number with a fraction or an exponent as the double that keeps all its digits, if there is one.
+
+    >>> kept_number("0.10"), kept_number("0.12345678901234567")
+    (0.1, '0.12345678901234567')
+    """
+    try:
+        kept = Decimal(repr(float(text))) == Decimal(text)
+    except ArithmeticError:
+        kept = False
+    return float(text) if kept else LongNumber(text)
+
+
+decode_json = msgspec.json.Decoder(float_hook=kept_number).decode
+"""Decodes a document without changing its numbers."""
 
 
 def type_of_texts(values: Sequence[bytes]) -> DataType:
@@ -63,15 +92,18 @@ def type_of_texts(values: Sequence[bytes]) -> DataType:
     if set(texts) <= {"true", "false"}:
         return BooleanType()
     if all(map(_WHOLE.fullmatch, texts)):
+        if max(map(len, texts)) > _MOST_TEXT:
+            return StringType()
         return _whole_number(int(text) for text in texts)
     if all(map(_NUMBER.fullmatch, texts)):
-        return DoubleType()
+        kept = all(isinstance(kept_number(text), float) for text in texts)
+        return DoubleType() if kept else StringType()
     written = type_of_strings(texts)
     if not isinstance(written, StringType):
         return written
     if all(text[:1] in ("{", "[") for text in texts):
         try:
-            return type_of_values([msgspec.json.decode(value) for value in values])
+            return type_of_values([decode_json(value) for value in values])
         except (ValueError, RecursionError):
             return StringType()
     return StringType()
@@ -81,7 +113,7 @@ def type_of_strings(texts: Sequence[str]) -> DataType:
     """Return the type of strings: dates and times by their form, otherwise text."""
     if all(map(_DATE.fullmatch, texts)):
         return DateType()
-    if all(map(_TIME.fullmatch, texts)):
+    if all(map(_TIME.fullmatch, texts)) and not any(map(_NANOSECONDS.search, texts)):
         return TimestampType()
     return StringType()
 
@@ -114,6 +146,8 @@ def _common(values: Sequence[Any], depth: int) -> DataType:
     if kinds == {int}:
         return _whole_number(present)
     if kinds <= {int, float}:
+        if any(isinstance(value, int) and not _is_double(value) for value in present):
+            raise Differs
         return DoubleType()
     if kinds == {bytes}:
         return BinaryType()
@@ -141,6 +175,10 @@ def _struct(values: Sequence[dict[Any, Any]], depth: int) -> StructType:
             for name in names
         ]
     )
+
+
+def _is_double(number: int) -> bool:
+    return abs(number) < 2**1023 and float(number) == number
 
 
 def _whole_number(numbers: Iterable[int]) -> DataType:

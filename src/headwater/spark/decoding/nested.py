@@ -1,0 +1,312 @@
+"""Reads the columns of a message, of which nested ones are JSON text.
+
+Rule 1. A value is judged by its text, with the same reader (casting.py), at top level and at any depth: a JSON string
+        like a field with that text, a number, ``true`` and ``false`` like a field as they are written.
+Rule 2. The smallest thing that does not fit is null: an element, a value of a map, an attribute. Only if the schema
+        allows no null there, what contains it is null.
+Rule 3. A whole number that is read as a timestamp is in seconds, as for Spark's ``from_json``.
+
+A column of structs becomes a column for each attribute, a column of arrays one of all elements, and these are read
+like any other. Where every value has the strict form of its type, msgspec decodes all of it at once, with the same
+result. How this differs from Spark's ``from_json``: docs/adr/0020-decoding.md.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Literal, TypedDict, TypeVar, cast
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    DataType,
+    DoubleType,
+    MapType,
+    StringType,
+    StructType,
+    TimestampType,
+)
+
+from headwater.spark.decoding.casting import arrow_of, cast_column, caster, strict_integer
+
+Misfits = dict[int, str]
+"""The places of values that do not fit, each with the path of what is null there: `` `` for the whole, ``.n``, ``[2]``."""
+
+T = TypeVar("T")
+Reader = Callable[[pa.BinaryArray], tuple[pa.Array, Misfits]]
+Texts = Sequence[bytes | None]
+Reading = Literal["moment", "string", "other"]
+"""What a JSON value is read as, where its text depends on that."""
+
+QUOTE: Final = 0x22
+MISFIT: Final = b"\xff"
+"""Begins the text of a value that fits no column, because it is not UTF-8."""
+
+_HALF: Final = re.compile(
+    rb"\\\\|\\u[dD][89abAB]..\\u[dD][c-fC-F]..|(\\u[dD][89a-fA-F]..)", re.DOTALL
+)
+"""What stands for half of a pair, in the group, or could be taken for it."""
+_MARK: Final = rb"\ufdd0\ufdd1\ufdd0"
+"""Three characters that no text has (Unicode: noncharacters)."""
+
+_SECONDS: Final = re.compile(rb"-?[0-9]{1,12}")
+_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+def reader_of(type_: DataType, *, base64: bool = False) -> Reader:
+    """Return a function that reads a column of text as a Spark type. ``base64``: binary values are in base64.
+
+    >>> from pyspark.sql.types import LongType
+    >>> column, misfits = reader_of(ArrayType(LongType()))(pa.array([b'[1, "x"]', None]))
+    >>> column.to_pylist(), misfits
+    ([[1, None], None], {0: '[1]'})
+    """
+    if isinstance(type_, ArrayType):
+        return _Arrays(type_).read
+    if isinstance(type_, MapType):
+        return _Maps(type_).read
+    if isinstance(type_, StructType):
+        return _Structs(type_).read
+    scalar, arrow = caster(type_, base64=base64), arrow_of(type_)
+
+    def read(values: pa.BinaryArray) -> tuple[pa.Array, Misfits]:
+        column, places = cast_column(values, scalar, arrow)
+        return column, dict.fromkeys(places, "")
+
+    return read
+
+
+def reading_of(type_: DataType) -> Reading:
+    """Return how a JSON value becomes text for a column of ``type_``."""
+    if isinstance(type_, TimestampType):
+        return "moment"
+    return "string" if isinstance(type_, StringType) else "other"
+
+
+def decoded(decode: Callable[[bytes], T], document: bytes) -> T:
+    """Decode JSON. Of a string with half of a surrogate pair, which JSON permits and UTF-8 does not, `text_of_json`
+    makes a misfit; otherwise msgspec would refuse the whole document. Raises `ValueError`."""
+    try:
+        return decode(document)
+    except ValueError:
+        marked = _HALF.sub(lambda found: _MARK if found[1] else found[0], document)
+        if marked == document:
+            raise
+        return decode(marked)
+
+
+_unquote = msgspec.json.Decoder(str).decode
+
+
+def text_of_json(value: bytes, reading: Reading = "other") -> bytes | None:
+    """Return the text of one JSON value; None for null. As a ``moment``, a whole number is a time.
+
+    >>> text_of_json(b'"tea"'), text_of_json(b"1.50"), text_of_json(b"0", "moment")
+    (b'tea', b'1.50', b'1970-01-01T00:00:00Z')
+    """
+    if value[0] == QUOTE:
+        try:
+            return MISFIT + value if _MARK in value else _unquote(value).encode()
+        except ValueError:  # not UTF-8
+            return MISFIT + value
+    if value == b"null":
+        return None
+    if reading == "moment":
+        return text_of_seconds(value)
+    return MISFIT + value if reading == "string" and _MARK in value else value
+
+
+def text_of_seconds(value: bytes) -> bytes:
+    """Return the time that is so many seconds after 1970."""
+    try:
+        if _SECONDS.fullmatch(value):
+            moment = _EPOCH + dt.timedelta(seconds=int(value))
+            return moment.isoformat().encode().replace(b"+00:00", b"Z")
+    except OverflowError:
+        pass
+    return MISFIT + value
+
+
+def _is_marked(values: pa.BinaryArray) -> bool:
+    data = values.buffers()[2]
+    return data is not None and _MARK in data.to_pybytes()
+
+
+class _Nested(ABC):
+    """The reader of one nested type."""
+
+    kind: Any
+    """What msgspec decodes one value to; the values inside stay JSON."""
+
+    def __init__(self, type_: DataType) -> None:
+        self._type = arrow_of(type_)
+        self._decode = msgspec.json.Decoder(self.kind).decode
+        strict = _strict(type_)
+        self._decode_all = None if strict is None else msgspec.json.Decoder(strict).decode
+
+    def read(self, values: pa.BinaryArray) -> tuple[pa.Array, Misfits]:
+        texts = values.to_pylist()
+        decode = self._decode_all
+        if decode is not None and not _is_marked(values):
+            try:
+                found = [None if text is None else decode(text) for text in texts]
+                return pa.array(found, self._type), {}
+            except (ValueError, TypeError, RecursionError, OverflowError):
+                pass  # one value at least has another form
+        misfits: Misfits = {}
+        return self._by_column(self._decoded(texts, misfits), misfits), misfits
+
+    def _decoded(self, texts: Texts, misfits: Misfits) -> list[Any]:
+        found: list[Any] = []
+        for place, text in enumerate(texts):
+            try:
+                found.append(None if text is None else decoded(self._decode, text))
+            except (ValueError, TypeError, RecursionError):
+                misfits[place] = ""
+                found.append(None)
+        return found
+
+    @abstractmethod
+    def _by_column(self, values: list[Any], misfits: Misfits) -> pa.Array:
+        """Return the decoded values as a column, and add what does not fit to ``misfits``."""
+
+
+class _Listed(_Nested):
+    """Arrays and maps: the values inside are a longer column."""
+
+    _inner: Reader
+    _may_be_null: bool
+
+    def _items(
+        self,
+        lengths: list[int],
+        texts: list[bytes | None],
+        names: Callable[[int, int], str],
+        misfits: Misfits,
+    ) -> tuple[pa.Int32Array, pa.Array, pa.BooleanArray]:
+        """Return offsets, the values inside, and which places are null. ``lengths`` are -1 for null."""
+        starts, owners = [0], []
+        for place, length in enumerate(lengths):
+            starts.append(starts[-1] + max(length, 0))
+            owners += [place] * max(length, 0)
+        items, inside = self._inner(pa.array(texts, pa.binary()))
+        nulls = [length < 0 for length in lengths]
+        for at, path in inside.items():
+            misfits.setdefault(owners[at], names(owners[at], at) + path)
+        if not self._may_be_null and items.null_count:
+            for at in pc.indices_nonzero(items.is_null()).to_pylist():
+                misfits.setdefault(owners[at], names(owners[at], at))
+                nulls[owners[at]] = True
+        return pa.array(starts, pa.int32()), items, pa.array(nulls, pa.bool_())
+
+
+class _Arrays(_Listed):
+    kind = list[msgspec.Raw]
+
+    def __init__(self, type_: ArrayType) -> None:
+        super().__init__(type_)
+        self._inner = reader_of(type_.elementType, base64=True)
+        self._may_be_null = type_.containsNull
+        self._reading = reading_of(type_.elementType)
+
+    def _by_column(self, values: list[Any], misfits: Misfits) -> pa.Array:
+        lengths = [-1 if value is None else len(value) for value in values]
+        texts = [
+            text_of_json(bytes(item), self._reading) for value in values for item in value or ()
+        ]
+        before = [0]
+        for length in lengths:
+            before.append(before[-1] + max(length, 0))
+        starts, items, nulls = self._items(
+            lengths, texts, lambda place, at: f"[{at - before[place]}]", misfits
+        )
+        return pa.ListArray.from_arrays(starts, items, type=self._type, mask=nulls)
+
+
+class _Maps(_Listed):
+    kind = dict[str, msgspec.Raw]
+
+    def __init__(self, type_: MapType) -> None:
+        super().__init__(type_)
+        self._inner = reader_of(type_.valueType, base64=True)
+        self._may_be_null = type_.valueContainsNull
+        self._reading = reading_of(type_.valueType)
+
+    def _by_column(self, values: list[Any], misfits: Misfits) -> pa.Array:
+        lengths = [-1 if value is None else len(value) for value in values]
+        keys = [key for value in values for key in value or ()]
+        texts = [
+            text_of_json(bytes(item), self._reading)
+            for value in values
+            for item in (value or {}).values()
+        ]
+        starts, items, nulls = self._items(lengths, texts, lambda _, at: f".{keys[at]}", misfits)
+        return pa.MapArray.from_arrays(
+            starts, pa.array(keys, pa.string()), items, type=self._type, mask=nulls
+        )
+
+
+class _Structs(_Nested):
+    kind = dict[str, msgspec.Raw]
+
+    def __init__(self, type_: StructType) -> None:
+        super().__init__(type_)
+        self._fields = [
+            (
+                field.name,
+                reader_of(field.dataType, base64=True),
+                reading_of(field.dataType),
+                field.nullable,
+            )
+            for field in type_.fields
+        ]
+
+    def _by_column(self, values: list[Any], misfits: Misfits) -> pa.Array:
+        nulls = [value is None for value in values]
+        columns = []
+        for name, reader, reading, nullable in self._fields:
+            raws = [None if value is None else value.get(name) for value in values]
+            texts = [None if raw is None else text_of_json(bytes(raw), reading) for raw in raws]
+            column, inside = reader(pa.array(texts, pa.binary()))
+            for place, path in inside.items():
+                misfits.setdefault(place, f".{name}{path}")
+            if not nullable and column.null_count:
+                for place in pc.indices_nonzero(column.is_null()).to_pylist():
+                    if values[place] is not None:
+                        misfits.setdefault(place, f".{name}")
+                        nulls[place] = True
+            columns.append(column)
+        return pa.StructArray.from_arrays(
+            columns, fields=list(self._type), mask=pa.array(nulls, pa.bool_())
+        )
+
+
+def _strict(type_: DataType) -> Any:
+    """Return the msgspec type that decodes ``type_`` as `_Nested._by_column` does or fails; None if there is none."""
+    if isinstance(type_, ArrayType):
+        inner = _strict(type_.elementType)
+        return inner and list[inner | None if type_.containsNull else inner]  # type: ignore[misc]
+    if isinstance(type_, MapType):
+        inner = _strict(type_.valueType)
+        return inner and dict[str, inner | None if type_.valueContainsNull else inner]  # type: ignore[misc]
+    if isinstance(type_, StructType):
+        if not all(field.nullable for field in type_.fields):
+            return None
+        inners = {field.name: _strict(field.dataType) for field in type_.fields}
+        if None in inners.values():
+            return None
+        kinds = {name: inner | None for name, inner in inners.items()}
+        return cast("Any", TypedDict)("Row", kinds, total=False)
+    if isinstance(type_, StringType):
+        return str
+    if isinstance(type_, BooleanType):
+        return bool
+    if isinstance(type_, DoubleType):
+        return float
+    return strict_integer(type_)
