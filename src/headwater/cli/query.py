@@ -48,9 +48,7 @@ def query(url: str, operation: Operation[T], *, creates: bool = False) -> T:
     """
     from headwater.groups.operation import run
 
-    if not creates:
-        _check_store(url)
-    with _client(url) as client:
+    with _client(url, creates=creates) as client:
         return run(client, operation)
 
 
@@ -62,7 +60,6 @@ def query_together(url: str, operations: Iterable[Operation[T]]) -> list[T]:
     """Run independent operations, many at a time, and return their results. Raises as `query`."""
     from headwater.groups.operation import run_together
 
-    _check_store(url)
     found: list[T] = []
     rest = iter(operations)
     with _client(url) as client:
@@ -87,13 +84,15 @@ def _check_store(url: str) -> None:
 
 
 @contextmanager
-def _client(url: str) -> Iterator[redis.Redis]:
+def _client(url: str, *, creates: bool = False) -> Iterator[redis.Redis]:
     from redis.exceptions import RedisError
 
     from headwater.client.redaction import redacted
     from headwater.groups.operation import Refused
     from headwater.worker.connections import Connections, lost_connection
 
+    if not creates:
+        _check_store(url)
     try:
         client = Connections(url).synchronous(deadline_s=TIMEOUT_SECONDS)
         try:

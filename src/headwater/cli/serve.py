@@ -69,13 +69,5 @@ def serve(
     Every setting of redis.conf that Headwater supports can be given as --name value. Flags override
     the environment (HEADWATER_PORT), and the environment overrides the file.
     """
-    del (
-        port,
-        bind,
-        unixsocket,
-        dir,
-        appendonly,
-        appendfsync,
-        config,
-    )  # they are declared for the help
-    raise typer.Exit(serving.serve((), context.args))
+    del port, bind, unixsocket, dir, appendonly, appendfsync, config  # declared for the help
+    raise typer.Exit(serving.serve(context.args))

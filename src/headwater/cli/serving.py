@@ -15,12 +15,11 @@ from headwater.collector import collector_off
 log = logging.getLogger("headwater.server")
 
 
-def serve(flags: Iterable[tuple[str, str]], words: Iterable[str] = ()) -> int:
+def serve(words: Iterable[str]) -> int:
     """Serve a store until SIGTERM, SIGINT or SHUTDOWN. Return the exit status.
 
-    ``flags`` are settings and, as ``config``, the configuration file; ``words`` are further flags, as
-    `headwater.config.loading.flag_pairs` reads them. Raises `ConfigError` and what
-    `headwater.server.running.run` raises.
+    ``words`` are settings and, as ``config``, the configuration file, as `headwater.config.loading.flag_pairs` reads
+    them. Raises `ConfigError` and what `headwater.server.running.run` raises.
     """
     from headwater.server.signals import IGNORED, REOPENING
 
@@ -33,9 +32,9 @@ def serve(flags: Iterable[tuple[str, str]], words: Iterable[str] = ()) -> int:
         from headwater.server.log import configure_logging
         from headwater.server.running import run
 
-    named = [*((name, [value]) for name, value in flags), *flag_pairs(words)]
-    (file,) = dict(named).get("config", [None])
-    settings = load(flags=[flag for flag in named if flag[0] != "config"], file=file)
+    flags = flag_pairs(words)
+    (file,) = dict(flags).get("config", [None])
+    settings = load(flags=[flag for flag in flags if flag[0] != "config"], file=file)
     located = settings.located()
     if located != settings:  # a file that is opened before the store may be in its directory
         with suppress(OSError):

@@ -14,8 +14,9 @@ from pathlib import Path
 from headwater.config.config import NAMES, SETTINGS, Config
 from headwater.config.file import Directive, directives
 from headwater.config.fixed import REFUSED
-from headwater.config.inert import ALIASES, INERT
+from headwater.config.inert import ALIASES, INERT, InertSetting
 from headwater.config.kinds import Flags
+from headwater.config.setting import Setting
 from headwater.errors import ConfigError
 from headwater.resp.inline import quote
 
@@ -106,7 +107,8 @@ def flag_pairs(words: Iterable[str]) -> list[tuple[str, list[str]]]:
 def _check_count(place: str, directive: Directive) -> None:
     """Raises `ConfigError` if a setting is given without a value, or with several that takes one."""
     name, values = ALIASES.get(directive.name, directive.name), directive.values
-    kind = SETTINGS[name].kind if name in SETTINGS else INERT[name].kind if name in INERT else None
+    declared = _declared(name)
+    kind = None if declared is None else declared.kind
     known = name in NAMES or name in {"user", "config"}
     if known and not values and not (name == "save" or isinstance(kind, Flags)):
         need = "needs a value"
@@ -120,10 +122,14 @@ def _check_count(place: str, directive: Directive) -> None:
     raise ConfigError(f"{place}: {given}: wrong number of arguments; {directive.name} {need}")
 
 
+def _declared(name: str) -> Setting | InertSetting | None:
+    return SETTINGS.get(name) or INERT.get(name)
+
+
 def _given(directive: Directive) -> str:
     """Return a directive as Redis's errors show it. The values of a secret are left out."""
     name, values = directive
-    declared = SETTINGS.get(ALIASES.get(name, name)) or INERT.get(name)
+    declared = _declared(ALIASES.get(name, name))
     if declared is not None and declared.secret:
         values = ["(redacted)"] * len(values)
     encoded = (word.encode("utf-8", "surrogateescape") for word in values)

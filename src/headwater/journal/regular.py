@@ -34,6 +34,16 @@ _KINDS = {
     stat.S_IFBLK: "a device",
 }
 
+_REMEDIES = {
+    errno.ENOSPC: "Free some space there",
+    errno.EDQUOT: "Free some space there",
+    errno.EACCES: "Give the process write permission there",
+    errno.EPERM: "Give the process write permission there",
+    errno.EROFS: "Mount its file system with write permission",
+} | dict.fromkeys(
+    [errno.ELOOP, errno.ENAMETOOLONG, errno.EEXIST, errno.ENOENT, errno.ENOTDIR], "Check the path"
+)
+
 
 def open_regular(path: str, flags: int) -> int:
     """Open the regular file ``path`` and return its descriptor. ``os.O_CREAT`` creates it if necessary.
@@ -87,20 +97,9 @@ def check_directory(directory: Path) -> None:
 
 def remedy(error: OSError) -> str:
     """Return what solves the system's refusal of a directory or of a file in it, as a sentence."""
-    known = {
-        (errno.ENOSPC, errno.EDQUOT): "Free some space there",
-        (errno.EACCES, errno.EPERM): "Give the process write permission there",
-        (errno.EROFS,): "Mount its file system with write permission",
-        (
-            errno.ELOOP,
-            errno.ENAMETOOLONG,
-            errno.EEXIST,
-            errno.ENOENT,
-            errno.ENOTDIR,
-        ): "Check the path",
-    }
-    found = (text for numbers, text in known.items() if error.errno in numbers)
-    first = next(found, "Free some space or give the process write permission there")
+    first = _REMEDIES.get(
+        error.errno or 0, "Free some space or give the process write permission there"
+    )
     return f"{first}, or choose another directory."
 
 
@@ -130,9 +129,11 @@ def check_readable(directory: Path) -> None:
             f"{directory} is not a directory. Name the directory that has the file {MANIFEST_NAME}."
         ) from None
     except OSError as error:
-        what = remedy(error)
-        if isinstance(error, PermissionError):
-            what = "Run this as a user who may list it, or give this user the right to (chmod)."
+        what = (
+            "Run this as a user who may list it, or give this user the right to (chmod)."
+            if isinstance(error, PermissionError)
+            else remedy(error)
+        )
         raise StoreUnusable(
             f"the directory {directory} cannot be read: [Errno {error.errno}] {error.strerror}. {what}"
         ) from error
@@ -146,7 +147,7 @@ def has_store(directory: Path) -> bool:
 def check_not_of_redis(directory: Path, names: Collection[str]) -> None:
     """Raise `StoreUnusable` if ``directory`` has one of the files ``names``, which Redis writes, and no store of ours."""
     try:
-        found = sorted(entry.name for entry in os.scandir(directory))
+        found = sorted(path.name for path in directory.iterdir())
     except OSError:
         return  # opening it will report that
     theirs = [name for name in found if name in names or name.endswith(".rdb")]

@@ -11,6 +11,7 @@ cdef class Reserve:
     cdef list _ready
     cdef long long _wanted
     cdef object _broken
+    cdef long long _lacking
     cdef long long _before
 
     cpdef long long room(self) except? -1

@@ -52,6 +52,8 @@ class Reserve:
         self._ready: list[JournalFile] = []
         self._wanted = 0
         self._broken: str | None = None
+        self._lacking = 0
+        """The bytes that had to be free for the last file that was not created, if fewer were; otherwise 0."""
         self._before = 0
         """The size of the file before the next, 0 if there is none."""
 
@@ -125,32 +127,28 @@ class Reserve:
         Sizes double, and are then multiples of the usual size, so that a turn that outgrows it command by
         command does not create a file for each.
         """
-        size, left = self._size(needed + _OVERHEAD), self._catalog.spare_bytes + self._small
-        self.refusal = self._broken or self._catalog.broken or self._make(number, size, left)
-        return self.refusal
-
-    def _size(self, needed: int) -> int:
-        """Return the size of the next file, if it has at least ``needed`` bytes."""
-        usual = self._file_bytes
+        usual, needed = self._file_bytes, needed + _OVERHEAD
         size = min(usual, max(FIRST_FILE_BYTES, 2 * self._before))
         while size < needed and size < usual:
             size = min(usual, 2 * size)
-        return size if size >= needed else -(-needed // usual) * usual
+        if size < needed:
+            size = -(-needed // usual) * usual
+        left = self._catalog.spare_bytes + self._small
+        self._lacking = 0
+        self.refusal = self._broken or self._catalog.broken or self._make(number, size, left)
+        return self.refusal
 
     def refuses(self) -> str | None:
-        """Return why the next file could not be created now, after an attempt that failed; None if it could. Nothing
-        is created and no past is removed."""
+        """Return why the next file could not be created by the last attempt, None if it is ready by now or was
+        refused only for want of space that is free again. Other reasons last until an attempt succeeds."""
         if self.refusal is None or self._ready:
             return None
-        reason = self._broken or self._catalog.broken
-        if reason is not None:
-            return reason
-        size, left = self._size(_OVERHEAD), self._catalog.spare_bytes + self._small
+        if not self._lacking:
+            return self.refusal
         try:
-            free = self._files.free_bytes()
+            return self.refusal if self._files.free_bytes() < self._lacking else None
         except OSError:
             return self.refusal
-        return self.refusal if free < size + left else None
 
     def _make(self, number: int, size: int, left: int) -> str | None:
         """Create a file, if at least ``left`` bytes are still free after that."""
@@ -162,6 +160,7 @@ class Reserve:
             if free < size + left:
                 # Checking is cheap. Trying to allocate until the disk is full would keep it busy for
                 # each refused write.
+                self._lacking = max(self._lacking, size + left)
                 image = f", {left} for the next image," if left else ""
                 return f"{size} bytes are needed for the next file{image} and {free} are free"
             files.create(temporary, size)

@@ -25,15 +25,9 @@ def continue_reply(session: Session, services: Services) -> bool:
     except JournalDamaged as error:
         _end(session, services, f"entries cannot be read from disk. {error}")
     except Exception as error:
-        _end(
-            session,
-            services,
-            str(
-                services.faults.refuse(
-                    error, "the rest of a long reply", changed=False, outcome=WHOLE
-                )
-            ),
-        )
+        title = "the rest of a long reply"
+        refusal = services.faults.refuse(error, title, changed=False, outcome=WHOLE)
+        _end(session, services, str(refusal))
     else:
         blocked.cold_reads.end(session)
     finally:

@@ -10,7 +10,7 @@ times in ISO 8601 (UTC if there is no zone). Nested values: nested.py.
 A value is read exactly, or it does not fit: a decimal without its last digit, a double that would be infinite and
 a year that SQL does not have are misfits. Two roundings are usual and intended: a double is the nearest
 to its text, and a time loses what follows its microseconds, as in Spark. Arrow alone does not suffice: its cast of
-long text to decimal128 wraps around (pyarrow 25), so only text that certainly fits is given to it.
+long text to decimal128 wraps around (pyarrow 26), so only text that certainly fits is given to it.
 """
 
 from __future__ import annotations

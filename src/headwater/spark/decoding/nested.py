@@ -180,52 +180,45 @@ class _Nested(ABC):
 class _Listed(_Nested):
     """Arrays and maps: the values inside are a longer column."""
 
-    _inner: Reader
-    _may_be_null: bool
+    def __init__(self, type_: ArrayType | MapType, inner: DataType, *, may_be_null: bool) -> None:
+        super().__init__(type_)
+        self._inner = reader_of(inner, base64=True)
+        self._reading = reading_of(inner)
+        self._may_be_null = may_be_null
 
     def _items(
-        self,
-        lengths: list[int],
-        texts: list[bytes | None],
-        names: Callable[[int, int], str],
-        misfits: Misfits,
+        self, values: list[Any], keys: list[str] | None, misfits: Misfits
     ) -> tuple[pa.Int32Array, pa.Array, pa.BooleanArray]:
-        """Return offsets, the values inside, and which places are null. ``lengths`` are -1 for null."""
-        starts, owners = [0], []
-        for place, length in enumerate(lengths):
-            starts.append(starts[-1] + max(length, 0))
-            owners += [place] * max(length, 0)
-        items, inside = self._inner(pa.array(texts, pa.binary()))
-        nulls = [length < 0 for length in lengths]
-        for at, path in inside.items():
-            misfits.setdefault(owners[at], names(owners[at], at) + path)
-        if not self._may_be_null and items.null_count:
-            for at in pc.indices_nonzero(items.is_null()).to_pylist():
-                misfits.setdefault(owners[at], names(owners[at], at))
+        """Return offsets, the values inside, and which places are null. ``keys`` name the values of maps."""
+        starts, owners, texts = [0], list[int](), list[bytes | None]()
+        for place, value in enumerate(values):
+            items = () if value is None else value if keys is None else value.values()
+            texts += [text_of_json(bytes(item), self._reading) for item in items]
+            owners += [place] * len(items)
+            starts.append(len(texts))
+
+        def path(at: int) -> str:
+            return f"[{at - starts[owners[at]]}]" if keys is None else f".{keys[at]}"
+
+        column, inside = self._inner(pa.array(texts, pa.binary()))
+        nulls = [value is None for value in values]
+        for at, rest in inside.items():
+            misfits.setdefault(owners[at], path(at) + rest)
+        if not self._may_be_null and column.null_count:
+            for at in pc.indices_nonzero(column.is_null()).to_pylist():
+                misfits.setdefault(owners[at], path(at))
                 nulls[owners[at]] = True
-        return pa.array(starts, pa.int32()), items, pa.array(nulls, pa.bool_())
+        return pa.array(starts, pa.int32()), column, pa.array(nulls, pa.bool_())
 
 
 class _Arrays(_Listed):
     kind = list[msgspec.Raw]
 
     def __init__(self, type_: ArrayType) -> None:
-        super().__init__(type_)
-        self._inner = reader_of(type_.elementType, base64=True)
-        self._may_be_null = type_.containsNull
-        self._reading = reading_of(type_.elementType)
+        super().__init__(type_, type_.elementType, may_be_null=type_.containsNull)
 
     def _by_column(self, values: list[Any], misfits: Misfits) -> pa.Array:
-        lengths = [-1 if value is None else len(value) for value in values]
-        texts = [
-            text_of_json(bytes(item), self._reading) for value in values for item in value or ()
-        ]
-        before = [0]
-        for length in lengths:
-            before.append(before[-1] + max(length, 0))
-        starts, items, nulls = self._items(
-            lengths, texts, lambda place, at: f"[{at - before[place]}]", misfits
-        )
+        starts, items, nulls = self._items(values, None, misfits)
         return pa.ListArray.from_arrays(starts, items, type=self._type, mask=nulls)
 
 
@@ -233,20 +226,11 @@ class _Maps(_Listed):
     kind = dict[str, msgspec.Raw]
 
     def __init__(self, type_: MapType) -> None:
-        super().__init__(type_)
-        self._inner = reader_of(type_.valueType, base64=True)
-        self._may_be_null = type_.valueContainsNull
-        self._reading = reading_of(type_.valueType)
+        super().__init__(type_, type_.valueType, may_be_null=type_.valueContainsNull)
 
     def _by_column(self, values: list[Any], misfits: Misfits) -> pa.Array:
-        lengths = [-1 if value is None else len(value) for value in values]
         keys = [key for value in values for key in value or ()]
-        texts = [
-            text_of_json(bytes(item), self._reading)
-            for value in values
-            for item in (value or {}).values()
-        ]
-        starts, items, nulls = self._items(lengths, texts, lambda _, at: f".{keys[at]}", misfits)
+        starts, items, nulls = self._items(values, keys, misfits)
         return pa.MapArray.from_arrays(
             starts, pa.array(keys, pa.string()), items, type=self._type, mask=nulls
         )

@@ -398,10 +398,8 @@ class Interpreter:
     def _unpack(self, data: bytes, limit: float, offset: float) -> Any:
         """Unpack at most ``limit`` values (0: all). Return a table with their number and the offset
         after them, -1 at the end."""
-        limit, offset = (
-            as_integer(limit),
-            as_integer(offset),
-        )  # Redis shows them as int, and the length as limit
+        limit, offset = as_integer(limit), as_integer(offset)
+        # Redis's errors show the offset as int, and the length as limit.
         if limit < 0 or offset < 0:
             text = f"offset of {low_word(offset)} and limit of {len(data)}"
             raise ScriptFailed(f"Invalid request to unpack with {text}.".encode())
