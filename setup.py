@@ -6,7 +6,10 @@ Rule 2. Nothing here may fail an installation: without Cython, without a compile
 Rule 3. An extension of other sources is removed, so that a failed compilation leaves plain Python
         rather than stale code.
 Rule 4. Extensions have debug symbols only if CFLAGS requests them (``CFLAGS=-g``).
-Rule 5. A long build shows its progress on standard output; errors of the compiler go to standard error.
+Rule 5. What Cython would write into every extension alike (functions' types, keyword arguments, imports)
+        is in one, `headwater._shared`: an eighth of the wheel. Without it none can be imported, so all
+        are removed then.
+Rule 6. A long build shows its progress on standard output; errors of the compiler go to standard error.
 """
 
 from __future__ import annotations
@@ -192,8 +195,13 @@ def extensions() -> list[Extension]:
         for module in hot
     ]
     print(f"headwater: translating what changed of {len(wanted)} modules to C", flush=True)
+    shared = PACKAGE.joinpath(*BUILD.SHARED.split(".")[1:]).with_suffix(".c")
     made: list[Extension] = cythonize(
-        wanted, compiler_directives=DIRECTIVES, nthreads=os.cpu_count() or 1, quiet=True
+        [*wanted, Extension(BUILD.SHARED, [str(shared)])],
+        compiler_directives=DIRECTIVES,
+        nthreads=os.cpu_count() or 1,
+        quiet=True,
+        shared_utility_qualified_name=BUILD.SHARED,
     )
     for extension in made:
         extension.optional = True  # cythonize drops the flag
@@ -242,12 +250,16 @@ class BuildExtensions(build_ext):
         self.remove_stale()  # after a failed compilation build_ext copies the last extension
 
     def remove_stale(self) -> None:
-        """Remove extensions of other sources from the source tree and from the build directory."""
-        for module in BUILD.hot_modules(ROOT / PACKAGE):
-            built = Path(self.build_lib, *module.name.split("."))
-            for place in (module, module._replace(source=built.with_suffix(".py"))):
-                extension = place.extension()
-                if extension and BUILD.digest_in(extension, module.name) != module.digest():
+        """Remove extensions of other sources from the source tree and from the build directory; all of a
+        directory without the shared one."""
+        for package in (ROOT / PACKAGE, Path(self.build_lib, PACKAGE.name)):
+            usable = BUILD.shared_extension(package) is not None
+            for module in BUILD.hot_modules(ROOT / PACKAGE):
+                source = package / module.source.relative_to(ROOT / PACKAGE)
+                extension = module._replace(source=source).extension()
+                if extension is None:
+                    continue
+                if not usable or BUILD.digest_in(extension, module.name) != module.digest():
                     extension.unlink()
         for extension in BUILD.left_over(ROOT / PACKAGE):
             extension.unlink()

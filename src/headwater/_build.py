@@ -22,6 +22,9 @@ from typing import NamedTuple
 MARK = "headwater-sources:"
 """Precedes the digest in an extension's data."""
 
+SHARED = "headwater._shared"
+"""The extension that all others import. Cython writes it; it has no source."""
+
 
 class HotModule(NamedTuple):
     """One module that is compiled if a compiler is available."""
@@ -44,11 +47,7 @@ class HotModule(NamedTuple):
 
     def extension(self) -> Path | None:
         """The extension next to the source that this Python would load; None if there is none."""
-        for suffix in EXTENSION_SUFFIXES:
-            path = self.source.with_suffix(suffix)
-            if path.exists():
-                return path
-        return None
+        return _extension_of(self.source)
 
     def compiled_digest(self) -> str | None:
         """The digest in the extension; None if there is no extension or it has no digest."""
@@ -65,6 +64,19 @@ class HotModule(NamedTuple):
         if loaded is None and _pure_is_installed():
             return "plain"
         return "compiled" if self.compiled_digest() == self.digest() else "stale"
+
+
+def _extension_of(source: Path) -> Path | None:
+    for suffix in EXTENSION_SUFFIXES:
+        path = source.with_suffix(suffix)
+        if path.exists():
+            return path
+    return None
+
+
+def shared_extension(package: Path) -> Path | None:
+    """Return `SHARED` in the directory of the package ``headwater``; None if there is none."""
+    return _extension_of(package / f"{SHARED.rpartition('.')[2]}.py")
 
 
 def digest_in(extension: Path, name: str) -> str | None:
@@ -96,6 +108,8 @@ def left_over(package: Path) -> list[Path]:
     """Return the extensions of modules that are not hot any more. Python would load them instead of the
     sources."""
     hot = {module.source.with_suffix("") for module in hot_modules(package)}
+    if hot:
+        hot.add(package / SHARED.rpartition(".")[2])
     found = package.rglob(f"*{EXTENSION_SUFFIXES[0]}")
     return [path for path in found if path.with_name(path.name.partition(".")[0]) not in hot]
 

@@ -13,7 +13,7 @@ from zipfile import ZIP_DEFLATED, ZipFile
 import pytest
 
 import headwater
-from headwater._build import HotModule, digest_in, hot_modules, left_over, summary
+from headwater._build import HotModule, digest_in, hot_modules, left_over, shared_extension, summary
 
 PACKAGE = Path(headwater.__file__).parent
 
@@ -102,7 +102,9 @@ def test_a_wheel_of_the_compiled_package_has_at_most_7_mb_and_20_mb_installed() 
     extensions = [extension for module in modules if (extension := module.extension())]
     if len(extensions) < len(modules):
         pytest.skip("not every hot module is compiled here")
-    files = extensions + [
+    shared = shared_extension(PACKAGE)
+    assert shared is not None
+    files = [shared, *extensions] + [
         path
         for path in PACKAGE.rglob("*")
         if path.is_file() and path.suffix not in {".so", ".c", ".pyc"}

@@ -6,6 +6,8 @@ Rule 2. A session whose wait has ended is in ``resumed``. The requests that it s
         this turn.
 Rule 3. Waiters of a key that wait for the same thing share a queue. The queue is skipped after the
         first that has to wait on: with a thousand readers of a group, an entry costs one run.
+Rule 4. Once after XGROUP DELCONSUMER, or in a group that replaces another, all run: each creates its
+        consumer again, as in Redis.
 
 `headwater.server.services.waiting` has the queues; this module decides what happens to the clients
 in them. `headwater.server.services.offloading` handles clients that wait for a job of their own
@@ -195,7 +197,12 @@ class BlockedClients:
                 self._serve(queues, keyspace.databases[db].values.get(key))
 
     def _serve(self, queues: Queues, value: Value | None) -> None:
-        """Run the waiters of a key that holds ``value``; rule 3 says how many."""
+        """Run the waiters of a key that holds ``value``; rules 3 and 4 say how many."""
+        if self.waiting.take_lost(queues, value):
+            for waiter in by_arrival(queues):
+                if waiter.wait.wakes_on(value):
+                    self._run(waiter)
+            return
         if len(queues) == 1 and None not in queues:
             (queue,) = queues.values()
             held = 0  # those neither served nor waiting on: killed in this turn, or held by a pause

@@ -17,9 +17,10 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from headwater.commands.call import Wait
-from headwater.engine.database import Database
+from headwater.engine.database import Database, Value
 from headwater.engine.keyspace_state import Place
 from headwater.engine.memory_account import table_bytes, text_bytes
+from headwater.engine.stream import StoredStream
 from headwater.server.session.output import ClientMemory
 
 if TYPE_CHECKING:
@@ -53,9 +54,21 @@ class Waiter:
         """Its memory, without that of its queues; 0 before it is queued."""
 
 
-Queues = dict[bytes | tuple[int, bytes] | None, dict[Waiter, None]]
-"""The waiters of a key, by what they wait for (`Wait.alike`); under None, waiters with nothing in
-common."""
+Alike = bytes | tuple[int, bytes] | None
+"""What readers of a group have in common (`Wait.alike`); None for other waiters."""
+
+Queues = dict[Alike, dict[Waiter, int]]
+"""The waiters of a key, by what they wait for; under None, waiters with nothing in common. Each with
+`version_of_group` as it was when the waiter last ran."""
+
+
+def version_of_group(value: Value | None, alike: Alike) -> int:
+    """Return a number that changes when the group of these readers is another one or loses a consumer;
+    0 without a group. ``value`` is what their key holds."""
+    if alike is None or not isinstance(value, StoredStream):
+        return 0
+    group = value.groups.get(alike if isinstance(alike, bytes) else alike[1])
+    return 0 if group is None else (group.gid << 40) + group.next_cid - len(group.consumers)
 
 
 def by_arrival(queues: Queues) -> list[Waiter]:
@@ -92,7 +105,7 @@ class Waiters:
                 queue = queues[waiter.wait.alike] = {}
                 self._queue_count += 1
             if waiter not in queue:
-                queue[waiter] = None
+                queue[waiter] = version_of_group(waiter.db.values.get(key), waiter.wait.alike)
                 waiter.db.awaited[key] = None
         waiter.held_bytes = held
         self._memory.held_bytes += held
@@ -148,6 +161,18 @@ class Waiters:
         """Return the memory of the queues, without the waiters in them."""
         size = table_bytes(self._by_key) + _KEY_BYTES * len(self._by_key)
         return size + _QUEUE_BYTES * self._queue_count
+
+    @staticmethod
+    def take_lost(queues: Queues, value: Value | None) -> bool:
+        """Return whether readers in ``queues`` have lost their consumer or their group since they ran. They
+        are about to run."""
+        lost = False
+        for alike, queue in queues.items():
+            version = version_of_group(value, alike)
+            if next(iter(queue.values())) != version:  # The first has the oldest.
+                queue.update(dict.fromkeys(queue, version))
+                lost = True
+        return lost
 
     def queues_at(self, place: Place) -> Queues | None:
         """Return the queues of a key, or None if nothing waits for it."""
