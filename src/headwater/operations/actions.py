@@ -20,12 +20,18 @@ from headwater.groups.content import ContentPages
 from headwater.groups.dead_letters import bury as dead_letter
 from headwater.groups.member import CLAIM_AFTER_FIELD, Member
 from headwater.groups.operation import Operation, Refused, accepted
-from headwater.groups.pending import GroupInfo, PendingDelivery, PendingFilter, deliveries, groups
+from headwater.groups.pending import (
+    SILENT_MS,
+    GroupInfo,
+    PendingDelivery,
+    PendingFilter,
+    deliveries,
+    groups,
+)
 from headwater.groups.poison import forget
 from headwater.groups.settling import How, Settlement, settle
 from headwater.messages import PARKED_CONSUMER, dead_letter_stream, group_settings_key
 from headwater.model import StreamID
-from headwater.operations.observation import SILENT_MS
 from headwater.operations.records import Action, record
 
 PAGE = 500
