@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from headwater.groups.capabilities import info_fields, probe
 from headwater.groups.operation import Operation, Refused, server_ms
-from headwater.operations.records import user_of
+from headwater.operations.records import who
 from headwater.operations.refusals import COMMANDS, Refusals, command_probe, known_refusals
 
 SKEW_MS = 1_000
@@ -34,7 +34,7 @@ def examine(stream: str, *, clock: Callable[[], int]) -> Operation[list[Examinat
     able = yield from probe()
     examined = [(yield from _clock(clock))]
     replies = yield [["INFO"], ["ACL", "WHOAMI"]]
-    info, whoami = info_fields(replies[0]), replies[1]
+    info, embedded = info_fields(replies[0]), replies[1] is None
     how = "workers use Headwater's commands" if able.verbs else "workers use Lua scripts"
     if info:
         found = [Examination("server", True, f"{able.server}; {how}"), *examined]
@@ -44,11 +44,11 @@ def examine(stream: str, *, clock: Callable[[], int]) -> Operation[list[Examinat
         found += examined
         found += [Examination(one, None, _NOT_TOLD) for one in ("memory", "durability")]
     found += _writes((yield from known_refusals(stream)))
-    if whoami is None:  # an embedded store, which has no users
+    if embedded:  # it has no users
         text = "a program that opens the store itself may send everything"
         found.append(Examination("rights", True, text))
     else:
-        found.append((yield from _rights(user_of(whoami), stream, verbs=able.verbs)))
+        found.append((yield from _rights((yield from who()), stream, verbs=able.verbs)))
     return found
 
 

@@ -13,7 +13,6 @@ import pwd
 import re
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Any
 
 from headwater.groups.operation import Operation, Refused
 from headwater.messages import actions_key
@@ -23,7 +22,8 @@ log = logging.getLogger("headwater.operations")
 RECORDS = 1_000
 """About how many actions the record of a stream keeps."""
 
-_REFUSED = re.compile(r"User (\S+) has no permissions")
+# Redis 7.0 refuses "this user"; CLIENT INFO has the name.
+_NAMED = re.compile(r"User (\S+) has no permissions|\buser=(\S+)")
 
 
 class Action(StrEnum):
@@ -50,19 +50,25 @@ class Action(StrEnum):
 
 
 def who() -> Operation[str]:
-    """Return the name of the connection's user; ``unknown`` if the server does not tell."""
-    replies = yield [["ACL", "WHOAMI"]]
-    return user_of(replies[0])
+    """Return the name of the connection's user; ``unknown`` if the server does not tell.
+
+    A refusal names the user, too. Of an embedded store it is who runs this program.
+    """
+    replies = yield [["ACL", "WHOAMI"], ["CLIENT", "INFO"]]
+    first = replies[0]
+    if isinstance(first, bytes):
+        return first.decode("utf-8", "backslashreplace")
+    if first is None:
+        return _own_name()
+    texts = (
+        one.decode("utf-8", "replace") if isinstance(one, bytes) else str(one) for one in replies
+    )
+    found = next(filter(None, map(_NAMED.search, texts)), None)
+    return "unknown" if found is None else found[1] or found[2]
 
 
-def user_of(reply: Any) -> str:
-    """Return the user, given the reply to ACL WHOAMI. A refusal names the user, too."""
-    if isinstance(reply, bytes):
-        return reply.decode("utf-8", "backslashreplace")
-    if isinstance(reply, Refused):
-        found = _REFUSED.search(str(reply))
-        return "unknown" if found is None else found[1]
-    try:  # nil: an embedded store
+def _own_name() -> str:
+    try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:  # a container's user without a name
         return str(os.getuid())
