@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from headwater.groups.capabilities import Capabilities, probe
 from headwater.groups.consumers import ConsumerState, consumers
-from headwater.groups.member import CLAIM_AFTER_FIELD, SEEN_FIELD
+from headwater.groups.member import CLAIM_AFTER_FIELD, SEEN_FIELD, SEEN_MS
 from headwater.groups.missing_stream import GroupMissing, StreamMissing, of_stream
 from headwater.groups.operation import (
     GroupVanished,
@@ -22,7 +22,13 @@ from headwater.groups.operation import (
     mapping,
     server_ms,
 )
-from headwater.messages import PARKED_CONSUMER, delays_key, due_key, group_settings_key
+from headwater.messages import (
+    PARKED_CONSUMER,
+    delays_key,
+    due_key,
+    group_backup_key,
+    group_settings_key,
+)
 from headwater.model import StreamID
 from headwater.names import text_of
 
@@ -173,6 +179,7 @@ def report(of: GroupInfo, which: PendingFilter = OLDEST) -> Operation[GroupPendi
     replies = yield [
         ["XRANGE", of.stream, f"({last}", "+", "COUNT", 1],
         ["HMGET", group_settings_key(of.stream, of.name), CLAIM_AFTER_FIELD, SEEN_FIELD],
+        ["HGET", group_backup_key(of.stream, of.name), "at"],
     ]
     unread = accepted(replies[0])
     oldest = unread[0][0].decode() if unread else ""
@@ -185,11 +192,14 @@ def report(of: GroupInfo, which: PendingFilter = OLDEST) -> Operation[GroupPendi
         for one in (yield from consumers(of.stream, of.name))
         if one.state != ConsumerState.INTERNAL
     ]
+    last_seen = min(seen, key=lambda one: one.idle_ms, default=None)
     # On Redis 7.0 a read that finds nothing does not count as seen: workers note themselves that they run.
-    ages = {one.idle_ms: one.name for one in reversed(seen)}
-    if noted is not None:
-        ages.setdefault(max(0, of.now_ms - int(noted)), "")
-    last_seen_ms = min(ages, default=None)
+    marks = [noted, None if isinstance(replies[2], Refused) else replies[2]]
+    ages = [max(0, of.now_ms - int(one)) for one in marks if one is not None]
+    if last_seen is not None:
+        ages.append(last_seen.idle_ms)
+        if last_seen.idle_ms > min(ages) + SEEN_MS:
+            last_seen = None  # another one
     return GroupPending(
         group=of.name,
         pending=of.about[b"pending"],
@@ -197,8 +207,8 @@ def report(of: GroupInfo, which: PendingFilter = OLDEST) -> Operation[GroupPendi
         oldest_unread=oldest,
         oldest_unread_age_ms=_age(oldest, of.now_ms) if oldest else None,
         claim_after_ms=claim_after,
-        last_seen="" if last_seen_ms is None else ages[last_seen_ms],
-        last_seen_ms=last_seen_ms,
+        last_seen="" if last_seen is None else last_seen.name,
+        last_seen_ms=min(ages, default=None),
         next_due_ms=min(dues, default=None),
         entries=entries,
     )

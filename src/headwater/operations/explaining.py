@@ -15,7 +15,7 @@ from headwater.groups.member import SEEN_FIELD
 from headwater.groups.missing_stream import StreamMissing
 from headwater.groups.operation import Operation, Refused, accepted, mapping, server_ms
 from headwater.groups.pending import GroupInfo, PendingDelivery, PendingState, each_group
-from headwater.messages import group_settings_key
+from headwater.messages import group_backup_key, group_settings_key
 from headwater.model import StreamID
 from headwater.names import bytes_of, text_of
 from headwater.operations.causes import Cause, causes, delayed, held, unhealthy, vanished
@@ -145,16 +145,16 @@ def gone_groups(stream: str | None = None) -> Operation[list[Explanation]]:
         replies = yield [
             ["TIME"],
             ["HGET", key, SEEN_FIELD],
+            ["HGET", group_backup_key(names[0], group), "at"],
             *(["XINFO", "GROUPS", one] for one in names),
         ]
-        if isinstance(replies[1], Refused) or replies[1] is None:
+        seen = [int(one) for one in replies[1:3] if isinstance(one, bytes)]
+        if not seen:
             continue
-        ago = server_ms(replies[0]) - int(replies[1])
-        rows = [row for one in replies[2:] if not isinstance(one, Refused) for row in one]
+        ago = max(0, server_ms(replies[0]) - max(seen))
+        rows = [row for one in replies[3:] if not isinstance(one, Refused) for row in one]
         if ago < UNSEEN_MS and not any(mapping(row)[b"name"] == bytes_of(group) for row in rows):
-            said = (
-                f"a worker was seen {length_of_time(max(0, ago))} ago, and there is no such group"
-            )
+            said = f"a worker was seen {length_of_time(ago)} ago, and there is no such group"
             found.append(_gone(stream or names[0], group, said))
     return found
 
