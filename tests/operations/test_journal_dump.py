@@ -88,5 +88,5 @@ def test_who_changed_a_key_can_be_asked(changed: ServerProcess, run_headwater: R
     ]
     table = run_headwater("journal", "dump", str(changed.data), "--key", "s")
     lines = [line.split()[3:] for line in table.splitlines()]
-    assert "deleted db 3 s 1-1 3-1".split() in lines
-    assert "key deleted db 3 s".split() in lines
+    assert ["deleted", "db", "3", "s", "1-1", "3-1"] in lines
+    assert ["key", "deleted", "db", "3", "s"] in lines

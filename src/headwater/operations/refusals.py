@@ -71,7 +71,7 @@ def _unknown(info: Mapping[str, str], replies: Sequence[Any]) -> list[str]:
     """Return what the server does not tell, as far as it matters, with the commands that it refuses."""
     told = [not isinstance(one, Refused) for one in replies]
     unknown = [] if told[0] else [TAKES_WRITES]
-    if not told[1] and info.get("rdb_last_bgsave_status") == "err":
+    if not told[1] and info.get("rdb_last_bgsave_status") == "err" and "journal_state" not in info:
         unknown.append("whether it refuses writes after its failed snapshot (CONFIG GET)")
     if not told[2] and "min_slaves_good_slaves" in info:
         unknown.append("how many replicas it needs for a write (CONFIG GET)")
@@ -101,7 +101,8 @@ def _unwritable(info: Mapping[str, str], *, stops: bool) -> list[ServerRefusal]:
                 "MISCONF", "the server cannot write its append-only file: its log says why"
             )
         ]
-    if stops and info.get("rdb_last_bgsave_status") == "err":
+    # Headwater's journal has what an image that failed does not have: it goes on.
+    if stops and info.get("rdb_last_bgsave_status") == "err" and "journal_state" not in info:
         return [
             ServerRefusal(
                 "MISCONF",
