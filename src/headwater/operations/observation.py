@@ -93,6 +93,8 @@ def observe(
     replies = yield [["HGETALL", poison_key(of.stream, of.name)]]
     missing = yield from _missing(of, list(examined))
     untold = [] if missing is not None else ["whether pending entries were deleted (EVAL_RO)"]
+    if isinstance(replies[0], Refused):
+        untold.append("which messages are suspected poison (HGETALL)")
     return Observation(
         stream=of.stream,
         at_ms=of.now_ms,
