@@ -64,6 +64,27 @@ def test_a_user_without_rights_is_reported(core: Core, url: str, run_headwater: 
     assert "secret" not in printed
 
 
+def test_what_a_user_may_not_ask_is_unknown_and_the_rest_is_examined(
+    core: Core, url: str, run_headwater: Run
+) -> None:
+    # Given a user who may read streams and nothing else
+    core.client.acl_setuser("eve", enabled=True, nopass=True, keys=["*"], commands=["+xread"])
+    address = url.replace("redis://", "redis://eve:any@")
+    # Then nothing that needs another right is good, and all are named
+    printed = run_headwater("doctor", "s", "-o", "json", "--url", address, status=3)
+    unknown = [one["name"] for one in json.loads(printed) if one["good"] is None]
+    assert unknown == ["server", "clock", "memory", "durability", "writes", "rights"]
+    table = run_headwater("doctor", "s", "--url", address, status=3)
+    assert "unknown  rights      user eve: the server does not tell" in table
+    # When the user may ask, then what is missing is named
+    core.client.execute_command("ACL", "SETUSER", "eve", "+acl|dryrun", "+info", "+time")
+    examined = json.loads(run_headwater("doctor", "s", "-o", "json", "--url", address, status=3))
+    states = {one["name"]: one["good"] for one in examined}
+    assert (states["clock"], states["memory"]) == (True, True)
+    (rights,) = [one["text"] for one in examined if one["name"] == "rights"]
+    assert rights.startswith("user eve may not send xreadgroup, xack, xadd")
+
+
 def test_an_embedded_store_is_examined(tmp_path: Path, run_headwater: Run) -> None:
     url = f"headwater://{tmp_path / 'data'}"
     run_headwater("add", "s", "a=b", "--url", url)

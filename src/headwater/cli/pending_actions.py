@@ -8,6 +8,7 @@ headwater pending bury orders billing 1526569498055-0
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from headwater.groups.operation import Operation
     from headwater.groups.pending import GroupInfo, PendingDelivery
     from headwater.operations.actions import Done, Selection
+
+    Act = Callable[[GroupInfo, Sequence[PendingDelivery], list[Done]], Operation[list[Done]]]
 
 Ids = Annotated[list[str] | None, typer.Argument(metavar="ID…", help="Ids of pending entries.")]
 All = Annotated[bool, typer.Option("--all", help="All pending entries of the group.")]
@@ -53,11 +56,9 @@ class Change(NamedTuple):
     output: OutputFormat
     url: str
 
-    def carry_out(
-        self, act: Callable[[GroupInfo, Sequence[PendingDelivery]], Operation[list[Done]]]
-    ) -> None:
+    def carry_out(self, act: Act) -> None:
         """Show what would be changed, ask, change it, and print the result. Raises `HeadwaterError` if a part
-        could not be done."""
+        could not be done; it says how much was."""
         rows = query(self.url, self._selected())
         what = "1 entry" if len(rows) == 1 else f"{len(rows):,} entries"
         if self.dry_run or not rows:
@@ -69,7 +70,14 @@ class Change(NamedTuple):
                 f"{what} of group {self.group} of {self.stream} will be {self.word}. Continue?"
             )
             typer.confirm(question, abort=True, err=True)
-        done = query(self.url, self._act(act, rows))
+        done: list[Done] = []
+        try:
+            query(self.url, self._act(act, rows, done))
+        except HeadwaterError as error:
+            if not done:
+                raise
+            count = sum(one.done for one in done)
+            raise HeadwaterError(f"{count:,} of {what} {self.word}, then: {error}") from error
         failed = [one for one in done if not one.done]
 
         def text() -> None:
@@ -87,14 +95,12 @@ class Change(NamedTuple):
         return (yield from select_in(self.stream, self.group, self.which))
 
     def _act(
-        self,
-        act: Callable[[GroupInfo, Sequence[PendingDelivery]], Operation[list[Done]]],
-        rows: Sequence[PendingDelivery],
+        self, act: Act, rows: Sequence[PendingDelivery], done: list[Done]
     ) -> Operation[list[Done]]:
         from headwater.groups.pending import groups
 
         (of,) = yield from groups(self.stream, self.group)
-        return (yield from act(of, rows))
+        return (yield from act(of, rows, done))
 
 
 def _preview(rows: Sequence[PendingDelivery]) -> None:
@@ -185,7 +191,7 @@ def claim(
 
     which = _selection(ids, every, consumer, idle, deliveries)
     change = Change(stream, group, which, f"given to {to}", dry_run, yes, output, url)
-    change.carry_out(lambda of, rows: act(of, rows, to, idle_ms=which.idle_ms))
+    change.carry_out(partial(act, consumer=to, idle_ms=which.idle_ms))
 
 
 def ack(
@@ -234,7 +240,7 @@ def bury(
 
     which = _selection(ids, every, consumer, idle, deliveries)
     change = Change(stream, group, which, "buried", dry_run, yes, output, url)
-    change.carry_out(lambda of, rows: act(of, rows, error=reason))
+    change.carry_out(partial(act, error=reason))
 
 
 def add_to(app: typer.Typer) -> None:

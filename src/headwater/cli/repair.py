@@ -44,18 +44,21 @@ def repair(
     from headwater.persistence.repairing import plan_repair, repair_to
 
     plan = plan_repair(directory)
-    document = {**plan._asdict(), "lost": [one._asdict() for one in plan.lost]}
+    changes = plan.needed and not dry_run
+    if output is OutputFormat.TABLE:
+        _print(plan)
+    if changes:
+        if not yes:
+            typer.confirm(f"Make a store without these in {to}?", abort=True, err=True)
+        try:
+            repair_to(plan, directory, to, progress())
+        except OSError as error:
+            raise failed("the repair", error, to) from error
+        _delete(plan, to)
+    document = {**plan._asdict(), "lost": [one._asdict() for one in plan.lost], "done": changes}
     document["unreadable"] = sum(len(ids) for _db, _key, ids in plan.unreadable)
-    show([document], output, lambda: _print(plan))
-    if dry_run or not plan.needed:
-        return
-    if not yes:
-        typer.confirm(f"Make a store without these in {to}?", abort=True, err=True)
-    try:
-        repair_to(plan, directory, to, progress())
-    except OSError as error:
-        raise failed("the repair", error, to) from error
-    _delete(plan, to)
+    said = f"repaired: {to} is a whole store without these; {directory} is unchanged"
+    show([document], output, lambda: print(said) if changes else None)
 
 
 def _delete(plan: RepairPlan, directory: Path) -> None:

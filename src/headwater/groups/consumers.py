@@ -8,7 +8,7 @@ Rule 2. Consumers whose names begin with ``hw.`` are internal and are never remo
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -107,12 +107,16 @@ def foreign_consumers(member: Member) -> Operation[list[ConsumerInfo]]:
     return [one for one, leased in zip(others, replies, strict=True) if leased == 0]
 
 
-def reap(member: Member, *, unseen_ms: int = UNSEEN_MS) -> Operation[list[str]]:
-    """Remove the other consumers of the member's group that own nothing and were not seen for
-    ``unseen_ms``, and return their names. The next read of such a consumer creates it again."""
+def reap(
+    member: Member, *, unseen_ms: int = UNSEEN_MS, only: Collection[str] | None = None
+) -> Operation[list[str]]:
+    """Remove the other consumers of the member's group, or only those named, that own nothing and were not seen
+    for ``unseen_ms``, and return their names. The next read of such a consumer creates it again."""
     removed = []
     for one in (yield from consumers(member.stream, member.group, unseen_ms=unseen_ms)):
         if one.state != ConsumerState.EXPIRED or one.name == member.consumer:
+            continue
+        if only is not None and one.name not in only:
             continue
         if (yield from retire(replace(member, consumer=one.name))):
             removed.append(one.name)

@@ -43,10 +43,10 @@ class GroupLag(NamedTuple):
     pending: int
     unread: int | None
     """Entries that the group has not read; None if the server does not know."""
-    lag_ms: int
-    """Age of the oldest unread entry, by its id; 0 if there is none."""
+    lag_ms: int | None
+    """Age of the oldest unread entry, by its id; 0 if there is none, None if the server does not tell."""
     oldest_pending_ms: int | None
-    """Age of the oldest pending entry, by its id; None if none is pending."""
+    """Age of the oldest pending entry, by its id; None if none is pending, or the server does not tell."""
     delayed: int | None
     """Pending entries that wait for their retry; None if the server does not tell."""
 
@@ -123,7 +123,7 @@ class _Measured(NamedTuple):
     """What is not in XINFO GROUPS."""
 
     unread: int | None
-    lag_ms: int
+    lag_ms: int | None
     delayed: int | None
 
 
@@ -155,8 +155,10 @@ def _by_verbs(places: Places) -> Operation[list[_Measured]]:
     replies = yield [["XLAG", stream, row[b"name"]] for stream, row in places]
     found = []
     for reply in replies:
-        if isinstance(reply, Refused):  # the group was deleted meanwhile
-            found.append(_Measured(None, 0, None))
+        if isinstance(
+            reply, Refused
+        ):  # the group was deleted meanwhile, or the user has no right to it
+            found.append(_Measured(None, None, None))
             continue
         about = mapping(next(iter(mapping(reply).values())))
         age = about[b"unread-age-ms"]
@@ -189,9 +191,11 @@ def _elsewhere(places: Places, now_ms: int) -> Operation[list[_Measured]]:
         ]
         firsts = [one if isinstance(one, Refused) or not one else one[0][0] for one in firsts]
     ages = {
-        (stream, row[b"name"]): 0
-        if isinstance(first, Refused) or not first
+        (stream, row[b"name"]): None
+        if isinstance(first, Refused)
         else _age(first, now_ms)
+        if first
+        else 0
         for (stream, row), first in zip(behind, firsts, strict=True)
     }
     found = []
