@@ -66,9 +66,10 @@ def plan(pipeline: Pipeline, *, master: str | None = None, analyse: bool = True)
 
     Without ``analyse`` Spark is not started: the plan comes within a second, and has no columns.
 
-    Raises `PipelineError` for SQL that Spark refuses. An unreachable server is not an error here.
+    Raises `PipelineError` for SQL that Spark refuses, and for a table whose place has something else. An unreachable server is not an error here.
     """
     sinks = TableSinks(pipeline)
+    sinks.check()
     sources = [_source(pipeline, source) for source in pipeline.sources.values()]
     analysed = _analysed(pipeline, sinks, master) if analyse else None
     tables: list[PlannedTable] = []

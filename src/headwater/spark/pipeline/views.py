@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from headwater.errors import PipelineError
 from headwater.spark.embedded import reachable_options
 from headwater.spark.pipeline.archiving import archived_options
-from headwater.spark.pipeline.declaration.model import Input, Pipeline, Source, Table
+from headwater.spark.pipeline.declaration.model import ZONE, Input, Pipeline, Source, Table
 from headwater.spark.pipeline.errors import explained
 from headwater.spark.pipeline.expectations import FLAGS, holds, passed
 from headwater.spark.pipeline.sinks.layout import nullable_schema
@@ -32,7 +32,7 @@ def new_session(spark: SparkSession, pipeline: Pipeline) -> SparkSession:
     """Return a new session, with its own views and session settings."""
     made = spark.newSession()
     settings = {
-        "spark.sql.session.timeZone": "UTC",
+        ZONE: pipeline.zone,
         # A driver that is killed while it writes its first offset leaves a partial file, which would make
         # Spark refuse every later start. The sinks of tables do this check themselves.
         "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart": "false",
