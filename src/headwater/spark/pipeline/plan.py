@@ -12,6 +12,7 @@ from headwater.client.redaction import redacted
 from headwater.errors import HeadwaterError
 from headwater.spark.core.options import SourceOptions, parse_options
 from headwater.spark.pipeline.declaration.model import Pipeline, Source, Table
+from headwater.spark.pipeline.errors import explaining
 from headwater.spark.pipeline.lag import Lag, lags_below, opened
 from headwater.spark.pipeline.recompute import schemas_of_completes
 from headwater.spark.pipeline.spark_session import start_spark
@@ -71,7 +72,8 @@ def plan(pipeline: Pipeline, *, master: str | None = None, analyse: bool = True)
     sinks = TableSinks(pipeline)
     sinks.check()
     sources = [_source(pipeline, source) for source in pipeline.sources.values()]
-    analysed = _analysed(pipeline, sinks, master) if analyse else None
+    with explaining(pipeline, "plan"):
+        analysed = _analysed(pipeline, sinks, master) if analyse else None
     tables: list[PlannedTable] = []
     for name, table in pipeline.tables.items():
         kept = sinks.streamed.get(name)

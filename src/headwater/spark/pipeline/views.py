@@ -39,7 +39,7 @@ def new_session(spark: SparkSession, pipeline: Pipeline) -> SparkSession:
     }
     for name, value in (settings | pipeline.conf).items():
         if made.conf.isModifiable(name):
-            made.conf.set(name, value)
+            explained(pipeline, f"spark.conf.{name}", lambda: made.conf.set(name, value))  # noqa: B023 - called now
     return made
 
 
