@@ -106,6 +106,7 @@ def run(
     error that ended a query: `ExpectationFailed`, `DataLoss`, `DecodeError`, `Disconnected`.
     """
     sinks = TableSinks(pipeline)
+    sinks.check()
     check_sources(pipeline, {name: kept.checkpoint for name, kept in sinks.streamed.items()})
     spark = start_spark(pipeline, master=master)
     interval = None if once else pipeline.interval

@@ -14,7 +14,7 @@ from headwater.spark.pipeline.expectations import WriteOutcome, write_checked
 from headwater.spark.pipeline.quality import QualityLog
 from headwater.spark.pipeline.sinks import AppendSink, BatchId, CompleteSink
 from headwater.spark.pipeline.sinks.delta import DeltaAppend
-from headwater.spark.pipeline.sinks.layout import is_utc, moved_to_utc, zone_of
+from headwater.spark.pipeline.sinks.layout import check_directory, is_utc, moved_to_utc, zone_of
 from headwater.spark.pipeline.sinks.parquet import AppendTable, CompleteTable
 from headwater.spark.pipeline.sinks.registry import append_sink, complete_sink
 from headwater.spark.pipeline.table_log.positions import is_position
@@ -178,6 +178,9 @@ class TableSinks:
             self._check_times(name)
         for name, made in self.recomputed.items():
             explained(self.pipeline, f"table.{name}", made.check)
+        archive = self.pipeline.archive
+        if archive is not None:
+            explained(self.pipeline, "archive.path", lambda: check_directory(archive.path))
 
     def _check_times(self, name: str) -> None:
         """Raise `PipelineError` if partition values of ``name`` may be times in the session's zone.

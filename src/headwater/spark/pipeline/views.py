@@ -18,7 +18,7 @@ from headwater.spark.pipeline.archiving import archived_options
 from headwater.spark.pipeline.declaration.model import ZONE, Input, Pipeline, Source, Table
 from headwater.spark.pipeline.errors import explained
 from headwater.spark.pipeline.expectations import FLAGS, holds, passed
-from headwater.spark.pipeline.sinks.layout import nullable_schema
+from headwater.spark.pipeline.sinks.layout import nullable_schema, wrong_column
 from headwater.spark.sessions import with_parallelism
 
 if TYPE_CHECKING:
@@ -168,6 +168,9 @@ def table_frame(spark: SparkSession, pipeline: Pipeline, table: Table) -> DataFr
                     f"{pipeline.file}: {place}.{key}: the table has no column {column!r}, only "
                     f"{', '.join(frame.columns)}"
                 )
+    wrong = wrong_column(table, frame.schema)
+    if wrong is not None:
+        raise PipelineError(f"{pipeline.file}: {place}.{wrong[0]}: {wrong[1]}")
     if table.expectations and FLAGS in frame.columns:
         raise PipelineError(
             f"{pipeline.file}: {place}.sql: the column {FLAGS} is reserved for the quarantine; rename "

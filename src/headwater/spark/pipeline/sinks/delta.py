@@ -34,6 +34,7 @@ from headwater.spark.pipeline.sinks.delta_files import (
     File,
     transactions,
 )
+from headwater.spark.pipeline.sinks.layout import check_directory
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
@@ -54,6 +55,7 @@ class DeltaAppend(DeltaDirectory):
     def check(self) -> None:
         """Do the same as the base; also raise `PipelineError` if the checkpoint is another table's."""
         super().check()
+        check_directory(self.checkpoint)
         try:
             wrote = json.loads(self._writer.read_text())["query"]
         except FileNotFoundError:

@@ -115,8 +115,15 @@ class DeltaDirectory:
                 f"{self.path} has files with the same name in several directories, which another writer "
                 "made; OPTIMIZE rewrites them"
             )
+        place = "_file"
+        while place in map(str.lower, schema.names):
+            place += "_"
         values = StructType(
-            [StructField("_file", StringType()), *(schema[column] for column in parts)]
+            [
+                StructField(place, StringType()),
+                # Spark writes an empty text as null.
+                *(StructField(column, schema[column].dataType) for column in parts),
+            ]
         )
         rows = [
             (unquote(one["path"]).rpartition("/")[2], *(one[f"partition.{c}"] for c in parts))
@@ -124,8 +131,8 @@ class DeltaDirectory:
         ]
         data = StructType([field for field in schema.fields if field.name not in parts])
         read = spark.read.schema(data).parquet(*files)
-        read = read.withColumn("_file", F.col("_metadata.file_name"))
-        return read.join(F.broadcast(spark.createDataFrame(rows, values)), "_file")
+        read = read.withColumn(place, F.col("_metadata.file_name"))
+        return read.join(F.broadcast(spark.createDataFrame(rows, values)), place)
 
     def rows(self) -> int | None:
         """Return the number of rows in the newest version by its log.
