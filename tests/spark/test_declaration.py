@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, time
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark.sql.types import DayTimeIntervalType, StructType, VariantType, YearMonthIntervalType
 
-from headwater.errors import PipelineError
-from headwater.spark.pipeline.declaration.loading import load
-from headwater.spark.pipeline.declaration.model import Pipeline
+from headwater.errors import HeadwaterError, PipelineError
+from headwater.spark.core.ddl import parse_schema
+from headwater.spark.core.options import OPTIONS
+from headwater.spark.pipeline.declaration.loading import load, read
+from headwater.spark.pipeline.declaration.model import Pipeline, Table, Target
 from headwater.spark.pipeline.declaration.sql import tables_read
+from headwater.spark.pipeline.sinks.layout import wrong_column
+from headwater.spark.pipeline.table_sinks import TableSinks
 
 GOOD = """
 [source.orders]
@@ -151,12 +160,117 @@ def test_a_complete_declaration_is_read(directory: Path) -> None:
         ("[table.sales]", '[table."my sales"]', "expected a name that SQL can use"),
         ("[input.items]", "[[input.items]]", "input.items: expected a table"),
         ("sql = ", "sq = ", "table.by_category.sql: expected an SQL query"),
+        ("1.5 s", "0s", "trigger.interval: '0s' is not between 1ms and 365d"),
+        ("1.5 s", "9999999999999999999d", "is not between 1ms and 365d"),
+        ('["orders", "orders.eu"]', "[]", "source.orders.stream: [] is not a name, a list of"),
+        ('["orders", "orders.eu"]', "3", "source.orders.stream: 3 is not a name, a list of"),
+        ('["category"]', '["category", "category"]', "partition_by: has 'category' twice"),
+        ('["category"]', '["category", " "]', "partition_by: one of the names is empty"),
+        ('"tables/sales"', '" "', "table.sales.path: is missing; a path"),
+        ('"tables/sales"', '"a\\u0000b"', "cannot be a path: embedded null byte"),
+        ('"tables/sales"', f'"{"x" * 300}"', "cannot be a path: File name too long"),
+        ('master = "local[2]"', 'master = ""', "spark.master: expected a text"),
+        ('schema = "item string, category string"', 'format = ""', "input.items.format: '' is not"),
     ],
 )
 def test_a_mistake_is_reported_with_its_key_and_remedy(
     directory: Path, old: str, new: str, said: str
 ) -> None:
     assert said in refused(directory, changed(old, new))
+
+
+ODD: tuple[Any, ...] = (
+    *("", " ", "0s", "-1s", "1e9d", "a`b", "a\0b", "x" * 300, "*", "[", "a,", "é", "${HW_NOT_SET}"),
+    *(
+        "/dev/null",
+        "items.csv/x",
+        "~nobody/x",
+        "s3://b",
+        0,
+        -1,
+        10**30,
+        1.5,
+        float("nan"),
+        True,
+        False,
+    ),
+    *([], {}, [""], ["e", "f*"], ["a", "a"], [1], [[]], {"a": 1}),
+    *(datetime(2026, 1, 1, tzinfo=UTC), date(2026, 1, 1), time(1)),
+)
+"""Values of which each is wrong for most keys."""
+
+
+def whole() -> dict[str, Any]:
+    """Return a declaration with every section and every key."""
+    stream = {"url": "redis://localhost", "stream": "orders", "schema": "n int, at timestamp"}
+    checks = [{"name": "e", "predicate": "n > 0", "action": "quarantine"}]
+    late = {"column": "at", "delay": "10m", "of": "orders"}
+    sql, kept = "SELECT * FROM orders", "SELECT * FROM sales"
+    tables = {
+        "sales": {"mode": "append", "sql": sql, "sink": "delta", "path": "t/sales"}
+        | {"partition_by": ["n"], "checkpoint": "c/sales", "watermark": late}
+        | {"expect": checks, "quarantine": "t/q"},
+        "up": {"mode": "update", "sql": sql, "sink": "delta", "path": "t/up", "key": ["n"]},
+        "out": {"mode": "append", "sql": sql, "sink": "stream", "url": "redis://localhost"}
+        | {"stream": "out", "checkpoint": "c/out", "options": {"maxlen": 10}},
+        "shown": {"mode": "append", "sql": sql, "sink": "console", "checkpoint": "c/shown"}
+        | {"options": {"rows": 10}},
+        "all": {"mode": "complete", "sql": kept, "path": "t/all"},
+    }
+    return {
+        "source": {"orders": dict.fromkeys(OPTIONS, "") | stream},
+        "input": {"items": {"path": "items.csv", "format": "csv", "options": {"header": "true"}}},
+        "table": tables,
+        "dead_letters": {"path": "t/dead", "streams": ["x"]},
+        "trigger": {"interval": "10s"},
+        "spark": {"master": "local[2]", "app": "x", "conf": {"spark.a": "2"}},
+        "archive": {"path": "arch", "sources": ["orders"], "keep": "1d", "trim": True}
+        | {"forget_queries_after": "8d"},
+    }
+
+
+def keys(values: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    for key, value in values.items() if isinstance(values, dict) else enumerate(values):
+        yield (*above, key)
+        if isinstance(value, dict | list):
+            yield from keys(value, (*above, key))
+
+
+def test_no_odd_value_of_any_key_ends_in_a_traceback(directory: Path) -> None:
+    found: list[str] = []
+    for place in keys(whole()):
+        for odd in ODD:
+            # Given a declaration with one odd value
+            document = whole()
+            for option in OPTIONS:
+                if place != ("source", "orders", option) and option not in ("url", "stream"):
+                    del document["source"]["orders"][option]
+            holder: Any = document
+            for step in place[:-1]:
+                holder = holder[step]
+            holder[place[-1]] = odd
+
+            # When it is read and the places of its tables are checked, then a mistake is one sentence
+            said = ""
+            try:
+                TableSinks(read(directory / "orders.toml", document)).check()
+            except HeadwaterError as error:
+                said = str(error)
+            assert "\n" not in said or "mistakes\n" in said, (place, odd)
+            found.append(said)
+    assert 300 < found.count("") < len(found) / 2
+
+
+def test_a_file_is_not_the_directory_of_a_table(directory: Path) -> None:
+    said = r"items\.csv is a file, but a directory is needed; name another path"
+    for new in ("items.csv", "items.csv/below"):
+        for old in ('"tables/sales"', '"tables/by_category"'):
+            pipeline = load(written(directory, changed(old, f'"{new}"')))
+            with pytest.raises(PipelineError, match=f"{said}|is not a table of mode complete"):
+                TableSinks(pipeline).check()
+    archive = f'{GOOD}\n[archive]\npath = "items.csv"\n'
+    with pytest.raises(PipelineError, match=rf"archive\.path: .*{said}"):
+        TableSinks(load(written(directory, archive))).check()
 
 
 def test_all_mistakes_are_reported_at_once(directory: Path) -> None:
@@ -330,3 +444,64 @@ def test_an_archive_forgets_queries_after_eight_days_unless_the_file_says_otherw
 
     assert archive is not None
     assert archive.forget_queries_after_ms == forgotten_ms
+
+
+def columns(text: str) -> StructType:
+    """Return the schema of ``text``, with columns that DDL of the source does not have."""
+    others = {
+        "variant": VariantType(),
+        "interval day": DayTimeIntervalType(0, 0),
+        "interval year": YearMonthIntervalType(0, 0),
+    }
+    made = StructType()
+    for part in re.split(r", (?![^<]*>)", text):
+        name, _space, kind = part.partition(" ")
+        type_ = others.get(kind) or parse_schema(f"c {kind}")["c"].dataType
+        made.add(name.strip("`").replace("``", "`"), type_)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [
+        (
+            "k struct<start: timestamp>, v int",
+            "take a part of it as the key, like SELECT k.start AS start",
+        ),
+        (
+            "k array<int>, v int",
+            "rows cannot be compared by 'k', a array<int>: make it a text, like",
+        ),
+        ("k map<string, int>, v int", "make it a text, like SELECT to_json(k) AS k"),
+        ("k variant, v int", "rows cannot be compared by 'k', a variant"),
+        ("k string, `a``b` int", "the column 'a`b' has a backtick in its name, which delta tables"),
+        ("k string, v int, V int", "two columns are named 'V': rename one with AS"),
+        ("k string, v interval day", "CAST(v AS string)"),
+        ("k string, v struct<a: array<int>>", ""),
+    ],
+)
+def test_a_column_that_an_update_cannot_write_is_refused_with_the_remedy(
+    schema: str, said: str
+) -> None:
+    target = Target("delta", path=Path("t"), key=("k",))
+    wrong = wrong_column(Table("t", "update", "", target), columns(schema))
+
+    assert said in (wrong or ("", ""))[1]
+    assert (wrong is None) == (not said)
+
+
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [
+        ("d array<int>, v int", "a directory cannot be named by 'd', a array<int>"),
+        ("d date", "names all columns, so that the files would have none"),
+        ("d date, v interval year", "which parquet tables cannot have: CAST(v AS string)"),
+        ("d date, v interval day", ""),
+    ],
+)
+def test_a_column_that_files_cannot_have_is_refused_with_the_remedy(schema: str, said: str) -> None:
+    target = Target("parquet", path=Path("t"))
+    wrong = wrong_column(Table("t", "append", "", target, partition_by=("d",)), columns(schema))
+
+    assert said in (wrong or ("", ""))[1]
+    assert (wrong is None) == (not said)

@@ -322,6 +322,54 @@ def test_wrong_sql_is_one_sentence_without_a_jvm_stack(
     assert said.getvalue() == ""
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (
+            'sql = "SELECT count(*) AS n FROM sales"',
+            'sql = "SELECT count(*) AS `a``b` FROM sales"',
+            "table.total.sql: the column 'a`b' has a backtick in its name",
+        ),
+        (
+            'mode = "append"',
+            'mode = "update"\nsink = "delta"\nkey = ["hour"]',
+            "table.sales.key: rows cannot be compared by 'hour', a struct<start:timestamp,end:timestamp>",
+        ),
+        (
+            'stream = "orders"',
+            'stream = ["orders", "late*"]',
+            "source.orders: stream: there is no stream 'late[*]'",
+        ),
+        ('path = "tables/sales"', 'path = "names.csv"', "table.sales: .*names.csv is a file"),
+        ("[spark]", '[trigger]\ninterval = "0s"\n[spark]', "trigger.interval: '0s' is not between"),
+    ],
+)
+def test_a_plan_refuses_what_a_run_could_not_write_in_one_sentence(
+    spark: SparkSession,
+    shop: Shop,
+    file: Path,
+    command: Callable[..., Any],
+    old: str,
+    new: str,
+    said: str,
+) -> None:
+    # Given a mistake in one key
+    fill(shop)
+    text = FILE.replace(old, new, 1)
+    assert text != FILE
+    if "key" in new:
+        text = text.replace(
+            "SELECT o.*, name", "SELECT window(timestamp, '1 hour') AS hour, o.*, name"
+        )
+        text = text.partition("[table.total]")[0]
+    file.write_text(text)
+
+    # When the file is planned, then the error has its key, and is one line
+    wrong = str(command("plan", str(file)).exception)
+    assert re.match(rf"{re.escape(str(file))}: {said}", wrong), wrong
+    assert "\n" not in wrong
+
+
 def test_only_one_process_at_a_time_writes_a_table(file: Path) -> None:
     from contextlib import ExitStack
 

@@ -86,17 +86,21 @@ def test_an_unreachable_cluster_is_one_sentence(monkeypatch: pytest.MonkeyPatch)
     from pyspark import SparkContext
 
     # Given a master that does not answer
-    said = (
-        "Cannot call methods on a stopped SparkContext.\nThis stopped SparkContext was created at:"
-    )
-    java = SimpleNamespace(_target_id="o1", getMessage=lambda: said)
+    class Stopped(Py4JJavaError):  # type: ignore[misc]
+        def __str__(self) -> str:
+            return (
+                "An error occurred while calling None.org.apache.spark.api.java.JavaSparkContext.\n"
+                ": java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext.\n"
+                "This stopped SparkContext was created at:"
+            )
+
     ended: list[str] = []
     context = SimpleNamespace(stop=lambda: ended.append("context"))
     before = SparkContext._active_spark_context
 
     def start() -> SparkSession:
         monkeypatch.setattr(SparkContext, "_active_spark_context", context)
-        raise Py4JJavaError("", java)
+        raise Stopped("", SimpleNamespace(_target_id="o1"))
 
     # When a session is created
     with pytest.raises(HeadwaterError) as raised:
@@ -105,7 +109,8 @@ def test_an_unreachable_cluster_is_one_sentence(monkeypatch: pytest.MonkeyPatch)
 
     # Then no stack is shown, and the next session does not get the context that failed
     assert str(raised.value) == (
-        "Spark did not start on spark://host:7077: Cannot call methods on a stopped SparkContext. "
+        "Spark did not start on spark://host:7077: IllegalStateException: Cannot call methods on a stopped "
+        "SparkContext. "
         "Is the master running there, and can it be reached from here?"
     )
     assert raised.value.__suppress_context__

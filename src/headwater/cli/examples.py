@@ -45,6 +45,7 @@ EXAMPLES: Final[dict[str, str]] = {
     "pipeline quality": "shop.toml",
     "pipeline backfill": "shop.toml --table revenue --from 2026-11-23T00:00:00Z",
     "pipeline replay": "shop.toml --all",
+    "pipeline repair": "shop.toml --table revenue --zone Asia/Kolkata",
     "spark pack": "--output environment.tar.gz",
     "spark env": "",
     "demo": "--flights 10000",

@@ -218,6 +218,38 @@ def backfill(
 
 
 @app.command()
+def repair(
+    file: File,
+    *,
+    table: Annotated[str, typer.Option(metavar="NAME", help="The table.")],
+    zone: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ZONE",
+            help="The session's zone when the table was written. [default: that of the file]",
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show what would be changed.")
+    ] = False,
+    set_: Set = None,
+) -> None:
+    """Correct the times by which a table is partitioned, if they were written in a session's zone.
+
+    Earlier versions wrote such times in the zone spark.sql.session.timeZone without saying so, and
+    readers take them for UTC. Repeating the command changes nothing. Does not start Spark.
+    """
+    from headwater.cli.pipeline_text import repaired_text
+
+    declared = _load(file, set_)
+    from headwater.spark.pipeline.table_sinks import TableSinks
+
+    written = zone or declared.zone
+    found = TableSinks(declared).repair_times(table, written, dry_run=dry_run)
+    print(repaired_text(table, written, found, dry_run=dry_run))
+
+
+@app.command()
 def replay(
     file: File,
     *,

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from headwater.spark.pipeline.plan import Plan, PlannedSource, PlannedTable
     from headwater.spark.pipeline.quality import BatchQuality
     from headwater.spark.pipeline.status import PipelineStatus, TableStatus
+    from headwater.spark.pipeline.table_sinks import RepairedTimes
 
 
 def plan_text(plan: Plan) -> str:
@@ -69,6 +70,27 @@ def _table_lines(number: int, planned: PlannedTable) -> Iterator[str]:
         begun = "not begun" if planned.batch is None else f"batch {planned.batch} is done"
         yield f"  checkpoint {planned.checkpoint} ({begun})"
     yield from _lag_lines(planned.lags)
+
+
+def repaired_text(table: str, zone: str, found: RepairedTimes, *, dry_run: bool) -> str:
+    """Return what a repair of partition values did, or would do."""
+    if not found.columns:
+        return f"{table}: no partition value is a time in a session's zone; nothing to repair"
+    done = "would be" if dry_run else "are"
+    lines = [
+        f"{table}: {found.files:,} files {done} corrected from {zone} to UTC, by {', '.join(found.columns)}"
+    ]
+    if found.twice:
+        lines.append(
+            f"  {len(found.twice):,} times occurred twice, when clocks were set back; the first is assumed: "
+            f"{', '.join(found.twice[:5])}"
+        )
+    if found.followers:
+        lines.append(
+            f"  {', '.join(found.followers)} may have read the old values: remove the table with its checkpoint to "
+            "build it again"
+        )
+    return "\n".join(lines)
 
 
 def status_text(status: PipelineStatus) -> str:

@@ -23,6 +23,7 @@ from pyspark.sql.streaming.listener import (
 
 from headwater.errors import DeclarationError
 from headwater.prometheus import serve
+from headwater.spark.core.causes import cause_in
 from headwater.spark.log_mode.offsets import positions_of, spans_of
 
 _log = logging.getLogger("headwater.spark")
@@ -175,7 +176,7 @@ class QueryListener(StreamingQueryListener):
             if facts is not None:
                 facts.running = False
         if self._writes and facts is not None and event.exception:
-            _log.error("query %s ended: %s", facts.name, event.exception.partition("\n")[0])
+            _log.error("query %s ended: %s", facts.name, cause_in(event.exception))
 
     # --- called by Prometheus ---------------------------------------------------------------------
 

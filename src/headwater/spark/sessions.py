@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headwater.errors import HeadwaterError
 from headwater.spark import launchers
+from headwater.spark.core.causes import root_cause
 from headwater.spark.home import spark_home
 from headwater.spark.java import java_home
 from headwater.spark.packing import ENVIRONMENT, LAUNCHER
@@ -104,18 +105,18 @@ def _started(builder: SparkSession.Builder, master: str | None) -> SparkSession:
     """Create the builder's session; an unreachable cluster is a one-line error without a JVM stack."""
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
     from pyspark import SparkContext
+    from pyspark.errors import PySparkException
 
     before = SparkContext._active_spark_context  # noqa: SLF001 - there is no public attribute
     try:
         return builder.getOrCreate()
-    except Py4JJavaError as error:
+    except (Py4JJavaError, PySparkException) as error:
         made = SparkContext._active_spark_context  # noqa: SLF001
         if made is not None and made is not before:
             made.stop()  # otherwise the next call would return this session, which does not run
-        said = str(error.java_exception.getMessage()).strip().partition("\n")[0]
         asked = "" if master is None or master.startswith("local") else _ASKED
         raise HeadwaterError(
-            f"Spark did not start on {master or 'its master'}: {said}{asked}"
+            f"Spark did not start on {master or 'its master'}: {root_cause(error)}{asked}"
         ) from None
 
 

@@ -121,6 +121,7 @@ class Archiver:
         # The whole stream is archived, independent of the options of any one reader.
         self._options = replace(options, mode="permissive", columns=None, archive=None)
         self._typed = typed_columns(schema, self._options)
+        self._options = replace(self._options, timestamp_formats=())
         self._path = path.absolute()
         self._trimming = trimming
         self._step_entries = step_entries

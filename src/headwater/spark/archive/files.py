@@ -53,12 +53,19 @@ _NO_DAY: Final = "__HIVE_DEFAULT_PARTITION__"
 
 
 def typed_columns(schema: StructType | None, options: SourceOptions) -> StructType:
-    """Return the columns of ``schema`` that are fields of the message, all of them nullable."""
+    """Return the columns of ``schema`` that are fields of the message, all of them nullable.
+
+    A column with formats of timestamps is left out: readers with other formats would take its values for their own.
+    """
     if schema is None:
         return StructType([])
     shape = RowShape.of(schema, options)
     return StructType(
-        [StructField(one.name, one.type) for one in shape.columns if one.kind == "value"]
+        [
+            StructField(one.name, one.type)
+            for one in shape.columns
+            if one.kind == "value" and not one.formats
+        ]
     )
 
 

@@ -238,7 +238,8 @@ def needs_no_decoder(shape: RowShape, segment: Segment, group: RowGroup) -> bool
     for column in shape.columns:
         if column.kind == "value":
             # Types are compared as jsonValue(), the form in which the manifest stores them.
-            if not same_codec or typed.get(column.name) != column.type.jsonValue():
+            same = same_codec and typed.get(column.name) == column.type.jsonValue()
+            if not same or column.formats:
                 return False
             reported = reported or not column.nullable
         elif column.kind == "rescued":

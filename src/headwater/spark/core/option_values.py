@@ -18,6 +18,7 @@ from headwater.client import server_url
 from headwater.client.redaction import redacted
 from headwater.errors import DeclarationError
 from headwater.model import MAX_ID, MAX_U64, MIN_ID, StreamID, id_before
+from headwater.spark.core import timestamp_formats
 from headwater.spark.core.patterns import StreamPattern
 
 Start = Literal["earliest", "latest"] | StreamID
@@ -239,6 +240,22 @@ def names(option: str, text: str) -> tuple[str, ...]:
             f"{option}: {text!r} is a pattern; expected names, separated by commas"
         )
     return found
+
+
+def time_formats(option: str, text: str) -> tuple[tuple[str, str], ...]:
+    """Parse the format of all timestamps, whose name is empty, or a JSON object of one for each column.
+
+    >>> time_formats("timestampFormat", "ms"), time_formats("timestampFormat", '{"at": "s", "order.at": "ns"}')
+    ((('', 'ms'),), (('at', 's'), ('order.at', 'ns')))
+    """
+    if not text.lstrip().startswith("{"):
+        return (("", timestamp_formats.checked(option, text.strip())),)
+    each = _json(text)
+    if not isinstance(each, dict) or not each or not all(isinstance(v, str) for v in each.values()):
+        raise DeclarationError(
+            f'{option}: {text!r} is not a JSON object of column to format, like {{"at": "ms"}}'
+        )
+    return tuple((name, timestamp_formats.checked(option, one)) for name, one in each.items())
 
 
 def word(*words: str) -> Reader:

@@ -59,6 +59,7 @@ class SourceOptions:
     include_metadata: bool = False
     include_entry: bool = False
     mode: Mode = "permissive"
+    timestamp_formats: tuple[tuple[str, str], ...] = ()
     infer_schema: bool = False
     sampling_entries: int = 1000
     pushdown: bool = False
@@ -111,6 +112,7 @@ _READERS: Final[dict[str, tuple[str, Reader]]] = {
     "includeMetadata": ("include_metadata", values.flag),
     "includeEntry": ("include_entry", values.flag),
     "mode": ("mode", values.word(*get_args(Mode))),
+    "timestampFormat": ("timestamp_formats", values.time_formats),
     "inferSchema": ("infer_schema", values.flag),
     "samplingEntries": ("sampling_entries", values.count),
     "pushdown": ("pushdown", values.flag),
@@ -177,6 +179,10 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         raise DeclarationError(
             "samplingEntries has no effect without inferSchema=true, whose sample it sizes; add that "
             "option, or remove this one"
+        )
+    if "timestampFormat" in texts and made.get("infer_schema"):
+        raise DeclarationError(
+            "timestampFormat has no effect with inferSchema, which chooses the types itself; give a schema"
         )
     if of_group.get("dead_letter_stream") in made["streams"]:
         raise DeclarationError(

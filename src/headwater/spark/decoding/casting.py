@@ -39,6 +39,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from headwater.spark.core.timestamp_formats import ISO, UNITS, pattern
 from headwater.spark.decoding import numbers
 from headwater.spark.decoding.page import INSTANT, parsed
 
@@ -111,8 +112,14 @@ def _halving(
     return pa.concat_arrays([left, right])
 
 
-def caster(type_: DataType, *, base64: bool = False) -> Cast:
-    """Return a function that casts text to a Spark type. ``base64``: binary values are in base64."""
+def caster(type_: DataType, *, base64: bool = False, format_: str | None = None) -> Cast:
+    """Return a function that casts text to a Spark type. ``base64``: binary values are in base64.
+
+    ``format_`` is that of a timestamp (timestamp_formats.py).
+    """
+    if format_ is not None and format_ != ISO:
+        arrow = arrow_of(type_)
+        return lambda values: _bounded(_by_format(values, format_)).cast(arrow)
     if isinstance(type_, BinaryType):
         return _from_base64 if base64 else lambda values: values
     if isinstance(type_, StringType):
@@ -223,8 +230,37 @@ def _to_date(values: pa.Array) -> pa.Array:
 
 
 def _to_instant(values: pa.Array) -> pa.Array:
+    return _bounded(_times(values.cast(pa.string())))
+
+
+def _by_format(values: pa.Array, format_: str) -> pa.Array:
+    """Return times that are a unit since 1970, or that have a pattern."""
     text = values.cast(pa.string())
-    found = _times(text)
+    shift = UNITS.get(format_)
+    if shift is not None and pc.all(pc.match_substring_regex(text, "^[0-9]{1,18}$")).as_py():
+        number = text.cast(pa.int64())
+        if shift < 0:
+            moments = pc.divide(number, 10**-shift)
+        else:
+            moments = pc.multiply_checked(number, 10**shift)
+    else:
+        parse = pattern(format_) if shift is None else lambda value: _from_unit(value, shift)
+        moments = pa.array([None if v is None else parse(v) for v in text.to_pylist()], pa.int64())
+    return moments.cast(INSTANT)
+
+
+def _from_unit(text: str, shift: int) -> int:
+    """Return a number of units, which may have a fraction, in whole microseconds; what follows these is left out."""
+    if _DECIMAL.fullmatch(text.encode()) is None:
+        raise ValueError("not a decimal number")
+    number = decimal.Decimal(text)
+    if number and number.adjusted() > _MOST_DIGITS:
+        raise ValueError("not in the years 1 to 9999")
+    exact = decimal.Context(prec=len(text) + 2 * _MOST_DIGITS, rounding=decimal.ROUND_FLOOR)
+    return int(number.scaleb(shift, exact).to_integral_value(context=exact))
+
+
+def _bounded(found: pa.Array) -> pa.Array:
     bounds = pc.min_max(found.cast(pa.int64()))
     first, last = bounds["min"].as_py(), bounds["max"].as_py()
     if first is not None and (first < _FIRST_US or last > _LAST_US):

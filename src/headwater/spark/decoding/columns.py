@@ -18,7 +18,8 @@ field. A field named ``id`` is read from ``fields['id']``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from pyspark.sql.types import (
@@ -131,9 +132,9 @@ def narrowed(schema: StructType, options: SourceOptions) -> StructType:
         return schema
     from headwater.spark.core.ddl import parse_schema
 
-    found = {field.name: field for field in schema.fields}
+    found = {each.name: each for each in schema.fields}
     spelled = parse_schema(default_schema(options))
-    return StructType([found.get(field.name, field) for field in spelled.fields])
+    return StructType([found.get(each.name, each) for each in spelled.fields])
 
 
 @dataclass(frozen=True)
@@ -144,6 +145,8 @@ class Column:
     kind: Kind
     type: DataType
     nullable: bool
+    formats: Mapping[str, str] = field(default_factory=dict)
+    """The formats of timestamps in it by their paths, such as ``order.at``; those without one are in ISO 8601."""
 
 
 @dataclass(frozen=True)
@@ -160,16 +163,55 @@ class RowShape:
     def of(cls, schema: StructType, options: SourceOptions) -> RowShape:
         """Return the shape for ``schema``; raises `DeclarationError` naming the column."""
         _check_columns(schema, options)
+        columns = tuple(
+            _column(each.name, each.dataType, options, nullable=each.nullable)
+            for each in schema.fields
+        )
         return cls(
             schema=schema,
-            columns=tuple(
-                _column(field.name, field.dataType, options, nullable=field.nullable)
-                for field in schema.fields
-            ),
+            columns=_with_formats(columns, options),
             codec=options.codec,
             mode=options.mode,
             include_metadata=options.include_metadata,
         )
+
+
+def _with_formats(columns: tuple[Column, ...], options: SourceOptions) -> tuple[Column, ...]:
+    """Return ``columns`` with the formats that the options give; raises `DeclarationError` for one without effect."""
+    if not options.timestamp_formats:
+        return columns
+    paths = {
+        column.name: list(_moments(column.type, column.name))
+        for column in columns
+        if column.kind == "value"
+    }
+    known = [path for found in paths.values() for path in found]
+    formats = dict(options.timestamp_formats)
+    if "" in formats:
+        formats = dict.fromkeys(known, formats[""])
+    wrong = sorted(set(formats) - set(known)) or ["all columns"][: not known]
+    if wrong:
+        raise DeclarationError(
+            f"timestampFormat: {', '.join(wrong)}: not a timestamp that the schema reads from a message; these are "
+            f"{', '.join(known) or 'none'}. Attributes of nested values have dotted names, such as order.at"
+        )
+    return tuple(
+        replace(column, formats={p: formats[p] for p in paths.get(column.name, ()) if p in formats})
+        for column in columns
+    )
+
+
+def _moments(type_: DataType, path: str) -> Iterator[str]:
+    """Yield the paths of the timestamps in a type; elements and values have the path of what contains them."""
+    if isinstance(type_, (TimestampType, TimestampNTZType)):
+        yield path
+    elif isinstance(type_, ArrayType):
+        yield from _moments(type_.elementType, path)
+    elif isinstance(type_, MapType):
+        yield from _moments(type_.valueType, path)
+    elif isinstance(type_, StructType):
+        for each in type_.fields:
+            yield from _moments(each.dataType, f"{path}.{each.name}")
 
 
 def _check_columns(schema: StructType, options: SourceOptions) -> None:
@@ -247,5 +289,5 @@ def _unsupported(type_: DataType) -> DataType | None:
             else _unsupported(type_.valueType)
         )
     if isinstance(type_, StructType):
-        return next(filter(None, (_unsupported(field.dataType) for field in type_.fields)), None)
+        return next(filter(None, (_unsupported(each.dataType) for each in type_.fields)), None)
     return None if isinstance(type_, PLAIN) else type_

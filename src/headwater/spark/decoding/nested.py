@@ -16,8 +16,8 @@ from __future__ import annotations
 import datetime as dt
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from typing import Any, Final, Literal, TypedDict, TypeVar, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Literal, NamedTuple, TypedDict, TypeVar, cast
 
 import msgspec
 import pyarrow as pa
@@ -37,6 +37,25 @@ from headwater.spark.decoding.casting import arrow_of, cast_column, caster, stri
 
 Misfits = dict[int, str]
 """The places of values that do not fit, each with the path of what is null there: `` `` for the whole, ``.n``, ``[2]``."""
+
+
+class Formats(NamedTuple):
+    """The formats of the timestamps in a column, by path, and the path of the value that is read."""
+
+    path: str
+    by_path: Mapping[str, str]
+
+    @property
+    def own(self) -> str | None:
+        """The format of the value, if it is a timestamp that has one."""
+        return self.by_path.get(self.path)
+
+    def of(self, name: str) -> Formats:
+        """Return these for an attribute."""
+        return Formats(f"{self.path}.{name}", self.by_path)
+
+
+NO_FORMATS: Final = Formats("", {})
 
 T = TypeVar("T")
 Reader = Callable[[pa.BinaryArray], tuple[pa.Array, Misfits]]
@@ -59,7 +78,7 @@ _SECONDS: Final = re.compile(rb"-?[0-9]{1,12}")
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
-def reader_of(type_: DataType, *, base64: bool = False) -> Reader:
+def reader_of(type_: DataType, *, base64: bool = False, formats: Formats = NO_FORMATS) -> Reader:
     """Return a function that reads a column of text as a Spark type. ``base64``: binary values are in base64.
 
     >>> from pyspark.sql.types import LongType
@@ -68,12 +87,12 @@ def reader_of(type_: DataType, *, base64: bool = False) -> Reader:
     ([[1, None], None], {0: '[1]'})
     """
     if isinstance(type_, ArrayType):
-        return _Arrays(type_).read
+        return _Arrays(type_, formats).read
     if isinstance(type_, MapType):
-        return _Maps(type_).read
+        return _Maps(type_, formats).read
     if isinstance(type_, StructType):
-        return _Structs(type_).read
-    scalar, arrow = caster(type_, base64=base64), arrow_of(type_)
+        return _Structs(type_, formats).read
+    scalar, arrow = caster(type_, base64=base64, format_=formats.own), arrow_of(type_)
 
     def read(values: pa.BinaryArray) -> tuple[pa.Array, Misfits]:
         column, places = cast_column(values, scalar, arrow)
@@ -82,9 +101,9 @@ def reader_of(type_: DataType, *, base64: bool = False) -> Reader:
     return read
 
 
-def reading_of(type_: DataType) -> Reading:
+def reading_of(type_: DataType, formats: Formats = NO_FORMATS) -> Reading:
     """Return how a JSON value becomes text for a column of ``type_``."""
-    if isinstance(type_, TimestampType):
+    if isinstance(type_, TimestampType) and formats.own is None:
         return "moment"
     return "string" if isinstance(type_, StringType) else "other"
 
@@ -180,10 +199,12 @@ class _Nested(ABC):
 class _Listed(_Nested):
     """Arrays and maps: the values inside are a longer column."""
 
-    def __init__(self, type_: ArrayType | MapType, inner: DataType, *, may_be_null: bool) -> None:
+    def __init__(
+        self, type_: ArrayType | MapType, inner: DataType, formats: Formats, *, may_be_null: bool
+    ) -> None:
         super().__init__(type_)
-        self._inner = reader_of(inner, base64=True)
-        self._reading = reading_of(inner)
+        self._inner = reader_of(inner, base64=True, formats=formats)
+        self._reading = reading_of(inner, formats)
         self._may_be_null = may_be_null
 
     def _items(
@@ -214,8 +235,8 @@ class _Listed(_Nested):
 class _Arrays(_Listed):
     kind = list[msgspec.Raw]
 
-    def __init__(self, type_: ArrayType) -> None:
-        super().__init__(type_, type_.elementType, may_be_null=type_.containsNull)
+    def __init__(self, type_: ArrayType, formats: Formats) -> None:
+        super().__init__(type_, type_.elementType, formats, may_be_null=type_.containsNull)
 
     def _by_column(self, values: list[Any], misfits: Misfits) -> pa.Array:
         starts, items, nulls = self._items(values, None, misfits)
@@ -225,8 +246,8 @@ class _Arrays(_Listed):
 class _Maps(_Listed):
     kind = dict[str, msgspec.Raw]
 
-    def __init__(self, type_: MapType) -> None:
-        super().__init__(type_, type_.valueType, may_be_null=type_.valueContainsNull)
+    def __init__(self, type_: MapType, formats: Formats) -> None:
+        super().__init__(type_, type_.valueType, formats, may_be_null=type_.valueContainsNull)
 
     def _by_column(self, values: list[Any], misfits: Misfits) -> pa.Array:
         keys = [key for value in values for key in value or ()]
@@ -239,13 +260,13 @@ class _Maps(_Listed):
 class _Structs(_Nested):
     kind = dict[str, msgspec.Raw]
 
-    def __init__(self, type_: StructType) -> None:
+    def __init__(self, type_: StructType, formats: Formats) -> None:
         super().__init__(type_)
         self._fields = [
             (
                 field.name,
-                reader_of(field.dataType, base64=True),
-                reading_of(field.dataType),
+                reader_of(field.dataType, base64=True, formats=formats.of(field.name)),
+                reading_of(field.dataType, formats.of(field.name)),
                 field.nullable,
             )
             for field in type_.fields

@@ -20,7 +20,7 @@ from headwater.errors import DecodeError
 from headwater.spark.decoding.casting import cast_column
 from headwater.spark.decoding.codecs import IN_BASE64, Documents, Texts, cut
 from headwater.spark.decoding.columns import Column, RowShape
-from headwater.spark.decoding.nested import Misfits, reader_of, reading_of
+from headwater.spark.decoding.nested import Formats, Misfits, reader_of, reading_of
 from headwater.spark.decoding.page import Page
 
 
@@ -53,8 +53,13 @@ class RowBuilder:
         self.first_bad: str | None = None
         in_base64 = shape.codec in IN_BASE64
         own = [column for column in shape.columns if column.kind == "value"]
-        self._readers = {each.name: reader_of(each.type, base64=in_base64) for each in own}
-        self._documents = Documents(shape.codec, {each.name: reading_of(each.type) for each in own})
+        formats = {each.name: Formats(each.name, each.formats) for each in own}
+        self._readers = {
+            each.name: reader_of(each.type, base64=in_base64, formats=formats[each.name])
+            for each in own
+        }
+        readings = {each.name: reading_of(each.type, formats[each.name]) for each in own}
+        self._documents = Documents(shape.codec, readings)
 
     def build(
         self,
@@ -172,6 +177,8 @@ class RowBuilder:
         else:
             shown = "a value that is not UTF-8"
         kind = column.type.simpleString()
+        if column.formats:
+            kind += f" ({', '.join(f'{name}: {text}' for name, text in column.formats.items())})"
         where = f"{column.name}{path} of {column.name}" if path else column.name
         return f"{self._entry(page, place)}: {where}={shown} is not a valid {kind}"
 

@@ -31,7 +31,7 @@ from headwater.spark.pipeline.archiving import archived_options
 from headwater.spark.pipeline.checkpoints import Checkpoint
 from headwater.spark.pipeline.declaration.graph import sources_below, upstream
 from headwater.spark.pipeline.declaration.model import Pipeline, Table
-from headwater.spark.pipeline.errors import explained
+from headwater.spark.pipeline.errors import explained, explaining
 from headwater.spark.pipeline.expectations import WriteOutcome
 from headwater.spark.pipeline.preflight import check_sources
 from headwater.spark.pipeline.sinks import BatchId
@@ -103,7 +103,7 @@ def backfill(
             f"{pipeline.file}: table.{table} reads the rows of {', '.join(above)}: backfill that, and its "
             "next run adds them"
         )
-    with ExitStack() as locks:
+    with explaining(pipeline, "backfill"), ExitStack() as locks:
         if kept.checkpoint.query() is not None:
             sinks.lock(table, locks)
         place = f"table.{table}"

@@ -190,5 +190,5 @@ class Checkpoint:
 def _json(path: Path) -> Any:
     try:
         return json.loads(path.read_text("utf-8"))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None

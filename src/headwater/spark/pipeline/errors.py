@@ -3,40 +3,59 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from headwater import errors
 from headwater.errors import HeadwaterError, PipelineError
+from headwater.spark.core.causes import root_cause
 
 if TYPE_CHECKING:
     from headwater.spark.pipeline.declaration.model import Pipeline
 
 T = TypeVar("T")
 
-_TRACEBACK: Final = "Traceback (most recent call last):\n"
-_MISMATCH: Final = "[PYTHON_VERSION_MISMATCH]"
 _OWN: Final = re.compile(r"headwater\.errors\.(\w+): (.+)")
 
 
 def explained(pipeline: Pipeline, key: str, do: Callable[[], T]) -> T:
     """Call ``do``; raise its error with the file and the key."""
-    from pyspark.errors import PySparkException
-
     try:
         return do()
-    except (PySparkException, HeadwaterError) as error:
+    except Exception as error:
+        if not isinstance(error, (HeadwaterError, *_foreign())):
+            raise
         raise reason(pipeline, key, error) from None
+
+
+@contextmanager
+def explaining(pipeline: Pipeline, doing: str) -> Iterator[None]:
+    """Raise an error of Spark's from a step that names no key as one sentence, with the file and what is ``doing``."""
+    try:
+        yield
+    except _foreign() as error:
+        raise reason(pipeline, doing, error) from None
+
+
+def _foreign() -> tuple[type[Exception], ...]:
+    """Return the errors of Spark, of the system and of what writes files. Others are mistakes in Headwater."""
+    import pyarrow as pa
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from pyspark.errors import PySparkException
+
+    delta = sys.modules.get("deltalake.exceptions")
+    found = (PySparkException, Py4JError, OSError, pa.ArrowException)
+    return found if delta is None else (*found, delta.DeltaError)
 
 
 def reason(pipeline: Pipeline, place: str, error: BaseException) -> HeadwaterError:
     """Return an error with one sentence and without secrets.
 
-    If Spark has wrapped an error of Headwater in a traceback, this is that error. Otherwise the sentence is
-    that of the Python error of an executor, or the first line of the message of Spark or the system.
+    If Spark has wrapped an error of Headwater in a traceback, this is that error. Otherwise the sentence is the root
+    cause.
     """
-    from pyspark.errors import PySparkException
-
     if isinstance(error, HeadwaterError):
         return type(error)(pipeline.shown(f"{pipeline.file}: {place}: {error}"))
     text = str(error)
@@ -45,25 +64,4 @@ def reason(pipeline: Pipeline, place: str, error: BaseException) -> HeadwaterErr
         kind, sentence = own[-1]
         wrapped: type[HeadwaterError] = getattr(errors, kind, PipelineError)
         return wrapped(pipeline.shown(f"{pipeline.file}: {place}: {sentence}"))
-    first = _raised(text) or next((line.strip() for line in text.splitlines() if line.strip()), "")
-    if not isinstance(error, PySparkException):
-        first = f"{type(error).__name__}: {first}"
-    return PipelineError(pipeline.shown(f"{pipeline.file}: {place}: {first}"))
-
-
-def _raised(text: str) -> str | None:
-    """Return the first Python error in Spark's text for a failed task; None if there is none.
-
-    Those after it were raised while it was handled.
-    """
-    _before, found, rest = text.partition(_TRACEBACK)
-    if not found:
-        return None
-    line = next((line for line in rest.splitlines() if line and not line[0].isspace()), "")
-    if ": " not in line:
-        return None  # Spark has cut its text
-    kind, _colon, sentence = line.partition(": ")
-    said = f"{kind.rpartition('.')[2]}: {sentence.strip()}"
-    if _MISMATCH in said:
-        said = f"{sentence.strip()} Executors need the driver's version: see docs/guide/spark-cluster.md."
-    return said
+    return PipelineError(pipeline.shown(f"{pipeline.file}: {place}: {root_cause(error)}"))

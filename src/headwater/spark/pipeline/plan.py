@@ -9,10 +9,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from headwater.client.redaction import redacted
-from headwater.errors import HeadwaterError
+from headwater.errors import DeclarationError, HeadwaterError
 from headwater.spark.core.options import SourceOptions, parse_options
+from headwater.spark.pipeline.checkpoints import Checkpoint
 from headwater.spark.pipeline.declaration.model import Pipeline, Source, Table
+from headwater.spark.pipeline.errors import explaining, reason
 from headwater.spark.pipeline.lag import Lag, lags_below, opened
+from headwater.spark.pipeline.preflight import check_source
 from headwater.spark.pipeline.recompute import schemas_of_completes
 from headwater.spark.pipeline.spark_session import start_spark
 from headwater.spark.pipeline.table_sinks import TableSinks
@@ -66,11 +69,14 @@ def plan(pipeline: Pipeline, *, master: str | None = None, analyse: bool = True)
 
     Without ``analyse`` Spark is not started: the plan comes within a second, and has no columns.
 
-    Raises `PipelineError` for SQL that Spark refuses. An unreachable server is not an error here.
+    Raises `PipelineError` for SQL that Spark refuses, and for a table whose place has something else. An unreachable server is not an error here.
     """
     sinks = TableSinks(pipeline)
-    sources = [_source(pipeline, source) for source in pipeline.sources.values()]
-    analysed = _analysed(pipeline, sinks, master) if analyse else None
+    sinks.check()
+    checkpoints = {name: kept.checkpoint for name, kept in sinks.streamed.items()}
+    sources = [_source(pipeline, source, checkpoints) for source in pipeline.sources.values()]
+    with explaining(pipeline, "plan"):
+        analysed = _analysed(pipeline, sinks, master) if analyse else None
     tables: list[PlannedTable] = []
     for name, table in pipeline.tables.items():
         kept = sinks.streamed.get(name)
@@ -122,13 +128,18 @@ def _unread(pipeline: Pipeline, sinks: TableSinks, table: str) -> list[Lag]:
     return found
 
 
-def _source(pipeline: Pipeline, source: Source) -> PlannedSource:
+def _source(
+    pipeline: Pipeline, source: Source, checkpoints: Mapping[str, Checkpoint]
+) -> PlannedSource:
     options = parse_options(source.options)
     streams: list[str] = []
     problem = None
     try:
         with opened(source) as store:
             streams = [one for one in store.streams() if store.state(one) is not None]
+            check_source(store, pipeline, source, checkpoints)
+    except DeclarationError as error:
+        raise reason(pipeline, f"source.{source.name}", error) from None
     except HeadwaterError as error:
         problem = pipeline.shown(str(error))
     return PlannedSource(

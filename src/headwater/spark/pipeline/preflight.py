@@ -6,17 +6,21 @@ Rule. A source must name existing streams, unless a table has read them before: 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from difflib import get_close_matches
+from typing import Final
 
 from headwater.client.redaction import redacted
-from headwater.errors import HeadwaterError, PipelineError
+from headwater.errors import DeclarationError, HeadwaterError, PipelineError
 from headwater.spark.core.store import SourceStore
 from headwater.spark.pipeline.checkpoints import Checkpoint, streams_in
 from headwater.spark.pipeline.declaration.graph import sources_below
 from headwater.spark.pipeline.declaration.model import Pipeline, Source
 from headwater.spark.pipeline.errors import reason
 from headwater.spark.pipeline.lag import opened
+
+_GLOB: Final = re.compile(r"[*?\[]")
 
 
 def check_sources(pipeline: Pipeline, checkpoints: Mapping[str, Checkpoint]) -> None:
@@ -26,19 +30,35 @@ def check_sources(pipeline: Pipeline, checkpoints: Mapping[str, Checkpoint]) -> 
     `PipelineError` for a stream that does not exist.
     """
     for source in pipeline.sources.values():
-        known = _read_before(pipeline, source, checkpoints)
         try:
             with opened(source) as store:
-                _check(store, source, known)
+                check_source(store, pipeline, source, checkpoints)
         except HeadwaterError as error:
             raise reason(pipeline, f"source.{source.name}", error) from error
 
 
-def _check(store: SourceStore, source: Source, known: set[str]) -> None:
+def check_source(
+    store: SourceStore,
+    pipeline: Pipeline,
+    source: Source,
+    checkpoints: Mapping[str, Checkpoint],
+) -> None:
+    """Look up the named streams of one source at its server.
+
+    Raises `PipelineError` for a stream that does not exist, `DeclarationError` for a mistake that no later stream
+    would correct.
+    """
+    known = _read_before(pipeline, source, checkpoints)
     may_come = source.waits or store.options.archive is not None
     for stream in store.streams():
         if store.state(stream) is not None or stream in known or may_come:
             continue
+        if _GLOB.search(stream):
+            raise DeclarationError(
+                f"stream: there is no stream {stream!r} at {redacted(store.options.url)}, and a list has names, not "
+                f"patterns: write one pattern alone, like stream = {stream!r}, or a regular expression for "
+                "several, like streamsPattern = 'orders|late[.].*'."
+            )
         near = get_close_matches(stream, _streams(store), n=1)
         raise PipelineError(
             f"stream: there is no stream {stream!r} at {redacted(store.options.url)}."

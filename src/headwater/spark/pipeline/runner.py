@@ -20,9 +20,10 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headwater.errors import HeadwaterError, PipelineError
+from headwater.spark.core.causes import root_cause
 from headwater.spark.core.options import parse_options
 from headwater.spark.pipeline.declaration.model import Pipeline
-from headwater.spark.pipeline.errors import explained, reason
+from headwater.spark.pipeline.errors import explained, explaining, reason
 from headwater.spark.pipeline.expectations import WriteOutcome
 from headwater.spark.pipeline.lag import lags_below
 from headwater.spark.pipeline.preflight import check_sources
@@ -46,6 +47,9 @@ if TYPE_CHECKING:
 Report = Callable[[str], None]
 
 _POLL_SECONDS: Final = 0.1
+
+_MOST_TEXT: Final = 300
+"""Characters of an error that Spark gets."""
 
 _LAG_SECONDS: Final = 1.0
 """How often the lag of a table without new batches is updated."""
@@ -102,11 +106,13 @@ def run(
     error that ended a query: `ExpectationFailed`, `DataLoss`, `DecodeError`, `Disconnected`.
     """
     sinks = TableSinks(pipeline)
+    sinks.check()
     check_sources(pipeline, {name: kept.checkpoint for name, kept in sinks.streamed.items()})
     spark = start_spark(pipeline, master=master)
     interval = None if once else pipeline.interval
     progress = progress or Progress()
-    _Run(pipeline, spark, sinks, progress, report, stop or threading.Event()).run(interval)
+    with explaining(pipeline, "run"):
+        _Run(pipeline, spark, sinks, progress, report, stop or threading.Event()).run(interval)
     return [Made(one.name, one.rows, one.batches, one.seconds) for one in progress.tables()]
 
 
@@ -229,7 +235,8 @@ class _Run:
                 # When a query is stopped, Spark matches this text with a pattern that uses several stack
                 # frames per character. A long text would end the query's thread with a
                 # StackOverflowError, in a thousand lines on the terminal. The error is stored above.
-                raise PipelineError(f"table {name}: {type(error).__name__}") from None
+                cause = self._pipeline.shown(root_cause(error))[:_MOST_TEXT]
+                raise PipelineError(f"table {name}: {cause}") from None
             self._batches.append(_Batch(name, number, outcome, time.monotonic() - began))
 
         writer = (
@@ -255,6 +262,10 @@ class _Run:
                 error = query.exception()
                 if error is not None:
                     cause = self._failures.get(name, error)
+                    if root_cause(cause).startswith("InterruptedException"):
+                        cause = (
+                            error  # it ended the query, which interrupted the writing of its batch
+                        )
                     raise reason(self._pipeline, f"table {name}", cause) from cause
             if interval is None and not alive:
                 return

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from headwater.errors import PipelineError
 from headwater.spark.pipeline.checkpoints import Checkpoint, Offset, locked
 from headwater.spark.pipeline.declaration.graph import sources_below, upstream
 from headwater.spark.pipeline.declaration.model import Pipeline, Table
@@ -12,6 +13,8 @@ from headwater.spark.pipeline.errors import explained
 from headwater.spark.pipeline.expectations import WriteOutcome, write_checked
 from headwater.spark.pipeline.quality import QualityLog
 from headwater.spark.pipeline.sinks import AppendSink, BatchId, CompleteSink
+from headwater.spark.pipeline.sinks.delta import DeltaAppend
+from headwater.spark.pipeline.sinks.layout import check_directory, is_utc, moved_to_utc, zone_of
 from headwater.spark.pipeline.sinks.parquet import AppendTable, CompleteTable
 from headwater.spark.pipeline.sinks.registry import append_sink, complete_sink
 from headwater.spark.pipeline.table_log.positions import is_position
@@ -19,6 +22,19 @@ from headwater.spark.pipeline.table_log.positions import is_position
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
+
+
+class RepairedTimes(NamedTuple):
+    """What a repair of partition values did: the columns, and how many files have new values.
+
+    ``twice`` are times that occurred twice, when clocks were set back, and were taken for the first of the two.
+    ``followers`` are tables that may have read the old values.
+    """
+
+    columns: list[str]
+    files: int
+    twice: list[str]
+    followers: list[str]
 
 
 class Streamed:
@@ -46,6 +62,16 @@ class Streamed:
             if table.quarantine is None
             else AppendTable(table.quarantine, (), checkpoint=self.sink.checkpoint)
         )
+
+    def check(self) -> None:
+        """Raise `PipelineError` if something else is in its place; write nothing."""
+        self.sink.check()
+        if self.quarantine is not None:
+            self.quarantine.check()
+
+    def local_times(self) -> list[str]:
+        """Return the partition columns whose times an earlier version wrote in the zone of its session."""
+        return self.sink.local_times() if isinstance(self.sink, (AppendTable, DeltaAppend)) else []
 
     def prepare(self) -> None:
         """Create what is missing; undo what a killed run left incomplete."""
@@ -79,6 +105,12 @@ class Recomputed:
             sink=table.target.sink, path=table.target.path, partition_by=table.partition_by
         )
         self.quarantine = None if table.quarantine is None else CompleteTable(table.quarantine, ())
+
+    def check(self) -> None:
+        """Do the same as `Streamed.check`."""
+        self.sink.check()
+        if self.quarantine is not None:
+            self.quarantine.check()
 
     def prepare(self) -> None:
         """Create what is missing."""
@@ -136,6 +168,66 @@ class TableSinks:
         committed = self.streamed[name].checkpoint.committed()
         return {one: committed.get(one) for one in (*self.sources(name), *self.followed(name))}
 
+    def check(self) -> None:
+        """Check every table's place without writing anything.
+
+        Raises `PipelineError` if something else is there, or if times in it may be in the session's zone.
+        """
+        for name, kept in self.streamed.items():
+            explained(self.pipeline, f"table.{name}", kept.check)
+            self._check_times(name)
+        for name, made in self.recomputed.items():
+            explained(self.pipeline, f"table.{name}", made.check)
+        archive = self.pipeline.archive
+        if archive is not None:
+            explained(self.pipeline, "archive.path", lambda: check_directory(archive.path))
+
+    def _check_times(self, name: str) -> None:
+        """Raise `PipelineError` if partition values of ``name`` may be times in the session's zone.
+
+        No file says which zone that was. It is taken for the declared one, and so correct if that is UTC.
+        """
+        zone, table = self.pipeline.zone, self.pipeline.tables[name]
+        columns = [] if is_utc(zone) else self.streamed[name].local_times()
+        if columns:
+            raise PipelineError(
+                f"{self.pipeline.file}: table.{name}: an earlier version of Headwater wrote the times of the partition "
+                f"column {', '.join(columns)} in {table.path} in the zone of its session, which seems to be {zone}, but "
+                "readers take them for UTC. Correct them with: headwater pipeline repair "
+                f"{self.pipeline.file} --table {name} --zone {zone}"
+            )
+
+    def repair_times(self, name: str, zone: str, *, dry_run: bool = False) -> RepairedTimes:
+        """Correct partition values of ``name`` that were written as times in ``zone``.
+
+        Raises `PipelineError` for a table that is not partitioned by a time, or that another process writes.
+        """
+        kept = self.streamed.get(name)
+        if kept is None:
+            known = ", ".join(self.streamed) or "none"
+            raise PipelineError(
+                f"{name!r} is not a table of mode append or update of {self.pipeline.file}; these are {known}. Every "
+                "run makes a table of mode complete again."
+            )
+        written = zone_of(zone)
+        twice = set[str]()
+
+        def in_utc(text: str) -> str:
+            moment, ambiguous = moved_to_utc(text, written)
+            twice.update([text] if ambiguous else [])
+            return moment
+
+        with ExitStack() as locks:
+            if kept.checkpoint.own.exists():
+                locks.enter_context(kept.checkpoint.locked("the table"))
+            columns = explained(self.pipeline, f"table.{name}", kept.local_times)
+            files = 0
+            if columns and isinstance(kept.sink, (AppendTable, DeltaAppend)):
+                files = kept.sink.repair_times(in_utc, dry_run=dry_run)
+        tables = self.pipeline.tables
+        followers = [one for one in self.streamed if name in tables[one].reads]
+        return RepairedTimes(columns, files, sorted(twice), followers)
+
     def prepare(self, locks: ExitStack) -> None:
         """Lock and prepare every table; ``locks`` releases them.
 
@@ -157,6 +249,7 @@ class TableSinks:
     def lock(self, name: str, locks: ExitStack) -> None:
         """Lock and prepare one streamed table."""
         kept = self.streamed[name]
+        self._check_times(name)
 
         def prepare() -> None:
             if not kept.checkpoint.own.exists():

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 from headwater.errors import PipelineError
 from headwater.spark.embedded import reachable_options
 from headwater.spark.pipeline.archiving import archived_options
-from headwater.spark.pipeline.declaration.model import Input, Pipeline, Source, Table
+from headwater.spark.pipeline.declaration.model import ZONE, Input, Pipeline, Source, Table
 from headwater.spark.pipeline.errors import explained
 from headwater.spark.pipeline.expectations import FLAGS, holds, passed
-from headwater.spark.pipeline.sinks.layout import nullable_schema
+from headwater.spark.pipeline.sinks.layout import nullable_schema, wrong_column
 from headwater.spark.sessions import with_parallelism
 
 if TYPE_CHECKING:
@@ -32,14 +32,14 @@ def new_session(spark: SparkSession, pipeline: Pipeline) -> SparkSession:
     """Return a new session, with its own views and session settings."""
     made = spark.newSession()
     settings = {
-        "spark.sql.session.timeZone": "UTC",
+        ZONE: pipeline.zone,
         # A driver that is killed while it writes its first offset leaves a partial file, which would make
         # Spark refuse every later start. The sinks of tables do this check themselves.
         "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart": "false",
     }
     for name, value in (settings | pipeline.conf).items():
         if made.conf.isModifiable(name):
-            made.conf.set(name, value)
+            explained(pipeline, f"spark.conf.{name}", lambda: made.conf.set(name, value))  # noqa: B023 - called now
     return made
 
 
@@ -168,6 +168,9 @@ def table_frame(spark: SparkSession, pipeline: Pipeline, table: Table) -> DataFr
                     f"{pipeline.file}: {place}.{key}: the table has no column {column!r}, only "
                     f"{', '.join(frame.columns)}"
                 )
+    wrong = wrong_column(table, frame.schema)
+    if wrong is not None:
+        raise PipelineError(f"{pipeline.file}: {place}.{wrong[0]}: {wrong[1]}")
     if table.expectations and FLAGS in frame.columns:
         raise PipelineError(
             f"{pipeline.file}: {place}.sql: the column {FLAGS} is reserved for the quarantine; rename "

@@ -24,20 +24,22 @@ _KEYS: Final = ("path", "sources", "keep", "trim", "forget_queries_after")
 
 
 def read_archive(
-    problems: Problems, values: Mapping[str, Any], sources: Mapping[str, Source], base: Path
+    problems: Problems, values: Mapping[str, Any], sources: Mapping[str, Source]
 ) -> Archive | None:
     """Read the section; return None and add to ``problems`` if it is invalid.
 
-    Paths are relative to ``base``. Without ``sources`` the archive covers every source.
+    Without ``sources`` the archive covers every source.
     """
     for key in values:
         if key not in _KEYS:
             problems.unknown(f"archive.{key}", key, _KEYS)
-    path = _path(problems, values.get("path"), base)
-    names = problems.value(
-        "archive.sources", values.get("sources", list(sources)), list[str], "a list of sources"
+    path = _path(problems, values.get("path"))
+    names = problems.names(
+        "archive.sources", values.get("sources", list(sources)), "a list of sources"
     )
-    for name in names or ():
+    if values.get("sources") == []:
+        problems.add("archive.sources", "names no source; remove the key for all sources")
+    for name in names:
         if name not in sources:
             problems.add(
                 "archive.sources",
@@ -53,24 +55,23 @@ def read_archive(
         )
     if path is None:
         return None
-    covered = tuple(sources[name] for name in dict.fromkeys(names or ()) if name in sources)
+    covered = tuple(sources[name] for name in names if name in sources)
     if given is None:
         forget = FORGOTTEN_AFTER_MS
     return Archive(path, covered, trim is not False, keep or 0, forget)
 
 
-def _path(problems: Problems, value: object, base: Path) -> Path | None:
-    if not isinstance(value, str) or not value:
+def _path(problems: Problems, value: object) -> Path | None:
+    if not isinstance(value, str) or not value.strip():
         problems.add("archive.path", "is missing; a directory, relative to this file")
         return None
-    text = problems.expand("archive.path", value)
-    if "://" in text:
+    if "://" in problems.expand("archive.path", value):
         problems.add(
             "archive.path",
-            f"{text!r} is a url; expected a directory on a file system that all executors share",
+            f"{value!r} is a url; expected a directory on a file system that all executors share",
         )
         return None
-    return base / Path(text).expanduser()
+    return problems.path("archive.path", value)
 
 
 def _duration(problems: Problems, key: str, value: object) -> int | None:

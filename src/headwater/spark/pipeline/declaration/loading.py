@@ -51,10 +51,10 @@ def load(file: Path | str, *, overrides: Sequence[str] = ()) -> Pipeline:
         raise PipelineError(f"{path}: invalid TOML: {error}") from error
     for setting in overrides:
         override(document, setting)
-    return _read(path, document)
+    return read(path, document)
 
 
-def _read(file: Path, document: dict[str, Any]) -> Pipeline:
+def read(file: Path, document: dict[str, Any]) -> Pipeline:
     """Return the pipeline that ``document`` declares; raises `PipelineError` with all mistakes."""
     problems = Problems(file)
     for key in document:
@@ -133,7 +133,7 @@ def _archive(
     if "archive" not in document:
         return None
     values = problems.table("archive", document["archive"])
-    return read_archive(problems, values, sources, problems.base)
+    return read_archive(problems, values, sources)
 
 
 def _named(
@@ -170,6 +170,15 @@ def _check_paths(problems: Problems, tables: Mapping[str, Table]) -> None:
             paths[f"{place}.path"] = table.target.path
         if table.quarantine is not None:
             paths[f"{place}.quarantine"] = table.quarantine
+    checkpoints: dict[Path, str] = {}
+    for name, table in tables.items():
+        if table.target.checkpoint is not None:
+            other = checkpoints.setdefault(table.target.checkpoint, name)
+            if other != name:
+                problems.add(
+                    f"table.{name}.checkpoint",
+                    f"is the checkpoint of table.{other}; each table needs its own",
+                )
     for key, path in paths.items():
         for other, directory in paths.items():
             if other != key and path.is_relative_to(directory):
@@ -197,8 +206,8 @@ def _spark(problems: Problems, values: dict[str, Any]) -> tuple[str | None, str,
     texts: dict[str, str] = {}
     for key in ("master", "app"):
         if key in values:
-            text = problems.value(f"spark.{key}", values[key], str, "a text")
-            texts[key] = problems.expand(f"spark.{key}", text or "", secret=False)
+            text = problems.text(f"spark.{key}", values[key], "a text")
+            texts[key] = problems.expand(f"spark.{key}", text, secret=False)
     conf: dict[str, str] = {}
     for key, value in flattened(problems.table("spark.conf", values.get("conf", {}))).items():
         place = f"spark.conf.{key}"

@@ -113,6 +113,8 @@ class Table(NamedTuple):
         return self.mode == "append" and SINKS[self.target.sink].has_log
 
 
+ZONE: Final = "spark.sql.session.timeZone"
+
 FORGOTTEN_AFTER_MS: Final = 8 * 86_400_000
 """The default of ``forget_queries_after``, more than a week: some queries run once a week. The archive has what
 such a query has not read."""
@@ -156,6 +158,11 @@ class Pipeline(NamedTuple):
     def __repr__(self) -> str:
         """Omit settings and secrets."""
         return f"Pipeline({str(self.file)!r}, tables={list(self.tables)})"
+
+    @property
+    def zone(self) -> str:
+        """The time zone of its sessions, in which SQL computes days and hours."""
+        return self.conf.get(ZONE, "UTC")
 
     @property
     def logged(self) -> frozenset[str]:

@@ -5,6 +5,7 @@ A `Problems` collects the mistakes, so that all of them are reported at once.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 _VARIABLE: Final = re.compile(r"\$\{([A-Za-z_]\w*)\}")
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_LEAST_SECONDS: Final = 0.001
+_MOST_SECONDS: Final = 365 * 86400.0
 NAME: Final = re.compile(r"[A-Za-z_]\w*")
 
 
@@ -92,6 +95,16 @@ class Problems:
             self.add(key, f"{value!r} is not one of {', '.join(words)}")
         return None
 
+    def names(self, key: str, value: object, expected: str) -> tuple[str, ...]:
+        """Return a list of texts, without those that are blank or that are there twice: these are reported."""
+        listed = self.value(key, value, list[str], expected) or []
+        for name in dict.fromkeys(listed):
+            if not name.strip():
+                self.add(key, "one of the names is empty")
+            elif listed.count(name) > 1:
+                self.add(key, f"has {name!r} twice; name it once")
+        return tuple(dict.fromkeys(name for name in listed if name.strip()))
+
     def text(self, key: str, value: object, expected: str) -> str:
         """Return ``value`` if it is a non-blank text; otherwise "", and report ``expected``."""
         if isinstance(value, str) and value.strip():
@@ -101,7 +114,7 @@ class Problems:
 
     def path(self, key: str, value: object) -> Path | None:
         """Return a path, relative to the file; otherwise None, and report a problem."""
-        if not isinstance(value, str) or not value:
+        if not isinstance(value, str) or not value.strip():
             self.add(key, "is missing; a path, relative to this file")
             return None
         text = self.expand(key, value, secret=False)
@@ -109,7 +122,16 @@ class Problems:
             # Show the text of the file: the environment may contain a url with a password.
             self.add(key, f"{value!r} is a url; expected a path on a file system of this machine")
             return None
-        return self.base / Path(text).expanduser()
+        path = None
+        try:
+            path = self.base / Path(text).expanduser()
+            path.lstat()
+        except (OSError, RuntimeError, ValueError) as error:
+            if path is None or not isinstance(error, OSError) or error.errno == errno.ENAMETOOLONG:
+                said = error.strerror if isinstance(error, OSError) else error
+                self.add(key, f"{value!r} cannot be a path: {said}")
+                return None
+        return path
 
     def schema(self, key: str, value: object) -> StructType | None:
         """Parse columns in Spark's DDL."""
@@ -132,7 +154,11 @@ class Problems:
         if found is None:
             self.add(key, f"{value!r} is not a duration like '500ms', '10s', '5m'")
             return None
-        return float(found[1]) * _UNITS[found[2]]
+        seconds = float(found[1]) * _UNITS[found[2]]
+        if not _LEAST_SECONDS <= seconds <= _MOST_SECONDS:
+            self.add(key, f"{value!r} is not between 1ms and 365d, like '500ms', '10s', '5m'")
+            return None
+        return seconds
 
     def options(self, place: str, values: object) -> dict[str, str]:
         """Return a TOML table as texts for Spark's options."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, get_args
 
 from headwater.errors import DeclarationError
@@ -45,18 +44,29 @@ def read_source(problems: Problems, name: str, values: dict[str, Any]) -> Source
             problems.unknown(place, key, [*OPTIONS, "schema"])
             continue
         text = as_option(value)
-        if text is None:
+        if key == "stream" and not _are_names(value):
+            problems.add(
+                place, f"{value!r} is not a name, a list of names, or a pattern like 'orders.*'"
+            )
+        elif text is None:
             problems.add(place, f"{value!r} is not a valid option value")
         else:
             before = len(problems.lines)
             options[key] = problems.expand(place, text)
             unset |= len(problems.lines) > before
     if "archive" in options:
-        options["archive"] = str(problems.base / Path(options["archive"]).expanduser())
+        path = problems.path(f"source.{name}.archive", options["archive"])
+        options["archive"] = str(path or problems.base)
     schema = problems.schema(f"source.{name}.schema", values.get("schema"))
     if not unset:  # otherwise a missing variable would be reported twice
         _check_source(problems, name, options, schema)
     return Source(name, options, schema)
+
+
+def _are_names(value: object) -> bool:
+    """Return whether the value of ``stream`` is a text, or a list of texts, none of them empty."""
+    listed = value if isinstance(value, list) else [value]
+    return bool(listed) and all(isinstance(one, str) and one.strip() for one in listed)
 
 
 def _check_source(
@@ -92,7 +102,8 @@ def read_input(problems: Problems, name: str, values: dict[str, Any]) -> Input:
     path = problems.path(f"{place}.path", values.get("path"))
     if path is not None and not os.path.exists(path):  # noqa: PTH110 - False for a name that is too long
         problems.add(f"{place}.path", f"{path} does not exist")
-    kind: Any = values.get("format") or (path.suffix.lstrip(".").lower() if path else "parquet")
+    suffix = path.suffix.lstrip(".").lower() if path else "parquet"
+    kind: Any = values.get("format", suffix)
     if kind not in get_args(Format):
         problems.add(
             f"{place}.format",
@@ -127,12 +138,9 @@ def read_dead_letters(
     """Return the dead-letter streams of ``sources``, as new sources, and the table made from them."""
     problems.keys(DEAD_LETTERS, values, ("path", "streams"))
     path = problems.path(f"{DEAD_LETTERS}.path", values.get("path"))
-    streams = problems.value(
-        f"{DEAD_LETTERS}.streams", values.get("streams", []), list[str], "a list of streams"
+    streams = list(
+        problems.names(f"{DEAD_LETTERS}.streams", values.get("streams", []), "a list of streams")
     )
-    if "" in (streams or ()):
-        problems.add(f"{DEAD_LETTERS}.streams", "one of the names is empty")
-        streams = [name for name in streams if name]
     by_url: dict[str, list[str]] = {}
     for source in sources.values():
         try:

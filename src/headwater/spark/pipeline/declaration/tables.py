@@ -103,7 +103,7 @@ def _target(
 
 
 def _columns(problems: Problems, key: str, value: object) -> tuple[str, ...]:
-    return tuple(problems.value(key, value, list[str], "a list of columns") or ())
+    return problems.names(key, value, "a list of columns")
 
 
 def _watermarks(problems: Problems, key: str, mode: Mode, value: object) -> tuple[Watermark, ...]:
@@ -120,11 +120,14 @@ def _watermarks(problems: Problems, key: str, mode: Mode, value: object) -> tupl
         if not isinstance(delay, str) or not _DELAY.fullmatch(delay.strip()):
             problems.add(f"{place}.delay", f"{delay!r} is not a duration like '30s', '10m', '2h'")
             delay = "0s"
+        of = values.get("of")
+        if of is not None:
+            of = problems.text(f"{place}.of", of, "the name of a source or table")
         made.append(
             Watermark(
                 column=problems.text(f"{place}.column", values.get("column"), "a column of times"),
                 delay=_interval(delay),
-                of=values.get("of"),
+                of=of,
             )
         )
     return tuple(made)

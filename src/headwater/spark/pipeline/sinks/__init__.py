@@ -51,11 +51,11 @@ class AppendSink(Protocol):
     def checkpoint(self) -> Path:
         """The directory of the query's checkpoint."""
 
-    def prepare(self) -> None:
-        """Create what is missing, and undo what a killed run left incomplete.
+    def check(self) -> None:
+        """Raise `PipelineError` if something else is in its place; write nothing."""
 
-        Raises `PipelineError` if something else is in its place.
-        """
+    def prepare(self) -> None:
+        """Create what is missing, and undo what a killed run left incomplete; raises as `check` does."""
 
     def write(self, frame: DataFrame, batch: BatchId) -> int:
         """Add a batch; return its number of rows, or `THERE_ALREADY`."""
@@ -69,6 +69,9 @@ class AppendSink(Protocol):
 
 class CompleteSink(Protocol):
     """A sink whose contents each run of a complete table replaces."""
+
+    def check(self) -> None:
+        """Do the same as `AppendSink.check`."""
 
     def prepare(self) -> None:
         """Do the same as `AppendSink.prepare`."""

@@ -15,6 +15,7 @@ from headwater.errors import PipelineError
 from headwater.spark.core import option_values as values
 from headwater.spark.core.durable import replacing
 from headwater.spark.pipeline.sinks import THERE_ALREADY, BatchId
+from headwater.spark.pipeline.sinks.layout import check_directory
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -43,8 +44,13 @@ class Console:
         )
         self._note = checkpoint / "headwater" / "printed.json"
 
+    def check(self) -> None:
+        """Raise `PipelineError` if the checkpoint cannot be a directory."""
+        check_directory(self.checkpoint)
+
     def prepare(self) -> None:
         """Create the checkpoint's parent directory."""
+        self.check()
         self.checkpoint.parent.mkdir(parents=True, exist_ok=True)
 
     def write(self, frame: DataFrame, batch: BatchId) -> int:

@@ -28,7 +28,13 @@ from headwater.errors import PipelineError
 from headwater.spark.core.durable import replacing
 from headwater.spark.pipeline.checkpoints import Checkpoint
 from headwater.spark.pipeline.sinks import THERE_ALREADY, BatchId, check_is_last
-from headwater.spark.pipeline.sinks.delta_files import DeltaDirectory, File
+from headwater.spark.pipeline.sinks.delta_files import (
+    TIMES_IN_UTC,
+    DeltaDirectory,
+    File,
+    transactions,
+)
+from headwater.spark.pipeline.sinks.layout import check_directory
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
@@ -46,9 +52,10 @@ class DeltaAppend(DeltaDirectory):
         self.checkpoint = checkpoint or self.state / "checkpoint"
         self._writer = self.state / "query.json"
 
-    def prepare(self) -> None:
+    def check(self) -> None:
         """Do the same as the base; also raise `PipelineError` if the checkpoint is another table's."""
-        super().prepare()
+        super().check()
+        check_directory(self.checkpoint)
         try:
             wrote = json.loads(self._writer.read_text())["query"]
         except FileNotFoundError:
@@ -77,7 +84,7 @@ class DeltaAppend(DeltaDirectory):
         files = self.stage(frame)
         table, schema = self.open(frame)
         if files:
-            self._commit(table, schema, files, batch, _transaction(app, batch.number))
+            self._commit(table, schema, files, batch, transactions((app, batch.number)))
             self.sync_commit(table)
         shutil.rmtree(self.staging, ignore_errors=True)
         return sum(file.rows for file in files)
@@ -94,7 +101,7 @@ class DeltaAppend(DeltaDirectory):
         batch: BatchId,
         transaction: CommitProperties,
     ) -> None:
-        actions = self.move_in(files, f"{batch.series or 'batch'}-{batch.number:08d}")
+        actions = self.move_in(files, f"{batch.series or 'batch'}-{batch.number:08d}", schema)
         table.create_write_transaction(
             actions,
             "append",
@@ -192,10 +199,11 @@ class DeltaComplete(DeltaDirectory):
         files = self.stage(frame)
         table, schema = self.open(frame, replacing_schema=True)
         table.create_write_transaction(
-            self.move_in(files, f"version-{table.version() + 1:08d}"),
+            self.move_in(files, f"version-{table.version() + 1:08d}", schema),
             "overwrite",
             schema,
             list(self.partition_by) or None,
+            commit_properties=transactions((TIMES_IN_UTC, 1)),
         )
         self.sync_commit(table)
         shutil.rmtree(self.staging, ignore_errors=True)
@@ -204,9 +212,3 @@ class DeltaComplete(DeltaDirectory):
     def finished(self, spark: SparkSession, schema: StructType) -> DataFrame:
         """Return the table's contents with the columns of its SQL."""
         return self.read(spark, schema)
-
-
-def _transaction(app: str, version: int) -> CommitProperties:
-    from deltalake import CommitProperties, Transaction
-
-    return CommitProperties(app_transactions=[Transaction(app, version)])

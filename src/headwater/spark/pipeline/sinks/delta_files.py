@@ -5,21 +5,32 @@ from __future__ import annotations
 import json
 import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from headwater.errors import PipelineError
 from headwater.spark.core.durable import directories, sync, sync_all
-from headwater.spark.pipeline.sinks.layout import nullable_schema, partition_values
+from headwater.spark.pipeline.sinks.layout import (
+    check_directory,
+    nullable_schema,
+    partition_values,
+    read_files,
+    write_files,
+)
 
 if TYPE_CHECKING:
-    from deltalake import DeltaTable
+    from deltalake import CommitProperties, DeltaTable
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
 STATE: Final = "_headwater"
 """Delta's VACUUM skips names that begin with an underscore."""
+
+TIMES_IN_UTC: Final = "headwater.times-in-utc"
+"""The application transaction of a table whose partition values are times in UTC. Those of older tables are in the
+zone of the session that wrote them, and do not say so."""
 
 _MICROS: Final = ("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
 """The type of Delta's timestamps; Spark's default is the older INT96."""
@@ -42,11 +53,12 @@ class DeltaDirectory:
         self.state = path / STATE
         self.staging = self.state / "staging"
 
-    def prepare(self) -> None:
-        """Create the directory.
+    def check(self) -> None:
+        """Do not write anything.
 
         Raises `PipelineError` if it contains something else, or if delta-rs is not installed.
         """
+        check_directory(self.path)
         try:
             import deltalake  # noqa: F401
         except ImportError as error:
@@ -57,6 +69,10 @@ class DeltaDirectory:
             raise PipelineError(
                 f"{self.path} contains files but is not a Delta table; name another path"
             )
+
+    def prepare(self) -> None:
+        """Create the directory; raises as `check` does."""
+        self.check()
         self.state.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(self.staging, ignore_errors=True)
 
@@ -75,7 +91,7 @@ class DeltaDirectory:
             return spark.createDataFrame([], schema)
         parts = table.metadata().partition_columns
         if not parts:
-            return spark.read.schema(schema).parquet(*files)
+            return read_files(spark, schema, files)
         return self._with_partitions(spark, schema, table, files).select(
             *(f"`{column}`" for column in schema.names)
         )
@@ -99,8 +115,15 @@ class DeltaDirectory:
                 f"{self.path} has files with the same name in several directories, which another writer "
                 "made; OPTIMIZE rewrites them"
             )
+        place = "_file"
+        while place in map(str.lower, schema.names):
+            place += "_"
         values = StructType(
-            [StructField("_file", StringType()), *(schema[column] for column in parts)]
+            [
+                StructField(place, StringType()),
+                # Spark writes an empty text as null.
+                *(StructField(column, schema[column].dataType) for column in parts),
+            ]
         )
         rows = [
             (unquote(one["path"]).rpartition("/")[2], *(one[f"partition.{c}"] for c in parts))
@@ -108,8 +131,8 @@ class DeltaDirectory:
         ]
         data = StructType([field for field in schema.fields if field.name not in parts])
         read = spark.read.schema(data).parquet(*files)
-        read = read.withColumn("_file", F.col("_metadata.file_name"))
-        return read.join(F.broadcast(spark.createDataFrame(rows, values)), "_file")
+        read = read.withColumn(place, F.col("_metadata.file_name"))
+        return read.join(F.broadcast(spark.createDataFrame(rows, values)), place)
 
     def rows(self) -> int | None:
         """Return the number of rows in the newest version by its log.
@@ -141,10 +164,7 @@ class DeltaDirectory:
         before = conf.get(name) or value
         conf.set(name, value)
         try:
-            writer = frame.write.mode("overwrite")
-            if self.partition_by:
-                writer = writer.partitionBy(*self.partition_by)
-            writer.parquet(str(self.staging))
+            write_files(frame, self.partition_by, self.staging)
         finally:
             conf.set(name, before)
         files = []
@@ -154,9 +174,11 @@ class DeltaDirectory:
                 files.append(File(path, path.relative_to(self.staging).parent, rows))
         return files
 
-    def move_in(self, files: list[File], prefix: str) -> list[Any]:
+    def move_in(self, files: list[File], prefix: str, schema: Any) -> list[Any]:
         """Move files into the table under names of their batch; return Delta's actions for them."""
         from deltalake.transaction import AddAction
+
+        times = set(self._times(schema))
 
         for left in self.path.rglob(f"{prefix}-*.parquet"):  # left by a run that did not commit
             left.unlink()
@@ -169,9 +191,11 @@ class DeltaDirectory:
             target.parent.mkdir(parents=True, exist_ok=True)
             file.path.replace(target)
             stats = json.dumps({"numRecords": file.rows})
-            actions.append(
-                AddAction(str(name), size, partition_values(file.place), now, True, stats)
-            )
+            values = {
+                column: with_zone(text) if column in times and text is not None else text
+                for column, text in partition_values(file.place).items()
+            }
+            actions.append(AddAction(str(name), size, values, now, True, stats))
         sync_all(directories([self.path / action.path for action in actions], self.path))
         return actions
 
@@ -193,7 +217,10 @@ class DeltaDirectory:
         table = self.table()
         if table is None:
             table = DeltaTable.create(
-                str(self.path), schema, partition_by=list(self.partition_by) or None
+                str(self.path),
+                schema,
+                partition_by=list(self.partition_by) or None,
+                commit_properties=transactions((TIMES_IN_UTC, 1)),
             )
             self.sync_commit(table)
             return table, schema
@@ -228,8 +255,94 @@ class DeltaDirectory:
             return None
         return DeltaTable(str(self.path))
 
+    def local_times(self) -> list[str]:
+        """Return the partition columns whose times may be in the zone of the session that wrote them.
+
+        Versions before the transaction `TIMES_IN_UTC` wrote them so.
+        """
+        table = self.table()
+        if table is None or table.transaction_version(TIMES_IN_UTC) is not None:
+            return []
+        return self._times(table.schema()) if table.file_uris() else []
+
+    def repair_times(self, in_utc: Callable[[str], str], *, dry_run: bool = False) -> int:
+        """Replace the partition values of `local_times` in one commit; return the number of files.
+
+        ``in_utc`` returns a time of the written zone, as text, in UTC. The files stay where they are: only the log has
+        the values.
+        """
+        import pyarrow as pa
+        from deltalake.transaction import AddAction, RemoveAction
+
+        table, columns = self.table(), self.local_times()
+        assert table is not None, "the caller has found local times"
+        parts: list[str] = table.metadata().partition_columns
+        actions: list[AddAction | RemoveAction] = []
+        for one in pa.table(table.get_add_actions(flatten=True)).to_pylist():
+            values = {name: value_text(one[f"partition.{name}"]) for name in parts}
+            for name in columns:
+                local = values[name]
+                if local is not None:
+                    values[name] = with_zone(in_utc(local.removesuffix("+00:00")))
+            stats = {"numRecords": one["num_records"]}
+            actions.append(
+                AddAction(
+                    unquote(one["path"]),
+                    one["size_bytes"],
+                    values,
+                    one["modification_time"],
+                    False,
+                    json.dumps({name: n for name, n in stats.items() if n is not None}),
+                )
+            )
+        if dry_run:
+            return len(actions)
+        table.create_write_transaction(
+            actions,
+            "append",
+            table.schema(),
+            parts,
+            commit_properties=transactions((TIMES_IN_UTC, 1)),
+        )
+        self.sync_commit(table)
+        return len(actions)
+
+    def _times(self, schema: Any) -> list[str]:
+        """Return the partition columns that are moments in time."""
+        kinds = {field["name"]: field["type"] for field in json.loads(schema.to_json())["fields"]}
+        return [name for name in self.partition_by if kinds.get(name) == "timestamp"]
+
     def _has_files(self) -> bool:
         return any(not entry.name.startswith((".", "_")) for entry in self.path.iterdir())
+
+
+def transactions(*named: tuple[str, int]) -> CommitProperties:
+    """Return the properties of a commit with these application transactions and their versions."""
+    from deltalake import CommitProperties, Transaction
+
+    return CommitProperties(app_transactions=[Transaction(*one) for one in named])
+
+
+def with_zone(text: str) -> str:
+    """Return a time in UTC as Delta's protocol recommends, so that no reader takes it for one of its own zone.
+
+    >>> with_zone("2026-11-21 10:00:00.5")
+    '2026-11-21T10:00:00.500000Z'
+    """
+    day, _space, time = text.partition(" ")
+    whole, _dot, fraction = time.partition(".")
+    return f"{day}T{whole}.{fraction:0<6}Z"
+
+
+def value_text(value: object) -> str | None:
+    """Return a partition's value as Delta's log writes it; delta-rs gives it as a Python value."""
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, bytes):
+        return value.decode()
+    return str(value)
 
 
 def has_vectors(table: DeltaTable) -> bool:

@@ -1,15 +1,168 @@
-"""How Spark lays out a table: the schema of all its batches, and the directories of partitions."""
+"""How a table's files are laid out: the schema of all its batches, and the directories of partitions.
+
+Rule. A time in the name of a directory is in UTC, whatever the session's zone is: other readers, and other
+      sessions, must find the same moments.
+"""
 
 from __future__ import annotations
 
+import os
+import re
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from headwater.errors import PipelineError
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+    from headwater.spark.pipeline.declaration.model import Table
+
 _NULL: Final = "__HIVE_DEFAULT_PARTITION__"
+
+_IN_UTC: Final = {"timeZone": "UTC"}
+"""Spark's option for the zone of times in names of directories; the default is the session's zone."""
+
+
+def write_files(frame: DataFrame, partition_by: tuple[str, ...], place: Path) -> None:
+    """Let Spark write ``frame`` as Parquet files to the directory ``place``."""
+    writer = frame.write.mode("overwrite").options(**_IN_UTC)
+    if partition_by:
+        writer = writer.partitionBy(*partition_by)
+    writer.parquet(str(place))
+
+
+def read_files(
+    spark: SparkSession, schema: StructType, files: list[str], base: Path | None = None
+) -> DataFrame:
+    """Return the rows of files that `write_files` wrote, with the columns of ``schema`` in its order.
+
+    ``base`` is the table's directory, if ``files`` are not. Without a schema Spark would read the text '01234' in
+    the name of a directory as the number 1234.
+    """
+    reader = spark.read.schema(schema).options(**_IN_UTC)
+    if base is not None:
+        reader = reader.option("basePath", str(base))
+    return reader.parquet(*files).select(*(f"`{column}`" for column in schema.names))
+
+
+_UTC: Final = re.compile(
+    r"(Etc/)?(UTC|UCT|GMT|Zulu|Universal|Greenwich|GMT0)|Z|(UTC|GMT|UT)?[+-]0?0(:?00)?"
+)
+_OFFSET: Final = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d\d))?(?::?(\d\d))?")
+
+
+def is_utc(zone: str) -> bool:
+    """Return whether Spark's name of a zone means UTC."""
+    return _UTC.fullmatch(zone) is not None
+
+
+def zone_of(name: str) -> tzinfo:
+    """Return the zone with Spark's name: ``Asia/Kolkata``, ``+05:30``, ``UTC+1``; raises `PipelineError`."""
+    found = _OFFSET.fullmatch(name)
+    if found is not None:
+        hours, minutes, seconds = (int(part or 0) for part in found.groups()[1:])
+        offset = timedelta(hours=hours, minutes=minutes, seconds=seconds)
+        return timezone(-offset if found[1] == "-" else offset)
+    try:
+        return ZoneInfo("UTC" if is_utc(name) else name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise PipelineError(
+            f"{name!r} is not the name of a time zone that is known here, like 'Asia/Kolkata' or '+05:30'"
+        ) from None
+
+
+def moved_to_utc(text: str, zone: tzinfo) -> tuple[str, bool]:
+    """Return a time of ``zone`` in UTC, in Spark's form, and whether it occurred twice there.
+
+    >>> moved_to_utc("2026-10-25 02:30:00.5", zone_of("Europe/Berlin"))
+    ('2026-10-25 00:30:00.5', True)
+    """
+    try:
+        first = datetime.fromisoformat(text).replace(tzinfo=zone)
+        moment = first.astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise PipelineError(
+            f"the partition value {text!r} is not a time of the years 1 to 9999"
+        ) from None
+    form = moment.replace(tzinfo=None).isoformat(" ")
+    return form.rstrip("0") if "." in form else form, first.utcoffset() != first.replace(
+        fold=1
+    ).utcoffset()
+
+
+def wrong_column(table: Table, schema: StructType) -> tuple[str, str] | None:
+    """Return the key and what is wrong with a column of a table; None if its sink can write all columns.
+
+    Spark, Arrow and delta-rs would refuse them too, but in the middle of the first batch.
+    """
+    from pyspark.sql import types
+
+    nested = (types.StructType, types.ArrayType, types.MapType, types.VariantType)
+    kinds = {field.name: field.dataType for field in schema.fields}
+    for name in table.target.key:
+        kind = kinds[name]
+        if isinstance(kind, types.StructType):
+            part = f"{name}.{kind.names[0]}" if kind.names else f"to_json({name})"
+            return "key", (
+                f"rows cannot be compared by {name!r}, a {kind.simpleString()}: take a part of it as the key, like SELECT "
+                f"{part} AS {part.rpartition('.')[2] if kind.names else name}, or to_json({name}) AS {name}"
+            )
+        if isinstance(kind, (*nested, types.NullType)):
+            return "key", (
+                f"rows cannot be compared by {name!r}, a {kind.simpleString()}: make it a text, like SELECT "
+                f"to_json({name}) AS {name}, or name another column"
+            )
+    if table.path is None:
+        return None
+    for name in table.partition_by:
+        if isinstance(kinds[name], (*nested, types.NullType)):
+            return "partition_by", (
+                f"a directory cannot be named by {name!r}, a {kinds[name].simpleString()}: name a column of a simple type"
+            )
+    if table.partition_by and len(table.partition_by) == len(kinds):
+        return "partition_by", "names all columns, so that the files would have none: leave one out"
+    seen = set[str]()
+    for field in schema.fields:
+        if "`" in field.name:
+            return "sql", (
+                f"the column {field.name!r} has a backtick in its name, which {table.target.sink} tables cannot have: "
+                "rename it with AS"
+            )
+        if field.name.lower() in seen:
+            return "sql", f"two columns are named {field.name!r}: rename one with AS"
+        seen.add(field.name.lower())
+        unwritten = isinstance(field.dataType, _no_types(table.target.sink))
+        if unwritten:
+            return "sql", (
+                f"the column {field.name!r} is a {field.dataType.simpleString()}, which {table.target.sink} tables cannot "
+                f"have: CAST({field.name} AS string)"
+            )
+    return None
+
+
+def _no_types(sink: str) -> tuple[type, ...]:
+    """Return the types of columns that a sink with a path cannot write, or whose tables cannot be read back."""
+    from pyspark.sql import types
+
+    intervals = (types.YearMonthIntervalType, types.CalendarIntervalType)
+    return (*intervals, types.TimeType, *([types.DayTimeIntervalType] if sink == "delta" else []))
+
+
+def check_directory(path: Path) -> None:
+    """Raise `PipelineError` if ``path`` cannot be a directory, because it or a parent is something else."""
+    for place in (path, *path.parents):
+        if os.path.lexists(place):
+            if not place.is_dir():
+                what = "a broken link" if place.is_symlink() else "a file"
+                raise PipelineError(
+                    f"{path}: {place} is {what}, but a directory is needed; name another path"
+                )
+            return
 
 
 def nullable_schema(schema: StructType) -> dict[str, Any]:

@@ -8,6 +8,8 @@ names that contain the batch's number. Then one line of the manifest records the
       _headwater/
         manifest.jsonl      one line per batch: number, query, rows, files, new columns; fsynced
         moving.json         exists only while files are moved: which batch
+        times.json          the zone of times in names of directories; older tables lack it
+        repairing.json      exists only while `headwater pipeline repair` moves files: to which names
         staging/            what Spark is writing
         checkpoint/         the query's checkpoint
 
@@ -27,10 +29,11 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from headwater.errors import PipelineError
 from headwater.spark.core.durable import (
@@ -43,6 +46,12 @@ from headwater.spark.core.durable import (
 )
 from headwater.spark.pipeline.checkpoints import Checkpoint
 from headwater.spark.pipeline.sinks import THERE_ALREADY, BatchId, check_is_last
+from headwater.spark.pipeline.sinks.layout import (
+    check_directory,
+    partition_values,
+    read_files,
+    write_files,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -82,13 +91,13 @@ class AppendTable:
         self._manifest = self.state / "manifest.jsonl"
         self._moving = self.state / "moving.json"
         self._staging = self.state / "staging"
+        self._times = self.state / "times.json"
+        self._repairing = self.state / "repairing.json"
         self._written = _Written()
 
-    def prepare(self) -> None:
-        """Create the directory, and undo what a killed run left incomplete.
-
-        Raises `PipelineError` if it contains files that this table did not write.
-        """
+    def check(self) -> None:
+        """Raise `PipelineError` if the directory has files that the query of the checkpoint did not write."""
+        check_directory(self.path)
         if (self.path / "_delta_log").exists():
             raise PipelineError(
                 f"{self.path} is a Delta table, but the sink is parquet: set sink = 'delta', or name "
@@ -98,12 +107,12 @@ class AppendTable:
             raise PipelineError(
                 f"{self.path} contains files that this pipeline did not write; name another path"
             )
-        self.state.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(self._staging, ignore_errors=True)
-        self._written = _Written()
         batches = self.batches()
-        self._undo_move({batch.id for batch in batches})
         query = Checkpoint(self.checkpoint).query()
+        if self._repairing.exists():
+            raise PipelineError(
+                f"{self.path}: a repair of the table was interrupted; run headwater pipeline repair again"
+            )
         if batches and query is None:
             raise PipelineError(
                 f"{self.path} was written from a checkpoint that is gone ({self.checkpoint}); "
@@ -114,6 +123,57 @@ class AppendTable:
                 f"{self.path} was written from another checkpoint (query {batches[-1].query}) than "
                 f"the current one (query {query}). Restore that one, or remove the whole table."
             )
+
+    def prepare(self) -> None:
+        """Create the directory, and undo what a killed run left incomplete; raises as `check` does."""
+        self.check()
+        self.state.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(self._staging, ignore_errors=True)
+        self._written = _Written()
+        batches = self.batches()
+        if self.partition_by and not batches:
+            self._note_times()
+        self._undo_move({batch.id for batch in batches})
+
+    def local_times(self) -> list[str]:
+        """Return the partition columns whose times may be in the zone of the session that wrote them.
+
+        Versions before the file times.json wrote them so.
+        """
+        done = self._times.exists() and not self._repairing.exists()
+        batches = [] if done else self.batches()
+        kinds = {name.lower(): kind for batch in batches for name, kind in batch.columns.items()}
+        return [name for name in self.partition_by if kinds.get(name.lower()) == "timestamp"]
+
+    def repair_times(self, in_utc: Callable[[str], str], *, dry_run: bool = False) -> int:
+        """Move the files of `local_times` to the directories of their times in UTC; return how many files that are.
+
+        ``in_utc`` returns a time of the written zone, as text, in UTC. A repair that was killed is completed by the
+        next one; until then `check` fails.
+        """
+        if self._repairing.exists():
+            moves = json.loads(self._repairing.read_text())
+        else:
+            moves = self._moves(set(self.local_times()), in_utc)
+            self._renamed(moves)  # raises before anything is changed
+        if dry_run:
+            return len(moves)
+        with replacing(self._repairing) as temporary:
+            temporary.write_text(json.dumps(moves))
+        for old, new in moves.items():
+            if (self.path / old).exists():
+                _move(self.path / old, self.path / new)
+        sync_all(directories([self.path / name for name in moves.values()], self.path))
+        manifest = self._renamed(moves)
+        with replacing(self._manifest) as temporary:
+            temporary.write_bytes(manifest)
+        self._note_times()
+        for place in {self.path / old for old in moves}:
+            for parent in place.parents[: len(self.partition_by)]:
+                with suppress(OSError):  # other files are in it
+                    parent.rmdir()
+        self._repairing.unlink()
+        return len(moves)
 
     def batches(self) -> list[WrittenBatch]:
         """Return the batches in the table, in order."""
@@ -128,8 +188,7 @@ class AppendTable:
         files = [str(file) for file in self.files()]
         if not files:
             return spark.createDataFrame([], schema)
-        frame = spark.read.schema(schema).option("basePath", str(self.path)).parquet(*files)
-        return frame.select(*(f"`{column}`" for column in schema.names))
+        return read_files(spark, schema, files, self.path)
 
     def rows(self) -> int:
         """Return the number of rows in the manifest."""
@@ -147,10 +206,7 @@ class AppendTable:
             return THERE_ALREADY
         columns = self._new_columns(frame.schema)
         shutil.rmtree(self._staging, ignore_errors=True)
-        writer = frame.write.mode("overwrite")
-        if self.partition_by:
-            writer = writer.partitionBy(*self.partition_by)
-        writer.parquet(str(self._staging))
+        write_files(frame, self.partition_by, self._staging)
         rows, moves = self._plan_moves(batch)
         sync_all(source for source, _name in moves)
         self._begin_move(batch)
@@ -166,6 +222,45 @@ class AppendTable:
         return rows
 
     # --- internals --------------------------------------------------------------------------------
+
+    def _note_times(self) -> None:
+        with replacing(self._times) as temporary:
+            temporary.write_text(json.dumps({"zone": "UTC"}))
+
+    def _moves(self, columns: set[str], in_utc: Callable[[str], str]) -> dict[str, str]:
+        moves = {}
+        for batch in self.batches():
+            for file in batch.files:
+                place = Path(file)
+                parts = [
+                    f"{part.partition('=')[0]}={quote(in_utc(value), safe=' ')}"
+                    if name in columns and value is not None
+                    else part
+                    for part, (name, value) in zip(
+                        place.parts, partition_values(place.parent).items(), strict=False
+                    )
+                ]
+                moves[file] = str(Path(*parts, place.name))
+        return {old: new for old, new in moves.items() if old != new}
+
+    def _renamed(self, moves: Mapping[str, str]) -> bytes:
+        """Return the manifest with the new names of files.
+
+        Its lines keep their lengths, because tables that follow this one remember a place in it.
+        """
+        lines = []
+        for line in whole_lines(self._manifest):
+            values = json.loads(line)
+            values["files"] = [moves.get(name, name) for name in values["files"]]
+            text = json.dumps(values).encode()
+            if len(text) > len(line):
+                text = json.dumps(values, separators=(",", ":")).encode()
+            if len(text) > len(line):
+                raise PipelineError(
+                    f"{self._manifest}: batch {values['batch']} has no room for its new names"
+                )
+            lines.append(text.ljust(len(line)) + b"\n")
+        return b"".join(lines)
 
     def _new_columns(self, schema: StructType) -> dict[str, str]:
         """Return the columns that no earlier batch had.
@@ -284,12 +379,17 @@ class CompleteTable:
         self.partition_by = partition_by
         self._versions = path.parent / f".{path.name}.versions"
 
-    def prepare(self) -> None:
-        """Create the parent directory; raises `PipelineError` if something else is at ``path``."""
+    def check(self) -> None:
+        """Raise `PipelineError` if something else is at ``path``."""
+        check_directory(self.path.parent)
         if os.path.lexists(self.path) and not self._is_ours():
             raise PipelineError(
                 f"{self.path} exists, but is not a table of mode complete; name another path"
             )
+
+    def prepare(self) -> None:
+        """Create the parent directory; raises as `check` does."""
+        self.check()
         self.path.parent.mkdir(parents=True, exist_ok=True)
 
     def write(self, frame: DataFrame) -> int:
@@ -300,10 +400,7 @@ class CompleteTable:
         version = self._versions / f"{number:08d}"
         partial = self._versions / f"{number:08d}.partial"
         shutil.rmtree(partial, ignore_errors=True)
-        writer = frame.write.mode("overwrite")
-        if self.partition_by:
-            writer = writer.partitionBy(*self.partition_by)
-        writer.parquet(str(partial))
+        write_files(frame, self.partition_by, partial)
         files = list(partial.rglob("*.parquet"))
         rows: int = sum(pq.read_metadata(file).num_rows for file in files)
         sync_all([*files, *directories(files, partial)])
@@ -317,13 +414,8 @@ class CompleteTable:
         return rows
 
     def finished(self, spark: SparkSession, schema: StructType) -> DataFrame:
-        """Return the table's contents with the columns of its SQL.
-
-        From a directory's name Spark would infer the number 1234 for the text '01234', and without files
-        it knows no columns.
-        """
-        frame = spark.read.schema(schema).parquet(str(self.path))
-        return frame.select(*(f"`{column}`" for column in schema.names))
+        """Return the table's contents with the columns of its SQL."""
+        return read_files(spark, schema, [str(self.path)])
 
     def rows(self) -> int | None:
         """Return the number of rows in the current version; None before the first."""

@@ -15,6 +15,7 @@ from headwater.errors import PipelineError
 from headwater.spark.embedded import reachable_options
 from headwater.spark.pipeline.checkpoints import Checkpoint
 from headwater.spark.pipeline.sinks import THERE_ALREADY, BatchId
+from headwater.spark.pipeline.sinks.layout import check_directory
 from headwater.spark.sink.destination import check_recorded
 from headwater.spark.sink.options import SinkOptions, parse_options
 from headwater.spark.sink.publishing import recorded_of
@@ -39,8 +40,13 @@ class StreamTable:
         self._given = {"url": url, "stream": stream, "failOnDataLoss": "true"} | dict(options)
         self._options(BatchId(0))
 
+    def check(self) -> None:
+        """Raise `PipelineError` if the checkpoint cannot be a directory."""
+        check_directory(self.checkpoint)
+
     def prepare(self) -> None:
         """Create the checkpoint's parent directory; a replay completes an incomplete batch."""
+        self.check()
         self.checkpoint.parent.mkdir(parents=True, exist_ok=True)
 
     def write(self, frame: DataFrame, batch: BatchId) -> int:

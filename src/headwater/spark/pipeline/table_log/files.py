@@ -47,10 +47,10 @@ def _scalar(text: str, type_: pa.DataType) -> pa.Scalar:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    value = pa.scalar(text)
     if pa.types.is_timestamp(type_) and type_.tz is not None:
-        return pc.assume_timezone(value.cast(pa.timestamp("us")), "UTC").cast(type_)
-    return value.cast(type_)
+        value = pa.scalar(text.removesuffix("Z").removesuffix("+00:00")).cast(pa.timestamp("us"))
+        return pc.assume_timezone(value, "UTC").cast(type_)
+    return pa.scalar(text).cast(type_)
 
 
 def _repeated(text: str | None, type_: pa.DataType, rows: int) -> pa.Array:

@@ -15,7 +15,7 @@ from urllib.parse import unquote
 
 from headwater.errors import DataLoss, PipelineError
 from headwater.spark.core.durable import end_of_lines
-from headwater.spark.pipeline.sinks.delta_files import has_vectors
+from headwater.spark.pipeline.sinks.delta_files import has_vectors, value_text
 from headwater.spark.pipeline.sinks.layout import partition_values
 from headwater.spark.pipeline.sinks.parquet import STATE
 from headwater.spark.pipeline.table_log.positions import NOTHING, LogPosition
@@ -151,7 +151,7 @@ class DeltaLog:
         return [
             AddedFile(
                 path=str(self._path / unquote(one["path"])),
-                values={name: _text(one[f"partition.{name}"]) for name in parts},
+                values={name: value_text(one[f"partition.{name}"]) for name in parts},
                 rows=one["num_records"],
             )
             for one in actions
@@ -198,14 +198,3 @@ class DeltaLog:
         from deltalake import DeltaTable
 
         return DeltaTable(str(self._path), version=version)
-
-
-def _text(value: object) -> str | None:
-    """Return a partition's value as Delta's log writes it; delta-rs gives it as a Python value."""
-    if value is None or isinstance(value, str):
-        return value
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, bytes):
-        return value.decode()
-    return str(value)
