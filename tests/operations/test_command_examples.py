@@ -76,7 +76,7 @@ def options_of(path: str) -> set[str]:
     first, *others = path.split()
     command = load(first)
     for name in others:
-        command = command.commands[name]
+        command = command.get_command(None, name)
     return {option for parameter in command.params for option in parameter.opts}
 
 

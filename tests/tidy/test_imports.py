@@ -55,7 +55,7 @@ def test_a_server_starts_without_the_parser_of_the_command_line() -> None:
         "sys.argv = ['headwater', 'serve', '--port', '0', '--appendonly=no', '--save=']\n"
         "try:\n    entry.main()\nexcept SystemExit:\n    pass"
     )
-    # Then it has loaded neither typer nor other slow modules that it does not use
+    # Then it has loaded neither click nor other slow modules that it does not use
     slow = ("typer", "click", "rich", "redis", "ctypes.util", "difflib", "argparse")
     assert loaded_by(program, slow) == []
     assert loaded_by(program, ("headwater.server.running",)) == ["headwater.server.running"]

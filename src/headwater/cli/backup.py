@@ -9,8 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
+from headwater.cli.command import Option, Positional
 from headwater.cli.directories import Directory
 from headwater.cli.progress import progress
 from headwater.errors import HeadwaterError
@@ -21,7 +20,7 @@ from headwater.moments import milliseconds_of
 def backup(
     directory: Directory,
     destination: Annotated[
-        Path, typer.Argument(metavar="DEST", help="Where to; it must be empty or not exist.")
+        Path, Positional(metavar="DEST", help="Where to; it must be empty or not exist.")
     ],
 ) -> None:
     """Copy a store, also while it is used.
@@ -50,11 +49,11 @@ def restore(
     *,
     to: Annotated[
         Path,
-        typer.Option("--to", metavar="NEWDIR", help="Where to; it must be empty or not exist."),
+        Option("--to", metavar="NEWDIR", help="Where to; it must be empty or not exist."),
     ],
     at: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="TIME",
             help="As it was then: ISO 8601, such as 2026-11-23T09:30:00Z, or Unix milliseconds. "
             "[default: the latest state]",

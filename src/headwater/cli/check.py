@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import typer
+import click
 
 from headwater.cli.directories import Directory, files_of
 from headwater.cli.output import UNHEALTHY, Output, OutputFormat, show
@@ -38,7 +38,7 @@ def check(
     document["cuts"] = [one._asdict() for one in found.cuts]
     show([document], output, lambda: _print(found))
     if not found.healthy:
-        raise typer.Exit(UNHEALTHY)
+        raise click.exceptions.Exit(UNHEALTHY)
 
 
 def _print(found: StoreCheck) -> None:

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from headwater.cli.arguments import DryRun, GroupName, StreamName, Yes
-from headwater.cli.main import SETTINGS
+from headwater.cli.command import CommandGroup, Option, confirm
 from headwater.cli.output import Output, OutputFormat, print_table, show
 from headwater.cli.query import DEFAULT_URL, Url, query
 from headwater.operations.times import length_of_time
@@ -20,20 +18,15 @@ if TYPE_CHECKING:
     from headwater.groups.consumers import ConsumerInfo
     from headwater.groups.operation import Operation
 
-app = typer.Typer(no_args_is_help=True, **SETTINGS)
+app = CommandGroup()
 
 Unseen = Annotated[
     str,
-    typer.Option(metavar="DURATION", help="A consumer expires when it was not seen for this long."),
+    Option(metavar="DURATION", help="A consumer expires when it was not seen for this long."),
 ]
 
 
-@app.callback()
-def consumers_() -> None:
-    """List the consumers of a group, remove unused ones."""
-
-
-@app.command("list")
+@app.add("list")
 def list_consumers(
     stream: StreamName,
     group: GroupName,
@@ -54,7 +47,7 @@ def list_consumers(
     _print(query(url, consumers(stream, group, unseen_ms=unseen_ms)), output)
 
 
-@app.command()
+@app.add()
 def reap(
     stream: StreamName,
     group: GroupName,
@@ -79,7 +72,7 @@ def reap(
     if chosen and not dry_run:
         if not yes:
             names = ", ".join(one.name for one in chosen)
-            typer.confirm(f"Remove {names} from group {group} of {stream}?", abort=True, err=True)
+            confirm(f"Remove {names} from group {group} of {stream}?")
         removed = query(url, _reap(stream, group, unseen_ms))
         chosen = [one for one in chosen if one.name in removed]
     _print(chosen, output)

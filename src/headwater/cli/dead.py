@@ -10,10 +10,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from headwater.cli.arguments import entry_id
-from headwater.cli.main import SETTINGS
+from headwater.cli.command import CommandGroup, Option, Positional
 from headwater.cli.output import Output, OutputFormat, show
 from headwater.cli.query import DEFAULT_URL, AllGroups, Url, query
 from headwater.errors import HeadwaterError
@@ -23,16 +21,16 @@ if TYPE_CHECKING:
     from headwater.groups.replay import Replayed
     from headwater.messages import DeadLetter
 
-app = typer.Typer(no_args_is_help=True, **SETTINGS)
+app = CommandGroup()
 
 StreamName = Annotated[
-    str, typer.Argument(metavar="STREAM", help="The stream that the dead letters are from.")
+    str, Positional(metavar="STREAM", help="The stream that the dead letters are from.")
 ]
-Ids = Annotated[list[str] | None, typer.Argument(metavar="ID…", help="Ids of dead letters.")]
-All = Annotated[bool, typer.Option("--all", help="All dead letters.")]
+Ids = Annotated[list[str] | None, Positional(metavar="ID…", help="Ids of dead letters.")]
+All = Annotated[bool, Option("--all", help="All dead letters.")]
 From = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--from",
         metavar="KEY",
         help="The dead-letter stream. If several streams share it, only the dead letters of STREAM are "
@@ -41,17 +39,12 @@ From = Annotated[
 ]
 
 
-@app.callback()
-def dead() -> None:
-    """List, show, replay and drop dead letters."""
-
-
-@app.command("list")
+@app.add("list")
 def list_letters(
     stream: StreamName,
     *,
-    count: Annotated[int, typer.Option(min=1, metavar="N", help="List at most N.")] = 100,
-    after: Annotated[str, typer.Option(metavar="ID", help="List only those after this id.")] = "",
+    count: Annotated[int, Option(min=1, metavar="N", help="List at most N.")] = 100,
+    after: Annotated[str, Option(metavar="ID", help="List only those after this id.")] = "",
     source: From = None,
     output: Output = OutputFormat.TABLE,
     url: Url = DEFAULT_URL,
@@ -80,7 +73,7 @@ def list_letters(
     show([_document(letter) for letter in letters], output, lines)
 
 
-@app.command("show")
+@app.add("show")
 def show_letters(
     stream: StreamName,
     ids: Ids = None,
@@ -101,7 +94,7 @@ def show_letters(
     show([_document(letter) for letter in letters], output, text)
 
 
-@app.command()
+@app.add()
 def replay(
     stream: StreamName,
     ids: Ids = None,
@@ -150,7 +143,7 @@ def _print_outcome(outcome: Replayed) -> int:
     return 0
 
 
-@app.command()
+@app.add()
 def drop(
     stream: StreamName,
     ids: Ids = None,

@@ -11,9 +11,10 @@ import shlex
 import time
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+import click
 
 from headwater.cli.arguments import MaybeGroup, entry_id
+from headwater.cli.command import Option, Positional
 from headwater.cli.output import UNHEALTHY, Output, OutputFormat, show
 from headwater.cli.query import DEFAULT_URL, Url, query, query_together
 
@@ -33,14 +34,14 @@ SHOWN = 5
 
 def explain(
     stream: Annotated[
-        str | None, typer.Argument(metavar="STREAM", help="The stream. [default: all]")
+        str | None, Positional(metavar="STREAM", help="The stream. [default: all]")
     ] = None,
     group: MaybeGroup = None,
-    entry: Annotated[str | None, typer.Argument(metavar="ID", help="Only this entry.")] = None,
+    entry: Annotated[str | None, Positional(metavar="ID", help="Only this entry.")] = None,
     *,
     window: Annotated[
         str,
-        typer.Option(
+        Option(
             metavar="DURATION",
             help="How long to observe, to tell whether workers keep up; 0s: look once.",
         ),
@@ -74,7 +75,7 @@ def explain(
 
 def _exit(unhealthy: bool) -> None:
     if unhealthy:
-        raise typer.Exit(UNHEALTHY)
+        raise click.exceptions.Exit(UNHEALTHY)
 
 
 def _observed(url: str, stream: str | None, group: str | None) -> list[Observation]:

@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
+from headwater.cli.command import Option
 from headwater.cli.query import DEFAULT_URL, Url, query
 from headwater.errors import HeadwaterError
 
@@ -67,13 +66,11 @@ class StoreCollector:
 def exporter(
     *,
     listen: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="Where to listen; port 0: a free one.")
+        str, Option(metavar="HOST:PORT", help="Where to listen; port 0: a free one.")
     ] = "127.0.0.1:9121",
-    streams: Annotated[
-        str, typer.Option(metavar="PATTERN", help="Streams whose names match.")
-    ] = "*",
+    streams: Annotated[str, Option(metavar="PATTERN", help="Streams whose names match.")] = "*",
     consumers: Annotated[
-        bool, typer.Option("--consumers", help="Also metrics of each consumer.")
+        bool, Option("--consumers", help="Also metrics of each consumer.")
     ] = False,
     url: Url = DEFAULT_URL,
 ) -> None:

@@ -8,9 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from headwater.cli.arguments import EntryId, StreamName
+from headwater.cli.command import Option
 from headwater.cli.directories import files_of
 from headwater.cli.output import Output, OutputFormat, print_table, show
 from headwater.cli.progress import progress
@@ -25,11 +24,9 @@ def history(
     *,
     directory: Annotated[
         Path,
-        typer.Option(
-            "--dir", metavar="DIR", readable=False, help="The data directory of the store."
-        ),
+        Option("--dir", metavar="DIR", readable=False, help="The data directory of the store."),
     ] = Path(),
-    database: Annotated[int, typer.Option("--db", min=0, metavar="N", help="The database.")] = 0,
+    database: Annotated[int, Option("--db", min=0, metavar="N", help="The database.")] = 0,
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Print what happened to an entry (Headwater only).

@@ -11,18 +11,16 @@ import json
 from itertools import islice
 from typing import Annotated
 
-import typer
-
+from headwater.cli.command import CommandGroup, Option
 from headwater.cli.directories import Directory, files_of
-from headwater.cli.main import SETTINGS
 from headwater.cli.output import Output, OutputFormat, print_csv, print_table, show
 from headwater.cli.progress import progress
 from headwater.moments import iso_time, milliseconds_of
 
-app = typer.Typer(no_args_is_help=True, help="List and verify the journal of a store.", **SETTINGS)
+app = CommandGroup()
 
 
-@app.command()
+@app.add()
 def verify(directory: Directory, *, output: Output = OutputFormat.TABLE) -> None:
     """Read image and journal with all checksums.
 
@@ -50,17 +48,17 @@ def verify(directory: Directory, *, output: Output = OutputFormat.TABLE) -> None
     show(documents, output, lambda: print_table(titles, rows))
 
 
-@app.command()
+@app.add()
 def dump(
     directory: Directory,
     *,
     first: Annotated[
-        str | None, typer.Option("--from", metavar="TIME", help="Groups from this time on.")
+        str | None, Option("--from", metavar="TIME", help="Groups from this time on.")
     ] = None,
     last: Annotated[
-        str | None, typer.Option("--to", metavar="TIME", help="Groups up to this time.")
+        str | None, Option("--to", metavar="TIME", help="Groups up to this time.")
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, help="At most so many groups.")] = 1_000,
+    limit: Annotated[int, Option(min=1, help="At most so many groups.")] = 1_000,
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """List the record groups of the journal.
@@ -101,7 +99,7 @@ def store(
     directory: Directory,
     *,
     streams: Annotated[
-        bool, typer.Option("--streams", help="The streams with entries in segments instead.")
+        bool, Option("--streams", help="The streams with entries in segments instead.")
     ] = False,
     output: Output = OutputFormat.TABLE,
 ) -> None:

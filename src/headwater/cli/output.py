@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated, Any
 
-import typer
+from headwater.cli.command import Option
 
 
 class OutputFormat(StrEnum):
@@ -22,7 +20,7 @@ class OutputFormat(StrEnum):
 
 Output = Annotated[
     OutputFormat,
-    typer.Option("--output", "-o", help="A table, one JSON document, or comma-separated values."),
+    Option("--output", "-o", help="A table, one JSON document, or comma-separated values."),
 ]
 
 UNHEALTHY = 3
@@ -44,6 +42,8 @@ def show(documents: Documents, output: OutputFormat, table: Callable[[], object]
 
 def print_json(document: Any) -> None:
     """Print one JSON document, indented."""
+    import json
+
     text = json.dumps(document, indent=2, ensure_ascii=False)
     # A byte of a name that is not UTF-8 is the escape of its surrogate, so that the document is UTF-8.
     print(text.encode("utf-8", "backslashreplace").decode())
@@ -52,6 +52,8 @@ def print_json(document: Any) -> None:
 def print_csv(documents: Documents) -> None:
     """Print one line for each document, below a line with the names of the first one's values. A value that is a
     list or an object is written as JSON; None is empty."""
+    import csv
+
     if not documents:
         return
     writer = csv.DictWriter(sys.stdout, list(documents[0]), lineterminator="\n")
@@ -61,6 +63,8 @@ def print_csv(documents: Documents) -> None:
 
 
 def _cell(value: object) -> object:
+    import json
+
     return (
         json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict | tuple) else value
     )

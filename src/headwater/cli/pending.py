@@ -9,11 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from headwater.cli import pending_actions
 from headwater.cli.arguments import EntryId, GroupName, StreamName
-from headwater.cli.main import SETTINGS
+from headwater.cli.command import CommandGroup, Option, Positional
 from headwater.cli.output import Output, OutputFormat, print_json, print_table, show
 from headwater.cli.query import DEFAULT_URL, Url, query
 from headwater.operations.times import length_of_time
@@ -21,23 +19,18 @@ from headwater.operations.times import length_of_time
 if TYPE_CHECKING:
     from headwater.groups.pending import GroupPending, PendingDelivery
 
-app = typer.Typer(no_args_is_help=True, **SETTINGS)
+app = CommandGroup()
 
 
-@app.callback()
-def pending() -> None:
-    """List pending entries; hand them back, claim, acknowledge or bury them."""
-
-
-@app.command("list")
+@app.add("list")
 def list_pending(
     stream: StreamName,
     group: Annotated[
-        str | None, typer.Argument(metavar="GROUP", help="Only this group. [default: all]")
+        str | None, Positional(metavar="GROUP", help="Only this group. [default: all]")
     ] = None,
     *,
     count: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Entries of each group, oldest first.")
+        int, Option(min=1, metavar="N", help="Entries of each group, oldest first.")
     ] = 100,
     output: Output = OutputFormat.TABLE,
     url: Url = DEFAULT_URL,
@@ -68,7 +61,7 @@ def list_pending(
     show(rows, output, tables)
 
 
-@app.command("show")
+@app.add("show")
 def show_entry(
     stream: StreamName,
     group: GroupName,

@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-import typer
-
 from headwater.cli.arguments import DryRun, GroupName, StreamName, Yes
+from headwater.cli.command import CommandGroup, Option, Positional, confirm
 from headwater.cli.output import Output, OutputFormat, print_table, show
 from headwater.cli.query import DEFAULT_URL, Url, query
 from headwater.errors import HeadwaterError
@@ -23,17 +22,15 @@ if TYPE_CHECKING:
     from headwater.groups.pending import GroupInfo, PendingDelivery
     from headwater.operations.actions import Done, Selection
 
-Ids = Annotated[list[str] | None, typer.Argument(metavar="ID…", help="Ids of pending entries.")]
-All = Annotated[bool, typer.Option("--all", help="All pending entries of the group.")]
+Ids = Annotated[list[str] | None, Positional(metavar="ID…", help="Ids of pending entries.")]
+All = Annotated[bool, Option("--all", help="All pending entries of the group.")]
 Owner = Annotated[
     str | None,
-    typer.Option("--consumer", metavar="NAME", help="Only those that this consumer owns."),
+    Option("--consumer", metavar="NAME", help="Only those that this consumer owns."),
 ]
-Idle = Annotated[
-    str, typer.Option(metavar="DURATION", help="Only those that were idle for this time.")
-]
+Idle = Annotated[str, Option(metavar="DURATION", help="Only those that were idle for this time.")]
 Deliveries = Annotated[
-    int, typer.Option(min=0, metavar="N", help="Only those that were delivered at least so often.")
+    int, Option(min=0, metavar="N", help="Only those that were delivered at least so often.")
 ]
 
 SHOWN = 20
@@ -68,7 +65,7 @@ class Change(NamedTuple):
             question = (
                 f"{what} of group {self.group} of {self.stream} will be {self.word}. Continue?"
             )
-            typer.confirm(question, abort=True, err=True)
+            confirm(question)
         done = query(self.url, self._act(act, rows))
         failed = [one for one in done if not one.done]
 
@@ -166,7 +163,7 @@ def claim(
     group: GroupName,
     ids: Ids = None,
     *,
-    to: Annotated[str, typer.Option("--to", metavar="NAME", help="The consumer that gets them.")],
+    to: Annotated[str, Option("--to", metavar="NAME", help="The consumer that gets them.")],
     every: All = False,
     consumer: Owner = None,
     idle: Idle = "0s",
@@ -215,7 +212,7 @@ def bury(
     ids: Ids = None,
     *,
     reason: Annotated[
-        str, typer.Option(metavar="TEXT", help="The error that the dead letters show.")
+        str, Option(metavar="TEXT", help="The error that the dead letters show.")
     ] = "buried by an operator",
     every: All = False,
     consumer: Owner = None,
@@ -237,7 +234,7 @@ def bury(
     change.carry_out(lambda of, rows: act(of, rows, error=reason))
 
 
-def add_to(app: typer.Typer) -> None:
+def add_to(app: CommandGroup) -> None:
     """Add the four commands to ``headwater pending``."""
     for command in (release, claim, ack, bury):
-        app.command()(command)
+        app.add()(command)

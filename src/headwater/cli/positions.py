@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from headwater.cli.arguments import DryRun, GroupName, StreamName, Yes, entry_id
+from headwater.cli.command import Option, confirm
 from headwater.cli.output import Output, OutputFormat, print_table, show
 from headwater.cli.query import DEFAULT_URL, Url, query
 from headwater.errors import HeadwaterError
@@ -28,14 +27,14 @@ def reset(
     *,
     to: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="ID|TIME|0|$",
             help="After this id, at this time, at the beginning (0), or after the last entry ($).",
         ),
     ] = None,
     back: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="So many entries before the present position."),
+        Option(min=1, metavar="N", help="So many entries before the present position."),
     ] = None,
     dry_run: DryRun = False,
     yes: Yes = False,
@@ -87,10 +86,10 @@ def trim(
     stream: StreamName,
     *,
     maxlen: Annotated[
-        int | None, typer.Option(min=0, metavar="N", help="Keep the last N entries.")
+        int | None, Option(min=0, metavar="N", help="Keep the last N entries.")
     ] = None,
     minid: Annotated[
-        str | None, typer.Option(metavar="ID|TIME", help="Keep entries from this id or time on.")
+        str | None, Option(metavar="ID|TIME", help="Keep entries from this id or time on.")
     ] = None,
     dry_run: DryRun = False,
     yes: Yes = False,
@@ -140,5 +139,5 @@ def _ask_and_do(question: str, change: Callable[[], object], *, dry_run: bool, y
     if dry_run:
         return
     if not yes:
-        typer.confirm(question, abort=True, err=True)
+        confirm(question)
     change()

@@ -7,8 +7,7 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
-import typer
-
+from headwater.cli.command import Option
 from headwater.errors import HeadwaterError
 
 if TYPE_CHECKING:
@@ -25,15 +24,13 @@ TIMEOUT_SECONDS = 10.0
 
 Url = Annotated[
     str,
-    typer.Option(
-        envvar=["HEADWATER_URL", "REDIS_URL"], metavar="URL", help="Address of the store."
-    ),
+    Option(envvar=["HEADWATER_URL", "REDIS_URL"], metavar="URL", help="Address of the store."),
 ]
 
 
 AllGroups = Annotated[
     bool,
-    typer.Option(
+    Option(
         "--all-groups",
         help="Add deleted entries again even if other groups of the stream will read them too.",
     ),

@@ -10,10 +10,9 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from headwater.cli.arguments import DryRun, Yes
 from headwater.cli.backup import failed
+from headwater.cli.command import Option, confirm
 from headwater.cli.directories import Directory
 from headwater.cli.output import Output, OutputFormat, show
 from headwater.cli.progress import progress
@@ -29,7 +28,7 @@ def repair(
     *,
     to: Annotated[
         Path,
-        typer.Option("--to", metavar="NEWDIR", help="Where to; it must be empty or not exist."),
+        Option("--to", metavar="NEWDIR", help="Where to; it must be empty or not exist."),
     ],
     dry_run: DryRun = False,
     yes: Yes = False,
@@ -50,7 +49,7 @@ def repair(
     if dry_run or not plan.needed:
         return
     if not yes:
-        typer.confirm(f"Make a store without these in {to}?", abort=True, err=True)
+        confirm(f"Make a store without these in {to}?")
     try:
         repair_to(plan, directory, to, progress())
     except OSError as error:

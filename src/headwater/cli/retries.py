@@ -8,33 +8,26 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from headwater.cli.arguments import DryRun, GroupName, StreamName, Yes, entry_id
-from headwater.cli.main import SETTINGS
+from headwater.cli.command import CommandGroup, Option, Positional
 from headwater.cli.output import Output, OutputFormat, print_table, show
 from headwater.cli.pending_actions import Change
 from headwater.cli.query import DEFAULT_URL, Url, query
 from headwater.errors import HeadwaterError
 from headwater.operations.times import length_of_time
 
-app = typer.Typer(no_args_is_help=True, **SETTINGS)
+app = CommandGroup()
 
 MOST = 100_000
 """How many entries ``--all`` runs at most."""
 
 
-@app.callback()
-def retries_() -> None:
-    """List entries that wait for their retry, run them now."""
-
-
-@app.command("list")
+@app.add("list")
 def list_retries(
     stream: StreamName,
     group: GroupName,
     *,
-    count: Annotated[int, typer.Option(min=1, metavar="N", help="How many entries.")] = 100,
+    count: Annotated[int, Option(min=1, metavar="N", help="How many entries.")] = 100,
     output: Output = OutputFormat.TABLE,
     url: Url = DEFAULT_URL,
 ) -> None:
@@ -50,13 +43,13 @@ def list_retries(
     show([one._asdict() for one in found], output, table)
 
 
-@app.command()
+@app.add()
 def run(
     stream: StreamName,
     group: GroupName,
-    ids: Annotated[list[str] | None, typer.Argument(metavar="ID…", help="Ids of entries.")] = None,
+    ids: Annotated[list[str] | None, Positional(metavar="ID…", help="Ids of entries.")] = None,
     *,
-    every: Annotated[bool, typer.Option("--all", help="All entries that wait.")] = False,
+    every: Annotated[bool, Option("--all", help="All entries that wait.")] = False,
     dry_run: DryRun = False,
     yes: Yes = False,
     output: Output = OutputFormat.TABLE,

@@ -12,11 +12,11 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+import click
 
 from headwater.cli import positions
 from headwater.cli.arguments import MaybeGroup, StreamName
-from headwater.cli.main import SETTINGS
+from headwater.cli.command import CommandGroup, Option, Positional
 from headwater.cli.output import UNHEALTHY, Output, OutputFormat, print_table, show
 from headwater.cli.query import DEFAULT_URL, Url, query
 from headwater.errors import HeadwaterError
@@ -26,16 +26,14 @@ if TYPE_CHECKING:
     from headwater.groups.operation import Operation
     from headwater.operations.streams import GroupLag, StreamSummary
 
-streams_app = typer.Typer(no_args_is_help=True, **SETTINGS)
-groups_app = typer.Typer(no_args_is_help=True, **SETTINGS)
+streams_app = CommandGroup()
+groups_app = CommandGroup()
 
 WATCH_SECONDS = 2.0
 
-Watch = Annotated[
-    bool, typer.Option("--watch", "-w", help="Print again every 2 seconds, until Ctrl-C.")
-]
+Watch = Annotated[bool, Option("--watch", "-w", help="Print again every 2 seconds, until Ctrl-C.")]
 Pattern = Annotated[
-    str, typer.Argument(metavar="PATTERN", help="Streams whose names match, such as 'orders.*'.")
+    str, Positional(metavar="PATTERN", help="Streams whose names match, such as 'orders.*'.")
 ]
 
 
@@ -51,12 +49,7 @@ def repeated(print_once: Callable[[], None], *, watch: bool) -> None:
         time.sleep(WATCH_SECONDS)
 
 
-@streams_app.callback()
-def streams() -> None:
-    """List and trim streams."""
-
-
-@streams_app.command("list")
+@streams_app.add("list")
 def list_streams(
     pattern: Pattern = "*",
     *,
@@ -96,18 +89,13 @@ def number(count: int | None) -> str:
     return "unknown" if count is None else f"{count:,}"
 
 
-streams_app.command()(positions.trim)
+streams_app.add()(positions.trim)
 
 
-@groups_app.callback()
-def groups() -> None:
-    """List consumer groups, set their positions."""
-
-
-@groups_app.command("list")
+@groups_app.add("list")
 def list_groups(
     stream: Annotated[
-        str | None, typer.Argument(metavar="STREAM", help="The stream. [default: all]")
+        str | None, Positional(metavar="STREAM", help="The stream. [default: all]")
     ] = None,
     *,
     watch: Watch = False,
@@ -155,7 +143,7 @@ def _print_groups(found: list[GroupLag], output: OutputFormat) -> None:
     show([one._asdict() for one in found], output, table)
 
 
-groups_app.command()(positions.reset)
+groups_app.add()(positions.reset)
 
 
 def lag(
@@ -164,7 +152,7 @@ def lag(
     *,
     longest: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--max",
             metavar="DURATION",
             help="Exit with status 3 if the oldest unread entry is older.",
@@ -196,4 +184,4 @@ def lag(
     if longest is not None:
         longest_ms = milliseconds(longest, what="--max", least_ms=0)
         if any(one.lag_ms > longest_ms for one in found):
-            raise typer.Exit(UNHEALTHY)
+            raise click.exceptions.Exit(UNHEALTHY)

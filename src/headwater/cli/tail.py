@@ -14,9 +14,8 @@ import sys
 import time
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from headwater.cli.arguments import StreamName, entry_id
+from headwater.cli.command import Option, Positional
 from headwater.cli.output import Output, OutputFormat
 from headwater.cli.query import DEFAULT_URL, Url, query
 from headwater.errors import HeadwaterError
@@ -34,11 +33,11 @@ def tail(
     stream: StreamName,
     *,
     count: Annotated[
-        int, typer.Option("--count", "-n", min=0, metavar="N", help="How many of the last entries.")
+        int, Option("--count", "-n", min=0, metavar="N", help="How many of the last entries.")
     ] = 10,
     since: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--from",
             metavar="ID|DURATION",
             help="All entries after this id, or of this time, such as 10m, instead of the last ones.",
@@ -46,14 +45,14 @@ def tail(
     ] = None,
     where: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             metavar="'FIELD OP VALUE'",
             help="Only entries with such a field; OP is one of = != < <= > >= and ~ (contains). Given "
             "several times: all must fit.",
         ),
     ] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on with new entries, until Ctrl-C.")
+        bool, Option("--follow", "-f", help="Go on with new entries, until Ctrl-C.")
     ] = False,
     output: Output = OutputFormat.TABLE,
     url: Url = DEFAULT_URL,
@@ -118,16 +117,16 @@ def _print(found: Iterable[TextEntry], output: OutputFormat) -> None:
 def add(
     stream: StreamName,
     fields: Annotated[
-        list[str], typer.Argument(metavar="FIELD=VALUE…", help="The fields of the entry, in order.")
+        list[str], Positional(metavar="FIELD=VALUE…", help="The fields of the entry, in order.")
     ],
     *,
     maxlen: Annotated[
         int | None,
-        typer.Option(min=0, metavar="N", help="Trim the stream to about N entries afterwards."),
+        Option(min=0, metavar="N", help="Trim the stream to about N entries afterwards."),
     ] = None,
     once: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="NAME", help="Add it only if none was added under this name in the last day."
         ),
     ] = None,
