@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from headwater.cli.command import Option
-from headwater.errors import HeadwaterError
+from headwater.errors import Disconnected, HeadwaterError, StoreClosed
 
 if TYPE_CHECKING:
     import redis
 
+    from headwater.client.direct import DirectConnection
     from headwater.groups.operation import Operation
 
 T = TypeVar("T")
@@ -81,24 +82,45 @@ def _check_store(url: str) -> None:
 
 
 @contextmanager
-def _client(url: str, *, creates: bool = False) -> Iterator[redis.Redis]:
+def _client(url: str, *, creates: bool = False) -> Iterator[redis.Redis | DirectConnection]:
+    from headwater.client.redaction import redacted
+    from headwater.groups.operation import Refused
+
+    try:
+        with _direct(url) or _redis_py(url, creates=creates) as client:
+            yield client
+    except (OSError, Disconnected, StoreClosed) as error:
+        raise HeadwaterError(f"{redacted(url)} cannot be reached: {error}") from error
+    except Refused as error:
+        raise HeadwaterError(f"{redacted(url)} refuses this: {error}") from error
+
+
+def _direct(url: str) -> closing[DirectConnection] | None:
+    """Connect without redis-py, if that is possible."""
+    from headwater.client.direct import DirectConnection, NotDirect, is_direct
+    from headwater.groups.operation import refused
+
+    if not is_direct(url):
+        return None
+    try:
+        return closing(DirectConnection(url, seconds=TIMEOUT_SECONDS, refused=refused))
+    except NotDirect:
+        return None
+
+
+@contextmanager
+def _redis_py(url: str, *, creates: bool) -> Iterator[redis.Redis]:
     from redis.exceptions import RedisError
 
     from headwater.client.redaction import redacted
-    from headwater.groups.operation import Refused
     from headwater.worker.connections import Connections, lost_connection
 
     if not creates:
         _check_store(url)
     try:
-        client = Connections(url).synchronous(deadline_s=TIMEOUT_SECONDS)
-        try:
+        with closing(Connections(url).synchronous(deadline_s=TIMEOUT_SECONDS)) as client:
             yield client
-        finally:
-            client.close()
     except lost_connection() as error:
         raise HeadwaterError(f"{redacted(url)} cannot be reached: {error}") from error
-    except Refused as error:
-        raise HeadwaterError(f"{redacted(url)} refuses this: {error}") from error
     except RedisError as error:  # from a parameter of the url, such as ssl_cert_reqs
         raise HeadwaterError(f"{redacted(url)} cannot be used: {error}") from error
