@@ -151,4 +151,4 @@ def test_an_entry_is_added_once_for_each_name(core: Core, run_headwater: Run) ->
 def test_values_that_are_not_text_are_printed(core: Core, run_headwater: Run) -> None:
     added: Any = core.client.xadd("s", {b"v": b"\xff\n"})
     (line,) = run_headwater("tail", "s", "-o", "json").splitlines()
-    assert json.loads(line) == {"id": added.decode(), "fields": [["v", "\\xff\n"]]}
+    assert json.loads(line) == {"id": added.decode(), "fields": [["v", "\udcff\n"]]}

@@ -11,6 +11,7 @@ from typing import Annotated
 
 from headwater.cli.command import Option, Positional
 from headwater.cli.directories import Directory
+from headwater.cli.output import say
 from headwater.cli.progress import progress
 from headwater.errors import HeadwaterError
 from headwater.journal.regular import remedy
@@ -34,7 +35,7 @@ def backup(
         found = back_up(directory, destination, progress())
     except OSError as error:
         raise failed("the backup", error, destination) from error
-    print(f"{found.directory}: {found.files:,} files, {found.bytes:,} bytes")
+    say(f"{found.directory}: {found.files:,} files, {found.bytes:,} bytes")
 
 
 def failed(what: str, error: OSError, destination: Path) -> HeadwaterError:
@@ -70,11 +71,11 @@ def restore(
     try:
         if at is None:
             found = back_up(directory, to, progress())
-            print(f"{found.directory}: {found.files:,} files, {found.bytes:,} bytes")
+            say(f"{found.directory}: {found.files:,} files, {found.bytes:,} bytes")
             return
         moment = restore_at(directory, to, milliseconds_of(at, "--at"), progress())
     except OSError as error:
         raise failed("restoring", error, to) from error
     last = iso_time(moment.at_ms) if moment.at_ms else "the store's beginning"
     left = "1 later change is" if moment.left_out == 1 else f"{moment.left_out:,} later changes are"
-    print(f"{moment.directory}: as of {last}; {left} left out")
+    say(f"{moment.directory}: as of {last}; {left} left out")

@@ -12,6 +12,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from enum import Enum
 from types import NoneType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
@@ -121,13 +122,43 @@ def made(
         _parameter(one, hints[one.name]) for one in inspect.signature(function).parameters.values()
     ]
     example = f"Example: headwater {path} {EXAMPLES[path]}".rstrip() if path in EXAMPLES else None
+    callback = function
+    if function in _WATCHED:
+        text = "Show it again every 2 seconds, until Ctrl-C."
+        parameters.append(click.Option(["--watch", "-w"], is_flag=True, help=text))
+        callback = _watching(function)
     return cls(
         path.rsplit(maxsplit=1)[-1],
-        callback=function,
+        callback=callback,
         params=parameters,
         help=_help(function),
         epilog=example,
     )
+
+
+_WATCHED: set[Callable[..., None]] = set()
+
+
+def watched(function: F) -> F:
+    """Give a command that only looks the option ``--watch``."""
+    _WATCHED.add(function)
+    return function
+
+
+def _watching(function: Callable[..., None]) -> Callable[..., None]:
+    def run(*, watch: bool, **given: Any) -> None:
+        if not watch:
+            function(**given)
+            return
+        from headwater.cli.watching import repeat
+
+        def show() -> None:
+            with suppress(click.exceptions.Exit):  # the status of one look
+                function(**given)
+
+        repeat(show)
+
+    return run
 
 
 def _help(function: Callable[..., None]) -> str:

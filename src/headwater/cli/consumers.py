@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 from headwater.cli.arguments import DryRun, GroupName, StreamName, Yes
-from headwater.cli.command import CommandGroup, Option, confirm
+from headwater.cli.command import CommandGroup, Option, confirm, watched
 from headwater.cli.output import Output, OutputFormat, print_table, show
 from headwater.cli.query import DEFAULT_URL, Url, query
 from headwater.operations.times import length_of_time
@@ -27,6 +27,7 @@ Unseen = Annotated[
 
 
 @app.add("list")
+@watched
 def list_consumers(
     stream: StreamName,
     group: GroupName,
@@ -94,4 +95,6 @@ def _print(found: list[ConsumerInfo], output: OutputFormat) -> None:
         ]
         print_table(("NAME", "PENDING", "LAST SEEN", "STATE"), rows)
 
-    show([one._asdict() for one in found], output, table)
+    from headwater.groups.consumers import ConsumerInfo
+
+    show([one._asdict() for one in found], output, table, ConsumerInfo._fields)

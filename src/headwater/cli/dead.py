@@ -6,15 +6,15 @@ headwater dead replay orders 1526569498055-0
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 from headwater.cli.arguments import entry_id
-from headwater.cli.command import CommandGroup, Option, Positional
-from headwater.cli.output import Output, OutputFormat, show
+from headwater.cli.command import CommandGroup, Option, Positional, watched
+from headwater.cli.output import Output, OutputFormat, say, show
 from headwater.cli.query import DEFAULT_URL, AllGroups, Url, query
 from headwater.errors import HeadwaterError
+from headwater.names import quoted, text_of
 
 if TYPE_CHECKING:
     from headwater.groups.operation import Operation
@@ -40,6 +40,7 @@ From = Annotated[
 
 
 @app.add("list")
+@watched
 def list_letters(
     stream: StreamName,
     *,
@@ -51,6 +52,7 @@ def list_letters(
 ) -> None:
     """List dead letters, oldest first: id, time, deliveries, entry and error."""
     from headwater.groups.dead_letters import page
+    from headwater.messages import DeadLetter
 
     where = _source(stream, source)
     after = _id(after) if after else ""
@@ -66,11 +68,11 @@ def list_letters(
 
     def lines() -> None:
         for letter in letters:
-            what = f"{letter.stream} {letter.entry_id} in group {letter.group}"
+            what = f"{quoted(letter.stream)} {letter.entry_id} in group {quoted(letter.group)}"
             error = letter.error.replace("\n", " ")
-            print(f"{letter.id}  {letter.at}  {letter.deliveries}x  {what}  {error}")
+            say(f"{letter.id}  {letter.at}  {letter.deliveries}x  {what}  {error}")
 
-    show([_document(letter) for letter in letters], output, lines)
+    show([_document(letter) for letter in letters], output, lines, DeadLetter._fields)
 
 
 @app.add("show")
@@ -127,18 +129,18 @@ def replay(
 
 def _print_outcome(outcome: Replayed) -> int:
     """Print the outcome for a record; return 1 if it was refused."""
-    letter, what = outcome.letter, f"{outcome.letter.stream} {outcome.entry_id}"
+    letter, what = outcome.letter, f"{quoted(outcome.letter.stream)} {outcome.entry_id}"
     match outcome.how:
         case "returned":
-            print(f"{letter.id}: {what} is pending in group {letter.group} again")
+            say(f"{letter.id}: {what} is pending in group {letter.group} again")
         case "added":
-            print(f"{letter.id}: {letter.stream} {letter.entry_id} added again as {what}")
+            say(f"{letter.id}: {letter.stream} {letter.entry_id} added again as {what}")
         case "coming":
-            print(f"{letter.id}: group {letter.group} will still handle {what}; record removed")
+            say(f"{letter.id}: group {letter.group} will still handle {what}; record removed")
         case "gone":
-            print(f"{letter.id}: another operator has replayed or dropped it")
+            say(f"{letter.id}: another operator has replayed or dropped it")
         case _:
-            print(f"{letter.id}: {outcome.reason}", file=sys.stderr)
+            say(f"{letter.id}: {outcome.reason}", error=True)
             return 1
     return 0
 
@@ -159,12 +161,12 @@ def drop(
     where = _source(stream, source)
     if not every:
         found = query(url, find(where, _some(ids)))  # raises an error for a mistyped id
-        print(f"{query(url, remove(where, [letter.id for letter in found]))} dropped")
+        say(f"{query(url, remove(where, [letter.id for letter in found]))} dropped")
         return
     dropped = 0
     for letters in _pages(url, stream, where, ids):
         dropped += query(url, remove(where, [letter.id for letter in letters]))
-    print(f"{dropped} dropped")
+    say(f"{dropped} dropped")
 
 
 def _source(stream: str, source: str | None) -> str:
@@ -207,7 +209,7 @@ def _report_none(url: str, stream: str, where: str) -> None:
             f"{redacted(url)} has no stream {stream!r} and no dead letters of it ({where!r}). Check "
             "the name and --url; if the dead-letter stream has another name, use --from."
         )
-    print(f"no dead letters in {where}", file=sys.stderr)
+    say(f"no dead letters in {where}", error=True)
 
 
 def _exist(*keys: str) -> Operation[tuple[bool, ...]]:
@@ -259,21 +261,17 @@ def _newest(where: str) -> Operation[str]:
 
 def _document(letter: DeadLetter) -> dict[str, object]:
     """Return a JSON object; fields are pairs, since a name may occur twice."""
-    return {**letter._asdict(), "fields": [[*map(_text, field)] for field in letter.fields]}
-
-
-def _text(data: bytes) -> str:
-    return data.decode("utf-8", "backslashreplace")
+    return {**letter._asdict(), "fields": [[*map(text_of, field)] for field in letter.fields]}
 
 
 def _print(letter: DeadLetter) -> None:
-    print(f"{letter.id}")
-    print(f"  entry       {letter.stream} {letter.entry_id}")
-    print(f"  group       {letter.group}, consumer {letter.consumer}")
-    print(f"  deliveries  {letter.deliveries}")
-    print(f"  died at     {letter.at}")
-    print(f"  error       {letter.error}")
+    say(f"{letter.id}")
+    say(f"  entry       {quoted(letter.stream)} {letter.entry_id}")
+    say(f"  group       {quoted(letter.group)}, consumer {quoted(letter.consumer)}")
+    say(f"  deliveries  {letter.deliveries}")
+    say(f"  died at     {letter.at}")
+    say(f"  error       {letter.error}")
     for line in letter.trace.splitlines():
-        print(f"    {line}")
+        say(f"    {line}")
     for name, value in letter.fields:
-        print(f"  {_text(name)} = {_text(value)}")
+        say(f"  {quoted(text_of(name))} = {quoted(text_of(value))}")

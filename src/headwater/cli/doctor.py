@@ -10,13 +10,14 @@ from typing import Annotated
 
 import click
 
-from headwater.cli.command import Positional
+from headwater.cli.command import Positional, watched
 from headwater.cli.info import CORE, versions
 from headwater.cli.output import UNHEALTHY, Output, OutputFormat, print_table, show
 from headwater.cli.query import DEFAULT_URL, Url, query
 from headwater.errors import HeadwaterError
 
 
+@watched
 def doctor(
     stream: Annotated[
         str, Positional(metavar="STREAM", help="The stream that the rights are asked for.")

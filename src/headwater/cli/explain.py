@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Annotated
 import click
 
 from headwater.cli.arguments import MaybeGroup, entry_id
-from headwater.cli.command import Option, Positional
-from headwater.cli.output import UNHEALTHY, Output, OutputFormat, show
+from headwater.cli.command import Option, Positional, watched
+from headwater.cli.output import UNHEALTHY, Output, OutputFormat, say, show
 from headwater.cli.query import DEFAULT_URL, Url, query, query_together
+from headwater.names import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,6 +33,7 @@ SHOWN = 5
 """How many ids of a cause are printed."""
 
 
+@watched
 def explain(
     stream: Annotated[
         str | None, Positional(metavar="STREAM", help="The stream. [default: all]")
@@ -98,32 +100,36 @@ def _document(one: Explanation | EntryExplanation) -> dict[str, object]:
 
 def _print(answers: list[Explanation]) -> None:
     if not answers:
-        print("there is no consumer group")
+        say("there is no consumer group")
     healthy = [one for one in answers if not one.causes]
     if len(healthy) > MOST_HEALTHY:
-        print(f"{len(healthy):,} groups are healthy")
+        say(f"{len(healthy):,} groups are healthy")
     for one in answers:
         if len(healthy) > MOST_HEALTHY and not one.causes:
             continue
         unread = "an unknown number of" if one.unread is None else f"{one.unread:,}"
         state = "not healthy" if one.causes else "healthy"
-        print(f"{one.stream}, group {one.group}: {state}. {one.pending:,} pending, {unread} unread")
+        say(
+            f"{quoted(one.stream)}, group {quoted(one.group)}: {state}. {one.pending:,} pending, {unread} unread"
+        )
         _print_causes(one.causes)
 
 
 def _print_entries(found: list[EntryExplanation]) -> None:
     for one in found:
-        print(f"{one.stream} {one.entry}, group {one.group}: {one.state}: {one.statement}")
+        say(
+            f"{quoted(one.stream)} {one.entry}, group {quoted(one.group)}: {one.state}: {one.statement}"
+        )
         _print_causes(one.causes)
 
 
 def _print_causes(causes: Sequence[Cause]) -> None:
     for cause in causes:
-        print(f"  {cause.name}: {cause.statement}")
+        say(f"  {cause.name}: {cause.statement}")
         if len(cause.entries) > 1:
             more = f" … {len(cause.entries) - SHOWN:,} more" if len(cause.entries) > SHOWN else ""
-            print(f"    entries  {' '.join(cause.entries[:SHOWN])}{more}")
+            say(f"    entries  {' '.join(cause.entries[:SHOWN])}{more}")
         if cause.fix:
-            print(f"    fix      {cause.fix}")
+            say(f"    fix      {cause.fix}")
         if cause.server:
-            print(f"    fix      on the server: {shlex.join(cause.server)}")
+            say(f"    fix      on the server: {shlex.join(cause.server)}")

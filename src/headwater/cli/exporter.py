@@ -82,7 +82,9 @@ def exporter(
     from headwater.addresses import address_text, host_and_port
     from headwater.client.redaction import redacted
     from headwater.prometheus import serve
+    from headwater.worker.logs import configure_logging
 
+    configure_logging()
     host, port = host_and_port(listen, "--listen")
 
     def ask(operation: Operation[Any]) -> Any:

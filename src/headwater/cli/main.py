@@ -198,12 +198,12 @@ def _run(words: list[str]) -> int:
         )
         sys.stdout.flush()
     except HeadwaterError as problem:
-        print(f"headwater: {problem}", file=sys.stderr)
+        _complain(str(problem))
         return 1
     except BrokenPipeError:
         raise
     except OSError as problem:  # the disk that the output goes to is full
-        print(f"headwater: {problem}", file=sys.stderr)
+        _complain(str(problem))
         return 1
     except click.ClickException as problem:
         problem.show()
@@ -212,6 +212,15 @@ def _run(words: list[str]) -> int:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
     return status if isinstance(status, int) else 0
+
+
+def _complain(problem: str) -> None:
+    """Print an error. What a server or a client wrote in it does not reach the terminal as it is."""
+    from headwater.cli.output import coloured
+    from headwater.names import escaped
+
+    text = "\n".join(map(escaped, problem.split("\n")))
+    print(f"{coloured('headwater:', 'red', sys.stderr)} {text}", file=sys.stderr)
 
 
 def _width() -> int:

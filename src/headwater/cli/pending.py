@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 
 from headwater.cli import pending_actions
 from headwater.cli.arguments import EntryId, GroupName, StreamName
-from headwater.cli.command import CommandGroup, Option, Positional
-from headwater.cli.output import Output, OutputFormat, print_json, print_table, show
+from headwater.cli.command import CommandGroup, Option, Positional, watched
+from headwater.cli.output import Output, OutputFormat, print_json, print_table, say, show
 from headwater.cli.query import DEFAULT_URL, Url, query
+from headwater.names import quoted
 from headwater.operations.times import length_of_time
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ app = CommandGroup()
 
 
 @app.add("list")
+@watched
 def list_pending(
     stream: StreamName,
     group: Annotated[
@@ -41,7 +43,7 @@ def list_pending(
     it); parked (it waits for its retry); claimable (the next worker that reads gets it). The oldest
     entry that is not yet delivered is shown too.
     """
-    from headwater.groups.pending import PendingFilter
+    from headwater.groups.pending import PendingDelivery, PendingFilter
     from headwater.groups.pending import pending as report
 
     found = query(url, report(stream, group, PendingFilter(count)))
@@ -51,14 +53,14 @@ def list_pending(
 
     def tables() -> None:
         if not found:
-            print(f"{stream} has no group")
+            say(f"{quoted(stream)} has no group")
         for number, one in enumerate(found):
             if number:
-                print()
+                say()
             _print(stream, one)
 
     rows = [{"group": one.group, **row._asdict()} for one in found for row in one.entries]
-    show(rows, output, tables)
+    show(rows, output, tables, ("group", *PendingDelivery._fields))
 
 
 @app.add("show")
@@ -90,9 +92,9 @@ def show_entry(
     def text() -> None:
         print_table(_TITLES, [_row(row)])
         if pairs is None:
-            print("  the stream does not have the entry any more")
+            say("  the stream does not have the entry any more")
         for name, value in pairs or ():
-            print(f"  {name} = {value}")
+            say(f"  {quoted(name)} = {quoted(value)}")
 
     show([document], output, text)
 
@@ -106,23 +108,27 @@ def _document(found: GroupPending) -> dict[str, object]:
 
 def _print(stream: str, found: GroupPending) -> None:
     unread = "an unknown number of" if found.unread is None else f"{found.unread:,}"
-    print(f"{stream}, group {found.group}: {found.pending:,} pending, {unread} unread")
+    say(
+        f"{quoted(stream)}, group {quoted(found.group)}: {found.pending:,} pending, {unread} unread"
+    )
     if found.oldest_unread:
         age = length_of_time(found.oldest_unread_age_ms or 0)
-        print(f"  oldest unread    {found.oldest_unread}, added {age} ago")
+        say(f"  oldest unread    {found.oldest_unread}, added {age} ago")
     if found.last_seen_ms is None:
-        print("  consumers        none: no worker of this group runs")
+        say("  consumers        none: no worker of this group runs")
     else:
-        print(f"  last seen        {found.last_seen}, {length_of_time(found.last_seen_ms)} ago")
+        say(
+            f"  last seen        {quoted(found.last_seen or '')}, {length_of_time(found.last_seen_ms)} ago"
+        )
     if found.claim_after_ms is not None:
-        print(f"  claimed after    {length_of_time(found.claim_after_ms)} without a renewal")
+        say(f"  claimed after    {length_of_time(found.claim_after_ms)} without a renewal")
     if found.next_due_ms is not None:
-        print(f"  next retry       due in {length_of_time(found.next_due_ms)}")
+        say(f"  next retry       due in {length_of_time(found.next_due_ms)}")
     if not found.entries:
         return
     print_table(_TITLES, [_row(one) for one in found.entries])
     if found.pending > len(found.entries):
-        print(f"  … and {found.pending - len(found.entries):,} more (--count)")
+        say(f"  … and {found.pending - len(found.entries):,} more (--count)")
 
 
 _TITLES = ("  ID", "STATE", "OWNER", "DELIVERIES", "IDLE", "ADDED")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from headwater.cli.arguments import DryRun, GroupName, StreamName, Yes
 from headwater.cli.command import CommandGroup, Option, Positional, confirm
-from headwater.cli.output import Output, OutputFormat, print_table, show
+from headwater.cli.output import Output, OutputFormat, print_table, say, show
 from headwater.cli.query import DEFAULT_URL, Url, query
 from headwater.errors import HeadwaterError
 from headwater.operations.times import length_of_time
@@ -70,9 +70,9 @@ class Change(NamedTuple):
         failed = [one for one in done if not one.done]
 
         def text() -> None:
-            print(f"{len(done) - len(failed):,} {self.word}")
+            say(f"{len(done) - len(failed):,} {self.word}")
             for one in failed:
-                print(f"{one.id}: {one.reason}")
+                say(f"{one.id}: {one.reason}")
 
         show([one._asdict() for one in done], self.output, text)
         if failed:
@@ -96,7 +96,7 @@ class Change(NamedTuple):
 
 def _preview(rows: Sequence[PendingDelivery]) -> None:
     if not rows:
-        print("no pending entry fits")
+        say("no pending entry fits")
         return
     cells = [
         (
@@ -110,7 +110,7 @@ def _preview(rows: Sequence[PendingDelivery]) -> None:
     ]
     print_table(("ID", "STATE", "OWNER", "DELIVERIES", "IDLE"), cells)
     if len(rows) > SHOWN:
-        print(f"… and {len(rows) - SHOWN:,} more")
+        say(f"… and {len(rows) - SHOWN:,} more")
 
 
 def _selection(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from headwater.cli.arguments import DryRun, GroupName, StreamName, Yes, entry_id
 from headwater.cli.command import Option, confirm
-from headwater.cli.output import Output, OutputFormat, print_table, show
+from headwater.cli.output import Output, OutputFormat, print_table, say, show
 from headwater.cli.query import DEFAULT_URL, Url, query
 from headwater.errors import HeadwaterError
 from headwater.moments import milliseconds_of
@@ -76,10 +76,10 @@ def _target(text: str) -> str:
 
 
 def _print_reset(found: ResetPreview) -> None:
-    print(f"{found.stream}, group {found.group}: from {found.before} to {found.after}")
-    print(f"  delivered again  {found.again:,}")
-    print(f"  skipped          {found.skipped:,}")
-    print(f"  pending          {found.pending:,} (not changed)")
+    say(f"{found.stream}, group {found.group}: from {found.before} to {found.after}")
+    say(f"  delivered again  {found.again:,}")
+    say(f"  skipped          {found.skipped:,}")
+    say(f"  pending          {found.pending:,} (not changed)")
 
 
 def trim(
@@ -125,7 +125,7 @@ def trim(
 
 
 def _print_trim(found: TrimPreview) -> None:
-    print(f"{found.stream}: {_removed(found)} before {found.minid}")
+    say(f"{found.stream}: {_removed(found)} before {found.minid}")
     if found.groups:
         rows = [(one.group, f"{one.unread:,}", f"{one.pending:,}") for one in found.groups]
         print_table(("  GROUP", "UNREAD", "PENDING"), [(f"  {a}", b, c) for a, b, c in rows])

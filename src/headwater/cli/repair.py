@@ -14,7 +14,7 @@ from headwater.cli.arguments import DryRun, Yes
 from headwater.cli.backup import failed
 from headwater.cli.command import Option, confirm
 from headwater.cli.directories import Directory
-from headwater.cli.output import Output, OutputFormat, show
+from headwater.cli.output import Output, OutputFormat, say, show
 from headwater.cli.progress import progress
 
 if TYPE_CHECKING:
@@ -72,15 +72,15 @@ def _delete(plan: RepairPlan, directory: Path) -> None:
 
 def _print(plan: RepairPlan) -> None:
     if not plan.needed:
-        print(f"{plan.directory}: nothing to repair")
+        say(f"{plan.directory}: nothing to repair")
         return
     if plan.damage is not None:
-        print(f"damaged: {plan.damage}")
+        say(f"damaged: {plan.damage}")
         after = "1 change" if plan.changes == 1 else f"{plan.changes:,} changes"
-        print(f"lost: the damaged record and {after} after it")
+        say(f"lost: the damaged record and {after} after it")
     for one in plan.lost:
         entries = "1 entry" if one.entries == 1 else f"{one.entries:,} entries"
-        print(
+        say(
             f"lost: database {one.database}, stream {one.stream}: {entries} from {one.first} to {one.last}: "
             f"{one.reason}"
         )

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Annotated
 
 from headwater.cli.arguments import DryRun, GroupName, StreamName, Yes, entry_id
-from headwater.cli.command import CommandGroup, Option, Positional
-from headwater.cli.output import Output, OutputFormat, print_table, show
+from headwater.cli.command import CommandGroup, Option, Positional, watched
+from headwater.cli.output import Output, OutputFormat, print_table, say, show
 from headwater.cli.pending_actions import Change
 from headwater.cli.query import DEFAULT_URL, Url, query
 from headwater.errors import HeadwaterError
@@ -23,6 +23,7 @@ MOST = 100_000
 
 
 @app.add("list")
+@watched
 def list_retries(
     stream: StreamName,
     group: GroupName,
@@ -32,7 +33,7 @@ def list_retries(
     url: Url = DEFAULT_URL,
 ) -> None:
     """List entries that wait for their retry: when each is due, and how often it was delivered."""
-    from headwater.operations.retries import retries
+    from headwater.operations.retries import Retry, retries
 
     found = query(url, retries(stream, group, count=count))
 
@@ -40,7 +41,7 @@ def list_retries(
         rows = [(one.id, length_of_time(one.due_ms), str(one.deliveries)) for one in found]
         print_table(("ID", "DUE IN", "DELIVERIES"), rows)
 
-    show([one._asdict() for one in found], output, table)
+    show([one._asdict() for one in found], output, table, Retry._fields)
 
 
 @app.add()
@@ -66,7 +67,7 @@ def run(
     if every:
         chosen = [one.id for one in query(url, retries(stream, group, count=MOST))]
         if not chosen:
-            print("no entry waits for a retry")
+            say("no entry waits for a retry")
             return
     change = Change(stream, group, Selection(chosen), "made due", dry_run, yes, output, url)
     change.carry_out(act)

@@ -8,17 +8,16 @@ headwater add orders item=tea number=2
 
 from __future__ import annotations
 
-import csv
-import json
 import sys
 import time
 from typing import TYPE_CHECKING, Annotated
 
 from headwater.cli.arguments import StreamName, entry_id
 from headwater.cli.command import Option, Positional
-from headwater.cli.output import Output, OutputFormat
+from headwater.cli.output import Output, OutputFormat, json_text, print_csv
 from headwater.cli.query import DEFAULT_URL, Url, query
 from headwater.errors import HeadwaterError
+from headwater.names import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -61,8 +60,10 @@ def tail(
 
     The oldest comes first. As JSON, each entry is one line.
     """
-    from headwater.operations.entries import Condition, last, next_after
+    from headwater.operations.entries import Condition, TextEntry, last, next_after
 
+    if output is OutputFormat.CSV:
+        print_csv([], TextEntry._fields)
     conditions = [Condition.parse(one) for one in where or ()]
     if since is None:
         found, after = query(url, last(stream, max(1, count), conditions))
@@ -102,15 +103,15 @@ def _fitting(page: Iterable[TextEntry], conditions: Sequence[Condition]) -> list
 
 
 def _print(found: Iterable[TextEntry], output: OutputFormat) -> None:
-    rows = csv.writer(sys.stdout, lineterminator="\n")
     for one in found:
         match output:
             case OutputFormat.JSON:
-                print(json.dumps(one._asdict(), ensure_ascii=False))
+                print(json_text(one._asdict()))
             case OutputFormat.CSV:
-                rows.writerow([one.id, *(text for pair in one.fields for text in pair)])
+                print_csv([one._asdict()], head=False)
             case OutputFormat.TABLE:
-                print(one.id, *(f"{name}={value}" for name, value in one.fields), sep="  ")
+                pairs = (f"{quoted(name)}={quoted(value)}" for name, value in one.fields)
+                print(one.id, *pairs, sep="  ")
     sys.stdout.flush()
 
 

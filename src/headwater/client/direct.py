@@ -115,7 +115,11 @@ def _database(parts: SplitResult) -> str:
 
 
 def _block_ms(command: Sequence[str | bytes | int]) -> int:
-    return int(command[command.index("BLOCK") + 1]) if "BLOCK" in command else 0
+    """Return how long a read may block, 0 for other commands."""
+    if command[0] != "XREAD":
+        return 0
+    options = command[: command.index("STREAMS")]
+    return int(options[options.index("BLOCK") + 1]) if "BLOCK" in options else 0
 
 
 def _packed(command: Sequence[str | bytes | int]) -> bytes:
