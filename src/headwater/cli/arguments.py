@@ -24,6 +24,21 @@ def entry_id(text: str) -> str:
         ) from None
 
 
+def duration(text: str) -> str:
+    """Check a length of time. Raises `HeadwaterError` if it is not one."""
+    from headwater.worker.durations import milliseconds
+
+    milliseconds(text, what="duration", least_ms=0)
+    return text
+
+
+def moment(text: str) -> int:
+    """Return Unix milliseconds. Raises `HeadwaterError` if it is not a moment."""
+    from headwater.moments import milliseconds_of
+
+    return milliseconds_of(text, "time")
+
+
 StreamName = Annotated[str, Positional(metavar="STREAM", help="The stream.")]
 GroupName = Annotated[str, Positional(metavar="GROUP", help="The consumer group.")]
 MaybeGroup = Annotated[

@@ -63,8 +63,11 @@ class Parsed(click.ParamType[Any]):
         self._parse = parse
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
-        """Return what the function returns."""
-        return self._parse(value) if isinstance(value, str) else value
+        """Return what the function returns. What it refuses is a wrong command line."""
+        try:
+            return self._parse(value) if isinstance(value, str) else value
+        except HeadwaterError as problem:
+            self.fail(str(problem), param, ctx)
 
 
 class CommandGroup(click.Group):
@@ -213,6 +216,11 @@ def _parameter(one: inspect.Parameter, annotation: Any) -> click.Parameter:
 
 def _union(kind: Any) -> bool:
     return NoneType in get_args(kind)
+
+
+def wrong(text: str) -> click.UsageError:
+    """Return the error of a command line whose words do not go together."""
+    return click.UsageError(text, click.get_current_context(silent=True))
 
 
 def confirm(question: str) -> None:

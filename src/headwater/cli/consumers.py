@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from headwater.cli.arguments import DryRun, GroupName, StreamName, Yes
+from headwater.cli.arguments import DryRun, GroupName, StreamName, Yes, duration
 from headwater.cli.command import CommandGroup, Option, confirm, watched
 from headwater.cli.output import Output, OutputFormat, print_table, show
 from headwater.cli.query import DEFAULT_URL, Url, query
@@ -22,7 +22,11 @@ app = CommandGroup()
 
 Unseen = Annotated[
     str,
-    Option(metavar="DURATION", help="A consumer expires when it was not seen for this long."),
+    Option(
+        parser=duration,
+        metavar="DURATION",
+        help="A consumer expires when it was not seen for this long.",
+    ),
 ]
 
 

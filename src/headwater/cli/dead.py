@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 from headwater.cli.arguments import entry_id
-from headwater.cli.command import CommandGroup, Option, Positional, watched
+from headwater.cli.command import CommandGroup, Option, Positional, watched, wrong
 from headwater.cli.output import Output, OutputFormat, say, show
 from headwater.cli.query import DEFAULT_URL, AllGroups, Url, query
 from headwater.errors import HeadwaterError
@@ -23,10 +23,24 @@ if TYPE_CHECKING:
 
 app = CommandGroup()
 
+
+def _id(text: str) -> str:
+    """Parse an id like `entry_id`. Raises `HeadwaterError`, which names the command that lists ids."""
+    try:
+        return entry_id(text)
+    except HeadwaterError:
+        raise HeadwaterError(
+            f"{text!r} is not the id of a dead letter; `headwater dead list` shows their ids, such as "
+            "1526569498055-0"
+        ) from None
+
+
 StreamName = Annotated[
     str, Positional(metavar="STREAM", help="The stream that the dead letters are from.")
 ]
-Ids = Annotated[list[str] | None, Positional(metavar="ID…", help="Ids of dead letters.")]
+Ids = Annotated[
+    list[str] | None, Positional(metavar="ID…", parser=_id, help="Ids of dead letters.")
+]
 All = Annotated[bool, Option("--all", help="All dead letters.")]
 From = Annotated[
     str | None,
@@ -45,7 +59,9 @@ def list_letters(
     stream: StreamName,
     *,
     count: Annotated[int, Option(min=1, metavar="N", help="List at most N.")] = 100,
-    after: Annotated[str, Option(metavar="ID", help="List only those after this id.")] = "",
+    after: Annotated[
+        str | None, Option(metavar="ID", parser=_id, help="List only those after this id.")
+    ] = None,
     source: From = None,
     output: Output = OutputFormat.TABLE,
     url: Url = DEFAULT_URL,
@@ -55,9 +71,8 @@ def list_letters(
     from headwater.messages import DeadLetter
 
     where = _source(stream, source)
-    after = _id(after) if after else ""
     letters: list[DeadLetter] = []
-    while found := query(url, page(where, after=after, count=count)):
+    while found := query(url, page(where, after=after or "", count=count)):
         letters += _of(stream, found)
         if len(letters) >= count or len(found) < count:
             break
@@ -177,19 +192,8 @@ def _source(stream: str, source: str | None) -> str:
 
 def _some(ids: list[str] | None) -> list[str]:
     if not ids:
-        raise HeadwaterError("name at least one dead letter; `headwater dead list` shows their ids")
-    return [_id(one) for one in ids]
-
-
-def _id(text: str) -> str:
-    """Parse an id like `entry_id`. Raises `HeadwaterError`, which names the command that lists ids."""
-    try:
-        return entry_id(text)
-    except HeadwaterError:
-        raise HeadwaterError(
-            f"{text!r} is not the id of a dead letter; `headwater dead list` shows their ids, such as "
-            "1526569498055-0"
-        ) from None
+        raise wrong("name at least one dead letter; `headwater dead list` shows their ids")
+    return ids
 
 
 def _report_none(url: str, stream: str, where: str) -> None:
@@ -224,7 +228,7 @@ def _pages(url: str, stream: str, where: str, ids: list[str] | None) -> Iterator
     from headwater.groups.dead_letters import page
 
     if ids:
-        raise HeadwaterError("give either --all or ids, not both")
+        raise wrong("give either --all or ids, not both")
     after = ""
     last = query(url, _newest(where))
     if last == "0-0":

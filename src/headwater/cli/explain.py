@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import click
 
-from headwater.cli.arguments import MaybeGroup, entry_id
+from headwater.cli.arguments import MaybeGroup, duration, entry_id
 from headwater.cli.command import Option, Positional, watched
 from headwater.cli.output import UNHEALTHY, Output, OutputFormat, say, show
 from headwater.cli.query import DEFAULT_URL, Url, query, query_together
@@ -39,11 +39,14 @@ def explain(
         str | None, Positional(metavar="STREAM", help="The stream. [default: all]")
     ] = None,
     group: MaybeGroup = None,
-    entry: Annotated[str | None, Positional(metavar="ID", help="Only this entry.")] = None,
+    entry: Annotated[
+        str | None, Positional(metavar="ID", parser=entry_id, help="Only this entry.")
+    ] = None,
     *,
     window: Annotated[
         str,
         Option(
+            parser=duration,
             metavar="DURATION",
             help="How long to observe, to tell whether workers keep up; 0s: look once.",
         ),
@@ -61,7 +64,7 @@ def explain(
     from headwater.worker.durations import milliseconds
 
     if entry is not None and stream is not None:
-        found = query(url, explain_entry(stream, entry_id(entry), group))
+        found = query(url, explain_entry(stream, entry, group))
         show([_document(one) for one in found], output, lambda: _print_entries(found))
         _exit(any(one.causes for one in found))
         return

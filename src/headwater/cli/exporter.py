@@ -63,10 +63,18 @@ class StoreCollector:
             yield family
 
 
+def _place(text: str) -> str:
+    """Check an address. Raises `HeadwaterError`."""
+    from headwater.addresses import host_and_port
+
+    host_and_port(text, "address")
+    return text
+
+
 def exporter(
     *,
     listen: Annotated[
-        str, Option(metavar="HOST:PORT", help="Where to listen; port 0: a free one.")
+        str, Option(parser=_place, metavar="HOST:PORT", help="Where to listen; port 0: a free one.")
     ] = "127.0.0.1:9121",
     streams: Annotated[str, Option(metavar="PATTERN", help="Streams whose names match.")] = "*",
     consumers: Annotated[

@@ -11,11 +11,12 @@ import json
 from itertools import islice
 from typing import Annotated
 
+from headwater.cli.arguments import moment
 from headwater.cli.command import CommandGroup, Option
 from headwater.cli.directories import Directory, files_of
 from headwater.cli.output import Output, OutputFormat, print_csv, print_table, show
 from headwater.cli.progress import progress
-from headwater.moments import iso_time, milliseconds_of
+from headwater.moments import iso_time
 
 app = CommandGroup()
 
@@ -53,10 +54,11 @@ def dump(
     directory: Directory,
     *,
     first: Annotated[
-        str | None, Option("--from", metavar="TIME", help="Groups from this time on.")
+        int | None,
+        Option("--from", parser=moment, metavar="TIME", help="Groups from this time on."),
     ] = None,
     last: Annotated[
-        str | None, Option("--to", metavar="TIME", help="Groups up to this time.")
+        int | None, Option("--to", parser=moment, metavar="TIME", help="Groups up to this time.")
     ] = None,
     limit: Annotated[int, Option(min=1, help="At most so many groups.")] = 1_000,
     output: Output = OutputFormat.TABLE,
@@ -70,8 +72,8 @@ def dump(
 
     groups = dumped_groups(
         files_of(directory),
-        from_ms=0 if first is None else milliseconds_of(first, "--from"),
-        to_ms=None if last is None else milliseconds_of(last, "--to"),
+        from_ms=first or 0,
+        to_ms=last,
         progress=progress(),
     )
     found = list(islice(groups, limit))

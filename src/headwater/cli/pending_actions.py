@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-from headwater.cli.arguments import DryRun, GroupName, StreamName, Yes
-from headwater.cli.command import CommandGroup, Option, Positional, confirm
+from headwater.cli.arguments import DryRun, GroupName, StreamName, Yes, duration, entry_id
+from headwater.cli.command import CommandGroup, Option, Positional, confirm, wrong
 from headwater.cli.output import Output, OutputFormat, print_table, say, show
 from headwater.cli.query import DEFAULT_URL, Url, query
 from headwater.errors import HeadwaterError
@@ -22,13 +22,18 @@ if TYPE_CHECKING:
     from headwater.groups.pending import GroupInfo, PendingDelivery
     from headwater.operations.actions import Done, Selection
 
-Ids = Annotated[list[str] | None, Positional(metavar="ID…", help="Ids of pending entries.")]
+Ids = Annotated[
+    list[str] | None, Positional(metavar="ID…", parser=entry_id, help="Ids of pending entries.")
+]
 All = Annotated[bool, Option("--all", help="All pending entries of the group.")]
 Owner = Annotated[
     str | None,
     Option("--consumer", metavar="NAME", help="Only those that this consumer owns."),
 ]
-Idle = Annotated[str, Option(metavar="DURATION", help="Only those that were idle for this time.")]
+Idle = Annotated[
+    str,
+    Option(parser=duration, metavar="DURATION", help="Only those that were idle for this time."),
+]
 Deliveries = Annotated[
     int, Option(min=0, metavar="N", help="Only those that were delivered at least so often.")
 ]
@@ -116,21 +121,18 @@ def _preview(rows: Sequence[PendingDelivery]) -> None:
 def _selection(
     ids: list[str] | None, every: bool, consumer: str | None, idle: str, deliveries: int
 ) -> Selection:
-    from headwater.cli.arguments import entry_id
     from headwater.operations.actions import Selection
     from headwater.worker.durations import milliseconds
 
     idle_ms = milliseconds(idle, what="--idle", least_ms=0)
     filtered = consumer is not None or idle_ms > 0 or deliveries > 0
     if every and (ids or filtered):
-        raise HeadwaterError(
-            "--all selects everything: leave out the ids and the other options, or --all"
-        )
+        raise wrong("--all selects everything: leave out the ids and the other options, or --all")
     if not (ids or filtered or every):
-        raise HeadwaterError(
+        raise wrong(
             "nothing is selected: name ids, or use --consumer, --idle, --deliveries or --all"
         )
-    return Selection([entry_id(one) for one in ids or ()], consumer, idle_ms, deliveries)
+    return Selection([*(ids or ())], consumer, idle_ms, deliveries)
 
 
 def release(

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 
-from headwater.cli.command import CommandGroup, Option, Positional
+from headwater.cli.command import CommandGroup, Option, Positional, wrong
 from headwater.cli.query import AllGroups
 from headwater.cli.spark_noise import quiet_start
 from headwater.errors import HeadwaterError
@@ -226,9 +226,9 @@ def replay(
 ) -> None:
     """Deliver dead letters to their groups again, and remove their records."""
     if not dead:
-        raise HeadwaterError("choose what to replay: --dead, with --all or --id")
+        raise wrong("choose what to replay: --dead, with --all or --id")
     if bool(ids) == every:
-        raise HeadwaterError("choose dead letters with --id, or all of them with --all")
+        raise wrong("choose dead letters with --id, or all of them with --all")
     declared = _load(file, set_)
     from headwater.spark.pipeline.dead_letters import replay as replay_letters
 

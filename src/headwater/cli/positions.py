@@ -11,14 +11,30 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
 from headwater.cli.arguments import DryRun, GroupName, StreamName, Yes, entry_id
-from headwater.cli.command import Option, confirm
+from headwater.cli.command import Option, confirm, wrong
 from headwater.cli.output import Output, OutputFormat, print_table, say, show
 from headwater.cli.query import DEFAULT_URL, Url, query
-from headwater.errors import HeadwaterError
 from headwater.moments import milliseconds_of
 
 if TYPE_CHECKING:
     from headwater.operations.positions import ResetPreview, TrimPreview
+
+
+def _target(text: str) -> str:
+    """Return the id after which ``--to`` begins."""
+    if text in ("0", "$"):
+        return text
+    return _id(text) or f"{max(0, milliseconds_of(text, 'time') - 1)}-{2**64 - 1}"
+
+
+def _first(text: str) -> str:
+    """Return the id from which ``--minid`` keeps entries."""
+    return _id(text) or f"{milliseconds_of(text, 'time')}-0"
+
+
+def _id(text: str) -> str | None:
+    """Return an id that was typed, None for a time."""
+    return entry_id(text) if text.replace("-", "").isdigit() else None
 
 
 def reset(
@@ -28,6 +44,7 @@ def reset(
     to: Annotated[
         str | None,
         Option(
+            parser=_target,
             metavar="ID|TIME|0|$",
             help="After this id, at this time, at the beginning (0), or after the last entry ($).",
         ),
@@ -49,11 +66,11 @@ def reset(
     from headwater.operations.positions import reset_back, reset_to, set_position
 
     if (to is None) == (back is None):
-        raise HeadwaterError("give one of --to and --back")
+        raise wrong("give one of --to and --back")
     if back is not None:
         found = query(url, reset_back(stream, group, back))
     else:
-        found = query(url, reset_to(stream, group, _target(str(to))))
+        found = query(url, reset_to(stream, group, str(to)))
     show([found._asdict()], output, lambda: _print_reset(found))
     _ask_and_do(
         f"Set group {group} of {stream} to {found.after}?",
@@ -61,18 +78,6 @@ def reset(
         dry_run=dry_run or found.before == found.after,
         yes=yes,
     )
-
-
-def _id(text: str) -> str | None:
-    """Return an id that was typed, None for a time."""
-    return entry_id(text) if text.replace("-", "").isdigit() else None
-
-
-def _target(text: str) -> str:
-    """Return the id after which ``--to`` begins."""
-    if text in ("0", "$"):
-        return text
-    return _id(text) or f"{max(0, milliseconds_of(text, '--to') - 1)}-{2**64 - 1}"
 
 
 def _print_reset(found: ResetPreview) -> None:
@@ -89,7 +94,8 @@ def trim(
         int | None, Option(min=0, metavar="N", help="Keep the last N entries.")
     ] = None,
     minid: Annotated[
-        str | None, Option(metavar="ID|TIME", help="Keep entries from this id or time on.")
+        str | None,
+        Option(parser=_first, metavar="ID|TIME", help="Keep entries from this id or time on."),
     ] = None,
     dry_run: DryRun = False,
     yes: Yes = False,
@@ -104,13 +110,11 @@ def trim(
     from headwater.operations.positions import trim_before, trim_to_length
 
     if (maxlen is None) == (minid is None):
-        raise HeadwaterError("give one of --maxlen and --minid")
+        raise wrong("give one of --maxlen and --minid")
     if maxlen is not None:
         found = query(url, trim_to_length(stream, maxlen))
     else:
-        text = str(minid)
-        first = _id(text) or f"{milliseconds_of(text, '--minid')}-0"
-        found = query(url, trim_before(stream, first))
+        found = query(url, trim_before(stream, str(minid)))
     show(
         [found._asdict() | {"groups": [one._asdict() for one in found.groups]}],
         output,

@@ -90,9 +90,26 @@ def _client(url: str, *, creates: bool = False) -> Iterator[redis.Redis | Direct
         with _direct(url) or _redis_py(url, creates=creates) as client:
             yield client
     except (OSError, Disconnected, StoreClosed) as error:
-        raise HeadwaterError(f"{redacted(url)} cannot be reached: {error}") from error
+        raise _unreachable(url, error) from error
     except Refused as error:
+        if error.code in _REASONS:
+            raise HeadwaterError(f"{redacted(url)} {_REASONS[error.code]}: {error}") from error
         raise HeadwaterError(f"{redacted(url)} refuses this: {error}") from error
+
+
+_REASONS = {
+    "WRONGPASS": "does not accept this user and password",
+    "NOAUTH": "wants a password, as in redis://user:password@host",
+}
+
+
+def _unreachable(url: str, error: BaseException) -> HeadwaterError:
+    """Return the error for a lost connection, which says whether only one side speaks TLS."""
+    from headwater.client.direct import tls_advice
+    from headwater.client.redaction import redacted
+
+    advice = tls_advice(url)
+    return HeadwaterError(f"{redacted(url)} cannot be reached: {advice or error}")
 
 
 def _direct(url: str) -> closing[DirectConnection] | None:
@@ -113,14 +130,19 @@ def _redis_py(url: str, *, creates: bool) -> Iterator[redis.Redis]:
     from redis.exceptions import RedisError
 
     from headwater.client.redaction import redacted
-    from headwater.worker.connections import Connections, lost_connection
+    from headwater.groups.operation import Refused
+    from headwater.groups.store_errors import lost_connection, refused_credentials
+    from headwater.worker.connections import Connections
 
     if not creates:
         _check_store(url)
     try:
         with closing(Connections(url).synchronous(deadline_s=TIMEOUT_SECONDS)) as client:
             yield client
+    except refused_credentials() as error:
+        wrong = "invalid" in str(error)  # redis-py removes the code
+        raise Refused(str(error), "WRONGPASS" if wrong else "NOAUTH") from error
     except lost_connection() as error:
-        raise HeadwaterError(f"{redacted(url)} cannot be reached: {error}") from error
+        raise _unreachable(url, error) from error
     except RedisError as error:  # from a parameter of the url, such as ssl_cert_reqs
         raise HeadwaterError(f"{redacted(url)} cannot be used: {error}") from error

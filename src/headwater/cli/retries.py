@@ -9,11 +9,10 @@ from __future__ import annotations
 from typing import Annotated
 
 from headwater.cli.arguments import DryRun, GroupName, StreamName, Yes, entry_id
-from headwater.cli.command import CommandGroup, Option, Positional, watched
+from headwater.cli.command import CommandGroup, Option, Positional, watched, wrong
 from headwater.cli.output import Output, OutputFormat, print_table, say, show
 from headwater.cli.pending_actions import Change
 from headwater.cli.query import DEFAULT_URL, Url, query
-from headwater.errors import HeadwaterError
 from headwater.operations.times import length_of_time
 
 app = CommandGroup()
@@ -48,7 +47,9 @@ def list_retries(
 def run(
     stream: StreamName,
     group: GroupName,
-    ids: Annotated[list[str] | None, Positional(metavar="ID…", help="Ids of entries.")] = None,
+    ids: Annotated[
+        list[str] | None, Positional(metavar="ID…", parser=entry_id, help="Ids of entries.")
+    ] = None,
     *,
     every: Annotated[bool, Option("--all", help="All entries that wait.")] = False,
     dry_run: DryRun = False,
@@ -62,8 +63,8 @@ def run(
     from headwater.operations.retries import retries
 
     if bool(ids) == every:
-        raise HeadwaterError("name ids, or use --all")
-    chosen = [entry_id(one) for one in ids or ()]
+        raise wrong("name ids, or use --all")
+    chosen = [*(ids or ())]
     if every:
         chosen = [one.id for one in query(url, retries(stream, group, count=MOST))]
         if not chosen:

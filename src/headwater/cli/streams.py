@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import click
 
 from headwater.cli import positions
-from headwater.cli.arguments import MaybeGroup, StreamName
+from headwater.cli.arguments import MaybeGroup, StreamName, duration
 from headwater.cli.command import CommandGroup, Option, Positional, watched
 from headwater.cli.output import UNHEALTHY, Output, OutputFormat, print_table, show
 from headwater.cli.query import DEFAULT_URL, Url, query
@@ -141,6 +141,7 @@ def lag(
         str | None,
         Option(
             "--max",
+            parser=duration,
             metavar="DURATION",
             help="Exit with status 3 if the oldest unread entry is older.",
         ),

@@ -9,7 +9,6 @@ headwater add orders item=tea number=2
 from __future__ import annotations
 
 import sys
-import time
 from typing import TYPE_CHECKING, Annotated
 
 from headwater.cli.arguments import StreamName, entry_id
@@ -28,6 +27,31 @@ BLOCK_MS = 5_000
 """How long one read of ``-f`` waits."""
 
 
+def _start(text: str) -> str:
+    """Return the id after which ``--from`` begins."""
+    from headwater.moments import milliseconds_of
+
+    if text.replace("-", "").isdigit():
+        return entry_id(text)
+    return f"{max(0, milliseconds_of(text, 'time') - 1)}-{2**64 - 1}"
+
+
+def _condition(text: str) -> str:
+    """Check a condition. Raises `HeadwaterError`."""
+    from headwater.operations.entries import Condition
+
+    Condition.parse(text)
+    return text
+
+
+def _field(text: str) -> str:
+    """Check FIELD=VALUE. Raises `HeadwaterError`."""
+    name, equals, _value = text.partition("=")
+    if not equals or not name:
+        raise HeadwaterError(f"{text!r} is not a field: write FIELD=VALUE, such as item=tea")
+    return text
+
+
 def tail(
     stream: StreamName,
     *,
@@ -38,13 +62,15 @@ def tail(
         str | None,
         Option(
             "--from",
-            metavar="ID|DURATION",
-            help="All entries after this id, or of this time, such as 10m, instead of the last ones.",
+            parser=_start,
+            metavar="ID|TIME",
+            help="All entries after this id, or from this time on, such as 10m or an ISO time, instead of the last ones.",
         ),
     ] = None,
     where: Annotated[
         list[str] | None,
         Option(
+            parser=_condition,
             metavar="'FIELD OP VALUE'",
             help="Only entries with such a field; OP is one of = != < <= > >= and ~ (contains). Given "
             "several times: all must fit.",
@@ -69,21 +95,11 @@ def tail(
         found, after = query(url, last(stream, max(1, count), conditions))
         _print(found[-count:] if count else [], output)
     else:
-        after = _print_from(url, stream, _start(since), conditions, output)
+        after = _print_from(url, stream, since, conditions, output)
     while follow:
         page = query(url, next_after(stream, after, block_ms=BLOCK_MS))
         _print(_fitting(page, conditions), output)
         after = page[-1].id if page else after
-
-
-def _start(since: str) -> str:
-    """Return the id after which ``--from`` begins."""
-    from headwater.worker.durations import milliseconds
-
-    if since[-1:].isdigit():
-        return entry_id(since)
-    ago = milliseconds(since, what="--from", least_ms=0)
-    return f"{max(0, int(time.time() * 1000) - ago)}-0"
 
 
 def _print_from(
@@ -118,7 +134,10 @@ def _print(found: Iterable[TextEntry], output: OutputFormat) -> None:
 def add(
     stream: StreamName,
     fields: Annotated[
-        list[str], Positional(metavar="FIELD=VALUE…", help="The fields of the entry, in order.")
+        list[str],
+        Positional(
+            metavar="FIELD=VALUE…", parser=_field, help="The fields of the entry, in order."
+        ),
     ],
     *,
     maxlen: Annotated[
@@ -142,9 +161,7 @@ def add(
 
     pairs = []
     for field in fields:
-        name, equals, value = field.partition("=")
-        if not equals or not name:
-            raise HeadwaterError(f"{field!r} is not a field: write FIELD=VALUE, such as item=tea")
+        name, _equals, value = field.partition("=")
         pairs.append(
             (name.encode("utf-8", "surrogateescape"), value.encode("utf-8", "surrogateescape"))
         )

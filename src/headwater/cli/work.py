@@ -9,6 +9,7 @@ from typing import Annotated
 
 import click
 
+from headwater.cli.arguments import duration
 from headwater.cli.command import Option, Positional
 from headwater.worker.logs import LogFormat, LogLevel
 
@@ -28,6 +29,7 @@ Workers = Annotated[
 Grace = Annotated[
     str | None,
     Option(
+        parser=duration,
         metavar="DURATION",
         help="How long running handlers may take after SIGTERM. [default: the app's, 30s]",
     ),

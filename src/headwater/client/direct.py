@@ -17,6 +17,9 @@ from headwater.names import bytes_of
 
 _CHUNK_BYTES: Final = 262_144
 
+PROBE_SECONDS: Final = 2.0
+"""How long a server may take to show whether it speaks TLS."""
+
 
 class NotDirect(Exception):
     """The server is a node of a cluster, whose other nodes only redis-py's client reaches."""
@@ -34,14 +37,15 @@ class DirectConnection:
         self._refused = refused
         if parts.scheme == "unix":
             self._socket = socket.socket(socket.AF_UNIX)
-            self._socket.settimeout(seconds)
-            self._socket.connect(unquote(parts.path))
         else:
             place = (unquote(parts.hostname or "localhost"), parts.port or 6379)
             self._socket = socket.create_connection(place, seconds)
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._reader = hiredis.Reader(replyError=refused)
         try:
+            if parts.scheme == "unix":
+                self._socket.settimeout(seconds)
+                self._socket.connect(unquote(parts.path))
             self._greet(parts.username, parts.password, _database(parts))
         except BaseException:
             self.close()
@@ -107,6 +111,50 @@ def is_direct(url: str) -> bool:
         and "," not in parts.netloc
         and _database(parts).isdecimal()
     )
+
+
+def tls_advice(url: str) -> str | None:
+    """Find out whether a connection failed because only one side speaks TLS. Return what to do about it, None if it is
+    not so. No credentials are sent."""
+    try:
+        parts = urlsplit(url)
+        place = (unquote(parts.hostname or "localhost"), parts.port or 6379)
+    except ValueError:
+        return None
+    scheme = parts.scheme
+    if scheme in ("redis", "valkey") and _speaks_tls(place):
+        return f"that port speaks TLS: write {scheme}s:// instead of {scheme}://"
+    if scheme in ("rediss", "valkeys") and _speaks_plainly(place):
+        return f"that port does not speak TLS: write {scheme[:-1]}:// instead of {scheme}://"
+    return None
+
+
+def _speaks_tls(place: tuple[str, int]) -> bool:
+    import ssl
+
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = (
+        False,
+        ssl.CERT_NONE,
+    )  # it is only asked whether it is TLS
+    try:
+        with socket.create_connection(place, PROBE_SECONDS) as plain:
+            context.wrap_socket(plain).close()
+    except ssl.SSLError as error:
+        return error.reason != "WRONG_VERSION_NUMBER" and "RECORD_LAYER" not in str(error.reason)
+    except OSError:
+        return False
+    return True
+
+
+def _speaks_plainly(place: tuple[str, int]) -> bool:
+    try:
+        with socket.create_connection(place, PROBE_SECONDS) as plain:
+            plain.sendall(b"PING\r\n")
+            reply = plain.recv(256)
+    except OSError:
+        return False
+    return reply[:1] in (b"+", b"-") and b"TLS" not in reply
 
 
 def _database(parts: SplitResult) -> str:
