@@ -6,6 +6,7 @@
     latency          from an append to the blocked consumer
     memory           of entries, pending entries, small streams, ten million entries
     restart          with a million entries, all of them pending
+    command-line     processor time of a command divided by that of ``python -c pass``
     growth           cost at ten million entries divided by that at ten thousand
     embedded         in the program's process: burner-redis, fakeredis, redis-py
     io-threads       Redis with I/O threads
@@ -26,6 +27,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks import (
+    command_line,
     embedded,
     growth,
     latency,
@@ -56,6 +58,7 @@ SECTIONS: Final[dict[str, Callable[[Selection], Iterator[Row]]]] = {
     "latency": latency.rows,
     "memory": memory.rows,
     "restart": restart.rows,
+    "command-line": command_line.rows,
     "growth": growth.rows,
     "embedded": embedded.rows,
     "io-threads": threads.rows,

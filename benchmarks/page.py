@@ -74,6 +74,7 @@ TITLES: Final = {
     "latency": "From an append to a blocked consumer",
     "memory": "Memory",
     "restart": "Start",
+    "command-line": "Command line",
     "growth": "Growth",
     "embedded": "Embedded",
     "io-threads": "Redis with I/O threads",
@@ -93,6 +94,8 @@ TEXTS: Final = {
     "compressed.",
     "restart": "From starting the process to the first PONG, after a clean shutdown, with an append-only "
     "file on all servers; *RDB* is a snapshot. Reported without a verdict.",
+    "command-line": "Processor time of a command on a local server, divided by that of `python -c pass` in the "
+    "same round.",
     "growth": "Processor time of a call at ten million entries, or a million pending, divided by that at "
     "ten thousand, in the same server. Reading anywhere in ten million entries reads compressed blocks.",
     "embedded": "One process, no network. From request bytes to reply bytes (`Node.exchange`, without a "

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-import typer
-from typer.main import get_command
+import click
 
 from headwater.cli.main import app
 from headwater.commands.syntax import shown_syntax
@@ -44,8 +43,13 @@ Headwater has, with the version of Headwater.
 
 def commands(command: Any, name: str, parent: Any = None) -> Iterator[tuple[str, Any]]:
     """Yield ``command`` and all its subcommands, outer ones first, each with its context."""
-    context = typer.Context(
-        command, info_name=name, parent=parent, terminal_width=WIDTH, max_content_width=WIDTH
+    context = click.Context(
+        command,
+        info_name=name,
+        parent=parent,
+        terminal_width=WIDTH,
+        max_content_width=WIDTH,
+        **command.context_settings,
     )
     yield context.command_path, context
     if hasattr(command, "list_commands"):
@@ -56,7 +60,7 @@ def commands(command: Any, name: str, parent: Any = None) -> Iterator[tuple[str,
 def cli_page() -> str:
     """Return the page of the command line."""
     parts = [CLI_HEAD]
-    for path, context in commands(get_command(app), "headwater"):
+    for path, context in commands(app, "headwater"):
         text = "\n".join(line.rstrip() for line in context.get_help().splitlines())
         parts.append(f"## `{path}`\n\n```text\n{text}\n```\n")
     return "\n".join(parts)

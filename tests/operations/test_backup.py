@@ -197,6 +197,21 @@ def test_a_store_is_restored_as_it_was_at_a_moment(tmp_path: Path, run_headwater
             assert [one[0] for one in copy.xrange("s")] == states[9][1]
 
 
+def test_a_moment_before_the_store_began_is_refused(tmp_path: Path, run_headwater: Run) -> None:
+    # Given a store that has all its changes
+    with server_process() as server:
+        with redis.Redis.from_url(server.url) as client:
+            client.xadd("s", {"n": 1})
+        words = ("restore", str(server.data), "--to", str(tmp_path / "new"), "--at")
+        # When it is to be restored to a moment before the first one
+        said = run_headwater(*words, "2018-05-17T15:00:00Z", status=1)
+        # Then the error says when it began, and nothing is left behind
+        assert "the store begins at 20" in said
+        assert "at 2018-05-17T15:00:00.000Z it was not there yet" in said
+        assert not (tmp_path / "new").exists()
+        assert "0 later changes" in run_headwater(*words, "now")
+
+
 def test_mistakes_are_errors_that_change_nothing(tmp_path: Path, run_headwater: Run) -> None:
     with server_process() as server:
         with redis.Redis.from_url(server.url) as client:
@@ -206,13 +221,13 @@ def test_mistakes_are_errors_that_change_nothing(tmp_path: Path, run_headwater: 
         assert "files" in run_headwater("backup", data, copy)
         assert "is not an empty directory" in run_headwater("backup", data, copy, status=1)
         assert "there is no directory" in run_headwater("backup", f"{data}x", f"{copy}2", status=1)
-        for at, said in (
-            ("yesterday", "is not a time"),
-            ("2026-11-23T09:30:00", "has no time zone"),
-            ("2018-05-17T15:00:00Z", "Use an earlier backup"),
+        for at, said, status in (
+            ("yesterday", "is not a time", 2),
+            ("2026-11-23T09:30:00", "has no time zone", 2),
+            ("2018-05-17T15:00:00Z", "Use an earlier backup", 1),
         ):
             words = ("restore", data, "--to", str(tmp_path / f"at-{len(at)}"), "--at", at)
-            assert said in run_headwater(*words, status=1)
+            assert said in run_headwater(*words, status=status)
             assert not (tmp_path / f"at-{len(at)}").exists()  # nothing is copied in vain
         with pytest.raises(StoreUnusable, match="no store was ever started"):
             (tmp_path / "empty").mkdir()

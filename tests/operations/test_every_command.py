@@ -17,6 +17,7 @@ import pytest
 import redis
 
 import headwater
+from headwater.cli.command import CommandGroup
 from headwater.cli.main import WORDS, load
 from headwater.cli.output import UNHEALTHY
 from headwater.messages import PARKED_CONSUMER, dead_letter_fields
@@ -275,7 +276,7 @@ def options_of(path: str) -> set[str]:
     first, *others = path.split()
     command = load(first)
     for name in others:
-        command = command.commands[name]
+        command = command.get_command(Any, name)
     return {option for parameter in command.params for option in parameter.opts}
 
 
@@ -285,9 +286,9 @@ def path_of(words: Sequence[str]) -> str:
 
 
 def _leaves(command: Any, path: str) -> Iterator[str]:
-    if inner := getattr(command, "commands", None):
-        for name, one in inner.items():
-            yield from _leaves(one, f"{path} {name}")
+    if isinstance(command, CommandGroup):
+        for name in command.list_commands(Any):
+            yield from _leaves(command.get_command(Any, name), f"{path} {name}")
     else:
         yield path
 
@@ -334,7 +335,8 @@ def test_a_command_prints_what_happened(store: Store, row: Row, run: Run) -> Non
     options = options_of(path_of(row.words.split()))
     status, printed, complaint = run(row.words, *(["--yes"] if "--yes" in options else []))
     with store.client() as client:
-        now, records = state(client), client.xrange("{s}:hw:actions")
+        now = state(client)
+        records: Any = client.xrange("{s}:hw:actions")
     # Then it says so if the directory is not one of Headwater's
     if row.on_disk and not store.headwater:
         assert (status, printed) == (1, "")

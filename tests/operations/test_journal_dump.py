@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 
 Run = Callable[..., str]
 
-CHANGES = [
+CHANGES: list[tuple[str, int, Any]] = [
     # command, database, what is shown
     ("SET text x", 0, ("string set", 0, "text", "", [])),
     ("SETRANGE text 1 y", 0, ("string written", 0, "text", "", [])),

@@ -234,7 +234,8 @@ def test_what_was_done_before_a_refusal_is_reported_and_recorded(
         (ids[2], False),
     ]
     assert "NOGROUP" in done[1].reason
-    ((_id, record),) = core.client.xrange("{s}:hw:actions")
+    records: Any = core.client.xrange("{s}:hw:actions")
+    ((_id, record),) = records
     assert (record[b"entries"], record[b"refused"]) == (b"1", b"2")
 
 
@@ -247,9 +248,9 @@ def test_a_mistyped_selection_is_an_error_that_says_what_to_write(
         ((), "nothing is selected"),
         (("--all", "1-0"), "--all selects everything"),
         (("x",), "'x' is not the id of an entry"),
-        (("--idle", "ten"), "--idle='ten' is not a duration"),
+        (("--idle", "ten"), "duration='ten' is not a duration"),
     ):
-        assert said in run_headwater("pending", "ack", "s", "g", *words, "--yes", status=1)
+        assert said in run_headwater("pending", "ack", "s", "g", *words, "--yes", status=2)
     assert "no group 'x'" in run_headwater("pending", "ack", "s", "x", "--all", status=1)
     assert "no stream 'x'" in run_headwater("pending", "ack", "x", "g", "--all", status=1)
     assert picture(core) == before
@@ -282,5 +283,5 @@ def test_retries_are_listed_and_run(core: Core, run_headwater: Run) -> None:
     assert run_headwater("retries", "run", "s", "g", "--all", "--yes") == "1 made due\n"
     assert [one.id.decode() for one in core.another("three").read()] == [first]
     assert run_headwater("retries", "run", "s", "g", "--all") == "no entry waits for a retry\n"
-    assert "name ids, or use --all" in run_headwater("retries", "run", "s", "g", status=1)
+    assert "name ids, or use --all" in run_headwater("retries", "run", "s", "g", status=2)
     assert core.pending(third.encode()) == ("one", 1)

@@ -152,7 +152,7 @@ def test_dead_letters_are_grouped_by_cause_and_replayed_after_the_repair(
     assert attempts["airline ??"] == 1
 
     # And after the repair, when all are replayed, only corrupt flights become dead letters again
-    from typer.testing import CliRunner
+    from click.testing import CliRunner
 
     from headwater.cli.pipeline import app
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.dataset as ds
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from headwater.errors import DataLoss, PipelineError
 from headwater.spark.pipeline import Made, load, run

@@ -8,7 +8,6 @@ from importlib import import_module
 from typing import Any
 
 import pytest
-from typer.main import get_command
 
 from headwater import errors
 from headwater.cli.examples import EXAMPLES
@@ -86,8 +85,8 @@ def silent_options(command: Any, path: str) -> list[str]:
         for parameter in command.params
         if not getattr(parameter, "help", None)
     ]
-    for word, inner in getattr(command, "commands", {}).items():
-        silent += silent_options(inner, f"{path} {word}")
+    for word in command.list_commands(None) if hasattr(command, "list_commands") else ():
+        silent += silent_options(command.get_command(None, word), f"{path} {word}")
     return silent
 
 
@@ -98,7 +97,7 @@ def test_the_board_and_the_alerts_are_up_to_date() -> None:
 
 LEAVES = {
     path.removeprefix("headwater "): context
-    for path, context in reference.commands(get_command(app), "headwater")
+    for path, context in reference.commands(app, "headwater")
     if not hasattr(context.command, "list_commands")
 }
 

@@ -10,6 +10,7 @@ import pytest
 import headwater
 from headwater.cli import info, main
 from headwater.errors import JavaMissing, StoreInUse
+from headwater.moments import length_ms, milliseconds_of
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -71,3 +72,135 @@ def test_a_headwater_error_is_one_line_and_status_1(
     assert ended.value.code == 1
     printed = capsys.readouterr().err
     assert printed == "headwater: the directory data is held by process 7; stop it first\n"
+
+
+WRONG = {
+    "nothing": "No such command 'nothing'",
+    "lag": "Missing argument 'STREAM'",
+    "lag s --bogus": "No such option",
+    "lag s --max 5": "is not a duration",
+    "lag s --max 400d": "at most 366 days",
+    "explain s g x": "is not the id of an entry",
+    "explain --window soon": "is not a duration",
+    "tail s --from yesterday": "is not a time",
+    "tail s --where n": "is not a condition",
+    "tail s -n -1": "is not in the range",
+    "add s n": "write FIELD=VALUE",
+    "pending list s --count 0": "is not in the range",
+    "pending show s g x": "is not the id of an entry",
+    "pending ack s g": "nothing is selected",
+    "pending ack s g 1-1 --all": "--all selects everything",
+    "pending ack s g 1-x": "is not the id of an entry",
+    "pending release s g --idle 5x": "is not a duration",
+    "retries run s g": "name ids, or use --all",
+    "consumers list s g --unseen x": "is not a duration",
+    "dead list s --after x": "is not the id of a dead letter",
+    "dead drop s": "name at least one dead letter",
+    "dead drop s 1-x": "is not the id of a dead letter",
+    "groups reset s g": "give one of --to and --back",
+    "groups reset s g --to soon": "is not a time",
+    "streams trim s": "give one of --maxlen and --minid",
+    "streams trim s --minid soon": "is not a time",
+    "restore d --to e --at soon": "is not a time",
+    "restore d --to e --at 2026-11-23T09:30:00": "has no time zone",
+    "journal dump d --from soon": "is not a time",
+    "exporter --listen x": "is not HOST:PORT",
+    "work a:b --grace x": "is not a duration",
+    "pipeline replay f.toml": "choose what to replay",
+}
+
+
+@pytest.mark.parametrize("line", WRONG)
+def test_a_wrong_command_line_is_status_2_and_says_what_is_wrong(
+    line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main.main(line.split())
+    assert ended.value.code == 2
+    assert WRONG[line] in capsys.readouterr().err
+
+
+def test_ctrl_c_is_status_130_and_a_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # Given a command, and a question, at which Ctrl-C is pressed
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(info, "info", interrupted)
+    # When it is run
+    with pytest.raises(SystemExit) as ended:
+        main.main(["info"])
+    # Then it ends without a traceback
+    assert ended.value.code == 130
+    assert capsys.readouterr().err == "\ninterrupted\n"
+
+
+@pytest.mark.parametrize("words", [["-h"], ["--help"], ["help"]])
+def test_help_lists_the_commands_by_topic(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main.main(words)
+    assert not ended.value.code
+    printed = capsys.readouterr().out
+    assert [line for line in printed.splitlines() if line in {f"{one}:" for one in main.TOPICS}]
+    assert all(f"\n  {name} " in printed for name in main.WORDS)
+    assert max(map(len, printed.splitlines())) <= 80
+
+
+def test_help_of_a_command_is_found_both_ways(capsys: pytest.CaptureFixture[str]) -> None:
+    printed = []
+    for words in (["help", "pending", "list"], ["pending", "list", "-h"]):
+        with pytest.raises(SystemExit):
+            main.main(words)
+        printed.append(capsys.readouterr().out)
+    assert printed[0] == printed[1]
+    assert "Example: headwater pending list" in printed[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [
+        ("1h30m", 5_400_000),
+        ("1h 30m", 5_400_000),
+        ("PT1H30M", 5_400_000),
+        ("1.5h", 5_400_000),
+        ("90 min", 5_400_000),
+        ("1 hour 30 minutes", 5_400_000),
+        ("12 min 7 s", 727_000),
+        ("2 days 3 h", 183_600_000),
+        ("1w", 604_800_000),
+        ("P1DT12H", 129_600_000),
+        ("0s", 0),
+        ("5", None),
+        ("", None),
+        ("m", None),
+        ("-5m", None),
+        ("5m 5m", None),
+        ("30m1h", None),
+        ("1e3s", None),
+        ("1 month", None),
+        ("PT", None),
+        ("NaNs", None),
+    ],
+)
+def test_lengths_of_time_are_read_in_every_usual_form(text: str, ms: int | None) -> None:
+    assert length_ms(text) == ms
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [
+        ("now", 1_526_569_258_055),
+        ("5m ago", 1_526_568_958_055),
+        ("5m", 1_526_568_958_055),
+        ("1h30m ago", 1_526_563_858_055),
+        ("2018-05-17T15:00:58.055Z", 1_526_569_258_055),
+        ("2018-05-17 17:00:58.055+02:00", 1_526_569_258_055),
+        ("2018-05-17T15:00:58.055123456Z", 1_526_569_258_055),
+        ("1526569258055", 1_526_569_258_055),
+    ],
+)
+def test_moments_are_read_in_every_usual_form(text: str, ms: int) -> None:
+    assert milliseconds_of(text, "--at", now_ms=1_526_569_258_055) == ms

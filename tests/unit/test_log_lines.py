@@ -71,7 +71,7 @@ def test_a_client_can_neither_break_nor_forge_a_text_line() -> None:
     assert TEXT_LINE.fullmatch(line)
     assert line.isprintable()
     assert "\\n2026-01-01" in line
-    assert line.endswith(r"\r\x1b[2J\x00\x7f\x85\u2028\u202e\udcff")
+    assert line.endswith(r"\r\x1b[2J\x00\x7f\xc2\x85\xe2\x80\xa8\xe2\x80\xae\xff")
 
 
 def test_the_lines_of_a_traceback_are_indented_and_escaped() -> None:

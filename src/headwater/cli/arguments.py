@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
+from headwater.cli.command import Option, Positional
 from headwater.errors import HeadwaterError
 
 
@@ -25,13 +24,28 @@ def entry_id(text: str) -> str:
         ) from None
 
 
-StreamName = Annotated[str, typer.Argument(metavar="STREAM", help="The stream.")]
-GroupName = Annotated[str, typer.Argument(metavar="GROUP", help="The consumer group.")]
+def duration(text: str) -> str:
+    """Check a length of time. Raises `HeadwaterError` if it is not one."""
+    from headwater.worker.durations import milliseconds
+
+    milliseconds(text, what="duration", least_ms=0)
+    return text
+
+
+def moment(text: str) -> int:
+    """Return Unix milliseconds. Raises `HeadwaterError` if it is not a moment."""
+    from headwater.moments import milliseconds_of
+
+    return milliseconds_of(text, "time")
+
+
+StreamName = Annotated[str, Positional(metavar="STREAM", help="The stream.")]
+GroupName = Annotated[str, Positional(metavar="GROUP", help="The consumer group.")]
 MaybeGroup = Annotated[
-    str | None, typer.Argument(metavar="GROUP", help="Only this group. [default: all]")
+    str | None, Positional(metavar="GROUP", help="Only this group. [default: all]")
 ]
-EntryId = Annotated[str, typer.Argument(metavar="ID", parser=entry_id, help="The id of an entry.")]
+EntryId = Annotated[str, Positional(metavar="ID", parser=entry_id, help="The id of an entry.")]
 DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Print what would be changed, and change nothing.")
+    bool, Option("--dry-run", help="Print what would be changed, and change nothing.")
 ]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+Yes = Annotated[bool, Option("--yes", "-y", help="Do not ask for confirmation.")]

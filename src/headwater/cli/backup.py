@@ -9,19 +9,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
+from headwater.cli.arguments import moment
+from headwater.cli.command import Option, Positional
 from headwater.cli.directories import Directory
+from headwater.cli.output import say
 from headwater.cli.progress import progress
 from headwater.errors import HeadwaterError
 from headwater.journal.regular import remedy
-from headwater.moments import milliseconds_of
 
 
 def backup(
     directory: Directory,
     destination: Annotated[
-        Path, typer.Argument(metavar="DEST", help="Where to; it must be empty or not exist.")
+        Path, Positional(metavar="DEST", help="Where to; it must be empty or not exist.")
     ],
 ) -> None:
     """Copy a store, also while it is used.
@@ -35,7 +35,7 @@ def backup(
         found = back_up(directory, destination, progress())
     except OSError as error:
         raise failed("the backup", error, destination) from error
-    print(f"{found.directory}: {found.files:,} files, {found.bytes:,} bytes")
+    say(f"{found.directory}: {found.files:,} files, {found.bytes:,} bytes")
 
 
 def failed(what: str, error: OSError, destination: Path) -> HeadwaterError:
@@ -50,13 +50,14 @@ def restore(
     *,
     to: Annotated[
         Path,
-        typer.Option("--to", metavar="NEWDIR", help="Where to; it must be empty or not exist."),
+        Option("--to", metavar="NEWDIR", help="Where to; it must be empty or not exist."),
     ],
     at: Annotated[
-        str | None,
-        typer.Option(
+        int | None,
+        Option(
+            parser=moment,
             metavar="TIME",
-            help="As it was then: ISO 8601, such as 2026-11-23T09:30:00Z, or Unix milliseconds. "
+            help="As it was then: ISO 8601, such as 2026-11-23T09:30:00Z, Unix milliseconds, or '5m ago'. "
             "[default: the latest state]",
         ),
     ] = None,
@@ -71,11 +72,15 @@ def restore(
     try:
         if at is None:
             found = back_up(directory, to, progress())
-            print(f"{found.directory}: {found.files:,} files, {found.bytes:,} bytes")
+            say(f"{found.directory}: {found.files:,} files, {found.bytes:,} bytes")
             return
-        moment = restore_at(directory, to, milliseconds_of(at, "--at"), progress())
+        found_at = restore_at(directory, to, at, progress())
     except OSError as error:
         raise failed("restoring", error, to) from error
-    last = iso_time(moment.at_ms) if moment.at_ms else "the store's beginning"
-    left = "1 later change is" if moment.left_out == 1 else f"{moment.left_out:,} later changes are"
-    print(f"{moment.directory}: as of {last}; {left} left out")
+    last = iso_time(found_at.at_ms) if found_at.at_ms else "the store's beginning"
+    left = (
+        "1 later change is"
+        if found_at.left_out == 1
+        else f"{found_at.left_out:,} later changes are"
+    )
+    say(f"{found_at.directory}: as of {last}; {left} left out")

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import typer
+import click
 
 from headwater.cli.directories import Directory, files_of
-from headwater.cli.output import UNHEALTHY, Output, OutputFormat, show
+from headwater.cli.output import UNHEALTHY, Output, OutputFormat, say, show
 from headwater.cli.progress import progress
 
 if TYPE_CHECKING:
@@ -38,34 +38,34 @@ def check(
     document["cuts"] = [one._asdict() for one in found.cuts]
     show([document], output, lambda: _print(found))
     if not found.healthy:
-        raise typer.Exit(UNHEALTHY)
+        raise click.exceptions.Exit(UNHEALTHY)
 
 
 def _print(found: StoreCheck) -> None:
     state = "healthy" if found.sound else "damaged"
     if found.past:
         state = f"the current state is {state}; the history before {found.past_until} is damaged"
-    print(f"{found.directory}: {state}")
+    say(f"{found.directory}: {state}")
     for flaw in found.past:
-        print(f"  only the history is affected: {flaw}")
+        say(f"  only the history is affected: {flaw}")
     if found.past_remedy is not None:
-        print(f"  {found.past_remedy}")
+        say(f"  {found.past_remedy}")
     if found.damage is not None:
-        print(f"  it cannot be opened: {found.damage}")
+        say(f"  it cannot be opened: {found.damage}")
         return
     streams = "1 stream" if found.streams == 1 else f"{found.streams:,} streams"
     entries = "1 entry" if found.entries == 1 else f"{found.entries:,} entries"
-    print(f"  {streams} with {entries}")
+    say(f"  {streams} with {entries}")
     for one in found.unreadable:
-        print(
+        say(
             f"  database {one.database}, stream {one.stream}: {one.entries:,} entries from {one.first} to "
             f"{one.last} cannot be read: {one.reason}"
         )
     for flaw in found.weakened:
-        print(f"  nothing is lost yet: {flaw}")
+        say(f"  nothing is lost yet: {flaw}")
     for cut in found.cuts:
-        print(f"  a crash left a torn end, which the next start cuts off: {cut}")
+        say(f"  a crash left a torn end, which the next start cuts off: {cut}")
     for note in found.notes:
-        print(f"  {note}")
+        say(f"  {note}")
     for fault in found.faults:
-        print(f"  the state breaks a rule: {fault}")
+        say(f"  the state breaks a rule: {fault}")

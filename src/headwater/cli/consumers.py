@@ -8,31 +8,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from headwater.cli.arguments import DryRun, GroupName, StreamName, Yes
-from headwater.cli.main import SETTINGS
-from headwater.cli.output import Output, OutputFormat, print_table, show
+from headwater.cli.arguments import DryRun, GroupName, StreamName, Yes, duration
+from headwater.cli.command import CommandGroup, Option, confirm, watched
+from headwater.cli.output import Output, OutputFormat, print_table, say, show
 from headwater.cli.query import DEFAULT_URL, Url, query
+from headwater.names import quoted
 from headwater.operations.times import length_of_time
 
 if TYPE_CHECKING:
     from headwater.groups.consumers import ConsumerInfo
 
-app = typer.Typer(no_args_is_help=True, **SETTINGS)
+app = CommandGroup()
 
 Unseen = Annotated[
     str,
-    typer.Option(metavar="DURATION", help="A consumer expires when it was not seen for this long."),
+    Option(
+        parser=duration,
+        metavar="DURATION",
+        help="A consumer expires when it was not seen for this long.",
+    ),
 ]
 
 
-@app.callback()
-def consumers_() -> None:
-    """List the consumers of a group, remove unused ones."""
-
-
-@app.command("list")
+@app.add("list")
+@watched
 def list_consumers(
     stream: StreamName,
     group: GroupName,
@@ -53,7 +52,7 @@ def list_consumers(
     _print(query(url, consumers(stream, group, unseen_ms=unseen_ms)), output)
 
 
-@app.command()
+@app.add()
 def reap(
     stream: StreamName,
     group: GroupName,
@@ -82,14 +81,16 @@ def reap(
     names = [one.name for one in chosen]
     if not yes:
         question = f"Remove {', '.join(names)} from group {group} of {stream}?"
-        typer.confirm(question, abort=True, err=True)
+        confirm(question)
     removed = query(url, reap_consumers(stream, group, names, unseen_ms=unseen_ms))
 
     def text() -> None:
         count = "1 consumer" if len(removed) == 1 else f"{len(removed):,} consumers"
-        print(f"{count} removed from group {group} of {stream}")
+        say(f"{count} removed from group {group} of {stream}")
         for name in names:
-            print(f"  {name}{'' if name in removed else ': not removed: it was seen meanwhile'}")
+            say(
+                f"  {quoted(name)}{'' if name in removed else ': not removed: it was seen meanwhile'}"
+            )
 
     show([one._asdict() for one in chosen if one.name in removed], output, text)
 
@@ -101,4 +102,6 @@ def _print(found: list[ConsumerInfo], output: OutputFormat) -> None:
         ]
         print_table(("NAME", "PENDING", "LAST SEEN", "STATE"), rows)
 
-    show([one._asdict() for one in found], output, table)
+    from headwater.groups.consumers import ConsumerInfo
+
+    show([one._asdict() for one in found], output, table, ConsumerInfo._fields)

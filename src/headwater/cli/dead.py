@@ -6,17 +6,15 @@ headwater dead replay orders 1526569498055-0
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from headwater.cli.arguments import DryRun, Yes, entry_id
-from headwater.cli.main import SETTINGS
-from headwater.cli.output import Output, OutputFormat, show
+from headwater.cli.command import CommandGroup, Option, Positional, confirm, watched, wrong
+from headwater.cli.output import Output, OutputFormat, say, show
 from headwater.cli.query import DEFAULT_URL, AllGroups, Url, query
 from headwater.errors import HeadwaterError
+from headwater.names import quoted, text_of
 
 if TYPE_CHECKING:
     from headwater.groups.operation import Operation
@@ -24,16 +22,30 @@ if TYPE_CHECKING:
     from headwater.messages import DeadLetter
     from headwater.operations.records import Action
 
-app = typer.Typer(no_args_is_help=True, **SETTINGS)
+app = CommandGroup()
+
+
+def _id(text: str) -> str:
+    """Parse an id like `entry_id`. Raises `HeadwaterError`, which names the command that lists ids."""
+    try:
+        return entry_id(text)
+    except HeadwaterError:
+        raise HeadwaterError(
+            f"{text!r} is not the id of a dead letter; `headwater dead list` shows their ids, such as "
+            "1526569498055-0"
+        ) from None
+
 
 StreamName = Annotated[
-    str, typer.Argument(metavar="STREAM", help="The stream that the dead letters are from.")
+    str, Positional(metavar="STREAM", help="The stream that the dead letters are from.")
 ]
-Ids = Annotated[list[str] | None, typer.Argument(metavar="ID…", help="Ids of dead letters.")]
-All = Annotated[bool, typer.Option("--all", help="All dead letters.")]
+Ids = Annotated[
+    list[str] | None, Positional(metavar="ID…", parser=_id, help="Ids of dead letters.")
+]
+All = Annotated[bool, Option("--all", help="All dead letters.")]
 From = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--from",
         metavar="KEY",
         help="The dead-letter stream. If several streams share it, only the dead letters of STREAM are "
@@ -42,28 +54,26 @@ From = Annotated[
 ]
 
 
-@app.callback()
-def dead() -> None:
-    """List, show, replay and drop dead letters."""
-
-
-@app.command("list")
+@app.add("list")
+@watched
 def list_letters(
     stream: StreamName,
     *,
-    count: Annotated[int, typer.Option(min=1, metavar="N", help="List at most N.")] = 100,
-    after: Annotated[str, typer.Option(metavar="ID", help="List only those after this id.")] = "",
+    count: Annotated[int, Option(min=1, metavar="N", help="List at most N.")] = 100,
+    after: Annotated[
+        str | None, Option(metavar="ID", parser=_id, help="List only those after this id.")
+    ] = None,
     source: From = None,
     output: Output = OutputFormat.TABLE,
     url: Url = DEFAULT_URL,
 ) -> None:
     """List dead letters, oldest first: id, time, deliveries, entry and error."""
     from headwater.groups.dead_letters import page
+    from headwater.messages import DeadLetter
 
     where = _source(stream, source)
-    after = _id(after) if after else ""
     letters: list[DeadLetter] = []
-    while found := query(url, page(where, after=after, count=count)):
+    while found := query(url, page(where, after=after or "", count=count)):
         letters += _of(stream, found)
         if len(letters) >= count or len(found) < count:
             break
@@ -74,14 +84,14 @@ def list_letters(
 
     def lines() -> None:
         for letter in letters:
-            what = f"{letter.stream} {letter.entry_id} in group {letter.group}"
+            what = f"{quoted(letter.stream)} {letter.entry_id} in group {quoted(letter.group)}"
             error = letter.error.replace("\n", " ")
-            print(f"{letter.id}  {letter.at}  {letter.deliveries}x  {what}  {error}")
+            say(f"{letter.id}  {letter.at}  {letter.deliveries}x  {what}  {error}")
 
-    show([_document(letter) for letter in letters], output, lines)
+    show([_document(letter) for letter in letters], output, lines, DeadLetter._fields)
 
 
-@app.command("show")
+@app.add("show")
 def show_letters(
     stream: StreamName,
     ids: Ids = None,
@@ -102,7 +112,7 @@ def show_letters(
     show([_document(letter) for letter in letters], output, text)
 
 
-@app.command()
+@app.add()
 def replay(
     stream: StreamName,
     ids: Ids = None,
@@ -142,23 +152,23 @@ def replay(
 
 def _print_outcome(outcome: Replayed) -> int:
     """Print the outcome for a record; return 1 if it was refused."""
-    letter, what = outcome.letter, f"{outcome.letter.stream} {outcome.entry_id}"
+    letter, what = outcome.letter, f"{quoted(outcome.letter.stream)} {outcome.entry_id}"
     match outcome.how:
         case "returned":
-            print(f"{letter.id}: {what} is pending in group {letter.group} again")
+            say(f"{letter.id}: {what} is pending in group {letter.group} again")
         case "added":
-            print(f"{letter.id}: {letter.stream} {letter.entry_id} added again as {what}")
+            say(f"{letter.id}: {letter.stream} {letter.entry_id} added again as {what}")
         case "coming":
-            print(f"{letter.id}: group {letter.group} will still handle {what}; record removed")
+            say(f"{letter.id}: group {letter.group} will still handle {what}; record removed")
         case "gone":
-            print(f"{letter.id}: another operator has replayed or dropped it")
+            say(f"{letter.id}: another operator has replayed or dropped it")
         case _:
-            print(f"{letter.id}: {outcome.reason}", file=sys.stderr)
+            say(f"{letter.id}: {outcome.reason}", error=True)
             return 1
     return 0
 
 
-@app.command()
+@app.add()
 def drop(
     stream: StreamName,
     ids: Ids = None,
@@ -186,7 +196,7 @@ def drop(
     number = sum(map(len, chosen))
     if every and number and not yes:
         what = "1 dead letter" if number == 1 else f"{number:,} dead letters"
-        typer.confirm(f"{what} in {where} will be deleted. Continue?", abort=True, err=True)
+        confirm(f"{what} in {where} will be deleted. Continue?")
     done: list[str] = []
     dropped = 0
     try:
@@ -195,7 +205,7 @@ def drop(
             done += page
     finally:
         if done or not number:
-            print(f"{dropped} dropped")
+            say(f"{dropped} dropped")
         _record(url, stream, Action.DROP, done, to=where, refused=len(done) - dropped)
 
 
@@ -213,7 +223,9 @@ def _chosen(
 
 def _preview(letters: Sequence[DeadLetter]) -> None:
     for letter in letters:
-        print(f"{letter.id}  {letter.stream} {letter.entry_id} in group {letter.group}")
+        say(
+            f"{letter.id}  {quoted(letter.stream)} {letter.entry_id} in group {quoted(letter.group)}"
+        )
 
 
 def _record(
@@ -235,19 +247,8 @@ def _source(stream: str, source: str | None) -> str:
 
 def _some(ids: list[str] | None) -> list[str]:
     if not ids:
-        raise HeadwaterError("name at least one dead letter; `headwater dead list` shows their ids")
-    return [_id(one) for one in ids]
-
-
-def _id(text: str) -> str:
-    """Parse an id like `entry_id`. Raises `HeadwaterError`, which names the command that lists ids."""
-    try:
-        return entry_id(text)
-    except HeadwaterError:
-        raise HeadwaterError(
-            f"{text!r} is not the id of a dead letter; `headwater dead list` shows their ids, such as "
-            "1526569498055-0"
-        ) from None
+        raise wrong("name at least one dead letter; `headwater dead list` shows their ids")
+    return ids
 
 
 def _report_none(url: str, stream: str, where: str) -> None:
@@ -267,7 +268,7 @@ def _report_none(url: str, stream: str, where: str) -> None:
             f"{redacted(url)} has no stream {stream!r} and no dead letters of it ({where!r}). Check "
             "the name and --url; if the dead-letter stream has another name, use --from."
         )
-    print(f"no dead letters in {where}", file=sys.stderr)
+    say(f"no dead letters in {where}", error=True)
 
 
 def _exist(*keys: str) -> Operation[tuple[bool, ...]]:
@@ -282,7 +283,7 @@ def _pages(url: str, stream: str, where: str, ids: list[str] | None) -> Iterator
     from headwater.groups.dead_letters import page
 
     if ids:
-        raise HeadwaterError("give either --all or ids, not both")
+        raise wrong("give either --all or ids, not both")
     after = ""
     last = query(url, _newest(where))
     if last == "0-0":
@@ -319,21 +320,17 @@ def _newest(where: str) -> Operation[str]:
 
 def _document(letter: DeadLetter) -> dict[str, object]:
     """Return a JSON object; fields are pairs, since a name may occur twice."""
-    return {**letter._asdict(), "fields": [[*map(_text, field)] for field in letter.fields]}
-
-
-def _text(data: bytes) -> str:
-    return data.decode("utf-8", "backslashreplace")
+    return {**letter._asdict(), "fields": [[*map(text_of, field)] for field in letter.fields]}
 
 
 def _print(letter: DeadLetter) -> None:
-    print(f"{letter.id}")
-    print(f"  entry       {letter.stream} {letter.entry_id}")
-    print(f"  group       {letter.group}, consumer {letter.consumer}")
-    print(f"  deliveries  {letter.deliveries}")
-    print(f"  died at     {letter.at}")
-    print(f"  error       {letter.error}")
+    say(f"{letter.id}")
+    say(f"  entry       {quoted(letter.stream)} {letter.entry_id}")
+    say(f"  group       {quoted(letter.group)}, consumer {quoted(letter.consumer)}")
+    say(f"  deliveries  {letter.deliveries}")
+    say(f"  died at     {letter.at}")
+    say(f"  error       {letter.error}")
     for line in letter.trace.splitlines():
-        print(f"    {line}")
+        say(f"    {line}")
     for name, value in letter.fields:
-        print(f"  {_text(name)} = {_text(value)}")
+        say(f"  {quoted(text_of(name))} = {quoted(text_of(value))}")

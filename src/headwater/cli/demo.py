@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
+import click
 
+from headwater.cli.command import Option
 from headwater.demo.console import DemoConsole
 from headwater.demo.data import FLIGHTS
 from headwater.demo.run import LEAST_FLIGHTS, SEED, DemoOptions, run
@@ -19,7 +20,7 @@ def demo(
     *,
     flights: Annotated[
         int,
-        typer.Option(
+        Option(
             min=LEAST_FLIGHTS,
             max=FLIGHTS,
             metavar="N",
@@ -27,10 +28,10 @@ def demo(
         ),
     ] = FLIGHTS,
     keep: Annotated[
-        bool, typer.Option("--keep", help="Keep the server running, and its data and tables.")
+        bool, Option("--keep", help="Keep the server running, and its data and tables.")
     ] = False,
     seed: Annotated[
-        int, typer.Option(metavar="N", help="Selects which flights are corrupted, and how.")
+        int, Option(metavar="N", help="Selects which flights are corrupted, and how.")
     ] = SEED,
 ) -> None:
     """Run server, workers and Spark on 336,776 real flights.
@@ -41,4 +42,4 @@ def demo(
     """
     outcome = run(DemoOptions(flights, seed, keep), DemoConsole())
     if not all(line.holds for line in outcome.lines):
-        raise typer.Exit(1)
+        raise click.exceptions.Exit(1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from headwater.cli.command import Positional
 
 if TYPE_CHECKING:
     from headwater.journal.files import DiskFiles
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 Directory = Annotated[
     Path,
     # What cannot be read is an error of `files_of`, which says why.
-    typer.Argument(metavar="DIR", readable=False, help="The data directory, or a backup."),
+    Positional(metavar="DIR", readable=False, help="The data directory, or a backup."),
 ]
 
 

@@ -8,17 +8,19 @@ from __future__ import annotations
 import time
 from typing import Annotated
 
-import typer
+import click
 
+from headwater.cli.command import Positional, watched
 from headwater.cli.info import CORE, versions
 from headwater.cli.output import UNHEALTHY, Output, OutputFormat, print_table, show
 from headwater.cli.query import DEFAULT_URL, Url, query
 from headwater.errors import HeadwaterError
 
 
+@watched
 def doctor(
     stream: Annotated[
-        str, typer.Argument(metavar="STREAM", help="The stream that the rights are asked for.")
+        str, Positional(metavar="STREAM", help="The stream that the rights are asked for.")
     ] = "orders",
     *,
     output: Output = OutputFormat.TABLE,
@@ -47,4 +49,4 @@ def doctor(
     rows = [(states[one.good], one.name, one.text) for one in found]
     show([one._asdict() for one in found], output, lambda: print_table(("", "WHAT", "FOUND"), rows))
     if not all(one.good for one in found):
-        raise typer.Exit(UNHEALTHY)
+        raise click.exceptions.Exit(UNHEALTHY)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 EXAMPLES: Final[dict[str, str]] = {
     "serve": "--dir data --appendfsync always",
@@ -52,12 +52,3 @@ EXAMPLES: Final[dict[str, str]] = {
     "info": "--short",
 }
 """The words after the command."""
-
-
-def with_example(path: str, command: Any) -> Any:
-    """Add the example to a command, or to each command of a group. Returns the command."""
-    for name, one in getattr(command, "commands", {}).items():
-        with_example(f"{path} {name}", one)
-    if path in EXAMPLES:
-        command.epilog = f"Example: headwater {path} {EXAMPLES[path]}".rstrip()
-    return command

@@ -11,11 +11,13 @@ import shlex
 import time
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+import click
 
-from headwater.cli.arguments import MaybeGroup, entry_id
-from headwater.cli.output import UNHEALTHY, Output, OutputFormat, show
+from headwater.cli.arguments import MaybeGroup, duration, entry_id
+from headwater.cli.command import Option, Positional, watched
+from headwater.cli.output import UNHEALTHY, Output, OutputFormat, say, show
 from headwater.cli.query import DEFAULT_URL, Url, query, query_together
+from headwater.names import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,16 +33,20 @@ SHOWN = 5
 """How many ids of a cause are printed."""
 
 
+@watched
 def explain(
     stream: Annotated[
-        str | None, typer.Argument(metavar="STREAM", help="The stream. [default: all]")
+        str | None, Positional(metavar="STREAM", help="The stream. [default: all]")
     ] = None,
     group: MaybeGroup = None,
-    entry: Annotated[str | None, typer.Argument(metavar="ID", help="Only this entry.")] = None,
+    entry: Annotated[
+        str | None, Positional(metavar="ID", parser=entry_id, help="Only this entry.")
+    ] = None,
     *,
     window: Annotated[
         str,
-        typer.Option(
+        Option(
+            parser=duration,
             metavar="DURATION",
             help="How long to observe, to tell whether workers keep up; 0s: look once.",
         ),
@@ -60,7 +66,7 @@ def explain(
     from headwater.worker.durations import milliseconds
 
     if entry is not None and stream is not None:
-        found = query(url, explain_entry(stream, entry_id(entry), group))
+        found = query(url, explain_entry(stream, entry, group))
         show([_document(one) for one in found], output, lambda: _print_entries(found))
         _exit(any(unhealthy(one.causes) for one in found))
         return
@@ -80,7 +86,7 @@ def explain(
 
 def _exit(unhealthy: bool) -> None:
     if unhealthy:
-        raise typer.Exit(UNHEALTHY)
+        raise click.exceptions.Exit(UNHEALTHY)
 
 
 def _observed(url: str, stream: str | None, group: str | None) -> list[Observation]:
@@ -103,35 +109,37 @@ def _document(one: Explanation | EntryExplanation) -> dict[str, object]:
 
 def _print(answers: list[Explanation]) -> None:
     if not answers:
-        print("there is no consumer group")
+        say("there is no consumer group")
     healthy = sum(not one.causes and one.health == "healthy" for one in answers)
     if healthy > MOST_HEALTHY:
-        print(f"{healthy:,} groups are healthy")
+        say(f"{healthy:,} groups are healthy")
     for one in answers:
         if healthy > MOST_HEALTHY and not one.causes and one.health == "healthy":
             continue
         unread = "an unknown number of" if one.unread is None else f"{one.unread:,}"
-        print(
-            f"{one.stream}, group {one.group}: {one.health}. {one.pending:,} pending, {unread} unread"
+        say(
+            f"{quoted(one.stream)}, group {quoted(one.group)}: {one.health}. {one.pending:,} pending, {unread} unread"
         )
         _print_causes(one.causes)
         if one.unknown:
-            print(f"  the server does not tell this user: {'; '.join(one.unknown)}")
+            say(f"  the server does not tell this user: {'; '.join(one.unknown)}")
 
 
 def _print_entries(found: list[EntryExplanation]) -> None:
     for one in found:
-        print(f"{one.stream} {one.entry}, group {one.group}: {one.state}: {one.statement}")
+        say(
+            f"{quoted(one.stream)} {one.entry}, group {quoted(one.group)}: {one.state}: {one.statement}"
+        )
         _print_causes(one.causes)
 
 
 def _print_causes(causes: Sequence[Cause]) -> None:
     for cause in causes:
-        print(f"  {cause.name}: {cause.statement}")
+        say(f"  {cause.name}: {cause.statement}")
         if len(cause.entries) > 1:
             more = f" … {len(cause.entries) - SHOWN:,} more" if len(cause.entries) > SHOWN else ""
-            print(f"    entries  {' '.join(cause.entries[:SHOWN])}{more}")
+            say(f"    entries  {' '.join(cause.entries[:SHOWN])}{more}")
         if cause.fix:
-            print(f"    fix      {cause.fix}")
+            say(f"    fix      {cause.fix}")
         if cause.server:
-            print(f"    fix      on the server: {shlex.join(cause.server)}")
+            say(f"    fix      on the server: {shlex.join(cause.server)}")

@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
+from headwater.cli.command import Option
 from headwater.cli.query import DEFAULT_URL, Url, query
 from headwater.errors import HeadwaterError
 
@@ -64,16 +63,22 @@ class StoreCollector:
             yield family
 
 
+def _place(text: str) -> str:
+    """Check an address. Raises `HeadwaterError`."""
+    from headwater.addresses import host_and_port
+
+    host_and_port(text, "address")
+    return text
+
+
 def exporter(
     *,
     listen: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="Where to listen; port 0: a free one.")
+        str, Option(parser=_place, metavar="HOST:PORT", help="Where to listen; port 0: a free one.")
     ] = "127.0.0.1:9121",
-    streams: Annotated[
-        str, typer.Option(metavar="PATTERN", help="Streams whose names match.")
-    ] = "*",
+    streams: Annotated[str, Option(metavar="PATTERN", help="Streams whose names match.")] = "*",
     consumers: Annotated[
-        bool, typer.Option("--consumers", help="Also metrics of each consumer.")
+        bool, Option("--consumers", help="Also metrics of each consumer.")
     ] = False,
     url: Url = DEFAULT_URL,
 ) -> None:
@@ -85,7 +90,9 @@ def exporter(
     from headwater.addresses import address_text, host_and_port
     from headwater.client.redaction import redacted
     from headwater.prometheus import serve
+    from headwater.worker.logs import configure_logging
 
+    configure_logging()
     host, port = host_and_port(listen, "--listen")
 
     def ask(operation: Operation[Any]) -> Any:

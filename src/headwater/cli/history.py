@@ -8,11 +8,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from headwater.cli.arguments import EntryId, StreamName
+from headwater.cli.command import Option
 from headwater.cli.directories import files_of
-from headwater.cli.output import Output, OutputFormat, print_table, show
+from headwater.cli.output import Output, OutputFormat, print_table, say, show
 from headwater.cli.progress import progress
 
 if TYPE_CHECKING:
@@ -25,11 +24,9 @@ def history(
     *,
     directory: Annotated[
         Path,
-        typer.Option(
-            "--dir", metavar="DIR", readable=False, help="The data directory of the store."
-        ),
+        Option("--dir", metavar="DIR", readable=False, help="The data directory of the store."),
     ] = Path(),
-    database: Annotated[int, typer.Option("--db", min=0, metavar="N", help="The database.")] = 0,
+    database: Annotated[int, Option("--db", min=0, metavar="N", help="The database.")] = 0,
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Print what happened to an entry (Headwater only).
@@ -41,7 +38,7 @@ def history(
     """
     from headwater.model import StreamID
     from headwater.moments import iso_time
-    from headwater.persistence.history import entry_history
+    from headwater.persistence.history import EntryEvent, entry_history
 
     found = entry_history(
         files_of(directory),
@@ -51,7 +48,7 @@ def history(
         progress=progress(),
     )
     documents = [{"at": iso_time(one.at_ms), **one._asdict()} for one in found.events]
-    show(documents, output, lambda: _print(stream, entry, found))
+    show(documents, output, lambda: _print(stream, entry, found), ("at", *EntryEvent._fields))
 
 
 def _print(stream: str, entry: str, found: EntryHistory) -> None:
@@ -62,9 +59,9 @@ def _print(stream: str, entry: str, found: EntryHistory) -> None:
     else:
         since = f"since the image of {iso_time(found.begins_ms)}"
     if not found.events:
-        print(f"nothing happened to {stream} {entry} {since}")
+        say(f"nothing happened to {stream} {entry} {since}")
         return
-    print(f"{stream} {entry}, {since}")
+    say(f"{stream} {entry}, {since}")
     titles = ("AT", "WHAT", "GROUP", "CONSUMER", "DELIVERIES")
     print_table(titles, [_row(one) for one in found.events])
 

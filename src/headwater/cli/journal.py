@@ -11,13 +11,12 @@ import json
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from headwater.cli.arguments import moment
+from headwater.cli.command import CommandGroup, Option
 from headwater.cli.directories import Directory, files_of
-from headwater.cli.main import SETTINGS
 from headwater.cli.output import Output, OutputFormat, print_csv, print_table, show
 from headwater.cli.progress import progress
-from headwater.moments import iso_time, milliseconds_of
+from headwater.moments import iso_time
 
 if TYPE_CHECKING:
     from headwater.persistence.dumping import DumpedChange
@@ -25,10 +24,10 @@ if TYPE_CHECKING:
 SHOWN = 5
 """How many ids of a change are printed."""
 
-app = typer.Typer(no_args_is_help=True, help="List and verify the journal of a store.", **SETTINGS)
+app = CommandGroup()
 
 
-@app.command()
+@app.add()
 def verify(directory: Directory, *, output: Output = OutputFormat.TABLE) -> None:
     """Read image and journal with all checksums.
 
@@ -56,21 +55,22 @@ def verify(directory: Directory, *, output: Output = OutputFormat.TABLE) -> None
     show(documents, output, lambda: print_table(titles, rows))
 
 
-@app.command()
+@app.add()
 def dump(
     directory: Directory,
     *,
     first: Annotated[
-        str | None, typer.Option("--from", metavar="TIME", help="Groups from this time on.")
+        int | None,
+        Option("--from", parser=moment, metavar="TIME", help="Groups from this time on."),
     ] = None,
     last: Annotated[
-        str | None, typer.Option("--to", metavar="TIME", help="Groups up to this time.")
+        int | None, Option("--to", parser=moment, metavar="TIME", help="Groups up to this time.")
     ] = None,
     key: Annotated[
         str | None,
-        typer.Option(metavar="KEY", help="Only groups that concern this key, or a whole database."),
+        Option(metavar="KEY", help="Only groups that concern this key, or a whole database."),
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, help="At most so many groups.")] = 1_000,
+    limit: Annotated[int, Option(min=1, help="At most so many groups.")] = 1_000,
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """List the record groups of the journal.
@@ -83,8 +83,8 @@ def dump(
 
     groups = dumped_groups(
         files_of(directory),
-        from_ms=0 if first is None else milliseconds_of(first, "--from"),
-        to_ms=None if last is None else milliseconds_of(last, "--to"),
+        from_ms=first or 0,
+        to_ms=last,
         key=key,
         progress=progress(),
     )
@@ -135,7 +135,7 @@ def store(
     directory: Directory,
     *,
     streams: Annotated[
-        bool, typer.Option("--streams", help="The streams with entries in segments instead.")
+        bool, Option("--streams", help="The streams with entries in segments instead.")
     ] = False,
     output: Output = OutputFormat.TABLE,
 ) -> None:

@@ -5,24 +5,26 @@ Rule 1. ``headwater --help`` imports neither redis nor rich nor pyspark: this mo
 Rule 2. An error that Headwater reports is one line on standard error and exit status 1, never a
         traceback. A wrong command line is exit status 2, Ctrl-C is 130.
 
-The module of a subcommand has a function of the same name with typer's annotations. If it has
-subcommands itself, it has a `typer.Typer` named ``app``.
+The module of a subcommand has a function of the same name with annotations (`headwater.cli.command`). If it has
+subcommands itself, it has a `CommandGroup` named ``app``.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import import_module
 from io import TextIOWrapper
-from typing import Annotated, Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
-import typer
-from typer.core import TyperGroup
-from typer.main import get_command as typer_command
+import click
 
-from headwater.cli.examples import with_example
+from headwater.cli.command import CommandGroup, made
 from headwater.errors import HeadwaterError
 from headwater.version import __version__
+
+INTERRUPTED: Final = 130
+"""The exit status after Ctrl-C."""
 
 
 class Word(NamedTuple):
@@ -33,115 +35,144 @@ class Word(NamedTuple):
     summary: str
 
 
-WORDS = {
-    "serve": Word("headwater.cli.serve", "app", "Serve a store until SIGTERM, SIGINT or SHUTDOWN."),
-    "work": Word("headwater.cli.work", "work", "Run the consumers of an app until SIGTERM."),
-    "explain": Word(
-        "headwater.cli.explain",
-        "explain",
-        "Say why consumer groups make no progress, and what ends it.",
-    ),
-    "doctor": Word("headwater.cli.doctor", "doctor", "Examine whether a store is fit for workers."),
-    "streams": Word("headwater.cli.streams", "streams_app", "List and trim streams."),
-    "groups": Word(
-        "headwater.cli.streams", "groups_app", "List consumer groups, set their positions."
-    ),
-    "lag": Word("headwater.cli.streams", "lag", "Show how far the groups of a stream are behind."),
-    "tail": Word("headwater.cli.tail", "tail", "Print entries of a stream."),
-    "add": Word("headwater.cli.tail", "add", "Add an entry to a stream."),
-    "dead": Word("headwater.cli.dead", "app", "List, show, replay and drop dead letters."),
-    "pending": Word(
-        "headwater.cli.pending",
-        "app",
-        "List pending entries; hand them back, claim, acknowledge or bury them.",
-    ),
-    "retries": Word(
-        "headwater.cli.retries", "app", "List entries that wait for their retry, run them now."
-    ),
-    "consumers": Word(
-        "headwater.cli.consumers", "app", "List the consumers of a group, remove unused ones."
-    ),
-    "history": Word(
-        "headwater.cli.history", "history", "Print what happened to an entry (Headwater only)."
-    ),
-    "backup": Word("headwater.cli.backup", "backup", "Copy a store, also while it is used."),
-    "restore": Word(
-        "headwater.cli.backup", "restore", "Make a data directory as it was at a moment."
-    ),
-    "repair": Word("headwater.cli.repair", "repair", "Make a whole store from a damaged one."),
-    "check": Word("headwater.cli.check", "check", "Check the files of a store."),
-    "store": Word("headwater.cli.journal", "store", "Show what uses the disk in a data directory."),
-    "journal": Word("headwater.cli.journal", "app", "List and verify the journal of a store."),
-    "exporter": Word(
-        "headwater.cli.exporter", "exporter", "Serve metrics of a store for Prometheus."
-    ),
-    "pipeline": Word("headwater.cli.pipeline", "app", "Turn streams into tables with Spark."),
-    "spark": Word(
-        "headwater.cli.spark",
-        "app",
-        "Package Headwater for a cluster's executors; set up Spark's own programs.",
-    ),
-    "demo": Word(
-        "headwater.cli.demo", "demo", "Run server, workers and Spark on 336,776 real flights."
-    ),
-    "info": Word("headwater.cli.info", "info", "Print what is installed and what is compiled."),
+TOPICS: Final[dict[str, dict[str, Word]]] = {
+    "Run": {
+        "serve": Word(
+            "headwater.cli.serve", "app", "Serve a store until SIGTERM, SIGINT or SHUTDOWN."
+        ),
+        "work": Word("headwater.cli.work", "work", "Run the consumers of an app until SIGTERM."),
+        "exporter": Word(
+            "headwater.cli.exporter", "exporter", "Serve metrics of a store for Prometheus."
+        ),
+        "demo": Word(
+            "headwater.cli.demo", "demo", "Run server, workers and Spark on 336,776 real flights."
+        ),
+    },
+    "Look": {
+        "explain": Word(
+            "headwater.cli.explain",
+            "explain",
+            "Say why consumer groups make no progress, and what ends it.",
+        ),
+        "doctor": Word(
+            "headwater.cli.doctor", "doctor", "Examine whether a store is fit for workers."
+        ),
+        "lag": Word(
+            "headwater.cli.streams", "lag", "Show how far the groups of a stream are behind."
+        ),
+        "streams": Word("headwater.cli.streams", "streams_app", "List and trim streams."),
+        "groups": Word(
+            "headwater.cli.streams", "groups_app", "List consumer groups, set their positions."
+        ),
+        "consumers": Word(
+            "headwater.cli.consumers", "app", "List the consumers of a group, remove unused ones."
+        ),
+        "tail": Word("headwater.cli.tail", "tail", "Print entries of a stream."),
+        "history": Word(
+            "headwater.cli.history", "history", "Print what happened to an entry (Headwater only)."
+        ),
+    },
+    "Act": {
+        "pending": Word(
+            "headwater.cli.pending",
+            "app",
+            "List pending entries; hand them back, claim, acknowledge or bury them.",
+        ),
+        "retries": Word(
+            "headwater.cli.retries", "app", "List entries that wait for their retry, run them now."
+        ),
+        "dead": Word("headwater.cli.dead", "app", "List, show, replay and drop dead letters."),
+        "add": Word("headwater.cli.tail", "add", "Add an entry to a stream."),
+    },
+    "Files of a store": {
+        "backup": Word("headwater.cli.backup", "backup", "Copy a store, also while it is used."),
+        "restore": Word(
+            "headwater.cli.backup", "restore", "Make a data directory as it was at a moment."
+        ),
+        "check": Word("headwater.cli.check", "check", "Check the files of a store."),
+        "repair": Word("headwater.cli.repair", "repair", "Make a whole store from a damaged one."),
+        "store": Word(
+            "headwater.cli.journal", "store", "Show what uses the disk in a data directory."
+        ),
+        "journal": Word("headwater.cli.journal", "app", "List and verify the journal of a store."),
+    },
+    "Tables": {
+        "pipeline": Word("headwater.cli.pipeline", "app", "Turn streams into tables with Spark."),
+        "spark": Word(
+            "headwater.cli.spark",
+            "app",
+            "Package Headwater for a cluster's executors; set up Spark's own programs.",
+        ),
+    },
+    "This installation": {
+        "info": Word("headwater.cli.info", "info", "Print what is installed and what is compiled."),
+    },
 }
+"""The subcommands, in the order of the help."""
 
-SETTINGS: dict[str, Any] = {
-    "rich_markup_mode": None,  # help is plain text: importing rich takes longer than the command
-    "add_completion": False,
-    "pretty_exceptions_enable": False,
-}
-"""Arguments of every `typer.Typer` of the command line."""
+WORDS: Final = {name: word for words in TOPICS.values() for name, word in words.items()}
 
 
-class LazyGroup(TyperGroup):
+class LazyGroup(CommandGroup):
     """The subcommands of `WORDS`, each imported when it is run or its help is printed."""
 
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(**settings)
-        self.commands = dict.fromkeys(WORDS)  # type: ignore[assignment]  # used for suggestions only
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return their names."""
+        return [*WORDS]
 
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+    def get_command(self, ctx: Any, cmd_name: str) -> click.Command | None:
+        """Import a subcommand."""
         return load(cmd_name) if cmd_name in WORDS else None
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, word.summary) for name, word in WORDS.items()])
+        """Write a table of them for each topic."""
+        for topic, words in TOPICS.items():
+            with formatter.section(topic):
+                formatter.write_dl([(name, word.summary) for name, word in words.items()])
 
 
 def load(name: str) -> Any:
     """Import one of `WORDS` and return its command."""
     word = WORDS[name]
     defined = getattr(import_module(word.module), word.attribute)
-    if isinstance(defined, typer.Typer):
-        return with_example(name, typer_command(defined))
-    single = typer.Typer(**SETTINGS)
-    single.command(name)(defined)
-    return with_example(name, typer_command(single))
+    if isinstance(defined, CommandGroup):
+        defined.name, defined.help = name, word.summary
+        return defined
+    return defined if isinstance(defined, click.Command) else made(defined, name)
 
 
-app = typer.Typer(cls=LazyGroup, no_args_is_help=True, **SETTINGS | {"add_completion": True})
-
-
-def _print_version(wanted: bool) -> None:
+def _print_version(_context: Any, _parameter: Any, wanted: bool) -> None:
     if wanted:
         print(f"headwater {__version__}")
-        raise typer.Exit
+        raise click.exceptions.Exit
 
 
-@app.callback()
-def headwater(
-    *,
-    _version: Annotated[
-        bool,
-        typer.Option(
-            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
-        ),
-    ] = False,
-) -> None:
-    """A stream store compatible with Redis Streams, a worker framework that loses no message, and
-    Spark pipelines that turn streams into tables."""
+def _complete(context: Any, option: Any, wanted: bool) -> None:
+    if wanted:
+        from headwater.cli.completion import install, script
+
+        print((install if option.name == "install_completion" else script)(context.command))
+        raise click.exceptions.Exit
+
+
+def _flag(name: str, callback: Any, text: str) -> click.Option:
+    return click.Option(
+        [name], is_flag=True, expose_value=False, is_eager=True, callback=callback, help=text
+    )
+
+
+app = LazyGroup(
+    name="headwater",
+    help="A stream store compatible with Redis Streams, a worker framework that loses no message, and "
+    "Spark pipelines that turn streams into tables.",
+    epilog="`headwater help COMMAND` describes a command and gives an example.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    params=[
+        _flag("--version", _print_version, "Print the version and exit."),
+        _flag("--install-completion", _complete, "Install completion for the current shell."),
+        _flag("--show-completion", _complete, "Print the completion script of the current shell."),
+    ],
+)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -149,11 +180,56 @@ def main(arguments: list[str] | None = None) -> None:
     if isinstance(sys.stdout, TextIOWrapper):
         # Names are printed as the bytes that they are.
         sys.stdout.reconfigure(errors="surrogateescape")
+    words = sys.argv[1:] if arguments is None else arguments
+    if words[:1] == ["help"]:
+        words = [*words[1:], "--help"]
     try:
-        typer_command(app).main(args=arguments, prog_name="headwater")
-    except HeadwaterError as problem:
-        print(f"headwater: {problem}", file=sys.stderr)
+        sys.exit(_run(words))
+    except BrokenPipeError:  # `| head` has read enough; what is left is flushed to nowhere
+        os.dup2(os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC), sys.stdout.fileno())
         sys.exit(1)
+
+
+def _run(words: list[str]) -> int:
+    """Run the command line and return its exit status."""
+    try:
+        status = app.main(
+            words, prog_name="headwater", standalone_mode=False, terminal_width=_width()
+        )
+        sys.stdout.flush()
+    except HeadwaterError as problem:
+        _complain(str(problem))
+        return 1
+    except BrokenPipeError:
+        raise
+    except OSError as problem:  # the disk that the output goes to is full
+        _complain(str(problem))
+        return 1
+    except click.ClickException as problem:
+        problem.show()
+        return problem.exit_code
+    except (click.Abort, KeyboardInterrupt):  # click raises the first one for Ctrl-C
+        print("interrupted", file=sys.stderr)
+        return INTERRUPTED
+    return status if isinstance(status, int) else 0
+
+
+def _complain(problem: str) -> None:
+    """Print an error. What a server or a client wrote in it does not reach the terminal as it is."""
+    from headwater.cli.output import coloured
+    from headwater.names import escaped
+
+    text = "\n".join(map(escaped, problem.split("\n")))
+    print(f"{coloured('headwater:', 'red', sys.stderr)} {text}", file=sys.stderr)
+
+
+def _width() -> int:
+    """Return how wide help is. click would import shutil to find it."""
+    try:
+        columns = int(os.environ.get("COLUMNS") or os.get_terminal_size().columns)
+    except (OSError, ValueError):
+        columns = 80
+    return max(50, min(columns, 100) - 2)
 
 
 if __name__ == "__main__":

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import csv
-import json
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, TextIO
 
-import typer
+from headwater.cli.command import Option
+from headwater.names import escaped, quoted
 
 
 class OutputFormat(StrEnum):
@@ -22,7 +22,7 @@ class OutputFormat(StrEnum):
 
 Output = Annotated[
     OutputFormat,
-    typer.Option("--output", "-o", help="A table, one JSON document, or comma-separated values."),
+    Option("--output", "-o", help="A table, one JSON document, or comma-separated values."),
 ]
 
 UNHEALTHY = 3
@@ -31,45 +31,135 @@ UNHEALTHY = 3
 Documents = Sequence[Mapping[str, object]]
 
 
-def show(documents: Documents, output: OutputFormat, table: Callable[[], object]) -> None:
-    """Print ``documents`` as JSON or CSV, or else what ``table`` prints."""
+def show(
+    documents: Documents,
+    output: OutputFormat,
+    table: Callable[[], object],
+    titles: Sequence[str] = (),
+) -> None:
+    """Print ``documents`` as JSON or CSV, or else what ``table`` prints. ``titles`` are those of CSV, if there may be
+    no documents."""
     match output:
         case OutputFormat.JSON:
             print_json(list(documents))
         case OutputFormat.CSV:
-            print_csv(documents)
+            print_csv(documents, titles)
         case OutputFormat.TABLE:
             table()
 
 
+def say(text: str = "", *, error: bool = False) -> None:
+    """Print one line. What others wrote cannot end it, nor act on the terminal (`escaped`)."""
+    print(escaped(text), file=sys.stderr if error else sys.stdout)
+
+
 def print_json(document: Any) -> None:
     """Print one JSON document, indented."""
-    text = json.dumps(document, indent=2, ensure_ascii=False)
-    # A byte of a name that is not UTF-8 is the escape of its surrogate, so that the document is UTF-8.
-    print(text.encode("utf-8", "backslashreplace").decode())
+    print(json_text(document, indent=2))
 
 
-def print_csv(documents: Documents) -> None:
-    """Print one line for each document, below a line with the names of the first one's values. A value that is a
-    list or an object is written as JSON; None is empty."""
-    if not documents:
-        return
-    writer = csv.DictWriter(sys.stdout, list(documents[0]), lineterminator="\n")
-    writer.writeheader()
-    for one in documents:
-        writer.writerow({name: _cell(value) for name, value in one.items()})
+def json_text(document: Any, *, indent: int | None = None) -> str:
+    r"""Return a document as JSON that no terminal acts on. A byte that is not UTF-8 is the escape of its surrogate.
 
+    >>> print(json_text(["caf\udce9", r"\xe9", "\x9b"]))
+    ["caf\udce9", "\\xe9", "\u009b"]
+    """
+    import json
 
-def _cell(value: object) -> object:
-    return (
-        json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict | tuple) else value
+    text = json.dumps(document, indent=indent, ensure_ascii=False)
+    return "\n".join(
+        "".join(one if one.isprintable() else json.dumps(one)[1:-1] for one in line)
+        for line in text.split("\n")
     )
 
 
+def print_csv(documents: Documents, titles: Sequence[str] = (), *, head: bool = True) -> None:
+    """Print one line for each document, below a line with the names of the first one's values, or ``titles``, which an
+    answer without documents has too. A value that is a list or an object is written as JSON; None is empty."""
+    import csv
+
+    names = titles or (list(documents[0]) if documents else ())
+    if not names:
+        return
+    cell = quoted if sys.stdout.isatty() else str
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    if head:
+        writer.writerow(names)
+    for one in documents:
+        writer.writerow([cell(_cell(one.get(name))) for name in names])
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    return json_text(value) if isinstance(value, list | dict | tuple) else str(value)
+
+
 def print_table(titles: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
-    """Print rows below ``titles``, with each column as wide as its widest cell."""
-    lines = [titles, *rows]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(titles))]
-    for line in lines:
-        cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
-        print("  ".join(cells).rstrip())
+    """Print rows below ``titles``, with each column as wide as its widest cell. On a terminal that is narrower, cells
+    go on in the next line."""
+    shown = [titles, *(tuple(map(_shown, row)) for row in rows)]
+    widths = [max(len(line[column]) for line in shown) for column in range(len(titles))]
+    room = _columns() - 2 * (len(widths) - 1)
+    while sum(widths) > room and max(widths) > _NARROW:
+        widths[widths.index(max(widths))] -= 1
+    for number, line in enumerate(shown):
+        parts = [_wrapped(cell, width) for cell, width in zip(line, widths, strict=True)]
+        for at in range(max(map(len, parts))):
+            cells = [part[at] if at < len(part) else "" for part in parts]
+            padded = (cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
+            text = "  ".join(padded).rstrip()
+            print(coloured(text, "bold") if number == 0 else _with_states(text, line[0]))
+
+
+_NARROW = 8
+"""The width below which no column is made narrower."""
+
+_STATES = {"ok": "green", "WRONG": "red", "unknown": "yellow"}
+"""First cells that have a colour."""
+
+_CODES = {"bold": "1", "red": "31", "green": "32", "yellow": "33"}
+
+
+def _shown(cell: str) -> str:
+    """Return a cell that no message can make look like two, or like another row. An indent is ours."""
+    text = cell.lstrip(" ")
+    return cell if not text else f"{cell[: len(cell) - len(text)]}{quoted(text)}"
+
+
+def _wrapped(cell: str, width: int) -> list[str]:
+    if len(cell) <= width:
+        return [cell]
+    from textwrap import wrap
+
+    return wrap(cell, width, break_on_hyphens=False) or [""]
+
+
+def _with_states(line: str, first: str) -> str:
+    colour = _STATES.get(first)
+    if colour is None or not line.startswith(first):
+        return line
+    return f"{coloured(first, colour)}{line[len(first) :]}"
+
+
+def _columns() -> int:
+    """Return how wide a table may be."""
+    if not sys.stdout.isatty():
+        return 1_000_000
+    return terminal_columns()
+
+
+def terminal_columns() -> int:
+    """Return the width of the terminal, 80 if it does not say."""
+    try:
+        return int(os.environ.get("COLUMNS") or 0) or os.get_terminal_size(2).columns or 80
+    except (OSError, ValueError):
+        return 80
+
+
+def coloured(text: str, colour: str, stream: TextIO | None = None) -> str:
+    """Return text in a colour, if it is for a terminal and NO_COLOR is not set (https://no-color.org)."""
+    wanted = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    if not wanted or not (stream or sys.stdout).isatty():
+        return text
+    return f"\x1b[{_CODES[colour]}m{text}\x1b[0m"

@@ -9,35 +9,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from headwater.cli import pending_actions
 from headwater.cli.arguments import EntryId, GroupName, StreamName
-from headwater.cli.main import SETTINGS
-from headwater.cli.output import Output, OutputFormat, print_json, print_table, show
+from headwater.cli.command import CommandGroup, Option, Positional, watched
+from headwater.cli.output import Output, OutputFormat, print_json, print_table, say, show
 from headwater.cli.query import DEFAULT_URL, Url, query
+from headwater.names import quoted
 from headwater.operations.times import length_of_time
 
 if TYPE_CHECKING:
     from headwater.groups.pending import GroupPending, PendingDelivery
 
-app = typer.Typer(no_args_is_help=True, **SETTINGS)
+app = CommandGroup()
 
 
-@app.callback()
-def pending() -> None:
-    """List pending entries; hand them back, claim, acknowledge or bury them."""
-
-
-@app.command("list")
+@app.add("list")
+@watched
 def list_pending(
     stream: StreamName,
     group: Annotated[
-        str | None, typer.Argument(metavar="GROUP", help="Only this group. [default: all]")
+        str | None, Positional(metavar="GROUP", help="Only this group. [default: all]")
     ] = None,
     *,
     count: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Entries of each group, oldest first.")
+        int, Option(min=1, metavar="N", help="Entries of each group, oldest first.")
     ] = 100,
     output: Output = OutputFormat.TABLE,
     url: Url = DEFAULT_URL,
@@ -49,7 +44,7 @@ def list_pending(
     waits for its retry); claimable (the next worker that reads gets it). The oldest entry that is
     not yet delivered is shown too.
     """
-    from headwater.groups.pending import PendingFilter
+    from headwater.groups.pending import PendingDelivery, PendingFilter
     from headwater.groups.pending import pending as report
 
     found = query(url, report(stream, group, PendingFilter(count)))
@@ -59,17 +54,17 @@ def list_pending(
 
     def tables() -> None:
         if not found:
-            print(f"{stream} has no group")
+            say(f"{quoted(stream)} has no group")
         for number, one in enumerate(found):
             if number:
-                print()
+                say()
             _print(stream, one)
 
     rows = [{"group": one.group, **row._asdict()} for one in found for row in one.entries]
-    show(rows, output, tables)
+    show(rows, output, tables, ("group", *PendingDelivery._fields))
 
 
-@app.command("show")
+@app.add("show")
 def show_entry(
     stream: StreamName,
     group: GroupName,
@@ -98,9 +93,9 @@ def show_entry(
     def text() -> None:
         print_table(_TITLES, [_row(row)])
         if pairs is None:
-            print("  the stream does not have the entry any more")
+            say("  the stream does not have the entry any more")
         for name, value in pairs or ():
-            print(f"  {name} = {value}")
+            say(f"  {quoted(name)} = {quoted(value)}")
 
     show([document], output, text)
 
@@ -114,24 +109,26 @@ def _document(found: GroupPending) -> dict[str, object]:
 
 def _print(stream: str, found: GroupPending) -> None:
     unread = "an unknown number of" if found.unread is None else f"{found.unread:,}"
-    print(f"{stream}, group {found.group}: {found.pending:,} pending, {unread} unread")
+    say(
+        f"{quoted(stream)}, group {quoted(found.group)}: {found.pending:,} pending, {unread} unread"
+    )
     if found.oldest_unread:
         age = length_of_time(found.oldest_unread_age_ms or 0)
-        print(f"  oldest unread    {found.oldest_unread}, added {age} ago")
+        say(f"  oldest unread    {found.oldest_unread}, added {age} ago")
     if found.last_seen_ms is None:
-        print("  last seen        never: no consumer of this group was ever seen")
+        say("  last seen        never: no consumer of this group was ever seen")
     else:
-        who = found.last_seen or "a worker"
-        print(f"  last seen        {who}, {length_of_time(found.last_seen_ms)} ago")
+        who = quoted(found.last_seen or "a worker")
+        say(f"  last seen        {who}, {length_of_time(found.last_seen_ms)} ago")
     if found.claim_after_ms is not None:
-        print(f"  claimed after    {length_of_time(found.claim_after_ms)} without a renewal")
+        say(f"  claimed after    {length_of_time(found.claim_after_ms)} without a renewal")
     if found.next_due_ms is not None:
-        print(f"  next retry       due in {length_of_time(found.next_due_ms)}")
+        say(f"  next retry       due in {length_of_time(found.next_due_ms)}")
     if not found.entries:
         return
     print_table(_TITLES, [_row(one) for one in found.entries])
     if found.pending > len(found.entries):
-        print(f"  … and {found.pending - len(found.entries):,} more (--count)")
+        say(f"  … and {found.pending - len(found.entries):,} more (--count)")
 
 
 _TITLES = ("  ID", "STATE", "OWNER", "DELIVERIES", "IDLE", "ADDED")

@@ -11,10 +11,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-import typer
-
-from headwater.cli.arguments import DryRun, GroupName, StreamName, Yes
-from headwater.cli.output import Output, OutputFormat, print_table, show
+from headwater.cli.arguments import DryRun, GroupName, StreamName, Yes, duration, entry_id
+from headwater.cli.command import CommandGroup, Option, Positional, confirm, wrong
+from headwater.cli.output import Output, OutputFormat, print_table, say, show
 from headwater.cli.query import DEFAULT_URL, Url, query
 from headwater.errors import HeadwaterError
 from headwater.operations.times import length_of_time
@@ -26,17 +25,20 @@ if TYPE_CHECKING:
 
     Act = Callable[[GroupInfo, Sequence[PendingDelivery], list[Done]], Operation[list[Done]]]
 
-Ids = Annotated[list[str] | None, typer.Argument(metavar="ID…", help="Ids of pending entries.")]
-All = Annotated[bool, typer.Option("--all", help="All pending entries of the group.")]
+Ids = Annotated[
+    list[str] | None, Positional(metavar="ID…", parser=entry_id, help="Ids of pending entries.")
+]
+All = Annotated[bool, Option("--all", help="All pending entries of the group.")]
 Owner = Annotated[
     str | None,
-    typer.Option("--consumer", metavar="NAME", help="Only those that this consumer owns."),
+    Option("--consumer", metavar="NAME", help="Only those that this consumer owns."),
 ]
 Idle = Annotated[
-    str, typer.Option(metavar="DURATION", help="Only those that were idle for this time.")
+    str,
+    Option(parser=duration, metavar="DURATION", help="Only those that were idle for this time."),
 ]
 Deliveries = Annotated[
-    int, typer.Option(min=0, metavar="N", help="Only those that were delivered at least so often.")
+    int, Option(min=0, metavar="N", help="Only those that were delivered at least so often.")
 ]
 
 SHOWN = 20
@@ -69,7 +71,7 @@ class Change(NamedTuple):
             question = (
                 f"{what} of group {self.group} of {self.stream} will be {self.word}. Continue?"
             )
-            typer.confirm(question, abort=True, err=True)
+            confirm(question)
         done: list[Done] = []
         try:
             query(self.url, self._act(act, rows, done))
@@ -81,9 +83,9 @@ class Change(NamedTuple):
         failed = [one for one in done if not one.done]
 
         def text() -> None:
-            print(f"{len(done) - len(failed):,} {self.word}")
+            say(f"{len(done) - len(failed):,} {self.word}")
             for one in failed:
-                print(f"{one.id}: {one.reason}")
+                say(f"{one.id}: {one.reason}")
 
         show([one._asdict() for one in done], self.output, text)
         if failed:
@@ -105,7 +107,7 @@ class Change(NamedTuple):
 
 def _preview(rows: Sequence[PendingDelivery]) -> None:
     if not rows:
-        print("no pending entry fits")
+        say("no pending entry fits")
         return
     cells = [
         (
@@ -119,27 +121,24 @@ def _preview(rows: Sequence[PendingDelivery]) -> None:
     ]
     print_table(("ID", "STATE", "OWNER", "DELIVERIES", "IDLE"), cells)
     if len(rows) > SHOWN:
-        print(f"… and {len(rows) - SHOWN:,} more")
+        say(f"… and {len(rows) - SHOWN:,} more")
 
 
 def _selection(
     ids: list[str] | None, every: bool, consumer: str | None, idle: str, deliveries: int
 ) -> Selection:
-    from headwater.cli.arguments import entry_id
     from headwater.operations.actions import Selection
     from headwater.worker.durations import milliseconds
 
     idle_ms = milliseconds(idle, what="--idle", least_ms=0)
     filtered = consumer is not None or idle_ms > 0 or deliveries > 0
     if every and (ids or filtered):
-        raise HeadwaterError(
-            "--all selects everything: leave out the ids and the other options, or --all"
-        )
+        raise wrong("--all selects everything: leave out the ids and the other options, or --all")
     if not (ids or filtered or every):
-        raise HeadwaterError(
+        raise wrong(
             "nothing is selected: name ids, or use --consumer, --idle, --deliveries or --all"
         )
-    return Selection([entry_id(one) for one in ids or ()], consumer, idle_ms, deliveries)
+    return Selection([*(ids or ())], consumer, idle_ms, deliveries)
 
 
 def release(
@@ -172,7 +171,7 @@ def claim(
     group: GroupName,
     ids: Ids = None,
     *,
-    to: Annotated[str, typer.Option("--to", metavar="NAME", help="The consumer that gets them.")],
+    to: Annotated[str, Option("--to", metavar="NAME", help="The consumer that gets them.")],
     every: All = False,
     consumer: Owner = None,
     idle: Idle = "0s",
@@ -221,7 +220,7 @@ def bury(
     ids: Ids = None,
     *,
     reason: Annotated[
-        str, typer.Option(metavar="TEXT", help="The error that the dead letters show.")
+        str, Option(metavar="TEXT", help="The error that the dead letters show.")
     ] = "buried by an operator",
     every: All = False,
     consumer: Owner = None,
@@ -243,7 +242,7 @@ def bury(
     change.carry_out(partial(act, error=reason))
 
 
-def add_to(app: typer.Typer) -> None:
+def add_to(app: CommandGroup) -> None:
     """Add the four commands to ``headwater pending``."""
     for command in (release, claim, ack, bury):
-        app.command()(command)
+        app.add()(command)

@@ -17,9 +17,9 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+import click
 
-from headwater.cli.main import SETTINGS
+from headwater.cli.command import CommandGroup, Option, Positional, wrong
 from headwater.cli.query import AllGroups
 from headwater.cli.spark_noise import quiet_start
 from headwater.errors import HeadwaterError
@@ -27,36 +27,27 @@ from headwater.errors import HeadwaterError
 if TYPE_CHECKING:
     from headwater.spark.pipeline import Made, Pipeline
 
-app = typer.Typer(no_args_is_help=True, **SETTINGS)
+app = CommandGroup()
 
-File = Annotated[Path, typer.Argument(help="The pipeline's declaration.")]
-Master = Annotated[
-    str | None, typer.Option(help="Spark's master; local[*] if the file does not set it.")
-]
+File = Annotated[Path, Positional(help="The pipeline's declaration.")]
+Master = Annotated[str | None, Option(help="Spark's master; local[*] if the file does not set it.")]
 Set = Annotated[
     list[str] | None,
-    typer.Option(
-        "--set", metavar="KEY=VALUE", help="Override a value of the file; may be repeated."
-    ),
+    Option("--set", metavar="KEY=VALUE", help="Override a value of the file; may be repeated."),
 ]
 Verbose = Annotated[
-    bool, typer.Option("--verbose", "-v", help="Show what Spark prints while it starts, too.")
+    bool, Option("--verbose", "-v", help="Show what Spark prints while it starts, too.")
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Json = Annotated[bool, Option("--json", help="Print JSON.")]
 
 
-@app.callback()
-def pipeline() -> None:
-    """Turn streams into tables with Spark."""
-
-
-@app.command()
+@app.add()
 def plan(
     file: File,
     *,
     no_spark: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--no-spark", help="Do not start Spark: SQL is not analysed, and no columns are shown."
         ),
     ] = False,
@@ -79,22 +70,20 @@ def plan(
     print(plan_text(made))
 
 
-@app.command()
+@app.add()
 def run(
     file: File,
     *,
     once: Annotated[
         bool,
-        typer.Option(
-            "--once", help="Read what the streams contain now, then end; ignores [trigger]."
-        ),
+        Option("--once", help="Read what the streams contain now, then end; ignores [trigger]."),
     ] = False,
     metrics: Annotated[
         int | None,
-        typer.Option(min=0, max=65535, metavar="PORT", help="Serve metrics for Prometheus."),
+        Option(min=0, max=65535, metavar="PORT", help="Serve metrics for Prometheus."),
     ] = None,
     metrics_host: Annotated[
-        str, typer.Option(metavar="HOST", help="The address on which metrics are served.")
+        str, Option(metavar="HOST", help="The address on which metrics are served.")
     ] = "127.0.0.1",
     master: Master = None,
     set_: Set = None,
@@ -133,10 +122,10 @@ def run(
     if stop.is_set():
         print("stopped; the next run continues from here", flush=True)
         if once or declared.interval is None:
-            raise typer.Exit(130)
+            raise click.exceptions.Exit(130)
 
 
-@app.command()
+@app.add()
 def status(file: File, *, as_json: Json = False, set_: Set = None) -> None:
     """Show the state of the tables: batches, rows and lag. Does not start Spark.
 
@@ -152,14 +141,14 @@ def status(file: File, *, as_json: Json = False, set_: Set = None) -> None:
     print(json.dumps(found.as_json(), indent=2) if as_json else status_text(found))
 
 
-@app.command()
+@app.add()
 def quality(
     file: File,
     *,
     table: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Only this table. [default: all]")
+        str | None, Option(metavar="NAME", help="Only this table. [default: all]")
     ] = None,
-    last: Annotated[int, typer.Option(min=1, help="How many batches of a table.")] = 20,
+    last: Annotated[int, Option(min=1, help="How many batches of a table.")] = 20,
     as_json: Json = False,
     set_: Set = None,
 ) -> None:
@@ -180,18 +169,18 @@ def quality(
         print(quality_text(found))
 
 
-@app.command()
+@app.add()
 def backfill(
     file: File,
     *,
-    table: Annotated[str, typer.Option(metavar="NAME", help="The table, of mode append.")],
+    table: Annotated[str, Option(metavar="NAME", help="The table, of mode append.")],
     start: Annotated[
         str,
-        typer.Option("--from", metavar="ID|TIME", help="The first entry: an id or a time."),
+        Option("--from", metavar="ID|TIME", help="The first entry: an id or a time."),
     ] = "earliest",
     end: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--to",
             metavar="ID|TIME",
             help="The last entry: an id, or a time that it is before. [default: where the table "
@@ -217,21 +206,19 @@ def backfill(
     print(backfill_text(filled))
 
 
-@app.command()
+@app.add()
 def repair(
     file: File,
     *,
-    table: Annotated[str, typer.Option(metavar="NAME", help="The table.")],
+    table: Annotated[str, Option(metavar="NAME", help="The table.")],
     zone: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="ZONE",
             help="The session's zone when the table was written. [default: that of the file]",
         ),
     ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only show what would be changed.")
-    ] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Only show what would be changed.")] = False,
     set_: Set = None,
 ) -> None:
     """Correct the times by which a table is partitioned, if they were written in a session's zone.
@@ -249,29 +236,29 @@ def repair(
     print(repaired_text(table, written, found, dry_run=dry_run))
 
 
-@app.command()
+@app.add()
 def replay(
     file: File,
     *,
     dead: Annotated[
-        bool, typer.Option("--dead", help="Replay dead letters. Required: there is nothing else.")
+        bool, Option("--dead", help="Replay dead letters. Required: there is nothing else.")
     ] = False,
     source: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Only those of one source of the file.")
+        str | None, Option(metavar="NAME", help="Only those of one source of the file.")
     ] = None,
     ids: Annotated[
         list[str] | None,
-        typer.Option("--id", metavar="ID", help="A record's id; may be repeated."),
+        Option("--id", metavar="ID", help="A record's id; may be repeated."),
     ] = None,
-    every: Annotated[bool, typer.Option("--all", help="All dead letters.")] = False,
+    every: Annotated[bool, Option("--all", help="All dead letters.")] = False,
     all_groups: AllGroups = False,
     set_: Set = None,
 ) -> None:
     """Deliver dead letters to their groups again, and remove their records."""
     if not dead:
-        raise HeadwaterError("choose what to replay: --dead, with --all or --id")
+        raise wrong("choose what to replay: --dead, with --all or --id")
     if bool(ids) == every:
-        raise HeadwaterError("choose dead letters with --id, or all of them with --all")
+        raise wrong("choose dead letters with --id, or all of them with --all")
     declared = _load(file, set_)
     from headwater.spark.pipeline.dead_letters import replay as replay_letters
 

@@ -10,16 +10,31 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-import typer
-
 from headwater.cli.arguments import DryRun, GroupName, StreamName, Yes, entry_id
-from headwater.cli.output import Output, OutputFormat, print_table, show
+from headwater.cli.command import Option, confirm, wrong
+from headwater.cli.output import Output, OutputFormat, print_table, say, show
 from headwater.cli.query import DEFAULT_URL, Url, query
-from headwater.errors import HeadwaterError
 from headwater.moments import milliseconds_of
 
 if TYPE_CHECKING:
     from headwater.operations.positions import ResetPreview, TrimPreview
+
+
+def _target(text: str) -> str:
+    """Return the id after which ``--to`` begins."""
+    if text in ("0", "$"):
+        return text
+    return _id(text) or f"{max(0, milliseconds_of(text, 'time') - 1)}-{2**64 - 1}"
+
+
+def _first(text: str) -> str:
+    """Return the id from which ``--minid`` keeps entries."""
+    return _id(text) or f"{milliseconds_of(text, 'time')}-0"
+
+
+def _id(text: str) -> str | None:
+    """Return an id that was typed, None for a time."""
+    return entry_id(text) if text.replace("-", "").isdigit() else None
 
 
 def reset(
@@ -28,14 +43,15 @@ def reset(
     *,
     to: Annotated[
         str | None,
-        typer.Option(
+        Option(
+            parser=_target,
             metavar="ID|TIME|0|$",
             help="After this id, at this time, at the beginning (0), or after the last entry ($).",
         ),
     ] = None,
     back: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="So many entries before the present position."),
+        Option(min=1, metavar="N", help="So many entries before the present position."),
     ] = None,
     dry_run: DryRun = False,
     yes: Yes = False,
@@ -50,11 +66,11 @@ def reset(
     from headwater.operations.positions import reset_back, reset_to, set_position
 
     if (to is None) == (back is None):
-        raise HeadwaterError("give one of --to and --back")
+        raise wrong("give one of --to and --back")
     if back is not None:
         found = query(url, reset_back(stream, group, back))
     else:
-        found = query(url, reset_to(stream, group, _target(str(to))))
+        found = query(url, reset_to(stream, group, str(to)))
 
     def change() -> tuple[dict[str, object], str]:
         query(url, set_position(found))
@@ -68,33 +84,22 @@ def reset(
     ).carry_out(output, dry_run=dry_run or found.before == found.after, yes=yes)
 
 
-def _id(text: str) -> str | None:
-    """Return an id that was typed, None for a time."""
-    return entry_id(text) if text.replace("-", "").isdigit() else None
-
-
-def _target(text: str) -> str:
-    """Return the id after which ``--to`` begins."""
-    if text in ("0", "$"):
-        return text
-    return _id(text) or f"{max(0, milliseconds_of(text, '--to') - 1)}-{2**64 - 1}"
-
-
 def _print_reset(found: ResetPreview) -> None:
-    print(f"{found.stream}, group {found.group}: from {found.before} to {found.after}")
-    print(f"  delivered again  {found.again:,}")
-    print(f"  skipped          {found.skipped:,}")
-    print(f"  pending          {found.pending:,} (not changed)")
+    say(f"{found.stream}, group {found.group}: from {found.before} to {found.after}")
+    say(f"  delivered again  {found.again:,}")
+    say(f"  skipped          {found.skipped:,}")
+    say(f"  pending          {found.pending:,} (not changed)")
 
 
 def trim(
     stream: StreamName,
     *,
     maxlen: Annotated[
-        int | None, typer.Option(min=0, metavar="N", help="Keep the last N entries.")
+        int | None, Option(min=0, metavar="N", help="Keep the last N entries.")
     ] = None,
     minid: Annotated[
-        str | None, typer.Option(metavar="ID|TIME", help="Keep entries from this id or time on.")
+        str | None,
+        Option(parser=_first, metavar="ID|TIME", help="Keep entries from this id or time on."),
     ] = None,
     dry_run: DryRun = False,
     yes: Yes = False,
@@ -109,13 +114,11 @@ def trim(
     from headwater.operations.positions import trim_before, trim_to_length
 
     if (maxlen is None) == (minid is None):
-        raise HeadwaterError("give one of --maxlen and --minid")
+        raise wrong("give one of --maxlen and --minid")
     if maxlen is not None:
         found = query(url, trim_to_length(stream, maxlen))
     else:
-        text = str(minid)
-        first = _id(text) or f"{milliseconds_of(text, '--minid')}-0"
-        found = query(url, trim_before(stream, first))
+        found = query(url, trim_before(stream, str(minid)))
 
     def change() -> tuple[dict[str, object], str]:
         removed = query(url, carry_out(found))
@@ -130,7 +133,7 @@ def trim(
 
 
 def _print_trim(found: TrimPreview) -> None:
-    print(f"{found.stream}: {_entries(found.removed)} before {found.minid}")
+    say(f"{found.stream}: {_entries(found.removed)} before {found.minid}")
     if found.groups:
         rows = [(one.group, f"{one.unread:,}", f"{one.pending:,}") for one in found.groups]
         print_table(("  GROUP", "UNREAD", "PENDING"), [(f"  {a}", b, c) for a, b, c in rows])
@@ -154,7 +157,7 @@ class _Asked(NamedTuple):
         if output is OutputFormat.TABLE:
             self.preview()
         if not (dry_run or yes):
-            typer.confirm(self.question, abort=True, err=True)
+            confirm(self.question)
         became, said = ({}, "") if dry_run else self.change()
         document = {**self.document, **became, "done": not dry_run}
-        show([document], output, lambda: print(said) if said else None)
+        show([document], output, lambda: say(said) if said else None)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
-import typer
-
-from headwater.errors import HeadwaterError
+from headwater.cli.command import Option
+from headwater.errors import Disconnected, HeadwaterError, StoreClosed
 
 if TYPE_CHECKING:
     import redis
 
+    from headwater.client.direct import DirectConnection
     from headwater.groups.operation import Operation
 
 T = TypeVar("T")
@@ -25,15 +25,13 @@ TIMEOUT_SECONDS = 10.0
 
 Url = Annotated[
     str,
-    typer.Option(
-        envvar=["HEADWATER_URL", "REDIS_URL"], metavar="URL", help="Address of the store."
-    ),
+    Option(envvar=["HEADWATER_URL", "REDIS_URL"], metavar="URL", help="Address of the store."),
 ]
 
 
 AllGroups = Annotated[
     bool,
-    typer.Option(
+    Option(
         "--all-groups",
         help="Add deleted entries again even if other groups of the stream will read them too.",
     ),
@@ -84,24 +82,67 @@ def _check_store(url: str) -> None:
 
 
 @contextmanager
-def _client(url: str, *, creates: bool = False) -> Iterator[redis.Redis]:
+def _client(url: str, *, creates: bool = False) -> Iterator[redis.Redis | DirectConnection]:
+    from headwater.client.redaction import redacted
+    from headwater.groups.operation import Refused
+
+    try:
+        with _direct(url) or _redis_py(url, creates=creates) as client:
+            yield client
+    except (OSError, Disconnected, StoreClosed) as error:
+        raise _unreachable(url, error) from error
+    except Refused as error:
+        if error.code in _REASONS:
+            raise HeadwaterError(f"{redacted(url)} {_REASONS[error.code]}: {error}") from error
+        raise HeadwaterError(f"{redacted(url)} refuses this: {error}") from error
+
+
+_REASONS = {
+    "WRONGPASS": "does not accept this user and password",
+    "NOAUTH": "wants a password, as in redis://user:password@host",
+}
+
+
+def _unreachable(url: str, error: BaseException) -> HeadwaterError:
+    """Return the error for a lost connection, which says whether only one side speaks TLS."""
+    from headwater.client.direct import tls_advice
+    from headwater.client.redaction import redacted
+
+    advice = tls_advice(url)
+    return HeadwaterError(f"{redacted(url)} cannot be reached: {advice or error}")
+
+
+def _direct(url: str) -> closing[DirectConnection] | None:
+    """Connect without redis-py, if that is possible."""
+    from headwater.client.direct import DirectConnection, NotDirect, is_direct
+    from headwater.groups.operation import refused
+
+    if not is_direct(url):
+        return None
+    try:
+        return closing(DirectConnection(url, seconds=TIMEOUT_SECONDS, refused=refused))
+    except NotDirect:
+        return None
+
+
+@contextmanager
+def _redis_py(url: str, *, creates: bool) -> Iterator[redis.Redis]:
     from redis.exceptions import RedisError
 
     from headwater.client.redaction import redacted
     from headwater.groups.operation import Refused
-    from headwater.worker.connections import Connections, lost_connection
+    from headwater.groups.store_errors import lost_connection, refused_credentials
+    from headwater.worker.connections import Connections
 
     if not creates:
         _check_store(url)
     try:
-        client = Connections(url).synchronous(deadline_s=TIMEOUT_SECONDS)
-        try:
+        with closing(Connections(url).synchronous(deadline_s=TIMEOUT_SECONDS)) as client:
             yield client
-        finally:
-            client.close()
+    except refused_credentials() as error:
+        wrong = "invalid" in str(error)  # redis-py removes the code
+        raise Refused(str(error), "WRONGPASS" if wrong else "NOAUTH") from error
     except lost_connection() as error:
-        raise HeadwaterError(f"{redacted(url)} cannot be reached: {error}") from error
-    except Refused as error:
-        raise HeadwaterError(f"{redacted(url)} refuses this: {error}") from error
+        raise _unreachable(url, error) from error
     except RedisError as error:  # from a parameter of the url, such as ssl_cert_reqs
         raise HeadwaterError(f"{redacted(url)} cannot be used: {error}") from error

@@ -10,12 +10,11 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from headwater.cli.arguments import DryRun, Yes
 from headwater.cli.backup import failed
+from headwater.cli.command import Option, confirm
 from headwater.cli.directories import Directory
-from headwater.cli.output import Output, OutputFormat, show
+from headwater.cli.output import Output, OutputFormat, say, show
 from headwater.cli.progress import progress
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ def repair(
     *,
     to: Annotated[
         Path,
-        typer.Option("--to", metavar="NEWDIR", help="Where to; it must be empty or not exist."),
+        Option("--to", metavar="NEWDIR", help="Where to; it must be empty or not exist."),
     ],
     dry_run: DryRun = False,
     yes: Yes = False,
@@ -49,7 +48,7 @@ def repair(
         _print(plan)
     if changes:
         if not yes:
-            typer.confirm(f"Make a store without these in {to}?", abort=True, err=True)
+            confirm(f"Make a store without these in {to}?")
         try:
             repair_to(plan, directory, to, progress())
         except OSError as error:
@@ -58,7 +57,7 @@ def repair(
     document = {**plan._asdict(), "lost": [one._asdict() for one in plan.lost], "done": changes}
     document["unreadable"] = sum(len(ids) for _db, _key, ids in plan.unreadable)
     said = f"repaired: {to} is a whole store without these; {directory} is unchanged"
-    show([document], output, lambda: print(said) if changes else None)
+    show([document], output, lambda: say(said) if changes else None)
 
 
 def _delete(plan: RepairPlan, directory: Path) -> None:
@@ -76,15 +75,15 @@ def _delete(plan: RepairPlan, directory: Path) -> None:
 
 def _print(plan: RepairPlan) -> None:
     if not plan.needed:
-        print(f"{plan.directory}: nothing to repair")
+        say(f"{plan.directory}: nothing to repair")
         return
     if plan.damage is not None:
-        print(f"damaged: {plan.damage}")
+        say(f"damaged: {plan.damage}")
         after = "1 change" if plan.changes == 1 else f"{plan.changes:,} changes"
-        print(f"lost: the damaged record and {after} after it")
+        say(f"lost: the damaged record and {after} after it")
     for one in plan.lost:
         entries = "1 entry" if one.entries == 1 else f"{one.entries:,} entries"
-        print(
+        say(
             f"lost: database {one.database}, stream {one.stream}: {entries} from {one.first} to {one.last}: "
             f"{one.reason}"
         )

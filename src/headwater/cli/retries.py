@@ -8,38 +8,31 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from headwater.cli.arguments import DryRun, GroupName, StreamName, Yes, entry_id
-from headwater.cli.main import SETTINGS
-from headwater.cli.output import Output, OutputFormat, print_table, show
+from headwater.cli.command import CommandGroup, Option, Positional, watched, wrong
+from headwater.cli.output import Output, OutputFormat, print_table, say, show
 from headwater.cli.pending_actions import Change
 from headwater.cli.query import DEFAULT_URL, Url, query
-from headwater.errors import HeadwaterError
 from headwater.operations.times import length_of_time
 
-app = typer.Typer(no_args_is_help=True, **SETTINGS)
+app = CommandGroup()
 
 MOST = 100_000
 """How many entries ``--all`` runs at most."""
 
 
-@app.callback()
-def retries_() -> None:
-    """List entries that wait for their retry, run them now."""
-
-
-@app.command("list")
+@app.add("list")
+@watched
 def list_retries(
     stream: StreamName,
     group: GroupName,
     *,
-    count: Annotated[int, typer.Option(min=1, metavar="N", help="How many entries.")] = 100,
+    count: Annotated[int, Option(min=1, metavar="N", help="How many entries.")] = 100,
     output: Output = OutputFormat.TABLE,
     url: Url = DEFAULT_URL,
 ) -> None:
     """List entries that wait for their retry: when each is due, and how often it was delivered."""
-    from headwater.operations.retries import retries
+    from headwater.operations.retries import Retry, retries
 
     found = query(url, retries(stream, group, count=count))
 
@@ -47,16 +40,18 @@ def list_retries(
         rows = [(one.id, length_of_time(one.due_ms), str(one.deliveries)) for one in found]
         print_table(("ID", "DUE IN", "DELIVERIES"), rows)
 
-    show([one._asdict() for one in found], output, table)
+    show([one._asdict() for one in found], output, table, Retry._fields)
 
 
-@app.command()
+@app.add()
 def run(
     stream: StreamName,
     group: GroupName,
-    ids: Annotated[list[str] | None, typer.Argument(metavar="ID…", help="Ids of entries.")] = None,
+    ids: Annotated[
+        list[str] | None, Positional(metavar="ID…", parser=entry_id, help="Ids of entries.")
+    ] = None,
     *,
-    every: Annotated[bool, typer.Option("--all", help="All entries that wait.")] = False,
+    every: Annotated[bool, Option("--all", help="All entries that wait.")] = False,
     dry_run: DryRun = False,
     yes: Yes = False,
     output: Output = OutputFormat.TABLE,
@@ -68,12 +63,12 @@ def run(
     from headwater.operations.retries import retries
 
     if bool(ids) == every:
-        raise HeadwaterError("name ids, or use --all")
-    chosen = [entry_id(one) for one in ids or ()]
+        raise wrong("name ids, or use --all")
+    chosen = [*(ids or ())]
     if every:
         chosen = [one.id for one in query(url, retries(stream, group, count=MOST))]
         if not chosen:
-            print("no entry waits for a retry")
+            say("no entry waits for a retry")
             return
     change = Change(stream, group, Selection(chosen), "made due", dry_run, yes, output, url)
     change.carry_out(act)

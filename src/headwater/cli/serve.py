@@ -12,16 +12,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-from typer.core import TyperCommand
+import click
 
 from headwater.cli import serving
-from headwater.cli.main import SETTINGS
+from headwater.cli.command import Option, made
 from headwater.config.listening import ListeningConfig
 from headwater.config.setting import settings_of
 from headwater.config.storage import StorageConfig
-
-app = typer.Typer(**SETTINGS)
 
 _DECLARED = {
     each.name: each for group in (ListeningConfig, StorageConfig) for each in settings_of(group)
@@ -33,26 +30,21 @@ def setting_option(name: str, metavar: str = "") -> Any:
     declared = _DECLARED[name]
     summary = declared.summary.replace("`", "")
     default = f" [default: {declared.spelled_default}]" if declared.spelled_default else ""
-    return typer.Option(
-        metavar=metavar or "|".join(declared.kind.choices), help=f"{summary}{default}"
-    )
+    return Option(metavar=metavar or "|".join(declared.kind.choices), help=f"{summary}{default}")
 
 
-class FlagsCommand(TyperCommand):
+class FlagsCommand(click.Command):
     """Leaves all words to `headwater.config.loading.flag_pairs`, which knows redis-server's rules; the parser has
     the options for ``--help``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if "--help" in args:
-            return super().parse_args(ctx, args)
-        super().parse_args(ctx, [])
+        """Keep the words, unless help is wanted."""
+        super().parse_args(ctx, ["--help"] if {"-h", "--help"} & {*args} else [])
         ctx.args = args
         return args
 
 
-@app.command("serve", cls=FlagsCommand)
 def serve(
-    context: typer.Context,
     *,
     port: Annotated[str | None, setting_option("port", "PORT")] = None,
     bind: Annotated[str | None, setting_option("bind", "'ADDRESS …'")] = None,
@@ -61,7 +53,7 @@ def serve(
     appendonly: Annotated[str | None, setting_option("appendonly")] = None,
     appendfsync: Annotated[str | None, setting_option("appendfsync")] = None,
     config: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Settings in redis.conf's syntax.")
+        Path | None, Option(metavar="FILE", help="Settings in redis.conf's syntax.")
     ] = None,
 ) -> None:
     """Serve a store until SIGTERM, SIGINT or SHUTDOWN.
@@ -70,4 +62,8 @@ def serve(
     the environment (HEADWATER_PORT), and the environment overrides the file.
     """
     del port, bind, unixsocket, dir, appendonly, appendfsync, config  # declared for the help
-    raise typer.Exit(serving.serve(context.args))
+    context = click.get_current_context()
+    raise click.exceptions.Exit(serving.serve(context.args))
+
+
+app = made(serve, "serve", FlagsCommand)

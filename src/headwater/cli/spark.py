@@ -5,29 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
+import click
 
-from headwater.cli.main import SETTINGS
+from headwater.cli.command import CommandGroup, Option
 
-app = typer.Typer(**SETTINGS)
-
-
-@app.callback()
-def spark() -> None:
-    """Package Headwater for a cluster's executors; set up Spark's own programs."""
+app = CommandGroup()
 
 
-@app.command()
+@app.add()
 def pack(
     output: Annotated[
         Path | None,
-        typer.Option(
-            help="The file to write; headwater-env.tar.gz, or headwater.zip with --py-files."
-        ),
+        Option(help="The file to write; headwater-env.tar.gz, or headwater.zip with --py-files."),
     ] = None,
     with_: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--with",
             metavar="NAME",
             help="Also pack this installed distribution; may be repeated.",
@@ -35,7 +28,7 @@ def pack(
     ] = None,
     py_files: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--py-files",
             help="Write only Headwater, as plain Python, for executors that have its dependencies.",
         ),
@@ -50,7 +43,7 @@ def pack(
 
     if py_files:
         if with_:
-            raise typer.BadParameter(
+            raise click.BadParameter(
                 "--with adds distributions to an environment, but --py-files does not write one"
             )
         packed = packing.pack_module(output or "headwater.zip")
@@ -65,7 +58,7 @@ def pack(
     print(f"use it: {use}")
 
 
-@app.command()
+@app.add()
 def env() -> None:
     """Print the environment variables with which Spark's own programs run, for a shell.
 

@@ -7,16 +7,13 @@ headwater lag orders --max 30s
 
 from __future__ import annotations
 
-import sys
-import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+import click
 
 from headwater.cli import positions
-from headwater.cli.arguments import MaybeGroup, StreamName
-from headwater.cli.main import SETTINGS
+from headwater.cli.arguments import MaybeGroup, StreamName, duration
+from headwater.cli.command import CommandGroup, Option, Positional, watched
 from headwater.cli.output import UNHEALTHY, Output, OutputFormat, print_table, show
 from headwater.cli.query import DEFAULT_URL, Url, query
 from headwater.errors import HeadwaterError
@@ -26,46 +23,24 @@ if TYPE_CHECKING:
     from headwater.groups.operation import Operation
     from headwater.operations.streams import GroupLag, StreamSummary
 
-streams_app = typer.Typer(no_args_is_help=True, **SETTINGS)
-groups_app = typer.Typer(no_args_is_help=True, **SETTINGS)
+streams_app = CommandGroup()
+groups_app = CommandGroup()
 
-WATCH_SECONDS = 2.0
-
-Watch = Annotated[
-    bool, typer.Option("--watch", "-w", help="Print again every 2 seconds, until Ctrl-C.")
-]
 Pattern = Annotated[
-    str, typer.Argument(metavar="PATTERN", help="Streams whose names match, such as 'orders.*'.")
+    str, Positional(metavar="PATTERN", help="Streams whose names match, such as 'orders.*'.")
 ]
 
 
-def repeated(print_once: Callable[[], None], *, watch: bool) -> None:
-    """Call ``print_once``; with ``watch``, again and again, clearing a terminal in between."""
-    while True:
-        if watch and sys.stdout.isatty():
-            print("\x1b[2J\x1b[H", end="")
-        print_once()
-        if not watch:
-            return
-        sys.stdout.flush()
-        time.sleep(WATCH_SECONDS)
-
-
-@streams_app.callback()
-def streams() -> None:
-    """List and trim streams."""
-
-
-@streams_app.command("list")
+@streams_app.add("list")
+@watched
 def list_streams(
     pattern: Pattern = "*",
     *,
-    watch: Watch = False,
     output: Output = OutputFormat.TABLE,
     url: Url = DEFAULT_URL,
 ) -> None:
     """List streams: entries, groups, pending entries, and what the slowest group has not read."""
-    repeated(lambda: _print_streams(query(url, _summaries(pattern)), output), watch=watch)
+    _print_streams(query(url, _summaries(pattern)), output)
 
 
 def _summaries(pattern: str) -> Operation[list[StreamSummary]]:
@@ -75,6 +50,8 @@ def _summaries(pattern: str) -> Operation[list[StreamSummary]]:
 
 
 def _print_streams(found: list[StreamSummary], output: OutputFormat) -> None:
+    from headwater.operations.streams import StreamSummary
+
     def table() -> None:
         rows = [
             (
@@ -88,7 +65,7 @@ def _print_streams(found: list[StreamSummary], output: OutputFormat) -> None:
         ]
         print_table(("STREAM", "ENTRIES", "GROUPS", "PENDING", "UNREAD"), rows)
 
-    show([one._asdict() for one in found], output, table)
+    show([one._asdict() for one in found], output, table, StreamSummary._fields)
 
 
 def number(count: int | None) -> str:
@@ -102,26 +79,21 @@ def _age(lag_ms: int | None) -> str:
     return length_of_time(lag_ms) if lag_ms else "-"
 
 
-streams_app.command()(positions.trim)
+streams_app.add()(positions.trim)
 
 
-@groups_app.callback()
-def groups() -> None:
-    """List consumer groups, set their positions."""
-
-
-@groups_app.command("list")
+@groups_app.add("list")
+@watched
 def list_groups(
     stream: Annotated[
-        str | None, typer.Argument(metavar="STREAM", help="The stream. [default: all]")
+        str | None, Positional(metavar="STREAM", help="The stream. [default: all]")
     ] = None,
     *,
-    watch: Watch = False,
     output: Output = OutputFormat.TABLE,
     url: Url = DEFAULT_URL,
 ) -> None:
     """List groups: consumers, pending and delayed entries, unread entries and their age."""
-    repeated(lambda: _print_groups(query(url, _lags(stream, None)), output), watch=watch)
+    _print_groups(query(url, _lags(stream, None)), output)
 
 
 def _lags(stream: str | None, group: str | None) -> Operation[list[GroupLag]]:
@@ -132,6 +104,8 @@ def _lags(stream: str | None, group: str | None) -> Operation[list[GroupLag]]:
 
 
 def _print_groups(found: list[GroupLag], output: OutputFormat) -> None:
+    from headwater.operations.streams import GroupLag
+
     def table() -> None:
         rows = [
             (
@@ -158,20 +132,22 @@ def _print_groups(found: list[GroupLag], output: OutputFormat) -> None:
         )
         print_table(titles, rows)
 
-    show([one._asdict() for one in found], output, table)
+    show([one._asdict() for one in found], output, table, GroupLag._fields)
 
 
-groups_app.command()(positions.reset)
+groups_app.add()(positions.reset)
 
 
+@watched
 def lag(
     stream: StreamName,
     group: MaybeGroup = None,
     *,
     longest: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--max",
+            parser=duration,
             metavar="DURATION",
             help="Exit with status 3 if the oldest unread entry is older, or unknown.",
         ),
@@ -183,6 +159,7 @@ def lag(
 
     In entries, and as the age of the oldest unread one.
     """
+    from headwater.operations.streams import GroupLag
     from headwater.worker.durations import milliseconds
 
     found = query(url, _lags(stream, group))
@@ -195,9 +172,9 @@ def lag(
         rows = [(one.group, number(one.unread), _age(one.lag_ms)) for one in found]
         print_table(("GROUP", "UNREAD", "LAG"), rows)
 
-    show([one._asdict() for one in found], output, table)
+    show([one._asdict() for one in found], output, table, GroupLag._fields)
     if longest is not None:
         longest_ms = milliseconds(longest, what="--max", least_ms=0)
         # What is unknown is not within the bound.
         if any(one.lag_ms is None or one.lag_ms > longest_ms for one in found):
-            raise typer.Exit(UNHEALTHY)
+            raise click.exceptions.Exit(UNHEALTHY)

@@ -8,18 +8,15 @@ headwater add orders item=tea number=2
 
 from __future__ import annotations
 
-import csv
-import json
 import sys
-import time
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from headwater.cli.arguments import StreamName, entry_id
-from headwater.cli.output import Output, OutputFormat
+from headwater.cli.command import Option, Positional
+from headwater.cli.output import Output, OutputFormat, json_text, print_csv
 from headwater.cli.query import DEFAULT_URL, Url, query
 from headwater.errors import HeadwaterError
+from headwater.names import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -30,30 +27,57 @@ BLOCK_MS = 5_000
 """How long one read of ``-f`` waits."""
 
 
+def _start(text: str) -> str:
+    """Return the id after which ``--from`` begins."""
+    from headwater.moments import milliseconds_of
+
+    if text.replace("-", "").isdigit():
+        return entry_id(text)
+    return f"{max(0, milliseconds_of(text, 'time') - 1)}-{2**64 - 1}"
+
+
+def _condition(text: str) -> str:
+    """Check a condition. Raises `HeadwaterError`."""
+    from headwater.operations.entries import Condition
+
+    Condition.parse(text)
+    return text
+
+
+def _field(text: str) -> str:
+    """Check FIELD=VALUE. Raises `HeadwaterError`."""
+    name, equals, _value = text.partition("=")
+    if not equals or not name:
+        raise HeadwaterError(f"{text!r} is not a field: write FIELD=VALUE, such as item=tea")
+    return text
+
+
 def tail(
     stream: StreamName,
     *,
     count: Annotated[
-        int, typer.Option("--count", "-n", min=0, metavar="N", help="How many of the last entries.")
+        int, Option("--count", "-n", min=0, metavar="N", help="How many of the last entries.")
     ] = 10,
     since: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--from",
-            metavar="ID|DURATION",
-            help="All entries after this id, or of this time, such as 10m, instead of the last ones.",
+            parser=_start,
+            metavar="ID|TIME",
+            help="All entries after this id, or from this time on, such as 10m or an ISO time, instead of the last ones.",
         ),
     ] = None,
     where: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
+            parser=_condition,
             metavar="'FIELD OP VALUE'",
             help="Only entries with such a field; OP is one of = != < <= > >= and ~ (contains). Given "
             "several times: all must fit.",
         ),
     ] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on with new entries, until Ctrl-C.")
+        bool, Option("--follow", "-f", help="Go on with new entries, until Ctrl-C.")
     ] = False,
     output: Output = OutputFormat.TABLE,
     url: Url = DEFAULT_URL,
@@ -62,28 +86,20 @@ def tail(
 
     The oldest comes first. As JSON, each entry is one line.
     """
-    from headwater.operations.entries import Condition, last, next_after
+    from headwater.operations.entries import Condition, TextEntry, last, next_after
 
+    if output is OutputFormat.CSV:
+        print_csv([], TextEntry._fields)
     conditions = [Condition.parse(one) for one in where or ()]
     if since is None:
         found, after = query(url, last(stream, max(1, count), conditions))
         _print(found[-count:] if count else [], output)
     else:
-        after = _print_from(url, stream, _start(since), conditions, output)
+        after = _print_from(url, stream, since, conditions, output)
     while follow:
         page = query(url, next_after(stream, after, block_ms=BLOCK_MS))
         _print(_fitting(page, conditions), output)
         after = page[-1].id if page else after
-
-
-def _start(since: str) -> str:
-    """Return the id after which ``--from`` begins."""
-    from headwater.worker.durations import milliseconds
-
-    if since[-1:].isdigit():
-        return entry_id(since)
-    ago = milliseconds(since, what="--from", least_ms=0)
-    return f"{max(0, int(time.time() * 1000) - ago)}-0"
 
 
 def _print_from(
@@ -103,31 +119,34 @@ def _fitting(page: Iterable[TextEntry], conditions: Sequence[Condition]) -> list
 
 
 def _print(found: Iterable[TextEntry], output: OutputFormat) -> None:
-    rows = csv.writer(sys.stdout, lineterminator="\n")
     for one in found:
         match output:
             case OutputFormat.JSON:
-                print(json.dumps(one._asdict(), ensure_ascii=False))
+                print(json_text(one._asdict()))
             case OutputFormat.CSV:
-                rows.writerow([one.id, *(text for pair in one.fields for text in pair)])
+                print_csv([one._asdict()], head=False)
             case OutputFormat.TABLE:
-                print(one.id, *(f"{name}={value}" for name, value in one.fields), sep="  ")
+                pairs = (f"{quoted(name)}={quoted(value)}" for name, value in one.fields)
+                print(one.id, *pairs, sep="  ")
     sys.stdout.flush()
 
 
 def add(
     stream: StreamName,
     fields: Annotated[
-        list[str], typer.Argument(metavar="FIELD=VALUE…", help="The fields of the entry, in order.")
+        list[str],
+        Positional(
+            metavar="FIELD=VALUE…", parser=_field, help="The fields of the entry, in order."
+        ),
     ],
     *,
     maxlen: Annotated[
         int | None,
-        typer.Option(min=0, metavar="N", help="Trim the stream to about N entries afterwards."),
+        Option(min=0, metavar="N", help="Trim the stream to about N entries afterwards."),
     ] = None,
     once: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="NAME", help="Add it only if none was added under this name in the last day."
         ),
     ] = None,
@@ -142,9 +161,7 @@ def add(
 
     pairs = []
     for field in fields:
-        name, equals, value = field.partition("=")
-        if not equals or not name:
-            raise HeadwaterError(f"{field!r} is not a field: write FIELD=VALUE, such as item=tea")
+        name, _equals, value = field.partition("=")
         pairs.append(
             (name.encode("utf-8", "surrogateescape"), value.encode("utf-8", "surrogateescape"))
         )

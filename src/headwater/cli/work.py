@@ -7,17 +7,19 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
+import click
 
+from headwater.cli.arguments import duration
+from headwater.cli.command import Option, Positional
 from headwater.worker.logs import LogFormat, LogLevel
 
 Target = Annotated[
     str,
-    typer.Argument(metavar="MODULE:APP", help="Module and variable of the App: shop.orders:app."),
+    Positional(metavar="MODULE:APP", help="Module and variable of the App: shop.orders:app."),
 ]
 Workers = Annotated[
     int,
-    typer.Option(
+    Option(
         min=1,
         max=1024,
         metavar="N",
@@ -26,14 +28,15 @@ Workers = Annotated[
 ]
 Grace = Annotated[
     str | None,
-    typer.Option(
+    Option(
+        parser=duration,
         metavar="DURATION",
         help="How long running handlers may take after SIGTERM. [default: the app's, 30s]",
     ),
 ]
 Concurrency = Annotated[
     int | None,
-    typer.Option(
+    Option(
         min=1,
         max=100_000,
         metavar="N",
@@ -43,21 +46,19 @@ Concurrency = Annotated[
 ]
 Reload = Annotated[
     bool,
-    typer.Option(
-        "--reload", help="Restart the workers when a source file changes, for development."
-    ),
+    Option("--reload", help="Restart the workers when a source file changes, for development."),
 ]
 Health = Annotated[
     str | None,
-    typer.Option(
+    Option(
         metavar="HOST:PORT",
         help="Serve GET /healthz there, 200 while every worker makes progress, else 503, and GET "
         "/metrics for Prometheus.",
     ),
 ]
-Level = Annotated[LogLevel, typer.Option("--log-level", help="The lowest level that is logged.")]
+Level = Annotated[LogLevel, Option("--log-level", help="The lowest level that is logged.")]
 Format = Annotated[
-    LogFormat, typer.Option("--log-format", help="Plain lines, or one JSON object per line.")
+    LogFormat, Option("--log-format", help="Plain lines, or one JSON object per line.")
 ]
 
 
@@ -96,4 +97,4 @@ def work(
         health=health,
         reload=reload,
     )
-    raise typer.Exit(status)
+    raise click.exceptions.Exit(status)

@@ -15,6 +15,7 @@ opening             chooses the client for a url and its arguments
 drivers             run procedures: generators that yield the calls to make
 server_url          parses the urls of servers
 redaction           removes secrets from urls
+direct              a connection without redis-py, for programs that must start fast
 
 guarded             what to do after a failure
 attempts            what an attempt has sent, and whether it may be sent again

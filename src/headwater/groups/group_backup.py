@@ -14,9 +14,7 @@ Rule 2. Its text changes only if the pending entries change: for a delayed entry
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
-
-import msgspec
+from typing import Any, Final, NamedTuple, TypedDict
 
 from headwater.messages import PARKED_CONSUMER
 from headwater.model import StreamID, id_before
@@ -68,25 +66,29 @@ class GroupBackup(NamedTuple):
         rows = [
             (row.id.decode(), row.deliveries, place[row.owner], row.ripe_ms) for row in self.rows
         ]
+        import msgspec  # here, because every report on a group imports this module
+
         return msgspec.json.encode(
             {"owners": [owner.decode("utf-8", "surrogateescape") for owner in owners], "rows": rows}
         )
 
 
-class _Text(msgspec.Struct):
+class _Text(TypedDict):
     owners: list[str]
     rows: list[tuple[str, int, int, int]]
 
 
 def parse(values: Sequence[Any]) -> GroupBackup | None:
     """Return the backup from HMGET's reply for `FIELDS`; None if there is none, or it cannot be parsed."""
+    import msgspec
+
     at, last, floor, pending = values
     if at is None or last is None:
         return None
     try:
         text = msgspec.json.decode(pending or b'{"owners":[],"rows":[]}', type=_Text)
-        owners = [owner.encode("utf-8", "surrogateescape") for owner in text.owners]
-        rows = [Row(one.encode(), count, owners[n], ripe) for one, count, n, ripe in text.rows]
+        owners = [owner.encode("utf-8", "surrogateescape") for owner in text["owners"]]
+        rows = [Row(one.encode(), count, owners[n], ripe) for one, count, n, ripe in text["rows"]]
         smallest = StreamID.parse(floor) if floor else None
         return GroupBackup(int(at), StreamID.parse(last), smallest, rows)
     except (ValueError, IndexError, msgspec.MsgspecError):

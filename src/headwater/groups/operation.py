@@ -1,6 +1,6 @@
 """Operations: sequences of commands to a server, independent of the client that sends them.
 
-    operation ──[commands]──▶ driver ──▶ redis.Redis or redis.asyncio.Redis
+    operation ──[commands]──▶ driver ──▶ redis.Redis, redis.asyncio.Redis or DirectConnection
               ◀──[replies]───
 
 Rule 1. An operation is a generator. It yields a list of commands, which are sent together, and receives
@@ -14,8 +14,8 @@ Rule 3. An operation may be closed at any of its yields: the commands before it 
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
+from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -25,6 +25,8 @@ from headwater.names import bytes_of
 if TYPE_CHECKING:
     import redis
     import redis.asyncio
+
+    from headwater.client.direct import DirectConnection
 
 T = TypeVar("T")
 
@@ -82,7 +84,13 @@ class Script:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.digest = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
+
+    @cached_property
+    def digest(self) -> str:
+        """The name by which a server knows the script."""
+        import hashlib
+
+        return hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()
 
     def call(self, keys: Sequence[Word], arguments: Iterable[Word]) -> Operation[Any]:
         """Run the script and return its reply. It is not repeated if the connection breaks: that is raised."""
@@ -103,25 +111,15 @@ def mapping(reply: Any) -> dict[bytes, Any]:
 # --- drivers --------------------------------------------------------------------------------------
 
 
-def run(client: redis.Redis, operation: Operation[T]) -> T:
-    """Run an operation on a redis-py client and return its result.
+def run(client: redis.Redis | DirectConnection, operation: Operation[T]) -> T:
+    """Run an operation on a client and return its result.
 
-    Raises what the operation raises, and redis-py's ConnectionError or TimeoutError.
+    Raises what the operation raises, and what the client raises of a lost connection.
     """
-    from redis.exceptions import ResponseError
-
-    execute: Callable[..., Any] = client.execute_command
     try:
         commands = next(operation)
         while True:
-            if len(commands) == 1:
-                try:
-                    replies = [execute(*_wire(commands[0]))]
-                except ResponseError as error:
-                    replies = [_judged(error)]
-            else:
-                replies = _pipelined(client, commands)
-            commands = operation.send(replies)
+            commands = operation.send(_exchange(client, commands))
     except StopIteration as finished:
         result: T = finished.value
         return result
@@ -129,7 +127,9 @@ def run(client: redis.Redis, operation: Operation[T]) -> T:
         operation.close()
 
 
-def run_together(client: redis.Redis, operations: Iterable[Operation[T]]) -> list[T]:
+def run_together(
+    client: redis.Redis | DirectConnection, operations: Iterable[Operation[T]]
+) -> list[T]:
     """Run operations that are independent of each other: what they send next goes in one request.
 
     Raises what one of them raises, after closing the others; so they must be such that they may be closed
@@ -149,7 +149,7 @@ def run_together(client: redis.Redis, operations: Iterable[Operation[T]]) -> lis
                     )
                 except StopIteration as finished:
                     results[number] = finished.value
-            found = iter(_pipelined(client, [one for part in wanted.values() for one in part]))
+            found = iter(_exchange(client, [one for part in wanted.values() for one in part]))
             replies = {number: list(islice(found, len(part))) for number, part in wanted.items()}
     finally:
         for operation in running.values():
@@ -157,10 +157,19 @@ def run_together(client: redis.Redis, operations: Iterable[Operation[T]]) -> lis
     return [results[number] for number in running]
 
 
-def _pipelined(client: redis.Redis, commands: Sequence[Command]) -> list[Any]:
+def _exchange(client: Any, commands: Sequence[Command]) -> list[Any]:
     """Send commands together; return their replies. Raises a refused connection as `Refused`."""
+    if not hasattr(client, "pipeline"):  # a DirectConnection
+        replies: list[Any] = client.exchange(commands)
+        return replies
     from redis.exceptions import ResponseError
 
+    if len(commands) == 1:
+        execute: Callable[..., Any] = client.execute_command
+        try:
+            return [execute(*_wire(commands[0]))]
+        except ResponseError as error:
+            return [_judged(error)]
     pipeline = client.pipeline(transaction=False)
     queue: Callable[..., Any] = pipeline.execute_command
     for command in commands:
@@ -220,7 +229,7 @@ def _wire(command: Command) -> list[Word]:
 def _judged(reply: Any) -> Any:
     """Return the reply, a redis-py error reply as `Refused`. Raises connection errors, which the replies of
     a pipeline may contain."""
-    if not isinstance(reply, Exception):
+    if not isinstance(reply, Exception) or isinstance(reply, Refused):
         return reply
     from redis.exceptions import ResponseError
 
@@ -231,6 +240,13 @@ def _judged(reply: Any) -> Any:
     code = getattr(reply, "status_code", None) or ""
     if code and code != "ERR":
         text = f"{code} {text}"
+    return refused(text, code)
+
+
+def refused(text: str, code: str = "") -> Refused:
+    """Return the error for the text of an error reply."""
     if "NOGROUP" in text[:20]:
         return GroupVanished(text, "NOGROUP")
+    if text.startswith("ERR "):
+        return Refused(text[4:], "ERR")
     return Refused(text, code)

@@ -16,17 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headwater.errors import DeclarationError
-from headwater.messages.codecs import (
-    DATA_FIELD,
-    JSONCodec,
-    MessageCodec,
-    Pairs,
-    PydanticJSONCodec,
-    is_pydantic,
-)
 from headwater.messages.dead import (
     DeadLetter,
     dead_letter_fields,
@@ -34,13 +26,12 @@ from headwater.messages.dead import (
     parse_dead_letter,
     trace_text,
 )
-from headwater.messages.faststream import FastStreamCodec, FastStreamJSONCodec
-from headwater.messages.fields import FieldsCodec, PydanticFieldsCodec
 from headwater.messages.keys import (
     PARKED_CONSUMER,
     RESERVED_PREFIX,
     SIGN_CONSUMER,
     TRACE_FIELDS,
+    Pairs,
     actions_key,
     dead_letter_stream,
     dedupe_key,
@@ -58,7 +49,10 @@ from headwater.messages.keys import (
     reader_key,
     related_key,
 )
-from headwater.messages.packed import BytesCodec, MsgpackCodec, PydanticMsgpackCodec
+
+if TYPE_CHECKING:  # msgspec is imported for the first message, not for the names of keys
+    from headwater.messages.codecs import DATA_FIELD as DATA_FIELD
+    from headwater.messages.codecs import MessageCodec as MessageCodec
 
 CODECS = ("fields", "json", "msgpack", "bytes", "faststream", "faststream-json")
 
@@ -70,6 +64,11 @@ def codec_for(kind: Any, codec: str = "fields") -> MessageCodec:
     """
     if codec not in CODECS:
         raise DeclarationError(f"unknown codec {codec!r}: choose one of {', '.join(CODECS)}")
+    from headwater.messages.codecs import JSONCodec, PydanticJSONCodec, is_pydantic
+    from headwater.messages.faststream import FastStreamCodec, FastStreamJSONCodec
+    from headwater.messages.fields import FieldsCodec, PydanticFieldsCodec
+    from headwater.messages.packed import BytesCodec, MsgpackCodec, PydanticMsgpackCodec
+
     of_pydantic = is_pydantic(kind)
     match codec:
         case "json":
@@ -83,6 +82,14 @@ def codec_for(kind: Any, codec: str = "fields") -> MessageCodec:
         case "faststream-json":
             return FastStreamJSONCodec(kind)
     return PydanticFieldsCodec(kind) if of_pydantic else FieldsCodec(kind)
+
+
+def __getattr__(name: str) -> object:
+    if name not in {"DATA_FIELD", "MessageCodec"}:
+        raise AttributeError(f"module 'headwater.messages' has no attribute {name!r}")
+    from headwater.messages import codecs
+
+    return getattr(codecs, name)
 
 
 _codec_of: Callable[[Any, str], MessageCodec] = lru_cache(maxsize=256)(codec_for)

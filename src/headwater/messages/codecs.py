@@ -19,14 +19,13 @@ from typing import Any
 import msgspec
 
 from headwater.errors import DeclarationError, DecodeError, EncodeError
+from headwater.messages.keys import Pairs
 
 DATA_FIELD = b"data"
 """The only field that codec json writes."""
 
 MAX_SHOWN = 100
 """How many characters of a value an error shows: enough to recognise it, too few to leak a document."""
-
-Pairs = list[tuple[bytes, bytes]]
 
 
 def shown(value: object) -> str:

@@ -10,8 +10,7 @@ import traceback
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from headwater.messages.codecs import Pairs
-from headwater.messages.keys import RESERVED_PREFIX
+from headwater.messages.keys import RESERVED_PREFIX, Pairs
 from headwater.moments import iso_time
 from headwater.names import bytes_of, text_of
 

@@ -24,12 +24,12 @@ from headwater.messages.codecs import (
     DATA_FIELD,
     JSONCodec,
     MessageCodec,
-    Pairs,
     PydanticJSONCodec,
     is_pydantic,
     names,
     shown,
 )
+from headwater.messages.keys import Pairs
 
 FASTSTREAM_FIELD: Final = b"__data__"
 

@@ -19,12 +19,12 @@ import msgspec
 from headwater.errors import DecodeError, EncodeError
 from headwater.messages.codecs import (
     MessageCodec,
-    Pairs,
     names,
     pydantic_words,
     shown,
     type_name,
 )
+from headwater.messages.keys import Pairs
 from headwater.messages.shapes import UNSET, FieldKind, Shape, shapes_of
 
 

@@ -6,6 +6,9 @@ Rule 2. A stream name that has a hash tag is not wrapped in another: its tag dec
 
 from __future__ import annotations
 
+Pairs = list[tuple[bytes, bytes]]
+"""The fields of an entry: names and values, in order."""
+
 RESERVED = ":hw:"
 """Part of the names of all keys that Headwater stores for a stream (ADR 6). Patterns do not match them."""
 

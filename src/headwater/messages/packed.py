@@ -11,14 +11,13 @@ from headwater.errors import DeclarationError, DecodeError, EncodeError
 from headwater.messages.codecs import (
     DATA_FIELD,
     MessageCodec,
-    Pairs,
     data_field,
     decoder_of,
     pydantic_words,
     shown,
     type_name,
 )
-from headwater.messages.keys import RESERVED_PREFIX
+from headwater.messages.keys import RESERVED_PREFIX, Pairs
 
 
 class MsgpackCodec(MessageCodec):

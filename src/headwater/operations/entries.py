@@ -10,13 +10,14 @@ from typing import Any, Final, NamedTuple
 from headwater.errors import HeadwaterError
 from headwater.groups.missing_stream import missing, of_stream
 from headwater.groups.operation import Operation, Word, accepted, mapping
+from headwater.names import text_of
 
 PAGE = 200
 """How many entries are read in one step."""
 
 
 class TextEntry(NamedTuple):
-    """One entry. Bytes that are not UTF-8 are written as ``\\xff``."""
+    """One entry. Bytes that are not UTF-8 are surrogates (`headwater.names`)."""
 
     id: str
     fields: Sequence[tuple[str, str]]
@@ -134,5 +135,5 @@ def next_after(stream: str, after: str, *, block_ms: int) -> Operation[list[Text
 
 def _parsed(rows: Sequence[Any]) -> Iterator[TextEntry]:
     for entry_id, words in rows:
-        texts = [word.decode("utf-8", "backslashreplace") for word in words]
+        texts = [text_of(word) for word in words]
         yield TextEntry(entry_id.decode(), list(zip(texts[::2], texts[1::2], strict=True)))

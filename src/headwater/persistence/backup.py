@@ -44,6 +44,7 @@ from headwater.journal.regular import check_link, check_readable, create_regular
 from headwater.journal.replacing import replace_file
 from headwater.journal.retention import past_before, until_next_image
 from headwater.journal.segments import segment_name, segment_numbers
+from headwater.moments import iso_time
 from headwater.persistence.reading import Progress, silent
 
 _STARTS = 10
@@ -290,13 +291,18 @@ def _cut_after(files: Files, manifest: StoreManifest, directory: Path, at_ms: in
     image = manifest.image
     last_ms = 0 if image is None else image.now_ms
     end: Synced | None = None
-    left_out = 0
+    left_out, first_ms = 0, None
     for batch in recovery.batches():
+        first_ms = batch.times[0] if first_ms is None and batch.times else first_ms
         kept = len(batch.until(at_ms).times) if end is None else 0
         if end is None and kept < len(batch.times):
             end = Synced(recovery.current.number, batch.offset(kept))
         last_ms = batch.times[kept - 1] if kept else last_ms
         left_out += len(batch.times) - kept
+    if first_ms is not None and last_ms == 0:
+        raise StoreUnusable(
+            f"the store begins at {iso_time(first_ms)}; at {iso_time(at_ms)} it was not there yet. Name a later time."
+        )
     if end is None:
         _name_all(files, manifest)
     else:

@@ -43,6 +43,7 @@ from headwater.journal.retention import (
 from headwater.journal.segment_reader import SegmentReader
 from headwater.journal.segments import segment_name
 from headwater.moments import iso_time
+from headwater.names import text_of
 from headwater.persistence.applying import Applying
 from headwater.persistence.reading import (
     Key,
@@ -269,7 +270,7 @@ def _unreadable(
             first, last = block.first(), (block.last_ms, block.last_seq)
             yield UnreadableEntries(
                 database,
-                key.decode("utf-8", "backslashreplace"),
+                text_of(key),
                 f"{first[0]}-{first[1]}",
                 f"{last[0]}-{last[1]}",
                 block.live,

@@ -25,6 +25,7 @@ from headwater.journal.names import (
 from headwater.journal.regular import check_readable
 from headwater.journal.retention import read_unneeded
 from headwater.journal.segments import segment_name, segment_numbers
+from headwater.names import text_of
 from headwater.persistence.reading import (
     Progress,
     StoreReader,
@@ -102,7 +103,6 @@ def streams_on_disk(files: Files, progress: Progress = silent) -> list[StreamOnD
             for at, more in enumerate((1, block.live, place.size)):
                 totals[key][at] += more
     found = [
-        StreamOnDisk(database, key.decode("utf-8", "backslashreplace"), *total)
-        for (database, key), total in totals.items()
+        StreamOnDisk(database, text_of(key), *total) for (database, key), total in totals.items()
     ]
     return sorted(found, key=lambda one: -one.bytes)

@@ -33,6 +33,7 @@ from headwater.journal.locks import BACKUP_LOCK_NAME, held_for_backup
 from headwater.journal.manifest import StoreManifest
 from headwater.journal.retention import oldest_past, past_before
 from headwater.model import StreamID
+from headwater.names import text_of
 from headwater.persistence.applying import Applying
 from headwater.persistence.reading import Progress, StoreReader, silent
 
@@ -230,9 +231,7 @@ class _Watch:
         if not isinstance(value, StoredStream):
             return _NOWHERE
         groups = {
-            name.decode("utf-8", "backslashreplace"): _InGroup(
-                group.gid, group.last_id >= self._id, self._row(group)
-            )
+            text_of(name): _InGroup(group.gid, group.last_id >= self._id, self._row(group))
             for name, group in value.groups.items()
         }
         return _State(value.sid, value.log.contains(*self._id), groups)
@@ -242,7 +241,7 @@ class _Watch:
         if at == NOWHERE:
             return None
         owner = group.consumer_of(at)
-        name = "" if owner is None else owner.name.decode("utf-8", "backslashreplace")
+        name = "" if owner is None else text_of(owner.name)
         cid = NOBODY if owner is None else owner.cid
         due = group.delayed.get(self._id)
         return _Delivery(name, group.pel.time(at), group.pel.delivery_count(at), due, cid)

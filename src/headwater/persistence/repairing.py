@@ -31,6 +31,7 @@ from headwater.journal.records import (
 )
 from headwater.journal.recovery import Recovery
 from headwater.model import MAX_U64
+from headwater.names import text_of
 from headwater.persistence.backup import back_up, end_journal
 from headwater.persistence.reading import (
     Key,
@@ -202,4 +203,4 @@ _FIRST_ENGINE_KIND = 0x10
 
 
 def _text(data: bytes) -> str:
-    return data.decode("utf-8", "backslashreplace")
+    return text_of(data)

@@ -16,7 +16,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import re
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from headwater.errors import ConfigError
 from headwater.limits import MAX_LOG_MESSAGE
+from headwater.names import escaped
 
 if TYPE_CHECKING:
     from headwater.config.process import ProcessConfig
@@ -36,20 +36,8 @@ LOG_LEVELS = {
     "nothing": logging.CRITICAL + 1,
 }
 
-_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-"""Control characters, line separators, marks that change the direction of text, and lone surrogates."""
-
 _OPEN_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
 """O_NONBLOCK: opening a FIFO without a reader is an error instead of a wait for a reader."""
-
-
-def escaped(text: str) -> str:
-    r"""Return ``text`` on one line, with every unsafe character escaped.
-
-    >>> print(escaped("a\n2026-01-01 WARNING b\x1b[2J"))
-    a\n2026-01-01 WARNING b\x1b[2J
-    """
-    return _UNSAFE.sub(lambda found: repr(found[0])[1:-1], text)
 
 
 def message_of(record: logging.LogRecord) -> str:

@@ -20,29 +20,50 @@ Inside, `running` runs all consumers of a process and `loop` runs one of them, w
 
 from __future__ import annotations
 
-from headwater.worker.app import App
-from headwater.worker.batches import Batch
-from headwater.worker.delivery import Delivery
-from headwater.worker.dependencies import Use
-from headwater.worker.middleware import Middleware
-from headwater.worker.outcome import Again, Dead, Ending, Failed
-from headwater.worker.retry import Backoff
-from headwater.worker.scheduled import Scheduled
-from headwater.worker.statistics import Statistics
-from headwater.worker.stream import Stream
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "Again",
-    "App",
-    "Backoff",
-    "Batch",
-    "Dead",
-    "Delivery",
-    "Ending",
-    "Failed",
-    "Middleware",
-    "Scheduled",
-    "Statistics",
-    "Stream",
-    "Use",
-]
+if TYPE_CHECKING:
+    from headwater.worker.app import App as App
+    from headwater.worker.batches import Batch as Batch
+    from headwater.worker.delivery import Delivery as Delivery
+    from headwater.worker.dependencies import Use as Use
+    from headwater.worker.middleware import Middleware as Middleware
+    from headwater.worker.outcome import Again as Again
+    from headwater.worker.outcome import Dead as Dead
+    from headwater.worker.outcome import Ending as Ending
+    from headwater.worker.outcome import Failed as Failed
+    from headwater.worker.retry import Backoff as Backoff
+    from headwater.worker.scheduled import Scheduled as Scheduled
+    from headwater.worker.statistics import Statistics as Statistics
+    from headwater.worker.stream import Stream as Stream
+
+_HOMES = {
+    "Again": "headwater.worker.outcome",
+    "App": "headwater.worker.app",
+    "Backoff": "headwater.worker.retry",
+    "Batch": "headwater.worker.batches",
+    "Dead": "headwater.worker.outcome",
+    "Delivery": "headwater.worker.delivery",
+    "Ending": "headwater.worker.outcome",
+    "Failed": "headwater.worker.outcome",
+    "Middleware": "headwater.worker.middleware",
+    "Scheduled": "headwater.worker.scheduled",
+    "Statistics": "headwater.worker.statistics",
+    "Stream": "headwater.worker.stream",
+    "Use": "headwater.worker.dependencies",
+}
+"""Public name → the module that defines it. Each is imported on first access, so that those who use one module, such
+as `durations`, do not load the framework."""
+
+__all__ = [*_HOMES]  # noqa: PLE0604  # the keys are strings, which ruff cannot see
+
+
+def __getattr__(name: str) -> object:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'headwater.worker' has no attribute {name!r}")
+    from importlib import import_module
+
+    value: object = getattr(import_module(home), name)
+    globals()[name] = value
+    return value

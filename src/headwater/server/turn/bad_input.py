@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headwater.errors import ProtocolError
-from headwater.server.log import escaped
+from headwater.names import escaped
 from headwater.server.services.services import Services
 from headwater.server.session.session import Session
 
