@@ -195,7 +195,7 @@ def extensions() -> list[Extension]:
         for module in hot
     ]
     print(f"headwater: translating what changed of {len(wanted)} modules to C", flush=True)
-    shared = PACKAGE.joinpath(*BUILD.SHARED.split(".")[1:]).with_suffix(".c")
+    shared = DIGESTS / f"{BUILD.SHARED}.c"  # Cython takes the module's name from the file's
     made: list[Extension] = cythonize(
         [*wanted, Extension(BUILD.SHARED, [str(shared)])],
         compiler_directives=DIRECTIVES,

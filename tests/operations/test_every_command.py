@@ -37,6 +37,7 @@ ELSEWHERE = {
     "pipeline quality": "tests/spark/test_pipeline_commands.py",
     "pipeline backfill": "tests/spark/test_backfill.py",
     "pipeline replay": "tests/spark/test_examples.py",
+    "pipeline repair": "tests/spark/test_time_zones.py",
     "spark pack": "tests/spark/test_packing.py",
     "spark env": "tests/spark/test_sessions.py",
     "demo": "tests/e2e/test_demo.py",
@@ -170,7 +171,7 @@ class Store(NamedTuple):
     admin: str
     directory: Path
     user: str
-    """Who acts; empty if it is whoever runs the program."""
+    """Who acts; empty: the user that runs the program."""
     headwater: bool = True
 
     @contextmanager

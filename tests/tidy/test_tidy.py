@@ -29,7 +29,8 @@ MACHINE_PATHS = re.compile(r"(?<![\w.])/(?:home|Users|root|work|opt|mnt|srv)/[\w
 """Paths that are specific to a machine; /tmp, /usr, /etc and /dev exist on all."""
 
 # Written in parts, so that this file does not match.
-UNFINISHED = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK)\b")
+UNFINISHED = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK)\b(?![\"'`])")
+"""Not the end of a quoted text: these letters are the offset in the pattern of a time."""
 
 ADDRESSES = re.compile(r"https?://|file://|(?<!\w)git\+|@\s*\w+://")
 """Sources of packages other than the index."""
