@@ -100,10 +100,10 @@ format: install
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-quick: build peers
-	$(PYTEST) $(TWO) -q -m "not slow and not slice and not spark and not clusters" $(ARGS)
-
 # `make check` runs tests/tidy.
+quick: build peers
+	$(PYTEST) $(TWO) -q -m "not slow and not slice and not spark and not clusters" --ignore tests/tidy $(ARGS)
+
 test: build peers build/bench-installed build/spark-classes.jsa
 	$(PYTEST) $(THREE) -q -m "not slice and not clusters" --ignore tests/tidy $(ARGS)
 	$(MAKE) --no-print-directory plain

@@ -339,6 +339,7 @@ def test_a_setting_that_the_server_does_not_have_is_a_reason(tmp_path: Path) -> 
             pass
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", list(replays.NAMES))
 def test_a_replay_restores_what_was_executed(kind: str, tmp_path: Path) -> None:
     # Given commands that were executed in process

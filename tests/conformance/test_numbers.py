@@ -175,6 +175,7 @@ def test_a_reader_may_wait_for_an_entry_that_a_payload_delivers_in_the_distant_f
     assert not any(isinstance(store.client()(*words), Failure) for words in PROBES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OF_STREAMS, ids=bytes.decode)
 def test_no_number_of_a_command_for_streams_overflows(name: bytes) -> None:
     # When its numbers are replaced by those nearest to 2**63 and others

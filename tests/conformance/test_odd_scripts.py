@@ -302,6 +302,7 @@ def differences(
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.peer
 def test_functions_of_scripts_answer_odd_arguments_as_redis(
     both: tuple[redis.Redis, redis.Redis],
@@ -351,6 +352,7 @@ def requests() -> Iterator[tuple[bytes, ...]]:
                     yield (*usage[:at], value.encode(), *usage[at + 1 :])
 
 
+@pytest.mark.slow
 @pytest.mark.peer
 def test_keys_of_odd_requests_are_those_that_redis_finds(
     both: tuple[redis.Redis, redis.Redis],

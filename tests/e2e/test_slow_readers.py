@@ -58,6 +58,7 @@ def digest(client: socket.socket, size: int) -> str:
     return found.hexdigest()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hot_bytes", [HOT, COLD])
 def test_twenty_clients_that_do_not_read_take_a_few_megabytes_each(hot_bytes: str) -> None:
     with filled(hot_bytes) as server, ExitStack() as stack:

@@ -206,6 +206,7 @@ def test_a_copy_that_fails_leaves_nothing(
     assert entries(tmp_path / "there") == ENTRIES
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "target", ["copy", "./copy/", "deep/er/copy", "link/copy", "link/../copy", "empty", "linked"]
 )
@@ -228,6 +229,7 @@ def test_paths_are_as_operators_write_them(
     assert entries(Path(target).absolute()) == ENTRIES
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["dangling", "circle", "x" * 300, "a/" * 2100, "/proc/copy"])
 @pytest.mark.parametrize(
     "command", ["backup store {}", "restore store --to {}", "serve --dir {} --port 0", "check {}"]

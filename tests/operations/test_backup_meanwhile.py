@@ -271,6 +271,7 @@ def one_history(files: DiskFiles, progress: Progress) -> None:
     entry_history(files, b"s", StreamID(1, 1), progress=progress)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("read", [streams_on_disk, journal_parts, all_groups, one_history])
 @pytest.mark.usefixtures("patches")
 def test_a_reader_finds_no_damage_wherever_rotations_and_an_image_come_between(

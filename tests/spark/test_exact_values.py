@@ -10,6 +10,7 @@ from tests import campaigns
 from tests.spark.exact_campaign import CAMPAIGN, differences, run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_values_of_every_type_are_read_as_exact_parsing_does(seed: int) -> None:
     trials, found = differences(seed)
@@ -26,6 +27,7 @@ def test_many_values_are_read_as_exact_parsing_does() -> None:
     assert outcome.trials >= 200_000
 
 
+@pytest.mark.slow
 def test_a_decimal_that_wraps_around_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     # Given Arrow's own cast, which wraps
     monkeypatch.setattr(

@@ -221,6 +221,7 @@ def test_a_limit_is_exact_and_skips_no_stream(shop: Shop) -> None:
     assert sizes == [2] * 10 + [1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("most", [100, 10_000])
 def test_of_many_streams_each_entry_is_read_once(shop: Shop, most: int) -> None:
     # Given many streams with none, a few or many entries

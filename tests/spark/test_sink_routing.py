@@ -141,6 +141,7 @@ def test_wrong_options_and_columns_are_refused() -> None:
     check_schema(parse_schema(f"to string, id string, {entry}"), "fields", "to")
 
 
+@pytest.mark.slow
 def test_a_thousand_streams_take_one_connection(shop: Shop) -> None:
     many: Any = [{"to": f"s{number % 1000}", "n": number} for number in range(3000)]
     before = int(shop.client.info("stats")["total_connections_received"])

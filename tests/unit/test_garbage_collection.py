@@ -157,8 +157,8 @@ def test_commands_leave_nothing_for_the_cyclic_collector(
     gc.collect()
 
     def left() -> Counter[str]:
-        # When it runs them fifty times
-        for _ in range(50):
+        # When it runs them twenty times
+        for _ in range(20):
             story(client)
             store.node.tick()
         return unreachable()
@@ -200,6 +200,7 @@ def test_clients_leave_nothing_for_the_cyclic_collector() -> None:
             assert open_objects() == before
 
 
+@pytest.mark.slow
 def test_a_replay_of_deleted_keys_leaves_no_garbage(tmp_path: Path) -> None:
     # Given a journal of streams with groups, small and large, that were deleted
     with headwater.connect(f"headwater://{tmp_path}") as client:

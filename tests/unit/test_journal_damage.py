@@ -116,6 +116,7 @@ def test_bytes_after_the_end_of_an_earlier_file_are_ignored() -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("clean", [True, False])
 def test_every_flipped_bit_is_reported_or_harmless(clean: bool) -> None:
     """The facts are never different, and after a clean stop never fewer."""

@@ -174,6 +174,7 @@ def test_tails_in_two_files_are_cut() -> None:
     assert [cut.file for cut in journal.recovery.cuts] == [FIRST, SECOND]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["always", "no"])
 @pytest.mark.parametrize("clean", [True, False])
 def test_a_truncated_file_is_damage_unless_a_record_names_its_end(

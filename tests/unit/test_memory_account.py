@@ -81,6 +81,7 @@ def run(client: LocalClient, keyspace: Keyspace) -> None:
         check(keyspace)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["FLUSHALL", "FLUSHDB", "UNLINK", "DUMP"])
 def test_every_change_is_accounted_and_nothing_remains(end: str) -> None:
     # Given a store in which each kind of change was made and accounted

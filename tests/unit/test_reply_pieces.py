@@ -172,6 +172,7 @@ def test_a_reply_shows_the_stream_as_it_was_when_the_command_ran(
     assert broken_invariants(store.node.keyspace) == []
 
 
+@pytest.mark.slow
 @given(data=st.data())
 @settings(max_examples=60, deadline=None)
 def test_any_range_in_pieces_of_any_size_is_the_range(data: st.DataObject) -> None:

@@ -43,6 +43,7 @@ def lua_bytes(client: LocalClient) -> int:
     return kilobytes * 1024
 
 
+@pytest.mark.slow
 def test_many_calls_of_a_script_leave_no_memory(store: LocalStore, client: LocalClient) -> None:
     # Given a script that has run for a while
     sha = client("SCRIPT", "LOAD", INCREMENT)
