@@ -169,7 +169,7 @@ class Store(NamedTuple):
     admin: str
     directory: Path
     user: str
-    """Who acts; empty if it is whoever runs the program."""
+    """Who acts; empty if it is the user who runs the program."""
     headwater: bool = True
 
     @contextmanager
@@ -334,7 +334,8 @@ def test_a_command_prints_what_happened(store: Store, row: Row, run: Run) -> Non
     options = options_of(path_of(row.words.split()))
     status, printed, complaint = run(row.words, *(["--yes"] if "--yes" in options else []))
     with store.client() as client:
-        now, records = state(client), client.xrange("{s}:hw:actions")
+        now = state(client)
+        records: Any = client.xrange("{s}:hw:actions")
     # Then it says so if the directory is not one of Headwater's
     if row.on_disk and not store.headwater:
         assert (status, printed) == (1, "")

@@ -234,7 +234,8 @@ def test_what_was_done_before_a_refusal_is_reported_and_recorded(
         (ids[2], False),
     ]
     assert "NOGROUP" in done[1].reason
-    ((_id, record),) = core.client.xrange("{s}:hw:actions")
+    records: Any = core.client.xrange("{s}:hw:actions")
+    ((_id, record),) = records
     assert (record[b"entries"], record[b"refused"]) == (b"1", b"2")
 
 

@@ -55,7 +55,7 @@ def explain(
     A retry that waits for its time is not wrong. Nothing is changed.
     """
     from headwater.operations.causes import unhealthy
-    from headwater.operations.explaining import Health, explained, gone_groups
+    from headwater.operations.explaining import GroupHealth, explained, gone_groups
     from headwater.operations.explaining import entry as explain_entry
     from headwater.worker.durations import milliseconds
 
@@ -75,7 +75,7 @@ def explain(
         gone = query(url, gone_groups(stream))
         answers += [one for one in gone if (one.stream, one.group) not in told]
     show([_document(one) for one in answers], output, lambda: _print(answers))
-    _exit(any(one.health is not Health.HEALTHY for one in answers))
+    _exit(any(one.health is not GroupHealth.HEALTHY for one in answers))
 
 
 def _exit(unhealthy: bool) -> None:

@@ -24,7 +24,7 @@ from headwater.operations.refusals import TAKES_WRITES, Refusals, ServerRefusal,
 from headwater.operations.times import length_of_time
 
 
-class Health(StrEnum):
+class GroupHealth(StrEnum):
     """Whether a group makes progress."""
 
     HEALTHY = "healthy"
@@ -41,7 +41,7 @@ class Explanation(NamedTuple):
     pending: int
     unread: int | None
     """How many entries the group has not read; None if the server does not know."""
-    health: Health
+    health: GroupHealth
     causes: Sequence[Cause]
     """What is wrong, and what waits as it should."""
     unknown: Sequence[str] = ()
@@ -104,8 +104,8 @@ def explained(now: Sequence[Observation], before: Sequence[Observation] = ()) ->
     found = []
     for one in now:
         why = causes(one, earlier.pop((one.stream, one.group.group), None))
-        health = Health.UNKNOWN if TAKES_WRITES in one.unknown else Health.HEALTHY
-        health = Health.UNHEALTHY if unhealthy(why) else health
+        health = GroupHealth.UNKNOWN if TAKES_WRITES in one.unknown else GroupHealth.HEALTHY
+        health = GroupHealth.UNHEALTHY if unhealthy(why) else health
         counts = one.group.pending, one.group.unread
         found.append(Explanation(one.stream, one.group.group, *counts, health, why, one.unknown))
     for stream, group in earlier:
@@ -115,7 +115,7 @@ def explained(now: Sequence[Observation], before: Sequence[Observation] = ()) ->
 
 def _gone(stream: str, group: str, statement: str) -> Explanation:
     return Explanation(
-        stream, group, 0, None, Health.UNHEALTHY, [vanished(stream, group, statement)]
+        stream, group, 0, None, GroupHealth.UNHEALTHY, [vanished(stream, group, statement)]
     )
 
 
