@@ -70,7 +70,7 @@ class Row(NamedTuple):
 
 TABLE = [
     Row("info --short", "headwater"),
-    Row("explain s g --window 0s", "s, group g: "),
+    Row("explain s g --window 0s", "s, group g: healthy", forbidden="s, group g: unknown"),
     Row("doctor s", "rights", forbidden="unknown  rights"),
     Row("streams list", "s "),
     Row("groups list s", "g "),
