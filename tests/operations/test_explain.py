@@ -93,6 +93,8 @@ def test_a_dead_consumer_is_named_and_its_entries_can_be_handed_back(
     assert cause["name"] == "dead consumer"
     assert cause["entries"] == ids
     assert "consumer one owns 2 entries" in cause["statement"]
+    listed = json.loads(run_headwater("consumers", "list", "s", "g", "-o", "json"))
+    assert {one["name"]: one["state"] for one in listed}["one"] == "silent"
     do(core, run_headwater, cause)
     # Then the dead consumer owns nothing, and another one gets the entries
     assert "dead consumer" not in named(explain())
