@@ -154,7 +154,8 @@ def gone_groups(
             *(["XINFO", "GROUPS", one] for one in names),
         ]
         seen = [int(one) for one in replies[1:3] if isinstance(one, bytes)]
-        if not seen:
+        denied = any(isinstance(one, Refused) and one.code == "NOPERM" for one in replies[3:])
+        if denied or not seen:
             continue
         ago = max(0, server_ms(replies[0]) - max(seen))
         rows = [row for one in replies[3:] if not isinstance(one, Refused) for row in one]
