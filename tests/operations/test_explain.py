@@ -265,7 +265,7 @@ def test_a_group_that_is_gone_although_its_workers_were_seen_is_named(
 def test_a_group_that_a_user_may_not_see_is_not_said_to_be_gone(
     core: Core, url: str, run_headwater: Run
 ) -> None:
-    # Given a user without the right to a stream, but to what is stored beside it
+    # Given a user without the right to a stream, but to what is stored with it
     core.client.acl_setuser(
         "eve", enabled=True, nopass=True, keys=["{s}:*", "mine"], commands=["+@all"]
     )
