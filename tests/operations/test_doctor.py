@@ -64,6 +64,19 @@ def test_a_user_without_rights_is_reported(core: Core, url: str, run_headwater: 
     assert "secret" not in printed
 
 
+def test_a_user_without_the_keys_of_a_group_is_reported(
+    core: Core, url: str, run_headwater: Run
+) -> None:
+    # Given a user with all commands and only the stream, and the same user with the group's keys
+    core.client.acl_setuser("shop", enabled=True, nopass=True, keys=["s"], commands=["+@all"])
+    address = url.replace("redis://", "redis://shop:any@")
+    printed = run_headwater("doctor", "s", "-o", "json", "--url", address, status=3)
+    assert "user shop may not send hmget, hsetnx, hset" in wrong(printed)["rights"]
+    core.client.execute_command("ACL", "SETUSER", "shop", "~{s}*")
+    printed = run_headwater("doctor", "s", "-o", "json", "--url", address, status=3)
+    assert wrong(printed).keys() == {"durability"}
+
+
 def test_what_a_user_may_not_ask_is_unknown_and_the_rest_is_examined(
     core: Core, url: str, run_headwater: Run
 ) -> None:

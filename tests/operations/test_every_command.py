@@ -72,7 +72,7 @@ class Row(NamedTuple):
 
 TABLE = [
     Row("info --short", "headwater"),
-    Row("explain s g --window 0s", "s, group g: "),
+    Row("explain s g --window 0s", "s, group g: healthy", forbidden="s, group g: unknown"),
     Row("doctor s", "rights", forbidden="unknown  rights"),
     Row("streams list", "s "),
     Row("groups list s", "g "),
@@ -171,7 +171,7 @@ class Store(NamedTuple):
     admin: str
     directory: Path
     user: str
-    """Who acts; empty: the user that runs the program."""
+    """Who acts; empty if it is the user who runs the program."""
     headwater: bool = True
 
     @contextmanager

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import redis
 
 from headwater.cli.output import UNHEALTHY
 from headwater.groups.consumers import ConsumerInfo, ConsumerState
@@ -18,7 +19,7 @@ from headwater.groups.pending import SILENT_MS
 from headwater.groups.poison import Record, write
 from headwater.groups.settling import How
 from headwater.operations.causes import causes
-from headwater.operations.explaining import Explanation, explained, look
+from headwater.operations.explaining import Explanation, explained, gone_groups, look
 from tests.command_line import in_thread
 from tests.waiting import eventually
 from tests.worker.core import CLAIM_AFTER_MS, Core
@@ -93,6 +94,8 @@ def test_a_dead_consumer_is_named_and_its_entries_can_be_handed_back(
     assert cause["name"] == "dead consumer"
     assert cause["entries"] == ids
     assert "consumer one owns 2 entries" in cause["statement"]
+    listed = json.loads(run_headwater("consumers", "list", "s", "g", "-o", "json"))
+    assert {one["name"]: one["state"] for one in listed}["one"] == "silent"
     do(core, run_headwater, cause)
     # Then the dead consumer owns nothing, and another one gets the entries
     assert "dead consumer" not in named(explain())
@@ -257,6 +260,21 @@ def test_a_group_that_is_gone_although_its_workers_were_seen_is_named(
     assert "a worker was seen" in gone["causes"][0]["statement"]
     core.client.hset("{s}:hw:group:g", "seen_at", int(time.time() * 1000) - 25 * 3_600_000)
     assert [one["group"] for one in answers(*words, "--window", "0s")] == ["other"]
+
+
+def test_a_group_that_a_user_may_not_see_is_not_said_to_be_gone(
+    core: Core, url: str, run_headwater: Run
+) -> None:
+    # Given a user without the right to a stream, but to what is stored with it
+    core.client.acl_setuser(
+        "eve", enabled=True, nopass=True, keys=["{s}:*", "mine"], commands=["+@all"]
+    )
+    core.client.xgroup_create("mine", "g", "0", mkstream=True)
+    found = answers("mine", "--url", url.replace("redis://", "redis://eve:any@"), "--window", "0s")
+    assert [one["stream"] for one in found] == ["mine"]
+    # When the settings of that group are looked at, then nothing is said about it
+    with redis.Redis.from_url(url, username="eve", password="any") as eve:
+        assert run(eve, gone_groups([("mine", "g")])) == []
 
 
 def test_a_stream_that_is_gone_although_workers_were_seen_is_named(

@@ -15,7 +15,10 @@ pytestmark = pytest.mark.slow
 
 Run = Callable[..., str]
 
-CHANGES: list[tuple[str, int, Any]] = [
+Shown = tuple[str, int | None, str | None, str, list[str]]
+"""What, database, key, group and ids."""
+
+CHANGES: list[tuple[str, int, Shown | None]] = [
     # command, database, what is shown
     ("SET text x", 0, ("string set", 0, "text", "", [])),
     ("SETRANGE text 1 y", 0, ("string written", 0, "text", "", [])),

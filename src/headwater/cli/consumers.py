@@ -42,7 +42,7 @@ def list_consumers(
 ) -> None:
     """List consumers: name, pending entries, time since last seen, state.
 
-    States: active; silent (not seen for a minute); expired (owns nothing and was not seen for
+    States: active; silent (not seen for a minute, or the group's claim_after); expired (owns nothing and was not seen for
     --unseen); internal (used by Headwater itself).
     """
     from headwater.groups.consumers import consumers

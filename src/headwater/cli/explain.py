@@ -78,8 +78,7 @@ def explain(
     answers = explained(now, before if window_ms else ())
     if group is None:
         told = {(one.stream, one.group) for one in answers}
-        gone = query(url, gone_groups(stream))
-        answers += [one for one in gone if (one.stream, one.group) not in told]
+        answers += query(url, gone_groups(told, stream))
     show([_document(one) for one in answers], output, lambda: _print(answers))
     _exit(any(one.health is not GroupHealth.HEALTHY for one in answers))
 

@@ -173,6 +173,13 @@ def groups(stream: str, group: str | None = None) -> Operation[list[GroupInfo]]:
     ]
 
 
+def known_lag(about: Mapping[bytes, Any]) -> int | None:
+    """Return a group's lag, given its row of XINFO GROUPS. It is unknown where XSETID has made it negative, as Redis and
+    Valkey show it."""
+    lag: int | None = about.get(b"lag")
+    return None if lag is None or lag < 0 else lag
+
+
 def report(of: GroupInfo, which: PendingFilter = OLDEST) -> Operation[GroupPending]:
     """Report what a group has not settled."""
     last = of.about[b"last-delivered-id"].decode()
@@ -203,7 +210,7 @@ def report(of: GroupInfo, which: PendingFilter = OLDEST) -> Operation[GroupPendi
     return GroupPending(
         group=of.name,
         pending=of.about[b"pending"],
-        unread=of.about.get(b"lag"),
+        unread=known_lag(of.about),
         oldest_unread=oldest,
         oldest_unread_age_ms=_age(oldest, of.now_ms) if oldest else None,
         claim_after_ms=claim_after,

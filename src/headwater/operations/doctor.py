@@ -104,7 +104,7 @@ def _rights(user: str, stream: str, *, verbs: bool) -> Operation[Examination]:
     """Ask for each command that workers send whether the user may."""
     own = {"xsettle", "xrenew", "xretire"}
     needed = [one for one in COMMANDS if verbs or one not in own]
-    needed = [one for one in needed if not (verbs and one.startswith("eval"))]
+    needed = [one for one in needed if not (verbs and one.startswith(("eval", "zadd")))]
     replies = yield [command_probe(user, one, stream) for one in needed]
     asked = list(zip(needed, replies, strict=True))
     lacking = [one for one, reply in asked if not isinstance(reply, Refused) and reply != b"OK"]

@@ -6,7 +6,7 @@ entry ─▶ what one entry waits for
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -119,9 +119,14 @@ def _gone(stream: str, group: str, statement: str) -> Explanation:
     )
 
 
-def gone_groups(stream: str | None = None) -> Operation[list[Explanation]]:
+def gone_groups(
+    known: Collection[tuple[str, str]], stream: str | None = None
+) -> Operation[list[Explanation]]:
     """Return an explanation for each group, of all streams or of ``stream``, that does not exist although one of its
-    workers was seen within a day: the settings of a group outlive it. Nothing if the user has no right to SCAN."""
+    workers was seen within a day: the settings of a group outlive it. Nothing if the user has no right to SCAN.
+
+    ``known`` are streams with groups that need not be looked at.
+    """
     keys: set[bytes] = set()
     cursor: Any = 0
     while True:
@@ -140,7 +145,7 @@ def gone_groups(stream: str | None = None) -> Operation[list[Explanation]]:
         names = [head.removeprefix("{").removesuffix("}")] if head.startswith("{") else []
         names += [head]
         names = [one for one in names if bytes_of(group_settings_key(one, group)) == key]
-        if stream is not None and stream not in names:
+        if any((one, group) in known for one in names) or stream not in (None, *names):
             continue
         replies = yield [
             ["TIME"],
@@ -149,7 +154,8 @@ def gone_groups(stream: str | None = None) -> Operation[list[Explanation]]:
             *(["XINFO", "GROUPS", one] for one in names),
         ]
         seen = [int(one) for one in replies[1:3] if isinstance(one, bytes)]
-        if not seen:
+        denied = any(isinstance(one, Refused) and one.code == "NOPERM" for one in replies[3:])
+        if denied or not seen:
             continue
         ago = max(0, server_ms(replies[0]) - max(seen))
         rows = [row for one in replies[3:] if not isinstance(one, Refused) for row in one]

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from headwater.groups.capabilities import info_fields
 from headwater.groups.operation import Operation, Refused, Word, mapping
+from headwater.messages import group_settings_key
 
 RECENT_S = 300.0
 """Denials in ACL LOG that are older than this are not reported."""
@@ -209,7 +210,8 @@ def _denied(
 
 def command_probe(user: str, command: str, stream: str) -> list[Word]:
     """Return the command that asks whether ``user`` may send ``command``, one of `COMMANDS`, for a stream."""
-    words = [stream if word == "KEY" else word for word in COMMANDS[command]]
+    keys = {"KEY": stream, "SETTINGS": group_settings_key(stream, "g")}
+    words = [keys.get(str(word), word) for word in COMMANDS[command]]
     return ["ACL", "DRYRUN", user, *command.split("|"), *words]
 
 
@@ -226,6 +228,10 @@ COMMANDS: dict[str, Sequence[Word]] = {
     "xpending": ("KEY", "g"),
     "xdel": ("KEY", "0-1"),
     "xgroup|create": ("KEY", "g", "$"),
+    "hmget": ("SETTINGS", "f"),
+    "hsetnx": ("SETTINGS", "f", "v"),
+    "hset": ("SETTINGS", "f", "v"),
+    "zadd": ("SETTINGS", 0, "m"),
     "xsettle": ("KEY", "g", "c", "ACK", "IDS", 1, "0-1"),
     "xrenew": ("KEY", "g", "c", "IDS", 1, "0-1"),
     "xretire": ("KEY", "g", "c"),

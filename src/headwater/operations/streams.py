@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from headwater.groups.capabilities import probe
 from headwater.groups.missing_stream import StreamMissing, of_stream
 from headwater.groups.operation import Command, Operation, Refused, accepted, mapping, server_ms
+from headwater.groups.pending import known_lag
 from headwater.messages import delays_key
 from headwater.messages.keys import RESERVED
 from headwater.model import StreamID
@@ -79,7 +80,7 @@ def summaries(streams: Sequence[str]) -> Operation[list[StreamSummary]]:
                 rows = [mapping(row) for row in (yield from of_stream(groups, one))]
             except StreamMissing:
                 continue  # it was deleted meanwhile
-            unread = [_unread(row) for row in rows]
+            unread = [known_lag(row) for row in rows]
             found.append(
                 StreamSummary(
                     one,
@@ -202,14 +203,8 @@ def _elsewhere(places: Places, now_ms: int) -> Operation[list[_Measured]]:
     for (stream, row), delayed in zip(places, replies[len(behind) :], strict=True):
         lag_ms = ages.get((stream, row[b"name"]), 0)
         unknown = isinstance(delayed, Refused)
-        found.append(_Measured(_unread(row), lag_ms, None if unknown else int(delayed)))
+        found.append(_Measured(known_lag(row), lag_ms, None if unknown else int(delayed)))
     return found
-
-
-def _unread(row: Mapping[bytes, Any]) -> int | None:
-    """Return a group's lag. It is unknown where XSETID has made it negative, as Redis and Valkey show it."""
-    lag: int | None = row.get(b"lag")
-    return None if lag is None or lag < 0 else lag
 
 
 def _parts(items: Sequence[Any]) -> Iterator[list[Any]]:
