@@ -71,7 +71,7 @@ CASES: list[tuple[dict[str, Any], dict[str, Any] | None]] = [
 def test_unknown_attributes_are_kept_by_their_paths(
     codec: str, change: dict[str, Any], kept: Any, mode: str
 ) -> None:
-    # Given a document with attributes that the schema does not have, which is no mistake in any mode
+    # Given a document with attributes that the schema does not have
     document = KNOWN | change
     rows = rows_of(SCHEMA, body_of(codec, KNOWN), body_of(codec, document), codec=codec, mode=mode)
 
