@@ -32,7 +32,7 @@ def test_json_documents_are_read_by_attribute() -> None:
 
     at = dt.datetime(2013, 1, 1, tzinfo=dt.UTC)
     expected = {"n": 9007199254740993, "s": "a\nb", "at": at, "l": None, "b": None}
-    assert rows[0] == expected | {"_rescued": None}
+    assert rows[0] == expected | {"_rescued": '{"x":{}}'}
     expected = {"n": 17, "s": "1.50", "at": None, "l": [1], "b": b"hi"}
     assert rows[1] == expected | {"_rescued": None}
 

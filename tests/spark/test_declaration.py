@@ -15,7 +15,7 @@ from headwater.errors import HeadwaterError, PipelineError
 from headwater.spark.core.ddl import parse_schema
 from headwater.spark.core.options import OPTIONS
 from headwater.spark.pipeline.declaration.loading import load, read
-from headwater.spark.pipeline.declaration.model import Pipeline, Table, Target
+from headwater.spark.pipeline.declaration.model import Pipeline
 from headwater.spark.pipeline.declaration.sql import tables_read
 from headwater.spark.pipeline.sinks.layout import wrong_column
 from headwater.spark.pipeline.table_sinks import TableSinks
@@ -483,8 +483,7 @@ def columns(text: str) -> StructType:
 def test_a_column_that_an_update_cannot_write_is_refused_with_the_remedy(
     schema: str, said: str
 ) -> None:
-    target = Target("delta", path=Path("t"), key=("k",))
-    wrong = wrong_column(Table("t", "update", "", target), columns(schema))
+    wrong = wrong_column(columns(schema), sink="delta", key=("k",), partition_by=())
 
     assert said in (wrong or ("", ""))[1]
     assert (wrong is None) == (not said)
@@ -500,8 +499,7 @@ def test_a_column_that_an_update_cannot_write_is_refused_with_the_remedy(
     ],
 )
 def test_a_column_that_files_cannot_have_is_refused_with_the_remedy(schema: str, said: str) -> None:
-    target = Target("parquet", path=Path("t"))
-    wrong = wrong_column(Table("t", "append", "", target, partition_by=("d",)), columns(schema))
+    wrong = wrong_column(columns(schema), sink="parquet", key=(), partition_by=("d",))
 
     assert said in (wrong or ("", ""))[1]
     assert (wrong is None) == (not said)

@@ -61,15 +61,15 @@ VALUES = [
     ("d/M/yyyy h:mm:ss.S a", "21/11/2026 12:00:00.5 PM", NOON),
     ("d/M/yyyy h:mm a", "21/11/2026 0:00 AM", None),
     ("EEE, dd MMM yyyy HH:mm:ss Z", "Sat, 21 Nov 2026 14:00:00 +0200", NOON.replace(microsecond=0)),
-    ("yyyy-MM-dd'T'HH:mm:ssXXX", "2026-11-21T17:30:00+05:30", NOON.replace(microsecond=0)),
-    ("yyyy-MM-dd'T'HH:mm:ssXXX", "2026-11-21t17:30:00+05:30", None),
+    ("yyyy-MM-dd'T'HH:mm:ssxxx", "2026-11-21T17:30:00+05:30", NOON.replace(microsecond=0)),
+    ("yyyy-MM-dd'T'HH:mm:ssxxx", "2026-11-21t17:30:00+05:30", None),
     ("yyyyMMdd", "20261121", datetime(2026, 11, 21, tzinfo=UTC)),
     ("yyyyMMdd", "20260229", None),
     ("yyyyMMdd", "2026112", None),
     ("yyyy", "0000", None),
     ("yyyy-MM-dd HH:mm:ss", "2026-11-21 12:00:60", None),
     ("yyyy-MM-dd HH:mm:ss", "٢٠٢٦-11-21 12:00:00", None),
-    ("yyyy-MM-dd XXX", "0001-01-01 +01:00", None),
+    ("yyyy-MM-dd xxx", "0001-01-01 +01:00", None),
 ]
 """Format, text, and the moment that it is; None if it does not fit."""
 

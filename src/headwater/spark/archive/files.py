@@ -91,7 +91,7 @@ class PartWriter:
         file_bytes: int = FILE_BYTES,
     ) -> None:
         shape = StructType([*typed.fields, StructField(_RESCUED, StringType())])
-        self._builder = RowBuilder(RowShape.of(shape, options), stream)
+        self._builder = RowBuilder(RowShape.of(shape, options), stream, keep_unknown=False)
         typed_fields = [self._builder.schema.field(name) for name in typed.names]
         self._schema = pa.schema(
             [

@@ -118,6 +118,7 @@ class _Seam:
     def warn(self) -> None:
         """Log how many entries did not fit the schema."""
         builder, kept = self._builder, self._archive.bad_rows
+        builder.log_unknown()
         if builder.bad_rows or kept:
             which = builder.first_bad or "the archive counted them when it was written"
             _log.warning(
@@ -232,6 +233,8 @@ class ArchivedRows:
 
 def needs_no_decoder(shape: RowShape, segment: Segment, group: RowGroup) -> bool:
     """Return whether a row group can be read without the decoder for ``shape``."""
+    if shape.keeps_unknown:
+        return False  # only the raw entry has them
     typed = types_of(segment)
     same_codec = segment.codec == shape.codec
     reported = shape.mode != "permissive"

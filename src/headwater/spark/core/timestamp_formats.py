@@ -1,6 +1,6 @@
 """The formats of timestamps that are not written in ISO 8601: units since 1970, or patterns of letters.
 
-Letters mean what they mean in Spark: ``yyyy-MM-dd HH:mm:ss.SSS XXX``. A pattern without a zone is in UTC, and what it
+Letters mean what they mean in Spark: ``yyyy-MM-dd HH:mm:ss.SSS xxx``. A pattern without a zone is in UTC, and what it
 leaves out is the smallest value: the first month and day, midnight.
 """
 
@@ -45,12 +45,7 @@ _LETTERS: Final = {
     "m": r"(?P<minute>\d\d?)",
     "ss": r"(?P<second>\d\d)",
     "s": r"(?P<second>\d\d?)",
-    "X": _OFFSET,
-    "XX": _OFFSET,
-    "XXX": _OFFSET,
-    "x": _OFFSET,
-    "xx": _OFFSET,
-    "xxx": _OFFSET,
+    **{letter * count: _OFFSET for letter in "Xx" for count in (1, 2, 3)},
     "Z": _OFFSET,
 }
 _EPOCH: Final = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - the offset is subtracted
@@ -75,7 +70,7 @@ def checked(option: str, text: str) -> str:
 def pattern(text: str) -> Parse:
     """Return the parser of a pattern; raises `ValueError` saying what is wrong with it.
 
-    >>> pattern("dd/MM/yyyy HH:mm:ss.SSS XXX")("21/11/2026 10:00:00.5 +01:00") - 1_795_251_600_000_000
+    >>> pattern("dd/MM/yyyy HH:mm:ss.SSS xxx")("21/11/2026 10:00:00.5 +01:00") - 1_795_251_600_000_000
     500000
     """
     expression = "".join(_expressions(text))
@@ -113,7 +108,7 @@ def _expressions(text: str) -> Iterator[str]:
                 yield _LETTERS[word]
             else:
                 raise ValueError(
-                    f"{word!r} means nothing; letters are yyyy, M to MMMM, d, dd, E, H, HH, h with a, m, mm, s, ss, S, X "
+                    f"{word!r} means nothing; letters are yyyy, M to MMMM, d, dd, E, H, HH, h with a, m, mm, s, ss, S, X, x "
                     "and Z, and other text is put between apostrophes"
                 )
     if text.count("'") % 2:

@@ -33,6 +33,7 @@ from headwater.spark.decoding.nested import (
     text_of_seconds,
 )
 from headwater.spark.decoding.page import Page
+from headwater.spark.decoding.unknown import UnknownAttributes
 
 Texts = dict[str, pa.BinaryArray]
 Attributes = Callable[[bytes], Iterable[tuple[str, bytes | None]]]
@@ -60,26 +61,45 @@ class Documents:
     ([b'tea'], {})
     """
 
-    def __init__(self, codec: Codec, columns: Mapping[str, Reading]) -> None:
+    def __init__(
+        self,
+        codec: Codec,
+        columns: Mapping[str, Reading],
+        unknown: UnknownAttributes | None = None,
+    ) -> None:
         self._names = list(columns)
         self._field = _FIELDS.get(codec)
-        self._attributes = _msgpack(columns) if codec == "msgpack" else _json(columns)
+        self._attributes = _msgpack(columns) if codec == "msgpack" else _json(columns, unknown)
+        self._unknown = unknown
         self._body = faststream_body if codec == "faststream" else bytes
 
-    def texts(self, page: Page) -> tuple[Texts, dict[int, str]]:
-        """Return the text of each column, and a reason for each entry without a valid document."""
+    def texts(
+        self, page: Page, rest: dict[int, bytes] | None = None
+    ) -> tuple[Texts, dict[int, str]]:
+        """Return the text of each column, and a reason for each entry without a valid document.
+
+        ``rest`` gets the attributes that no column has, by entry.
+        """
         if self._field is None:
             return {name: page.column(name.encode()) for name in self._names}, {}
         columns: dict[str, list[bytes | None]] = {name: [None] * len(page) for name in self._names}
         bad: dict[int, str] = {}
-        field = self._field.decode()
+        field, unknown = self._field.decode(), self._unknown
+        rest = {} if rest is None else rest
         for place, document in enumerate(page.column(self._field).to_pylist()):
             if document is None:
                 bad[place] = f"no field {field!r}"
                 continue
             try:
-                for name, value in self._attributes(self._body(document)):
+                body = self._body(document)
+                for name, value in self._attributes(body):
                     columns[name][place] = value
+                if (
+                    unknown is not None
+                    and unknown.may_be
+                    and (others := unknown.of(body)) is not None
+                ):
+                    rest[place] = others
             except (ValueError, TypeError, RecursionError, DecodeError) as error:
                 bad[place] = f"{field}={cut(document)}: {error}"
         return {name: pa.array(values, pa.binary()) for name, values in columns.items()}, bad
@@ -99,14 +119,14 @@ def cut(value: bytes) -> str:
     return repr(shown if len(shown) <= SHOWN else shown[:SHOWN] + "…")
 
 
-def _json(columns: Mapping[str, Reading]) -> Attributes:
+def _json(columns: Mapping[str, Reading], unknown: UnknownAttributes | None) -> Attributes:
     decode = msgspec.json.Decoder(_wanted(columns, msgspec.Raw)).decode
     unquote = msgspec.json.Decoder(str).decode
     special = {name for name, reading in columns.items() if reading == "moment"}
 
     def attributes(document: bytes) -> Iterable[tuple[str, bytes | None]]:
         try:
-            found = decode(document).items()
+            found = decode(document).items() if unknown is None else unknown.known(document)
         except ValueError:
             for name, raw in decoded(decode, document).items():
                 yield name, text_of_json(bytes(raw), columns[name])

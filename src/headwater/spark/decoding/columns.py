@@ -159,6 +159,13 @@ class RowShape:
     mode: Mode
     include_metadata: bool
 
+    @property
+    def keeps_unknown(self) -> bool:
+        """Whether ``_rescued`` has the attributes of documents that the schema does not have."""
+        return self.codec in ("json", "msgpack", "faststream") and any(
+            column.kind == "rescued" for column in self.columns
+        )
+
     @classmethod
     def of(cls, schema: StructType, options: SourceOptions) -> RowShape:
         """Return the shape for ``schema``; raises `DeclarationError` naming the column."""

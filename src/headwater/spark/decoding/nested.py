@@ -71,7 +71,7 @@ _HALF: Final = re.compile(
     rb"\\\\|\\u[dD][89abAB]..\\u[dD][c-fC-F]..|(\\u[dD][89a-fA-F]..)", re.DOTALL
 )
 """What stands for half of a pair, in the group, or could be taken for it."""
-_MARK: Final = rb"\ufdd0\ufdd1\ufdd0"
+MARK: Final = rb"\ufdd0\ufdd1\ufdd0"
 """Three characters that no text has (Unicode: noncharacters)."""
 
 _SECONDS: Final = re.compile(rb"-?[0-9]{1,12}")
@@ -114,7 +114,7 @@ def decoded(decode: Callable[[bytes], T], document: bytes) -> T:
     try:
         return decode(document)
     except ValueError:
-        marked = _HALF.sub(lambda found: _MARK if found[1] else found[0], document)
+        marked = _HALF.sub(lambda found: MARK if found[1] else found[0], document)
         if marked == document:
             raise
         return decode(marked)
@@ -131,14 +131,14 @@ def text_of_json(value: bytes, reading: Reading = "other") -> bytes | None:
     """
     if value[0] == QUOTE:
         try:
-            return MISFIT + value if _MARK in value else _unquote(value).encode()
+            return MISFIT + value if MARK in value else _unquote(value).encode()
         except ValueError:  # not UTF-8
             return MISFIT + value
     if value == b"null":
         return None
     if reading == "moment":
         return text_of_seconds(value)
-    return MISFIT + value if reading == "string" and _MARK in value else value
+    return MISFIT + value if reading == "string" and MARK in value else value
 
 
 def text_of_seconds(value: bytes) -> bytes:
@@ -154,7 +154,7 @@ def text_of_seconds(value: bytes) -> bytes:
 
 def _is_marked(values: pa.BinaryArray) -> bool:
     data = values.buffers()[2]
-    return data is not None and _MARK in data.to_pybytes()
+    return data is not None and MARK in data.to_pybytes()
 
 
 class _Nested(ABC):

@@ -79,6 +79,7 @@ def read_ranges(
     finally:
         if shared is not None:
             shared.close()
+        builder.log_unknown()
         if builder.bad_rows:
             _log.warning(
                 "entries that did not fit the schema: %d; %s.", builder.bad_rows, builder.first_bad

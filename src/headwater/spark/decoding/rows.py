@@ -22,6 +22,7 @@ from headwater.spark.decoding.codecs import IN_BASE64, Documents, Texts, cut
 from headwater.spark.decoding.columns import Column, RowShape
 from headwater.spark.decoding.nested import Formats, Misfits, reader_of, reading_of
 from headwater.spark.decoding.page import Page
+from headwater.spark.decoding.unknown import UnknownAttributes
 
 
 class _Delivered(NamedTuple):
@@ -43,7 +44,7 @@ class RowBuilder:
     ``bad_rows`` and ``first_bad`` (a sentence) are for the warning at the end of a partition.
     """
 
-    def __init__(self, shape: RowShape, stream: str) -> None:
+    def __init__(self, shape: RowShape, stream: str, *, keep_unknown: bool = True) -> None:
         from pyspark.sql.pandas.types import to_arrow_schema
 
         self.shape = shape
@@ -59,7 +60,11 @@ class RowBuilder:
             for each in own
         }
         readings = {each.name: reading_of(each.type, formats[each.name]) for each in own}
-        self._documents = Documents(shape.codec, readings)
+        self._unknown: UnknownAttributes | None = None
+        if keep_unknown and shape.keeps_unknown:
+            types = {each.name: each.type for each in own}
+            self._unknown = UnknownAttributes(types, packed=shape.codec == "msgpack")
+        self._documents = Documents(shape.codec, readings, self._unknown)
 
     def build(
         self,
@@ -73,7 +78,8 @@ class RowBuilder:
         In group mode, ``deliveries``, one for each entry of ``page``, and ``consumer`` are the values of
         the columns ``_delivery_count`` and ``_consumer``; without them these are null.
         """
-        texts, no_documents = self._documents.texts(page)
+        unknown: dict[int, bytes] = {}
+        texts, no_documents = self._documents.texts(page, unknown)
         bad = {place: f"{self._entry(page, place)}: {why}" for place, why in no_documents.items()}
         delivered = _Delivered(deliveries, consumer)
         arrays: dict[str, pa.Array] = {}
@@ -92,7 +98,7 @@ class RowBuilder:
             self._judge(bad)
         for column in self.shape.columns:
             if column.kind == "rescued":
-                arrays[column.name] = _rescued(page, bad)
+                arrays[column.name] = _rescued(page, bad, unknown)
         batch = pa.RecordBatch.from_arrays(
             [arrays[column.name] for column in self.shape.columns], schema=self.schema
         )
@@ -100,6 +106,11 @@ class RowBuilder:
             keep = pa.array([place not in bad for place in range(len(page))])
             batch = batch.filter(keep)
         return batch
+
+    def log_unknown(self) -> None:
+        """Log the attributes that documents had and the schema has not."""
+        if self._unknown is not None:
+            self._unknown.log(self.stream)
 
     # --- columns ----------------------------------------------------------------------------------
 
@@ -197,9 +208,11 @@ def _entries_of(values: list[int], starts: pa.Int32Array) -> list[int]:
     return sorted({bisect.bisect_right(begins, value) - 1 for value in values})
 
 
-def _rescued(page: Page, bad: dict[int, str]) -> pa.Array:
+def _rescued(page: Page, bad: dict[int, str], unknown: dict[int, bytes]) -> pa.Array:
     kept: list[str | None] = [None] * len(page)
-    for place in bad:
+    for place, attributes in unknown.items():
+        kept[place] = attributes.decode("utf-8", "backslashreplace")
+    for place in {*bad, *(place for place, attributes in unknown.items() if not attributes)}:
         body = [part.decode("utf-8", "backslashreplace") for part in page.bodies[place]]
         fields = dict(zip(body[::2], body[1::2], strict=True))
         kept[place] = json.dumps(fields, ensure_ascii=False)

@@ -70,6 +70,7 @@ def read_listed(options: SourceOptions, shape: RowShape, part: Listed) -> Iterat
                 yield batch
     finally:
         client.close()
+    builder.log_unknown()
     if builder.bad_rows:
         _log.warning(
             "entries that did not fit the schema: %d; %s.", builder.bad_rows, builder.first_bad

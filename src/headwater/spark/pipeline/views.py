@@ -168,7 +168,10 @@ def table_frame(spark: SparkSession, pipeline: Pipeline, table: Table) -> DataFr
                     f"{pipeline.file}: {place}.{key}: the table has no column {column!r}, only "
                     f"{', '.join(frame.columns)}"
                 )
-    wrong = wrong_column(table, frame.schema)
+    target = table.target
+    wrong = wrong_column(
+        frame.schema, sink=target.sink, key=target.key, partition_by=table.partition_by
+    )
     if wrong is not None:
         raise PipelineError(f"{pipeline.file}: {place}.{wrong[0]}: {wrong[1]}")
     if table.expectations and FLAGS in frame.columns:

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from headwater.spark.pipeline.declaration.model import Table
-
 _NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 
 _IN_UTC: Final = {"timeZone": "UTC"}
@@ -95,8 +93,10 @@ def moved_to_utc(text: str, zone: tzinfo) -> tuple[str, bool]:
     ).utcoffset()
 
 
-def wrong_column(table: Table, schema: StructType) -> tuple[str, str] | None:
-    """Return the key and what is wrong with a column of a table; None if its sink can write all columns.
+def wrong_column(
+    schema: StructType, *, sink: str, key: tuple[str, ...], partition_by: tuple[str, ...]
+) -> tuple[str, str] | None:
+    """Return the key of a declaration and what is wrong with a column; None if the sink can write all columns.
 
     Spark, Arrow and delta-rs would refuse them too, but in the middle of the first batch.
     """
@@ -104,7 +104,7 @@ def wrong_column(table: Table, schema: StructType) -> tuple[str, str] | None:
 
     nested = (types.StructType, types.ArrayType, types.MapType, types.VariantType)
     kinds = {field.name: field.dataType for field in schema.fields}
-    for name in table.target.key:
+    for name in key:
         kind = kinds[name]
         if isinstance(kind, types.StructType):
             part = f"{name}.{kind.names[0]}" if kind.names else f"to_json({name})"
@@ -117,29 +117,29 @@ def wrong_column(table: Table, schema: StructType) -> tuple[str, str] | None:
                 f"rows cannot be compared by {name!r}, a {kind.simpleString()}: make it a text, like SELECT "
                 f"to_json({name}) AS {name}, or name another column"
             )
-    if table.path is None:
+    if sink not in ("parquet", "delta"):
         return None
-    for name in table.partition_by:
+    for name in partition_by:
         if isinstance(kinds[name], (*nested, types.NullType)):
             return "partition_by", (
                 f"a directory cannot be named by {name!r}, a {kinds[name].simpleString()}: name a column of a simple type"
             )
-    if table.partition_by and len(table.partition_by) == len(kinds):
+    if partition_by and len(partition_by) == len(kinds):
         return "partition_by", "names all columns, so that the files would have none: leave one out"
     seen = set[str]()
     for field in schema.fields:
         if "`" in field.name:
             return "sql", (
-                f"the column {field.name!r} has a backtick in its name, which {table.target.sink} tables cannot have: "
+                f"the column {field.name!r} has a backtick in its name, which {sink} tables cannot have: "
                 "rename it with AS"
             )
         if field.name.lower() in seen:
             return "sql", f"two columns are named {field.name!r}: rename one with AS"
         seen.add(field.name.lower())
-        unwritten = isinstance(field.dataType, _no_types(table.target.sink))
+        unwritten = isinstance(field.dataType, _no_types(sink))
         if unwritten:
             return "sql", (
-                f"the column {field.name!r} is a {field.dataType.simpleString()}, which {table.target.sink} tables cannot "
+                f"the column {field.name!r} is a {field.dataType.simpleString()}, which {sink} tables cannot "
                 f"have: CAST({field.name} AS string)"
             )
     return None
