@@ -209,7 +209,9 @@ def _run(words: list[str]) -> int:
         problem.show()
         return problem.exit_code
     except (click.Abort, KeyboardInterrupt):  # click raises the first one for Ctrl-C
-        print("interrupted", file=sys.stderr)
+        progress = sys.modules.get("headwater.cli.progress")
+        done = getattr(progress, "last", None)
+        print(f"interrupted: {done}" if done else "interrupted", file=sys.stderr)
         return INTERRUPTED
     return status if isinstance(status, int) else 0
 
