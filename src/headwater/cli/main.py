@@ -81,6 +81,9 @@ TOPICS: Final[dict[str, dict[str, Word]]] = {
         "retries": Word(
             "headwater.cli.retries", "app", "List entries that wait for their retry, run them now."
         ),
+        "scheduled": Word(
+            "headwater.cli.scheduled", "app", "List messages that are published later, cancel them."
+        ),
         "dead": Word("headwater.cli.dead", "app", "List, show, replay and drop dead letters."),
         "add": Word("headwater.cli.tail", "add", "Add an entry to a stream."),
     },
