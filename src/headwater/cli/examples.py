@@ -50,6 +50,10 @@ EXAMPLES: Final[dict[str, str]] = {
     "spark pack": "--output environment.tar.gz",
     "spark env": "",
     "demo": "--flights 10000",
+    "acl worker": "orders invoices",
+    "acl viewer": "--redis",
+    "acl exporter": "'orders.*'",
+    "acl spark": "orders --mode group",
     "info": "--short",
 }
 """The words after the command."""

@@ -107,7 +107,10 @@ TOPICS: Final[dict[str, dict[str, Word]]] = {
             "Package Headwater for a cluster's executors; set up Spark's own programs.",
         ),
     },
-    "This installation": {
+    "Setup": {
+        "acl": Word(
+            "headwater.cli.acl", "app", "Print the least rights that each kind of user needs."
+        ),
         "info": Word("headwater.cli.info", "info", "Print what is installed and what is compiled."),
     },
 }
