@@ -53,7 +53,7 @@ def made(client: redis.Redis, run_headwater: Run, name: str, line: str) -> None:
 
 
 def denied(client: redis.Redis) -> set[str]:
-    return {one["object"] for one in client.acl_log()}
+    return {str(one["object"]) for one in client.acl_log()}
 
 
 def as_user(url: str) -> str:
