@@ -64,6 +64,8 @@ def prepared(path: str, server: ServerProcess) -> None:
                 at_ms=1526569498055,
             )
             client.xadd(dead_letter_stream("orders"), dict(letter), id=ENTRY)
+        if path.startswith("scheduled "):
+            client.xadd("{orders}:hw:later", {"item": "tea", "hw.after": "3600000"}, id=ENTRY)
         if path == "retries run":
             words = ("XSETTLE", "orders", "billing", "web-1", "FAIL", "DELAY", 3_600_000)
             client.execute_command(*words, "IDS", 1, ENTRY)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
+from headwater.groups.capabilities import Capabilities
+from headwater.groups.pending import GroupInfo, PendingDelivery, PendingState
 from headwater.groups.settling import How
+from headwater.operations.actions import _by_owner
 from tests.worker.core import Core, stepped
 
 pytestmark = pytest.mark.slow
@@ -285,3 +288,32 @@ def test_retries_are_listed_and_run(core: Core, run_headwater: Run) -> None:
     assert run_headwater("retries", "run", "s", "g", "--all") == "no entry waits for a retry\n"
     assert "name ids, or use --all" in run_headwater("retries", "run", "s", "g", status=2)
     assert core.pending(third.encode()) == ("one", 1)
+
+
+def test_entries_of_many_owners_are_sorted_by_owner_in_one_pass() -> None:
+    # Given entries of a thousand consumers
+    class Rows(list[PendingDelivery]):
+        passes = 0
+
+        def __iter__(self) -> Iterator[PendingDelivery]:
+            Rows.passes += 1
+            return super().__iter__()
+
+    rows = Rows(
+        PendingDelivery(
+            id=f"{n}-0",
+            owner=f"c{n % 1000}",
+            age_ms=0,
+            idle_ms=0,
+            deliveries=1,
+            state=PendingState.IN_FLIGHT,
+            due_ms=None,
+        )
+        for n in range(3000)
+    )
+    able = Capabilities(verbs=True, cluster=False, server="")
+    of = GroupInfo("s", "g", {}, 0, able)
+    # When they are split by owner, then they are read once: 100,000 took 41 s by a pass for each
+    found = {owner: [one.id for one in part] for owner, part in _by_owner(of, rows)}
+    assert found["c7"] == ["7-0", "1007-0", "2007-0"]
+    assert (len(found), Rows.passes) == (1000, 1)

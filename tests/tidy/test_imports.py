@@ -31,6 +31,7 @@ QUERY = HELP | {
     "cli.output",
     "cli.pending",
     "cli.pending_actions",
+    "cli.progress",
     "cli.query",
     "client",
     "client.direct",

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
+import threading
 
 import pytest
 
 import headwater
-from headwater.cli import info, main
+from headwater.cli import info, main, progress
+from headwater.cli.progress import Busy
 from headwater.errors import JavaMissing, StoreInUse
 from headwater.moments import length_ms, milliseconds_of
 
@@ -134,6 +137,46 @@ def test_ctrl_c_is_status_130_and_a_line(
     # Then it ends without a traceback
     assert ended.value.code == 130
     assert capsys.readouterr().err == "\ninterrupted\n"
+
+
+def test_ctrl_c_says_what_was_done_and_counts_agree(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # Given a long command that has found more than it expected when Ctrl-C is pressed
+    def interrupted() -> None:
+        with Busy("files read") as progress:
+            progress("files read", 5, 3)
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(info, "info", interrupted)
+    # When it ends, then it says so
+    with pytest.raises(SystemExit) as ended:
+        main.main(["info"])
+    assert ended.value.code == 130
+    assert capsys.readouterr().err.strip().startswith("interrupted: 5 of 5 files read, ")
+
+
+def test_a_long_command_shows_its_progress_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Given a terminal, and a command that takes longer than a second
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+        def write(self, text: str) -> int:
+            drawn.set()
+            return super().write(text)
+
+    drawn, terminal = threading.Event(), Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setattr(progress, "_SECONDS", 0.001)
+    # When it says what it has done
+    with Busy("files read") as busy:
+        busy("files read", 1, 3)
+        assert drawn.wait(10)
+    # Then that is shown on one line, which is deleted at the end
+    printed = terminal.getvalue()
+    assert "\r1 of 3 files read, 0 s\x1b[K" in printed
+    assert printed.endswith("\r\x1b[K")
 
 
 @pytest.mark.parametrize("words", [["-h"], ["--help"], ["help"]])

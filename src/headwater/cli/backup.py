@@ -13,7 +13,7 @@ from headwater.cli.arguments import moment
 from headwater.cli.command import Option, Positional
 from headwater.cli.directories import Directory
 from headwater.cli.output import say
-from headwater.cli.progress import progress
+from headwater.cli.progress import Busy
 from headwater.errors import HeadwaterError
 from headwater.journal.regular import remedy
 
@@ -32,7 +32,8 @@ def backup(
     from headwater.persistence.backup import back_up
 
     try:
-        found = back_up(directory, destination, progress())
+        with Busy("copied") as progress:
+            found = back_up(directory, destination, progress)
     except OSError as error:
         raise failed("the backup", error, destination) from error
     say(f"{found.directory}: {found.files:,} files, {found.bytes:,} bytes")
@@ -71,10 +72,12 @@ def restore(
 
     try:
         if at is None:
-            found = back_up(directory, to, progress())
+            with Busy("copied") as progress:
+                found = back_up(directory, to, progress)
             say(f"{found.directory}: {found.files:,} files, {found.bytes:,} bytes")
             return
-        found_at = restore_at(directory, to, at, progress())
+        with Busy("copied") as progress:
+            found_at = restore_at(directory, to, at, progress)
     except OSError as error:
         raise failed("restoring", error, to) from error
     last = iso_time(found_at.at_ms) if found_at.at_ms else "the store's beginning"

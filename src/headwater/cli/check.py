@@ -12,7 +12,7 @@ import click
 
 from headwater.cli.directories import Directory, files_of
 from headwater.cli.output import UNHEALTHY, Output, OutputFormat, say, show
-from headwater.cli.progress import progress
+from headwater.cli.progress import Busy
 
 if TYPE_CHECKING:
     from headwater.persistence.checking import StoreCheck
@@ -32,7 +32,8 @@ def check(
     """
     from headwater.persistence.checking import check_store
 
-    found = check_store(files_of(directory), progress())._replace(directory=str(directory))
+    with Busy("checked") as progress:
+        found = check_store(files_of(directory), progress)._replace(directory=str(directory))
     document = {**found._asdict(), "healthy": found.healthy, "sound": found.sound}
     document["unreadable"] = [one._asdict() for one in found.unreadable]
     document["cuts"] = [one._asdict() for one in found.cuts]

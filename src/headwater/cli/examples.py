@@ -28,6 +28,8 @@ EXAMPLES: Final[dict[str, str]] = {
     "pending bury": "orders billing --deliveries 10 --reason 'see ticket 17'",
     "retries list": "orders billing",
     "retries run": "orders billing 1526569498055-0",
+    "scheduled list": "orders",
+    "scheduled cancel": "orders 1526569498055-0 --dry-run",
     "consumers list": "orders billing",
     "consumers reap": "orders billing --unseen 1h --dry-run",
     "history": "orders 1526569498055-0 --dir data",
@@ -49,6 +51,10 @@ EXAMPLES: Final[dict[str, str]] = {
     "spark pack": "--output environment.tar.gz",
     "spark env": "",
     "demo": "--flights 10000",
+    "acl worker": "orders invoices",
+    "acl viewer": "--redis",
+    "acl exporter": "'orders.*'",
+    "acl spark": "orders --mode group",
     "info": "--short",
 }
 """The words after the command."""

@@ -12,7 +12,7 @@ from headwater.cli.arguments import EntryId, StreamName
 from headwater.cli.command import Option
 from headwater.cli.directories import files_of
 from headwater.cli.output import Output, OutputFormat, print_table, say, show
-from headwater.cli.progress import progress
+from headwater.cli.progress import Busy
 
 if TYPE_CHECKING:
     from headwater.persistence.history import EntryEvent, EntryHistory
@@ -40,13 +40,14 @@ def history(
     from headwater.moments import iso_time
     from headwater.persistence.history import EntryEvent, entry_history
 
-    found = entry_history(
-        files_of(directory),
-        stream.encode("utf-8", "surrogateescape"),
-        StreamID.parse(entry),
-        database=database,
-        progress=progress(),
-    )
+    with Busy("read") as progress:
+        found = entry_history(
+            files_of(directory),
+            stream.encode("utf-8", "surrogateescape"),
+            StreamID.parse(entry),
+            database=database,
+            progress=progress,
+        )
     documents = [{"at": iso_time(one.at_ms), **one._asdict()} for one in found.events]
     show(documents, output, lambda: _print(stream, entry, found), ("at", *EntryEvent._fields))
 

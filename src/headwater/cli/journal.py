@@ -15,7 +15,7 @@ from headwater.cli.arguments import moment
 from headwater.cli.command import CommandGroup, Option
 from headwater.cli.directories import Directory, files_of
 from headwater.cli.output import Output, OutputFormat, print_csv, print_table, show
-from headwater.cli.progress import progress
+from headwater.cli.progress import Busy
 from headwater.moments import iso_time
 
 if TYPE_CHECKING:
@@ -36,7 +36,8 @@ def verify(directory: Directory, *, output: Output = OutputFormat.TABLE) -> None
     """
     from headwater.persistence.dumping import journal_parts
 
-    parts = journal_parts(files_of(directory), progress())
+    with Busy("read") as progress:
+        parts = journal_parts(files_of(directory), progress)
     documents = [
         {**one._asdict(), "first": iso_time(one.first_ms), "last": iso_time(one.last_ms)}
         for one in parts
@@ -81,14 +82,16 @@ def dump(
     """
     from headwater.persistence.dumping import dumped_groups
 
+    busy = Busy("read")
     groups = dumped_groups(
         files_of(directory),
         from_ms=first or 0,
         to_ms=last,
         key=key,
-        progress=progress(),
+        progress=busy,
     )
-    found = list(islice(groups, limit))
+    with busy:
+        found = list(islice(groups, limit))
     documents = [
         {
             "at": iso_time(one.at_ms),
@@ -146,7 +149,8 @@ def store(
     from headwater.persistence.disk_use import disk_use, streams_on_disk
 
     if streams:
-        on_disk = streams_on_disk(files_of(directory), progress())
+        with Busy("read") as progress:
+            on_disk = streams_on_disk(files_of(directory), progress)
         rows = [
             (str(one.database), one.stream, f"{one.entries:,}", f"{one.blocks:,}", f"{one.bytes:,}")
             for one in on_disk

@@ -81,6 +81,9 @@ TOPICS: Final[dict[str, dict[str, Word]]] = {
         "retries": Word(
             "headwater.cli.retries", "app", "List entries that wait for their retry, run them now."
         ),
+        "scheduled": Word(
+            "headwater.cli.scheduled", "app", "List messages that are published later, cancel them."
+        ),
         "dead": Word("headwater.cli.dead", "app", "List, show, replay and drop dead letters."),
         "add": Word("headwater.cli.tail", "add", "Add an entry to a stream."),
     },
@@ -104,7 +107,10 @@ TOPICS: Final[dict[str, dict[str, Word]]] = {
             "Package Headwater for a cluster's executors; set up Spark's own programs.",
         ),
     },
-    "This installation": {
+    "Setup": {
+        "acl": Word(
+            "headwater.cli.acl", "app", "Print the least rights that each kind of user needs."
+        ),
         "info": Word("headwater.cli.info", "info", "Print what is installed and what is compiled."),
     },
 }
@@ -209,7 +215,9 @@ def _run(words: list[str]) -> int:
         problem.show()
         return problem.exit_code
     except (click.Abort, KeyboardInterrupt):  # click raises the first one for Ctrl-C
-        print("interrupted", file=sys.stderr)
+        progress = sys.modules.get("headwater.cli.progress")
+        done = getattr(progress, "last", None)
+        print(f"interrupted: {done}" if done else "interrupted", file=sys.stderr)
         return INTERRUPTED
     return status if isinstance(status, int) else 0
 

@@ -44,10 +44,17 @@ def list_pending(
     waits for its retry); claimable (the next worker that reads gets it). The oldest entry that is
     not yet delivered is shown too.
     """
-    from headwater.groups.pending import PendingDelivery, PendingFilter
+    from headwater.groups.missing_stream import StreamMissing
+    from headwater.groups.pending import PendingDelivery, PendingFilter, scheduled_count
     from headwater.groups.pending import pending as report
 
-    found = query(url, report(stream, group, PendingFilter(count)))
+    later = query(url, scheduled_count(stream))
+    try:
+        found = query(url, report(stream, group, PendingFilter(count)))
+    except StreamMissing:
+        if not later:
+            raise
+        found = []  # the first message of the stream is one that is published later
     if output is OutputFormat.JSON:
         print_json([_document(one) for one in found])
         return
@@ -55,6 +62,8 @@ def list_pending(
     def tables() -> None:
         if not found:
             say(f"{quoted(stream)} has no group")
+        if later:
+            say(f"{later:,} scheduled for {quoted(stream)}: `headwater scheduled list` lists them")
         for number, one in enumerate(found):
             if number:
                 say()

@@ -8,6 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from headwater.cli.command import Option
+from headwater.cli.progress import Busy
 from headwater.errors import Disconnected, HeadwaterError, StoreClosed
 
 if TYPE_CHECKING:
@@ -38,16 +39,31 @@ AllGroups = Annotated[
 ]
 
 
-def query(url: str, operation: Operation[T], *, creates: bool = False) -> T:
+def query(url: str, operation: Operation[T], *, creates: bool = False, waits: bool = False) -> T:
     """Run an operation on the store at ``url`` and return its result. ``creates``: a ``headwater:///`` url may name
-    a directory without a store.
+    a directory without a store. ``waits``: it waits for what others do, so its progress says nothing.
 
     Raises `HeadwaterError` if the store cannot be reached, and what the operation raises.
     """
     from headwater.groups.operation import run
 
-    with _client(url, creates=creates) as client:
-        return run(client, operation)
+    with _client(url, creates=creates) as client, Busy("requests answered", silent=waits) as busy:
+        return run(client, _counted(operation, busy))
+
+
+def _counted(operation: Operation[T], busy: Busy) -> Operation[T]:
+    """Run an operation and count its requests."""
+    try:
+        commands = next(operation)
+        while True:
+            replies = yield commands
+            busy.add(len(commands))
+            commands = operation.send(replies)
+    except StopIteration as finished:
+        result: T = finished.value
+        return result
+    finally:
+        operation.close()
 
 
 TOGETHER = 100
@@ -60,8 +76,8 @@ def query_together(url: str, operations: Iterable[Operation[T]]) -> list[T]:
 
     found: list[T] = []
     rest = iter(operations)
-    with _client(url) as client:
-        while part := list(islice(rest, TOGETHER)):
+    with _client(url) as client, Busy("requests answered") as busy:
+        while part := [_counted(one, busy) for one in islice(rest, TOGETHER)]:
             found += run_together(client, part)
     return found
 

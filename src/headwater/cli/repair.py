@@ -15,7 +15,7 @@ from headwater.cli.backup import failed
 from headwater.cli.command import Option, confirm
 from headwater.cli.directories import Directory
 from headwater.cli.output import Output, OutputFormat, say, show
-from headwater.cli.progress import progress
+from headwater.cli.progress import Busy
 
 if TYPE_CHECKING:
     from headwater.persistence.repairing import RepairPlan
@@ -42,7 +42,8 @@ def repair(
     """
     from headwater.persistence.repairing import plan_repair, repair_to
 
-    plan = plan_repair(directory)
+    with Busy("read: looking for damage"):
+        plan = plan_repair(directory)
     changes = plan.needed and not dry_run
     if output is OutputFormat.TABLE:
         _print(plan)
@@ -50,7 +51,8 @@ def repair(
         if not yes:
             confirm(f"Make a store without these in {to}?")
         try:
-            repair_to(plan, directory, to, progress())
+            with Busy("copied") as progress:
+                repair_to(plan, directory, to, progress)
         except OSError as error:
             raise failed("the repair", error, to) from error
         _delete(plan, to)

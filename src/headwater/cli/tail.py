@@ -97,7 +97,7 @@ def tail(
     else:
         after = _print_from(url, stream, since, conditions, output)
     while follow:
-        page = query(url, next_after(stream, after, block_ms=BLOCK_MS))
+        page = query(url, next_after(stream, after, block_ms=BLOCK_MS), waits=True)
         _print(_fitting(page, conditions), output)
         after = page[-1].id if page else after
 

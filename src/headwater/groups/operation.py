@@ -14,13 +14,14 @@ Rule 3. An operation may be closed at any of its yields: the commands before it 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from headwater.errors import HeadwaterError
-from headwater.names import bytes_of
+from headwater.names import bytes_of, text_of
 
 if TYPE_CHECKING:
     import redis
@@ -119,7 +120,7 @@ def run(client: redis.Redis | DirectConnection, operation: Operation[T]) -> T:
     try:
         commands = next(operation)
         while True:
-            commands = operation.send(_exchange(client, commands))
+            commands = operation.send(_naming_rules(_exchange(client, commands), commands))
     except StopIteration as finished:
         result: T = finished.value
         return result
@@ -149,7 +150,8 @@ def run_together(
                     )
                 except StopIteration as finished:
                     results[number] = finished.value
-            found = iter(_exchange(client, [one for part in wanted.values() for one in part]))
+            together = [one for part in wanted.values() for one in part]
+            found = iter(_naming_rules(_exchange(client, together), together))
             replies = {number: list(islice(found, len(part))) for number, part in wanted.items()}
     finally:
         for operation in running.values():
@@ -202,7 +204,9 @@ async def perform(client: redis.asyncio.Redis, operation: Operation[T]) -> T:
                     replies = await pipeline.execute(raise_on_error=False)
                 except ResponseError as error:
                     raise _judged(error) from error  # as in `run`
-            commands = operation.send([_judged(reply) for reply in replies])
+            commands = operation.send(
+                _naming_rules([_judged(reply) for reply in replies], commands)
+            )
     except StopIteration as finished:
         result: T = finished.value
         return result
@@ -250,3 +254,37 @@ def refused(text: str, code: str = "") -> Refused:
     if text.startswith("ERR "):
         return Refused(text[4:], "ERR")
     return Refused(text, code)
+
+
+_DENIED = re.compile(r"'([^' ]+)(?: ([^']+))?' (?:command|subcommand)|access a (key|channel)")
+
+
+def _naming_rules(replies: list[Any], commands: Sequence[Command]) -> list[Any]:
+    """Return the replies. A denial by an ACL names the rule that the user needs."""
+    for number, reply in enumerate(replies):
+        if isinstance(reply, Refused) and reply.code == "NOPERM":
+            replies[number] = Refused(f"{reply}; {_rule(str(reply), commands[number])}", "NOPERM")
+    return replies
+
+
+def _rule(text: str, command: Command) -> str:
+    """Return which rule a denied command needs.
+
+    >>> _rule("User bob has no permissions to run the 'xinfo|groups' command", ["XINFO", "GROUPS", "s"])
+    'the user needs the rule +xinfo|groups'
+    >>> _rule("No permissions to access a key", ["XINFO", "GROUPS", "s"])
+    'the user needs the rule ~s'
+    """
+    denied = _DENIED.search(text)
+    name, sub, kind = denied.groups() if denied else (None, None, None)
+    if name:
+        return f"the user needs the rule +{name}{f'|{sub}' if sub else ''}"
+    if kind == "channel":
+        return f"the user needs the rule &{command[-1]!s}"
+    words = [*command]
+    if "STREAMS" in words:
+        at = words.index("STREAMS") + 1
+    else:
+        at = {"XINFO": 2, "XGROUP": 2, "EVAL": 3, "EVALSHA": 3}.get(str(words[0]), 1)
+    key = words[at] if at < len(words) else "KEY"
+    return f"the user needs the rule ~{text_of(key) if isinstance(key, bytes) else key}"

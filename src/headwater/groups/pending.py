@@ -28,6 +28,7 @@ from headwater.messages import (
     due_key,
     group_backup_key,
     group_settings_key,
+    later_key,
 )
 from headwater.model import StreamID
 from headwater.names import text_of
@@ -137,6 +138,12 @@ def pending(
     Raises `HeadwaterError` if the stream or group does not exist.
     """
     return (yield from each_group(stream, group, lambda one: report(one, which)))
+
+
+def scheduled_count(stream: str) -> Operation[int]:
+    """Return how many messages are scheduled for ``stream``; 0 if the user may not know."""
+    replies = yield [["XLEN", later_key(stream)]]
+    return 0 if isinstance(replies[0], Refused) else int(replies[0])
 
 
 def each_group(

@@ -73,22 +73,28 @@ def place(entry: Addition, after_ms: int, add: Operation[str], *, once: bool) ->
     if once:
         replies = yield [["XRANGE", entry.stream, entry_id, entry_id]]
         for found, flat in accepted(replies[0]):
-            return Placed(entry_id, _due_ms(found, flat))
+            return Placed(entry_id, due_ms(found, flat))
     return Placed(entry_id, StreamID.parse(entry_id).ms + after_ms)
 
 
 def cancel(stream: str, entry_id: str) -> Operation[bool]:
     """Cancel a scheduled message of ``stream``. Return False if it was published or cancelled before."""
+    return bool((yield from cancel_each(stream, [entry_id])))
+
+
+def cancel_each(stream: str, ids: Sequence[str]) -> Operation[list[str]]:
+    """Cancel scheduled messages of ``stream``. Return the ids of those that were not published or cancelled before."""
     key = later_key(stream)
     replies = yield [
         ["MULTI"],
-        ["XDEL", key, entry_id],
-        ["XACK", key, GROUP, entry_id],
+        *(["XDEL", key, one] for one in ids),
+        ["XACK", key, GROUP, *ids],
         ["EXEC"],
-        # On Redis and Valkey; otherwise its due time would stay until a claim finds it due.
-        ["ZREM", delays_key(key, GROUP), entry_id],
+        # On Redis and Valkey; otherwise their due times would stay until a claim finds them due.
+        ["ZREM", delays_key(key, GROUP), *ids],
     ]
-    return bool(accepted(executed(replies[:4])[0]))
+    deleted = executed(replies[:-1])
+    return [one for one, reply in zip(ids, deleted, strict=False) if accepted(reply)]
 
 
 # --- publishing what is due -----------------------------------------------------------------------
@@ -138,7 +144,7 @@ def publish_due(member: Member, stream: str, found: Sequence[Delivered]) -> Oper
 
 
 def _settlement(stream: str, one: Delivered, now: int) -> Settlement:
-    left = _due_ms(one.id, one.fields) - now
+    left = due_ms(one.id, one.fields) - now
     if left > 0:
         return Settlement(one.id, How.SILENT, delay_ms=left)
     pairs = list(zip(one.fields[::2], one.fields[1::2], strict=True))
@@ -174,10 +180,18 @@ def _refusals(
     return found
 
 
-def _due_ms(entry_id: bytes, flat: Sequence[bytes]) -> int:
+def due_ms(entry_id: bytes, flat: Sequence[bytes]) -> int:
     """Return the due time of an entry; the time at which it was added if it has no ``hw.after``."""
     tail = [(flat[-2], flat[-1])] if len(flat) >= 2 else []
     return StreamID.parse(entry_id).ms + (_number(tail, AFTER_FIELD) or 0)
+
+
+def published(flat: Sequence[bytes]) -> Pairs:
+    """Return the fields with which an entry will be published."""
+    pairs = list(zip(flat[::2], flat[1::2], strict=True))
+    _number(pairs, AFTER_FIELD)
+    _number(pairs, MAXLEN_FIELD)
+    return pairs
 
 
 def _number(pairs: Pairs, name: bytes) -> int | None:

@@ -261,8 +261,11 @@ def _by_owner(
 ) -> Iterator[tuple[str, list[PendingDelivery]]]:
     """Yield pages of entries of the same owner: of what nobody owns, the consumer in whose name it is settled."""
     nobody = OPERATOR if of.able.verbs else PARKED_CONSUMER
-    for owner in dict.fromkeys(one.owner for one in rows):
-        for part in _pages([one for one in rows if one.owner == owner]):
+    owned: dict[str, list[PendingDelivery]] = {}
+    for one in rows:
+        owned.setdefault(one.owner, []).append(one)
+    for owner, its in owned.items():
+        for part in _pages(its):
             yield owner or nobody, part
 
 

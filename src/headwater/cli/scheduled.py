@@ -1,0 +1,109 @@
+"""``headwater scheduled``: messages that are published later.
+
+headwater scheduled list orders
+headwater scheduled cancel orders 1526569498055-0
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+from headwater.cli.arguments import DryRun, StreamName, Yes, entry_id
+from headwater.cli.command import CommandGroup, Option, Positional, confirm, watched, wrong
+from headwater.cli.output import Output, OutputFormat, print_table, say, show
+from headwater.cli.query import DEFAULT_URL, Url, query
+from headwater.errors import HeadwaterError
+from headwater.names import quoted
+from headwater.operations.times import length_of_time
+
+if TYPE_CHECKING:
+    from headwater.operations.scheduled import ScheduledMessage
+
+app = CommandGroup()
+
+
+@app.add("list")
+@watched
+def list_scheduled(
+    stream: StreamName,
+    *,
+    count: Annotated[int, Option(min=1, metavar="N", help="How many messages.")] = 100,
+    output: Output = OutputFormat.TABLE,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """List scheduled messages, the first to be due first: id, when it is due, fields.
+
+    Also before a worker of the stream has run. Of a stream with partitions, name the partition.
+    """
+    from headwater.operations.scheduled import ScheduledMessage, scheduled
+
+    found = query(url, scheduled(stream))
+    shown = found[:count]
+
+    def table() -> None:
+        rows = [
+            (
+                one.id,
+                length_of_time(one.due_ms),
+                ", ".join(f"{quoted(name)}={quoted(value)}" for name, value in one.fields),
+            )
+            for one in shown
+        ]
+        print_table(("ID", "DUE IN", "FIELDS"), rows)
+        if len(found) > len(shown):
+            say(f"… and {len(found) - len(shown):,} more (--count)")
+
+    show([one._asdict() for one in shown], output, table, ScheduledMessage._fields)
+
+
+@app.add()
+def cancel(
+    stream: StreamName,
+    ids: Annotated[
+        list[str] | None,
+        Positional(metavar="ID…", parser=entry_id, help="Ids of scheduled messages."),
+    ] = None,
+    *,
+    every: Annotated[
+        bool, Option("--all", help="All messages that are scheduled for the stream.")
+    ] = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    output: Output = OutputFormat.TABLE,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Cancel scheduled messages. This cannot be undone.
+
+    A message that a worker publishes at this moment is published or cancelled, never both.
+    """
+    from headwater.operations.scheduled import ScheduledMessage, cancel_all, scheduled
+
+    if bool(ids) == every:
+        raise wrong("name ids, or use --all")
+    found = query(url, scheduled(stream))
+    there = {one.id for one in found}
+    if unknown := [one for one in ids or () if one not in there]:
+        raise HeadwaterError(
+            f"{', '.join(unknown)} not scheduled for {stream}: published or cancelled before; "
+            "`headwater scheduled list` lists what is"
+        )
+    chosen = [one for one in found if every or one.id in (ids or ())]
+    if dry_run or not chosen:
+        titles = ScheduledMessage._fields
+        show([one._asdict() for one in chosen], output, lambda: _preview(stream, chosen), titles)
+        return
+    what = "1 message" if len(chosen) == 1 else f"{len(chosen):,} messages"
+    if not yes:
+        confirm(f"{what} scheduled for {quoted(stream)} will be cancelled. Continue?")
+    cancelled = query(url, cancel_all(stream, [one.id for one in chosen]))
+    documents = [{"id": one.id, "cancelled": one.id in cancelled} for one in chosen]
+    show(documents, output, lambda: say(f"{len(cancelled):,} cancelled"))
+    if len(cancelled) < len(chosen):
+        raise HeadwaterError(f"{len(chosen) - len(cancelled):,} published meanwhile")
+
+
+def _preview(stream: str, chosen: list[ScheduledMessage]) -> None:
+    if not chosen:
+        say(f"nothing is scheduled for {quoted(stream)}")
+    for one in chosen:
+        say(f"{one.id}  due in {length_of_time(one.due_ms)}")

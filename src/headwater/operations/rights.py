@@ -1,0 +1,108 @@
+"""The rights that each kind of user needs, as rules of ACL SETUSER: no category, no key that it does not use.
+
+Rule 1. A role lists commands that it sends. Tests run its whole job as a user with exactly these rules, on Headwater and
+        on Redis, and the server denies nothing.
+Rule 2. AUTH, HELLO and QUIT need no rule.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from headwater.errors import HeadwaterError
+from headwater.messages.keys import related_key
+
+
+class Role(NamedTuple):
+    """Commands, by server, and keys, in which STREAM is the stream."""
+
+    about: str
+    commands: str
+    headwater: str
+    """Commands that only Headwater has, or needs."""
+    redis: str
+    """Commands that Redis and Valkey need for the same: scripts and what these call."""
+    keys: Sequence[str]
+
+
+_LOOKS: Final = (
+    "acl|whoami command|info exists get hget hgetall hmget info scan select time xinfo|consumers xinfo|groups xinfo|stream "
+    "xlen xpending xrange xread xrevrange"
+)
+
+WITHHELD: Final = frozenset({"acl|log", "acl|dryrun", "config|get"})
+"""What would tell a viewer more, and also what others must not know or change: denied, and shown as unknown."""
+
+ROLES: Final = {
+    "worker": Role(
+        "Read, settle, retry, bury and publish: STREAM is each stream that it reads or publishes to.",
+        "client|id client|setinfo client|setname client|unblock command|info del discard exec exists get getdel hdel hget "
+        "hgetall hincrby hlen hmget hset hsetnx info multi pexpire ping select set time unwatch wait watch xack xadd xautoclaim xclaim xdel xgroup|create xgroup|createconsumer "
+        "xgroup|delconsumer xgroup|setid xinfo|consumers xinfo|groups xinfo|stream xlen xpending xrange xread xreadgroup "
+        "xrevrange",
+        "xcfgset xdelayed xnack xrenew xretire xsettle",
+        "eval evalsha hscan type zadd zcard zmscore zrange zrangebyscore zrem zscore",
+        ("~STREAM", "~RELATED*"),
+    ),
+    "viewer": Role(
+        "Look at streams, groups, entries and dead letters, and change nothing.",
+        _LOOKS,
+        "xcounters xdelayed xlag xsplit",
+        "eval_ro zcard zmscore zrange",
+        ("%R~STREAM", "%R~RELATED*"),
+    ),
+    "exporter": Role(
+        "Serve metrics for Prometheus.",
+        "command|info info scan select time xinfo|consumers xinfo|groups xlen xpending",
+        "xdelayed xlag",
+        "eval_ro xrange zcard",
+        ("%R~STREAM", "%R~RELATED*"),
+    ),
+    "spark-log": Role(
+        "Spark's source in log mode.",
+        "xinfo|stream xrange multi exec hset",
+        "xsplit xcounters command|info",
+        "evalsha script|load",
+        ("~STREAM", "~RELATED:hw:queries"),
+    ),
+    "spark-group": Role(
+        "Spark's source in group mode, a member of a consumer group.",
+        "@stream command|info multi exec watch get set del hget hmget hset hsetnx pexpire time",
+        "",
+        "@scripting exists type hdel hscan zadd zcard zrange zrangebyscore zrem zscore",
+        ("~STREAM", "~RELATED*"),
+    ),
+    "spark-sink": Role(
+        "Spark's sink, exactly once.",
+        "xadd xrange xlen type multi exec watch unwatch hgetall hget hmget hset hdel expire persist del unlink evalsha "
+        "script|load",
+        "",
+        "",
+        ("~STREAM", "~RELATED:hw:*"),
+    ),
+    "spark-append": Role("Spark's sink, at least once.", "xadd", "", "", ("~STREAM",)),
+}
+"""The kinds of users."""
+
+
+def rules(role: str, streams: Sequence[str], *, redis: bool = False) -> list[str]:
+    """Return the rules of a role for these streams, names or patterns; without streams for all keys.
+
+    >>> rules("spark-append", ["orders"])
+    ['resetkeys', '~orders', 'resetchannels', '-@all', '+xadd']
+    """
+    found = ROLES[role]
+    for stream in streams:
+        if re.search(r"\s", stream):
+            raise HeadwaterError(f"{stream!r} has white space: no rule can name it; use ? for it")
+    keys = [
+        key.replace("STREAM", stream).replace("RELATED", related_key(stream, ""))
+        for stream in streams
+        for key in found.keys
+    ]
+    if not streams:
+        keys = [found.keys[0].replace("STREAM", "*")]
+    commands = f"{found.commands} {found.redis if redis else found.headwater}".split()
+    return ["resetkeys", *keys, "resetchannels", "-@all", *(f"+{one}" for one in commands)]

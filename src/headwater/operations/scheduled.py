@@ -1,0 +1,51 @@
+"""Messages that are scheduled for a stream: listing and cancelling them. They are there before a worker ran."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+from typing import NamedTuple
+
+from headwater.groups.operation import Operation, accepted, server_ms
+from headwater.groups.scheduling import cancel_each, due_ms, published
+from headwater.messages import later_key
+from headwater.names import text_of
+
+PAGE = 500
+"""How many messages are read, or cancelled, in one step."""
+
+
+class ScheduledMessage(NamedTuple):
+    """A message that is published later."""
+
+    id: str
+    due_ms: int
+    """In how many milliseconds it is due, by the server's clock; 0 if it is, and no worker has published it yet."""
+    fields: Sequence[tuple[str, str]]
+
+
+def scheduled(stream: str) -> Operation[list[ScheduledMessage]]:
+    """Return the messages that are scheduled for a stream, in the order in which they are due."""
+    key, start = later_key(stream), "-"
+    found: list[ScheduledMessage] = []
+    while True:
+        replies = yield [["TIME"], ["XRANGE", key, start, "+", "COUNT", PAGE]]
+        now, page = server_ms(replies[0]), accepted(replies[1])
+        for entry_id, flat in page:
+            pairs = [(text_of(name), text_of(value)) for name, value in published(flat)]
+            due = max(0, due_ms(entry_id, flat) - now)
+            found.append(ScheduledMessage(entry_id.decode(), due, pairs))
+        if len(page) < PAGE:
+            break
+        start = f"({page[-1][0].decode()}"
+    return sorted(found, key=lambda one: one.due_ms)
+
+
+def cancel_all(stream: str, ids: Sequence[str]) -> Operation[list[str]]:
+    """Cancel messages; return the ids of those that were still scheduled. A message is published or cancelled, never
+    both."""
+    cancelled: list[str] = []
+    rest = iter(ids)
+    while page := list(islice(rest, PAGE)):
+        cancelled += yield from cancel_each(stream, page)
+    return cancelled

@@ -1,0 +1,75 @@
+"""Scheduled messages are listed and cancelled from the command line, also before a worker ran."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+import redis
+
+from headwater import App, Stream
+
+pytestmark = pytest.mark.slow
+
+Run = Callable[..., str]
+
+
+@pytest.fixture
+def three(url: str) -> list[str]:
+    """The ids of three messages that are scheduled for the stream ``orders``, which has no entry yet, by due time."""
+    orders = Stream("orders", dict[str, int], codec="json", maxlen=100)
+    with App(url) as app:
+        found = {
+            hours: app.publish(orders, {"n": hours}, after=f"{hours}h").id for hours in (3, 1, 2)
+        }
+    return [found[hours] for hours in sorted(found)]
+
+
+def test_what_is_scheduled_is_listed_by_due_time_with_its_fields(
+    three: list[str], run_headwater: Run
+) -> None:
+    listed = json.loads(run_headwater("scheduled", "list", "orders", "-o", "json"))
+    assert [one["id"] for one in listed] == three
+    assert [one["due_ms"] // 3_590_000 for one in listed] == [1, 2, 3]
+    assert listed[0]["fields"] == [["data", '{"n":1}']]
+    table = run_headwater("scheduled", "list", "orders", "--count", "2")
+    assert "59 min 5" in table
+    assert "… and 1 more (--count)" in table
+    assert "\n" not in run_headwater("scheduled", "list", "nothing").strip()
+
+
+def test_pending_list_shows_what_is_scheduled_before_a_worker_ran(
+    url: str, three: list[str], run_headwater: Run
+) -> None:
+    # Given a stream that does not exist yet, then its scheduled messages are told instead of an error
+    assert "3 scheduled for orders" in run_headwater("pending", "list", "orders")
+    assert run_headwater("pending", "list", "orders", "-o", "json") == "[]\n"
+    # And next to its groups once it exists
+    with redis.Redis.from_url(url) as client:
+        client.xgroup_create("orders", "billing", mkstream=True)
+    printed = run_headwater("pending", "list", "orders")
+    assert "group billing: 0 pending" in printed
+    assert "3 scheduled for orders" in printed
+    assert "there is no stream 'nothing'" in run_headwater("pending", "list", "nothing", status=1)
+
+
+def test_scheduled_messages_are_cancelled_once(
+    url: str, three: list[str], run_headwater: Run
+) -> None:
+    # Given three messages, of which one is named: a dry run and a missing answer change nothing
+    first, *others = three
+    assert first in run_headwater("scheduled", "cancel", "orders", first, "--dry-run")
+    assert "--yes does not ask" in run_headwater("scheduled", "cancel", "orders", first, status=1)
+    # When it is cancelled, then it is gone, and a second time that is said
+    assert run_headwater("scheduled", "cancel", "orders", first, "--yes") == "1 cancelled\n"
+    said = run_headwater("scheduled", "cancel", "orders", first, others[0], "--yes", status=1)
+    assert f"{first} not scheduled for orders" in said
+    # And with --all the others
+    assert run_headwater("scheduled", "cancel", "orders", "--all", "--yes") == "2 cancelled\n"
+    with redis.Redis.from_url(url) as client:
+        assert client.xlen("{orders}:hw:later") == 0
+    assert "nothing is scheduled" in run_headwater(
+        "scheduled", "cancel", "orders", "--all", "--yes"
+    )
+    run_headwater("scheduled", "cancel", "orders", status=2)
