@@ -195,7 +195,7 @@ class Flow:
         """Settle the delivery by its outcome and the consumer's policy."""
         if isinstance(outcome, Returned):
             # Without `decide`: the most frequent outcome should cost the least.
-            if self._watched and self.in_flight.owns(owned):
+            if self._watched:
                 self.telemetry.returned(owned)
             self.in_flight.acknowledge(owned, outcome.additions)
             return

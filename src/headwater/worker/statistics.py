@@ -39,6 +39,8 @@ class Counters:
     """Deliveries given back uncounted, at a stop or for the quarantine process."""
     lost: int = 0
     """Deliveries whose entry another worker owned before they were settled."""
+    overtaken: int = 0
+    """Handlers that returned after another worker had settled the entry. Their results were dropped."""
     published: int = 0
     """Results of handlers that were added to their stream."""
     gone_pending: int = 0
