@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import redis
@@ -150,8 +151,8 @@ def test_the_first_finisher_settles_whoever_owns_the_entry(core: Core) -> None:
         done = Settlement(
             entry_id, How.ACK, 0, [Addition("out", [(b"of", entry_id)])], any_owner=True
         )
-        (outcome,) = one.do(settle(one.member, [done]))
-        return outcome
+        outcomes: list[SettleOutcome] = one.do(settle(one.member, [done]))
+        return outcomes[0]
 
     assert [finish(core, one).done for one in ids] == [True, True, True]
     assert core.nothing_pending()
@@ -159,7 +160,8 @@ def test_the_first_finisher_settles_whoever_owns_the_entry(core: Core) -> None:
     # And a later finisher publishes nothing
     late = [finish(other, one) for one in ids]
     assert [(one.done, [*one.missed]) for one in late] == [(False, [one]) for one in ids]
-    assert [fields[b"of"] for _id, fields in core.client.xrange("out")] == ids
+    published: Any = core.client.xrange("out")
+    assert [fields[b"of"] for _id, fields in published] == ids
     # And nothing is delivered again
     assert core.read() == []
 

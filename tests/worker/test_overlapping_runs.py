@@ -31,7 +31,7 @@ class History:
 
     def __init__(self, client: redis.Redis, seed: int) -> None:
         self.random = Random(seed)
-        self.client = client
+        self.client: Any = client
         first = Member("s", "g", "one", CLAIM_AFTER_MS, run(client, probe()))
         run(client, join(first))
         self.cores = [Core.of(client, replace(first, consumer=name)) for name in CONSUMERS]

@@ -30,7 +30,7 @@ from typing import NamedTuple
 
 from headwater.groups.claiming import Delivered
 from headwater.groups.member import Member
-from headwater.groups.operation import Operation, Refused, Word, accepted, mapping
+from headwater.groups.operation import Command, Operation, Refused, Word, accepted, mapping
 from headwater.messages import heard_key, poison_key
 
 SUSPECT_FROM = 2
@@ -209,8 +209,9 @@ def heard(member: Member, deliveries: Sequence[tuple[bytes, int, bool]]) -> Oper
         return
     key = heard_key(member.stream, member.group)
     said = [_delivery(entry_id, count) for entry_id, count, _alone in deliveries]
+    says: list[Command] = [["HSETNX", key, one, 1] for one in said]
     replies = yield [
-        *(["HSETNX", key, one, 1] for one in said),
+        *says,
         ["PEXPIRE", key, HEARD_KEPT_MS],
         ["HMGET", poison_key(member.stream, member.group), *(one[0] for one in deliveries)],
     ]

@@ -93,6 +93,14 @@ class Loop:
         )
         self.telemetry = telemetry
         self.in_flight, self.pool, self.executor = flow.in_flight, flow.pool, flow.executor
+        self._slot = reports.holds(
+            consumer.stream.name,
+            consumer.group,
+            consumer_name,
+            claim_after_ms=consumer.claim_after_ms,
+            lease_ms=consumer.lease_ms,
+            ordered=consumer.order_by is not None,
+        )
         self._fresh = self.pool.fresh = self._make_fresh(name)
         self._renewer = self._make_renewer(name, connections)
         self.order = None if consumer.order_by is None else self._make_order()
@@ -118,6 +126,7 @@ class Loop:
             lease_ms=self.consumer.lease_ms,
             claim_after_ms=self.consumer.claim_after_ms,
             renew=self.in_flight.renew_now,
+            slot=self._slot,
         )
 
     def _make_renewer(self, name: str, connections: Connections) -> ThreadRenewer | TaskRenewer:
@@ -158,6 +167,7 @@ class Loop:
             put=self.pool.put,
             call_back=self._call_back,
             idle=lambda: not self.pool.running and not self.executor.threads_busy,
+            by_supervisor=self._slot.by_supervisor,
         )
         self.in_flight.reading = order.lease
         self.in_flight.dropped = order.ordering.away

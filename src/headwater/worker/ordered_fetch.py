@@ -77,10 +77,13 @@ class OrderedFetch:
         put: Callable[[Owned], None],
         call_back: Callable[[float], None],
         idle: Callable[[], bool],
+        by_supervisor: Callable[[], float],
     ) -> None:
         self.consumer = consumer
         self.clock = clock
-        self.lease = ReaderLease(consumer.claim_after_ms, clock=clock, lost=self._lost)
+        self.lease = ReaderLease(
+            consumer.claim_after_ms, clock=clock, lost=self._lost, by_supervisor=by_supervisor
+        )
         self.ordering = Ordering(consumer, clock=clock, put=put, expect=self._expect)
         self.list_at = 0.0
         self._in_flight = in_flight
