@@ -137,7 +137,7 @@ def test_a_former_owner_can_neither_settle_nor_publish(core: Core) -> None:
     assert core.client.xlen("results") == 1
 
 
-def test_the_first_finisher_settles_whoever_owns_the_entry(core: Core) -> None:
+def test_the_first_finisher_settles_regardless_of_the_owner(core: Core) -> None:
     # Given entries that another consumer owns, that wait for a retry, and that were handed back
     ids = add(core, b"a", b"b", b"c")
     claimed, failed, released = core.read()

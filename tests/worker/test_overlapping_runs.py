@@ -38,7 +38,7 @@ class History:
         self.retries = True
         """Handlers may fail, so that the message is delivered again."""
         self.runs: list[tuple[Core, Delivered]] = []
-        """Handlers that run: each may finish, whoever owns its entry by then."""
+        """Handlers that run: each may finish, regardless of the owner of its entry by then."""
 
     def play(self, messages: int = 3, steps: int = 16) -> list[str]:
         """Return what is wrong after the history, an empty list if nothing is."""

@@ -1,7 +1,7 @@
 """Settling: ending deliveries.
 
 Rule 1. Failures, dead letters and entries that are handed back are owner-checked: a former owner changes nothing.
-        A success settles its entry as long as it is pending, whoever owns it now (``any_owner``): the first
+        A success settles its entry as long as it is pending, regardless of its owner (``any_owner``): the first
         finisher settles, and the results of later ones are dropped.
 Rule 2. A settlement may be sent twice: the first ends what the second would need. So a batch whose reply was lost
         is sent again.

@@ -18,7 +18,7 @@ from math import inf
 
 from headwater.groups.operation import Refused
 from headwater.worker.clocks import Timers
-from headwater.worker.lease_board import NO_SLOT, Slot
+from headwater.worker.lease_board import NO_SLOT, LeaseSlot
 
 log = logging.getLogger("headwater.worker")
 
@@ -34,7 +34,7 @@ class Freshness:
         lease_ms: int,
         claim_after_ms: int,
         renew: Callable[[], Awaitable[None]],
-        slot: Slot = NO_SLOT,
+        slot: LeaseSlot = NO_SLOT,
     ) -> None:
         self.renewed_at = clock.monotonic()
         """When the last successful renewal began, by the worker's monotonic clock in seconds."""

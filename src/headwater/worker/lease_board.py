@@ -1,6 +1,6 @@
 """The leases of a worker process that its supervisor renews while the process itself cannot.
 
-    worker process: Slot.renewed ──▶ shared memory ◀── SupervisorRenewer, in the supervisor
+    worker process: LeaseSlot.renewed ──▶ shared memory ◀── SupervisorRenewer, in the supervisor
                                                             │ overdue, and the process runs: renews for it
                                                             │ overdue, and it is stopped: says that it lives
 
@@ -93,7 +93,7 @@ def board_file() -> int:
         return os.dup(file.fileno())
 
 
-class Slot:
+class LeaseSlot:
     """One consumer's place in the memory. Without a board, nothing is written."""
 
     def __init__(self, board: Board | None = None, number: int = 0) -> None:
@@ -110,7 +110,7 @@ class Slot:
         return 0.0 if self._board is None else self._board.times(self._number)[1]
 
 
-NO_SLOT = Slot()
+NO_SLOT = LeaseSlot()
 
 
 class Told(Protocol):

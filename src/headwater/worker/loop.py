@@ -26,6 +26,7 @@ from headwater.worker.flow import Flow
 from headwater.worker.freshness import Freshness
 from headwater.worker.group_backup_task import BackupTask
 from headwater.worker.lease import TaskRenewer, ThreadRenewer
+from headwater.worker.lease_board import LeaseSlot
 from headwater.worker.ordered_fetch import OrderedFetch
 from headwater.worker.owned import Owned
 from headwater.worker.quarantine import Quarantine, QuarantineLock, Suspects
@@ -93,14 +94,7 @@ class Loop:
         )
         self.telemetry = telemetry
         self.in_flight, self.pool, self.executor = flow.in_flight, flow.pool, flow.executor
-        self._slot = reports.holds(
-            consumer.stream.name,
-            consumer.group,
-            consumer_name,
-            claim_after_ms=consumer.claim_after_ms,
-            lease_ms=consumer.lease_ms,
-            ordered=consumer.order_by is not None,
-        )
+        self._slot = self._report_leases(reports)
         self._fresh = self.pool.fresh = self._make_fresh(name)
         self._renewer = self._make_renewer(name, connections)
         self.order = None if consumer.order_by is None else self._make_order()
@@ -118,6 +112,17 @@ class Loop:
         flow.connect(self.fetcher, self.quarantine, self.order)
         self._tasks: list[asyncio.Task[None]] = []
         lock.loops.append(self)
+
+    def _report_leases(self, reports: Reports) -> LeaseSlot:
+        """Tell the supervisor which leases this process renews."""
+        return reports.holds(
+            self.consumer.stream.name,
+            self.consumer.group,
+            self.consumer_name,
+            claim_after_ms=self.consumer.claim_after_ms,
+            lease_ms=self.consumer.lease_ms,
+            ordered=self.consumer.order_by is not None,
+        )
 
     def _make_fresh(self, name: str) -> Freshness:
         return Freshness(

@@ -7,7 +7,7 @@
 Rule 1. An entry is owned from the time it is read until the server has replied to its settlement. All owned
         entries are renewed, and no others.
 Rule 2. A lost entry is no longer owned, and an ``async`` handler is cancelled. A handler in a thread goes on: if
-        it returns while the entry is unsettled, its success settles it, whoever owns the entry by then.
+        it returns while the entry is unsettled, its success settles it, regardless of its owner by then.
 """
 
 from __future__ import annotations

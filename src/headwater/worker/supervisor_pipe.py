@@ -20,7 +20,7 @@ import time
 from dataclasses import asdict
 from typing import Any
 
-from headwater.worker.lease_board import NO_SLOT, SLOTS, Board, LeaseReport, Slot, board_file
+from headwater.worker.lease_board import NO_SLOT, SLOTS, Board, LeaseReport, LeaseSlot, board_file
 from headwater.worker.statistics import ConsumerStatistics
 
 GROUP = tuple[str, str]
@@ -70,11 +70,11 @@ class Reports:
         claim_after_ms: int,
         lease_ms: int,
         ordered: bool,
-    ) -> Slot:
+    ) -> LeaseSlot:
         """Report a consumer whose leases this process renews, and return its place in the memory."""
         if self._board is None or self._slots == SLOTS:
             return NO_SLOT
-        slot = Slot(self._board, self._slots)
+        slot = LeaseSlot(self._board, self._slots)
         slot.renewed(time.monotonic())
         one = LeaseReport(self._slots, stream, group, consumer, claim_after_ms, lease_ms, ordered)
         self._slots += 1
