@@ -4,7 +4,8 @@
                  ▲                                                      │
                  └───────────────────── room ◀──────────────────────────┘
 
-Rule 1. It never owns more than ``prefetch`` entries.
+Rule 1. It never owns more than ``prefetch`` entries, and without that option hardly more than its slots can begin
+        to handle at once (`Flow.room`).
 Rule 2. If one of its tasks ends without having been stopped, the consumer ends, with an error that names the
         task. So it never seems to run without working.
 """
@@ -157,7 +158,7 @@ class Loop:
             changes=self._changes,
             losses=self.telemetry.losses,
             suspects_only=suspects is Suspects.ONLY,
-            hungry=lambda: self.pool.hungry,
+            room=self.flow.room,
             accept=self.flow.accept,
             order=self.order,
         )

@@ -36,7 +36,7 @@ class Counters:
     dead: int = 0
     """Deliveries that ended as dead letters."""
     handed_back: int = 0
-    """Deliveries given back uncounted, at a stop or for the quarantine process."""
+    """Deliveries given back uncounted: at a stop, for the quarantine process, or because they had to wait."""
     lost: int = 0
     """Deliveries whose entry another worker owned before they were settled."""
     overtaken: int = 0
