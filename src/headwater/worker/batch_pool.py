@@ -13,7 +13,7 @@ from typing import Any
 
 from headwater.worker.declaration import BatchSize
 from headwater.worker.owned import Owned, State
-from headwater.worker.pool import Hold, Pool, Slot
+from headwater.worker.pool import HandBack, Pool, Slot
 from headwater.worker.waiting import Changes
 
 
@@ -26,7 +26,7 @@ class BatchPool(Pool):
         run: Callable[[Any], Awaitable[None]],
         idle: Callable[[], None],
         changes: Changes,
-        hold: Hold,
+        hold: HandBack,
         *,
         batch: BatchSize,
     ) -> None:

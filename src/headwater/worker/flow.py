@@ -36,7 +36,7 @@ from headwater.worker.outcome import (
     Unrecorded,
 )
 from headwater.worker.owned import Owned, State
-from headwater.worker.pool import Hold, Pool
+from headwater.worker.pool import HandBack, Pool
 from headwater.worker.quarantine import Quarantine
 from headwater.worker.settle import BATCH, Queued
 from headwater.worker.slow import SlowHandlers
@@ -118,7 +118,7 @@ class Flow:
         if (
             self.consumer.order_by is None
         ):  # no other process may run what an ordered consumer has read
-            hold = Hold(self._clock, self._others_look_s, self.in_flight.hand_back)
+            hold = HandBack(self._clock, self._others_look_s, self.in_flight.hand_back)
         if self.consumer.batch is None:
             return Pool(size, self._run, hurry, self._changes, hold)
         handler = BatchHandler(

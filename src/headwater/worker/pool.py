@@ -24,14 +24,14 @@ TURNS = 32
 
 
 HOLD_SECONDS = 0.95
-"""How long an entry waits for a slot until another process has it: below a second, of which `Hold.look_s` is for that
+"""How long an entry waits for a slot until another process has it: below a second, of which `HandBack.look_s` is for that
 process."""
 
 CHECK_SECONDS = 0.1
 """How often it is checked again whether every slot is busy, while entries have waited for too long."""
 
 
-class Hold(NamedTuple):
+class HandBack(NamedTuple):
     """How a pool hands back what waits for too long."""
 
     clock: Timers
@@ -78,7 +78,7 @@ class Pool:
         run: Callable[[Any], Awaitable[None]],
         idle: Callable[[], None],
         changes: Changes,
-        hold: Hold | None = None,
+        hold: HandBack | None = None,
     ) -> None:
         self._size = size
         self._run = run
