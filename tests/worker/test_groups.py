@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import redis
@@ -11,7 +12,7 @@ from headwater.groups.dead_letters import page
 from headwater.groups.member import retire
 from headwater.groups.operation import run, single
 from headwater.groups.replay import replay
-from headwater.groups.settling import Addition, How, Settlement, settle
+from headwater.groups.settling import Addition, How, Settlement, SettleOutcome, settle
 from headwater.messages import dead_letter_fields
 from tests import peers
 from tests.worker.core import CLAIM_AFTER_MS, Core
@@ -134,6 +135,44 @@ def test_a_former_owner_can_neither_settle_nor_publish(core: Core) -> None:
     assert core.pending(second.id) == ("two", 2)
     assert other.settle(second, to=[result]).done
     assert core.client.xlen("results") == 1
+
+
+def test_the_first_finisher_settles_regardless_of_the_owner(core: Core) -> None:
+    # Given entries that another consumer owns, that wait for a retry, and that were handed back
+    ids = add(core, b"a", b"b", b"c")
+    claimed, failed, released = core.read()
+    other = core.another("two")
+    core.client.xclaim("s", "g", "two", 0, [claimed.id], justid=True)
+    core.settle(failed, How.FAIL, delay_ms=3_600_000)
+    core.settle(released, How.SILENT)
+
+    # When their first consumer finishes with results, then they are settled
+    def finish(one: Core, entry_id: bytes) -> SettleOutcome:
+        done = Settlement(
+            entry_id, How.ACK, 0, [Addition("out", [(b"of", entry_id)])], any_owner=True
+        )
+        outcomes: list[SettleOutcome] = one.do(settle(one.member, [done]))
+        return outcomes[0]
+
+    assert [finish(core, one).done for one in ids] == [True, True, True]
+    assert core.nothing_pending()
+
+    # And a later finisher publishes nothing
+    late = [finish(other, one) for one in ids]
+    assert [(one.done, [*one.missed]) for one in late] == [(False, [one]) for one in ids]
+    published: Any = core.client.xrange("out")
+    assert [fields[b"of"] for _id, fields in published] == ids
+    # And nothing is delivered again
+    assert core.read() == []
+
+
+def test_a_failure_of_a_former_owner_changes_nothing(core: Core) -> None:
+    (entry_id,) = add(core, b"a")
+    (first,) = core.read()
+    core.client.xclaim("s", "g", "two", 0, [entry_id], justid=True)
+    for how in (How.FAIL, How.SILENT, How.ACK):
+        assert core.settle(first, how).missed == [entry_id]
+    assert core.pending(entry_id)[0] == "two"
 
 
 def test_results_are_published_in_one_step_with_the_acknowledgement(core: Core) -> None:

@@ -8,7 +8,7 @@ import redis
 
 from headwater.groups.claiming import Delivered
 from headwater.groups.operation import run, single
-from headwater.groups.poison import Record, alone, judged, records, sweep, write
+from headwater.groups.poison import Record, alone, heard, judged, records, sweep, write
 from headwater.groups.settling import How
 from tests.worker.core import CLAIM_AFTER_MS, Core
 from tests.worker.test_groups import add
@@ -46,6 +46,45 @@ def test_a_claim_from_a_silent_owner_counts_only_if_the_message_ran_alone(core: 
     assert suspect == Record(excused=2, crashes=2)
     assert suspect.condemned()
     assert not suspect.condemned(3)
+
+
+def test_silence_of_a_process_that_lives_is_not_a_death(core: Core) -> None:
+    # Given a message whose owners are silent, one after another
+    (entry_id,) = add(core, b"a")
+    (found,) = core.read()
+    owner = core
+    for name in ("two", "three", "four", "five"):
+        before, (owner, found) = (owner, found), claimed_by(owner, name, found)
+        judge(owner, [found])
+        # When each is heard of again, and says so twice
+        for _ in range(2):
+            core.do(heard(before[0].member, [(entry_id, before[1].delivery_count, False)]))
+    # Then the message is not suspected, and the deliveries do not count
+    record = core.do(records(core.member))[entry_id]
+    assert record == Record(excused=4, forgiven=4)
+    assert not record.suspect
+
+
+def test_an_owner_known_to_live_is_not_accused(core: Core) -> None:
+    # Given a message that ran alone in a process which is stopped, as its supervisor says
+    (entry_id,) = add(core, b"a")
+    (first,) = core.read()
+    core.do(write(core.member, entry_id, Record(excused=2, alone_at=1)))
+    core.do(heard(core.member, [(entry_id, 1, True)]))
+
+    # When another process claims it, then no crash is recorded
+    two, second = claimed_by(core, "two", first)
+    assert judge(two, [second]) == {entry_id: Record(excused=3, forgiven=2)}
+
+
+def test_a_process_that_is_heard_of_again_withdraws_a_crash(core: Core) -> None:
+    (entry_id,) = add(core, b"a")
+    (first,) = core.read()
+    core.do(write(core.member, entry_id, Record(excused=2, alone_at=1, crashes=1)))
+    two, second = claimed_by(core, "two", first)
+    assert judge(two, [second])[entry_id].condemned()
+    core.do(heard(core.member, [(entry_id, 1, True)]))
+    assert not core.do(records(core.member))[entry_id].condemned()
 
 
 def test_retries_and_releases_are_not_recorded(core: Core) -> None:

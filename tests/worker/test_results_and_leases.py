@@ -12,6 +12,8 @@ import pytest
 from headwater.errors import DeclarationError
 from headwater.messages import early_claims_key
 from headwater.worker import App, Delivery
+from headwater.worker.running import Running
+from headwater.worker.statistics import Counters
 from tests.worker.apps import (
     Invoice,
     Order,
@@ -235,6 +237,48 @@ async def test_a_lost_lease_cancels_the_handler_and_drops_its_settlement(store: 
         await store.look.xack("orders", "g", row[0])
     assert ends == ["lost True"]
     assert await store.results() == []
+
+
+async def test_the_first_finisher_settles_and_the_result_of_the_other_one_is_dropped(
+    store: Store,
+) -> None:
+    # Given two workers with handlers in threads, and an entry that the second one claims from the first
+    apps, begun, go_on = [store.app(), store.app()], [0, 0], [threading.Event(), threading.Event()]
+    for number, app in enumerate(apps):
+
+        @app.consumer(orders, **QUICK, into=invoices)
+        def bill(order: Order, number: int = number) -> Invoice:
+            begun[number] += 1
+            go_on[number].wait(20)
+            return Invoice(100 + number)
+
+    async with working(apps[0]) as first:
+        await orders.send(Order(17))
+        await eventually(lambda: begun[0])
+        (loop,) = first.loops.values()
+        loop.fetcher.paused = True
+        await loop.fetcher.quieten()
+        ((entry_id, _owner, _idle, _count),) = await store.pending()
+        await store.look.xclaim("orders", "g", "other", 0, [entry_id], idle=60_000, justid=True)
+        async with working(apps[1]) as second:
+            await eventually(lambda: begun[1])
+            await eventually(lambda: not loop.in_flight.owned)
+
+            # When the first finishes first, then it settles the entry with its result
+            go_on[0].set()
+            await eventually(store.settled)
+            go_on[1].set()
+            await eventually(lambda: counted(second).overtaken)
+    assert begun == [1, 1]
+    assert await store.results() == [Invoice(100)]
+    # And the later result is dropped and counted
+    assert (counted(first).handled, counted(first).overtaken) == (1, 0)
+    assert (counted(second).handled, counted(second).lost) == (0, 1)
+
+
+def counted(running: Running) -> Counters:
+    (loop,) = running.loops.values()
+    return loop.telemetry.counters
 
 
 async def test_an_entry_delivered_again_before_its_settlement_has_one_result(

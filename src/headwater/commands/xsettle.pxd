@@ -15,6 +15,7 @@ cdef class _Settlement:
     cdef public bytes mode
     cdef public long long delay_ms
     cdef public bytes references
+    cdef public bint any_owner
     cdef public list additions
     cdef public array.array ids
 
@@ -29,8 +30,10 @@ cdef class _Settlement:
 )
 cpdef xrenew(Call call)
 
-@cython.locals(flags=bytearray, number=Py_ssize_t)
-cdef bytearray _owned(ConsumerGroup group, GroupConsumer consumer, array.array ids)
+@cython.locals(flags=bytearray, number=Py_ssize_t, ms=u64, seq=u64)
+cdef bytearray _settleable(
+    ConsumerGroup group, GroupConsumer consumer, array.array ids, bint any_owner
+)
 
 @cython.locals(reply=ReplyWriter, number=Py_ssize_t)
 cdef _write_flags(Call call, bytearray flags)

@@ -57,7 +57,7 @@ def xrenew(call: Call) -> None:
     ids = block.parse(arguments)
     consumer = group.consumers.get(arguments.bytes(3))
     time = max(0, call.now_ms - idle_ms)
-    flags = _owned(group, consumer, ids)
+    flags = _settleable(group, consumer, ids, False)
     records = array("Q")
     for number in range(len(flags)):
         if flags[number]:
@@ -76,11 +76,14 @@ def xrenew(call: Call) -> None:
     _write_flags(call, flags)
 
 
-def _owned(group: ConsumerGroup, consumer: GroupConsumer | None, ids: array[int]) -> bytearray:
-    """For each id: 1 if ``consumer`` owns it, else 0."""
+def _settleable(
+    group: ConsumerGroup, consumer: GroupConsumer | None, ids: array[int], any_owner: bool
+) -> bytearray:
+    """For each id: 1 if ``consumer`` owns it, or with ``any_owner`` if it is pending; else 0."""
     flags = bytearray(len(ids) // 2)
     for number in range(len(flags)):
-        flags[number] = group.owns(consumer, word_at(ids, 2 * number), word_at(ids, 2 * number + 1))
+        ms, seq = word_at(ids, 2 * number), word_at(ids, 2 * number + 1)
+        flags[number] = group.pel.find(ms, seq) >= 0 if any_owner else group.owns(consumer, ms, seq)
     return flags
 
 
@@ -100,6 +103,7 @@ class _Settlement:
             raise CommandError("ERR mode must be ACK, ACKDEL, SILENT, FAIL, or FATAL")
         self.delay_ms = -1
         self.references = b""
+        self.any_owner = False
         self.additions: list[AddRequest] = []
         block = IDBlock()
         index = 5
@@ -116,6 +120,9 @@ class _Settlement:
                 index = self._addition(arguments, index + 1)
             elif self._deletes() and arguments.token(index) in REFERENCE_MODES:
                 self.references = arguments.token(index)
+                index += 1
+            elif self.mode in (b"ACK", b"ACKDEL") and arguments.is_word(index, b"ANYOWNER"):
+                self.any_owner = True
                 index += 1
             else:
                 raise CommandError(SYNTAX)
@@ -167,17 +174,18 @@ class _Settlement:
 
 def xsettle(call: Call) -> None:
     """XSETTLE key group consumer <ACK | ACKDEL [KEEPREF|DELREF|ACKED] | SILENT | FAIL | FATAL>
-    [DELAY ms] IDS n id [id …] [TO dest [MAXLEN|MINID [=|~] t] <*|id> FIELDS m f v [f v …]] …
+    [ANYOWNER] [DELAY ms] IDS n id [id …] [TO dest [MAXLEN|MINID [=|~] t] <*|id> FIELDS m f v [f v …]] …
     → [[1|0 …], [new id …]].
 
-    Ends deliveries that ``consumer`` still owns. With TO, entries are added in the same step; if any id
-    is not owned, nothing happens. An id that is named twice counts as not owned the second time.
+    Ends deliveries that ``consumer`` still owns; with ANYOWNER, which only ACK and ACKDEL allow, those of any
+    owner that are still pending. With TO, entries are added in the same step; if any id cannot be settled,
+    nothing happens. An id that is named twice counts as not owned the second time.
     """
     arguments = call.arguments
     stream, group = pending_group(call)
     settlement = _Settlement(arguments)
     consumer = group.consumers.get(arguments.bytes(3))
-    flags = _owned(group, consumer, settlement.ids)
+    flags = _settleable(group, consumer, settlement.ids, settlement.any_owner)
     ids = _chosen(settlement.ids, flags)
     if settlement.additions and not all(flags):
         _answer(call, bytearray(len(flags)), [])
@@ -215,12 +223,12 @@ def _settle(
     ids: array[int],
     settlement: _Settlement,
 ) -> None:
-    """End the deliveries of ``ids``, all of which the consumer owns."""
+    """End the deliveries of ``ids``, all of which the consumer may settle."""
     mode = settlement.mode
     if mode == b"ACKDEL":
         acknowledge_and_delete(call, stream, group, id_pairs(ids), settlement.references or KEEPREF)
         return
-    # No TO can remove pending entries (there is no DELREF in it), so the ids are still owned.
+    # No TO can remove pending entries (there is no DELREF in it), so the ids are still pending.
     call.keyspace.dirty += len(ids) // 2
     if mode == b"ACK":
         group.acknowledge(ids)

@@ -273,7 +273,7 @@ def _unless_moving(claim: Operation[T]) -> Operation[T | None]:
 
 def claim_interval_ms(member: Member) -> int:
     """Return how often a member looks for claimable entries, if the server does not wake it for them."""
-    return max(20, min(1_000, member.claim_after_ms // 20))
+    return max(20, min(500, member.claim_after_ms // 20))
 
 
 def gone_from(stream: str, ids: Sequence[Id]) -> Operation[list[Id] | None]:

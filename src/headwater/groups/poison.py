@@ -10,11 +10,17 @@ Rule 1. A delivery that ended because its process died is *excused*: it does not
 Rule 2. From its second excused delivery on, every reader treats a message as a suspect (a suspected poison
         message). A suspect runs with nothing else in its process, and its record says so before it runs.
 Rule 3. A death counts against a message as a crash only if the message ran alone in the process.
-Rule 4. Some claims are never judged, but the store counts them as deliveries: a process dies between a claim
+Rule 4. Silence is taken for a death only until the owner is heard of again. Then what its silence added is
+        *forgiven*: the delivery stays excused, but does not make the message a suspect. So only processes that
+        have ended count. Who knows that the owner lives says so by `heard`, before the claim or after it: the
+        owner itself when it finds the entry lost, or its supervisor while it is stopped.
+Rule 5. Some claims are never judged, but the store counts them as deliveries: a process dies between a claim
         and writing the record, or a blocked read of a dead machine claims. For each known death, one such
         delivery is allowed, so that it does not make a message a dead letter.
 
-The records are in the hash ``{stream}:hw:poison:<group>``, id → excused, alone_at, crashes, left.
+The records are in the hash ``{stream}:hw:poison:<group>``, id → excused, alone_at, crashes, left, and forgiven
+unless it is 0. The hash ``{stream}:hw:heard:<group>`` has the deliveries of owners that live, as ``id count``. It is
+gone an hour after the last of them.
 """
 
 from __future__ import annotations
@@ -24,8 +30,8 @@ from typing import NamedTuple
 
 from headwater.groups.claiming import Delivered
 from headwater.groups.member import Member
-from headwater.groups.operation import Operation, Refused, Word, accepted, mapping
-from headwater.messages import poison_key
+from headwater.groups.operation import Command, Operation, Refused, Word, accepted, mapping
+from headwater.messages import heard_key, poison_key
 
 SUSPECT_FROM = 2
 """How many excused deliveries make a message a suspect. One is not enough: every message in a process that
@@ -34,6 +40,10 @@ died has one."""
 MAX_CRASHES = 2
 """How many crashes make a message a dead letter, by default. One may have another cause, such as a deployment
 or the operating system."""
+
+
+HEARD_KEPT_MS = 3_600_000
+"""How long it is known that the owner of a delivery lives: longer than any ``claim_after`` in use."""
 
 
 class Record(NamedTuple):
@@ -47,15 +57,22 @@ class Record(NamedTuple):
     """Processes that died while the message ran alone in them."""
     left: int = 0
     """1 if a reader handed the message back for the quarantine process."""
+    forgiven: int = 0
+    """Of the excused deliveries, those whose process was heard of again."""
+
+    @property
+    def deaths(self) -> int:
+        """Processes that died while the message ran in them with others."""
+        return self.excused - self.forgiven
 
     @property
     def suspect(self) -> bool:
         """Whether the message must run alone."""
-        return self.excused >= SUSPECT_FROM or self.crashes > 0
+        return self.deaths >= SUSPECT_FROM or self.crashes > 0
 
     @property
     def unjudged(self) -> int:
-        """How many deliveries may not have been judged, at most (rule 4)."""
+        """How many deliveries may not have been judged, at most (rule 5)."""
         return self.excused + self.crashes
 
     def condemned(self, max_crashes: int = MAX_CRASHES) -> bool:
@@ -69,27 +86,33 @@ class Record(NamedTuple):
             numbers = [int(part) for part in (value or b"").split()]
         except ValueError:
             numbers = []
-        return cls(*numbers) if len(numbers) == len(cls._fields) else cls()
+        return cls(*numbers) if len(numbers) in (4, 5) else cls()
 
     def encode(self) -> str:
         """Return the value of the hash field."""
-        return " ".join(str(number) for number in self)
+        numbers = self if self.forgiven else self[:-1]
+        return " ".join(map(str, numbers))
 
 
 NO_RECORD = Record()
 
 
-def judge(record: Record, *, count: int, from_silent: bool) -> Record:
-    """Return the new record of a claimed message. ``count`` is its delivery count, this claim included.
+def judge(record: Record, *, count: int, from_silent: bool, lives: bool = False) -> Record:
+    """Return the new record of a claimed message. ``count`` is its delivery count, this claim included;
+    ``lives``: its former owner was heard of.
 
-    >>> judge(Record(), count=2, from_silent=True)
-    Record(excused=1, alone_at=0, crashes=0, left=0)
-    >>> judge(Record(excused=2, alone_at=3), count=4, from_silent=True)
-    Record(excused=2, alone_at=0, crashes=1, left=0)
+    >>> judge(Record(), count=2, from_silent=True).encode()
+    '1 0 0 0'
+    >>> judge(Record(excused=2, alone_at=3), count=4, from_silent=True).encode()
+    '2 0 1 0'
+    >>> judge(Record(excused=1, alone_at=3), count=4, from_silent=True, lives=True).suspect
+    False
     """
     if not from_silent:
         # Handing back also undid the count: the next claim would look like a death alone.
         return record._replace(alone_at=0) if record.alone_at >= count else record
+    if lives:
+        return record._replace(alone_at=0, excused=record.excused + 1, forgiven=record.forgiven + 1)
     if record.alone_at and record.alone_at == count - 1:
         return record._replace(alone_at=0, crashes=record.crashes + 1)
     return record._replace(excused=record.excused + 1)
@@ -107,14 +130,22 @@ def outlived(record: Record) -> Record:
     attempt, because one excused delivery is taken away: if the process dies, the next claim only restores
     it. So a message that kills its process slowly still becomes a dead letter, by its attempts.
     """
-    return record._replace(alone_at=0, excused=max(0, record.excused - 1))
+    excused = max(0, record.excused - 1)
+    return record._replace(alone_at=0, excused=excused, forgiven=min(record.forgiven, excused))
+
+
+def forgiven(record: Record, *, alone: bool) -> Record:
+    """Return the record without one death, of a process that lives. ``alone``: the message ran alone in it."""
+    if alone and record.crashes:
+        record = record._replace(crashes=record.crashes - 1, excused=record.excused + 1)
+    return record._replace(forgiven=min(record.excused, record.forgiven + 1))
 
 
 def condemnation(record: Record) -> str:
     """Return the reason why a condemned message is a dead letter."""
     died = "1 process" if record.crashes == 1 else f"{record.crashes} processes"
     return (
-        f"Crashes: {died} died while running it alone, and {record.excused} while running it with "
+        f"Crashes: {died} died while running it alone, and {record.deaths} while running it with "
         "others"
     )
 
@@ -138,14 +169,24 @@ def judged(
     if not claimed:
         return {}
     key = poison_key(member.stream, member.group)
-    replies = yield [["HMGET", key, *(one.id for one in claimed)]]
+    heard_of = [_delivery(one.id, one.delivery_count - 1) for one in claimed]
+    replies = yield [
+        ["HMGET", key, *(one.id for one in claimed)],
+        ["HMGET", heard_key(member.stream, member.group), *heard_of],
+    ]
     if isinstance(replies[0], Refused):
         return {}
+    living = [None] * len(claimed) if isinstance(replies[1], Refused) else replies[1]
     found: dict[bytes, Record] = {}
     changed: list[Word] = []
-    for one, value in zip(claimed, replies[0], strict=True):
+    for one, value, lives in zip(claimed, replies[0], living, strict=True):
         before = Record.parse(value)
-        after = judge(before, count=one.delivery_count, from_silent=one.from_silent)
+        after = judge(
+            before,
+            count=one.delivery_count,
+            from_silent=one.from_silent,
+            lives=lives is not None,
+        )
         if after.suspect and not after.condemned(max_crashes):
             after = after._replace(left=int(leave))
         if after != NO_RECORD:
@@ -156,6 +197,39 @@ def judged(
         # If this is refused too, the records hold only for this delivery, in this process.
         yield [["HSET", key, *changed]]
     return found
+
+
+def heard(member: Member, deliveries: Sequence[tuple[bytes, int, bool]]) -> Operation[None]:
+    """Record that the owner of these deliveries lives, and withdraw what its silence added to their records.
+
+    A delivery is an id, its delivery count there, and whether it ran alone there. Saying it twice does no harm. A
+    refusal by the server is ignored.
+    """
+    if not deliveries:
+        return
+    key = heard_key(member.stream, member.group)
+    said = [_delivery(entry_id, count) for entry_id, count, _alone in deliveries]
+    says: list[Command] = [["HSETNX", key, one, 1] for one in said]
+    replies = yield [
+        *says,
+        ["PEXPIRE", key, HEARD_KEPT_MS],
+        ["HMGET", poison_key(member.stream, member.group), *(one[0] for one in deliveries)],
+    ]
+    *new, _expires, values = replies
+    if isinstance(values, Refused):
+        return
+    changed: list[Word] = []
+    for (entry_id, _count, alone), first, value in zip(deliveries, new, values, strict=True):
+        record = Record.parse(value)
+        after = forgiven(record, alone=alone)
+        if first == 1 and after != record:
+            changed += [entry_id, after.encode()]
+    if changed:
+        yield [["HSET", poison_key(member.stream, member.group), *changed]]
+
+
+def _delivery(entry_id: bytes, count: int) -> str:
+    return f"{entry_id.decode()} {count}"
 
 
 def write(member: Member, id: bytes, record: Record) -> Operation[None]:

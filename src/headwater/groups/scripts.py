@@ -1,6 +1,7 @@
 """Headwater's commands as Lua scripts, for Redis and Valkey. Each script is one atomic step.
 
-Rule 1. XPENDING with one id and one consumer checks the owner before anything changes.
+Rule 1. XPENDING with one id and one consumer checks the owner before anything changes; without a consumer,
+        whether the entry is pending.
 Rule 2. A delayed or released entry is *parked*: the consumer ``hw.parked`` owns it, with an idle time by
         which it can be claimed when it is due. The sorted set of delays has its due time as the score, so
         that a claim reads only due entries.
@@ -19,7 +20,8 @@ local stream, delays = KEYS[1], KEYS[2]
 local group, consumer, claim_after = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
-local function pending(id)
+local function pending(id, any_owner)
+  if any_owner then return redis.call('XPENDING', stream, group, id, id, 1)[1] end
   return redis.call('XPENDING', stream, group, id, id, 1, consumer)[1]
 end
 local function whole(number)
@@ -65,11 +67,11 @@ SETTLE = Script(
     _PROLOGUE
     + """
 -- ARGV[4] '1' if KEYS[2] is the sorted set of delays; the other keys are destinations. ARGV[5…] for each
--- settlement: how, delay, number of ids, ids, number of additions, and for each of those: destination's
--- index, number of words, XADD's words.
+-- settlement: how, delay, 1 if the owner does not matter, number of ids, ids, number of additions, and for each
+-- of those: destination's index, number of words, XADD's words.
 -- Returns for each settlement {1, new id, …}; {2} if it was to be delivered again but is gone from the
--- stream; {-1, error} if an addition was refused. {0} if it has additions, and the caller does not own every
--- entry or an id is given twice; without additions {0, id, …} with the ids that the caller does not own.
+-- stream; {-1, error} if an addition was refused. {0} if it has additions, and one of its entries cannot be
+-- settled or an id is given twice; without additions {0, id, …} with the ids that cannot be settled.
 if ARGV[4] ~= '1' then delays = nil end
 local alone
 local function delete_acked(id)
@@ -83,13 +85,14 @@ end
 local waiting = delays and redis.call('EXISTS', delays) == 1
 local outcomes, at = {}, 5
 while at <= #ARGV do
-  local how, delay, count = ARGV[at], tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
-  local additions, first = tonumber(ARGV[at + 3 + count]), at + 4 + count
+  local how, delay, any_owner = ARGV[at], tonumber(ARGV[at + 1]), ARGV[at + 2] == '1'
+  local count = tonumber(ARGV[at + 3])
+  local additions, first = tonumber(ARGV[at + 4 + count]), at + 5 + count
   local rows, missed, named, wrong = {}, {}, {}, nil
-  for i = at + 3, at + 2 + count do
+  for i = at + 4, at + 3 + count do
     local id = ARGV[i]
     -- With results, an id that is given twice counts as not owned the second time.
-    local row = not (additions > 0 and named[id]) and pending(id)
+    local row = not (additions > 0 and named[id]) and pending(id, any_owner)
     if row then rows[#rows + 1] = row else missed[#missed + 1] = id end
     named[id] = true
   end

@@ -1,11 +1,13 @@
-"""Settling: ending deliveries. Only an entry's owner can settle it.
+"""Settling: ending deliveries.
 
-Rule 1. A settlement with its results is owner-checked: a former owner publishes nothing.
-Rule 2. A settlement may be sent twice: the first ends the ownership that the second would need. So a batch
-        whose reply was lost is sent again.
+Rule 1. Failures, dead letters and entries that are handed back are owner-checked: a former owner changes nothing.
+        A success settles its entry as long as it is pending, regardless of its owner (``any_owner``): the first
+        finisher settles, and the results of later ones are dropped.
+Rule 2. A settlement may be sent twice: the first ends what the second would need. So a batch whose reply was lost
+        is sent again.
 Rule 3. Settlements share commands, but a failure of one does not undo another.
-Rule 4. A settlement of several entries with results is one step: if the member does not own all of them,
-        none is settled. Without results, it settles those that the member owns.
+Rule 4. A settlement of several entries with results is one step: if one of them cannot be settled, none is.
+        Without results, it settles those that can be.
 """
 
 from __future__ import annotations
@@ -88,6 +90,8 @@ class Settlement(NamedTuple):
     others: Sequence[bytes] = ()
     """More entries that end in the same way: with additions all of them or none, without additions each by
     itself. Only with an end in `FINAL`."""
+    any_owner: bool = False
+    """Settle whatever is pending, also if another consumer owns it now (rule 1). Only with an end in `FINAL`."""
 
     @property
     def ids(self) -> list[bytes]:
@@ -105,7 +109,7 @@ def size_of(additions: Iterable[Addition]) -> int:
 
 
 class SettleOutcome(NamedTuple):
-    """The outcome of a settlement. ``done`` is False if the member did not own an entry any more, or if the
+    """The outcome of a settlement. ``done`` is False if an entry could not be settled any more, or if the
     additions failed with ``error``; then nothing was changed."""
 
     done: bool
@@ -114,8 +118,8 @@ class SettleOutcome(NamedTuple):
     gone: bool = False
     """The entry was to be delivered again, but is gone from the stream, and so is not pending any more."""
     missed: Sequence[bytes] = ()
-    """Entries that were not settled because the member did not own them, or did not own another entry of the
-    same step."""
+    """Entries that were not settled: the member does not own them, or with ``any_owner`` they are not pending; or
+    this holds for another entry of the same step."""
 
 
 _DONE = SettleOutcome(done=True)
@@ -167,7 +171,7 @@ def _parts(settlements: Sequence[Settlement]) -> Iterator[Sequence[Settlement]]:
 
 def _words(settlement: Settlement) -> int:
     """Return an upper bound of the words that the settlement takes in a command."""
-    words = 4 + len(settlement.others)
+    words = 5 + len(settlement.others)
     for one in settlement.additions:
         words += 10 + 2 * len(one.fields)
     return words
@@ -232,12 +236,12 @@ def _alike(settlements: Sequence[Settlement]) -> list[list[int]]:
     alike: dict[object, list[int]] = {}
     words = part = 0
     for index, settlement in enumerate(settlements):
-        kind: object = (settlement.how, settlement.delay_ms)
+        kind: object = (settlement.how, settlement.delay_ms, settlement.any_owner)
         if settlement.additions:
             words += _words(settlement)
             if words > SHARED_WORDS:
                 words, part = _words(settlement), part + 1
-            kind = (settlement.how, settlement.delay_ms, part)
+            kind = (settlement.how, settlement.delay_ms, settlement.any_owner, part)
         alike.setdefault(kind, []).append(index)
     return [*alike.values()]
 
@@ -297,7 +301,9 @@ def _xsettle(member: Member, settlements: Sequence[Settlement]) -> Command:
         for addition in one.additions:
             additions += addition.to()
     who = [member.stream, member.group, member.consumer]
-    how = ["ACKDEL", "ACKED"] if first.how is How.ACKED else [first.how]
+    how: list[str] = ["ACKDEL", "ACKED"] if first.how is How.ACKED else [first.how]
+    if first.any_owner:
+        how.append("ANYOWNER")
     return ["XSETTLE", *who, *how, *delay, "IDS", len(ids), *ids, *additions]
 
 
@@ -335,7 +341,8 @@ def _scripted(
     words: list[Word] = [*member.who, int(timed)]
     for settlement in settlements:
         ids = settlement.ids
-        words += [settlement.how, settlement.delay_ms, len(ids), *ids, len(settlement.additions)]
+        words += [settlement.how, settlement.delay_ms, int(settlement.any_owner), len(ids), *ids]
+        words.append(len(settlement.additions))
         for addition in settlement.additions:
             if addition.stream not in places:
                 keys.append(addition.stream)

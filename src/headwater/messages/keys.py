@@ -102,6 +102,11 @@ def poison_key(stream: str, group: str) -> str:
     return related_key(stream, f":hw:poison:{group}")
 
 
+def heard_key(stream: str, group: str) -> str:
+    """The hash of deliveries whose owner was heard of after it had been silent: ``{orders}:hw:heard:billing``."""
+    return related_key(stream, f":hw:heard:{group}")
+
+
 def group_backup_key(stream: str, group: str) -> str:
     """The hash in which workers record a group's state, to create the group again:
     ``{orders}:hw:noted:billing``."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
@@ -28,6 +29,8 @@ from headwater.worker.supervisor_pipe import Reports
 
 if TYPE_CHECKING:
     from headwater.worker.testing import AppTest
+
+log = logging.getLogger("headwater.worker")
 
 H = TypeVar("H", bound=Callable[..., Any])
 
@@ -132,6 +135,12 @@ class App(AppDeclaring):
             extensions=self._extensions,
         )
         self._running = running
+        if reports is None or not reports.supervised:
+            log.info(
+                "no other process renews its leases: a handler that holds the interpreter's lock (GIL) for longer "
+                "than claim_after loses its entry to another worker, and the first of the two to finish settles "
+                "it. `headwater work` renews them meanwhile."
+            )
         try:
             async with self:
                 if await running.open():

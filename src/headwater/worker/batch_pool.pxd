@@ -3,7 +3,6 @@ from headwater.worker.pool cimport Pool
 cdef class BatchPool(Pool):
     cdef object _batch
     cdef object _clock
-    cdef object _waiting
     cdef object _arrived
     cdef object _gathering
     cdef Py_ssize_t _busy

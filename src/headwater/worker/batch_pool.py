@@ -8,14 +8,12 @@ Rule 2. ``linger`` counts from the arrival of an entry, not from when a slot is 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from headwater.worker.clocks import Timers
 from headwater.worker.declaration import BatchSize
 from headwater.worker.owned import Owned, State
-from headwater.worker.pool import Pool, Slot
+from headwater.worker.pool import HandBack, Pool, Slot
 from headwater.worker.waiting import Changes
 
 
@@ -28,14 +26,13 @@ class BatchPool(Pool):
         run: Callable[[Any], Awaitable[None]],
         idle: Callable[[], None],
         changes: Changes,
+        hold: HandBack,
         *,
         batch: BatchSize,
-        clock: Timers,
     ) -> None:
-        super().__init__(size, run, idle, changes)
+        super().__init__(size, run, idle, changes, hold)
         self._batch = batch
-        self._clock = clock
-        self._waiting: deque[Owned] = deque()
+        self._clock = hold.clock
         self._arrived = Changes()
         self._gathering = asyncio.Lock()
         self._busy = 0
@@ -43,14 +40,22 @@ class BatchPool(Pool):
     @property
     def hungry(self) -> bool:
         """Whether a slot has nothing to do, and no full batch waits for one."""
-        return self._busy < self._size and len(self._waiting) < self._batch.size
+        return self._busy < self._size and len(self._buffer) < self._batch.size
+
+    @property
+    def capacity(self) -> int:
+        """How many entries run, or could run at once."""
+        return len(self.running) + (self._size - self._busy) * self._batch.size
+
+    @property
+    def busy(self) -> bool:
+        """Whether every slot runs a handler."""
+        return self._busy >= self._size
 
     def put(self, *entries: Owned) -> None:
         """Add entries to the next batch."""
-        now = self._clock.monotonic()
-        for owned in entries:
-            owned.arrived = now
-        self._waiting.extend(entries)
+        self._buffer.extend(entries)
+        self._watch(entries)
         self._arrived.notify()
 
     async def _work(self) -> None:
@@ -76,6 +81,7 @@ class BatchPool(Pool):
             await self._run(batch)
         finally:
             self._busy -= 1
+            self.overfull = False
             self.running.difference_update(batch)
             self._changes.notify()
 
@@ -91,14 +97,14 @@ class BatchPool(Pool):
             self._arrived.notify()
 
         async with self._gathering:
-            await self._arrived.until(lambda: bool(self._waiting))
-            age = self._clock.monotonic() - self._waiting[0].arrived
+            await self._arrived.until(lambda: bool(self._buffer))
+            age = self._clock.monotonic() - self._buffer[0].arrived
             left = self._batch.linger_ms / 1000 - age
-            if len(self._waiting) < size and left > 0:
+            if len(self._buffer) < size and left > 0:
                 timer = self._clock.call_later(left, end)
                 try:
-                    await self._arrived.until(lambda: over or len(self._waiting) >= size)
+                    await self._arrived.until(lambda: over or len(self._buffer) >= size)
                 finally:
                     timer.cancel()
-            found = [self._waiting.popleft() for _ in range(min(size, len(self._waiting)))]
+            found = [self._buffer.popleft() for _ in range(min(size, len(self._buffer)))]
             return [owned for owned in found if owned.state is State.BUFFERED]

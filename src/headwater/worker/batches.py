@@ -6,7 +6,7 @@
 
 Rule 1. An outcome that the handler sets for an item holds for this item. What it returns or raises holds for
         all other items.
-Rule 2. With ``into``, the result belongs to the whole batch. If another worker owns one of its entries now,
+Rule 2. With ``into``, the result belongs to the whole batch. If another worker has settled one of its entries,
         part of the result would be published twice: so it is dropped, and the rest is handled again.
 """
 
@@ -26,6 +26,7 @@ from headwater.worker.outcome import (
     HandlerOutcome,
     Parted,
     Raised,
+    Returned,
     Stopped,
 )
 from headwater.worker.owned import Owned, Stop
@@ -142,6 +143,7 @@ class BatchRun:
         self.rows = Batch(items, (owned.delivery for owned in entries))
         self.task: asyncio.Task[None] | None = None
         self.stopped: Stop | None = None
+        self.in_thread = False
         self._whole = whole
         for owned in entries:
             owned.batch = self
@@ -171,7 +173,7 @@ class BatchRun:
         """Return the outcome of each entry, given the outcome of the handler."""
         said = self.rows.close()
         lost = {owned for owned in self.entries if owned.lost or not owns(owned)}
-        if self._whole and lost and not isinstance(outcome, Stopped):
+        if self._whole and lost and not isinstance(outcome, Stopped | Returned):
             outcome = Parted()
         for owned in self.entries:
             owned.batch = None
@@ -179,7 +181,7 @@ class BatchRun:
             return [(owned, outcome) for owned in self.entries]
         found: list[tuple[Owned, HandlerOutcome]] = []
         for index, owned in enumerate(self.entries):
-            if owned in lost:
+            if owned in lost and (index in said or not isinstance(outcome, Returned)):
                 found.append((owned, LOST))
             elif isinstance(outcome, Stopped):
                 found.append((owned, outcome))

@@ -2,7 +2,7 @@
 
 Rule 1. `decide` is called for every entry, with its own delivery: its own attempts, its own dead letter.
 Rule 2. All settlements of a batch are sent together. With a result, the acknowledged entries are one step with
-        it (`groups.settling`, rule 4).
+        it (`groups.settling`, rule 4): if another worker has settled one of them, the others are handed back.
 Rule 3. Entries that fail together wait equally long, so that they are a batch again.
 """
 
@@ -119,7 +119,9 @@ class BatchHandler:
                 self._in_flight.acknowledge(owned)
         elif returned:
             first, *others = (owned.id for owned in returned)
-            settlement = Settlement(first, self._policy.settled, 0, additions, others)
+            settlement = Settlement(
+                first, self._policy.settled, 0, additions, others, any_owner=True
+            )
             self._in_flight.settle(returned, settlement, Ending.ACKNOWLEDGED)
         else:
             log.warning(

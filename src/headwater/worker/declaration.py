@@ -38,8 +38,8 @@ class ConsumerOptions(TypedDict, total=False):
     """How many entries one process handles at a time; default 16, at most 100,000. A function that is not
     ``async`` runs in a thread."""
     prefetch: int
-    """How many entries one process owns at a time, running ones included; default four times
-    ``concurrency``."""
+    """How many entries one process owns at a time, running ones included. By default it reads ahead what its
+    handlers finish in about 50 ms, at least one entry, and owns at most four times ``concurrency``."""
     retry: Backoff | None
     """How long an entry waits after its handler raised; default ``Backoff("1s", factor=2, ceiling="5m",
     jitter=0.2)``. None delivers it again at once."""
@@ -72,7 +72,7 @@ class BatchOptions(ConsumerOptions, total=False):
     """The options of ``@app.batch``: those of `ConsumerOptions` and these.
 
     ``concurrency`` counts batches, default 1. ``prefetch`` counts entries; by default it has room for one
-    batch more than are handled at a time. ``order_by`` is refused.
+    batch more than are handled at a time, at most. ``order_by`` is refused.
     """
 
     size: int
@@ -130,6 +130,8 @@ class Consumer:
     batch: BatchSize | None = None
     """When a batch is complete, if the handler gets batches; else None."""
     order_by: Callable[[Any], Hashable] | None = None
+    measured: bool = False
+    """How many entries wait beyond the running ones follows the duration of handlers; ``prefetch`` is the most."""
 
 
 def declare_batch(
@@ -190,6 +192,7 @@ def declare(
     claim_after_ms, lease_ms = _lease(claim_after, lease)
     _check_number("max_deliveries", max_deliveries)
     _check_number("max_crashes", max_crashes)
+    measured = prefetch is None and order_by is None
     concurrency, prefetch = _bounds(concurrency, prefetch, batch)
     if timeout is not None and not bound.is_async:
         raise DeclarationError(
@@ -219,6 +222,7 @@ def declare(
         needs=bound.needs,
         batch=batch,
         order_by=order_by,
+        measured=measured,
     )
 
 

@@ -61,8 +61,8 @@ class Delivery:
 
     @property
     def lost(self) -> bool:
-        """Whether another worker owns the entry now, so that the handler's result is dropped. An ``async``
-        handler is cancelled then; a handler in a thread can check this and stop."""
+        """Whether another worker owns the entry now. An ``async`` handler is cancelled then. A handler in a thread
+        can check this and stop; if it returns before the other worker does, its result counts."""
         return self._lost
 
     def mark_lost(self) -> None:

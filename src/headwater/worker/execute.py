@@ -93,6 +93,7 @@ class Executor:
         """Call the handler with a message or a batch, in the task of ``work``, and return the outcome."""
         task = work.task
         assert task is not None, "a handler runs in a task"
+        work.in_thread = self._threads is not None
         timer = self._timer(work) if self._timeout_s is not None else None
         outcome: HandlerOutcome = RETURNED
         try:
@@ -125,7 +126,7 @@ class Executor:
                 timer.cancel()
         if task.cancelling():
             await _take_back(task)
-        return LOST if work.lost else outcome
+        return LOST if work.lost and not isinstance(outcome, Returned) else outcome
 
     def _timer(self, work: Work) -> Timer:
         assert self._timeout_s is not None, "only a consumer with a timeout has timers"

@@ -67,7 +67,7 @@ Accept = Callable[[Sequence[Delivered]], Awaitable[None]]
 class Fetcher:
     """Reads for one consumer. ``accept`` gets the entries of a read before the next read begins.
 
-    ``hungry`` returns whether a handler slot has nothing to do.
+    ``room`` returns how many entries to read next, or 0.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Fetcher:
         changes: Changes,
         losses: Losses,
         suspects_only: bool,
-        hungry: Callable[[], bool],
+        room: Callable[[], int],
         accept: Accept,
         order: OrderedFetch | None = None,
     ) -> None:
@@ -104,7 +104,7 @@ class Fetcher:
         self._changes = changes
         self._losses = losses
         self._suspects_only = suspects_only
-        self._hungry = hungry
+        self._free = room
         self._accept = accept
         self._order = order
         self._able: Capabilities | None = None
@@ -279,22 +279,19 @@ class Fetcher:
 
     async def _room(self) -> int:
         """Wait until there is room, and return how many entries to read next; 0 at a stop."""
-        enough = max(1, (self.consumer.prefetch - self.consumer.concurrency) // 2)
-        owned = self._in_flight.owned
 
         def ready() -> bool:
             if self.stopping:
                 return True
-            free = self.consumer.prefetch - len(owned)
             urgent = self._order is not None and self._order.urgent
-            return not self.paused and (urgent or free >= enough or (free > 0 and self._hungry()))
+            return not self.paused and (urgent or self._free() > 0)
 
         if not ready():
             self._waits = True
             await self._changes.until(ready)
             self._waits = False
             self._answered_at = self._clock.monotonic()
-        return 0 if self.stopping else max(0, self.consumer.prefetch - len(owned))
+        return 0 if self.stopping else self._free()
 
     async def quieten(self) -> None:
         """End the current read, if there is one, and return when it has ended."""

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Sequence
 from random import Random
 
-from headwater.groups.claiming import Delivered
+from headwater.groups.claiming import Delivered, claim_interval_ms
 from headwater.groups.operation import Refused
 from headwater.groups.poison import NO_RECORD, condemnation
 from headwater.groups.settling import FINAL, How, SettleOutcome
@@ -36,7 +36,7 @@ from headwater.worker.outcome import (
     Unrecorded,
 )
 from headwater.worker.owned import Owned, State
-from headwater.worker.pool import Pool
+from headwater.worker.pool import HandBack, Pool
 from headwater.worker.quarantine import Quarantine
 from headwater.worker.settle import BATCH, Queued
 from headwater.worker.slow import SlowHandlers
@@ -45,6 +45,9 @@ from headwater.worker.telemetry import Telemetry
 from headwater.worker.waiting import Changes
 
 log = logging.getLogger("headwater.worker")
+
+AHEAD_SECONDS = 0.05
+"""For how long the slots should have work beyond what runs: longer than a read takes."""
 
 
 def _settled_how(consumer: Consumer) -> How:
@@ -111,8 +114,13 @@ class Flow:
 
     def _make_pool(self) -> Pool:
         size, hurry = self.consumer.concurrency, self.in_flight.settler.hurry
+        hold = None
+        if (
+            self.consumer.order_by is None
+        ):  # no other process may run what an ordered consumer has read
+            hold = HandBack(self._clock, self._others_look_s, self.in_flight.hand_back)
         if self.consumer.batch is None:
-            return Pool(size, self._run, hurry, self._changes)
+            return Pool(size, self._run, hurry, self._changes, hold)
         handler = BatchHandler(
             self.consumer,
             executor=self.executor,
@@ -124,9 +132,40 @@ class Flow:
             end=self.end,
             observe=self._observe,
         )
-        return BatchPool(
-            size, handler.run, hurry, self._changes, batch=self.consumer.batch, clock=self._clock
-        )
+        assert hold is not None, "a batch has no order_by"
+        return BatchPool(size, handler.run, hurry, self._changes, hold, batch=self.consumer.batch)
+
+    def _others_look_s(self) -> float:
+        """Return how long it takes at most until another process looks for an entry that is handed back."""
+        member = self.in_flight.member
+        if member is None or member.able.verbs:
+            return 0.0
+        return claim_interval_ms(member) / 1000
+
+    # --- before a read ----------------------------------------------------------------------------
+
+    def room(self) -> int:
+        """Return how many entries to read next; 0 if it is better to wait until there is more room."""
+        capacity = self.pool.capacity
+        most = self._most(capacity)
+        free = most - len(self.in_flight.owned)
+        if free <= 0 and self.order is not None and self.pool.hungry:
+            self.order.make_room()
+        enough = max(1, (most - capacity) // 2)
+        return free if free >= enough or (free > 0 and self.pool.hungry) else 0
+
+    def _most(self, capacity: int) -> int:
+        """Return how many entries this consumer may own now: what runs, and what its slots handle in
+        `AHEAD_SECONDS`, at least one entry or batch."""
+        consumer = self.consumer
+        if self.pool.overfull:
+            return min(consumer.prefetch, capacity)
+        if not consumer.measured:
+            return consumer.prefetch
+        usual = self.slow.usual()
+        runs = 1 if usual is None else int(consumer.concurrency * AHEAD_SECONDS / max(usual, 1e-6))
+        together = 1 if consumer.batch is None else consumer.batch.size
+        return min(consumer.prefetch, capacity + max(1, runs) * together)
 
     # --- after a read -----------------------------------------------------------------------------
 
@@ -195,7 +234,7 @@ class Flow:
         """Settle the delivery by its outcome and the consumer's policy."""
         if isinstance(outcome, Returned):
             # Without `decide`: the most frequent outcome should cost the least.
-            if self._watched and self.in_flight.owns(owned):
+            if self._watched:
                 self.telemetry.returned(owned)
             self.in_flight.acknowledge(owned, outcome.additions)
             return

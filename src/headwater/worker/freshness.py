@@ -18,6 +18,7 @@ from math import inf
 
 from headwater.groups.operation import Refused
 from headwater.worker.clocks import Timers
+from headwater.worker.lease_board import NO_SLOT, LeaseSlot
 
 log = logging.getLogger("headwater.worker")
 
@@ -33,6 +34,7 @@ class Freshness:
         lease_ms: int,
         claim_after_ms: int,
         renew: Callable[[], Awaitable[None]],
+        slot: LeaseSlot = NO_SLOT,
     ) -> None:
         self.renewed_at = clock.monotonic()
         """When the last successful renewal began, by the worker's monotonic clock in seconds."""
@@ -43,6 +45,7 @@ class Freshness:
         self._lease = lease_ms / 1000
         self._seconds = claim_after_ms / 1000
         self._renew = renew
+        self._slot = slot
         self._renewing = asyncio.Lock()
         self._suspended_at = -inf
         """When a renewal last came more than a lease after the one before."""
@@ -55,6 +58,7 @@ class Freshness:
 
         If entries were ``lost``, this does not count as fresh, because they are dropped a little later.
         """
+        self._slot.renewed(began)
         with self._writing:
             late = began - self.renewed_at
             if late > self._lease:

@@ -5,9 +5,10 @@ Rule 1. `take` adds an entry. It is removed when the store has replied to its se
 Rule 2. A settlement is repeated until the store acknowledges it: broken connections are replaced, and a
         vanished group is created again (`retrying_client`, `settlement_sender`). Settlements are
         owner-checked, so repeating one does no harm.
-Rule 3. An entry that another consumer owns now is dropped at once: its handler is cancelled and its
-        result is not published. If another worker has created the group again, this consumer takes ownership
-        of the entry again instead.
+Rule 3. An entry that another consumer owns now is dropped at once: it is not renewed, and an ``async`` handler is
+        cancelled. A handler that returns nevertheless settles the entry if no one else has (`groups.settling`,
+        rule 1). If another worker has created the group again, this consumer takes ownership of the entry again
+        instead.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from headwater.groups.claiming import Delivered
 from headwater.groups.early_claims import note_early
 from headwater.groups.member import Member
 from headwater.groups.operation import GroupVanished, Operation
+from headwater.groups.poison import heard
 from headwater.groups.session import GroupSession
 from headwater.groups.settling import (
     Addition,
@@ -141,9 +143,9 @@ class InFlight:
         return taken
 
     def acknowledge(self, owned: Owned, additions: Sequence[Addition] = ()) -> None:
-        """Acknowledge a delivery whose handler returned, and publish its results, with the next batch. Does
-        nothing if this consumer does not own it any more."""
-        if self.owns(owned):
+        """Acknowledge a delivery whose handler returned, and publish its results, with the next batch; also if
+        another consumer owns the entry by now."""
+        if owned.lost or self.owns(owned):
             owned.state = State.SETTLING
             owned.additions = additions
             self.settler.add(owned)
@@ -183,18 +185,23 @@ class InFlight:
         # The report may be older than a rejoin of another task: ask again.
         flags = await self.ask(lambda member: renew(member, doubtful), step=Step.SETTLE)
         lost = {entry_id for entry_id, ours in zip(doubtful, flags, strict=True) if not ours}
-        dropped = []
+        dropped: list[Owned] = []
         for owned in entries:
             mine = self.owns(owned) and owned.state is not State.SETTLING
             if mine and owned.id in lost:
                 self._drop(owned)
-                dropped.append(owned.id)
+                dropped.append(owned)
         if dropped:
-            await self.ask(lambda member: note_early(member, dropped))
-        await self._log_lost(dropped, "its lease was lost, and its handler's work is dropped")
+            ids = [owned.id for owned in dropped]
+            await self.ask(lambda member: note_early(member, ids))
+            await self._lost(dropped, "its lease was lost while this worker handled it")
 
-    async def _log_lost(self, ids: Sequence[bytes], what: str) -> None:
-        """Log for each entry ``what`` happened here, and who owns it now."""
+    async def _lost(self, entries: Sequence[Owned], what: str) -> None:
+        """Record that this process lives, although others claimed these entries from it. Log for each of them
+        ``what`` happened here, and who owns it now."""
+        deliveries = [(one.id, one.count, one.record.alone_at == one.count) for one in entries]
+        await self.ask(lambda member: heard(member, deliveries))
+        ids = [one.id for one in entries]
         for first in range(0, len(ids), SAID_TOGETHER):
             part = ids[first : first + SAID_TOGETHER]
             found = await self.ask(lambda member: current_owners(member, part))  # noqa: B023
@@ -206,8 +213,10 @@ class InFlight:
         del self.owned[owned.id]
         self.counters.lost += 1
         owned.mark_lost()
-        owned.stop(Stop.LOST)
-        owned.state = State.SETTLING  # a pool skips it in its buffer
+        if not (owned.batch or owned).in_thread:
+            owned.stop(Stop.LOST)  # a thread runs on, and may finish first
+        if owned.state is State.BUFFERED:
+            owned.state = State.SETTLING  # a pool skips it in its buffer
         self.dropped(owned)
         self.changes.notify()
 
@@ -265,13 +274,14 @@ class InFlight:
         outcomes = await self._sender.send(settlements)
         # Entries of a step with results are left out: each is settled by itself next, or handed back.
         lost = [
-            entry_id
+            owned
             for settlement, one in zip(settlements, outcomes, strict=True)
             if not (settlement.others and settlement.additions)
             for entry_id in one.missed
+            if (owned := self.owned.get(entry_id)) is not None
         ]
         if lost:
-            self._begin(self._log_lost(lost, "it was not settled by this worker"))
+            self._begin(self._lost(lost, "it was not settled by this worker"))
         return outcomes
 
     def _done(self, queued: Queued, outcome: SettleOutcome) -> None:

@@ -4,7 +4,8 @@
                  ▲                                                      │
                  └───────────────────── room ◀──────────────────────────┘
 
-Rule 1. It never owns more than ``prefetch`` entries.
+Rule 1. It never owns more than ``prefetch`` entries, and without that option hardly more than its slots can begin
+        to handle at once (`Flow.room`).
 Rule 2. If one of its tasks ends without having been stopped, the consumer ends, with an error that names the
         task. So it never seems to run without working.
 """
@@ -26,6 +27,7 @@ from headwater.worker.flow import Flow
 from headwater.worker.freshness import Freshness
 from headwater.worker.group_backup_task import BackupTask
 from headwater.worker.lease import TaskRenewer, ThreadRenewer
+from headwater.worker.lease_board import LeaseSlot
 from headwater.worker.ordered_fetch import OrderedFetch
 from headwater.worker.owned import Owned
 from headwater.worker.quarantine import Quarantine, QuarantineLock, Suspects
@@ -93,6 +95,7 @@ class Loop:
         )
         self.telemetry = telemetry
         self.in_flight, self.pool, self.executor = flow.in_flight, flow.pool, flow.executor
+        self._slot = self._report_leases(reports)
         self._fresh = self.pool.fresh = self._make_fresh(name)
         self._renewer = self._make_renewer(name, connections)
         self.order = None if consumer.order_by is None else self._make_order()
@@ -111,6 +114,17 @@ class Loop:
         self._tasks: list[asyncio.Task[None]] = []
         lock.loops.append(self)
 
+    def _report_leases(self, reports: Reports) -> LeaseSlot:
+        """Tell the supervisor which leases this process renews."""
+        return reports.holds(
+            self.consumer.stream.name,
+            self.consumer.group,
+            self.consumer_name,
+            claim_after_ms=self.consumer.claim_after_ms,
+            lease_ms=self.consumer.lease_ms,
+            ordered=self.consumer.order_by is not None,
+        )
+
     def _make_fresh(self, name: str) -> Freshness:
         return Freshness(
             name,
@@ -118,6 +132,7 @@ class Loop:
             lease_ms=self.consumer.lease_ms,
             claim_after_ms=self.consumer.claim_after_ms,
             renew=self.in_flight.renew_now,
+            slot=self._slot,
         )
 
     def _make_renewer(self, name: str, connections: Connections) -> ThreadRenewer | TaskRenewer:
@@ -143,7 +158,7 @@ class Loop:
             changes=self._changes,
             losses=self.telemetry.losses,
             suspects_only=suspects is Suspects.ONLY,
-            hungry=lambda: self.pool.hungry,
+            room=self.flow.room,
             accept=self.flow.accept,
             order=self.order,
         )
@@ -158,6 +173,7 @@ class Loop:
             put=self.pool.put,
             call_back=self._call_back,
             idle=lambda: not self.pool.running and not self.executor.threads_busy,
+            by_supervisor=self._slot.by_supervisor,
         )
         self.in_flight.reading = order.lease
         self.in_flight.dropped = order.ordering.away

@@ -30,6 +30,7 @@ _COUNTERS: Final = {
     "dead": "Deliveries that ended as dead letters.",
     "handed_back": "Deliveries given back uncounted.",
     "lost": "Deliveries whose entry another worker owned before they were settled.",
+    "overtaken": "Handlers that returned after another worker had settled the entry.",
     "published": "Results of handlers that were added to their stream.",
 }
 """Counters of a consumer, by their names in a progress report."""

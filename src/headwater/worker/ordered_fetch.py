@@ -55,6 +55,9 @@ log = logging.getLogger("headwater.worker")
 LIST_SECONDS = 1.0
 """How often, at most, the pending entries are listed again. This takes a twentieth of the time at most."""
 
+MOST_KNOWN = 100_000
+"""How many unsettled entries a reader knows at most before it stops reading further: each takes about 400 bytes."""
+
 MARGIN = 0.1
 """The last fraction of the key's lifetime, in which it is not released: another process may have it by then."""
 
@@ -77,10 +80,13 @@ class OrderedFetch:
         put: Callable[[Owned], None],
         call_back: Callable[[float], None],
         idle: Callable[[], bool],
+        by_supervisor: Callable[[], float],
     ) -> None:
         self.consumer = consumer
         self.clock = clock
-        self.lease = ReaderLease(consumer.claim_after_ms, clock=clock, lost=self._lost)
+        self.lease = ReaderLease(
+            consumer.claim_after_ms, clock=clock, lost=self._lost, by_supervisor=by_supervisor
+        )
         self.ordering = Ordering(consumer, clock=clock, put=put, expect=self._expect)
         self.list_at = 0.0
         self._in_flight = in_flight
@@ -103,6 +109,14 @@ class OrderedFetch:
         due = self.ordering.next_due
         now = self.clock.monotonic()
         return not self.reads or now >= self.list_at or (due is not None and due <= now)
+
+    def make_room(self) -> None:
+        """Hand back the entries that wait for an earlier one of their key: they fill the room, and a slot is free
+        for other keys. They keep their places in the lines."""
+        if len(self.ordering.entries) < MOST_KNOWN:
+            self._in_flight.hand_back(
+                [one for one in self._in_flight.unbegun() if not self.ordering.given(one)]
+            )
 
     def reader(self, member: Member) -> OrderedReader:
         """Return a reader for one connection."""

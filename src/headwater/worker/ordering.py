@@ -99,6 +99,11 @@ class Ordering:
             key, _error = self._key(fields)
             self._add(id, key)
 
+    def given(self, owned: Owned) -> bool:
+        """Return whether the turn of this entry has come."""
+        entry = self.entries.get(owned.id)
+        return entry is None or entry.given
+
     def advance(self, ids: Sequence[bytes]) -> None:
         """Start the first entries of these entries' lines, if they have not been started."""
         for key in {entry.key for one in ids if (entry := self.entries.get(one)) is not None}:

@@ -10,6 +10,7 @@ cdef class Owned:
     cdef public double began
     cdef public object delivered
     cdef public bytes id
+    cdef public bint in_thread
     cdef public bint lost
     cdef public object record
     cdef public object state

@@ -6,7 +6,8 @@
 
 Rule 1. An entry is owned from the time it is read until the server has replied to its settlement. All owned
         entries are renewed, and no others.
-Rule 2. A lost entry is no longer owned, and its handler's result is dropped.
+Rule 2. A lost entry is no longer owned, and an ``async`` handler is cancelled. A handler in a thread goes on: if
+        it returns while the entry is unsettled, its success settles it, regardless of its owner by then.
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ class Work(Protocol):
 
     task: asyncio.Task[None] | None
     stopped: Stop | None
+    in_thread: bool
+    """Its handler runs in a thread, which cannot be cancelled."""
 
     @property
     def delivery(self) -> Delivery:
@@ -51,7 +54,7 @@ class Work(Protocol):
 
     @property
     def lost(self) -> bool:
-        """Whether the handler's work is dropped, because another worker owns the entry now."""
+        """Whether another worker owns the entry now, so that only a success still counts."""
 
     def stop(self, why: Stop) -> None:
         """Cancel the handler, if it runs."""
@@ -69,6 +72,7 @@ class Owned:
         "began",
         "delivered",
         "id",
+        "in_thread",
         "lost",
         "record",
         "state",
@@ -95,6 +99,7 @@ class Owned:
         self.task: asyncio.Task[None] | None = None
         """The task that runs the handler, while it runs."""
         self.stopped: Stop | None = None
+        self.in_thread = False
         self.batch: Work | None = None
         """The batch in which it runs, if its handler gets batches."""
 
@@ -123,7 +128,7 @@ class Owned:
             self._delivery.excuse(record.excused)
 
     def mark_lost(self) -> None:
-        """Record that the handler's work is dropped. The handler can check this by `Delivery.lost`."""
+        """Record that this process no longer owns the entry. The handler can check this by `Delivery.lost`."""
         self.lost = True
         if self._delivery is not None:
             self._delivery.mark_lost()

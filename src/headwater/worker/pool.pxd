@@ -9,4 +9,8 @@ cdef class Pool:
     cdef public object _arrivals
     cdef public object _slots
     cdef public set running
+    cdef public bint overfull
+    cdef public object _hold
+    cdef public object _timer
+    cdef public dict _handed_back
     cdef public object fresh

@@ -3,21 +3,41 @@
 Rule 1. The number of tasks is fixed: no task is created for a message.
 Rule 2. A slot ends only if it is dismissed. Handlers run in the slot's task, so their code can cancel it; such
         a cancellation is undone (see `execute`).
+Rule 3. What waits for longer than `HOLD_SECONDS` while every slot is busy is handed back, so that it does not wait
+        here while another process is idle. Then nothing more is read ahead until a handler has ended.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, NamedTuple
 
+from headwater.worker.clocks import Timer, Timers
 from headwater.worker.freshness import Freshness
 from headwater.worker.owned import Owned, State
 from headwater.worker.waiting import Changes
 
 TURNS = 32
 """How many messages a slot handles before it yields to other tasks, if its handlers never wait."""
+
+
+HOLD_SECONDS = 0.95
+"""How long an entry waits for a slot until another process has it: below a second, of which `HandBack.look_s` is for that
+process."""
+
+CHECK_SECONDS = 0.1
+"""How often it is checked again whether every slot is busy, while entries have waited for too long."""
+
+
+class HandBack(NamedTuple):
+    """How a pool hands back what waits for too long."""
+
+    clock: Timers
+    look_s: Callable[[], float]
+    """Returns how long it takes at most until another process looks for what was handed back."""
+    hand_back: Callable[[Sequence[Owned]], None]
 
 
 class Slot(asyncio.Task[None]):
@@ -58,6 +78,7 @@ class Pool:
         run: Callable[[Any], Awaitable[None]],
         idle: Callable[[], None],
         changes: Changes,
+        hold: HandBack | None = None,
     ) -> None:
         self._size = size
         self._run = run
@@ -68,6 +89,12 @@ class Pool:
         """Slots that wait for an entry."""
         self._slots: list[Slot] = []
         self.running: set[Owned] = set()
+        self.overfull = False
+        """Entries were handed back because they had to wait, and no handler has ended since."""
+        self._hold = hold
+        self._timer: Timer | None = None
+        self._handed_back: dict[bytes, float] = {}
+        """When the entries that were handed back last had arrived, in case they come again."""
         self.fresh: Freshness
         """Set before `start`."""
 
@@ -84,6 +111,18 @@ class Pool:
         """End all slots. Running handlers are cancelled, and their outcomes dropped."""
         for slot in self._slots:
             slot.dismiss()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    @property
+    def capacity(self) -> int:
+        """How many entries run, or could run at once."""
+        return self._size
+
+    @property
+    def busy(self) -> bool:
+        """Whether every slot runs a handler."""
+        return len(self.running) >= self._size
 
     @property
     def hungry(self) -> bool:
@@ -93,6 +132,7 @@ class Pool:
     def put(self, *entries: Owned) -> None:
         """Add entries to the buffer. They are handled in order."""
         self._buffer.extend(entries)
+        self._watch(entries)
         for _ in range(min(len(entries), len(self._arrivals))):
             self._wake()
 
@@ -101,6 +141,38 @@ class Pool:
         taken = [owned for owned in self._buffer if owned.state is State.BUFFERED]
         self._buffer.clear()
         return taken
+
+    # --- entries that wait for too long ----------------------------------------------------------
+
+    def _watch(self, entries: Sequence[Owned]) -> None:
+        """Check later whether these entries still wait."""
+        hold = self._hold
+        if hold is not None:
+            now, before = hold.clock.monotonic(), self._handed_back
+            for owned in entries:
+                owned.arrived = before.pop(owned.id, now) if before else now
+            if self._timer is None:
+                self._timer = hold.clock.call_later(HOLD_SECONDS - hold.look_s(), self._look)
+
+    def _look(self) -> None:
+        """Hand back what has waited for too long, if every slot is busy."""
+        hold, self._timer = self._hold, None
+        assert hold is not None, "`_watch` has set the timer"
+        longest = HOLD_SECONDS - hold.look_s()
+        oldest = hold.clock.monotonic() - longest
+        waiting = [owned for owned in self._buffer if owned.state is State.BUFFERED]
+        if self.busy:
+            # The clock counts in microseconds.
+            late = [owned for owned in waiting if owned.arrived <= oldest + 1e-5]
+            if late:
+                self.overfull = True
+                self._handed_back = {owned.id: owned.arrived for owned in late}
+                self._buffer = deque(owned for owned in waiting if owned not in late)
+                hold.hand_back(late)
+                waiting = [*self._buffer]
+        if waiting:
+            left = max(CHECK_SECONDS, waiting[0].arrived - oldest)
+            self._timer = hold.clock.call_later(left, self._look)
 
     def _wake(self) -> None:
         """Wake one slot that waits for an entry."""
@@ -144,6 +216,7 @@ class Pool:
             finally:
                 owned.task = None
                 self.running.discard(owned)
+                self.overfull = False
                 self._changes.notify()
             turns += 1
             if turns % TURNS == 0:

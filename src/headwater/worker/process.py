@@ -117,12 +117,13 @@ def run_worker(
     suspects: Suspects = Suspects.HERE,
     until_eof: bool = False,
     reports: int | None = None,
+    board: int | None = None,
     progress: bool = False,
     concurrency: int | None = None,
 ) -> int:
     """Run the app in this process until it is stopped. Return the exit status.
 
-    ``reports`` is the descriptor of a pipe to the supervisor. With ``progress``, the app's progress is
+    ``reports`` is the descriptor of a pipe to the supervisor, ``board`` that of the memory for its leases. With ``progress``, the app's progress is
     reported there.
     """
     try:
@@ -135,7 +136,8 @@ def run_worker(
         if concurrency is not None:
             app.use_concurrency(concurrency)
         freeze_program()
-        asyncio.run(work(app, until_eof=until_eof, reports=Reports(reports), progress=progress))
+        told = Reports(reports, board)
+        asyncio.run(work(app, until_eof=until_eof, reports=told, progress=progress))
     except HeadwaterError as problem:
         log.error("%s", problem)  # noqa: TRY400  # a message for people, without a traceback
         # An error while a module is imported may be temporary: it may depend on another server.
@@ -168,6 +170,7 @@ def main() -> None:
     parser.add_argument("--url")
     parser.add_argument("--suspects", choices=list(Suspects), default=Suspects.HERE)
     parser.add_argument("--reports", type=int)
+    parser.add_argument("--board", type=int)
     parser.add_argument("--progress", action="store_true")
     parser.add_argument("--concurrency", type=int)
     parser.add_argument("--log-level", type=LogLevel, default=LogLevel.INFO)
@@ -183,6 +186,7 @@ def main() -> None:
             suspects=Suspects(options.suspects),
             until_eof=True,
             reports=options.reports,
+            board=options.board,
             progress=options.progress,
             concurrency=options.concurrency,
         )

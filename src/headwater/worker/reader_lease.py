@@ -19,19 +19,32 @@ from headwater.worker.clocks import Timer, Timers
 class ReaderLease:
     """The lease of one consumer. ``lost`` is called in the event loop when the lease is lost."""
 
-    def __init__(self, ttl_ms: int, *, clock: Timers, lost: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        ttl_ms: int,
+        *,
+        clock: Timers,
+        lost: Callable[[], None],
+        by_supervisor: Callable[[], float] = lambda: 0.0,
+    ) -> None:
         self.ttl_ms = ttl_ms
         self.until = 0.0
         """When the key may expire, by the worker's monotonic clock in seconds."""
         self._clock = clock
         self._lost = lost
+        self._by_supervisor = by_supervisor
         self._has = False
         self._timer: Timer | None = None
 
     @property
     def held(self) -> bool:
         """Whether this process has the lease."""
-        return self._has and self._clock.monotonic() < self.until
+        return self._has and self._left() > 0
+
+    def _left(self) -> float:
+        """Return for how many seconds the key lasts; its supervisor may have renewed it too."""
+        self.until = max(self.until, self._by_supervisor() + self.ttl_ms / 1000)
+        return self.until - self._clock.monotonic()
 
     def took(self, began: float) -> None:
         """Record that this process has the lease, by a command that was sent at ``began``."""
@@ -63,7 +76,7 @@ class ReaderLease:
     def _watch(self) -> None:
         if not self._has:
             return
-        left = self.until - self._clock.monotonic()
+        left = self._left()
         if left <= 0:
             self.lose()
             return

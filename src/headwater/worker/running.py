@@ -125,6 +125,7 @@ class Running:
         count = len(self.loops)
         consumers = "consumer" if count == 1 else "consumers"
         log.info("%d %s on %s", count, consumers, redacted(self._connections.url))
+        self._reports.store(self._connections.place())
         for loop in self.loops.values():
             loop.start()
         self.scheduler.start()

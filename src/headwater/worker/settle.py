@@ -111,7 +111,7 @@ class Settler:
     def part(self, queued: Queued) -> None:
         """Settle the entries of a shared settlement again, each by itself."""
         for owned in queued.entries:
-            settlement = Settlement(owned.id, self._how, additions=owned.additions)
+            settlement = Settlement(owned.id, self._how, additions=owned.additions, any_owner=True)
             self.add(Queued([owned], settlement, queued.ending))
         self.hurry()
 
@@ -146,7 +146,7 @@ class Settler:
     def _shared(self, entries: list[Owned]) -> Queued:
         first, *others = (owned.id for owned in entries)
         additions = [addition for owned in entries for addition in owned.additions]
-        settlement = Settlement(first, self._how, 0, additions, others)
+        settlement = Settlement(first, self._how, 0, additions, others, any_owner=True)
         several = bool(others and additions)
         return Queued(entries, settlement, Ending.ACKNOWLEDGED, several)
 

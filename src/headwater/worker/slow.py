@@ -53,6 +53,11 @@ class SlowHandlers:
             self._returned += 1
             self._took += self._clock.monotonic() - owned.began
 
+    def usual(self) -> float | None:
+        """Return how many seconds a handler usually runs; None while none has returned."""
+        self._learn()
+        return self._usual if self._samples else None
+
     def close(self) -> None:
         """Stop checking."""
         self._running.clear()

@@ -36,9 +36,11 @@ class Counters:
     dead: int = 0
     """Deliveries that ended as dead letters."""
     handed_back: int = 0
-    """Deliveries given back uncounted, at a stop or for the quarantine process."""
+    """Deliveries given back uncounted: at a stop, for the quarantine process, or because they had to wait."""
     lost: int = 0
     """Deliveries whose entry another worker owned before they were settled."""
+    overtaken: int = 0
+    """Handlers that returned after another worker had settled the entry. Their results were dropped."""
     published: int = 0
     """Results of handlers that were added to their stream."""
     gone_pending: int = 0

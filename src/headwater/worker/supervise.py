@@ -11,7 +11,8 @@ Rule 4. One more process, the quarantine process, handles only suspected poison 
         by signals, so its pauses do not grow then.
 Rule 5. With ``--reload``, every process is stopped and restarted when a source file changes. No error of a worker
         ends the supervisor, because the next change may correct it.
-Rule 6. If the supervisor dies, the workers get the end of their standard input and stop gracefully.
+Rule 6. It renews the leases of a process that lives and cannot do so itself (`lease_board`).
+Rule 7. If the supervisor dies, the workers get the end of their standard input and stop gracefully.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 
 from headwater.worker.health import Health, WorkerHealth, judged
+from headwater.worker.lease_board import SupervisorRenewer
 from headwater.worker.metrics import metrics_text
 from headwater.worker.process import CANNOT_START
 from headwater.worker.quarantine import Suspects
@@ -203,10 +205,12 @@ class Supervisor:
                 *self._command,
                 "--reports",
                 str(reports.writer),
+                "--board",
+                str(reports.board_file),
                 "--suspects",
                 Suspects.ONLY if number == self._workers else Suspects.ELSEWHERE,
                 stdin=asyncio.subprocess.PIPE,
-                pass_fds=(*self._inherited, reports.writer),
+                pass_fds=(*self._inherited, reports.writer, reports.board_file),
                 start_new_session=True,
             )
         finally:
@@ -214,6 +218,10 @@ class Supervisor:
         self._alive[number] = process
         loop = asyncio.get_running_loop()
         loop.add_reader(reports.reader, self._read, reports)
+        renewer = SupervisorRenewer(
+            process.pid, reports, name=self._name(number), alone=number == self._workers
+        )
+        renewing = asyncio.create_task(renewer.run(), name=f"leases of {self._name(number)}")
         if self._stopping.is_set() or reloads != self._reloads:
             send_signal(process, signal.SIGTERM)
         try:
@@ -228,6 +236,8 @@ class Supervisor:
                     send_signal(process, signal.SIGKILL)
             return await ended
         finally:
+            renewing.cancel()
+            await asyncio.wait([renewing])
             del self._alive[number]
             loop.remove_reader(reports.reader)
             reports.read()

@@ -2,6 +2,8 @@
 
     ["joined", stream, group]     this process has joined the group
     ["refused", stream, group]    it could not join, for a reason that waiting does not change
+    ["store", url]                the address of its store
+    ["holds", {…}]                a consumer whose leases it renews: a `lease_board.LeaseReport`
     ["settled"]                   its first settlement was done: the process is working
     ["progress", number, {…}]     the progress of one of its consumers, every second if requested
 
@@ -18,6 +20,7 @@ import time
 from dataclasses import asdict
 from typing import Any
 
+from headwater.worker.lease_board import NO_SLOT, SLOTS, Board, LeaseReport, LeaseSlot, board_file
 from headwater.worker.statistics import ConsumerStatistics
 
 GROUP = tuple[str, str]
@@ -33,14 +36,50 @@ SHOWN_CHARACTERS = 80
 
 
 class Reports:
-    """The worker's end of the pipe. Without a descriptor nothing is reported."""
+    """The worker's end of the pipe. Without a descriptor nothing is reported. ``board`` is the descriptor of the
+    memory in which it tells when it renewed its leases."""
 
-    def __init__(self, descriptor: int | None = None) -> None:
+    def __init__(self, descriptor: int | None = None, board: int | None = None) -> None:
         self._descriptor = descriptor
         self._settled = False
+        self._slots = 0
+        self._board = None
         if descriptor is not None:
             os.set_blocking(descriptor, False)
             os.set_inheritable(descriptor, False)
+        if board is not None:
+            self._board = Board(board)
+            os.close(board)
+
+    @property
+    def supervised(self) -> bool:
+        """Whether a supervisor renews leases for this process."""
+        return self._board is not None
+
+    def store(self, url: str) -> None:
+        """Report the address of the store, unless it is in this process."""
+        if not url.startswith("headwater:"):
+            self._write("store", url)
+
+    def holds(
+        self,
+        stream: str,
+        group: str,
+        consumer: str,
+        *,
+        claim_after_ms: int,
+        lease_ms: int,
+        ordered: bool,
+    ) -> LeaseSlot:
+        """Report a consumer whose leases this process renews, and return its place in the memory."""
+        if self._board is None or self._slots == SLOTS:
+            return NO_SLOT
+        slot = LeaseSlot(self._board, self._slots)
+        slot.renewed(time.monotonic())
+        one = LeaseReport(self._slots, stream, group, consumer, claim_after_ms, lease_ms, ordered)
+        self._slots += 1
+        self._write("holds", one._asdict())
+        return slot
 
     def joined(self, stream: str, group: str) -> None:
         """Report that this process has joined the group."""
@@ -87,6 +126,11 @@ class ReceivedReports:
     def __init__(self) -> None:
         self.reader, self.writer = os.pipe()
         os.set_blocking(self.reader, False)
+        self.board_file = board_file()
+        self.board = Board(self.board_file)
+        self.url: str | None = None
+        self.leases: dict[int, LeaseReport] = {}
+        """The consumers whose leases it renews, by their place in the memory."""
         self.joined: set[GROUP] = set()
         self.refused: set[GROUP] = set()
         self.settled = False
@@ -96,11 +140,13 @@ class ReceivedReports:
         self._rest = b""
 
     def close_writer(self) -> None:
-        """Close the writing end. The worker process has a copy of it."""
+        """Close what the worker process has a copy of: the writing end, and the file of the memory."""
         os.close(self.writer)
+        os.close(self.board_file)
 
     def close(self) -> None:
         os.close(self.reader)
+        self.board.close()
 
     def read(self) -> bool:
         """Read the reports that have arrived. Return False at the end of the pipe."""
@@ -124,6 +170,10 @@ class ReceivedReports:
                 self.joined.add((stream, name))
             case ["refused", str(stream), str(name)]:
                 self.refused.add((stream, name))
+            case ["store", str(url)]:
+                self.url = url
+            case ["holds", dict(one)] if {*one} == {*LeaseReport._fields}:
+                self.leases[one["slot"]] = LeaseReport(**one)
             case ["settled"]:
                 self.settled = True
             case ["progress", int(number), dict(found)]:

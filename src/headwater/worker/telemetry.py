@@ -51,7 +51,9 @@ class Telemetry:
         additions = queued.settlement.additions
         if not outcome.done:
             if outcome.error is None and not outcome.gone:
-                self.counters.lost += len(queued.entries)
+                self.counters.lost += sum(not owned.lost for owned in queued.entries)
+                if queued.ending is Ending.ACKNOWLEDGED:
+                    self.counters.overtaken += len(queued.entries)
             return
         self.counters.settled(queued.ending, len(queued.entries), published=len(additions))
         if self.chain.after_settle:

@@ -157,7 +157,7 @@ XSETTLE = Command(
     keys="RW update delete 1, RW update incomplete TO/5", group="stream", since="0.1.0",
     summary="Settles entries that the consumer still owns and appends their results.",
     syntax="key group consumer <ACK | ACKDEL | SILENT | FAIL | FATAL> [KEEPREF | DELREF | ACKED] "
-    "[DELAY milliseconds:integer] IDS numids:integer id [id ...] "
+    "[ANYOWNER] [DELAY milliseconds:integer] IDS numids:integer id [id ...] "
     "[TO destination [<MAXLEN | MINID> [= | ~] threshold] <* | id> FIELDS numpairs:integer field "
     "value [field value ...] [TO destination [<MAXLEN | MINID> [= | ~] threshold] <* | id> FIELDS "
     "numpairs:integer field value [field value ...] ...]]",
