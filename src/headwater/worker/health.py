@@ -56,7 +56,8 @@ def judged(
     if not consumers:
         problems.append("it is starting")
     elif silent > SILENT_SECONDS:
-        problems.append(f"it has not reported for {silent:.0f} s: its event loop is blocked")
+        why = reports.silence or "its event loop is blocked"
+        problems.append(f"it has not reported for {silent:.0f} s: {why}")
     for one in consumers:
         name = f"{one['stream']}/{one['group']}"
         if not one["joined"]:

@@ -132,3 +132,6 @@ class Statistics(NamedTuple):
     """Messages that this process sent through the app. Results of handlers are counted by their consumers."""
     consumers: Sequence[ConsumerStatistics]
     """One for each consumer, and for each partition of a consumer, in the order of declaration."""
+    loop_delay: float = 0.0
+    """How many seconds the event loop took lately to run what was ready, or has taken so far. It is long while a
+    handler blocks it."""

@@ -4,6 +4,7 @@
     ["refused", stream, group]    it could not join, for a reason that waiting does not change
     ["store", url]                the address of its store
     ["holds", {…}]                a consumer whose leases it renews: a `lease_board.LeaseReport`
+    ["blocked", sentence]         its event loop is blocked
     ["settled"]                   its first settlement was done: the process is working
     ["progress", number, {…}]     the progress of one of its consumers, every second if requested
 
@@ -89,14 +90,18 @@ class Reports:
         """Report that this process could not join the group."""
         self._write("refused", stream, group)
 
+    def blocked(self, sentence: str) -> None:
+        """Report that the event loop is blocked. Called from another thread."""
+        self._write("blocked", sentence)
+
     def settled(self) -> None:
         """Report that a settlement was done. Only the first one is reported."""
         if not self._settled:
             self._settled = True
             self._write("settled")
 
-    def progress(self, number: int, found: ConsumerStatistics) -> None:
-        """Report the progress of one consumer."""
+    def progress(self, number: int, found: ConsumerStatistics, *, loop_delay: float = 0.0) -> None:
+        """Report the progress of one consumer, and the delay of the event loop."""
         if found.progress is None:
             return
         ages = {
@@ -105,8 +110,8 @@ class Reports:
         }
         names = {"name": found.name, "stream": found.stream, "group": found.group}
         shown = {name: value[:SHOWN_CHARACTERS] for name, value in names.items()}
-        counters = asdict(found.counters)
-        self._write("progress", number, {**shown, **ages, **counters, "late": found.late})
+        rest = {**asdict(found.counters), "late": found.late, "loop_delay": round(loop_delay, 3)}
+        self._write("progress", number, {**shown, **ages, **rest})
 
     def _write(self, *words: Any) -> None:
         if self._descriptor is None:
@@ -134,6 +139,8 @@ class ReceivedReports:
         self.joined: set[GROUP] = set()
         self.refused: set[GROUP] = set()
         self.settled = False
+        self.silence = ""
+        """Why it has not reported: what it said itself, or what its supervisor sees."""
         self.progress: dict[int, dict[str, Any]] = {}
         """The last report of each consumer."""
         self.heard_at = time.monotonic()
@@ -176,6 +183,9 @@ class ReceivedReports:
                 self.leases[one["slot"]] = LeaseReport(**one)
             case ["settled"]:
                 self.settled = True
+            case ["blocked", str(sentence)]:
+                self.silence = sentence
             case ["progress", int(number), dict(found)]:
                 self.progress[number] = found
+                self.silence = ""
                 self.heard_at = time.monotonic()
