@@ -81,6 +81,9 @@ class ConsumerProgress(NamedTuple):
     """How many entries it owns: running, waiting for a handler, or being settled."""
     joined: bool = True
     """Whether it has joined its group; False until the store has answered for the first time."""
+    hung: str = ""
+    """Why all its handlers hang: no slot is free, and no handler has ended for its ``timeout``, or for ten times
+    the usual duration and at least a minute. Empty while it works."""
 
     def late(self, lease_ms: int) -> list[str]:
         """Return the parts that are overdue, given the consumer's ``lease`` in milliseconds: ``"reader"``,

@@ -5,6 +5,7 @@
     ["store", url]                the address of its store
     ["holds", {…}]                a consumer whose leases it renews: a `lease_board.LeaseReport`
     ["blocked", sentence]         its event loop is blocked
+    ["hung", number, sentence]    all handlers of a consumer hang; its progress follows
     ["settled"]                   its first settlement was done: the process is working
     ["progress", number, {…}]     the progress of one of its consumers, every second if requested
 
@@ -31,6 +32,8 @@ READ_BYTES = 65_536
 
 PIPE_BYTES = 4_096
 """How much Linux writes into a pipe atomically."""
+
+SENTENCE_CHARACTERS = 600
 
 SHOWN_CHARACTERS = 80
 """How many characters of a name a progress report has."""
@@ -92,7 +95,7 @@ class Reports:
 
     def blocked(self, sentence: str) -> None:
         """Report that the event loop is blocked. Called from another thread."""
-        self._write("blocked", sentence)
+        self._write("blocked", sentence[:SENTENCE_CHARACTERS])
 
     def settled(self) -> None:
         """Report that a settlement was done. Only the first one is reported."""
@@ -108,6 +111,9 @@ class Reports:
             name: round(value, 3) if isinstance(value, float) else value
             for name, value in found.progress._asdict().items()
         }
+        hung = ages.pop("hung")
+        if hung:
+            self._write("hung", number, str(hung)[:SENTENCE_CHARACTERS])
         names = {"name": found.name, "stream": found.stream, "group": found.group}
         shown = {name: value[:SHOWN_CHARACTERS] for name, value in names.items()}
         rest = {**asdict(found.counters), "late": found.late, "loop_delay": round(loop_delay, 3)}
@@ -141,6 +147,7 @@ class ReceivedReports:
         self.settled = False
         self.silence = ""
         """Why it has not reported: what it said itself, or what its supervisor sees."""
+        self._hung: dict[int, str] = {}
         self.progress: dict[int, dict[str, Any]] = {}
         """The last report of each consumer."""
         self.heard_at = time.monotonic()
@@ -183,9 +190,11 @@ class ReceivedReports:
                 self.leases[one["slot"]] = LeaseReport(**one)
             case ["settled"]:
                 self.settled = True
+            case ["hung", int(number), str(sentence)]:
+                self._hung[number] = sentence
             case ["blocked", str(sentence)]:
                 self.silence = sentence
             case ["progress", int(number), dict(found)]:
-                self.progress[number] = found
+                self.progress[number] = {**found, "hung": self._hung.pop(number, "")}
                 self.silence = ""
                 self.heard_at = time.monotonic()
