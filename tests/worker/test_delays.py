@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from headwater.worker.availability import Availability
-from headwater.worker.delays import Delays
+from headwater.worker.delays import ProcessDelays
 from tests.worker.apps import Store, eventually
 from tests.worker.long_jobs import Job
 from tests.worker.processes import one_worker
@@ -23,10 +23,10 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-async def delays() -> AsyncIterator[tuple[Delays, list[str]]]:
+async def delays() -> AsyncIterator[tuple[ProcessDelays, list[str]]]:
     """The delays of this process, and what was said while the event loop was blocked."""
     said: list[str] = []
-    found = Delays(list, said.append)
+    found = ProcessDelays(list, said.append)
     found.start()
     await asyncio.sleep(0.3)
     yield found, said
@@ -34,7 +34,7 @@ async def delays() -> AsyncIterator[tuple[Delays, list[str]]]:
 
 
 async def test_a_blocked_event_loop_is_named_with_the_place(
-    delays: tuple[Delays, list[str]], caplog: pytest.LogCaptureFixture
+    delays: tuple[ProcessDelays, list[str]], caplog: pytest.LogCaptureFixture
 ) -> None:
     found, said = delays
     time.sleep(1.9)  # noqa: ASYNC251  # blocks on purpose
@@ -55,7 +55,7 @@ async def test_a_blocked_event_loop_is_named_with_the_place(
     assert "cannot be reached" in caplog.text
 
 
-async def test_a_held_interpreter_lock_is_named(delays: tuple[Delays, list[str]]) -> None:
+async def test_a_held_interpreter_lock_is_named(delays: tuple[ProcessDelays, list[str]]) -> None:
     found, _said = delays
     await asyncio.to_thread(ctypes.PyDLL(None).usleep, 2_000_000)
     cause = found.cause()
@@ -65,7 +65,7 @@ async def test_a_held_interpreter_lock_is_named(delays: tuple[Delays, list[str]]
 
 
 async def test_a_stopped_process_is_named(
-    delays: tuple[Delays, list[str]], caplog: pytest.LogCaptureFixture
+    delays: tuple[ProcessDelays, list[str]], caplog: pytest.LogCaptureFixture
 ) -> None:
     found, _said = delays
     code = "import os, signal, sys, time; time.sleep(2); os.kill(int(sys.argv[1]), signal.SIGCONT)"

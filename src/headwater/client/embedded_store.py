@@ -79,7 +79,8 @@ class EmbeddedStore:
         self._real_time = isinstance(node.clock, SystemClock) or not hasattr(
             node.clock, "call_later"
         )
-        self._timer: Any = None
+        self._timers: list[Any] = []
+        """The timers of a manual clock."""
         self.loop_timers: dict[int, Any] = {}
         """The `LoopTimer` of each event loop, by the loop's identity."""
 
@@ -231,13 +232,26 @@ class EmbeddedStore:
 
     def _set_timer(self, due: float) -> None:
         """Set a timer of a manual clock, which fires its timers itself, in the order of their times."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        clock: Any = self.node.clock
+        self._cancel_timers()
+        call = clock.call_later
+        if hasattr(clock, "call_upkeep"):
+            event = self.node.next_event()
+            if event > due:
+                call = clock.call_upkeep
+                self._add_timer(clock.call_later, event)
+        self._add_timer(call, due)
+
+    def _add_timer(self, call: Callable[..., Any], due: float) -> None:
         if due != inf:
             # Slightly later than now: with a timer due at once, a manual clock would never advance.
             left = max(due - self.node.clock.monotonic(), 1e-6)
-            self._timer = self.node.clock.call_later(left, self.tick)  # type: ignore[attr-defined]
+            self._timers.append(call(left, self.tick))
+
+    def _cancel_timers(self) -> None:
+        for timer in self._timers:
+            timer.cancel()
+        self._timers.clear()
 
     # --- closing --------------------------------------------------------------------------------
 
@@ -251,8 +265,7 @@ class EmbeddedStore:
         with REENTRANCY_GUARD, self.node.lock:
             self.closed = why
             self._end_sessions()
-            if self._timer is not None:
-                self._timer.cancel()
+            self._cancel_timers()
             if self.owned:
                 self.node.close()
             if self._past is not None:

@@ -2,7 +2,8 @@
 
 Rule 1. Timers run in the order of their times; timers with the same time run in the order of creation.
 Rule 2. While the callback of a timer runs, the clock has the time for which the timer was set.
-Rule 3. Both clocks advance together. Only `jump` and `set_wall` change the wall clock alone, as an
+Rule 3. Upkeep, which a program repeats while nothing happens, may be late: `leap` passes its times and runs it once.
+Rule 4. Both clocks advance together. Only `jump` and `set_wall` change the wall clock alone, as an
         administrator or a time server does. They do not affect timers.
 """
 
@@ -22,8 +23,9 @@ START_MS = 1_700_000_000_000
 class ManualTimer:
     """A pending call. `cancel` cancels it."""
 
-    def __init__(self, callback: Callable[[], Any]) -> None:
+    def __init__(self, callback: Callable[[], Any], *, upkeep: bool = False) -> None:
         self.callback: Callable[[], Any] | None = callback
+        self.upkeep = upkeep
 
     def cancel(self) -> None:
         self.callback = None
@@ -81,7 +83,13 @@ class ManualClock:
         Returns a timer with a method ``cancel()``. A delay shorter than a microsecond, the resolution of the
         clock, takes a microsecond.
         """
-        timer = ManualTimer(callback)
+        return self._set(delay, ManualTimer(callback))
+
+    def call_upkeep(self, delay: float, callback: Callable[[], Any]) -> ManualTimer:
+        """Like `call_later`, for something that is repeated while nothing happens, and may be late."""
+        return self._set(delay, ManualTimer(callback, upkeep=True))
+
+    def _set(self, delay: float, timer: ManualTimer) -> ManualTimer:
         with self._lock:
             due = self._passed_us + max(1 if delay > 0 else 0, round(delay * 1e6))
             heapq.heappush(self._timers, (due, next(self._order), timer))
@@ -113,6 +121,20 @@ class ManualClock:
             if not self._timers:
                 return None
             return max(0, self._timers[0][0] - self._passed_us) / 1e6
+
+    def until_event(self) -> float | None:
+        """Return how many seconds are left until the next timer that is not upkeep; None if there is none."""
+        with self._lock:
+            events = [
+                due for due, _, one in self._timers if one.callback is not None and not one.upkeep
+            ]
+        return None if not events else max(0, min(events) - self._passed_us) / 1e6
+
+    def leap(self, seconds: float) -> None:
+        """Let ``seconds`` pass, and then run the timers that became due. Only while `until_event` is not sooner."""
+        with self._lock:
+            self._passed_us += round(seconds * 1e6)
+        self.advance(0)
 
     def advance(self, seconds: float) -> None:
         """Let ``seconds`` pass, and run the timers that become due, in this thread."""

@@ -30,15 +30,24 @@ class LoopClock(SystemClock):
         return asyncio.get_running_loop().call_later(delay, callback)
 
 
-async def sleep(clock: Timers, seconds: float) -> None:
-    """Wait until ``seconds`` have passed on ``clock``."""
+def call_upkeep(clock: Timers, delay: float, callback: Callable[[], Any]) -> Timer:
+    """Call ``callback`` in ``delay`` seconds, for what is repeated while nothing happens: a test that lets a day pass
+    need not run each of them."""
+    call: Callable[[float, Callable[[], Any]], Timer] = getattr(
+        clock, "call_upkeep", clock.call_later
+    )
+    return call(delay, callback)
+
+
+async def sleep(clock: Timers, seconds: float, *, upkeep: bool = False) -> None:
+    """Wait until ``seconds`` have passed on ``clock``; see `call_upkeep`."""
     done = asyncio.get_running_loop().create_future()
 
     def finish() -> None:
         if not done.done():
             done.set_result(None)
 
-    timer = clock.call_later(seconds, finish)
+    timer = call_upkeep(clock, seconds, finish) if upkeep else clock.call_later(seconds, finish)
     try:
         await done
     finally:

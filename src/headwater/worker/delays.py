@@ -53,7 +53,7 @@ def _usage() -> _Usage:
     return _Usage(found.ru_nvcsw + found.ru_nivcsw, suspended)
 
 
-class Delays:
+class ProcessDelays:
     """The delays of one process. ``running`` returns the handlers that run, in any thread. ``blocked`` is called with a
     sentence while the event loop is blocked."""
 
@@ -178,7 +178,7 @@ class Delays:
         for name, owned in self._all():
             if task is not None and task in (owned.task, owned.batch and owned.batch.task):
                 return _named(name, owned)
-        return "code that is no handler" if task is None else f"task {task.get_name()!r}"
+        return "code outside of handlers" if task is None else f"task {task.get_name()!r}"
 
     def _handlers(self, since: float) -> str:
         """Return the handlers that began before ``since``, the oldest first."""

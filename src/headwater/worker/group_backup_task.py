@@ -52,7 +52,7 @@ class BackupTask:
         while not cancelled():
             session = self._session()
             pause = BACKUP_SECONDS if session is None else await self._round(session)
-            await sleep(self._clock, pause)
+            await sleep(self._clock, pause, upkeep=True)
 
     async def _round(self, session: GroupSession) -> float:
         """Run one round. Return the seconds until the next one."""

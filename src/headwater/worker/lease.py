@@ -257,7 +257,7 @@ class TaskRenewer:
         pause = self._seconds
         try:
             while True:
-                await sleep(self._clock, pause)
+                await sleep(self._clock, pause, upkeep=True)
                 began = self._clock.monotonic()
                 try:
                     lost = await perform(client, renewal(self._table))

@@ -39,7 +39,7 @@ from headwater.groups.ordered import (
     wait_for_new,
 )
 from headwater.groups.store_errors import lost_connection
-from headwater.worker.clocks import Timer, Timers, sleep
+from headwater.worker.clocks import Timer, Timers, call_upkeep, sleep
 from headwater.worker.declaration import Consumer
 from headwater.worker.in_flight import InFlight
 from headwater.worker.ordering import Ordering
@@ -139,7 +139,11 @@ class OrderedFetch:
         if self._timer is not None:
             self._timer.cancel()
         self._timer_due = due
-        self._timer = self.clock.call_later(max(0.0, due - self.clock.monotonic()), self._due)
+        left = max(0.0, due - self.clock.monotonic())
+        if due == self.list_at:
+            self._timer = call_upkeep(self.clock, left, self._due)
+        else:
+            self._timer = self.clock.call_later(left, self._due)
 
     def _due(self) -> None:
         self._timer = None

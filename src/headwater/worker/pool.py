@@ -147,7 +147,7 @@ class Pool:
     def _watch(self, entries: Sequence[Owned]) -> None:
         """Check later whether these entries still wait."""
         hold = self._hold
-        if hold is not None:
+        if hold is not None and entries:
             now, before = hold.clock.monotonic(), self._handed_back
             for owned in entries:
                 owned.arrived = before.pop(owned.id, now) if before else now

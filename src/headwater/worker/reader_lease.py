@@ -13,7 +13,7 @@ from collections.abc import Callable
 from headwater.groups.member import Member
 from headwater.groups.operation import Operation
 from headwater.groups.ordered import keep_reader_key
-from headwater.worker.clocks import Timer, Timers
+from headwater.worker.clocks import Timer, Timers, call_upkeep
 
 
 class ReaderLease:
@@ -82,4 +82,4 @@ class ReaderLease:
             return
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._clock.call_later(left, self._watch)
+        self._timer = call_upkeep(self._clock, left, self._watch)

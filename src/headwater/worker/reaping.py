@@ -33,7 +33,7 @@ async def reap_regularly(
     it is cancelled; after an error it tries again in an hour."""
     failures: tuple[type[Exception], ...] = (HeadwaterError, *lost_connection())
     while not cancelled():
-        await sleep(clock, REAP_SECONDS)
+        await sleep(clock, REAP_SECONDS, upkeep=True)
         who = member()
         if who is None:
             continue

@@ -16,7 +16,7 @@ from headwater.client.redaction import redacted
 from headwater.worker.clocks import LoopClock, Timers
 from headwater.worker.connections import Connections
 from headwater.worker.declaration import Consumer
-from headwater.worker.delays import Delays
+from headwater.worker.delays import ProcessDelays
 from headwater.worker.extensions import Extensions
 from headwater.worker.lifespan import Lifespan
 from headwater.worker.loop import Loop, TaskEnded
@@ -65,7 +65,7 @@ class Running:
         self._lifespan = Lifespan(consumers, self._extensions.hooks, given)
         self._lock = QuarantineLock()
         self._at_once = asyncio.Event()
-        self.delays: Delays | None = None
+        self.delays: ProcessDelays | None = None
         """How late this process runs, once it has started on the machine's clock."""
         self._wanted = asyncio.Event()
         # Suspects of an ordered consumer run in the process that reads, so that they stay in order.
@@ -130,7 +130,7 @@ class Running:
         log.info("%d %s on %s", count, consumers, redacted(self._connections.url))
         self._reports.store(self._connections.place())
         if isinstance(self._clock, LoopClock):
-            self.delays = Delays(self._handlers, self._reports.blocked)
+            self.delays = ProcessDelays(self._handlers, self._reports.blocked)
             self._connections.availability.local_cause = self.delays.cause
             self.delays.start()
         for loop in self.loops.values():

@@ -155,7 +155,7 @@ class Scheduler:
                     if found:
                         serving = self._serving[stream] = self._make(stream, client)
                         self._begin(stream, serving.run())
-                await sleep(self._clock, LOOK_SECONDS)
+                await sleep(self._clock, LOOK_SECONDS, upkeep=True)
                 if self._clock.monotonic() >= renew_at:
                     # An open connection would never show that the address leads to another server now.
                     renew_at = self._clock.monotonic() + RENEW_SECONDS

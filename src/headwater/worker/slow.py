@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Sequence
 from traceback import FrameSummary
 
-from headwater.worker.clocks import Timer, Timers
+from headwater.worker.clocks import Timer, Timers, call_upkeep
 from headwater.worker.declaration import Consumer
 from headwater.worker.owned import Owned
 from headwater.worker.stacks import compact, full
@@ -67,7 +67,7 @@ class SlowHandlers:
         owned.began = self._clock.monotonic()
         self._running[owned] = 0.0
         if self._timer is None:
-            self._timer = self._clock.call_later(LOOK_SECONDS, self._look)
+            self._timer = call_upkeep(self._clock, LOOK_SECONDS, self._look)
 
     def ended(self, owned: Owned, *, returned: bool) -> None:
         """Record that the handler has ended. The usual duration is that of handlers that returned."""
@@ -126,7 +126,7 @@ class SlowHandlers:
         self._timer = None
         if not self._running:
             return
-        self._timer = self._clock.call_later(LOOK_SECONDS, self._look)
+        self._timer = call_upkeep(self._clock, LOOK_SECONDS, self._look)
         self._learn()
         self._say_hung()
         limit, why = self._limit()

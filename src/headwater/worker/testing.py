@@ -21,6 +21,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
+from math import inf
 from random import Random
 from typing import TYPE_CHECKING, Any, Self
 
@@ -42,6 +43,12 @@ if TYPE_CHECKING:
 
 ROUNDS = 3
 """After how many turns of the event loop with nothing ready the worker counts as idle."""
+
+EXACT_SECONDS = 60.0
+"""For how long `AppTest.advance` runs everything at its time, upkeep too, such as the renewal of leases."""
+
+MOST_LEAP_SECONDS = 600.0
+"""How much time `AppTest.advance` lets pass at most while only upkeep is due. Then each upkeep runs once."""
 
 Handler = Callable[..., Any]
 
@@ -163,16 +170,28 @@ class AppTest:
             self._abandoned.append(self._the_running().replace(consumer))
 
     async def advance(self, duration: str | timedelta) -> None:
-        """Let time pass, such as ``"31s"``. Everything that becomes due happens in order, at its time."""
+        """Let time pass, such as ``"31s"`` or ``"24h"``. Everything that becomes due happens in order, at its time.
+
+        What the worker only repeats while nothing happens, such as the renewal of leases, runs less often after the
+        first minute.
+        """
         clock = self.clock
-        end = clock.monotonic() + milliseconds(duration, what="advance", least_ms=0) / 1000
+        began = clock.monotonic()
+        end = began + milliseconds(duration, what="advance", least_ms=0) / 1000
         await self.settle()
         while True:
-            left = max(0.0, end - clock.monotonic())
+            now = clock.monotonic()
+            left = max(0.0, end - now)
             pause = clock.until_next()
             if pause is None or pause > left:
                 break
-            clock.advance(pause)
+            event = clock.until_event()
+            # Just before the event: what keeps leases comes first.
+            leap = min(left, now - began, MOST_LEAP_SECONDS, inf if event is None else event - 1e-6)
+            if now - began >= EXACT_SECONDS and leap > pause:
+                clock.leap(leap)
+            else:
+                clock.advance(pause)
             await self.settle()
         clock.advance(left)
         await self.settle()

@@ -28,6 +28,7 @@ from headwater.clock import Clock, SystemClock
 from headwater.config.config import Config
 from headwater.engine.garbage import FREED_AT_ONCE, free
 from headwater.engine.keyspace import Keyspace
+from headwater.engine.stream import StoredStream
 from headwater.errors import ForkedStore, NodePoisoned
 from headwater.forks import FORKS
 from headwater.journal.journal import Journal
@@ -203,6 +204,28 @@ class Node:
         if at_ms is not None:
             deadline = min(deadline, self.times.monotonic_at(at_ms))
         return None if deadline == inf else max(deadline, rests_until)
+
+    def next_event(self) -> float:
+        """Return when something next happens by itself: a key expires, a delay ends, an entry becomes claimable.
+
+        Unlike `next_deadline` this leaves out what is only repeated: waits that end without a reply, and upkeep.
+        """
+        waiting, until = self.blocked.waiting, self.blocked.pause.until
+        at_ms = self.keyspace.next_event_ms(self._deletes_expired())
+        recheck = waiting.next_recheck() if waiting.count and self._awaits_pending() else None
+        for each in (at_ms, recheck):
+            until = until if each is None else min(until, self.times.monotonic_at(each))
+        return until
+
+    def _awaits_pending(self) -> bool:
+        """Return whether a stream that clients wait for has pending entries, which may become claimable; delayed ones have their own time."""
+        return any(
+            group.pel.length > len(group.due_order)
+            for database in self.keyspace.databases
+            for key in database.awaited
+            if isinstance(stream := database.values.get(key), StoredStream)
+            for group in stream.groups.values()
+        )
 
     def close(self) -> None:
         """Stop cleanly: write and sync the last seen times and the end of the journal."""
