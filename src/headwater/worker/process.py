@@ -5,6 +5,8 @@
     a third signal     end at once, as a crash would
     its parent died    as SIGTERM (standard input, a pipe, is at its end)
 
+A handler of SIGTERM or SIGINT that the program has installed itself is called as well.
+
 ``headwater work`` starts its worker processes as ``python -m headwater.worker.process module:app``. Exit status: 0
 after a stop, `CANNOT_START` for an error in a declaration or at the first join, else 1.
 """
@@ -20,7 +22,9 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
-from typing import NoReturn
+from contextlib import suppress
+from functools import partial
+from typing import Any, NoReturn, TypeGuard
 
 from headwater.errors import HeadwaterError
 from headwater.worker.app import App
@@ -33,6 +37,8 @@ from headwater.worker.targets import AppBroken, find_app
 
 CANNOT_START = 78
 """EX_CONFIG of sysexits.h."""
+
+STOPPING = (signal.SIGTERM, signal.SIGINT)
 
 PROGRESS_SECONDS = 1.0
 """How often a worker reports its progress."""
@@ -68,8 +74,7 @@ async def work(
             os._exit(1)
         app.stop()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop)
+    signals = _Signals(loop, stop)
     if until_eof:
         loop.add_reader(0, _at_eof(loop, stop))
     reporting = None
@@ -81,6 +86,61 @@ async def work(
         if reporting is not None:
             reporting.cancel()
     _abandon_handlers()
+    signals.finish()
+
+
+class _Signals:
+    """Handles SIGTERM and SIGINT, and calls what the program has installed for them as well, in any way and at any time:
+    by `signal.signal` before the worker starts or in ``on_start``, or by the event loop's ``add_signal_handler``."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, stop: Callable[[], None]) -> None:
+        self._loop = loop
+        self._stop = stop
+        self._before: dict[int, Any] = {one: signal.getsignal(one) for one in STOPPING}
+        self._in_loop: dict[int, Callable[[], object]] = {}
+        self._leaving: SystemExit | None = None
+        self._add = loop.add_signal_handler
+        for number in STOPPING:
+            self._add(number, self._arrived, number)
+        self._mine: dict[int, Any] = {one: signal.getsignal(one) for one in STOPPING}
+        # A loop that does not allow this (uvloop) replaces the worker's handler by the program's.
+        with suppress(AttributeError):
+            loop.add_signal_handler = self._added  # type: ignore[method-assign,assignment]
+
+    def _added(self, number: int, callback: Callable[..., object], *args: Any) -> None:
+        """In place of the loop's method: keep the program's callback beside the worker's."""
+        if number in STOPPING:
+            self._in_loop[number] = partial(callback, *args)
+        else:
+            self._add(number, callback, *args)
+
+    def _arrived(self, number: int) -> None:
+        self._stop()
+        if number in self._in_loop:
+            self._call(self._in_loop[number])
+        before = self._before[number]
+        # Python calls one that was installed later itself.
+        if signal.getsignal(number) is self._mine[number] and _of_program(before):
+            self._call(partial(before, number, None))
+
+    def _call(self, handler: Callable[[], object]) -> None:
+        try:
+            handler()
+        except SystemExit as leaving:
+            self._leaving = leaving  # after the graceful stop
+        except BaseException:
+            log.exception("the program's own signal handler failed; the worker stops all the same")
+
+    def finish(self) -> None:
+        """End the process with the status with which a handler of the program wanted to."""
+        if self._leaving is not None:
+            raise self._leaving
+
+
+def _of_program(handler: Any) -> TypeGuard[Callable[..., object]]:
+    """Return whether a program has installed this handler: it is not Python's, nor that of `asyncio.run`."""
+    runners = getattr(getattr(handler, "func", None), "__qualname__", "") == "Runner._on_sigint"
+    return callable(handler) and handler is not signal.default_int_handler and not runners
 
 
 async def _report_progress(app: App, reports: Reports) -> None:
@@ -124,8 +184,8 @@ def run_worker(
 ) -> int:
     """Run the app in this process until it is stopped. Return the exit status.
 
-    ``reports`` is the descriptor of a pipe to the supervisor, ``board`` that of the memory for its leases. With ``progress``, the app's progress is
-    reported there.
+    ``reports`` is the descriptor of a pipe to the supervisor, ``board`` that of the memory for its leases. With
+    ``progress``, the app's progress is reported.
     """
     try:
         app = find_app(target)
@@ -139,6 +199,8 @@ def run_worker(
         freeze_program()
         told = Reports(reports, board)
         asyncio.run(work(app, until_eof=until_eof, reports=told, progress=progress))
+    except SystemExit as leaving:  # of the program's own signal handler
+        return leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
     except HeadwaterError as problem:
         log.error("%s", problem)  # noqa: TRY400  # a message for people, without a traceback
         # An error while a module is imported may be temporary: it may depend on another server.
