@@ -242,13 +242,13 @@ def _answers(server: Peer) -> bool:
 
 
 def flush(server: Peer) -> None:
-    """Empty every database of the server and remove its scripts."""
+    """Empty every database of the server, remove its scripts, and forget what it refused."""
     with socket.create_connection((server.host, server.port), timeout=10) as connection:
-        connection.sendall(b"FLUSHALL\r\nSCRIPT FLUSH\r\n")
+        connection.sendall(b"FLUSHALL\r\nSCRIPT FLUSH\r\nACL LOG RESET\r\n")
         reply = b""
-        while reply.count(b"\r\n") < 2:
-            reply += connection.recv(4096) or b"-closed\r\n-closed\r\n"
-    assert reply == b"+OK\r\n+OK\r\n", f"{server.name} cannot be flushed: {reply!r}"
+        while reply.count(b"\r\n") < 3:
+            reply += connection.recv(4096) or b"-closed\r\n" * 3
+    assert reply == b"+OK\r\n" * 3, f"{server.name} cannot be flushed: {reply!r}"
 
 
 def _process_id(server: Peer) -> int | None:

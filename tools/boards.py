@@ -88,7 +88,8 @@ RULES = (
     ),
     Alert(
         "WritesFail",
-        "redis_aof_last_write_status == 0 or redis_rdb_last_bgsave_status == 0",
+        "redis_aof_last_write_status == 0 or "
+        "(redis_rdb_last_bgsave_status == 0 unless on (instance) headwater_journal_files)",
         "1m",
         "critical",
         "{{ $labels.instance }} cannot write to its disk: headwater explain",

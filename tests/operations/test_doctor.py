@@ -64,6 +64,40 @@ def test_a_user_without_rights_is_reported(core: Core, url: str, run_headwater: 
     assert "secret" not in printed
 
 
+def test_a_user_without_the_keys_of_a_group_is_reported(
+    core: Core, url: str, run_headwater: Run
+) -> None:
+    # Given a user with all commands and only the stream, and the same user with the group's keys
+    core.client.acl_setuser("shop", enabled=True, nopass=True, keys=["s"], commands=["+@all"])
+    address = url.replace("redis://", "redis://shop:any@")
+    printed = run_headwater("doctor", "s", "-o", "json", "--url", address, status=3)
+    assert "user shop may not send hmget, hsetnx, hset" in wrong(printed)["rights"]
+    core.client.execute_command("ACL", "SETUSER", "shop", "~{s}*")
+    printed = run_headwater("doctor", "s", "-o", "json", "--url", address, status=3)
+    assert wrong(printed).keys() == {"durability"}
+
+
+def test_what_a_user_may_not_ask_is_unknown_and_the_rest_is_examined(
+    core: Core, url: str, run_headwater: Run
+) -> None:
+    # Given a user who may read streams and nothing else
+    core.client.acl_setuser("eve", enabled=True, nopass=True, keys=["*"], commands=["+xread"])
+    address = url.replace("redis://", "redis://eve:any@")
+    # Then nothing that needs another right is good, and all are named
+    printed = run_headwater("doctor", "s", "-o", "json", "--url", address, status=3)
+    unknown = [one["name"] for one in json.loads(printed) if one["good"] is None]
+    assert unknown == ["server", "clock", "memory", "durability", "writes", "rights"]
+    table = run_headwater("doctor", "s", "--url", address, status=3)
+    assert "unknown  rights      user eve: the server does not tell" in table
+    # When the user may ask, then what is missing is named
+    core.client.execute_command("ACL", "SETUSER", "eve", "+acl|dryrun", "+info", "+time")
+    examined = json.loads(run_headwater("doctor", "s", "-o", "json", "--url", address, status=3))
+    states = {one["name"]: one["good"] for one in examined}
+    assert (states["clock"], states["memory"]) == (True, True)
+    (rights,) = [one["text"] for one in examined if one["name"] == "rights"]
+    assert rights.startswith("user eve may not send xreadgroup, xack, xadd")
+
+
 def test_an_embedded_store_is_examined(tmp_path: Path, run_headwater: Run) -> None:
     url = f"headwater://{tmp_path / 'data'}"
     run_headwater("add", "s", "a=b", "--url", url)

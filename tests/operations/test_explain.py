@@ -9,15 +9,20 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import redis
 
 from headwater.cli.output import UNHEALTHY
+from headwater.groups.consumers import ConsumerInfo, ConsumerState
 from headwater.groups.early_claims import note_early
 from headwater.groups.operation import run
+from headwater.groups.pending import SILENT_MS
 from headwater.groups.poison import Record, write
 from headwater.groups.settling import How
+from headwater.operations.causes import causes
+from headwater.operations.explaining import Explanation, explained, gone_groups, look
 from tests.command_line import in_thread
 from tests.waiting import eventually
-from tests.worker.core import Core
+from tests.worker.core import CLAIM_AFTER_MS, Core
 
 pytestmark = pytest.mark.slow
 
@@ -25,24 +30,29 @@ Run = Callable[..., str]
 
 
 def answers(*words: str) -> list[dict[str, Any]]:
-    """Run ``headwater explain`` and return what it says. The status says whether there is a cause."""
+    """Run ``headwater explain`` and return what it says. The status says whether something is wrong."""
     status, printed, complaint = in_thread(["explain", *words, "-o", "json"])
     assert status in (0, UNHEALTHY), complaint
     found: list[dict[str, Any]] = json.loads(printed)
-    assert (status == UNHEALTHY) == any(one["causes"] for one in found)
+    wrong = [cause for one in found for cause in one["causes"] if not cause["normal"]]
+    assert (status == UNHEALTHY) == bool(wrong)
     return found
 
 
 def explain(group: str = "g", window: str = "0s") -> list[dict[str, Any]]:
     """Return the causes why a group of stream ``s`` is stuck."""
     (answer,) = answers("s", group, "--window", window)
-    causes: list[dict[str, Any]] = answer["causes"]
-    return causes
+    found: list[dict[str, Any]] = answer["causes"]
+    return found
 
 
 def claimed_after(core: Core, ms: int) -> None:
     """Let the workers of the group have announced this ``claim_after``."""
     core.client.hset("{s}:hw:group:g", "claim_after_ms", ms)
+
+
+def named_causes(answer: Explanation) -> list[str]:
+    return [str(one.name) for one in answer.causes]
 
 
 def named(causes: list[dict[str, Any]]) -> list[str]:
@@ -84,6 +94,8 @@ def test_a_dead_consumer_is_named_and_its_entries_can_be_handed_back(
     assert cause["name"] == "dead consumer"
     assert cause["entries"] == ids
     assert "consumer one owns 2 entries" in cause["statement"]
+    listed = json.loads(run_headwater("consumers", "list", "s", "g", "-o", "json"))
+    assert {one["name"]: one["state"] for one in listed}["one"] == "silent"
     do(core, run_headwater, cause)
     # Then the dead consumer owns nothing, and another one gets the entries
     assert "dead consumer" not in named(explain())
@@ -191,7 +203,7 @@ def test_a_worker_that_does_not_keep_up_is_slow(core: Core) -> None:
     assert explain() == []
 
 
-def test_a_retry_in_the_far_future_is_named(core: Core) -> None:
+def test_a_retry_in_the_far_future_is_named_and_healthy(core: Core, run_headwater: Run) -> None:
     core.client.xadd("s", {"v": "a"})
     (entry,) = core.read()
     core.settle(entry, How.FAIL, delay_ms=7_200_000)
@@ -199,6 +211,104 @@ def test_a_retry_in_the_far_future_is_named(core: Core) -> None:
     assert (cause["name"], cause["entries"]) == ("delayed", [entry.id.decode()])
     assert "1 entry" in cause["statement"]
     assert "for 1 h 59 min" in cause["statement"]
+    for words in (("s",), ("s", "g"), ("s", "g", entry.id.decode()), ()):
+        assert "not healthy" not in run_headwater("explain", *words, "--window", "0s")
+
+
+def test_many_consumers_that_have_stopped_are_named(core: Core, run_headwater: Run) -> None:
+    # Given a group of which two consumers own nothing, and five thousand
+    core.another("two").read()
+    (seen,) = run(core.client, look("s"))
+    stopped = ConsumerInfo("worker-1", 0, 3_600_000, ConsumerState.SILENT)
+    few = seen._replace(consumers=[stopped] * 2)
+    many = seen._replace(consumers=[stopped] * 5_000)
+    # Then only the latter is not healthy
+    assert causes(few) == []
+    (cause,) = causes(many)
+    assert (cause.name, cause.normal) == ("unused consumers", False)
+    assert "5,000 consumers own nothing" in cause.statement
+    _program, *words = shlex.split(cause.fix)
+    run_headwater(*words, "--yes")
+
+
+def test_a_group_that_ceases_to_exist_is_named(core: Core, run_headwater: Run) -> None:
+    # Given a group with workers, and one of another program
+    core.client.xgroup_create("s", "other", "0")
+    before = run(core.client, look("s"))
+    # When both are destroyed between two looks
+    core.client.delete("s")
+    core.client.xgroup_create("s", "new", "0", mkstream=True)
+    found = explained(run(core.client, look("s")), before)
+    # Then they are named, and the new one is healthy
+    assert {one.group: named_causes(one) for one in found} == {
+        "new": [],
+        "g": ["the group is gone"],
+        "other": ["the group is gone"],
+    }
+
+
+@pytest.mark.parametrize("words", [(), ("s",)])
+def test_a_group_that_is_gone_although_its_workers_were_seen_is_named(
+    core: Core, words: tuple[str, ...]
+) -> None:
+    # Given a group, whose workers were seen, and which was destroyed
+    core.client.xgroup_create("s", "other", "0")
+    core.client.xgroup_destroy("s", "g")
+    # Then it is named until its settings are deleted, or its workers were not seen for a day
+    (gone,) = [one for one in answers(*words, "--window", "0s") if one["group"] == "g"]
+    assert named(gone["causes"]) == ["the group is gone"]
+    assert "a worker was seen" in gone["causes"][0]["statement"]
+    core.client.hset("{s}:hw:group:g", "seen_at", int(time.time() * 1000) - 25 * 3_600_000)
+    assert [one["group"] for one in answers(*words, "--window", "0s")] == ["other"]
+
+
+def test_a_group_that_a_user_may_not_see_is_not_said_to_be_gone(
+    core: Core, url: str, run_headwater: Run
+) -> None:
+    # Given a user without the right to a stream, but to what is stored with it
+    core.client.acl_setuser(
+        "eve", enabled=True, nopass=True, keys=["{s}:*", "mine"], commands=["+@all"]
+    )
+    core.client.xgroup_create("mine", "g", "0", mkstream=True)
+    found = answers("mine", "--url", url.replace("redis://", "redis://eve:any@"), "--window", "0s")
+    assert [one["stream"] for one in found] == ["mine"]
+    # When the settings of that group are looked at, then nothing is said about it
+    with redis.Redis.from_url(url, username="eve", password="any") as eve:
+        assert run(eve, gone_groups([("mine", "g")])) == []
+
+
+def test_a_stream_that_is_gone_although_workers_were_seen_is_named(
+    core: Core, run_headwater: Run
+) -> None:
+    core.client.delete("s")
+    (gone,) = answers("--window", "0s")
+    assert (gone["stream"], gone["group"], named(gone["causes"])) == (
+        *("s", "g"),
+        ["the group is gone"],
+    )
+    assert "there is no stream 's'" in run_headwater("explain", "s", status=1)
+
+
+@pytest.mark.parametrize("announced", [True, False])
+def test_pending_and_explain_agree_on_what_can_be_claimed(
+    core: Core, run_headwater: Run, announced: bool
+) -> None:
+    # Given an entry that was idle for a little less than `claim_after`, and one for longer
+    if not announced:
+        core.client.delete("{s}:hw:group:g")
+    after = CLAIM_AFTER_MS if announced else SILENT_MS
+    for value in "ab":
+        core.client.xadd("s", {"v": value})
+    young, old = core.read()
+    for entry, idle in ((young, after - 10_000), (old, after + 1_000)):
+        core.client.xclaim("s", "g", "one", 0, [entry.id], idle=idle, justid=True)
+    # Then both commands say so
+    (found,) = json.loads(run_headwater("pending", "list", "s", "-o", "json"))
+    states = {one["id"]: one["state"] for one in found["entries"]}
+    assert states == {young.id.decode(): "in flight", old.id.decode(): "claimable"}
+    for entry, doing in ((young, "(active)"), (old, "(silent)")):
+        (explained_entry,) = answers("s", "g", entry.id.decode())
+        assert doing in explained_entry["statement"]
 
 
 def test_all_groups_are_explained_and_healthy_ones_only_counted(

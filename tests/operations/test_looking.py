@@ -76,6 +76,19 @@ def test_a_group_without_unread_entries_has_no_lag(core: Core, run_headwater: Ru
     assert "there is no stream 'x'" in run_headwater("lag", "x", status=1)
 
 
+def test_an_unknown_lag_is_not_within_a_bound(core: Core, url: str, run_headwater: Run) -> None:
+    # Given an unread entry, and a user without the right to measure the lag
+    core.client.xadd("s", {"v": 1})
+    rights = ["+@all", "-xlag" if core.member.able.verbs else "-xrange", "-eval_ro"]
+    core.client.acl_setuser("eve", enabled=True, nopass=True, keys=["*"], commands=rights)
+    address = ("--url", url.replace("redis://", "redis://eve:any@"))
+    # Then it is unknown, which is not less than an hour
+    assert "unknown" in run_headwater("lag", "s", "--max", "1h", *address, status=3)
+    (found,) = json.loads(run_headwater("lag", "s", "-o", "json", *address))
+    assert found["lag_ms"] is None
+    assert "1 " in run_headwater("lag", "s", "--max", "1h")
+
+
 def test_a_key_of_another_type_is_named(core: Core, run_headwater: Run) -> None:
     core.client.set("text", "x")
     for words in (

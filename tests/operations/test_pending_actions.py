@@ -12,7 +12,7 @@ from headwater.groups.capabilities import Capabilities
 from headwater.groups.pending import GroupInfo, PendingDelivery, PendingState
 from headwater.groups.settling import How
 from headwater.operations.actions import _by_owner
-from tests.worker.core import Core
+from tests.worker.core import Core, stepped
 
 pytestmark = pytest.mark.slow
 
@@ -173,6 +173,73 @@ def test_who_did_what_is_recorded(core: Core, run_headwater: Run) -> None:
         "refused": "0",
         "first": first,
     }
+
+
+def test_a_user_without_the_right_to_ask_is_recorded_by_name(
+    core: Core, url: str, run_headwater: Run
+) -> None:
+    # Given a user who may do anything to streams, and nothing else
+    core.client.acl_setuser(
+        "ann", enabled=True, nopass=True, keys=["*"], commands=["+@all", "-@admin", "-acl"]
+    )
+    (first, *_others) = three_pending(core)
+    address = url.replace("redis://", "redis://ann:any@")
+    # When they act, then the record has their name
+    run_headwater("pending", "ack", "s", "g", first, "--yes", "--url", address)
+    run_headwater("consumers", "reap", "s", "g", "--unseen", "0s", "--yes", "--url", address)
+    run_headwater("streams", "trim", "s", "--maxlen", "1", "--yes", "--url", address)
+    records: Any = core.client.xrange("{s}:hw:actions")
+    assert [one[b"user"] for _id, one in records] == [b"ann"] * len(records)
+    assert [one[b"action"] for _id, one in records][-1] == b"trim"
+
+
+def test_an_action_that_cannot_be_recorded_says_so(
+    core: Core, url: str, run_headwater: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    core.client.acl_setuser(
+        "bob", enabled=True, nopass=True, keys=["s", "{s}:hw:group:*", "{s}:hw:delays:*"]
+    )
+    core.client.execute_command(
+        "ACL", "SETUSER", "bob", "+@all", "~{s}:hw:due:*", "~{s}:hw:poison:*"
+    )
+    (first, *_others) = three_pending(core)
+    address = url.replace("redis://", "redis://bob:any@")
+    assert run_headwater("pending", "ack", "s", "g", first, "--yes", "--url", address) == (
+        "1 acknowledged\n"
+    )
+    assert "not recorded in {s}:hw:actions" in caplog.text
+
+
+def test_what_was_done_before_a_refusal_is_reported_and_recorded(
+    core: Core, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given entries that are acknowledged one at a time
+    from headwater.groups.operation import run
+    from headwater.groups.pending import groups
+    from headwater.operations import actions
+
+    monkeypatch.setattr(actions, "PAGE", 1)
+    ids = three_pending(core)
+    rows = run(core.client, actions.select_in("s", "g", actions.Selection()))
+    (of,) = run(core.client, groups("s", "g"))
+
+    # When the server refuses the second one
+    def meanwhile(_step: int, _commands: object) -> None:
+        groups: Any = core.client.xinfo_groups("s")
+        if [one["pending"] for one in groups] == [2]:
+            core.client.xgroup_destroy("s", "g")
+
+    done = run(core.client, stepped(actions.acknowledge(of, rows), meanwhile))
+    # Then the first one is reported as done, with the others' reason, and recorded
+    assert [(one.id, one.done) for one in done] == [
+        (ids[0], True),
+        (ids[1], False),
+        (ids[2], False),
+    ]
+    assert "NOGROUP" in done[1].reason
+    records: Any = core.client.xrange("{s}:hw:actions")
+    ((_id, record),) = records
+    assert (record[b"entries"], record[b"refused"]) == (b"1", b"2")
 
 
 def test_a_mistyped_selection_is_an_error_that_says_what_to_write(

@@ -131,7 +131,7 @@ def test_a_whole_store_needs_no_repair(
     assert not (tmp_path / "new").exists()
 
 
-def test_a_dry_run_and_a_no_make_nothing(
+def test_a_dry_run_and_a_no_make_nothing_and_a_yes_says_what_it_made(
     tmp_path: Path, whole: tuple[Path, Contents], run_headwater: Run
 ) -> None:
     # Given a damaged journal
@@ -153,3 +153,7 @@ def test_a_dry_run_and_a_no_make_nothing(
         "repair", str(directory), "--to", str(target), status=1
     )
     assert not target.exists()
+    # And when it is repaired, then that is said
+    printed = run_headwater("repair", str(directory), "--to", str(target), "--yes")
+    assert printed.splitlines()[-1].startswith(f"repaired: {target} is a whole store without")
+    assert target.exists()

@@ -139,6 +139,23 @@ def test_a_full_disk_refuses_writes_until_space_returns() -> None:
     assert found == [fact(b"x" * 100)] * turn + [fact("y"), fact(b"z" * 100)]
 
 
+def test_a_full_disk_that_refuses_only_large_turns_is_said_to_refuse() -> None:
+    # Given a disk with space for two files of 128 KB
+    size = 128 * 1024
+    files = CrashableFiles(capacity=3 * size)
+    journal, _ = open_journal(files, file_bytes=size)
+    # When a turn that needs a larger file is refused, also after a smaller attempt
+    reason = journal.admits(2 * size)
+    assert reason is not None
+    assert journal.admits(100_000) is None
+    # Then that is said while it would be refused again, although usual turns are accepted
+    assert journal.statistics().refusal == reason
+    files.capacity = None
+    assert journal.statistics().refusal is None
+    assert journal.admits(2 * size) is None
+    journal.close()
+
+
 @pytest.mark.parametrize("operation", ["create", "write", "sync", "rename"])
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
 def test_a_failure_to_create_a_file_is_a_refusal_whichever_step_fails(

@@ -360,3 +360,20 @@ async def test_the_log_names_the_new_owner_of_a_lost_entry_if_there_is_one(
         f"{begun[1]} of orders: {what}; consumer other owns it",
     }
     await store.look.xack("orders", "g", begun[1])
+
+
+@pytest.mark.parametrize("core", ["headwater"], indirect=True)  # its clock is the test's
+def test_workers_that_start_together_write_one_backup_each_round(core: Core) -> None:
+    # Given three workers of a group, whose first rounds run at the same time
+    assert core.advance is not None
+    writers = [BackupWriter(core.another(name).member) for name in ("one", "two", "three")]
+    for writer in writers:
+        core.client.hdel(group_backup_key("s", "g"), "at")
+        assert core.do(writer.round()).written
+        core.advance(0.002)
+    # When they run again, then only the last one writes
+    core.advance(2)
+    assert [core.do(writer.round()).written for writer in writers] == [False, False, True]
+    # And when it has stopped, another one writes before the group counts as without workers
+    core.advance(2.4)
+    assert [core.do(writer.round()).written for writer in writers[:2]] == [True, False]

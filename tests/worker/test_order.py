@@ -118,8 +118,8 @@ async def test_explain_says_which_entry_a_key_waits_for(store: Store) -> None:
         ids = await steps.send_many([Step("a", 1), Step("a", 2), Step("a", 3)])
 
         async def causes(entry_id: str) -> list[Cause]:
-            (answer,) = await perform(store.look, explain_entry(steps.name, entry_id))
-            return [one for one in answer.causes if one.name is CauseName.HELD]
+            answers = await perform(store.look, explain_entry(steps.name, entry_id))
+            return [one for each in answers for one in each.causes if one.name is CauseName.HELD]
 
         # Then both wait for the first
         (cause,) = await eventually(lambda: causes(ids[2]), "the reader says what it waits for")

@@ -320,7 +320,10 @@ async def test_dead_letters_are_listed_shown_replayed_and_dropped(
     assert replayed == f"{first.id}: orders {first.entry_id} is pending in group g again\n"
     assert [row[0] for row in await store.pending()] == [first.entry_id]
     assert await store.look.xlen("orders") == 3
-    assert run_headwater("dead", "drop", "orders", "--all", "--url", store.url) == "1 dropped\n"
+    assert (
+        run_headwater("dead", "drop", "orders", "--all", "--yes", "--url", store.url)
+        == "1 dropped\n"
+    )
     assert await store.dead() == []
 
 

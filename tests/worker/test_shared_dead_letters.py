@@ -83,7 +83,7 @@ async def test_dead_drop_deletes_the_dead_letters_of_one_stream(
     store: Store, shared: list[str], run_headwater: Callable[..., str]
 ) -> None:
     output = run_headwater(
-        "dead", "drop", "refunds", "--all", "--from", "dead-letters", "--url", store.url
+        "dead", "drop", "refunds", "--all", "--yes", "--from", "dead-letters", "--url", store.url
     )
     assert output == "1 dropped\n"
     entries: Any = await store.look.xrange("dead-letters")

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 
 from headwater.cli.arguments import DryRun, GroupName, StreamName, Yes, duration
 from headwater.cli.command import CommandGroup, Option, confirm, watched
-from headwater.cli.output import Output, OutputFormat, print_table, show
+from headwater.cli.output import Output, OutputFormat, print_table, say, show
 from headwater.cli.query import DEFAULT_URL, Url, query
 from headwater.operations.times import length_of_time
 
 if TYPE_CHECKING:
     from headwater.groups.consumers import ConsumerInfo
-    from headwater.groups.operation import Operation
 
 app = CommandGroup()
 
@@ -42,7 +41,7 @@ def list_consumers(
 ) -> None:
     """List consumers: name, pending entries, time since last seen, state.
 
-    States: active; silent (not seen for a minute); expired (owns nothing and was not seen for
+    States: active; silent (not seen for a minute, or the group's claim_after); expired (owns nothing and was not seen for
     --unseen); internal (used by Headwater itself).
     """
     from headwater.groups.consumers import consumers
@@ -69,27 +68,28 @@ def reap(
     Running workers also do this once an hour.
     """
     from headwater.groups.consumers import ConsumerState, consumers
+    from headwater.operations.actions import reap as reap_consumers
     from headwater.worker.durations import milliseconds
 
     unseen_ms = milliseconds(unseen, what="--unseen", least_ms=0)
     found = query(url, consumers(stream, group, unseen_ms=unseen_ms))
     chosen = [one for one in found if one.state == ConsumerState.EXPIRED]
-    if chosen and not dry_run:
-        if not yes:
-            names = ", ".join(one.name for one in chosen)
-            confirm(f"Remove {names} from group {group} of {stream}?")
-        removed = query(url, _reap(stream, group, unseen_ms))
-        chosen = [one for one in chosen if one.name in removed]
-    _print(chosen, output)
+    if dry_run or not chosen:
+        _print(chosen, output)
+        return
+    names = [one.name for one in chosen]
+    if not yes:
+        question = f"Remove {', '.join(names)} from group {group} of {stream}?"
+        confirm(question)
+    removed = query(url, reap_consumers(stream, group, names, unseen_ms=unseen_ms))
 
+    def text() -> None:
+        count = "1 consumer" if len(removed) == 1 else f"{len(removed):,} consumers"
+        say(f"{count} removed from group {group} of {stream}")
+        for name in names:
+            say(f"  {name}{'' if name in removed else ': not removed: it was seen meanwhile'}")
 
-def _reap(stream: str, group: str, unseen_ms: int) -> Operation[list[str]]:
-    from headwater.groups.capabilities import probe
-    from headwater.groups.consumers import reap as remove
-    from headwater.groups.member import Member
-
-    able = yield from probe()
-    return (yield from remove(Member(stream, group, "", 0, able), unseen_ms=unseen_ms))
+    show([one._asdict() for one in chosen if one.name in removed], output, text)
 
 
 def _print(found: list[ConsumerInfo], output: OutputFormat) -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
-from headwater.cli.arguments import entry_id
-from headwater.cli.command import CommandGroup, Option, Positional, watched, wrong
+from headwater.cli.arguments import DryRun, Yes, entry_id
+from headwater.cli.command import CommandGroup, Option, Positional, confirm, watched, wrong
 from headwater.cli.output import Output, OutputFormat, say, show
 from headwater.cli.query import DEFAULT_URL, AllGroups, Url, query
 from headwater.errors import HeadwaterError
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from headwater.groups.operation import Operation
     from headwater.groups.replay import Replayed
     from headwater.messages import DeadLetter
+    from headwater.operations.records import Action
 
 app = CommandGroup()
 
@@ -118,6 +119,7 @@ def replay(
     *,
     every: All = False,
     all_groups: AllGroups = False,
+    dry_run: DryRun = False,
     source: From = None,
     url: Url = DEFAULT_URL,
 ) -> None:
@@ -127,17 +129,23 @@ def replay(
     its group was deleted, the entry is added to the stream again, but only if there is no other
     group, or with --all-groups.
     """
-    from headwater.groups.dead_letters import find
+    from headwater.groups.replay import DONE
     from headwater.groups.replay import replay as replay_letters
+    from headwater.operations.records import Action
 
     where = _source(stream, source)
+    done: list[str] = []
     refused = 0
-    pages = (
-        _pages(url, stream, where, ids) if every else iter([query(url, find(where, _some(ids)))])
-    )
-    for letters in pages:
-        for outcome in query(url, replay_letters(where, letters, all_groups=all_groups)):
-            refused += _print_outcome(outcome)
+    try:
+        for letters in _chosen(url, stream, where, ids, every=every):
+            if dry_run:
+                _preview(letters)
+                continue
+            for outcome in query(url, replay_letters(where, letters, all_groups=all_groups)):
+                refused += _print_outcome(outcome)
+                done += [outcome.letter.id] if outcome.how in DONE else []
+    finally:
+        _record(url, stream, Action.REPLAY, done, to=where, refused=refused)
     if refused:
         raise HeadwaterError(f"{refused} not replayed")
 
@@ -166,22 +174,67 @@ def drop(
     ids: Ids = None,
     *,
     every: All = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
     source: From = None,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Delete dead letters. This cannot be undone."""
+    """Delete dead letters. This cannot be undone.
+
+    Asks before it deletes all of them.
+    """
     from headwater.groups.dead_letters import drop as remove
-    from headwater.groups.dead_letters import find
+    from headwater.operations.records import Action
 
     where = _source(stream, source)
-    if not every:
-        found = query(url, find(where, _some(ids)))  # raises an error for a mistyped id
-        say(f"{query(url, remove(where, [letter.id for letter in found]))} dropped")
+    pages = _chosen(url, stream, where, ids, every=every)  # an error for a mistyped id
+    if dry_run:
+        for letters in pages:
+            _preview(letters)
         return
+    chosen = [[letter.id for letter in letters] for letters in pages]
+    number = sum(map(len, chosen))
+    if every and number and not yes:
+        what = "1 dead letter" if number == 1 else f"{number:,} dead letters"
+        confirm(f"{what} in {where} will be deleted. Continue?")
+    done: list[str] = []
     dropped = 0
-    for letters in _pages(url, stream, where, ids):
-        dropped += query(url, remove(where, [letter.id for letter in letters]))
-    say(f"{dropped} dropped")
+    try:
+        for page in chosen:
+            dropped += query(url, remove(where, page))
+            done += page
+    finally:
+        if done or not number:
+            say(f"{dropped} dropped")
+        _record(url, stream, Action.DROP, done, to=where, refused=len(done) - dropped)
+
+
+def _chosen(
+    url: str, stream: str, where: str, ids: list[str] | None, *, every: bool
+) -> Iterator[list[DeadLetter]]:
+    """Yield the dead letters that were named, or a page at a time all that exist now."""
+    from headwater.groups.dead_letters import find
+
+    if every:
+        yield from _pages(url, stream, where, ids)
+    else:
+        yield query(url, find(where, _some(ids)))
+
+
+def _preview(letters: Sequence[DeadLetter]) -> None:
+    for letter in letters:
+        say(f"{letter.id}  {letter.stream} {letter.entry_id} in group {letter.group}")
+
+
+def _record(
+    url: str, stream: str, action: Action, done: list[str], *, to: str, refused: int
+) -> None:
+    """Record what was done, also if something failed afterwards."""
+    from headwater.operations.records import record
+
+    if done:
+        count = len(done) - (refused if action == "drop" else 0)
+        query(url, record(stream, action, done, to=to, refused=refused, count=count))
 
 
 def _source(stream: str, source: str | None) -> str:

@@ -29,7 +29,8 @@ def doctor(
     """Examine whether a store is fit for workers.
 
     Connection, version, clock, memory, durability, what the server refuses, the rights of the user,
-    and what is installed here. The exit status is 3 if something is wrong. Nothing is changed.
+    and what is installed here. The exit status is 3 if something is wrong or unknown, because the
+    server does not tell this user. Nothing is changed.
     """
     from headwater.client.redaction import redacted
     from headwater.operations.doctor import Examination, examine
@@ -44,7 +45,8 @@ def doctor(
         text = f"{redacted(url)} answered all questions within {took:.0f} ms"
         found.insert(0, Examination("connection", good=True, text=text))
     found.append(Examination("installed", good=True, text=versions(CORE)))
-    rows = [("ok" if one.good else "WRONG", one.name, one.text) for one in found]
+    states = {True: "ok", False: "WRONG", None: "unknown"}
+    rows = [(states[one.good], one.name, one.text) for one in found]
     show([one._asdict() for one in found], output, lambda: print_table(("", "WHAT", "FOUND"), rows))
     if not all(one.good for one in found):
         raise click.exceptions.Exit(UNHEALTHY)

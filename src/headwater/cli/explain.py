@@ -57,16 +57,18 @@ def explain(
     """Say why consumer groups make no progress, and what ends it.
 
     Looks at one group, at the groups of one stream, or at all of them; with an id, at one entry. The
-    exit status is 0 if nothing is wrong and 3 if something is. Nothing is changed.
+    exit status is 0 if nothing is wrong, and 3 if something is, or if the user has no right to know.
+    A retry that waits for its time is not wrong. Nothing is changed.
     """
+    from headwater.operations.causes import unhealthy
+    from headwater.operations.explaining import GroupHealth, explained, gone_groups
     from headwater.operations.explaining import entry as explain_entry
-    from headwater.operations.explaining import explained
     from headwater.worker.durations import milliseconds
 
     if entry is not None and stream is not None:
         found = query(url, explain_entry(stream, entry, group))
         show([_document(one) for one in found], output, lambda: _print_entries(found))
-        _exit(any(one.causes for one in found))
+        _exit(any(unhealthy(one.causes) for one in found))
         return
     window_ms = milliseconds(window, what="--window", least_ms=0)
     before = _observed(url, stream, group)
@@ -74,8 +76,11 @@ def explain(
         time.sleep(window_ms / 1000)
     now = _observed(url, stream, group) if window_ms else before
     answers = explained(now, before if window_ms else ())
+    if group is None:
+        told = {(one.stream, one.group) for one in answers}
+        answers += query(url, gone_groups(told, stream))
     show([_document(one) for one in answers], output, lambda: _print(answers))
-    _exit(any(one.causes for one in answers))
+    _exit(any(one.health is not GroupHealth.HEALTHY for one in answers))
 
 
 def _exit(unhealthy: bool) -> None:
@@ -86,14 +91,14 @@ def _exit(unhealthy: bool) -> None:
 def _observed(url: str, stream: str | None, group: str | None) -> list[Observation]:
     """Observe one stream's groups, or those of all streams, many at a time."""
     from headwater.operations.explaining import look, look_if_there
-    from headwater.operations.refusals import refusals
+    from headwater.operations.refusals import known_refusals
     from headwater.operations.streams import names
 
     if stream is not None:
         return query(url, look(stream, group))
     streams = query(url, names())
-    refused = query(url, refusals(*streams))
-    looks = query_together(url, (look_if_there(one, refused) for one in streams))
+    refused = query(url, known_refusals(*streams))
+    looks = query_together(url, (look_if_there(one, *refused) for one in streams))
     return [one for found in looks for one in found]
 
 
@@ -104,18 +109,19 @@ def _document(one: Explanation | EntryExplanation) -> dict[str, object]:
 def _print(answers: list[Explanation]) -> None:
     if not answers:
         say("there is no consumer group")
-    healthy = [one for one in answers if not one.causes]
-    if len(healthy) > MOST_HEALTHY:
-        say(f"{len(healthy):,} groups are healthy")
+    healthy = sum(not one.causes and one.health == "healthy" for one in answers)
+    if healthy > MOST_HEALTHY:
+        say(f"{healthy:,} groups are healthy")
     for one in answers:
-        if len(healthy) > MOST_HEALTHY and not one.causes:
+        if healthy > MOST_HEALTHY and not one.causes and one.health == "healthy":
             continue
         unread = "an unknown number of" if one.unread is None else f"{one.unread:,}"
-        state = "not healthy" if one.causes else "healthy"
         say(
-            f"{quoted(one.stream)}, group {quoted(one.group)}: {state}. {one.pending:,} pending, {unread} unread"
+            f"{quoted(one.stream)}, group {quoted(one.group)}: {one.health}. {one.pending:,} pending, {unread} unread"
         )
         _print_causes(one.causes)
+        if one.unknown:
+            say(f"  the server does not tell this user: {'; '.join(one.unknown)}")
 
 
 def _print_entries(found: list[EntryExplanation]) -> None:

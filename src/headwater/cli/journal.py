@@ -7,16 +7,21 @@ headwater store data --streams
 
 from __future__ import annotations
 
-import json
 from itertools import islice
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from headwater.cli.arguments import moment
 from headwater.cli.command import CommandGroup, Option
 from headwater.cli.directories import Directory, files_of
-from headwater.cli.output import Output, OutputFormat, print_csv, print_table, show
+from headwater.cli.output import Output, OutputFormat, json_text, print_csv, print_table, show
 from headwater.cli.progress import Busy
 from headwater.moments import iso_time
+
+if TYPE_CHECKING:
+    from headwater.persistence.dumping import DumpedChange
+
+SHOWN = 5
+"""How many ids of a change are printed."""
 
 app = CommandGroup()
 
@@ -61,13 +66,18 @@ def dump(
     last: Annotated[
         int | None, Option("--to", parser=moment, metavar="TIME", help="Groups up to this time.")
     ] = None,
+    key: Annotated[
+        str | None,
+        Option(metavar="KEY", help="Only groups that concern this key, or a whole database."),
+    ] = None,
     limit: Annotated[int, Option(min=1, help="At most so many groups.")] = 1_000,
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """List the record groups of the journal.
 
-    Each is one command, transaction or event with all its changes. The times are ISO 8601, such as
-    2026-11-23T09:30:00Z, or Unix milliseconds. A server may use the directory. JSON is one document a line.
+    Each is one command, transaction or event with all its changes, and the database and key that each
+    concerns. The times are ISO 8601, such as 2026-11-23T09:30:00Z, or Unix milliseconds. A server may
+    use the directory. JSON is one document a line. The journal does not record who sent a command.
     """
     from headwater.persistence.dumping import dumped_groups
 
@@ -76,28 +86,51 @@ def dump(
         files_of(directory),
         from_ms=first or 0,
         to_ms=last,
+        key=key,
         progress=busy,
     )
     with busy:
         found = list(islice(groups, limit))
-    documents = [{"at": iso_time(one.at_ms), **one._asdict()} for one in found]
+    documents = [
+        {
+            "at": iso_time(one.at_ms),
+            **one._asdict(),
+            "changes": [change._asdict() for change in one.changes],
+        }
+        for one in found
+    ]
     if output is OutputFormat.JSON:
         for document in documents:
-            print(json.dumps(document))
+            print(json_text(document))
     elif output is OutputFormat.CSV:
         print_csv(documents)
     else:
         rows = [
-            (iso_time(one.at_ms), f"{one.file}:{one.offset}", str(one.bytes), _facts(one.facts))
+            (
+                iso_time(one.at_ms),
+                f"{one.file}:{one.offset}",
+                str(one.bytes),
+                _facts(one.facts),
+                ", ".join(dict.fromkeys(filter(None, map(_concern, one.changes)))),
+            )
             for one in found
         ]
-        print_table(("AT", "PLACE", "BYTES", "FACTS"), rows)
+        print_table(("AT", "PLACE", "BYTES", "FACTS", "KEYS"), rows)
 
 
 def _facts(facts: dict[str, int]) -> str:
     return ", ".join(
         name if number == 1 else f"{name} ({number:,})" for name, number in facts.items()
     )
+
+
+def _concern(one: DumpedChange) -> str:
+    """Return ``db 3 orders``; database 0 is not named where there is a key."""
+    where = "" if one.database is None or (one.database == 0 and one.key) else f"db {one.database}"
+    group = f"group {one.group}" if one.group else ""
+    ids = " ".join(one.ids[:SHOWN])
+    more = f"… {len(one.ids) - SHOWN:,} more" if len(one.ids) > SHOWN else ""
+    return " ".join(filter(None, (where, one.key, group, ids, more)))
 
 
 def store(

@@ -39,9 +39,10 @@ def list_pending(
 ) -> None:
     """List pending entries, and what each is waiting for.
 
-    For each entry: owner, delivery count, age and state. States: in flight (a live consumer owns
-    it); parked (it waits for its retry); claimable (the next worker that reads gets it). The oldest
-    entry that is not yet delivered is shown too.
+    For each entry: owner, delivery count, age and state. States: in flight (a consumer owns it, and
+    was not silent for the group's claim_after, or five minutes if none was announced); parked (it
+    waits for its retry); claimable (the next worker that reads gets it). The oldest entry that is
+    not yet delivered is shown too.
     """
     from headwater.groups.missing_stream import StreamMissing
     from headwater.groups.pending import PendingDelivery, PendingFilter, scheduled_count
@@ -124,11 +125,10 @@ def _print(stream: str, found: GroupPending) -> None:
         age = length_of_time(found.oldest_unread_age_ms or 0)
         say(f"  oldest unread    {found.oldest_unread}, added {age} ago")
     if found.last_seen_ms is None:
-        say("  consumers        none: no worker of this group runs")
+        say("  last seen        never: no consumer of this group was ever seen")
     else:
-        say(
-            f"  last seen        {quoted(found.last_seen or '')}, {length_of_time(found.last_seen_ms)} ago"
-        )
+        who = found.last_seen or "a worker"
+        say(f"  last seen        {quoted(who)}, {length_of_time(found.last_seen_ms)} ago")
     if found.claim_after_ms is not None:
         say(f"  claimed after    {length_of_time(found.claim_after_ms)} without a renewal")
     if found.next_due_ms is not None:

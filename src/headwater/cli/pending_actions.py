@@ -8,6 +8,7 @@ headwater pending bury orders billing 1526569498055-0
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from headwater.cli.arguments import DryRun, GroupName, StreamName, Yes, duration, entry_id
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from headwater.groups.operation import Operation
     from headwater.groups.pending import GroupInfo, PendingDelivery
     from headwater.operations.actions import Done, Selection
+
+    Act = Callable[[GroupInfo, Sequence[PendingDelivery], list[Done]], Operation[list[Done]]]
 
 Ids = Annotated[
     list[str] | None, Positional(metavar="ID…", parser=entry_id, help="Ids of pending entries.")
@@ -55,11 +58,9 @@ class Change(NamedTuple):
     output: OutputFormat
     url: str
 
-    def carry_out(
-        self, act: Callable[[GroupInfo, Sequence[PendingDelivery]], Operation[list[Done]]]
-    ) -> None:
+    def carry_out(self, act: Act) -> None:
         """Show what would be changed, ask, change it, and print the result. Raises `HeadwaterError` if a part
-        could not be done."""
+        could not be done; it says how much was."""
         rows = query(self.url, self._selected())
         what = "1 entry" if len(rows) == 1 else f"{len(rows):,} entries"
         if self.dry_run or not rows:
@@ -71,7 +72,17 @@ class Change(NamedTuple):
                 f"{what} of group {self.group} of {self.stream} will be {self.word}. Continue?"
             )
             confirm(question)
-        done = query(self.url, self._act(act, rows))
+        done: list[Done] = []
+        try:
+            query(self.url, self._act(act, rows, done))
+        except KeyboardInterrupt:
+            say(f"{sum(one.done for one in done):,} of {what} {self.word}", error=True)
+            raise
+        except HeadwaterError as error:
+            if not done:
+                raise
+            count = sum(one.done for one in done)
+            raise HeadwaterError(f"{count:,} of {what} {self.word}, then: {error}") from error
         failed = [one for one in done if not one.done]
 
         def text() -> None:
@@ -89,14 +100,12 @@ class Change(NamedTuple):
         return (yield from select_in(self.stream, self.group, self.which))
 
     def _act(
-        self,
-        act: Callable[[GroupInfo, Sequence[PendingDelivery]], Operation[list[Done]]],
-        rows: Sequence[PendingDelivery],
+        self, act: Act, rows: Sequence[PendingDelivery], done: list[Done]
     ) -> Operation[list[Done]]:
         from headwater.groups.pending import groups
 
         (of,) = yield from groups(self.stream, self.group)
-        return (yield from act(of, rows))
+        return (yield from act(of, rows, done))
 
 
 def _preview(rows: Sequence[PendingDelivery]) -> None:
@@ -184,7 +193,7 @@ def claim(
 
     which = _selection(ids, every, consumer, idle, deliveries)
     change = Change(stream, group, which, f"given to {to}", dry_run, yes, output, url)
-    change.carry_out(lambda of, rows: act(of, rows, to, idle_ms=which.idle_ms))
+    change.carry_out(partial(act, consumer=to, idle_ms=which.idle_ms))
 
 
 def ack(
@@ -233,7 +242,7 @@ def bury(
 
     which = _selection(ids, every, consumer, idle, deliveries)
     change = Change(stream, group, which, "buried", dry_run, yes, output, url)
-    change.carry_out(lambda of, rows: act(of, rows, error=reason))
+    change.carry_out(partial(act, error=reason))
 
 
 def add_to(app: CommandGroup) -> None:

@@ -7,8 +7,8 @@ headwater streams trim orders --maxlen 100000
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from headwater.cli.arguments import DryRun, GroupName, StreamName, Yes, entry_id
 from headwater.cli.command import Option, confirm, wrong
@@ -71,13 +71,17 @@ def reset(
         found = query(url, reset_back(stream, group, back))
     else:
         found = query(url, reset_to(stream, group, str(to)))
-    show([found._asdict()], output, lambda: _print_reset(found))
-    _ask_and_do(
+
+    def change() -> tuple[dict[str, object], str]:
+        query(url, set_position(found))
+        return {}, f"position of group {group} of {stream} set to {found.after}"
+
+    _Asked(
+        found._asdict(),
+        lambda: _print_reset(found),
         f"Set group {group} of {stream} to {found.after}?",
-        lambda: query(url, set_position(found)),
-        dry_run=dry_run or found.before == found.after,
-        yes=yes,
-    )
+        change,
+    ).carry_out(output, dry_run=dry_run or found.before == found.after, yes=yes)
 
 
 def _print_reset(found: ResetPreview) -> None:
@@ -115,33 +119,45 @@ def trim(
         found = query(url, trim_to_length(stream, maxlen))
     else:
         found = query(url, trim_before(stream, str(minid)))
-    show(
-        [found._asdict() | {"groups": [one._asdict() for one in found.groups]}],
-        output,
+
+    def change() -> tuple[dict[str, object], str]:
+        removed = query(url, carry_out(found))
+        return {"removed": removed}, f"{_entries(removed)} of {stream} removed"
+
+    _Asked(
+        {**found._asdict(), "groups": [one._asdict() for one in found.groups]},
         lambda: _print_trim(found),
-    )
-    _ask_and_do(
-        f"Remove {_removed(found)} of {stream}?",
-        lambda: query(url, carry_out(found)),
-        dry_run=dry_run or not found.removed,
-        yes=yes,
-    )
+        f"Remove {_entries(found.removed)} of {stream}?",
+        change,
+    ).carry_out(output, dry_run=dry_run or not found.removed, yes=yes)
 
 
 def _print_trim(found: TrimPreview) -> None:
-    say(f"{found.stream}: {_removed(found)} before {found.minid}")
+    say(f"{found.stream}: {_entries(found.removed)} before {found.minid}")
     if found.groups:
         rows = [(one.group, f"{one.unread:,}", f"{one.pending:,}") for one in found.groups]
         print_table(("  GROUP", "UNREAD", "PENDING"), [(f"  {a}", b, c) for a, b, c in rows])
 
 
-def _removed(found: TrimPreview) -> str:
-    return f"{found.removed:,} {'entry' if found.removed == 1 else 'entries'}"
+def _entries(count: int) -> str:
+    return f"{count:,} {'entry' if count == 1 else 'entries'}"
 
 
-def _ask_and_do(question: str, change: Callable[[], object], *, dry_run: bool, yes: bool) -> None:
-    if dry_run:
-        return
-    if not yes:
-        confirm(question)
-    change()
+class _Asked(NamedTuple):
+    """A change with its preview: a document for programs, a text for people; and a question."""
+
+    document: Mapping[str, object]
+    preview: Callable[[], None]
+    question: str
+    change: Callable[[], tuple[dict[str, object], str]]
+    """Makes the change. Returns what became of the document, and what was done, as a text."""
+
+    def carry_out(self, output: OutputFormat, *, dry_run: bool, yes: bool) -> None:
+        """Show the preview, ask, make the change, and say what was done."""
+        if output is OutputFormat.TABLE:
+            self.preview()
+        if not (dry_run or yes):
+            confirm(self.question)
+        became, said = ({}, "") if dry_run else self.change()
+        document = {**self.document, **became, "done": not dry_run}
+        show([document], output, lambda: say(said) if said else None)

@@ -44,19 +44,22 @@ def repair(
 
     with Busy("read: looking for damage"):
         plan = plan_repair(directory)
-    document = {**plan._asdict(), "lost": [one._asdict() for one in plan.lost]}
+    changes = plan.needed and not dry_run
+    if output is OutputFormat.TABLE:
+        _print(plan)
+    if changes:
+        if not yes:
+            confirm(f"Make a store without these in {to}?")
+        try:
+            with Busy("copied") as progress:
+                repair_to(plan, directory, to, progress)
+        except OSError as error:
+            raise failed("the repair", error, to) from error
+        _delete(plan, to)
+    document = {**plan._asdict(), "lost": [one._asdict() for one in plan.lost], "done": changes}
     document["unreadable"] = sum(len(ids) for _db, _key, ids in plan.unreadable)
-    show([document], output, lambda: _print(plan))
-    if dry_run or not plan.needed:
-        return
-    if not yes:
-        confirm(f"Make a store without these in {to}?")
-    try:
-        with Busy("copied") as progress:
-            repair_to(plan, directory, to, progress)
-    except OSError as error:
-        raise failed("the repair", error, to) from error
-    _delete(plan, to)
+    said = f"repaired: {to} is a whole store without these; {directory} is unchanged"
+    show([document], output, lambda: say(said) if changes else None)
 
 
 def _delete(plan: RepairPlan, directory: Path) -> None:

@@ -73,6 +73,12 @@ def number(count: int | None) -> str:
     return "unknown" if count is None else f"{count:,}"
 
 
+def _age(lag_ms: int | None) -> str:
+    if lag_ms is None:
+        return "unknown"
+    return length_of_time(lag_ms) if lag_ms else "-"
+
+
 streams_app.add()(positions.trim)
 
 
@@ -109,8 +115,8 @@ def _print_groups(found: list[GroupLag], output: OutputFormat) -> None:
                 f"{one.pending:,}",
                 number(one.delayed),
                 number(one.unread),
-                length_of_time(one.lag_ms) if one.lag_ms else "-",
-                "-" if one.oldest_pending_ms is None else length_of_time(one.oldest_pending_ms),
+                _age(one.lag_ms),
+                _age(one.oldest_pending_ms if one.pending else 0),
             )
             for one in found
         ]
@@ -143,7 +149,7 @@ def lag(
             "--max",
             parser=duration,
             metavar="DURATION",
-            help="Exit with status 3 if the oldest unread entry is older.",
+            help="Exit with status 3 if the oldest unread entry is older, or unknown.",
         ),
     ] = None,
     output: Output = OutputFormat.TABLE,
@@ -163,14 +169,12 @@ def lag(
         )
 
     def table() -> None:
-        rows = [
-            (one.group, number(one.unread), length_of_time(one.lag_ms) if one.lag_ms else "-")
-            for one in found
-        ]
+        rows = [(one.group, number(one.unread), _age(one.lag_ms)) for one in found]
         print_table(("GROUP", "UNREAD", "LAG"), rows)
 
     show([one._asdict() for one in found], output, table, GroupLag._fields)
     if longest is not None:
         longest_ms = milliseconds(longest, what="--max", least_ms=0)
-        if any(one.lag_ms > longest_ms for one in found):
+        # What is unknown is not within the bound.
+        if any(one.lag_ms is None or one.lag_ms > longest_ms for one in found):
             raise click.exceptions.Exit(UNHEALTHY)

@@ -103,6 +103,11 @@ class Replay:
         self._reader.attach(facts)
         self._reader.select(0, len(facts), now_ms)
 
+    def place(self) -> int:
+        """Return where in the group the next fact begins; -1 if there is none."""
+        reader = self._reader
+        return -1 if reader.at == reader.end else reader.at - reader.start
+
     def step(self) -> int:
         """Apply the next fact of the group. Return its kind, -1 if there is none."""
         reader = self._reader

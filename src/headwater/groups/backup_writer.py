@@ -1,10 +1,12 @@
 """Writes the backup of a group every two seconds, so that nothing is lost if another client destroys it.
 
-Rule 1. One worker of a group writes the backup: the one that finds the last one two seconds old.
+Rule 1. One worker of a group writes the backup: the one that finds the last one two seconds old. Workers that start
+        together all find it so; those that then see that another has written after them leave it to that one, and
+        look when its next backup should be there (`TAKEN_OVER_MS`). An idle group writes one field in two seconds.
 Rule 2. The writer creates the consumer ``hw.sign`` if it is missing. If it is missing later, another
         client has destroyed the group and created it again.
-Rule 3. The same round shows other workers that this one is running (`member.SEEN_FIELD`), and compares
-        the server's clock with the time of the last backup.
+Rule 3. The time of the backup shows others that a worker of the group runs, as `member.SEEN_FIELD` does. The round
+        compares the server's clock with it.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from headwater.groups.group_backup import FIELDS, MOST, PARKED, SIGNED, GroupBackup, Row, parse
-from headwater.groups.member import BACKUP_VALID_MS, SEEN_FIELD, Member
+from headwater.groups.member import BACKUP_VALID_MS, Member
 from headwater.groups.operation import (
     Command,
     Operation,
@@ -22,10 +24,13 @@ from headwater.groups.operation import (
     mapping,
     server_ms,
 )
-from headwater.messages import SIGN_CONSUMER, group_backup_key, group_settings_key
+from headwater.messages import SIGN_CONSUMER, group_backup_key
 from headwater.model import StreamID
 
 BACKUP_SECONDS: Final = 2.0
+
+TAKEN_OVER_MS: Final = 2_400
+"""The age of a backup from which a worker that did not write the last one writes the next: its writer is gone."""
 
 SET_BACK_MS: Final = 1_000
 """A server's clock that is behind the last backup by more than this was set back."""
@@ -46,6 +51,8 @@ class Round(NamedTuple):
     replaced: bool = False
     """Another client has destroyed the group and created it again, without its pending entries. The backup
     was not overwritten."""
+    again_ms: int = 2_000
+    """When to look again."""
 
 
 class BackupWriter:
@@ -67,8 +74,11 @@ class BackupWriter:
         at, signed = accepted(replies[1])
         before = int(at or 0)
         set_back = before - now if before - now > SET_BACK_MS else 0
-        if not set_back and now - before < BACKUP_SECONDS * 900:
-            return Round(written=False, set_back_ms=0)
+        others = 0 < self._wrote_at < before
+        if not set_back and now - before < (TAKEN_OVER_MS if others else BACKUP_SECONDS * 900):
+            return Round(
+                written=False, set_back_ms=0, again_ms=TAKEN_OVER_MS - max(0, now - before)
+            )
         backup = yield from self._read(now)
         if backup is None:
             return Round(written=False, set_back_ms=set_back)
@@ -76,16 +86,13 @@ class BackupWriter:
         known = made and signed == b"1" and now - before < BACKUP_VALID_MS
         if known and (yield from self._is_new(backup.last)):
             return Round(written=False, set_back_ms=set_back, replaced=True)
-        settings = group_settings_key(member.stream, member.group)
-        commands: list[Command] = [["HSET", settings, SEEN_FIELD, now]]
         is_signed = int(made is not None)
         content = (backup.last, backup.floor, backup.text(), is_signed)
         if content == self._content and before == self._wrote_at:
-            commands.append(["HSET", key, "at", now])
+            replies = yield [["HSET", key, "at", now]]
         else:
-            commands.append(["HSET", key, *backup.words(), SIGNED, is_signed])
-        for reply in (yield commands):
-            accepted(reply)
+            replies = yield [["HSET", key, *backup.words(), SIGNED, is_signed]]
+        accepted(replies[0])
         self._content, self._wrote_at = content, now
         return Round(written=True, set_back_ms=set_back)
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headwater.errors import HeadwaterError
-from headwater.groups.operation import Operation
+from headwater.groups.operation import Command, Operation, Refused
 
 OLDEST = (7, 0)
 """Oldest supported version of Redis: the first whose XCLAIM drops deleted entries instead of returning nil."""
@@ -43,8 +43,13 @@ def probe() -> Operation[Capabilities]:
         ["COMMAND", "INFO", "xsettle", "xrenew", "xretire", "xdelex"],
         ["INFO", "server"],
     ]
-    known = [isinstance(one, list | tuple) for one in _list(replies[0])]
     info = info_fields(replies[1])
+    if isinstance(replies[0], Refused):
+        # A user without the right to COMMAND. A server that has a command says that its arguments are missing.
+        short: list[Command] = [["XSETTLE"], ["XRENEW"], ["XRETIRE"], ["XDELEX"]]
+        answers = yield short
+        replies = [[None if "unknown command" in str(one) else [] for one in answers], replies[1]]
+    known = [isinstance(one, list | tuple) for one in _list(replies[0])]
     version = info.get("redis_version", "")
     numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdecimal())
     if numbers and numbers < OLDEST:

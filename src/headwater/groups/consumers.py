@@ -8,22 +8,23 @@ Rule 2. Consumers whose names begin with ``hw.`` are internal and are never remo
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from headwater.groups.member import Member, retire
+from headwater.groups.member import CLAIM_AFTER_FIELD, Member, retire
 from headwater.groups.missing_stream import GroupMissing, of_stream
 from headwater.groups.operation import Operation, Refused, mapping
-from headwater.messages import RESERVED_PREFIX, reader_key
+from headwater.messages import RESERVED_PREFIX, group_settings_key, reader_key
 from headwater.names import text_of
 
 UNSEEN_MS = 24 * 60 * 60 * 1000
 """A consumer that owns nothing and was not seen for this time is removed."""
 
 ACTIVE_MS = 60_000
-"""A consumer that was not seen for this time is silent. A worker reads at least every few seconds."""
+"""A consumer that was not seen for this time is silent, or for the group's ``claim_after`` if that is shorter. A
+worker reads at least every few seconds."""
 
 
 WORKER_NAME = re.compile(r".+-\d+-[0-9a-f]{8}")
@@ -35,7 +36,8 @@ class ConsumerState(StrEnum):
 
     ACTIVE = "active"
     SILENT = "silent"
-    """Not seen for a minute: stopped, killed, or disconnected. Its entries will be claimed."""
+    """Not seen for a minute, or for ``claim_after`` if that is shorter: stopped, killed, or disconnected. Its entries
+    will be claimed."""
     EXPIRED = "expired"
     """It owns nothing and was not seen for a day: it can be removed."""
     INTERNAL = "internal"
@@ -56,34 +58,40 @@ def consumers(
 ) -> Operation[list[ConsumerInfo]]:
     """Return the consumers of a group, by name. Raises `HeadwaterError` if the stream or group does not
     exist."""
-    replies = yield [["XINFO", "CONSUMERS", stream, group]]
-    reply = replies[0]
+    replies = yield [
+        ["XINFO", "CONSUMERS", stream, group],
+        ["HGET", group_settings_key(stream, group), CLAIM_AFTER_FIELD],
+    ]
+    reply, announced = replies
     if isinstance(reply, Refused) and reply.code == "NOGROUP":
         raise GroupMissing(
             f"there is no group {group!r} of stream {stream!r}; `headwater groups list {stream}` lists "
             "them"
         )
-    return _parsed((yield from of_stream(reply, stream)), unseen_ms)
+    silent_ms = ACTIVE_MS
+    if isinstance(announced, bytes):
+        silent_ms = min(silent_ms, int(announced))  # from then on its entries can be claimed
+    return _parsed((yield from of_stream(reply, stream)), unseen_ms, silent_ms)
 
 
-def _parsed(reply: Sequence[Any], unseen_ms: int) -> list[ConsumerInfo]:
+def _parsed(reply: Sequence[Any], unseen_ms: int, silent_ms: int = ACTIVE_MS) -> list[ConsumerInfo]:
     """Return the rows of XINFO CONSUMERS, by name."""
     found = []
     for row in reply:
         about = mapping(row)
         name = text_of(about[b"name"])
         pending, idle = about[b"pending"], max(0, about[b"idle"])
-        state = _state(name, pending, idle, unseen_ms)
+        state = _state(name, pending, idle, unseen_ms, silent_ms)
         found.append(ConsumerInfo(name, pending, idle, state))
     return sorted(found)
 
 
-def _state(name: str, pending: int, idle_ms: int, unseen_ms: int) -> ConsumerState:
+def _state(name: str, pending: int, idle_ms: int, unseen_ms: int, silent_ms: int) -> ConsumerState:
     if name.startswith(RESERVED_PREFIX):
         return ConsumerState.INTERNAL
     if not pending and idle_ms >= unseen_ms:
         return ConsumerState.EXPIRED
-    return ConsumerState.ACTIVE if idle_ms < ACTIVE_MS else ConsumerState.SILENT
+    return ConsumerState.ACTIVE if idle_ms < silent_ms else ConsumerState.SILENT
 
 
 def foreign_consumers(member: Member) -> Operation[list[ConsumerInfo]]:
@@ -107,12 +115,16 @@ def foreign_consumers(member: Member) -> Operation[list[ConsumerInfo]]:
     return [one for one, leased in zip(others, replies, strict=True) if leased == 0]
 
 
-def reap(member: Member, *, unseen_ms: int = UNSEEN_MS) -> Operation[list[str]]:
-    """Remove the other consumers of the member's group that own nothing and were not seen for
-    ``unseen_ms``, and return their names. The next read of such a consumer creates it again."""
+def reap(
+    member: Member, *, unseen_ms: int = UNSEEN_MS, only: Collection[str] | None = None
+) -> Operation[list[str]]:
+    """Remove the other consumers of the member's group, or only those named, that own nothing and were not seen
+    for ``unseen_ms``, and return their names. The next read of such a consumer creates it again."""
     removed = []
     for one in (yield from consumers(member.stream, member.group, unseen_ms=unseen_ms)):
         if one.state != ConsumerState.EXPIRED or one.name == member.consumer:
+            continue
+        if only is not None and one.name not in only:
             continue
         if (yield from retire(replace(member, consumer=one.name))):
             removed.append(one.name)

@@ -28,8 +28,8 @@ from headwater.model import MIN_ID, StreamID, id_before
 CLAIM_AFTER_FIELD = "claim_after_ms"
 
 SEEN_FIELD = "seen_at"
-"""When a worker of the group was last seen, in Unix milliseconds of the server. Written at the start of a
-worker and every two seconds (`backup_writer`)."""
+"""When a worker of the group was last seen, in Unix milliseconds of the server. Written at the start of a worker;
+while workers run, the time of the group's backup shows it every two seconds (`backup_writer`)."""
 
 MARK_FIELD = "made"
 """A random word that changes whenever a worker creates the group again: the group's *mark*."""
@@ -44,13 +44,14 @@ BACKUP_VALID_MS = 600_000
 
 _REPLACE = Script(
     """
--- KEYS stream, settings. ARGV group, expected claim_after, new claim_after, idle time in ms below which a
+-- KEYS stream, settings, backup. ARGV group, expected claim_after, new claim_after, idle time in ms below which a
 -- consumer may come back, time in ms within which a running worker was seen. Returns '' if the value was
 -- replaced, else the reason.
 local group, old, new, silence, young = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
-local since = now - (tonumber(redis.call('HGET', KEYS[2], 'seen_at') or '0') or 0)
+local seen = tonumber(redis.call('HGET', KEYS[2], 'seen_at') or '0') or 0
+local since = now - math.max(seen, tonumber(redis.call('HGET', KEYS[3], 'at') or '0') or 0)
 if redis.call('HGET', KEYS[2], 'claim_after_ms') ~= old then return 'the value has just changed' end
 if since >= 0 and since < young then return 'a worker was seen ' .. since .. ' ms ago' end
 for _, info in ipairs(redis.call('XINFO', 'CONSUMERS', KEYS[1], group)) do
@@ -345,7 +346,8 @@ def _replace(member: Member, announced: int) -> Operation[None]:
     """
     silence = announced + SEEN_MS
     words: list[Word] = [member.group, announced, member.claim_after_ms, silence, SEEN_MS]
-    found: bytes = yield from _REPLACE.call([member.stream, _settings(member)], words)
+    keys = [member.stream, _settings(member), group_backup_key(member.stream, member.group)]
+    found: bytes = yield from _REPLACE.call(keys, words)
     if not found:
         return
     raise DeclarationError(

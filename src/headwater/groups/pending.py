@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from headwater.groups.capabilities import Capabilities, probe
 from headwater.groups.consumers import ConsumerState, consumers
-from headwater.groups.member import CLAIM_AFTER_FIELD
+from headwater.groups.member import CLAIM_AFTER_FIELD, SEEN_FIELD, SEEN_MS
 from headwater.groups.missing_stream import GroupMissing, StreamMissing, of_stream
 from headwater.groups.operation import (
     GroupVanished,
@@ -22,7 +22,14 @@ from headwater.groups.operation import (
     mapping,
     server_ms,
 )
-from headwater.messages import PARKED_CONSUMER, delays_key, due_key, group_settings_key, later_key
+from headwater.messages import (
+    PARKED_CONSUMER,
+    delays_key,
+    due_key,
+    group_backup_key,
+    group_settings_key,
+    later_key,
+)
 from headwater.model import StreamID
 from headwater.names import text_of
 
@@ -31,16 +38,24 @@ T = TypeVar("T")
 ROWS = 100
 """How many entries of a group are reported by default."""
 
+SILENT_MS = 300_000
+"""``claim_after`` of a group whose workers have announced none."""
+
+
+def silent_after(claim_after_ms: int | None) -> int:
+    """Return the idle time from which an entry counts as claimable and its owner as silent."""
+    return SILENT_MS if claim_after_ms is None else claim_after_ms
+
 
 class PendingState(StrEnum):
     """The state of a pending entry."""
 
     IN_FLIGHT = "in flight"
-    """A consumer owns it, and its idle time is less than ``claim_after``."""
+    """A consumer owns it, and its idle time is less than `silent_after`."""
     PARKED = "parked"
     """It is a delayed entry, before its due time."""
     CLAIMABLE = "claimable"
-    """The next worker that reads claims it: it is due, or its idle time has reached ``claim_after``."""
+    """The next worker that reads claims it: it is due, or its idle time has reached `silent_after`."""
 
 
 class PendingDelivery(NamedTuple):
@@ -94,8 +109,9 @@ class GroupPending(NamedTuple):
     claim_after_ms: int | None
     """The value that the group's workers announced; None if no Headwater worker has joined."""
     last_seen: str
-    """The consumer that was seen most recently."""
+    """The consumer that was seen most recently; empty if only a worker's own word says that it runs."""
     last_seen_ms: int | None
+    """Time since a consumer or a worker of the group was seen; None if none ever was."""
     next_due_ms: int | None
     """Time until the first of the reported entries is due; None if none is delayed."""
     entries: list[PendingDelivery]
@@ -164,16 +180,24 @@ def groups(stream: str, group: str | None = None) -> Operation[list[GroupInfo]]:
     ]
 
 
+def known_lag(about: Mapping[bytes, Any]) -> int | None:
+    """Return a group's lag, given its row of XINFO GROUPS. It is unknown where XSETID has made it negative, as Redis and
+    Valkey show it."""
+    lag: int | None = about.get(b"lag")
+    return None if lag is None or lag < 0 else lag
+
+
 def report(of: GroupInfo, which: PendingFilter = OLDEST) -> Operation[GroupPending]:
     """Report what a group has not settled."""
     last = of.about[b"last-delivered-id"].decode()
     replies = yield [
         ["XRANGE", of.stream, f"({last}", "+", "COUNT", 1],
-        ["HGET", group_settings_key(of.stream, of.name), CLAIM_AFTER_FIELD],
+        ["HMGET", group_settings_key(of.stream, of.name), CLAIM_AFTER_FIELD, SEEN_FIELD],
+        ["HGET", group_backup_key(of.stream, of.name), "at"],
     ]
     unread = accepted(replies[0])
     oldest = unread[0][0].decode() if unread else ""
-    announced = None if isinstance(replies[1], Refused) else replies[1]
+    announced, noted = (None, None) if isinstance(replies[1], Refused) else replies[1]
     claim_after = None if announced is None else int(announced)
     entries = yield from deliveries(of, which, claim_after_ms=claim_after)
     dues = [one.due_ms for one in entries if one.due_ms is not None]
@@ -183,15 +207,22 @@ def report(of: GroupInfo, which: PendingFilter = OLDEST) -> Operation[GroupPendi
         if one.state != ConsumerState.INTERNAL
     ]
     last_seen = min(seen, key=lambda one: one.idle_ms, default=None)
+    # On Redis 7.0 a read that finds nothing does not count as seen: workers note themselves that they run.
+    marks = [noted, None if isinstance(replies[2], Refused) else replies[2]]
+    ages = [max(0, of.now_ms - int(one)) for one in marks if one is not None]
+    if last_seen is not None:
+        ages.append(last_seen.idle_ms)
+        if last_seen.idle_ms > min(ages) + SEEN_MS:
+            last_seen = None  # another one
     return GroupPending(
         group=of.name,
         pending=of.about[b"pending"],
-        unread=of.about.get(b"lag"),
+        unread=known_lag(of.about),
         oldest_unread=oldest,
         oldest_unread_age_ms=_age(oldest, of.now_ms) if oldest else None,
         claim_after_ms=claim_after,
         last_seen="" if last_seen is None else last_seen.name,
-        last_seen_ms=None if last_seen is None else last_seen.idle_ms,
+        last_seen_ms=min(ages, default=None),
         next_due_ms=min(dues, default=None),
         entries=entries,
     )
@@ -248,7 +279,7 @@ def _entry(
         state = PendingState.PARKED if due else PendingState.CLAIMABLE
         owner, idle = "", None
     else:
-        silent = idle is not None and claim_after_ms is not None and idle >= claim_after_ms
+        silent = idle is not None and idle >= silent_after(claim_after_ms)
         state = PendingState.CLAIMABLE if silent else PendingState.IN_FLIGHT
     return PendingDelivery(
         id=entry_id,

@@ -55,9 +55,6 @@ from headwater.journal.statistics import JournalStatistics
 from headwater.journal.writing import Writer
 from headwater.limits import JOURNAL_FILE_BYTES, MAX_RECORD_GROUP_BYTES
 
-_USUAL_BYTES = 64 * 1024
-"""While so many bytes of a turn are accepted, writes are not said to be refused."""
-
 
 class Journal:
     """A journal that is open for replay and then for writing, created by `open` only. Only the thread that holds
@@ -351,7 +348,7 @@ class Journal:
             durable_turn=max(self._durable_turn, self._flusher.synced_turn),
             failure=self.failure,
             flusher_late_s=self._flusher.late_s(),
-            refusal=None if self.allowance >= _USUAL_BYTES else self._reserve.refuses(),
+            refusal=self._reserve.refuses(self.allowance),
         )
 
     def close(self) -> None:

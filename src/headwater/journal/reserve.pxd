@@ -12,6 +12,7 @@ cdef class Reserve:
     cdef long long _wanted
     cdef object _broken
     cdef long long _lacking
+    cdef long long _refused
     cdef long long _before
 
     cpdef long long room(self) except? -1

@@ -30,6 +30,8 @@ from headwater.journal.records import (
 )
 
 FIRST_FILE_BYTES = 2 * 1024 * 1024
+_USUAL_BYTES = 64 * 1024
+"""While so many bytes of a turn are accepted, writes are not said to be refused, unless a larger one was."""
 _OVERHEAD = FILE_HEADER_BYTES + 2 * SYNCED_GROUP_BYTES
 """The part of a file that is not available for groups: its header, the first group, which refers to the
 previous file, and the space for the group of a clean stop."""
@@ -54,6 +56,8 @@ class Reserve:
         self._broken: str | None = None
         self._lacking = 0
         """The bytes that had to be free for the last file that was not created, if fewer were; otherwise 0."""
+        self._refused = 0
+        """The bytes of the largest turn that was refused since a file was created; otherwise 0."""
         self._before = 0
         """The size of the file before the next, 0 if there is none."""
 
@@ -136,12 +140,14 @@ class Reserve:
         left = self._catalog.spare_bytes + self._small
         self._lacking = 0
         self.refusal = self._broken or self._catalog.broken or self._make(number, size, left)
+        self._refused = 0 if self.refusal is None else max(self._refused, needed)
         return self.refusal
 
-    def refuses(self) -> str | None:
-        """Return why the next file could not be created by the last attempt, None if it is ready by now or was
-        refused only for want of space that is free again. Other reasons last until an attempt succeeds."""
-        if self.refusal is None or self._ready:
+    def refuses(self, allowance: int) -> str | None:
+        """Return why the next file could not be created by the last attempt; None if a turn as large as the one that
+        was refused, or a usual one, fits into ``allowance`` by now, or if only space was lacking that is free again.
+        Other reasons last until an attempt succeeds."""
+        if self.refusal is None or allowance >= max(_USUAL_BYTES, self._refused):
             return None
         if not self._lacking:
             return self.refusal

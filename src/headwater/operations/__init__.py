@@ -15,5 +15,6 @@ operations yield commands and receive replies.
     retries          entries that wait for their retry
     positions        moving a group's position, trimming a stream, with previews
     counting         how many entries there are in a range
-    actions          claim, release and acknowledge pending entries, each with a preview
+    actions          claim, release and acknowledge pending entries, each with a preview; remove unused consumers
+    records          who did what, in a stream of its own
 """

@@ -3,52 +3,42 @@
 Rule 1. An action is done in the name of the entry's owner at the time of the preview, owner-checked as a worker's
         own settlement: an entry that a worker has claimed or settled since then is left alone.
 Rule 2. `select` shows what an action would touch; it changes nothing. The actions take its rows.
-Rule 3. Each action is recorded in the stream ``{stream}:hw:actions``: who, what, which entries, how many of them.
+Rule 3. Each action is recorded (`headwater.operations.records`).
+Rule 4. An action goes a page at a time and notes what it has done in the list of its caller. If a later page is
+        refused, its entries and the rest are not done; what was done before is reported and recorded as done.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from enum import StrEnum
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
+from headwater.groups.capabilities import probe
+from headwater.groups.consumers import reap as remove_consumers
 from headwater.groups.content import ContentPages
 from headwater.groups.dead_letters import bury as dead_letter
 from headwater.groups.member import CLAIM_AFTER_FIELD, Member
 from headwater.groups.operation import Operation, Refused, accepted
-from headwater.groups.pending import GroupInfo, PendingDelivery, PendingFilter, deliveries, groups
+from headwater.groups.pending import (
+    SILENT_MS,
+    GroupInfo,
+    PendingDelivery,
+    PendingFilter,
+    deliveries,
+    groups,
+)
 from headwater.groups.poison import forget
 from headwater.groups.settling import How, Settlement, settle
-from headwater.messages import (
-    PARKED_CONSUMER,
-    actions_key,
-    dead_letter_stream,
-    group_settings_key,
-)
-from headwater.operations.observation import SILENT_MS
+from headwater.messages import PARKED_CONSUMER, dead_letter_stream, group_settings_key
+from headwater.model import StreamID
+from headwater.operations.records import Action, record
 
 PAGE = 500
 """How many entries are read, or acted on, in one step."""
 
 OPERATOR = "hw.operator"
 """The consumer that settles entries that nobody owned, on Headwater."""
-
-RECORDS = 1_000
-"""About how many actions the record of a stream keeps."""
-
-
-class Action(StrEnum):
-    """What is done to pending entries."""
-
-    RELEASE = "release"
-    """Handed back: the next consumer that claims gets it. Delayed entries are due at once."""
-    CLAIM = "claim"
-    """Given to another consumer, as XCLAIM does."""
-    ACKNOWLEDGE = "acknowledge"
-    """Settled without being handled."""
-    BURY = "bury"
-    """Made a dead letter, which can be replayed."""
 
 
 class Selection(NamedTuple):
@@ -105,29 +95,38 @@ def select(
     return [one for one in found if one.deliveries >= which.deliveries]
 
 
-def release(of: GroupInfo, rows: Sequence[PendingDelivery]) -> Operation[list[Done]]:
+def release(
+    of: GroupInfo, rows: Sequence[PendingDelivery], done: list[Done] | None = None
+) -> Operation[list[Done]]:
     """Hand entries back. Delivery counts stay as they are."""
-    return (yield from _settled(of, rows, Action.RELEASE, How.FAIL))
+    return (yield from _settled(of, rows, Action.RELEASE, How.FAIL, done))
 
 
-def acknowledge(of: GroupInfo, rows: Sequence[PendingDelivery]) -> Operation[list[Done]]:
+def acknowledge(
+    of: GroupInfo, rows: Sequence[PendingDelivery], done: list[Done] | None = None
+) -> Operation[list[Done]]:
     """Acknowledge entries without handling them."""
-    return (yield from _settled(of, rows, Action.ACKNOWLEDGE, How.ACK))
+    return (yield from _settled(of, rows, Action.ACKNOWLEDGE, How.ACK, done))
 
 
 def claim(
-    of: GroupInfo, rows: Sequence[PendingDelivery], consumer: str, *, idle_ms: int
+    of: GroupInfo,
+    rows: Sequence[PendingDelivery],
+    done: list[Done] | None = None,
+    *,
+    consumer: str,
+    idle_ms: int,
 ) -> Operation[list[Done]]:
     """Give entries to ``consumer``, except those that have been idle for less than ``idle_ms`` by now.
 
     A delayed entry cannot be claimed before it is due. Delivery counts stay as they are.
     """
-    done: list[Done] = []
-    for part in _pages(rows):
+
+    def page(_owner: str, part: Sequence[PendingDelivery]) -> Operation[list[Done]]:
         ids = [one.id for one in part]
         replies = yield [["XCLAIM", of.stream, of.name, consumer, idle_ms, *ids, "JUSTID"]]
         taken = {one.decode() for one in accepted(replies[0])}
-        done += [
+        return [
             Done(
                 one,
                 one in taken,
@@ -135,23 +134,31 @@ def claim(
             )
             for one in ids
         ]
-    yield from _record(of, Action.CLAIM, done, to=consumer)
-    return done
+
+    pages = [("", part) for part in _pages(rows)]
+    return (yield from _paged(of, pages, page, Action.CLAIM, done, to=consumer))
 
 
-def bury(of: GroupInfo, rows: Sequence[PendingDelivery], *, error: str) -> Operation[list[Done]]:
+def bury(
+    of: GroupInfo,
+    rows: Sequence[PendingDelivery],
+    done: list[Done] | None = None,
+    *,
+    error: str,
+) -> Operation[list[Done]]:
     """Make entries dead letters, with ``error`` as the reason, each in one step with its acknowledgement."""
     destination = dead_letter_stream(of.stream)
-    done: list[Done] = []
-    pages = ContentPages()
-    for owner, part in _by_owner(of, rows):
-        member = _member(of, owner)
+    content = ContentPages()
+
+    def page(owner: str, part: Sequence[PendingDelivery]) -> Operation[list[Done]]:
         taken = frozenset((yield from _take(of, part)))
-        done += [Done(row.id, False, _OTHERS) for row in part if row.id not in taken]
-        for some in pages.of([row for row in part if row.id in taken]):
-            done += yield from _bury(of, member, some, destination, error, pages)
-    yield from _record(of, Action.BURY, done, to=destination)
-    return done
+        found = [Done(row.id, False, _OTHERS) for row in part if row.id not in taken]
+        for some in content.of([row for row in part if row.id in taken]):
+            found += yield from _bury(of, _member(of, owner), some, destination, error, content)
+        return found
+
+    pages = _by_owner(of, rows)
+    return (yield from _paged(of, pages, page, Action.BURY, done, to=destination))
 
 
 def _bury(
@@ -191,22 +198,61 @@ _OTHERS = "a consumer has claimed or settled it meanwhile"
 _DELETED = "the stream does not have it any more: acknowledge it"
 
 
+def reap(stream: str, group: str, names: Sequence[str], *, unseen_ms: int) -> Operation[list[str]]:
+    """Remove those of these consumers that still own nothing and were not seen for ``unseen_ms``; return their
+    names."""
+    able = yield from probe()
+    member = Member(stream, group, "", 0, able)
+    removed = yield from remove_consumers(member, unseen_ms=unseen_ms, only=names)
+    yield from record(stream, Action.REAP, removed, group=group, refused=len(names) - len(removed))
+    return removed
+
+
 def _settled(
-    of: GroupInfo, rows: Sequence[PendingDelivery], action: Action, how: How
+    of: GroupInfo,
+    rows: Sequence[PendingDelivery],
+    action: Action,
+    how: How,
+    done: list[Done] | None,
 ) -> Operation[list[Done]]:
     """Settle entries in the names of their owners."""
-    done: dict[str, Done] = {}
-    for owner, part in _by_owner(of, rows):
-        member = _member(of, owner)
+
+    def page(owner: str, part: Sequence[PendingDelivery]) -> Operation[list[Done]]:
         taken = yield from _take(of, part)
         steps = [Settlement(one.encode(), how) for one in taken]
-        outcomes = (yield from settle(member, steps)) if steps else []
+        outcomes = (yield from settle(_member(of, owner), steps)) if steps else []
         pairs = zip(taken, outcomes, strict=True)
         fine = {one for one, outcome in pairs if outcome.done or outcome.gone}
-        for row in part:
-            done[row.id] = Done(row.id, row.id in fine, "" if row.id in fine else _OTHERS)
-    found = [done[one.id] for one in rows]
-    yield from _record(of, action, found)
+        return [Done(row.id, row.id in fine, "" if row.id in fine else _OTHERS) for row in part]
+
+    return (yield from _paged(of, _by_owner(of, rows), page, action, done))
+
+
+def _paged(
+    of: GroupInfo,
+    pages: Iterable[tuple[str, Sequence[PendingDelivery]]],
+    act: Callable[[str, Sequence[PendingDelivery]], Operation[list[Done]]],
+    action: Action,
+    done: list[Done] | None,
+    *,
+    to: str = "",
+) -> Operation[list[Done]]:
+    """Act on pages of entries, each with the consumer in whose name it is done, and record it."""
+    found: list[Done] = [] if done is None else done
+    refused: Refused | None = None
+    for owner, part in pages:
+        if refused is None:
+            try:
+                found += yield from act(owner, part)
+                continue
+            except Refused as error:
+                if not any(one.done for one in found):
+                    raise
+                refused = error
+        found += [Done(row.id, False, str(refused)) for row in part]
+    found.sort(key=lambda one: StreamID.parse(one.id))
+    ids = [one.id for one in found if one.done]
+    yield from record(of.stream, action, ids, group=of.name, to=to, refused=len(found) - len(ids))
     return found
 
 
@@ -249,23 +295,6 @@ def _take(of: GroupInfo, part: Sequence[PendingDelivery]) -> Operation[list[str]
 def _member(of: GroupInfo, owner: str) -> Member:
     """Return the member in whose name an action is done."""
     return Member(of.stream, of.name, owner, SILENT_MS, of.able)
-
-
-def _record(
-    of: GroupInfo, action: Action, done: Sequence[Done], *, to: str = ""
-) -> Operation[None]:
-    """Record who did what. A server that refuses this does not undo the action."""
-    replies = yield [["ACL", "WHOAMI"]]
-    # Nil for an embedded store, which has no users.
-    who = replies[0] if isinstance(replies[0], bytes) else b"default"
-    ids = [one.id for one in done if one.done]
-    yield [
-        [
-            *("XADD", actions_key(of.stream), "MAXLEN", "~", RECORDS, "*"),
-            *("user", who, "action", action, "group", of.name, "to", to),
-            *("entries", len(ids), "refused", len(done) - len(ids), "first", ids[0] if ids else ""),
-        ]
-    ]
 
 
 def _pages(rows: Sequence[PendingDelivery]) -> Iterator[list[PendingDelivery]]:

@@ -5,6 +5,8 @@ Rule 1. This is a pure function of observations. A group of which every entry is
 Rule 2. A cause is named only if an observation shows it. What the server does not tell is not guessed.
 Rule 3. A cause without a command is stated plainly: time, more workers, or the program that sent the entries must
         end it.
+Rule 4. What waits as its declaration says, a retry for its time or an entry for an earlier one of its key that waits
+        for its retry, is stated, and the group is healthy (`Cause.normal`).
 
 `silent` is the ``claim_after`` that the group's workers announced, or five minutes; an entry is overdue if it is
 idle for two such times.
@@ -20,8 +22,9 @@ from typing import NamedTuple
 from headwater.groups.claiming import MAX_BLOCK_MS
 from headwater.groups.consumers import ACTIVE_MS
 from headwater.groups.held import HeldKey
-from headwater.groups.pending import PendingDelivery
+from headwater.groups.pending import PendingDelivery, PendingState
 from headwater.groups.poison import condemnation
+from headwater.messages import group_settings_key
 from headwater.model import StreamID
 from headwater.operations.observation import Observation
 from headwater.operations.times import length_of_time
@@ -29,11 +32,16 @@ from headwater.operations.times import length_of_time
 LEAST_LAG_MS = 1_000
 """A group whose oldest unread entry is younger is not slow."""
 
+MOST_UNUSED = 100
+"""A group with more consumers that own nothing and have stopped has workers that die again and again, or programs that
+never remove theirs: those that stop remove theirs, and workers remove the others after a day."""
+
 
 class CauseName(StrEnum):
     """The causes, in the order in which they are reported."""
 
     REFUSES = "the server refuses"
+    VANISHED = "the group is gone"
     DEAD_CONSUMER = "dead consumer"
     NOBODY_CLAIMS = "nobody claims"
     NOBODY_READS = "nobody reads"
@@ -42,6 +50,7 @@ class CauseName(StrEnum):
     GONE = "gone"
     TRIMMED = "trimmed unread"
     SLOW = "slow"
+    UNUSED = "unused consumers"
     HELD = "held by its key"
     DELAYED = "delayed"
 
@@ -58,6 +67,13 @@ class Cause(NamedTuple):
     """The command line that ends it; empty if no single command does."""
     server: Sequence[str] = ()
     """The command to the server that ends it, if it is not one of ``headwater``."""
+    normal: bool = False
+    """It is as it should be: a group that has only such causes is healthy."""
+
+
+def unhealthy(found: Sequence[Cause]) -> bool:
+    """Return whether something is wrong."""
+    return not all(one.normal for one in found)
 
 
 def causes(now: Observation, before: Observation | None = None) -> list[Cause]:
@@ -76,6 +92,7 @@ def causes(now: Observation, before: Observation | None = None) -> list[Cause]:
     found += _trimmed(now)
     if before is not None:
         found += _slow(now, before)
+    found += _unused(now)
     found += _held(now)
     found += _delayed(now)
     return found
@@ -219,22 +236,47 @@ def _slow(now: Observation, before: Observation) -> Iterator[Cause]:
         )
 
 
+def _unused(now: Observation) -> Iterator[Cause]:
+    """More than `MOST_UNUSED` consumers that own nothing and were seen by nobody for a while."""
+    longest = max(now.silent_ms, unseen_ms(now))
+    idle = [one.idle_ms for one in now.consumers if not one.pending and one.idle_ms > longest]
+    if len(idle) > MOST_UNUSED:
+        yield Cause(
+            CauseName.UNUSED,
+            f"{len(idle):,} consumers own nothing and were not seen for {length_of_time(longest)} or longer: programs "
+            "that stop without removing theirs, or workers that die again and again",
+            fix=_command("consumers", "reap", now, "--unseen", f"{longest}ms"),
+        )
+
+
+def vanished(stream: str, group: str, statement: str) -> Cause:
+    """Return the cause of a group that has ceased to exist."""
+    return Cause(
+        CauseName.VANISHED,
+        f"{statement}: the group, or its stream, was deleted, has expired or was flushed. Workers create the group "
+        f"again, with what their last backup says is pending; if it was meant, delete "
+        f"{group_settings_key(stream, group)}, too",
+    )
+
+
 def _held(now: Observation) -> Iterator[Cause]:
     """Entries of an ordered group that have waited longer for their key than an entry may be idle."""
     longest = overdue_ms(now)
     for one in now.held:
         if now.at_ms - StreamID.parse(one.waiting[0]).ms > longest:
-            yield held(one)
+            yield held(one, now)
 
 
-def held(one: HeldKey) -> Cause:
+def held(one: HeldKey, now: Observation) -> Cause:
     """Return what the entries of a key wait for, however short."""
     waiting = _entries(one.total)
+    delayed = {row.id for row in now.group.entries if row.state is PendingState.PARKED}
     return Cause(
         CauseName.HELD,
         f"{waiting} of the key {one.key!r} wait for {one.first}, which was added before: "
         f"it runs, or waits for its retry",
         [*one.waiting],
+        normal=one.first in delayed,
     )
 
 
@@ -248,6 +290,7 @@ def _delayed(now: Observation) -> Iterator[Cause]:
             f"{_entries(len(later), now)} delayed by their retry policy, the first for "
             f"{length_of_time(due)} more",
             [one.id for one in later],
+            normal=True,
         )
 
 
@@ -257,6 +300,7 @@ def delayed(one: PendingDelivery) -> Cause:
         CauseName.DELAYED,
         f"{one.id} is delayed by its retry policy: it is due in {length_of_time(one.due_ms or 0)}",
         [one.id],
+        normal=True,
     )
 
 

@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from headwater.groups.capabilities import info_fields, probe
 from headwater.groups.operation import Operation, Refused, server_ms
-from headwater.operations.refusals import COMMANDS, command_probe, refusals
+from headwater.operations.records import who
+from headwater.operations.refusals import COMMANDS, Refusals, command_probe, known_refusals
 
 SKEW_MS = 1_000
 """A larger difference between this machine's clock and the store's is reported."""
@@ -20,49 +21,52 @@ class Examination(NamedTuple):
     """The result of one examination."""
 
     name: str
-    good: bool
+    good: bool | None
+    """None if it is unknown, because the server does not tell this user."""
     text: str
 
 
 def examine(stream: str, *, clock: Callable[[], int]) -> Operation[list[Examination]]:
-    """Examine a store for workers of ``stream``. ``clock`` is this machine's, in Unix milliseconds."""
+    """Examine a store for workers of ``stream``. ``clock`` is this machine's, in Unix milliseconds.
+
+    What the server does not tell is unknown, and the rest is examined. Raises `HeadwaterError` if it is too old.
+    """
     able = yield from probe()
-    skew_ms = yield from _skew_ms(clock)
+    examined = [(yield from _clock(clock))]
     replies = yield [["INFO"], ["ACL", "WHOAMI"]]
-    info = info_fields(replies[0])
-    found = [Examination("server", good=True, text=_server(able.server, verbs=able.verbs))]
-    found.append(_clock(skew_ms))
-    found += _memory(info) + _durability(info)
-    for one in (yield from refusals(stream)):
-        found.append(Examination("writes", good=False, text=f"{one.code}: {one.statement}"))
-    if replies[1] is None:  # an embedded store, which has no users
+    info, embedded = info_fields(replies[0]), replies[1] is None
+    how = "workers use Headwater's commands" if able.verbs else "workers use Lua scripts"
+    if info:
+        found = [Examination("server", True, f"{able.server}; {how}"), *examined]
+        found += _memory(info) + _durability(info)
+    else:
+        found = [Examination("server", None, f"the server does not tell its version (INFO); {how}")]
+        found += examined
+        found += [Examination(one, None, _NOT_TOLD) for one in ("memory", "durability")]
+    found += _writes((yield from known_refusals(stream)))
+    if embedded:  # it has no users
         text = "a program that opens the store itself may send everything"
-        found.append(Examination("rights", good=True, text=text))
-        return found
-    user = "default" if isinstance(replies[1], Refused) else replies[1].decode()
-    found.append((yield from _rights(user, stream, verbs=able.verbs)))
+        found.append(Examination("rights", True, text))
+    else:
+        found.append((yield from _rights((yield from who()), stream, verbs=able.verbs)))
     return found
 
 
-def _server(name: str, *, verbs: bool) -> str:
-    how = "Headwater's commands" if verbs else "Lua scripts"
-    return f"{name}; workers use {how}"
+_NOT_TOLD = "the server does not tell this user (INFO)"
 
 
-def _skew_ms(clock: Callable[[], int]) -> Operation[int]:
-    """Return by how much the store's clock is ahead, at least; 0 if its time is between sending and receiving."""
+def _clock(clock: Callable[[], int]) -> Operation[Examination]:
+    """Compare the store's clock with this machine's: by how much it is ahead, at least; 0 if its time is between
+    sending and receiving."""
     sent = clock()
     replies = yield [["TIME"]]
+    if isinstance(replies[0], Refused):
+        return Examination("clock", None, "the server does not tell this user (TIME)")
     found = server_ms(replies[0])
-    return found - min(max(found, sent), clock())
-
-
-def _clock(skew_ms: int) -> Examination:
+    skew_ms = found - min(max(found, sent), clock())
     ahead = "ahead of" if skew_ms > 0 else "behind"
     text = f"the store's clock is {abs(skew_ms):,} ms {ahead} this machine's"
-    if not skew_ms:
-        text = "as this machine's"
-    return Examination("clock", good=abs(skew_ms) <= SKEW_MS, text=text)
+    return Examination("clock", abs(skew_ms) <= SKEW_MS, text if skew_ms else "as this machine's")
 
 
 def _memory(info: Mapping[str, str]) -> list[Examination]:
@@ -71,10 +75,10 @@ def _memory(info: Mapping[str, str]) -> list[Examination]:
     used, most = int(info["used_memory"]), int(info.get("maxmemory", 0))
     policy = info.get("maxmemory_policy", "noeviction")
     limit = f"of {most:,} bytes" if most else "bytes, no limit"
-    found = [Examination("memory", good=not most or used < FULL * most, text=f"{used:,} {limit}")]
+    found = [Examination("memory", not most or used < FULL * most, f"{used:,} {limit}")]
     if most and policy.startswith("allkeys"):
         text = f"maxmemory-policy {policy} may evict streams with their groups: use noeviction"
-        found.append(Examination("eviction", good=False, text=text))
+        found.append(Examination("eviction", False, text))
     return found
 
 
@@ -83,26 +87,32 @@ def _durability(info: Mapping[str, str]) -> list[Examination]:
         return []
     written = info["aof_enabled"] == "1"
     text = "appendonly yes" if written else "appendonly no: a crash loses what no snapshot has"
-    return [Examination("durability", good=written, text=text)]
+    return [Examination("durability", written, text)]
+
+
+def _writes(refused: Refusals) -> list[Examination]:
+    """Return whether the server takes writes, as far as it tells."""
+    found = [Examination("writes", False, f"{one.code}: {one.statement}") for one in refused.found]
+    if refused.unknown:
+        found.append(
+            Examination("writes", None, f"the server does not tell: {'; '.join(refused.unknown)}")
+        )
+    return found or [Examination("writes", True, "nothing shows that the server refuses any")]
 
 
 def _rights(user: str, stream: str, *, verbs: bool) -> Operation[Examination]:
     """Ask for each command that workers send whether the user may."""
     own = {"xsettle", "xrenew", "xretire"}
     needed = [one for one in COMMANDS if verbs or one not in own]
-    needed = [one for one in needed if not (verbs and one.startswith("eval"))]
+    needed = [one for one in needed if not (verbs and one.startswith(("eval", "zadd")))]
     replies = yield [command_probe(user, one, stream) for one in needed]
-    lacking = [
-        one
-        for one, reply in zip(needed, replies, strict=True)
-        if not isinstance(reply, Refused) and reply != b"OK"
-    ]
-    if all(isinstance(reply, Refused) for reply in replies):
-        return Examination(
-            "rights", good=True, text=f"user {user} (the server does not tell its rights)"
-        )
-    if lacking:
-        return Examination(
-            "rights", good=False, text=f"user {user} may not send {', '.join(lacking)}"
-        )
-    return Examination("rights", good=True, text=f"user {user} may send what workers send")
+    asked = list(zip(needed, replies, strict=True))
+    lacking = [one for one, reply in asked if not isinstance(reply, Refused) and reply != b"OK"]
+    unknown = [one for one, reply in asked if isinstance(reply, Refused)]
+    text = f"user {user} may not send {', '.join(lacking)}" if lacking else f"user {user}"
+    if unknown:
+        whether = "what workers send" if len(unknown) == len(needed) else ", ".join(unknown)
+        text += f"{'; and' if lacking else ':'} the server does not tell whether it may send {whether} (ACL DRYRUN)"
+    if lacking or unknown:
+        return Examination("rights", False if lacking else None, text)
+    return Examination("rights", True, f"{text} may send what workers send")

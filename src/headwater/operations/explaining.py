@@ -6,30 +6,46 @@ entry ─▶ what one entry waits for
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from headwater.groups.consumers import ConsumerState
+from headwater.groups.consumers import UNSEEN_MS
+from headwater.groups.member import SEEN_FIELD
 from headwater.groups.missing_stream import StreamMissing
-from headwater.groups.operation import Operation, accepted
+from headwater.groups.operation import Operation, Refused, accepted, mapping, server_ms
 from headwater.groups.pending import GroupInfo, PendingDelivery, PendingState, each_group
+from headwater.messages import group_backup_key, group_settings_key
 from headwater.model import StreamID
-from headwater.operations.causes import Cause, causes, delayed, held
+from headwater.names import bytes_of, text_of
+from headwater.operations.causes import Cause, causes, delayed, held, unhealthy, vanished
 from headwater.operations.observation import Observation, observe
-from headwater.operations.refusals import ServerRefusal, refusals
+from headwater.operations.refusals import TAKES_WRITES, Refusals, ServerRefusal, known_refusals
 from headwater.operations.times import length_of_time
 
 
+class GroupHealth(StrEnum):
+    """Whether a group makes progress."""
+
+    HEALTHY = "healthy"
+    UNHEALTHY = "not healthy"
+    UNKNOWN = "unknown"
+    """The server does not even tell this user whether it takes writes, and nothing else is wrong."""
+
+
 class Explanation(NamedTuple):
-    """Why one group does not make progress; ``causes`` is empty if it does."""
+    """Why one group does not make progress."""
 
     stream: str
     group: str
     pending: int
     unread: int | None
     """How many entries the group has not read; None if the server does not know."""
+    health: GroupHealth
     causes: Sequence[Cause]
+    """What is wrong, and what waits as it should."""
+    unknown: Sequence[str] = ()
+    """What the server does not tell this user."""
 
 
 class EntryState(StrEnum):
@@ -55,37 +71,98 @@ class EntryExplanation(NamedTuple):
 
 
 def look(
-    stream: str, group: str | None = None, refused: Sequence[ServerRefusal] | None = None
+    stream: str,
+    group: str | None = None,
+    refused: Sequence[ServerRefusal] | None = None,
+    unknown: Sequence[str] = (),
 ) -> Operation[list[Observation]]:
     """Observe the groups of ``stream``, or only ``group``. Raises `HeadwaterError` if one does not exist.
 
-    ``refused`` is why the server refuses commands, if the caller has asked already.
+    ``refused`` is why the server refuses commands, and ``unknown`` what it does not tell about that, if the caller
+    has asked already.
     """
-    known = (yield from refusals(stream)) if refused is None else refused
-    return (yield from each_group(stream, group, lambda one: observe(one, known)))
+    if refused is None:
+        refused, unknown = yield from known_refusals(stream)
+    known = refused
+    return (yield from each_group(stream, group, lambda one: observe(one, known, unknown=unknown)))
 
 
-def look_if_there(stream: str, refused: Sequence[ServerRefusal]) -> Operation[list[Observation]]:
+def look_if_there(
+    stream: str, refused: Sequence[ServerRefusal], unknown: Sequence[str] = ()
+) -> Operation[list[Observation]]:
     """Observe the groups of a stream; none if it was deleted meanwhile."""
     try:
-        return (yield from look(stream, None, refused))
+        return (yield from look(stream, None, refused, unknown))
     except StreamMissing:
         return []
 
 
 def explained(now: Sequence[Observation], before: Sequence[Observation] = ()) -> list[Explanation]:
-    """Return an explanation for each observation. ``before``: observations some time earlier, if any."""
+    """Return an explanation for each observation, and for each group that has ceased to exist since ``before``:
+    observations some time earlier, if any."""
     earlier = {(one.stream, one.group.group): one for one in before}
-    return [
-        Explanation(
-            stream=one.stream,
-            group=one.group.group,
-            pending=one.group.pending,
-            unread=one.group.unread,
-            causes=causes(one, earlier.get((one.stream, one.group.group))),
-        )
-        for one in now
-    ]
+    found = []
+    for one in now:
+        why = causes(one, earlier.pop((one.stream, one.group.group), None))
+        health = GroupHealth.UNKNOWN if TAKES_WRITES in one.unknown else GroupHealth.HEALTHY
+        health = GroupHealth.UNHEALTHY if unhealthy(why) else health
+        counts = one.group.pending, one.group.unread
+        found.append(Explanation(one.stream, one.group.group, *counts, health, why, one.unknown))
+    for stream, group in earlier:
+        found.append(_gone(stream, group, "it was there a moment ago, and is not any more"))
+    return found
+
+
+def _gone(stream: str, group: str, statement: str) -> Explanation:
+    return Explanation(
+        stream, group, 0, None, GroupHealth.UNHEALTHY, [vanished(stream, group, statement)]
+    )
+
+
+def gone_groups(
+    known: Collection[tuple[str, str]], stream: str | None = None
+) -> Operation[list[Explanation]]:
+    """Return an explanation for each group, of all streams or of ``stream``, that does not exist although one of its
+    workers was seen within a day: the settings of a group outlive it. Nothing if the user has no right to SCAN.
+
+    ``known`` are streams with groups that need not be looked at.
+    """
+    keys: set[bytes] = set()
+    cursor: Any = 0
+    while True:
+        match = group_settings_key("*", "*").replace("{*}", "*")
+        replies = yield [["SCAN", cursor, "MATCH", match, "COUNT", 1_000, "TYPE", "hash"]]
+        if isinstance(replies[0], Refused):
+            return []
+        cursor, page = replies[0]
+        keys.update(page)
+        if int(cursor) == 0:
+            break
+    found = []
+    for key in sorted(keys):
+        head, _mark, group = text_of(key).partition(":hw:group:")
+        # The key of the stream "orders" is also that of the stream "{orders}".
+        names = [head.removeprefix("{").removesuffix("}")] if head.startswith("{") else []
+        names += [head]
+        names = [one for one in names if bytes_of(group_settings_key(one, group)) == key]
+        if any((one, group) in known for one in names) or stream not in (None, *names):
+            continue
+        replies = yield [
+            ["TIME"],
+            ["HGET", key, SEEN_FIELD],
+            ["HGET", group_backup_key(names[0], group), "at"],
+            *(["XINFO", "GROUPS", one] for one in names),
+        ]
+        seen = [int(one) for one in replies[1:3] if isinstance(one, bytes)]
+        denied = any(isinstance(one, Refused) and one.code == "NOPERM" for one in replies[3:])
+        if denied or not seen:
+            continue
+        ago = max(0, server_ms(replies[0]) - max(seen))
+        rows = [row for one in replies[3:] if not isinstance(one, Refused) for row in one]
+        if ago < UNSEEN_MS and not any(mapping(row)[b"name"] == bytes_of(group) for row in rows):
+            said = f"a worker was seen {length_of_time(ago)} ago, and there is no such group"
+            found.append(_gone(stream or names[0], group, said))
+    return found
 
 
 def entry(
@@ -95,22 +172,22 @@ def entry(
 
     Raises `HeadwaterError` if the stream or the group does not exist.
     """
-    refused = yield from refusals(stream)
+    refused = yield from known_refusals(stream)
     return (yield from each_group(stream, group, lambda one: _entry(one, entry_id, refused)))
 
 
-def _entry(
-    of: GroupInfo, entry_id: str, refused: Sequence[ServerRefusal]
-) -> Operation[EntryExplanation]:
-    seen = yield from observe(of, refused, only=entry_id)
+def _entry(of: GroupInfo, entry_id: str, refused: Refusals) -> Operation[EntryExplanation]:
+    seen = yield from observe(of, refused.found, unknown=refused.unknown, only=entry_id)
     if seen.group.entries:
         row = seen.group.entries[0]
-        state, statement = EntryState.PENDING, _pending(row, seen)
+        state, statement = EntryState.PENDING, _pending(row)
         found = [one for one in causes(seen) if not one.entries or row.id in one.entries]
         if row.state is PendingState.PARKED and not any(row.id in one.entries for one in found):
             found.append(delayed(row))
         waits = [one for one in seen.held if row.id in one.waiting]
-        found += [held(one) for one in waits if not any(row.id in one.entries for one in found)]
+        found += [
+            held(one, seen) for one in waits if not any(row.id in one.entries for one in found)
+        ]
         return EntryExplanation(of.stream, of.name, entry_id, state, statement, found)
     replies = yield [["XRANGE", of.stream, entry_id, entry_id]]
     there = bool(accepted(replies[0]))
@@ -119,16 +196,16 @@ def _entry(
     return EntryExplanation(of.stream, of.name, entry_id, state, statement, found)
 
 
-def _pending(row: PendingDelivery, seen: Observation) -> str:
+def _pending(row: PendingDelivery) -> str:
     times = "1 delivery" if row.deliveries == 1 else f"{row.deliveries} deliveries"
     if row.state is PendingState.PARKED:
         return f"it waits for its retry, after {times}"
     if not row.owner:
         return f"it was handed back and can be claimed, after {times}"
-    owner = next((one for one in seen.consumers if one.name == row.owner), None)
     idle = f"idle for {length_of_time(row.idle_ms or 0)}"
-    doing = "silent" if owner is None or owner.state != ConsumerState.ACTIVE else "active"
-    return f"consumer {row.owner} ({doing}) owns it, {idle}, after {times}"
+    if row.state is PendingState.CLAIMABLE:
+        return f"consumer {row.owner} (silent) owns it, {idle}, after {times}: the next worker that reads can claim it"
+    return f"consumer {row.owner} (active) owns it, {idle}, after {times}"
 
 
 def _not_pending(

@@ -117,6 +117,12 @@ STREAMS: Final[Mapping[Metric, Callable[[StreamSummary], int | None]]] = {
     _gauge("redis_stream_groups", "Groups of a stream.", _STREAM): lambda one: one.groups,
 }
 
+
+def _seconds(ms: int | None, *, nothing: bool) -> float | None:
+    """Return milliseconds in seconds; 0 if there is nothing, None if the server does not tell."""
+    return (0.0 if nothing else None) if ms is None else ms / 1000
+
+
 GROUPS: Final[Mapping[Metric, Callable[[GroupLag], float | None]]] = {
     _gauge("redis_stream_group_consumers", "Consumers of a group.", _GROUP): lambda one: (
         one.consumers
@@ -132,10 +138,10 @@ GROUPS: Final[Mapping[Metric, Callable[[GroupLag], float | None]]] = {
     ),
     _gauge(
         "headwater_group_lag_seconds", "Age of a group's oldest unread entry.", _GROUP
-    ): lambda one: one.lag_ms / 1000,
+    ): lambda one: None if one.lag_ms is None else one.lag_ms / 1000,
     _gauge(
         "headwater_group_oldest_pending_seconds", "Age of a group's oldest pending entry.", _GROUP
-    ): lambda one: 0.0 if one.oldest_pending_ms is None else one.oldest_pending_ms / 1000,
+    ): lambda one: _seconds(one.oldest_pending_ms, nothing=not one.pending),
     _gauge(
         "headwater_group_delayed", "Pending entries that wait for a retry.", _GROUP
     ): lambda one: one.delayed,

@@ -15,7 +15,6 @@ from headwater.groups.claiming import gone_from
 from headwater.groups.consumers import ConsumerInfo, ConsumerState, consumers
 from headwater.groups.early_claims import early_claims
 from headwater.groups.held import HeldKey, read_held
-from headwater.groups.member import SEEN_FIELD
 from headwater.groups.operation import Operation, Refused, accepted, mapping
 from headwater.groups.pending import (
     GroupInfo,
@@ -24,18 +23,16 @@ from headwater.groups.pending import (
     PendingFilter,
     deliveries,
     report,
+    silent_after,
 )
 from headwater.groups.poison import Record
 from headwater.groups.trimmed import never_read
-from headwater.messages import group_settings_key, poison_key
+from headwater.messages import poison_key
 from headwater.model import StreamID
 from headwater.operations.refusals import ServerRefusal
 
 MOST = 1_000
 """How many of the oldest entries, and of those that have been idle for longest, are examined."""
-
-SILENT_MS = 300_000
-"""``claim_after`` of a group whose workers have announced none."""
 
 
 class Observation(NamedTuple):
@@ -49,8 +46,6 @@ class Observation(NamedTuple):
     """Its consumers, without those that Headwater uses itself."""
     idle: Sequence[PendingDelivery]
     """Pending entries that were idle for at least `silent_ms`, or that nobody owns, the oldest first."""
-    seen_ms: int | None
-    """Milliseconds since a worker or consumer of the group was last seen; None if none ever was."""
     missing: Sequence[str] | None
     """Examined entries that are gone from the stream; None if the server does not tell."""
     never_read: int | None
@@ -63,52 +58,57 @@ class Observation(NamedTuple):
     """The keys of an ordered group of which entries wait for an earlier one."""
     refusals: Sequence[ServerRefusal]
     """Why the server refuses what workers send."""
+    unknown: Sequence[str]
+    """What the server does not tell this user."""
+
+    @property
+    def seen_ms(self) -> int | None:
+        """Milliseconds since a worker or consumer of the group was last seen; None if none ever was."""
+        return self.group.last_seen_ms
 
     @property
     def silent_ms(self) -> int:
         """The idle time from which an owner counts as silent: ``claim_after``, if the workers announced it."""
-        return SILENT_MS if self.group.claim_after_ms is None else self.group.claim_after_ms
+        return silent_after(self.group.claim_after_ms)
 
 
 def observe(
-    of: GroupInfo, refused: Sequence[ServerRefusal], *, only: str | None = None
+    of: GroupInfo,
+    refused: Sequence[ServerRefusal],
+    *,
+    unknown: Sequence[str] = (),
+    only: str | None = None,
 ) -> Operation[Observation]:
-    """Observe a group, or only the pending entry ``only`` of it. ``refused``: why the server refuses commands."""
+    """Observe a group, or only the pending entry ``only`` of it. ``refused`` and ``unknown``: why the server refuses
+    commands, and what it does not tell about that."""
     span = PendingFilter(MOST) if only is None else PendingFilter(1, only, only)
     found = yield from report(of, span)
-    silent = SILENT_MS if found.claim_after_ms is None else found.claim_after_ms
+    silent = silent_after(found.claim_after_ms)
     idle = yield from deliveries(
         of, span._replace(idle_ms=max(1, silent)), claim_after_ms=found.claim_after_ms
     )
     everyone = yield from consumers(of.stream, of.name)
     others = [one for one in everyone if one.state != ConsumerState.INTERNAL]
     examined = {one.id: one for one in (*found.entries, *idle)}
-    replies = yield [
-        ["HGET", group_settings_key(of.stream, of.name), SEEN_FIELD],
-        ["HGETALL", poison_key(of.stream, of.name)],
-    ]
+    replies = yield [["HGETALL", poison_key(of.stream, of.name)]]
+    missing = yield from _missing(of, list(examined))
+    untold = [] if missing is not None else ["whether pending entries were deleted (EVAL_RO)"]
+    if isinstance(replies[0], Refused):
+        untold.append("which messages are suspected poison (HGETALL)")
     return Observation(
         stream=of.stream,
         at_ms=of.now_ms,
         group=found,
         consumers=others,
         idle=[one for one in idle if one.due_ms is None],
-        seen_ms=_last_seen(replies[0], others, of.now_ms),
-        missing=(yield from _missing(of, list(examined))),
+        missing=missing,
         never_read=(yield from never_read(of.stream, of.name)),
-        poison=_suspects(replies[1], examined),
+        poison=_suspects(replies[0], examined),
         held=(yield from read_held(of.stream, of.name)),
         early=(yield from early_claims(of.stream, of.name)),
         refusals=refused,
+        unknown=[*unknown, *untold],
     )
-
-
-def _last_seen(reply: Any, others: Sequence[ConsumerInfo], now_ms: int) -> int | None:
-    """Return the milliseconds since anyone of the group was seen: by the server, or by a worker's own word."""
-    seen = [one.idle_ms for one in others]
-    if not isinstance(reply, Refused) and reply is not None:
-        seen.append(max(0, now_ms - int(reply)))
-    return min(seen, default=None)
 
 
 def _suspects(reply: Any, examined: Mapping[str, PendingDelivery]) -> dict[str, Record]:

@@ -13,6 +13,7 @@ from headwater.groups.operation import Operation, accepted
 from headwater.groups.pending import GroupInfo, groups
 from headwater.model import StreamID, id_after
 from headwater.operations.counting import count_between, entry_before, entry_number
+from headwater.operations.records import Action, record
 
 PAGE = 1_000
 
@@ -79,6 +80,10 @@ def set_position(reset: ResetPreview) -> Operation[None]:
     """Set the position that was previewed."""
     replies = yield [["XGROUP", "SETID", reset.stream, reset.group, reset.after]]
     accepted(replies[0])
+    moved = reset.again + reset.skipped
+    yield from record(
+        reset.stream, Action.RESET, [], group=reset.group, to=reset.after, count=moved
+    )
 
 
 def _reset(of: GroupInfo, after: str) -> Operation[ResetPreview]:
@@ -119,7 +124,9 @@ def trim_before(stream: str, minid: str) -> Operation[TrimPreview]:
 def trim(preview: TrimPreview) -> Operation[int]:
     """Trim as previewed. Return how many entries were removed."""
     replies = yield [["XTRIM", preview.stream, "MINID", "=", preview.minid]]
-    return int(accepted(replies[0]))
+    removed = int(accepted(replies[0]))
+    yield from record(preview.stream, Action.TRIM, [], to=preview.minid, count=removed)
+    return removed
 
 
 def _trim(stream: str, minid: str, found: Sequence[GroupInfo]) -> Operation[TrimPreview]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from headwater.groups.operation import Operation, Refused
-from headwater.operations.refusals import refusals
+from headwater.operations.refusals import TAKES_WRITES, known_refusals
 
 
 class Readiness(NamedTuple):
@@ -14,7 +14,7 @@ class Readiness(NamedTuple):
 
     loaded: bool
     problems: Sequence[str]
-    """Why it does not take it; empty if nothing shows that it does not."""
+    """Why it does not take it, or why nobody knows; empty if it is known to take it."""
 
     @property
     def ready(self) -> bool:
@@ -27,7 +27,8 @@ def readiness() -> Operation[Readiness]:
     replies = yield [["PING"]]
     if isinstance(replies[0], Refused):
         return Readiness(replies[0].code != "LOADING", [str(replies[0])])
-    found = yield from refusals()
-    return Readiness(
-        True, [f"{one.code}: {one.statement}" for one in found if one.code != "NOPERM"]
-    )
+    found, unknown = yield from known_refusals()
+    problems = [f"{one.code}: {one.statement}" for one in found if one.code != "NOPERM"]
+    if TAKES_WRITES in unknown:
+        problems.append(f"the server does not tell this user {TAKES_WRITES}")
+    return Readiness(True, problems)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from headwater.groups.capabilities import info_fields
 from headwater.groups.operation import Operation, Refused, Word, mapping
+from headwater.messages import group_settings_key
 
 RECENT_S = 300.0
 """Denials in ACL LOG that are older than this are not reported."""
@@ -29,9 +30,26 @@ class ServerRefusal(NamedTuple):
     """The command to the server that ends it; empty if no single command does."""
 
 
+TAKES_WRITES = "whether the server takes writes (INFO)"
+"""What is unknown without INFO."""
+
+
+class Refusals(NamedTuple):
+    """Why the server refuses what workers send."""
+
+    found: Sequence[ServerRefusal]
+    unknown: Sequence[str]
+    """What the server does not tell this user, so that nobody knows whether it refuses for that reason."""
+
+
 def refusals(*streams: str) -> Operation[list[ServerRefusal]]:
     """Return why the server refuses what workers of ``streams`` send; an empty list if nothing shows that it
     does."""
+    return [*(yield from known_refusals(*streams)).found]
+
+
+def known_refusals(*streams: str) -> Operation[Refusals]:
+    """Return why the server refuses what workers of ``streams`` send, and what it does not tell."""
     replies = yield [
         ["INFO"],
         ["CONFIG", "GET", "stop-writes-on-bgsave-error"],
@@ -47,7 +65,18 @@ def refusals(*streams: str) -> Operation[list[ServerRefusal]]:
     ]
     denials = [] if isinstance(replies[3], Refused) else [mapping(one) for one in replies[3]]
     found += yield from _denied(denials, streams)
-    return found
+    return Refusals(found, _unknown(info, replies))
+
+
+def _unknown(info: Mapping[str, str], replies: Sequence[Any]) -> list[str]:
+    """Return what the server does not tell, as far as it matters, with the commands that it refuses."""
+    told = [not isinstance(one, Refused) for one in replies]
+    unknown = [] if told[0] else [TAKES_WRITES]
+    if not told[1] and info.get("rdb_last_bgsave_status") == "err" and "journal_state" not in info:
+        unknown.append("whether it refuses writes after its failed snapshot (CONFIG GET)")
+    if not told[2] and "min_slaves_good_slaves" in info:
+        unknown.append("how many replicas it needs for a write (CONFIG GET)")
+    return unknown if told[3] else [*unknown, "which rights users lack (ACL LOG)"]
 
 
 def _setting(reply: Any) -> str:
@@ -73,7 +102,8 @@ def _unwritable(info: Mapping[str, str], *, stops: bool) -> list[ServerRefusal]:
                 "MISCONF", "the server cannot write its append-only file: its log says why"
             )
         ]
-    if stops and info.get("rdb_last_bgsave_status") == "err":
+    # Headwater's journal has what an image that failed does not have: it goes on.
+    if stops and info.get("rdb_last_bgsave_status") == "err" and "journal_state" not in info:
         return [
             ServerRefusal(
                 "MISCONF",
@@ -180,7 +210,8 @@ def _denied(
 
 def command_probe(user: str, command: str, stream: str) -> list[Word]:
     """Return the command that asks whether ``user`` may send ``command``, one of `COMMANDS`, for a stream."""
-    words = [stream if word == "KEY" else word for word in COMMANDS[command]]
+    keys = {"KEY": stream, "SETTINGS": group_settings_key(stream, "g")}
+    words = [keys.get(str(word), word) for word in COMMANDS[command]]
     return ["ACL", "DRYRUN", user, *command.split("|"), *words]
 
 
@@ -197,6 +228,10 @@ COMMANDS: dict[str, Sequence[Word]] = {
     "xpending": ("KEY", "g"),
     "xdel": ("KEY", "0-1"),
     "xgroup|create": ("KEY", "g", "$"),
+    "hmget": ("SETTINGS", "f"),
+    "hsetnx": ("SETTINGS", "f", "v"),
+    "hset": ("SETTINGS", "f", "v"),
+    "zadd": ("SETTINGS", 0, "m"),
     "xsettle": ("KEY", "g", "c", "ACK", "IDS", 1, "0-1"),
     "xrenew": ("KEY", "g", "c", "IDS", 1, "0-1"),
     "xretire": ("KEY", "g", "c"),

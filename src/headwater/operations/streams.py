@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from headwater.groups.capabilities import probe
 from headwater.groups.missing_stream import StreamMissing, of_stream
 from headwater.groups.operation import Command, Operation, Refused, accepted, mapping, server_ms
+from headwater.groups.pending import known_lag
 from headwater.messages import delays_key
 from headwater.messages.keys import RESERVED
 from headwater.model import StreamID
@@ -43,10 +44,10 @@ class GroupLag(NamedTuple):
     pending: int
     unread: int | None
     """Entries that the group has not read; None if the server does not know."""
-    lag_ms: int
-    """Age of the oldest unread entry, by its id; 0 if there is none."""
+    lag_ms: int | None
+    """Age of the oldest unread entry, by its id; 0 if there is none, None if the server does not tell."""
     oldest_pending_ms: int | None
-    """Age of the oldest pending entry, by its id; None if none is pending."""
+    """Age of the oldest pending entry, by its id; None if none is pending, or the server does not tell."""
     delayed: int | None
     """Pending entries that wait for their retry; None if the server does not tell."""
 
@@ -79,7 +80,7 @@ def summaries(streams: Sequence[str]) -> Operation[list[StreamSummary]]:
                 rows = [mapping(row) for row in (yield from of_stream(groups, one))]
             except StreamMissing:
                 continue  # it was deleted meanwhile
-            unread = [_unread(row) for row in rows]
+            unread = [known_lag(row) for row in rows]
             found.append(
                 StreamSummary(
                     one,
@@ -123,7 +124,7 @@ class _Measured(NamedTuple):
     """What is not in XINFO GROUPS."""
 
     unread: int | None
-    lag_ms: int
+    lag_ms: int | None
     delayed: int | None
 
 
@@ -155,8 +156,10 @@ def _by_verbs(places: Places) -> Operation[list[_Measured]]:
     replies = yield [["XLAG", stream, row[b"name"]] for stream, row in places]
     found = []
     for reply in replies:
-        if isinstance(reply, Refused):  # the group was deleted meanwhile
-            found.append(_Measured(None, 0, None))
+        if isinstance(
+            reply, Refused
+        ):  # the group was deleted meanwhile, or the user has no right to it
+            found.append(_Measured(None, None, None))
             continue
         about = mapping(next(iter(mapping(reply).values())))
         age = about[b"unread-age-ms"]
@@ -189,23 +192,19 @@ def _elsewhere(places: Places, now_ms: int) -> Operation[list[_Measured]]:
         ]
         firsts = [one if isinstance(one, Refused) or not one else one[0][0] for one in firsts]
     ages = {
-        (stream, row[b"name"]): 0
-        if isinstance(first, Refused) or not first
+        (stream, row[b"name"]): None
+        if isinstance(first, Refused)
         else _age(first, now_ms)
+        if first
+        else 0
         for (stream, row), first in zip(behind, firsts, strict=True)
     }
     found = []
     for (stream, row), delayed in zip(places, replies[len(behind) :], strict=True):
         lag_ms = ages.get((stream, row[b"name"]), 0)
         unknown = isinstance(delayed, Refused)
-        found.append(_Measured(_unread(row), lag_ms, None if unknown else int(delayed)))
+        found.append(_Measured(known_lag(row), lag_ms, None if unknown else int(delayed)))
     return found
-
-
-def _unread(row: Mapping[bytes, Any]) -> int | None:
-    """Return a group's lag. It is unknown where XSETID has made it negative, as Redis and Valkey show it."""
-    lag: int | None = row.get(b"lag")
-    return None if lag is None or lag < 0 else lag
 
 
 def _parts(items: Sequence[Any]) -> Iterator[list[Any]]:

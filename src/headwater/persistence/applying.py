@@ -8,12 +8,13 @@ Rule 2. Blocks are sealed at the pace of turns, because a store may be larger th
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from headwater.config.streams import StreamConfig
 from headwater.engine.blobs import BlobSource
-from headwater.engine.facts import FactBuffer
+from headwater.engine.facts import ALL_DATABASES, DELETED, ID, TRIMMED, FactBuffer
 from headwater.engine.garbage import free
 from headwater.engine.keyspace import Keyspace
 from headwater.engine.replay import Replay
@@ -35,6 +36,19 @@ class AppliedGroup(NamedTuple):
     now_ms: int
     facts: memoryview
     kinds: list[int]
+    concerns: list[Concern]
+    """What each fact concerned, if it was asked for."""
+
+
+class Concern(NamedTuple):
+    """What a fact concerns."""
+
+    database: int | None = None
+    """None for all databases, or for none."""
+    key: bytes | None = None
+    group: bytes = b""
+    ids: tuple[str, ...] = ()
+    """The entries that were deleted, or the last one that was trimmed."""
 
 
 class Applying:
@@ -69,23 +83,28 @@ class Applying:
         if sealing.due():
             sealing.help(_SEALED_AT_ONCE)
 
-    def step_through(self, batch: JournalBatch) -> Iterator[AppliedGroup]:
-        """Apply the groups of a batch one by one, and yield each when it is applied."""
+    def step_through(
+        self, batch: JournalBatch, *, concerns: bool = False
+    ) -> Iterator[AppliedGroup]:
+        """Apply the groups of a batch one by one, and yield each when it is applied; with ``concerns``, with what its
+        facts concern."""
         keyspace, replay = self.keyspace, self._replay
         rows = zip(batch.starts, batch.ends, batch.times, strict=True)
         for index, (start, end, now_ms) in enumerate(rows):
-            facts, kinds = batch.data[start:end], []
+            facts, kinds, found = batch.data[start:end], [], []
             try:
                 replay.begin(facts, now_ms)
-                while (kind := replay.step()) >= 0:
-                    kinds.append(kind)
+                while (at := replay.place()) >= 0:
+                    if concerns:  # before the fact removes what it names
+                        found.append(_concern(facts, at, keyspace))
+                    kinds.append(replay.step())
             except (MemoryError, OSError):
                 raise
             except Exception as error:
                 raise self._damage(batch, index, error) from error
             if keyspace.garbage:
                 free(keyspace.garbage, _ALL)
-            yield AppliedGroup(index, now_ms, facts, kinds)
+            yield AppliedGroup(index, now_ms, facts, kinds, found)
         if keyspace.sealing.due():
             keyspace.sealing.help(_SEALED_AT_ONCE)
 
@@ -105,3 +124,52 @@ class Applying:
             blob for blob in keyspace.unread_blobs if blob.matters(keyspace.streams)
         ]
         return keyspace
+
+
+_NUMBER = struct.Struct("<I")
+_NO_KEY = frozenset({0x16, 0x1D})
+"""Facts of whole databases."""
+
+
+def _concern(facts: memoryview, at: int, keyspace: Keyspace) -> Concern:
+    """Return what the fact at ``at`` concerns; nothing if it is incomplete, which `Replay` will say."""
+    try:
+        return _read_concern(facts, at, keyspace)
+    except (IndexError, struct.error):
+        return Concern()
+
+
+def _read_concern(facts: memoryview, at: int, keyspace: Keyspace) -> Concern:
+    """Return what the fact at ``at`` concerns (`headwater.engine.facts` lists their forms)."""
+    kind = facts[at]
+    if kind == 0x10 or 0x20 <= kind < 0x50:
+        at += 1 + (kind == 0x10)
+        (number,) = _NUMBER.unpack_from(facts, at)
+        if kind == 0x10:  # the stream's number and its key
+            return Concern(facts[at - 1], _text(facts, at + _NUMBER.size))
+        group = keyspace.groups.get(number) if kind > 0x30 else None
+        stream = keyspace.streams.get(number) if group is None else group.stream
+        if stream is None:
+            return Concern()
+        name = b"" if group is None else group.name
+        return Concern(stream.db.index, stream.key, name, _ids(facts, at - 1))
+    database = facts[at + 1]
+    if kind in _NO_KEY:
+        return Concern(None if database == ALL_DATABASES else database)
+    return Concern(database, _text(facts, at + 2))
+
+
+def _ids(facts: memoryview, at: int) -> tuple[str, ...]:
+    """Return the ids in a fact that entries were deleted (0x22) or trimmed (0x21)."""
+    if facts[at] == 0x21:
+        ids, size = at + TRIMMED.size - ID.size, ID.size
+    elif facts[at] == 0x22:
+        ids, size = at + DELETED.size, ID.size * DELETED.unpack_from(facts, at)[3]
+    else:
+        return ()
+    return tuple(f"{ms}-{seq}" for ms, seq in ID.iter_unpack(facts[ids : ids + size]))
+
+
+def _text(facts: memoryview, at: int) -> bytes:
+    (length,) = _NUMBER.unpack_from(facts, at)
+    return bytes(facts[at + _NUMBER.size : at + _NUMBER.size + length])

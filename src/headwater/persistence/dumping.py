@@ -1,14 +1,15 @@
 """Lists the record groups of a store's journal, for people who look for a change.
 
-Rule 1. A group is shown with the facts in it by name (`headwater.engine.facts`). For this the store is replayed: only a
-        replay knows where a fact ends.
+Rule 1. A group is shown with the facts in it by name (`headwater.engine.facts`), and with the database and the key that
+        each concerns. For this the store is replayed: only a replay knows where a fact ends, and which key had which
+        number then.
 Rule 2. It begins with the oldest image that is kept (``journal-retention``). A server may use the directory.
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from headwater.journal.batches import JournalBatch
@@ -18,6 +19,7 @@ from headwater.journal.images import read_image
 from headwater.journal.locks import BACKUP_LOCK_NAME, held_for_backup
 from headwater.journal.records import GROUP_HEADER_BYTES
 from headwater.journal.retention import oldest_past, read_all
+from headwater.names import text_of
 from headwater.persistence.reading import Progress, StoreReader, silent
 
 KINDS: Final[dict[int, str]] = {
@@ -74,6 +76,23 @@ class DumpedGroup(NamedTuple):
     bytes: int
     facts: dict[str, int]
     """The facts by name, with their number."""
+    changes: list[DumpedChange]
+    """The same by what they concern, in the order of their first ones."""
+
+
+class DumpedChange(NamedTuple):
+    """Facts of one kind about one key."""
+
+    what: str
+    database: int | None
+    """None for all databases."""
+    key: str | None
+    """None for a whole database."""
+    group: str
+    """The consumer group; empty if they concern none."""
+    ids: Sequence[str]
+    """The entries that were deleted; the last one that was trimmed."""
+    number: int
 
 
 class JournalPart(NamedTuple):
@@ -87,9 +106,15 @@ class JournalPart(NamedTuple):
 
 
 def dumped_groups(
-    files: Files, *, from_ms: int = 0, to_ms: int | None = None, progress: Progress = silent
+    files: Files,
+    *,
+    from_ms: int = 0,
+    to_ms: int | None = None,
+    key: str | None = None,
+    progress: Progress = silent,
 ) -> Iterator[DumpedGroup]:
-    """Yield the record groups of the journal from ``from_ms`` to ``to_ms``, Unix milliseconds, oldest first.
+    """Yield the record groups of the journal from ``from_ms`` to ``to_ms``, Unix milliseconds, oldest first; with
+    ``key`` only those that concern it, or a whole database.
 
     Raises `JournalDamaged` at a damaged place, and `StoreUnusable` if the directory has no store.
     """
@@ -104,15 +129,32 @@ def dumped_groups(
             for group in _groups(batch, store):
                 if to_ms is not None and group.at_ms > to_ms:
                     return
-                if group.at_ms >= from_ms:
+                if group.at_ms >= from_ms and (key is None or _concerns(group, key)):
                     yield group
 
 
 def _groups(batch: JournalBatch, store: StoreReader) -> Iterator[DumpedGroup]:
-    for one in store.applying.step_through(batch):
-        facts = Counter(KINDS.get(kind, f"{kind:#04x}") for kind in one.kinds)
+    for one in store.applying.step_through(batch, concerns=True):
+        names = [KINDS.get(kind, f"{kind:#04x}") for kind in one.kinds]
+        changes = [
+            DumpedChange(
+                what,
+                about.database,
+                None if about.key is None else text_of(about.key),
+                text_of(about.group),
+                about.ids,
+                number,
+            )
+            for (what, about), number in Counter(zip(names, one.concerns, strict=True)).items()
+        ]
         size = len(one.facts) + GROUP_HEADER_BYTES
-        yield DumpedGroup(one.now_ms, batch.name, batch.offset(one.place), size, dict(facts))
+        place = batch.offset(one.place)
+        yield DumpedGroup(one.now_ms, batch.name, place, size, dict(Counter(names)), changes)
+
+
+def _concerns(group: DumpedGroup, key: str) -> bool:
+    """Return whether the group concerns the key, or a whole database."""
+    return any(one.key in (key, None) for one in group.changes)
 
 
 def journal_parts(files: Files, progress: Progress = silent) -> list[JournalPart]:

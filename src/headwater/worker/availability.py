@@ -2,6 +2,9 @@
 
 Reader, settler, lease renewer and publisher meet the same outage, each many times. Every attempt is logged at
 DEBUG; the first error of any of them, and the recovery of the last one, at WARNING.
+
+Rule. The second line says what the store has done: it has answered. A part that stops using the store, or meets
+      another error, does not show that; then there is no second line.
 """
 
 from __future__ import annotations
@@ -29,6 +32,10 @@ class Trouble(Enum):
     REFUSING = ("refuses a command", "accepts it again")
 
 
+_SILENT = (Trouble.UNREACHED, Trouble.AWAY)
+"""The kinds that end with any answer, also with a refusal."""
+
+
 class Availability:
     """Collects the errors of all parts of a process that use one store. Thread-safe."""
 
@@ -47,8 +54,12 @@ class Availability:
             trouble = Trouble.UNREACHED
         with self._lock:
             before = self._troubled.get(who)
-            if before is not trouble:
-                self._forget(who)
+            if before in _SILENT and trouble in _SILENT:
+                trouble = (
+                    before  # still the same outage, also if another part was answered meanwhile
+                )
+            elif before is not trouble:
+                self._forget(who, ended=before in _SILENT)
                 self._troubled[who] = trouble
             first = trouble not in self._since
             if first:
@@ -66,18 +77,25 @@ class Availability:
             log.debug("%s: trying again in %.2f s: %s", who, pause, error)
 
     def well(self, who: str) -> None:
-        """Record that the store has answered ``who``, or that ``who`` no longer uses it."""
+        """Record that the store has done what ``who`` asked."""
         self._answered = True
         if who in self._troubled:
             with self._lock:
-                self._forget(who)
+                self._forget(who, ended=True)
 
-    def _forget(self, who: str) -> None:
+    def left(self, who: str) -> None:
+        """Record that ``who`` does not use the store any more, or not now."""
+        if who in self._troubled:
+            with self._lock:
+                self._forget(who, ended=False)
+
+    def _forget(self, who: str, *, ended: bool) -> None:
         trouble = self._troubled.pop(who, None)
         if trouble is None or trouble in self._troubled.values():
             return
         seconds = self._monotonic() - self._since.pop(trouble)
-        log.warning("the store %s %s after %.1f s", self._url, trouble.value[1], seconds)
+        if ended:
+            log.warning("the store %s %s after %.1f s", self._url, trouble.value[1], seconds)
 
 
 def _kind(error: BaseException) -> Trouble:

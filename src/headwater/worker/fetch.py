@@ -126,7 +126,7 @@ class Fetcher:
                 await self._recover_from(error)
             finally:
                 await _close(client)
-        self._connections.availability.well(self._who)
+        self._connections.availability.left(self._who)
 
     async def _recover_from(self, error: Exception) -> None:
         """Do what `store_errors` says. Raises errors that waiting does not resolve."""

@@ -44,15 +44,15 @@ class BackupTask:
         self._refused = False
 
     async def run(self) -> None:
-        """Run a round of `BackupWriter` every `BACKUP_SECONDS`, until cancelled."""
+        """Run a round of `BackupWriter` about every `BACKUP_SECONDS`, until cancelled."""
         await self._changes.until(lambda: self._session() is not None)
         while not cancelled():
             session = self._session()
-            if session is not None:
-                await self._round(session)
-            await sleep(self._clock, BACKUP_SECONDS)
+            pause = BACKUP_SECONDS if session is None else await self._round(session)
+            await sleep(self._clock, pause)
 
-    async def _round(self, session: GroupSession) -> None:
+    async def _round(self, session: GroupSession) -> float:
+        """Run one round. Return the seconds until the next one."""
         member = session.member
         if self._writer is None or self._writer.member != member:
             self._writer = BackupWriter(member)
@@ -61,7 +61,7 @@ class BackupTask:
             await self._say_held(member)
             if done.replaced:
                 await perform(self._client, session.create_again(replaced=True))
-                return  # the next round writes the restored entries
+                return BACKUP_SECONDS  # the next round writes the restored entries
         except Exception as error:
             what = remedy(error, Step.READ)
             if what is Remedy.END:
@@ -71,7 +71,7 @@ class BackupTask:
             # The reader meets the same errors, and logs them.
             log.debug("group %s of %s was not backed up: %s", member.group, member.stream, error)
             if not isinstance(error, Refused) or error.code != "NOPERM":
-                return
+                return BACKUP_SECONDS
             session.backed_up()
             if not self._refused:
                 self._refused = True
@@ -82,7 +82,7 @@ class BackupTask:
                     member.stream,
                     error,
                 )
-            return
+            return BACKUP_SECONDS
         session.backed_up()
         if done.set_back_ms and not member.able.verbs:
             log.warning(
@@ -92,6 +92,7 @@ class BackupTask:
                 member.able.server,
                 member.stream,
             )
+        return done.again_ms / 1000
 
     async def _say_held(self, member: Member) -> None:
         """Write which entries wait for their key, if some do, or did the last time."""

@@ -105,7 +105,6 @@ class InFlight:
         """Stop using the store, and close the connections."""
         self.abandon()
         await ended(self._tasks)
-        self._retrying.well()
         await self._retrying.close()
 
     def abandon(self) -> None:

@@ -62,6 +62,8 @@ class LostLeases(NamedTuple):
     entries: Sequence[Owned] = ()
     reading: bool = False
     """For an ordered consumer: another process is the reader."""
+    asked: bool = False
+    """The store was asked: there was something to renew."""
 
     def __bool__(self) -> bool:
         return bool(self.entries) or self.reading
@@ -72,15 +74,16 @@ def renewal(table: LeaseTable) -> Operation[LostLeases]:
     member, reading = table.member, table.reading
     if member is None:
         return LostLeases()
-    another_reads = False
+    another_reads = asked = False
     if reading is not None and reading.held:
+        asked = True
         another_reads = not (yield from reading.renew(member))
     entries = list(table.owned.values())
     if not entries:
-        return LostLeases(reading=another_reads)
+        return LostLeases(reading=another_reads, asked=asked)
     flags = yield from renew(member, [one.id for one in entries])
     lost = [one for one, kept in zip(entries, flags, strict=True) if not kept]
-    return LostLeases(lost, another_reads)
+    return LostLeases(lost, another_reads, asked=True)
 
 
 def drop(table: LeaseTable, lost: LostLeases) -> None:
@@ -124,12 +127,16 @@ class Misses:
             )
         return pause
 
-    def renewed(self) -> float:
-        """Record that a renewal succeeded. Return the seconds to wait before the next one."""
+    def renewed(self, *, asked: bool) -> float:
+        """Record that a renewal succeeded; ``asked``: the store was asked, as there was something to renew. Return
+        the seconds to wait before the next one."""
         self._renewed_at = self._clock.monotonic()
         self._said = False
         self._pause.reset()
-        self._availability.well(self._who)
+        if asked:
+            self._availability.well(self._who)
+        else:
+            self._availability.left(self._who)
         return self._seconds
 
 
@@ -154,6 +161,7 @@ class ThreadRenewer:
         self._clock = clock
         self._ended = ended
         self._loop = asyncio.get_running_loop()
+        self._asked = False
         self._thread = LeaseThread(
             self,
             connect=lambda: connections.synchronous(deadline_s=deadline_s(lease_ms)),
@@ -173,7 +181,7 @@ class ThreadRenewer:
         in a command."""
         self.cancel()
         await asyncio.get_running_loop().run_in_executor(None, self._thread.join, 1.0)
-        self._misses.renewed()
+        self._misses.renewed(asked=False)
 
     # --- in the thread ----------------------------------------------------------------------------
 
@@ -181,12 +189,13 @@ class ThreadRenewer:
         """Renew all entries."""
         began = self._clock.monotonic()
         lost = run(client, renewal(self._table))
+        self._asked = lost.asked
         if lost:
             self._loop.call_soon_threadsafe(drop, self._table, lost)
         self._fresh.renewed(began, lost=bool(lost))
 
     def renewed(self) -> float:
-        return self._misses.renewed()
+        return self._misses.renewed(asked=self._asked)
 
     def missed(self, error: Exception) -> float:
         return self._misses.missed(error, entries=len(self._table.owned))
@@ -259,6 +268,6 @@ class TaskRenewer:
                 else:
                     drop(self._table, lost)
                     self._fresh.renewed(began, lost=bool(lost))
-                    pause = self._misses.renewed()
+                    pause = self._misses.renewed(asked=lost.asked)
         finally:
             await client.aclose()

@@ -36,6 +36,7 @@ class RetryingClient:
 
     async def close(self) -> None:
         """Close the connections. An unreachable store is not an error here."""
+        self._availability.left(self.who)
         try:
             await self.client.aclose()
         except lost_connection():

@@ -148,7 +148,8 @@ class Scheduler:
                 except Exception as error:
                     await sleep(self._clock, _pause(self._connections, who, error, pause))
                     continue
-                self._connections.availability.well(who)
+                if idle:
+                    self._connections.availability.well(who)
                 pause.reset()
                 for stream, found in zip(idle, used, strict=True):
                     if found:
@@ -160,7 +161,7 @@ class Scheduler:
                     renew_at = self._clock.monotonic() + RENEW_SECONDS
                     await client.connection_pool.disconnect(inuse_connections=False)
         finally:
-            self._connections.availability.well(who)
+            self._connections.availability.left(who)
             await _close(client)
 
     def _make(self, stream: str, client: redis.asyncio.Redis) -> Serving:
@@ -216,7 +217,7 @@ class Serving:
                 finally:
                     await _close(client)
         finally:
-            self._connections.availability.well(self._who)
+            self._connections.availability.left(self._who)
             reaping.cancel()
 
     async def _serve(self, client: redis.asyncio.Redis) -> None:
