@@ -105,7 +105,7 @@ async def test_a_worker_without_the_right_to_renew_handles_its_messages(
         app = App(headwater_url.replace("//", "//idler:any@"), name="test")
         handled: list[int] = []
 
-        @app.consumer(orders, group="g", claim_after="300ms", concurrency=1, retry=None)
+        @app.consumer(orders, group="g", claim_after="300ms", concurrency=1, prefetch=6, retry=None)
         async def bill(order: Order) -> None:
             await asyncio.sleep(0.1)
             handled.append(order.id)

@@ -128,6 +128,11 @@ def held_key(stream: str, group: str) -> str:
     return related_key(stream, f":hw:held:{group}")
 
 
+def hung_key(stream: str, group: str) -> str:
+    """The hash of workers whose handlers do not end: ``{orders}:hw:hung:billing``."""
+    return related_key(stream, f":hw:hung:{group}")
+
+
 def later_key(stream: str) -> str:
     """The stream of messages that are scheduled for ``stream``: ``{orders}:hw:later``."""
     return related_key(stream, ":hw:later")

@@ -49,6 +49,7 @@ class CauseName(StrEnum):
     POISON = "poison"
     GONE = "gone"
     TRIMMED = "trimmed unread"
+    HUNG = "hung"
     SLOW = "slow"
     UNUSED = "unused consumers"
     HELD = "held by its key"
@@ -90,7 +91,8 @@ def causes(now: Observation, before: Observation | None = None) -> list[Cause]:
     found += _poison(now)
     found += _gone(now)
     found += _trimmed(now)
-    if before is not None:
+    found += _hung(now)
+    if before is not None and not now.hung:
         found += _slow(now, before)
     found += _unused(now)
     found += _held(now)
@@ -217,6 +219,16 @@ def _trimmed(now: Observation) -> Iterator[Cause]:
             CauseName.TRIMMED,
             f"at least {_entries(now.never_read)} trimmed or deleted before the group read them: they are lost "
             "for it",
+        )
+
+
+def _hung(now: Observation) -> Iterator[Cause]:
+    """Workers say that none of their handlers ends."""
+    for name, sentence in sorted(now.hung.items()):
+        yield Cause(
+            CauseName.HUNG,
+            f"consumer {name}: {sentence}. Find out what the handler waits for, and give it a timeout; a restart of "
+            "the process frees its slots.",
         )
 
 

@@ -15,6 +15,7 @@ from headwater.groups.claiming import gone_from
 from headwater.groups.consumers import ConsumerInfo, ConsumerState, consumers
 from headwater.groups.early_claims import early_claims
 from headwater.groups.held import HeldKey, read_held
+from headwater.groups.hung import read_hung
 from headwater.groups.operation import Operation, Refused, accepted, mapping
 from headwater.groups.pending import (
     GroupInfo,
@@ -60,6 +61,8 @@ class Observation(NamedTuple):
     """Why the server refuses what workers send."""
     unknown: Sequence[str]
     """What the server does not tell this user."""
+    hung: Mapping[str, str]
+    """The consumers all of whose handlers hang, and what they say of it."""
 
     @property
     def seen_ms(self) -> int | None:
@@ -105,6 +108,7 @@ def observe(
         never_read=(yield from never_read(of.stream, of.name)),
         poison=_suspects(replies[0], examined),
         held=(yield from read_held(of.stream, of.name)),
+        hung=(yield from read_hung(of.stream, of.name)),
         early=(yield from early_claims(of.stream, of.name)),
         refusals=refused,
         unknown=[*unknown, *untold],

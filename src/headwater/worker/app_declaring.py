@@ -190,10 +190,12 @@ class AppDeclaring(AppPublishing):
     def statistics(self) -> Statistics:
         """Return what this process has done for the app, and the progress of its consumers."""
         loops = {} if self._running is None else self._running.loops
+        delays = None if self._running is None else self._running.delays
         return Statistics(
             self._extensions.published,
             [
                 self._extensions.statistics(one, loops[one].progress() if one in loops else None)
                 for one in self.consumers
             ],
+            0.0 if delays is None else delays.loop_delay,
         )

@@ -46,12 +46,17 @@ class Availability:
         self._troubled: dict[str, Trouble] = {}
         self._since: dict[Trouble, float] = {}
         self._answered = False
+        self.local_cause: Callable[[], str | None] = lambda: None
+        """Returns why this process itself did not run a moment ago (`Delays`)."""
 
     def troubled(self, who: str, error: BaseException, *, pause: float) -> None:
         """Record that ``who`` met ``error`` and tries again in ``pause`` seconds."""
         trouble = _kind(error)
         if trouble is Trouble.AWAY and not self._answered:
             trouble = Trouble.UNREACHED
+        if trouble in _SILENT and not self._troubled and (cause := self.local_cause()):
+            log.debug("%s: trying again in %.2f s, because %s: %s", who, pause, cause, error)
+            return
         with self._lock:
             before = self._troubled.get(who)
             if before in _SILENT and trouble in _SILENT:

@@ -10,6 +10,7 @@ cdef class Executor:
     cdef set _values
     cdef object _results
     cdef object _threads
+    cdef dict _idents
     cdef object _invocation
     cdef object _plain
     cpdef tuple decode(self, Owned owned)

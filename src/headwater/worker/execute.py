@@ -13,9 +13,11 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
+import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from traceback import FrameSummary
 from typing import Any
 
 from headwater.errors import DecodeError
@@ -37,6 +39,7 @@ from headwater.worker.outcome import (
 from headwater.worker.owned import Owned, Stop, Work
 from headwater.worker.pool import dismissed
 from headwater.worker.results import Results
+from headwater.worker.stacks import frames_of_coroutine, frames_of_thread
 
 MOST_AWAITED = 8
 """How many nested awaitables are awaited. More are probably an object that returns itself."""
@@ -59,6 +62,8 @@ class Executor:
         self._values: set[type] = set()
         self._results = Results(consumer.into, consumer.name)
         self._threads: ThreadPoolExecutor | None = None
+        self._idents: dict[object, int] = {}
+        """The thread in which each slot's handler runs, or ran last."""
         if not consumer.is_async:
             self._threads = ThreadPoolExecutor(consumer.concurrency, "headwater-handler")
         self._invocation: Invocation | None = None
@@ -162,12 +167,30 @@ class Executor:
         assert self._threads is not None, "a handler that is not async has threads"
         context = contextvars.copy_context()
         self.threads_busy += 1
-        future = self._threads.submit(context.run, _caught, call)
+        slot = asyncio.current_task()
+        future = self._threads.submit(context.run, self._caught, slot, call)
         loop = asyncio.get_running_loop()
         ended = asyncio.wrap_future(future)
         # Called after the outcome is set: when no thread is busy, all outcomes have been reported.
         future.add_done_callback(lambda _future: _tell(loop, self._thread_ended))
         return await ended
+
+    def _caught(self, slot: object, call: Callable[[], Any]) -> tuple[Any, BaseException | None]:
+        """In the thread: call the handler, and return its error as a value."""
+        self._idents[slot] = threading.get_ident()
+        try:
+            return call(), None
+        except BaseException as error:
+            return None, error
+
+    def stack(self, owned: Owned) -> list[FrameSummary]:
+        """Return where the handler of an entry is, the outermost frame first."""
+        task = (owned.batch or owned).task
+        if task is None:
+            return []
+        if self._threads is not None:
+            return frames_of_thread(self._idents.get(task))
+        return frames_of_coroutine(task.get_coro())
 
     def _thread_ended(self) -> None:
         self.threads_busy -= 1
@@ -185,13 +208,6 @@ class Executor:
         timeout.__cause__ = None if isinstance(error, asyncio.CancelledError) else error
         timeout.__traceback__ = error.__traceback__
         return TimedOut(timeout)
-
-
-def _caught(call: Callable[[], Any]) -> tuple[Any, BaseException | None]:
-    try:
-        return call(), None
-    except BaseException as error:
-        return None, error
 
 
 def _runs(task: asyncio.Task[Any]) -> bool:

@@ -94,7 +94,9 @@ class Flow:
             most=BATCH if consumer.batch is None else max(BATCH, consumer.batch.size),
         )
         self.executor = Executor(consumer, clock=clock, chain=telemetry.chain, values=values)
-        self.slow = SlowHandlers(consumer, clock=clock)
+        self.slow = SlowHandlers(
+            consumer, clock=clock, busy=lambda: self.pool.busy, stack=self.executor.stack
+        )
         self._clock = clock
         self._changes = changes
         self._reports = reports

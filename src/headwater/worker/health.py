@@ -2,11 +2,13 @@
 
     GET /healthz ──▶ 200 {"status": "ok",   "workers": [...]}
                      503 {"status": "late", "workers": [...]}
+                     503 {"status": "hung", "workers": [...]}
     GET /metrics ──▶ 200 metrics for Prometheus (`metrics`)
 
 Rule 1. A worker is healthy while its reader, its settler and its lease renewer finish their rounds in time. A
         process that runs without making progress is not healthy.
-Rule 2. A handler may run for any time. The response shows its age.
+Rule 2. A handler may run for any time, and the response shows its age; but a consumer of which all handlers hang
+        (`SlowHandlers.hung`) is not healthy.
 Rule 3. The size and the time of a request are limited, and the number of clients.
 """
 
@@ -56,13 +58,20 @@ def judged(
     if not consumers:
         problems.append("it is starting")
     elif silent > SILENT_SECONDS:
-        problems.append(f"it has not reported for {silent:.0f} s: its event loop is blocked")
+        why = reports.silence or "its event loop is blocked"
+        problems.append(f"it has not reported for {silent:.0f} s: {why}")
     for one in consumers:
         name = f"{one['stream']}/{one['group']}"
         if not one["joined"]:
             problems.append(f"{name} has not joined its group yet")
         problems += [f"the {part} of {name} is late" for part in one["late"]]
+        if one["hung"]:
+            problems.append(f"hung: {name}: {one['hung']}")
     return WorkerHealth(worker, pid, problems, consumers)
+
+
+def _hung(workers: Sequence[WorkerHealth]) -> bool:
+    return any(one["hung"] for worker in workers for one in worker.consumers)
 
 
 class Health:
@@ -127,7 +136,7 @@ class Health:
             well = bool(workers) and not any(one.problems for one in workers)
             status = "200 OK" if well else "503 Service Unavailable"
             body = {
-                "status": "ok" if well else "late",
+                "status": "ok" if well else "hung" if _hung(workers) else "late",
                 "workers": [one._asdict() for one in workers],
             }
         content = json.dumps(body).encode() + b"\n"

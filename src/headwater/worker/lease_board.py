@@ -119,6 +119,8 @@ class Told(Protocol):
     board: Board
     url: str | None
     """The address of its store; None while it is unknown."""
+    silence: str
+    """Why it does not report."""
     leases: dict[int, LeaseReport]
 
 
@@ -216,6 +218,9 @@ class SupervisorRenewer:
                 "claim_after"
             )
         log.warning("%s has not renewed its leases for %.1f s, %s", self._name, seconds, what)
+        self._told.silence = self._told.silence or (
+            "a handler holds the interpreter's lock (GIL)" if runs else "it is stopped"
+        )
 
     async def _ask(self, operation: Operation[bool]) -> bool:
         assert self._client is not None, "`_member` opens it"

@@ -107,6 +107,7 @@ class Loop:
             client=flow.in_flight.client,
             session=lambda: flow.in_flight.session,
             changes=changes,
+            hung=flow.slow.hung,
             held=None if self.order is None else self.order.ordering.held,
         )
         self.quarantine = self._make_quarantine(suspects)
@@ -251,6 +252,7 @@ class Loop:
             running=len(began),
             owned=len(self.in_flight.owned),
             joined=self.flow.joined,
+            hung=self.flow.slow.hung(),
         )
 
     async def stop(self, *, grace: float, at_once: asyncio.Event) -> None:

@@ -18,6 +18,7 @@ _GAUGES: Final = {
     "reader_age": "Seconds since the last read that the store answered.",
     "settler_age": "Seconds that settlements have been waiting for the store.",
     "renewer_age": "Seconds since all leases were renewed.",
+    "loop_delay": "Seconds that the event loop took lately to run what was ready.",
 }
 """Gauges of a consumer, by their names in a progress report."""
 
@@ -70,7 +71,7 @@ class _WorkerCollector:
         yield up
         for kind, family_of in ((_GAUGES, GaugeMetricFamily), (_COUNTERS, CounterMetricFamily)):
             for name, text in kind.items():
-                metric = f"{name}_seconds" if name.endswith("_age") else name
+                metric = f"{name}_seconds" if name.endswith(("_age", "_delay")) else name
                 family = family_of(f"headwater_worker_{metric}", text, labels=_LABELS)
                 for labels, value in self._samples(name):
                     family.add_metric(labels, value)

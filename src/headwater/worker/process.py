@@ -85,8 +85,9 @@ async def work(
 
 async def _report_progress(app: App, reports: Reports) -> None:
     while True:
-        for number, found in enumerate(app.statistics().consumers):
-            reports.progress(number, found)
+        statistics = app.statistics()
+        for number, found in enumerate(statistics.consumers):
+            reports.progress(number, found, loop_delay=statistics.loop_delay)
         await asyncio.sleep(PROGRESS_SECONDS)
 
 

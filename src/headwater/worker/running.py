@@ -13,9 +13,10 @@ from random import Random
 from typing import Any
 
 from headwater.client.redaction import redacted
-from headwater.worker.clocks import Timers
+from headwater.worker.clocks import LoopClock, Timers
 from headwater.worker.connections import Connections
 from headwater.worker.declaration import Consumer
+from headwater.worker.delays import Delays
 from headwater.worker.extensions import Extensions
 from headwater.worker.lifespan import Lifespan
 from headwater.worker.loop import Loop, TaskEnded
@@ -64,6 +65,8 @@ class Running:
         self._lifespan = Lifespan(consumers, self._extensions.hooks, given)
         self._lock = QuarantineLock()
         self._at_once = asyncio.Event()
+        self.delays: Delays | None = None
+        """How late this process runs, once it has started on the machine's clock."""
         self._wanted = asyncio.Event()
         # Suspects of an ordered consumer run in the process that reads, so that they stay in order.
         left_out = suspects is Suspects.ONLY
@@ -126,9 +129,21 @@ class Running:
         consumers = "consumer" if count == 1 else "consumers"
         log.info("%d %s on %s", count, consumers, redacted(self._connections.url))
         self._reports.store(self._connections.place())
+        if isinstance(self._clock, LoopClock):
+            self.delays = Delays(self._handlers, self._reports.blocked)
+            self._connections.availability.local_cause = self.delays.cause
+            self.delays.start()
         for loop in self.loops.values():
             loop.start()
         self.scheduler.start()
+
+    def _handlers(self) -> list[tuple[str, Owned]]:
+        """Return the handlers that run, by name."""
+        return [
+            (loop.consumer.name, owned)
+            for loop in [*self.loops.values()]
+            for owned in [*loop.pool.running]
+        ]
 
     def replace(self, consumer: Consumer) -> Loop:
         """Abandon the consumer's loop as a crash would, and start another one. Return the abandoned one."""
@@ -174,4 +189,6 @@ class Running:
                 *(loop.stop(grace=grace, at_once=self._at_once) for loop in self.loops.values()),
             )
         finally:
+            if self.delays is not None:
+                self.delays.stop()
             await self._lifespan.close(self._at_once)

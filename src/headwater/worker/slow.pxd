@@ -3,6 +3,10 @@ from headwater.worker.owned cimport Owned
 cdef class SlowHandlers:
     cdef object _consumer
     cdef object _clock
+    cdef object _busy
+    cdef object _stack
+    cdef double _ended_at
+    cdef bint _said_hung
     cdef dict _running
     cdef object _timer
     cdef object _samples

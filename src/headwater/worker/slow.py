@@ -1,12 +1,20 @@
-"""Logs handlers that run too long: over their ``timeout``, or ten times their usual duration."""
+"""Logs handlers that run too long (over their ``timeout``, or ten times their usual duration), and knows whether they
+hang.
+
+Rule. A consumer hangs if it has no free slot, and no handler has begun or ended for its ``timeout``; without one, for
+      ten times the usual duration and at least a minute.
+"""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Sequence
+from traceback import FrameSummary
 
 from headwater.worker.clocks import Timer, Timers
 from headwater.worker.declaration import Consumer
 from headwater.worker.owned import Owned
+from headwater.worker.stacks import compact, full
 
 log = logging.getLogger("headwater.worker")
 
@@ -17,6 +25,9 @@ TIMES_USUAL = 10
 LEAST_SAMPLES = 10
 """How many handlers must have returned before their average duration counts as usual."""
 
+HUNG_SECONDS = 60.0
+"""The shortest time after which a consumer without a ``timeout`` hangs."""
+
 WEIGHT = 0.1
 """The weight of the last duration in the moving average."""
 
@@ -24,12 +35,24 @@ WEIGHT = 0.1
 class SlowHandlers:
     """Checks one consumer's running handlers, while there are any.
 
-    A slow handler is reported once, and again each time its age has doubled.
+    A slow handler is reported once, and again each time its age has doubled. ``busy`` returns whether there is no
+    free slot, ``stack`` where a handler is.
     """
 
-    def __init__(self, consumer: Consumer, *, clock: Timers) -> None:
+    def __init__(
+        self,
+        consumer: Consumer,
+        *,
+        clock: Timers,
+        busy: Callable[[], bool],
+        stack: Callable[[Owned], Sequence[FrameSummary]],
+    ) -> None:
         self._consumer = consumer
         self._clock = clock
+        self._busy = busy
+        self._stack = stack
+        self._ended_at = 0.0
+        self._said_hung = False
         self._running: dict[Owned, float] = {}
         """Entry → the age at which its handler is reported next; 0 for the first time."""
         self._timer: Timer | None = None
@@ -49,14 +72,49 @@ class SlowHandlers:
     def ended(self, owned: Owned, *, returned: bool) -> None:
         """Record that the handler has ended. The usual duration is that of handlers that returned."""
         self._running.pop(owned, None)
+        self._ended_at = now = self._clock.monotonic()
         if returned:
             self._returned += 1
-            self._took += self._clock.monotonic() - owned.began
+            self._took += now - owned.began
 
     def usual(self) -> float | None:
         """Return how many seconds a handler usually runs; None while none has returned."""
         self._learn()
         return self._usual if self._samples else None
+
+    def hung(self) -> str:
+        """Return which handler hangs and where, in a sentence; an empty string while the consumer works."""
+        if not self._running or not self._busy():
+            return ""
+        self._learn()
+        now = self._clock.monotonic()
+        quiet = now - max(self._ended_at, *(owned.began for owned in self._running), 0.0)
+        if quiet <= self._patience():
+            return ""
+        oldest = self._oldest()
+        return (
+            f"every slot is busy and no handler has ended for {quiet:.0f} s; the oldest, {self._consumer.name} "
+            f"({oldest.id.decode()} of {self._consumer.stream.name}), has run for {now - oldest.began:.0f} s, at "
+            f"{compact(self._stack(oldest))}"
+        )
+
+    def _oldest(self) -> Owned:
+        return min(self._running, key=lambda owned: owned.began)
+
+    def _patience(self) -> float:
+        """Return after how many seconds without an end the consumer hangs."""
+        if self._consumer.timeout_ms is not None:
+            # A handler may take as long to end after its cancellation.
+            return self._consumer.timeout_ms / 1000 + LOOK_SECONDS
+        return max(HUNG_SECONDS, TIMES_USUAL * self._usual)
+
+    def _say_hung(self) -> None:
+        hung = self.hung()
+        if hung and not self._said_hung:
+            log.error("hung: %s\n%s", hung, full(self._stack(self._oldest())))
+        elif self._said_hung and not hung:
+            log.warning("%s works again", self._consumer.name)
+        self._said_hung = bool(hung)
 
     def close(self) -> None:
         """Stop checking."""
@@ -70,6 +128,7 @@ class SlowHandlers:
             return
         self._timer = self._clock.call_later(LOOK_SECONDS, self._look)
         self._learn()
+        self._say_hung()
         limit, why = self._limit()
         if limit is None:
             return

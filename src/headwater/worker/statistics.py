@@ -81,6 +81,9 @@ class ConsumerProgress(NamedTuple):
     """How many entries it owns: running, waiting for a handler, or being settled."""
     joined: bool = True
     """Whether it has joined its group; False until the store has answered for the first time."""
+    hung: str = ""
+    """Why all its handlers hang: no slot is free, and no handler has ended for its ``timeout``, or for ten times
+    the usual duration and at least a minute. Empty while it works."""
 
     def late(self, lease_ms: int) -> list[str]:
         """Return the parts that are overdue, given the consumer's ``lease`` in milliseconds: ``"reader"``,
@@ -132,3 +135,6 @@ class Statistics(NamedTuple):
     """Messages that this process sent through the app. Results of handlers are counted by their consumers."""
     consumers: Sequence[ConsumerStatistics]
     """One for each consumer, and for each partition of a consumer, in the order of declaration."""
+    loop_delay: float = 0.0
+    """How many seconds the event loop took lately to run what was ready, or has taken so far. It is long while a
+    handler blocks it."""

@@ -4,6 +4,8 @@
     ["refused", stream, group]    it could not join, for a reason that waiting does not change
     ["store", url]                the address of its store
     ["holds", {…}]                a consumer whose leases it renews: a `lease_board.LeaseReport`
+    ["blocked", sentence]         its event loop is blocked
+    ["hung", number, sentence]    all handlers of a consumer hang; its progress follows
     ["settled"]                   its first settlement was done: the process is working
     ["progress", number, {…}]     the progress of one of its consumers, every second if requested
 
@@ -30,6 +32,8 @@ READ_BYTES = 65_536
 
 PIPE_BYTES = 4_096
 """How much Linux writes into a pipe atomically."""
+
+SENTENCE_CHARACTERS = 600
 
 SHOWN_CHARACTERS = 80
 """How many characters of a name a progress report has."""
@@ -89,24 +93,31 @@ class Reports:
         """Report that this process could not join the group."""
         self._write("refused", stream, group)
 
+    def blocked(self, sentence: str) -> None:
+        """Report that the event loop is blocked. Called from another thread."""
+        self._write("blocked", sentence[:SENTENCE_CHARACTERS])
+
     def settled(self) -> None:
         """Report that a settlement was done. Only the first one is reported."""
         if not self._settled:
             self._settled = True
             self._write("settled")
 
-    def progress(self, number: int, found: ConsumerStatistics) -> None:
-        """Report the progress of one consumer."""
+    def progress(self, number: int, found: ConsumerStatistics, *, loop_delay: float = 0.0) -> None:
+        """Report the progress of one consumer, and the delay of the event loop."""
         if found.progress is None:
             return
         ages = {
             name: round(value, 3) if isinstance(value, float) else value
             for name, value in found.progress._asdict().items()
         }
+        hung = ages.pop("hung")
+        if hung:
+            self._write("hung", number, str(hung)[:SENTENCE_CHARACTERS])
         names = {"name": found.name, "stream": found.stream, "group": found.group}
         shown = {name: value[:SHOWN_CHARACTERS] for name, value in names.items()}
-        counters = asdict(found.counters)
-        self._write("progress", number, {**shown, **ages, **counters, "late": found.late})
+        rest = {**asdict(found.counters), "late": found.late, "loop_delay": round(loop_delay, 3)}
+        self._write("progress", number, {**shown, **ages, **rest})
 
     def _write(self, *words: Any) -> None:
         if self._descriptor is None:
@@ -134,6 +145,9 @@ class ReceivedReports:
         self.joined: set[GROUP] = set()
         self.refused: set[GROUP] = set()
         self.settled = False
+        self.silence = ""
+        """Why it has not reported: what it said itself, or what its supervisor sees."""
+        self._hung: dict[int, str] = {}
         self.progress: dict[int, dict[str, Any]] = {}
         """The last report of each consumer."""
         self.heard_at = time.monotonic()
@@ -176,6 +190,11 @@ class ReceivedReports:
                 self.leases[one["slot"]] = LeaseReport(**one)
             case ["settled"]:
                 self.settled = True
+            case ["hung", int(number), str(sentence)]:
+                self._hung[number] = sentence
+            case ["blocked", str(sentence)]:
+                self.silence = sentence
             case ["progress", int(number), dict(found)]:
-                self.progress[number] = found
+                self.progress[number] = {**found, "hung": self._hung.pop(number, "")}
+                self.silence = ""
                 self.heard_at = time.monotonic()

@@ -1,0 +1,46 @@
+"""Where code runs: the stack of a handler in a thread, or of one that waits in the event loop."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import PurePath
+from types import FrameType
+from typing import Any
+
+SHOWN_FRAMES = 5
+"""How many frames a short form shows, the innermost."""
+
+SHOWN_CHARACTERS = 600
+
+
+def frames_of_thread(ident: int | None) -> list[traceback.FrameSummary]:
+    """Return the stack of a thread, the outermost frame first; empty if it has ended."""
+    frame = None if ident is None else sys._current_frames().get(ident)  # noqa: SLF001  # documented
+    return [] if frame is None else [*traceback.extract_stack(frame)]
+
+
+def frames_of_coroutine(awaited: Any) -> list[traceback.FrameSummary]:
+    """Return where a suspended coroutine waits, with the coroutines that it awaits."""
+    found: list[FrameType] = []
+    while awaited is not None and len(found) < 1_000:
+        frame = getattr(awaited, "cr_frame", None) or getattr(awaited, "gi_frame", None)
+        if frame is not None:
+            found.append(frame)
+        awaited = getattr(awaited, "cr_await", None) or getattr(awaited, "gi_yieldfrom", None)
+    return [
+        traceback.FrameSummary(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+        for frame in found
+    ]
+
+
+def compact(frames: Sequence[traceback.FrameSummary]) -> str:
+    """Return the innermost frames in one line, such as ``shop.py:17 bill > client.py:40 send``."""
+    shown = [f"{PurePath(one.filename).name}:{one.lineno} {one.name}" for one in frames]
+    return (" > ".join(shown[-SHOWN_FRAMES:]) or "an unknown place")[:SHOWN_CHARACTERS]
+
+
+def full(frames: Sequence[traceback.FrameSummary]) -> str:
+    """Return a stack as a traceback shows it."""
+    return "".join(traceback.format_list([*frames])).rstrip()
