@@ -45,6 +45,7 @@ ELSEWHERE = {
 """Commands that run until they are stopped, or need Spark, and where they are tested."""
 
 SETTLED, IN_FLIGHT, DELAYED, UNREAD, LETTER = "1-1", "2-1", "3-1", "4-1", "9-1"
+SCHEDULED = "5-1"
 
 
 class Row(NamedTuple):
@@ -152,6 +153,17 @@ TABLE = [
         acts="reap",
         done=lambda now: now["consumers"] == ["one"],
     ),
+    Row("scheduled list s", SCHEDULED),
+    Row(
+        f"scheduled cancel s {SCHEDULED}",
+        "1 cancelled",
+        acts="cancel",
+        done=lambda now: now["later"] == [],
+    ),
+    Row("acl worker s", "ACL SETUSER worker on"),
+    Row("acl viewer s", "ACL SETUSER viewer on"),
+    Row("acl exporter", "ACL SETUSER exporter on"),
+    Row("acl spark s", "ACL SETUSER spark on"),
     Row("history s 1-1 --dir {dir}", "added", on_disk=True),
     Row("backup {dir} {new}", "files, ", on_disk=True),
     Row("restore {dir} --to {new}", "files, ", on_disk=True),
@@ -240,6 +252,7 @@ def stage(client: Any) -> None:
         at_ms=1526569498055,
     )
     client.xadd("{s}.dead", dict(letter), id=LETTER)
+    client.xadd("{s}:hw:later", {"n": 5, "hw.after": 2**42}, id=SCHEDULED)
 
 
 def state(client: Any) -> dict[str, Any]:
@@ -249,6 +262,7 @@ def state(client: Any) -> dict[str, Any]:
     keys = client.keys()
     return {
         "entries": [one[0].decode() for one in client.xrange("s")],
+        "later": client.xrange("{s}:hw:later"),
         "letters": [one[0].decode() for one in client.xrange("{s}.dead")],
         "pending": {one["message_id"].decode(): owner(one) for one in rows},
         "due": due(client),

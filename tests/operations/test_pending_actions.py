@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
 
+from headwater.cli.output import OutputFormat
+from headwater.cli.pending_actions import Change
+from headwater.errors import HeadwaterError
 from headwater.groups.capabilities import Capabilities
+from headwater.groups.operation import Operation
 from headwater.groups.pending import GroupInfo, PendingDelivery, PendingState
 from headwater.groups.settling import How
-from headwater.operations.actions import _by_owner
+from headwater.operations.actions import Done, Selection, _by_owner
 from tests.worker.core import Core, stepped
 
 pytestmark = pytest.mark.slow
@@ -240,6 +244,25 @@ def test_what_was_done_before_a_refusal_is_reported_and_recorded(
     records: Any = core.client.xrange("{s}:hw:actions")
     ((_id, record),) = records
     assert (record[b"entries"], record[b"refused"]) == (b"1", b"2")
+
+
+def test_what_was_done_before_the_store_was_lost_is_said(core: Core) -> None:
+    # Given an action that loses its connection after the first of three entries
+    three_pending(core)
+
+    def act(
+        _of: GroupInfo, rows: Sequence[PendingDelivery], done: list[Done]
+    ) -> Operation[list[Done]]:
+        done.append(Done(rows[0].id, True))
+        yield [["PING"]]
+        raise HeadwaterError("the store cannot be reached")
+
+    address = core.client.connection_pool.connection_kwargs
+    url = f"redis://{address['host']}:{address['port']}"
+    change = Change("s", "g", Selection(), "acknowledged", False, True, OutputFormat.TABLE, url)
+    # Then the error says how much was done
+    with pytest.raises(HeadwaterError, match="1 of 3 entries acknowledged, then: the store cannot"):
+        change.carry_out(act)
 
 
 def test_a_mistyped_selection_is_an_error_that_says_what_to_write(

@@ -10,7 +10,8 @@ import pytest
 import redis
 
 from headwater.groups.operation import run
-from headwater.operations.refusals import ServerRefusal, refusals
+from headwater.operations.readiness import Readiness, readiness
+from headwater.operations.refusals import ServerRefusal, known_refusals, refusals
 from headwater.testing.server import server_process
 from tests import peers
 from tests.operations.conftest import SERVERS
@@ -110,6 +111,22 @@ def test_a_user_without_rights(client: redis.Redis) -> None:
             client.execute_command(*one.fix)
         assert run(client, refusals("s")) == []
         assert worker.xlen("s") == 0
+
+
+def test_a_server_that_does_not_tell_is_not_known_to_take_writes(client: redis.Redis) -> None:
+    # Given users without the right to INFO, and without those of an administrator
+    place: Any = client.connection_pool.connection_kwargs
+    for name, lacks in (("eve", "-info"), ("ann", "-@admin")):
+        client.acl_setuser(name, enabled=True, nopass=True, keys=["*"], commands=["+@all", lacks])
+    at: Any = {"host": place["host"], "port": place["port"], "password": "any"}
+    with redis.Redis(username="eve", **at) as eve, redis.Redis(username="ann", **at) as ann:
+        # Then the former is not told that the server is ready, the latter is, and both what they do not know
+        assert run(client, readiness()) == Readiness(True, [])
+        found = run(eve, readiness())
+        assert not found.ready
+        assert found.problems[0].endswith("whether the server takes writes (INFO)")
+        assert run(ann, readiness()).ready
+        assert run(ann, known_refusals("s")).unknown == ["which rights users lack (ACL LOG)"]
 
 
 @pytest.mark.parametrize("name", ["redis-8.2", "valkey-9.1"])

@@ -10,7 +10,7 @@ import json
 import shutil
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ import pytest
 from deltalake import DeltaTable
 
 from headwater.errors import PipelineError
-from headwater.spark.pipeline import load
+from headwater.spark.pipeline import load, run
 from headwater.spark.pipeline.sinks import BatchId
 from headwater.spark.pipeline.sinks.delta import DeltaAppend, DeltaComplete, DeltaUpdate
 from headwater.spark.pipeline.sinks.layout import is_utc, moved_to_utc, zone_of
@@ -31,9 +31,12 @@ from headwater.spark.pipeline.table_log.positions import NOTHING
 from headwater.spark.pipeline.table_sinks import TableSinks
 from tests.command_line import in_thread
 from tests.spark.checkpoints import give_checkpoint
+from tests.spark.stores import Shop
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+STORES = ("headwater",)
 
 GOLDEN = Path(__file__).parent / "golden_times"
 
@@ -104,9 +107,9 @@ def seen(table: pa.Table) -> list[tuple[Any, ...]]:
 
 
 def written() -> list[tuple[Any, ...]]:
-    naive = [None if at is None else at.replace(tzinfo=None) for at in TIMES]
-    days = [None if at is None else at.date() for at in naive]
-    return list(zip(range(len(TIMES)), TIMES, naive, days, strict=True))
+    local = [None if at is None else at.replace(tzinfo=None) for at in TIMES]
+    days = [None if at is None else at.date() for at in local]
+    return list(zip(range(len(TIMES)), TIMES, local, days, strict=True))
 
 
 @pytest.mark.spark
@@ -156,6 +159,67 @@ def test_partitions_by_time_are_the_same_moments_in_every_zone(
         log = log_of(kind, path)
         batches = [b for file in log.added(NOTHING, log.end()) for b in rows_of(file, schema)]
         assert seen(pa.Table.from_batches(batches)) == written()
+
+
+@pytest.mark.spark
+@pytest.mark.peer
+@pytest.mark.slow
+@pytest.mark.xdist_group("spark")
+def test_tables_built_on_partitions_by_time_have_the_moments_of_the_stream(
+    spark: SparkSession, shop: Shop, tmp_path: Path
+) -> None:
+    # Given a pipeline in another zone, whose tables are partitioned by a time and read each other
+    for number, at in enumerate(TIMES):
+        fields: Any = {"n": number} | ({} if at is None else {"at": at.isoformat()})
+        shop.client.xadd("s", fields)
+    file = tmp_path / "p.toml"
+    file.write_text(f"""
+[spark]
+conf.spark.sql.session.timeZone = "America/St_Johns"
+
+[source.raw]
+url = "{shop.url}"
+stream = "s"
+schema = "n int, at timestamp"
+
+[table.stored]
+mode = "append"
+sink = "delta"
+sql = "SELECT n, at FROM raw"
+path = "stored"
+partition_by = ["at"]
+
+[table.followed]
+mode = "append"
+sql = "SELECT n, at FROM stored"
+path = "followed"
+partition_by = ["at"]
+
+[table.newest]
+mode = "update"
+sink = "delta"
+key = ["n"]
+sql = "SELECT n, at FROM stored"
+path = "newest"
+partition_by = ["at"]
+
+[table.all]
+mode = "complete"
+sql = "SELECT s.n, s.at, f.at AS f, u.at AS u FROM stored s JOIN followed f USING (n) JOIN newest u USING (n)"
+path = "all"
+""")
+
+    # When it runs twice, the second time over the tables of the first
+    for _run in range(2):
+        run(load(file), once=True, report=lambda _line: None)
+
+    # Then every table has the moments of the stream
+    found = spark.read.parquet(str(tmp_path / "all"))
+    seen = found.selectExpr("n", *(f"unix_micros({name})" for name in ("at", "f", "u"))).collect()
+    epoch, unit = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
+    moments = [None if at is None else (at - epoch) // unit for at in TIMES]
+    assert sorted(map(tuple, seen)) == [(n, at, at, at) for n, at in enumerate(moments)]
+    TableSinks(load(file)).check()
 
 
 def declared(tmp_path: Path, kind: str, zone: str) -> Path:

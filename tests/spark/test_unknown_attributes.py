@@ -107,6 +107,22 @@ def test_an_entry_that_does_not_fit_is_kept_as_a_whole(document: bytes) -> None:
     assert json.loads(row["_rescued"]) == {"data": document.decode()}
 
 
+def test_a_value_that_json_does_not_have_leaves_the_entry_readable() -> None:
+    # Given attributes of MessagePack: an extension, bytes, and a map with numbers as names
+    for value, kept in (
+        (msgspec.msgpack.Ext(5, b"x"), None),
+        (b"\x00", "AA=="),
+        ({1: 2}, {"1": 2}),
+    ):
+        body = {b"data": msgspec.msgpack.encode({"n": 1, "other": value})}
+
+        (row,) = rows_of("n int, _rescued string", body, codec="msgpack", mode="failfast")
+
+        assert row["n"] == 1
+        found = json.loads(row["_rescued"])
+        assert found == {"other": kept} if kept is not None else "data" in found
+
+
 def test_a_deep_document_is_read_too() -> None:
     deep = b'{"n": 1, "deep": ' + b"[" * 500 + b"]" * 500 + b"}"
 

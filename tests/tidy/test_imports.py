@@ -98,7 +98,7 @@ def modules_of(words: list[str]) -> tuple[set[str], set[str], set[str]]:
         "print(); print(*{*sys.modules} - before)"
     )
     found = python(program).splitlines()[-1].split()
-    ours = {name.partition(".")[2] for name in found if name.startswith("headwater.")}
+    ours = {name.partition(".")[2] for name in found if name.startswith("headwater.")} - {"_pure"}
     tops = {name.partition(".")[0] for name in found if "cython" not in name} - {"headwater"}
     python_own = {name.lstrip("_") for name in tops} & {*sys.stdlib_module_names}
     others = {name for name in tops if name.lstrip("_") not in python_own} - {

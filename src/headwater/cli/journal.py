@@ -7,14 +7,13 @@ headwater store data --streams
 
 from __future__ import annotations
 
-import json
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
 from headwater.cli.arguments import moment
 from headwater.cli.command import CommandGroup, Option
 from headwater.cli.directories import Directory, files_of
-from headwater.cli.output import Output, OutputFormat, print_csv, print_table, show
+from headwater.cli.output import Output, OutputFormat, json_text, print_csv, print_table, show
 from headwater.cli.progress import Busy
 from headwater.moments import iso_time
 
@@ -102,7 +101,7 @@ def dump(
     ]
     if output is OutputFormat.JSON:
         for document in documents:
-            print(json.dumps(document))
+            print(json_text(document))
     elif output is OutputFormat.CSV:
         print_csv(documents)
     else:

@@ -75,6 +75,9 @@ class Change(NamedTuple):
         done: list[Done] = []
         try:
             query(self.url, self._act(act, rows, done))
+        except KeyboardInterrupt:
+            say(f"{sum(one.done for one in done):,} of {what} {self.word}", error=True)
+            raise
         except HeadwaterError as error:
             if not done:
                 raise

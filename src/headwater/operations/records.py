@@ -41,6 +41,8 @@ class Action(StrEnum):
     """Dead letters are handed back to their groups."""
     DROP = "drop"
     """Dead letters are deleted."""
+    CANCEL = "cancel"
+    """Scheduled messages are cancelled."""
     REAP = "reap"
     """Unused consumers are removed from a group."""
     RESET = "reset"

@@ -10,6 +10,7 @@ from headwater.groups.operation import Operation, accepted, server_ms
 from headwater.groups.scheduling import cancel_each, due_ms, published
 from headwater.messages import later_key
 from headwater.names import text_of
+from headwater.operations.records import Action, record
 
 PAGE = 500
 """How many messages are read, or cancelled, in one step."""
@@ -48,4 +49,5 @@ def cancel_all(stream: str, ids: Sequence[str]) -> Operation[list[str]]:
     rest = iter(ids)
     while page := list(islice(rest, PAGE)):
         cancelled += yield from cancel_each(stream, page)
+    yield from record(stream, Action.CANCEL, cancelled, refused=len(ids) - len(cancelled))
     return cancelled

@@ -87,10 +87,18 @@ class Board:
 
 
 def board_file() -> int:
-    """Return the descriptor of an empty file in memory, for a `Board`."""
-    with tempfile.TemporaryFile() as file:
-        file.truncate(SLOTS * _TIMES.size)
-        return os.dup(file.fileno())
+    """Return the descriptor of an empty file in memory, for a `Board`.
+
+    It is not on a disk: a page that a full disk has no room for would end the process that writes to it (SIGBUS).
+    """
+    if not hasattr(os, "memfd_create"):  # not on Linux, where nothing is renewed (rule 4)
+        with tempfile.TemporaryFile() as file:
+            file.write(bytes(SLOTS * _TIMES.size))
+            file.flush()
+            return os.dup(file.fileno())
+    descriptor = os.memfd_create("headwater-leases")
+    os.ftruncate(descriptor, SLOTS * _TIMES.size)
+    return descriptor
 
 
 class LeaseSlot:

@@ -59,11 +59,15 @@ class UnknownAttributes:
     def of(self, document: bytes) -> bytes | None:
         """Return, as a JSON object, the values of these attributes by their paths; None if there are none.
 
-        Empty if JSON cannot hold one of them (half of a surrogate pair): the raw entry has to be kept.
+        Empty if JSON cannot hold one of them (half of a surrogate pair, an extension of MessagePack): the raw entry has
+        to be kept.
         """
         if self._is_known(document):
             return None
-        found = dict(self._struct_in(self._columns, document, "", 0))
+        try:
+            found = dict(self._struct_in(self._columns, document, "", 0))
+        except (ValueError, TypeError, RecursionError):
+            return b""  # a value of MessagePack that JSON does not have
         for path in found:
             if len(self._names) < _MOST_NAMES:
                 self._names.setdefault(_PLACE.sub("", path)[:_MOST_CHARACTERS])
