@@ -17,8 +17,7 @@ from headwater.cli.query import query
 from headwater.errors import HeadwaterError
 from headwater.messages import dead_letter_fields
 from headwater.operations.rights import ROLES, WITHHELD, rules
-from headwater.worker import Backoff, Dead
-from tests.worker.apps import Invoice, Order, Store, elapsed, eventually, invoices, orders, working
+from tests.worker.apps import Store, work_in_every_way
 
 Run = Callable[..., str]
 
@@ -94,44 +93,8 @@ async def test_a_worker_with_its_rights_does_all_that_workers_do(
     with redis.Redis.from_url(url) as look:
         made(look, run_headwater, name, "worker orders invoices")
         async with redis.asyncio.Redis.from_url(url) as client:
-            store = Store(name, as_user(url), client)
-            app, ledger = store.app(), store.app()
-
-            @app.consumer(
-                orders,
-                group="billing",
-                into=invoices,
-                delete=True,
-                claim_after="200ms",
-                retry=Backoff("1ms", ceiling="10ms"),
-                max_deliveries=2,
-            )
-            async def bill(order: Order) -> Invoice:
-                if order.id == 2:
-                    raise ValueError("no price")
-                if order.id == 3:
-                    raise Dead("never")
-                return Invoice(order.id)
-
-            @ledger.consumer(
-                invoices, group="ledger", claim_after="100ms", order_by=lambda it: it.order
-            )
-            async def enter(invoice: Invoice) -> None: ...
-
-            # When it settles, retries, buries, publishes in every way, and cancels
-            async with working(app), working(ledger):
-                await app.send_many(orders, [Order(1), Order(2), Order(3)])
-                await app.send(orders, Order(4), dedupe="four")
-                scheduled = await app.send(orders, Order(6), after="1h")
-                await app.send(orders, Order(5), after="1ms")
-                assert await scheduled.cancel()
-
-                async def billed() -> bool:
-                    return {one.order for one in await store.results()} == {1, 4, 5}
-
-                await eventually(billed)
-                await eventually(lambda: store.settled("billing"))
-                await eventually(elapsed(0.1))  # for a renewal of the reader key
+            # When its workers settle, retry, bury, publish in every way, and cancel
+            await work_in_every_way(Store(name, as_user(url), client))
         # Then nothing is denied, and other streams are
         assert denied(look) == set()
         with (

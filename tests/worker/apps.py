@@ -15,7 +15,7 @@ import redis.asyncio
 import redis.exceptions
 
 from headwater.messages import DeadLetter, dead_letter_stream, parse_dead_letter
-from headwater.worker import App, Stream
+from headwater.worker import App, Backoff, Dead, Stream
 from headwater.worker.clocks import LoopClock
 from headwater.worker.connections import Connections
 from headwater.worker.running import Running
@@ -151,3 +151,45 @@ async def buried(running: Running) -> None:
     await running.scheduler.close()
     for loop in running.loops.values():
         await loop.close()
+
+
+async def work_in_every_way(store: Store) -> None:
+    """Let workers settle, fail, retry, bury, delete and order entries, and publish in every way. Returns when all is
+    done."""
+    app, ledger = store.app(), store.app()
+
+    @app.consumer(
+        orders,
+        group="billing",
+        into=invoices,
+        delete=True,
+        claim_after="200ms",
+        retry=Backoff("1ms", ceiling="10ms"),
+        max_deliveries=2,
+    )
+    async def bill(order: Order) -> Invoice:
+        if order.id == 2:
+            raise ValueError("no price")
+        if order.id == 3:
+            raise Dead("never")
+        return Invoice(order.id)
+
+    @ledger.consumer(invoices, group="ledger", claim_after="100ms", order_by=lambda it: it.order)
+    async def enter(invoice: Invoice) -> None: ...
+
+    async def billed() -> bool:
+        return {one.order for one in await store.results()} == {1, 4, 5}
+
+    async def entered() -> bool:
+        return not await store.pending("ledger", "invoices")
+
+    async with working(app), working(ledger):
+        await app.send_many(orders, [Order(1), Order(2), Order(3)])
+        await app.send(orders, Order(4), dedupe="four")
+        scheduled = await app.send(orders, Order(6), after="1h")
+        await app.send(orders, Order(5), after="1ms")
+        assert await scheduled.cancel()
+        await eventually(billed)
+        await eventually(lambda: store.settled("billing"))
+        await eventually(entered)
+        await eventually(elapsed(0.1))  # for a renewal of the reader key

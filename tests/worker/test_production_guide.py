@@ -13,18 +13,9 @@ from typing import Any
 import pytest
 import redis
 
-from headwater.worker import App, Backoff, Dead
+from headwater.worker import App
 from tests import peers
-from tests.worker.apps import (
-    Invoice,
-    Order,
-    Store,
-    elapsed,
-    eventually,
-    invoices,
-    orders,
-    working,
-)
+from tests.worker.apps import Store, work_in_every_way
 from tests.worker.outages import PEERS
 
 GUIDES = Path(__file__).resolve().parents[2] / "docs" / "guide"
@@ -91,53 +82,11 @@ async def test_the_rights_in_the_guide_suffice_for_workers(
         store = Store(name, server.url.replace("redis://", "redis://shop:secret@"), look)
 
         # When its workers settle, fail, retry, dead-letter and delete, and publish in every way
-        app = store.app()
-
-        @app.consumer(
-            orders,
-            group="billing",
-            into=invoices,
-            delete=True,
-            claim_after="200ms",
-            retry=Backoff("1ms", ceiling="10ms"),
-            max_deliveries=2,
-        )
-        async def bill(order: Order) -> Invoice:
-            if order.id == 2:
-                raise ValueError("no price")
-            if order.id == 3:
-                raise Dead("never")
-            return Invoice(order.id)
-
-        ledger = store.app()
-
-        @ledger.consumer(
-            invoices, group="ledger", claim_after="100ms", order_by=lambda it: it.order
-        )
-        async def enter(invoice: Invoice) -> None: ...
-
-        async with working(app), working(ledger):
-            await app.send_many(orders, [Order(1), Order(2), Order(3)])
-            await app.send(orders, Order(4), dedupe="four")
-            scheduled = await app.send(orders, Order(6), after="1h")
-            await app.send(orders, Order(5), after="1ms")
-            assert await scheduled.cancel()
-            await eventually(lambda: _billed(store, {1, 4, 5}))
-            await eventually(lambda: store.settled("billing"))
-            await eventually(lambda: _settled_invoices(store))
-            await eventually(elapsed(0.1))  # for a renewal of the reader key
+        await work_in_every_way(store)
 
         # Then the server has denied no command
         refused = [entry["object"] for entry in await look.acl_log()]
     assert refused == []
-
-
-async def _settled_invoices(store: Store) -> bool:
-    return not await store.pending("ledger", "invoices")
-
-
-async def _billed(store: Store, numbers: set[int]) -> bool:
-    return {one.order for one in await store.results()} == numbers
 
 
 def test_the_address_can_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
