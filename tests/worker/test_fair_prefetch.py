@@ -53,11 +53,11 @@ class Work:
         self, count: int, declare: Callable[[App, int], object]
     ) -> AsyncIterator[list[Running]]:
         async with AsyncExitStack() as stack:
-            stack.callback(self.go_on.set)
             self.apps = apps = [self.store.app() for _ in range(count)]
             for number, app in enumerate(apps):
                 declare(app, number)
             running = [await stack.enter_async_context(working(app)) for app in apps]
+            stack.callback(self.go_on.set)  # before the workers stop
             yield running
 
     def plain(self, **options: Any) -> Callable[[App, int], object]:

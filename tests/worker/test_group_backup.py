@@ -340,6 +340,8 @@ async def test_the_log_names_the_new_owner_of_a_lost_entry_if_there_is_one(
     async def bill(order: Order, delivery: Delivery) -> None:
         begun.append(delivery.id)
         await go_on.wait()
+        if order.id == 2:
+            raise ValueError("a success would settle it")
 
     async with working(app):
         await orders.send_many([Order(1), Order(2)])

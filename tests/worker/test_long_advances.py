@@ -14,8 +14,8 @@ from tests.worker.apps import Order, orders
 
 HOUR = 3600.0
 
-MOST_ROUNDS = 1_200
-"""How many times may be reached in a day: the seconds of the first minute, and then one in ten minutes for each part."""
+MOST_ROUNDS = 300
+"""How many times may be reached in a day: those of the first minute, and then one in an hour for each part."""
 
 
 @pytest.fixture

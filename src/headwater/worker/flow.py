@@ -151,8 +151,8 @@ class Flow:
         capacity = self.pool.capacity
         most = self._most(capacity)
         free = most - len(self.in_flight.owned)
-        if free <= 0 and self.order is not None and self.pool.hungry:
-            self.order.make_room()
+        if self.order is not None:
+            self.order.make_room(full=free <= 0 and self.pool.hungry)
         enough = max(1, (most - capacity) // 2)
         return free if free >= enough or (free > 0 and self.pool.hungry) else 0
 

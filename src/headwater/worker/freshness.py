@@ -60,7 +60,7 @@ class Freshness:
         """
         self._slot.renewed(began)
         with self._writing:
-            late = began - self.renewed_at
+            late = began - self._last_renewed()
             if late > self._lease:
                 self._suspended_at = began
             self.renewed_at = began
@@ -68,6 +68,10 @@ class Freshness:
                 self.until = began + self._seconds
         if lost and late > self._seconds:
             self._say_suspended(late)
+
+    def _last_renewed(self) -> float:
+        """Return when this process or its supervisor last renewed."""
+        return max(self.renewed_at, self._slot.by_supervisor())
 
     def _say_suspended(self, late: float) -> None:
         log.warning(
@@ -96,8 +100,9 @@ class Freshness:
             began, needed = self.now(), self._needed
             if began <= self.until:
                 return  # another slot has renewed
-            if began - self.renewed_at > self._seconds:
-                self._say_suspended(began - self.renewed_at)
+            late = began - self._last_renewed()
+            if late > self._seconds:
+                self._say_suspended(late)
             try:
                 await self._renew()
             except Refused as error:

@@ -58,6 +58,9 @@ LIST_SECONDS = 1.0
 MOST_KNOWN = 100_000
 """How many unsettled entries a reader knows at most before it stops reading further: each takes about 400 bytes."""
 
+FULL_SECONDS = 0.25
+"""How long entries may fill the room: a retry is often due by then."""
+
 MARGIN = 0.1
 """The last fraction of the key's lifetime, in which it is not released: another process may have it by then."""
 
@@ -95,6 +98,8 @@ class OrderedFetch:
         self._call_back = call_back
         self._idle = idle
         self._listed = False
+        self._full_at: float | None = None
+        """Since when entries that wait for their key fill the room, while a slot is free."""
         self._timer: Timer | None = None
         self._timer_due = 0.0
 
@@ -110,10 +115,17 @@ class OrderedFetch:
         now = self.clock.monotonic()
         return not self.reads or now >= self.list_at or (due is not None and due <= now)
 
-    def make_room(self) -> None:
-        """Hand back the entries that wait for an earlier one of their key: they fill the room, and a slot is free
-        for other keys. They keep their places in the lines."""
-        if len(self.ordering.entries) < MOST_KNOWN:
+    def make_room(self, *, full: bool) -> None:
+        """Hand back the entries that wait for an earlier one of their key, if they have been filling the room for
+        `FULL_SECONDS` although a slot is free for other keys. They keep their places in the lines."""
+        now = self.clock.monotonic()
+        if not full or len(self.ordering.entries) >= MOST_KNOWN:
+            self._full_at = None
+        elif self._full_at is None:
+            self._full_at = now
+            self.clock.call_later(FULL_SECONDS, self._changes.notify)
+        elif now - self._full_at >= FULL_SECONDS - 1e-5:  # the clock counts in microseconds
+            self._full_at = None
             self._in_flight.hand_back(
                 [one for one in self._in_flight.unbegun() if not self.ordering.given(one)]
             )

@@ -167,7 +167,8 @@ class Pool:
             if late:
                 self.overfull = True
                 self._handed_back = {owned.id: owned.arrived for owned in late}
-                self._buffer = deque(owned for owned in waiting if owned not in late)
+                gone = {*late}
+                self._buffer = deque(owned for owned in waiting if owned not in gone)
                 hold.hand_back(late)
                 waiting = [*self._buffer]
         if waiting:

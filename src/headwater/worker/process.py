@@ -108,7 +108,7 @@ class _Signals:
             loop.add_signal_handler = self._added  # type: ignore[method-assign,assignment]
 
     def _added(self, number: int, callback: Callable[..., object], *args: Any) -> None:
-        """In place of the loop's method: keep the program's callback next to the worker's."""
+        """In place of the loop's method: keep the program's callback as well as the worker's."""
         if number in STOPPING:
             self._in_loop[number] = partial(callback, *args)
         else:

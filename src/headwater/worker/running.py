@@ -138,11 +138,11 @@ class Running:
         self.scheduler.start()
 
     def _handlers(self) -> list[tuple[str, Owned]]:
-        """Return the handlers that run, by name."""
+        """Return the handlers that run, or have just ended, by name."""
         return [
             (loop.consumer.name, owned)
             for loop in [*self.loops.values()]
-            for owned in [*loop.pool.running]
+            for owned in [*loop.pool.running, *loop.flow.slow.lately()]
         ]
 
     def replace(self, consumer: Consumer) -> Loop:

@@ -7,6 +7,7 @@ cdef class SlowHandlers:
     cdef object _stack
     cdef double _ended_at
     cdef bint _said_hung
+    cdef public object last
     cdef dict _running
     cdef object _timer
     cdef object _samples

@@ -53,6 +53,8 @@ class SlowHandlers:
         self._stack = stack
         self._ended_at = 0.0
         self._said_hung = False
+        self.last: Owned | None = None
+        """The entry whose handler ended last."""
         self._running: dict[Owned, float] = {}
         """Entry → the age at which its handler is reported next; 0 for the first time."""
         self._timer: Timer | None = None
@@ -73,6 +75,7 @@ class SlowHandlers:
         """Record that the handler has ended. The usual duration is that of handlers that returned."""
         self._running.pop(owned, None)
         self._ended_at = now = self._clock.monotonic()
+        self.last = owned
         if returned:
             self._returned += 1
             self._took += now - owned.began
@@ -81,6 +84,11 @@ class SlowHandlers:
         """Return how many seconds a handler usually runs; None while none has returned."""
         self._learn()
         return self._usual if self._samples else None
+
+    def lately(self) -> list[Owned]:
+        """Return the entry whose handler has ended within the last second, if there is one."""
+        recent = self._clock.monotonic() - self._ended_at < LOOK_SECONDS
+        return [self.last] if recent and self.last is not None else []
 
     def hung(self) -> str:
         """Return which handler hangs and where, in a sentence; an empty string while the consumer works."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import traceback
 from collections.abc import Sequence
@@ -28,10 +29,15 @@ def frames_of_coroutine(awaited: Any) -> list[traceback.FrameSummary]:
         frame = getattr(awaited, "cr_frame", None) or getattr(awaited, "gi_frame", None)
         if frame is not None:
             found.append(frame)
-        awaited = getattr(awaited, "cr_await", None) or getattr(awaited, "gi_yieldfrom", None)
+        inner = getattr(awaited, "cr_await", None) or getattr(awaited, "gi_yieldfrom", None)
+        if inner is None and type(awaited).__name__ == "coroutine_wrapper":
+            # What compiled code awaits a coroutine through; nothing else leads on to it.
+            inner = next(iter(gc.get_referents(awaited)), None)
+        awaited = inner
     return [
         traceback.FrameSummary(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
         for frame in found
+        if frame.f_lineno is not None  # compiled code has none
     ]
 
 
