@@ -336,7 +336,7 @@ def test_the_error_of_the_dead_commands_names_the_missing_dead_letter(
 ) -> None:
     output = run_headwater("dead", "show", "orders", "5-5", "--url", headwater_url, status=1)
     assert "{orders}.dead has no dead letter 5-5" in output
-    output = run_headwater("dead", "replay", "orders", "--url", headwater_url, status=1)
+    output = run_headwater("dead", "replay", "orders", "--url", headwater_url, status=2)
     assert "name at least one dead letter" in output
 
 
