@@ -39,7 +39,6 @@ LEGITIMATE: Final = (
         "and test_read_only.py reads without the right to write",
     ),
     Legitimate("this machine has no network", "needs an address other than the loopback's"),
-    Legitimate("measured alone: in `make check`", "two tests at a time would measure each other"),
     Legitimate("valgrind is missing", "only `make bench-compare` counts, and it fails without"),
     Legitimate(
         "looks are counted in plain Python", "the plain run (`make plain`) counts them", plain=True

@@ -69,7 +69,7 @@ async def test_entries_whose_handlers_returned_nothing_are_one_settlement() -> N
 
     batches, ended = await sent(entries)
 
-    assert batches == [[Settlement(b"0-0", How.ACKED, 0, [], [b"1-0", b"2-0"])]]
+    assert batches == [[Settlement(b"0-0", How.ACKED, 0, [], [b"1-0", b"2-0"], any_owner=True)]]
     assert [(queued.entries, queued.ending) for queued, _ in ended] == [
         (entries, Ending.ACKNOWLEDGED)
     ]
@@ -88,10 +88,10 @@ async def test_results_for_one_stream_share_a_settlement_and_those_for_several_d
     ((*batch,),), _ended = await sent(queue)
 
     assert sorted(batch, key=lambda one: one.id) == [
-        Settlement(b"1-0", How.ACKED, 0, [left, left, left], [b"4-0"]),
-        Settlement(b"2-0", How.ACKED, 0, [right], []),
-        Settlement(b"3-0", How.ACKED, 0, [left, right], []),
-        Settlement(b"5-0", How.ACKED, 0, [], []),
+        Settlement(b"1-0", How.ACKED, 0, [left, left, left], [b"4-0"], any_owner=True),
+        Settlement(b"2-0", How.ACKED, 0, [right], [], any_owner=True),
+        Settlement(b"3-0", How.ACKED, 0, [left, right], [], any_owner=True),
+        Settlement(b"5-0", How.ACKED, 0, [], [], any_owner=True),
     ]
 
 
