@@ -267,7 +267,7 @@ def test_a_group_that_a_user_may_not_see_is_not_said_to_be_gone(
 ) -> None:
     # Given a user without the right to a stream, but to what is stored with it
     core.client.acl_setuser(
-        "eve", enabled=True, nopass=True, keys=["{s}:*", "mine"], commands=["+@all"]
+        "eve", True, nopass=True, keys=["{s}:*", "mine"], commands=["+@all"], reset=True
     )
     core.client.xgroup_create("mine", "g", "0", mkstream=True)
     found = answers("mine", "--url", url.replace("redis://", "redis://eve:any@"), "--window", "0s")

@@ -187,6 +187,7 @@ def test_every_microsecond_is_exact(moment: datetime, unit: str, nanos: int) -> 
 def test_a_pattern_means_what_it_means_to_spark(spark: SparkSession) -> None:
     from pyspark.sql import functions as f
 
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
     for format_, text, moment in VALUES:
         if format_ in ("s", "ms", "us", "ns", "iso") or moment is None:
             continue

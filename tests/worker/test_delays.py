@@ -7,6 +7,7 @@ import ctypes
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import AsyncIterator
 
@@ -64,15 +65,29 @@ async def test_a_held_interpreter_lock_is_named(delays: tuple[ProcessDelays, lis
     assert "the interpreter's lock (GIL) was held while no handler ran" in cause
 
 
+@pytest.mark.parametrize("threads", [0, 4])
 async def test_a_stopped_process_is_named(
-    delays: tuple[ProcessDelays, list[str]], caplog: pytest.LogCaptureFixture
+    delays: tuple[ProcessDelays, list[str]], caplog: pytest.LogCaptureFixture, threads: int
 ) -> None:
     found, _said = delays
+    # Given a process whose other threads work until it is stopped
+    done = threading.Event()
+
+    def work() -> None:
+        while not done.wait(0.0005):
+            pass
+
+    others = [threading.Thread(target=work) for _ in range(threads)]
+    for one in others:
+        one.start()
+    # When it is stopped for two seconds
     code = "import os, signal, sys, time; time.sleep(2); os.kill(int(sys.argv[1]), signal.SIGCONT)"
     waker = await asyncio.create_subprocess_exec(sys.executable, "-c", code, str(os.getpid()))
     os.kill(os.getpid(), signal.SIGSTOP)
     cause = found.cause()
+    done.set()
     await waker.wait()
+    # Then this is the cause, said once
     assert cause is not None
     assert cause.startswith("this process was stopped for ")
     assert caplog.text.count("was stopped for") == 1

@@ -4,7 +4,7 @@
     the thread is on time, and the event loop does not answer it ──▶ a handler blocks the event loop
 
 Rule 1. A thread that waits for the lock wakes every few milliseconds (CPython's switch interval), which the kernel
-        counts as context switches. A process that is stopped has none.
+        counts as its context switches. In a process that is stopped it has none.
 Rule 2. A pause is logged once, with the handlers that ran. A timeout of a command during a pause, or just after it, is
         not an outage of the store (`Availability`).
 """
@@ -17,6 +17,7 @@ import resource
 import threading
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from headwater.worker.owned import Owned
@@ -32,7 +33,7 @@ AFTERMATH_SECONDS = 1.0
 """How long after a pause its timeouts arrive."""
 
 SWITCHES_PER_SECOND = 20.0
-"""A process with fewer context switches in a second was stopped: a thread that waits for the lock has 200."""
+"""A thread with fewer context switches in a second was stopped: one that waits for the lock has 200."""
 
 NAMED = 3
 
@@ -42,15 +43,25 @@ Running = Sequence[tuple[str, Owned]]
 
 class _Usage(NamedTuple):
     switches: int
+    """Context switches of the thread that measures; where the system does not tell, those of the process."""
     suspended: float
     """For how many seconds the machine was suspended since its start. The monotonic clock does not count them."""
 
 
-def _usage() -> _Usage:
-    found = resource.getrusage(resource.RUSAGE_SELF)
+def _usage(thread: int | None) -> _Usage:
     boot = getattr(time, "CLOCK_BOOTTIME", None)
     suspended = 0.0 if boot is None else time.clock_gettime(boot) - time.monotonic()
-    return _Usage(found.ru_nvcsw + found.ru_nivcsw, suspended)
+    return _Usage(_switches(thread), suspended)
+
+
+def _switches(thread: int | None) -> int:
+    """Return the context switches of a thread so far. Source: proc(5)."""
+    try:
+        lines = Path(f"/proc/self/task/{thread}/status").read_text().splitlines()
+        return sum(int(line.split()[1]) for line in lines if "ctxt_switches" in line)
+    except OSError:  # not Linux, or the thread has not begun
+        found = resource.getrusage(resource.RUSAGE_SELF)
+        return found.ru_nvcsw + found.ru_nivcsw
 
 
 class ProcessDelays:
@@ -64,7 +75,7 @@ class ProcessDelays:
         self._loop_thread = threading.get_ident()
         self._lock = threading.Lock()
         self._ticked_at = time.monotonic()
-        self._usage = _usage()
+        self._usage = _usage(None)
         self._asked_at: float | None = None
         """When the event loop was asked; None when it has answered."""
         self._said: str | None = None
@@ -76,7 +87,9 @@ class ProcessDelays:
         self._thread = threading.Thread(target=self._run, name="headwater-delays", daemon=True)
 
     def start(self) -> None:
-        self._thread.start()
+        with self._lock:
+            self._thread.start()
+            self._usage = self._used()
 
     def stop(self) -> None:
         self._stop.set()
@@ -99,11 +112,14 @@ class ProcessDelays:
 
     # --- in the thread ----------------------------------------------------------------------------
 
+    def _used(self) -> _Usage:
+        return _usage(self._thread.native_id)
+
     def _run(self) -> None:
         while not self._stop.wait(TICK_SECONDS) and not self._loop.is_closed():
             with self._lock:
                 self._look()
-                self._ticked_at, self._usage = time.monotonic(), _usage()
+                self._ticked_at, self._usage = time.monotonic(), self._used()
                 try:
                     self._ask()
                 except RuntimeError:
@@ -111,7 +127,7 @@ class ProcessDelays:
 
     def _look(self) -> None:
         """Check whether the process did not run since the last tick."""
-        now, usage = time.monotonic(), _usage()
+        now, usage = time.monotonic(), self._used()
         late = now - self._ticked_at - TICK_SECONDS
         asleep = usage.suspended - self._usage.suspended
         if asleep > LATE_SECONDS:
