@@ -108,11 +108,18 @@ def store_url(request: pytest.FixtureRequest) -> Callable[[str], str]:
     def give(name: str) -> str:
         if name == "headwater":
             url: str = request.getfixturevalue("headwater_url")
-            with redis.Redis.from_url(url) as client:
-                client.flushall()
-            return url
-        shared: Callable[[str], peers.Peer] = request.getfixturevalue("shared_peer")
-        return shared(name).url
+        else:
+            shared: Callable[[str], peers.Peer] = request.getfixturevalue("shared_peer")
+            url = shared(name).url
+        with redis.Redis.from_url(url) as client:
+            client.flushall()
+            # A user of another test would have its rights, and its denials are a cause that `explain` names.
+            if others := [
+                name for name in client.acl_users() if name not in ("default", b"default")
+            ]:
+                client.acl_deluser(*others)
+            client.acl_log_reset()
+        return url
 
     return give
 
