@@ -11,7 +11,7 @@ import redis
 
 from headwater.groups.operation import run
 from headwater.operations.readiness import Readiness, readiness
-from headwater.operations.refusals import ServerRefusal, known_refusals, refusals
+from headwater.operations.refusals import ServerRefusal, refusals
 from headwater.testing.server import server_process
 from tests import peers
 from tests.operations.conftest import SERVERS
@@ -37,17 +37,17 @@ def client(request: pytest.FixtureRequest, peer: StartPeer) -> Iterator[redis.Re
 
 
 def only(client: redis.Redis) -> ServerRefusal:
-    (found,) = run(client, refusals("s"))
+    (found,) = run(client, refusals("s")).found
     return found
 
 
 def carry_out(client: redis.Redis, found: ServerRefusal) -> None:
     client.execute_command(*found.fix)
-    assert run(client, refusals("s")) == []
+    assert run(client, refusals("s")).found == []
 
 
 def test_a_server_that_works_has_no_refusal(client: redis.Redis) -> None:
-    assert run(client, refusals("s")) == []
+    assert run(client, refusals("s")).found == []
 
 
 def test_a_server_without_memory(client: redis.Redis) -> None:
@@ -79,7 +79,7 @@ def test_clients_that_are_paused(client: redis.Redis) -> None:
     client.execute_command("CLIENT", "PAUSE", 60_000, "WRITE")
     info: Any = client.info("clients")
     if "paused_actions" not in info:  # Redis does not tell, so nothing is said
-        assert run(client, refusals("s")) == []
+        assert run(client, refusals("s")).found == []
         return
     found = only(client)
     assert found.code == "PAUSED"
@@ -101,7 +101,7 @@ def test_a_user_without_rights(client: redis.Redis) -> None:
             with pytest.raises(redis.exceptions.NoPermissionError):
                 worker.execute_command(*command)
         # Then both are named, and the commands give the rights
-        found = run(client, refusals("s"))
+        found = run(client, refusals("s")).found
         assert {one.code for one in found} == {"NOPERM"}
         assert {one.fix for one in found} == {
             ("ACL", "SETUSER", "worker", "~s"),
@@ -109,7 +109,7 @@ def test_a_user_without_rights(client: redis.Redis) -> None:
         }
         for one in found:
             client.execute_command(*one.fix)
-        assert run(client, refusals("s")) == []
+        assert run(client, refusals("s")).found == []
         assert worker.xlen("s") == 0
 
 
@@ -126,7 +126,7 @@ def test_a_server_that_does_not_tell_is_not_known_to_take_writes(client: redis.R
         assert not found.ready
         assert found.problems[0].endswith("whether the server takes writes (INFO)")
         assert run(ann, readiness()).ready
-        assert run(ann, known_refusals("s")).unknown == ["which rights users lack (ACL LOG)"]
+        assert run(ann, refusals("s")).unknown == ["which rights users lack (ACL LOG)"]
 
 
 @pytest.mark.parametrize("name", ["redis-8.2", "valkey-9.1"])
@@ -136,13 +136,13 @@ def test_a_server_whose_snapshot_failed(peer: StartPeer, tmp_path: Path, name: s
     (tmp_path / "dump.rdb" / "in the way").mkdir(parents=True)
     with redis.Redis.from_url(server.url) as client:
         client.bgsave()
-        found = eventually(lambda: run(client, refusals("s")), "the snapshot fails")
+        found = eventually(lambda: run(client, refusals("s")).found, "the snapshot fails")
         assert [one.code for one in found] == ["MISCONF"]
         # When the cause is removed, then the command that is shown ends it
         (tmp_path / "dump.rdb" / "in the way").rmdir()
         (tmp_path / "dump.rdb").rmdir()
         client.execute_command(*found[0].fix)
-        eventually(lambda: not run(client, refusals("s")), "the snapshot succeeds")
+        eventually(lambda: not run(client, refusals("s")).found, "the snapshot succeeds")
 
 
 @pytest.mark.parametrize("name", ["redis-8.2", "valkey-9.1"])

@@ -91,13 +91,13 @@ def _exit(unhealthy: bool) -> None:
 def _observed(url: str, stream: str | None, group: str | None) -> list[Observation]:
     """Observe one stream's groups, or those of all streams, many at a time."""
     from headwater.operations.explaining import look, look_if_there
-    from headwater.operations.refusals import known_refusals
+    from headwater.operations.refusals import refusals
     from headwater.operations.streams import names
 
     if stream is not None:
         return query(url, look(stream, group))
     streams = query(url, names())
-    refused = query(url, known_refusals(*streams))
+    refused = query(url, refusals(*streams))
     looks = query_together(url, (look_if_there(one, *refused) for one in streams))
     return [one for found in looks for one in found]
 

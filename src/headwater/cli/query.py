@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
-from itertools import islice
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from headwater.cli.command import Option
@@ -72,13 +71,12 @@ TOGETHER = 100
 
 def query_together(url: str, operations: Iterable[Operation[T]]) -> list[T]:
     """Run independent operations, many at a time, and return their results. Raises as `query`."""
-    from headwater.groups.operation import run_together
+    from headwater.groups.operation import batched, run_together
 
     found: list[T] = []
-    rest = iter(operations)
     with _client(url) as client, Busy("requests answered") as busy:
-        while part := [_counted(one, busy) for one in islice(rest, TOGETHER)]:
-            found += run_together(client, part)
+        for part in batched(operations, TOGETHER):
+            found += run_together(client, [_counted(one, busy) for one in part])
     return found
 
 

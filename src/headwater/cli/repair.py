@@ -6,7 +6,6 @@ headwater repair data --to repaired
 
 from __future__ import annotations
 
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -67,11 +66,11 @@ def _delete(plan: RepairPlan, directory: Path) -> None:
     if not plan.unreadable:
         return
     from headwater.client.sync.connect import connect
+    from headwater.groups.operation import batched
 
     for database, key, ids in plan.unreadable:
         with connect(f"headwater://{directory.absolute()}?db={database}") as client:
-            rest = iter(ids)
-            while part := list(islice(rest, AT_ONCE)):
+            for part in batched(ids, AT_ONCE):
                 client.xdel(key, *part)
 
 

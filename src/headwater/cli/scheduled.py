@@ -87,7 +87,8 @@ def cancel(
             f"{', '.join(unknown)} not scheduled for {stream}: published or cancelled before; "
             "`headwater scheduled list` lists what is"
         )
-    chosen = [one for one in found if every or one.id in (ids or ())]
+    named = {*(ids or ())}
+    chosen = [one for one in found if every or one.id in named]
     if dry_run or not chosen:
         titles = ScheduledMessage._fields
         show([one._asdict() for one in chosen], output, lambda: _preview(stream, chosen), titles)

@@ -15,7 +15,7 @@ Rule 3. An operation may be closed at any of its yields: the commands before it 
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
@@ -34,6 +34,18 @@ T = TypeVar("T")
 Word: TypeAlias = str | bytes | int
 Command: TypeAlias = Sequence[Word]
 Operation: TypeAlias = Generator[list[Command], list[Any], T]
+
+
+def batched(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    """Yield the items in lists of at most ``size``, for commands that are sent together. `itertools` has this from
+    Python 3.12 on.
+
+    >>> list(batched("abcde", 2))
+    [['a', 'b'], ['c', 'd'], ['e']]
+    """
+    rest = iter(items)
+    while part := list(islice(rest, size)):
+        yield part
 
 
 class Refused(HeadwaterError):

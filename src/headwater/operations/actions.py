@@ -11,7 +11,6 @@ Rule 4. An action goes a page at a time and notes what it has done in the list o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
 from typing import NamedTuple
 
 from headwater.groups.capabilities import probe
@@ -19,7 +18,7 @@ from headwater.groups.consumers import reap as remove_consumers
 from headwater.groups.content import ContentPages
 from headwater.groups.dead_letters import bury as dead_letter
 from headwater.groups.member import CLAIM_AFTER_FIELD, Member
-from headwater.groups.operation import Operation, Refused, accepted
+from headwater.groups.operation import Operation, Refused, accepted, batched
 from headwater.groups.pending import (
     SILENT_MS,
     GroupInfo,
@@ -135,7 +134,7 @@ def claim(
             for one in ids
         ]
 
-    pages = [("", part) for part in _pages(rows)]
+    pages = [("", part) for part in batched(rows, PAGE)]
     return (yield from _paged(of, pages, page, Action.CLAIM, done, to=consumer))
 
 
@@ -265,7 +264,7 @@ def _by_owner(
     for one in rows:
         owned.setdefault(one.owner, []).append(one)
     for owner, its in owned.items():
-        for part in _pages(its):
+        for part in batched(its, PAGE):
             yield owner or nobody, part
 
 
@@ -295,9 +294,3 @@ def _take(of: GroupInfo, part: Sequence[PendingDelivery]) -> Operation[list[str]
 def _member(of: GroupInfo, owner: str) -> Member:
     """Return the member in whose name an action is done."""
     return Member(of.stream, of.name, owner, SILENT_MS, of.able)
-
-
-def _pages(rows: Sequence[PendingDelivery]) -> Iterator[list[PendingDelivery]]:
-    rest = iter(rows)
-    while page := list(islice(rest, PAGE)):
-        yield page

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from headwater.groups.capabilities import info_fields, probe
 from headwater.groups.operation import Operation, Refused, server_ms
 from headwater.operations.records import who
-from headwater.operations.refusals import COMMANDS, Refusals, command_probe, known_refusals
+from headwater.operations.refusals import COMMANDS, Refusals, command_probe, refusals
 
 SKEW_MS = 1_000
 """A larger difference between this machine's clock and the store's is reported."""
@@ -43,7 +43,7 @@ def examine(stream: str, *, clock: Callable[[], int]) -> Operation[list[Examinat
         found = [Examination("server", None, f"the server does not tell its version (INFO); {how}")]
         found += examined
         found += [Examination(one, None, _NOT_TOLD) for one in ("memory", "durability")]
-    found += _writes((yield from known_refusals(stream)))
+    found += _writes((yield from refusals(stream)))
     if embedded:  # it has no users
         text = "a program that opens the store itself may send everything"
         found.append(Examination("rights", True, text))

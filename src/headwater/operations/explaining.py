@@ -20,7 +20,7 @@ from headwater.model import StreamID
 from headwater.names import bytes_of, text_of
 from headwater.operations.causes import Cause, causes, delayed, held, unhealthy, vanished
 from headwater.operations.observation import Observation, observe
-from headwater.operations.refusals import TAKES_WRITES, Refusals, ServerRefusal, known_refusals
+from headwater.operations.refusals import TAKES_WRITES, Refusals, ServerRefusal, refusals
 from headwater.operations.times import length_of_time
 
 
@@ -82,7 +82,7 @@ def look(
     has asked already.
     """
     if refused is None:
-        refused, unknown = yield from known_refusals(stream)
+        refused, unknown = yield from refusals(stream)
     known = refused
     return (yield from each_group(stream, group, lambda one: observe(one, known, unknown=unknown)))
 
@@ -172,7 +172,7 @@ def entry(
 
     Raises `HeadwaterError` if the stream or the group does not exist.
     """
-    refused = yield from known_refusals(stream)
+    refused = yield from refusals(stream)
     return (yield from each_group(stream, group, lambda one: _entry(one, entry_id, refused)))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from headwater.groups.operation import Operation, Refused
-from headwater.operations.refusals import TAKES_WRITES, known_refusals
+from headwater.operations.refusals import TAKES_WRITES, refusals
 
 
 class Readiness(NamedTuple):
@@ -27,7 +27,7 @@ def readiness() -> Operation[Readiness]:
     replies = yield [["PING"]]
     if isinstance(replies[0], Refused):
         return Readiness(replies[0].code != "LOADING", [str(replies[0])])
-    found, unknown = yield from known_refusals()
+    found, unknown = yield from refusals()
     problems = [f"{one.code}: {one.statement}" for one in found if one.code != "NOPERM"]
     if TAKES_WRITES in unknown:
         problems.append(f"the server does not tell this user {TAKES_WRITES}")

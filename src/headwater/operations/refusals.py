@@ -42,13 +42,7 @@ class Refusals(NamedTuple):
     """What the server does not tell this user, so that nobody knows whether it refuses for that reason."""
 
 
-def refusals(*streams: str) -> Operation[list[ServerRefusal]]:
-    """Return why the server refuses what workers of ``streams`` send; an empty list if nothing shows that it
-    does."""
-    return [*(yield from known_refusals(*streams)).found]
-
-
-def known_refusals(*streams: str) -> Operation[Refusals]:
+def refusals(*streams: str) -> Operation[Refusals]:
     """Return why the server refuses what workers of ``streams`` send, and what it does not tell."""
     replies = yield [
         ["INFO"],

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import islice
 from typing import NamedTuple
 
-from headwater.groups.operation import Operation, accepted, server_ms
+from headwater.groups.operation import Operation, Refused, accepted, batched, server_ms
 from headwater.groups.scheduling import cancel_each, due_ms, published
 from headwater.messages import later_key
 from headwater.names import text_of
@@ -44,10 +43,16 @@ def scheduled(stream: str) -> Operation[list[ScheduledMessage]]:
 
 def cancel_all(stream: str, ids: Sequence[str]) -> Operation[list[str]]:
     """Cancel messages; return the ids of those that were still scheduled. A message is published or cancelled, never
-    both."""
+    both. If a later page is refused, what was cancelled before is recorded."""
     cancelled: list[str] = []
-    rest = iter(ids)
-    while page := list(islice(rest, PAGE)):
-        cancelled += yield from cancel_each(stream, page)
-    yield from record(stream, Action.CANCEL, cancelled, refused=len(ids) - len(cancelled))
+    refused: Refused | None = None
+    try:
+        for page in batched(ids, PAGE):
+            cancelled += yield from cancel_each(stream, page)
+    except Refused as error:
+        refused = error
+    if cancelled or refused is None:
+        yield from record(stream, Action.CANCEL, cancelled, refused=len(ids) - len(cancelled))
+    if refused is not None:
+        raise refused
     return cancelled

@@ -6,13 +6,20 @@ Rule. Streams are asked for together, `TOGETHER` at a time, so that ten thousand
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from headwater.groups.capabilities import probe
 from headwater.groups.missing_stream import StreamMissing, of_stream
-from headwater.groups.operation import Command, Operation, Refused, accepted, mapping, server_ms
+from headwater.groups.operation import (
+    Command,
+    Operation,
+    Refused,
+    accepted,
+    batched,
+    mapping,
+    server_ms,
+)
 from headwater.groups.pending import known_lag
 from headwater.messages import delays_key
 from headwater.messages.keys import RESERVED
@@ -70,7 +77,7 @@ def names(pattern: str = "*") -> Operation[list[str]]:
 def summaries(streams: Sequence[str]) -> Operation[list[StreamSummary]]:
     """Return the summaries of those ``streams`` that exist."""
     found: list[StreamSummary] = []
-    for part in _parts(streams):
+    for part in batched(streams, TOGETHER):
         commands: list[Command] = []
         for one in part:
             commands += [["XLEN", one], ["XINFO", "GROUPS", one]]
@@ -102,7 +109,7 @@ def lags(streams: Sequence[str], group: str | None = None) -> Operation[list[Gro
     """
     able = yield from probe()
     found: list[GroupLag] = []
-    for part in _parts(streams):
+    for part in batched(streams, TOGETHER):
         replies = yield [["TIME"], *(["XINFO", "GROUPS", one] for one in part)]
         now_ms = server_ms(replies[0])
         places: list[tuple[str, Mapping[bytes, Any]]] = []
@@ -114,7 +121,7 @@ def lags(streams: Sequence[str], group: str | None = None) -> Operation[list[Gro
                     raise
                 continue  # it was deleted meanwhile
             places += [(one, row) for row in rows if group in (None, text_of(row[b"name"]))]
-        for step in _parts(places):
+        for step in batched(places, TOGETHER):
             measured = _by_verbs(step) if able.verbs else _elsewhere(step, now_ms)
             found += yield from _lags(step, now_ms, (yield from measured))
     return found
@@ -205,12 +212,6 @@ def _elsewhere(places: Places, now_ms: int) -> Operation[list[_Measured]]:
         unknown = isinstance(delayed, Refused)
         found.append(_Measured(known_lag(row), lag_ms, None if unknown else int(delayed)))
     return found
-
-
-def _parts(items: Sequence[Any]) -> Iterator[list[Any]]:
-    rest = iter(items)
-    while part := list(islice(rest, TOGETHER)):
-        yield part
 
 
 def _age(entry_id: bytes, now_ms: int) -> int:

@@ -10,8 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from headwater.errors import Disconnected, HeadwaterError
+from headwater.groups.operation import batched
 from headwater.spark.core.counters import DIGEST
-from headwater.spark.core.store import COUNTED_TOGETHER, SourceStore, batched
+from headwater.spark.core.store import COUNTED_TOGETHER, SourceStore
 
 if TYPE_CHECKING:
     import redis

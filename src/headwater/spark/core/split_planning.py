@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from headwater.errors import HeadwaterError
-from headwater.groups.operation import Operation, single
+from headwater.groups.operation import Operation, batched, single
 from headwater.model import StreamID
 from headwater.spark.core.ids import before
 from headwater.spark.core.planning import (
@@ -23,7 +23,7 @@ from headwater.spark.core.planning import (
     parts_between,
 )
 from headwater.spark.core.positions import Position, ReadSpan
-from headwater.spark.core.store import Command, SourceStore, batched
+from headwater.spark.core.store import Command, SourceStore
 
 _TOGETHER: Final = 200
 """Streams in one request: some milliseconds during which the server serves no other client."""

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from headwater.client.redaction import redacted
 from headwater.client.server_url import is_cluster
 from headwater.errors import DeclarationError, Disconnected, HeadwaterError
-from headwater.groups.operation import Operation, Refused, Script, run_together
+from headwater.groups.operation import Operation, Refused, Script, batched, run_together
 from headwater.messages.keys import RESERVED
 from headwater.spark.core import counters
 from headwater.spark.core.connection import connect, patiently, refuse_node
@@ -51,17 +50,6 @@ COUNTED_TOGETHER: Final = 500
 _SEARCH_CALLS: Final = 20
 _SEARCH_KEYS: Final = 1000
 """How many keys are searched for a name that resembles a misspelt one: some 20 ms."""
-
-
-def batched(items: Iterable[str], size: int) -> Iterator[list[str]]:
-    """Yield the items in lists of at most ``size``.
-
-    >>> list(batched("abcde", 2))
-    [['a', 'b'], ['c', 'd'], ['e']]
-    """
-    rest = iter(items)
-    while chunk := list(islice(rest, size)):
-        yield chunk
 
 
 class SourceStore:

@@ -18,13 +18,21 @@ from headwater.errors import DeclarationError, HeadwaterError
 from headwater.groups.capabilities import Capabilities, probe
 from headwater.groups.claiming import MemberReader, owned
 from headwater.groups.member import CLAIM_AFTER_FIELD, Member
-from headwater.groups.operation import Operation, Refused, mapping, run, run_together, single
+from headwater.groups.operation import (
+    Operation,
+    Refused,
+    batched,
+    mapping,
+    run,
+    run_together,
+    single,
+)
 from headwater.groups.session import GroupSession
 from headwater.groups.settling import How, Settlement, renew, settle
 from headwater.messages import dead_letter_stream, group_settings_key
 from headwater.model import MIN_ID, StreamID, id_before
 from headwater.spark.core.options import SourceOptions
-from headwater.spark.core.store import SourceStore, batched
+from headwater.spark.core.store import SourceStore
 from headwater.spark.group_mode.offsets import Portion
 
 if TYPE_CHECKING:
