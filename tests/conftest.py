@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from urllib.parse import urlsplit
 
 import pytest
-import redis
 from hypothesis import settings
 
 from headwater.cli.output import UNHEALTHY
@@ -79,7 +79,7 @@ def shared_peer(
 
     def give(name: str) -> peers.Peer:
         server = _peers_of_this_run(name)
-        peers.flush(server)
+        peers.empty(server.port)
         return server
 
     return give
@@ -108,18 +108,10 @@ def store_url(request: pytest.FixtureRequest) -> Callable[[str], str]:
     def give(name: str) -> str:
         if name == "headwater":
             url: str = request.getfixturevalue("headwater_url")
-        else:
-            shared: Callable[[str], peers.Peer] = request.getfixturevalue("shared_peer")
-            url = shared(name).url
-        with redis.Redis.from_url(url) as client:
-            client.flushall()
-            # A user of another test would have its rights, and its denials are a cause that `explain` names.
-            if others := [
-                name for name in client.acl_users() if name not in ("default", b"default")
-            ]:
-                client.acl_deluser(*others)
-            client.acl_log_reset()
-        return url
+            peers.empty(urlsplit(url).port or 6379)
+            return url
+        shared: Callable[[str], peers.Peer] = request.getfixturevalue("shared_peer")
+        return shared(name).url
 
     return give
 

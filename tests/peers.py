@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Final
 
 import tools.peers
+from tests.conformance.wire import connected
 
 PEERS: Final = ("redis-7.0", "redis-8.2", "valkey-9.1")
 
@@ -241,14 +242,16 @@ def _answers(server: Peer) -> bool:
     return False
 
 
-def flush(server: Peer) -> None:
-    """Empty every database of the server, remove its scripts, and forget what it refused."""
-    with socket.create_connection((server.host, server.port), timeout=10) as connection:
-        connection.sendall(b"FLUSHALL\r\nSCRIPT FLUSH\r\nACL LOG RESET\r\n")
-        reply = b""
-        while reply.count(b"\r\n") < 3:
-            reply += connection.recv(4096) or b"-closed\r\n" * 3
-    assert reply == b"+OK\r\n" * 3, f"{server.name} cannot be flushed: {reply!r}"
+def empty(port: int) -> None:
+    """Empty every database of a server, and forget its scripts and what other tests left in it: their users would have
+    their rights, and denials are a cause that `explain` names."""
+    with connected(port) as wire:
+        names = wire.ask("ACL", "USERS").split(b"\r\n")[2::2]
+        if others := [name for name in names if name not in (b"default", b"")]:
+            wire.ask("ACL", "DELUSER", *others)
+        for words in (("FLUSHALL",), ("SCRIPT", "FLUSH"), ("ACL", "LOG", "RESET")):
+            reply = wire.ask(*words)
+            assert reply == b"+OK\r\n", f"the server at port {port} cannot be emptied: {reply!r}"
 
 
 def _process_id(server: Peer) -> int | None:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from headwater.worker.owned import Owned
-from headwater.worker.stacks import compact, frames_of_thread
+from headwater.worker.stacks import compact, context_switches, frames_of_thread
 
 log = logging.getLogger("headwater.worker")
 
@@ -55,10 +55,9 @@ def _usage(thread: int | None) -> _Usage:
 
 
 def _switches(thread: int | None) -> int:
-    """Return the context switches of a thread so far. Source: proc(5)."""
+    """Return the context switches of a thread of this process so far."""
     try:
-        lines = Path(f"/proc/self/task/{thread}/status").read_text().splitlines()
-        return sum(int(line.split()[1]) for line in lines if "ctxt_switches" in line)
+        return context_switches(Path(f"/proc/self/task/{thread}"))
     except OSError:  # not Linux, or the thread has not begun
         found = resource.getrusage(resource.RUSAGE_SELF)
         return found.ru_nvcsw + found.ru_nivcsw

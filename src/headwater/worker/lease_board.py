@@ -38,6 +38,7 @@ from headwater.groups.ordered import keep_reader_key
 from headwater.groups.poison import heard
 from headwater.groups.settling import renew
 from headwater.worker.connections import Connections, deadline_s
+from headwater.worker.stacks import context_switches
 
 if TYPE_CHECKING:
     import redis.asyncio
@@ -280,9 +281,7 @@ def _life(pid: int) -> _Life | None:
             fields = (thread / "stat").read_text().rpartition(")")[2].split()
             states += fields[0]
             marks += int(fields[11]) + int(fields[12])  # utime and stime
-            for line in (thread / "status").read_text().splitlines():
-                if "ctxt_switches" in line:
-                    marks += int(line.split()[1])
+            marks += context_switches(thread)
     except (OSError, IndexError, ValueError):
         return None
     if not states or set(states) & set("XZ"):

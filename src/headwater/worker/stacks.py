@@ -1,4 +1,5 @@
-"""Where code runs: the stack of a handler in a thread, or of one that waits in the event loop."""
+"""Where code runs: the stack of a handler in a thread, or of one that waits in the event loop; and whether a thread
+runs at all."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import gc
 import sys
 import traceback
 from collections.abc import Sequence
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from types import FrameType
 from typing import Any
 
@@ -39,6 +40,12 @@ def frames_of_coroutine(awaited: Any) -> list[traceback.FrameSummary]:
         for frame in found
         if frame.f_lineno is not None  # compiled code has none
     ]
+
+
+def context_switches(thread: Path) -> int:
+    """Return how often a thread has begun to run, by its directory in /proc; raises `OSError`. Source: proc(5)."""
+    lines = (thread / "status").read_text().splitlines()
+    return sum(int(line.split()[1]) for line in lines if "ctxt_switches" in line)
 
 
 def compact(frames: Sequence[traceback.FrameSummary]) -> str:
